@@ -31,17 +31,17 @@ pub struct KeyValue {
 /// A chunk of a block, as its writer describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// Its name; in the layout of a file for each chunk that of the file.
+    /// The chunk's name; in the layout of a file for each chunk, also the name of its file.
     pub name: String,
-    /// Where it starts in the block, in bytes.
+    /// The byte of the block where the chunk starts.
     pub offset: u64,
-    /// How many bytes it has.
+    /// Bytes of the chunk.
     pub length: u64,
-    /// What the client says about it.
+    /// Key-value pairs that the client gave the chunk.
     pub metadata: Vec<KeyValue>,
-    /// What the client says that its bytes add up to.
+    /// Checksums of the chunk's bytes, as the client sent them.
     pub checksum: ChecksumData,
-    /// The checksums of the stripe that it belongs to (erasure coding); kept, not understood.
+    /// Checksums of the erasure-coded stripe that the chunk belongs to; kept, not understood.
     pub stripe_checksum: Option<Bytes>,
 }
 

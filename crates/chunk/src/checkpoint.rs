@@ -298,7 +298,8 @@ pub fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<Start, 
     }
 }
 
-/// How many entries a piece has, if it can be read: for whoever looks at one from outside.
+/// Counts the entries of a piece, if it can be read; for programs that look at a store from
+/// outside.
 pub fn count_entries(piece: &[u8]) -> Result<usize, DecodeError> {
     let mut count = 0;
     decode_piece(piece, &mut |_| count += 1)?;

@@ -17,39 +17,40 @@ use crate::segment::LOG_DIR;
 
 pub use state::State;
 
-/// What a container is made with.
+/// Settings for a new container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// Where its chunks go; the store's default when nothing is said.
+    /// The layout of its chunks; `None`: the store's default.
     pub layout: Option<Layout>,
     /// Whether it starts as [`State::Recovering`].
     pub is_recovering: bool,
-    /// What the client says about it.
+    /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
     /// Which part of a stripe it holds (erasure coding), as the client said.
     pub replica_index: Option<u32>,
 }
 
-/// What is known of a container.
+/// A container's description, for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerInfo {
     /// Its id.
     pub id: u64,
-    /// Where its chunks are.
+    /// The layout of its chunks.
     pub layout: Layout,
     /// Its state.
     pub state: State,
-    /// What the client said about it.
+    /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
     /// Which part of a stripe it holds (erasure coding).
     pub replica_index: Option<u32>,
-    /// Bytes of its chunks. After a restart those of committed blocks, where chunks are files.
+    /// Bytes of its chunks. After a restart, where chunks are files, only the bytes of committed
+    /// blocks.
     pub bytes_used: u64,
     /// Blocks that were committed.
     pub block_count: u64,
-    /// The last commit of a block.
+    /// The highest sequence id of its blocks' commits.
     pub commit_sequence_id: u64,
-    /// The folder of its chunks below the store's directory; that of the log if it has none.
+    /// The folder of its chunks below the store's directory; the log's folder if it has none.
     pub path: String,
 }
 
@@ -58,22 +59,22 @@ pub struct ContainerInfo {
 pub(crate) struct Container {
     /// Its id.
     pub id: u64,
-    /// Where its chunks are, for good.
+    /// The layout of its chunks, which never changes.
     pub layout: Layout,
     /// The folder of its chunks; empty if it has none.
     pub path: String,
     /// Whether the record that made it and the names of its folders are durable.
     pub is_durable: AtomicBool,
-    /// What changes.
+    /// The part that changes.
     pub index: Mutex<Index>,
 }
 
-/// What a container knows of itself and its blocks.
+/// The state of a container, and the index of its blocks.
 #[derive(Debug)]
 pub(crate) struct Index {
     /// Its state.
     pub state: State,
-    /// What the client said about it.
+    /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
     /// Which part of a stripe it holds.
     pub replica_index: Option<u32>,
@@ -83,22 +84,22 @@ pub(crate) struct Index {
     pub bytes_used: u64,
     /// Blocks that were committed.
     pub block_count: u64,
-    /// The last commit of a block.
+    /// The highest sequence id of its blocks' commits.
     pub commit_sequence_id: u64,
-    /// Whether it was deleted, and only somebody who found it before still has it.
+    /// Whether it was deleted; only threads that found it before still hold it.
     pub is_gone: bool,
-    /// Whether there may be files of blocks that the index does not know: those that were not
+    /// Whether blocks may have files that the index does not know: files of blocks that were not
     /// committed before a restart.
     pub has_unknown_files: bool,
-    /// The blocks whose file was looked for since.
+    /// Blocks whose files were looked for since the restart.
     pub learned: BTreeSet<u64>,
     /// Learned blocks whose file had fewer bytes than were committed. They take no more writes.
     pub short_files: BTreeSet<u64>,
-    /// Blocks that are deleted and have files yet.
+    /// Deleted blocks whose files are not removed yet.
     pub deleting: BTreeSet<u64>,
     /// Small chunks of one block that are not in its file yet.
     pub gathered: Option<Gathered>,
-    /// Memory for those of the next one.
+    /// Memory to gather the next block's chunks in, kept to be reused.
     pub gather_buffer: Vec<u8>,
 }
 
@@ -107,14 +108,14 @@ pub(crate) struct Index {
 pub(crate) struct Gathered {
     /// Which block.
     pub local_id: u64,
-    /// Where they go.
+    /// The byte of the block where they go.
     pub offset: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Gathered {
-    /// Where the next one would go.
+    /// The byte of the block where the next chunk would go.
     pub fn end(&self) -> u64 {
         self.offset + self.bytes.len() as u64
     }
@@ -123,11 +124,11 @@ impl Gathered {
 /// A block in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// Where its bytes are, in the layout of the log.
+    /// The places of its bytes in the log; empty in the layouts with files.
     pub extents: Extents,
     /// The byte after its last one.
     pub length: u64,
-    /// The last commit of it.
+    /// Its last commit.
     pub commit: Option<Commit>,
     /// Whether it takes no more writes.
     pub is_finalized: bool,
@@ -153,7 +154,7 @@ impl Container {
         Container { id, layout, path, is_durable, index: Mutex::new(index) }
     }
 
-    /// What is known of it.
+    /// Describes the container for clients.
     pub fn info(&self) -> ContainerInfo {
         let index = self.index.lock();
         ContainerInfo {
@@ -171,7 +172,7 @@ impl Container {
 }
 
 impl Index {
-    /// That of a container without blocks.
+    /// The index of a container without blocks.
     pub fn new(state: State, metadata: Vec<KeyValue>, replica_index: Option<u32>) -> Index {
         Index {
             state,
@@ -191,7 +192,7 @@ impl Index {
         }
     }
 
-    /// A block has bytes up to `end`, or more.
+    /// Records that a block has bytes up to `end`, or more.
     pub fn grow(&mut self, local_id: u64, end: u64) -> &mut Block {
         let block = self.blocks.entry(local_id).or_default();
         if end > block.length {

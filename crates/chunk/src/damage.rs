@@ -1,12 +1,11 @@
-//! What a start found to be lost or damaged, and the note about it that stays until a person has
-//! seen it.
+//! The damage that a start found, and the note about it that stays until a person has seen it.
 //!
-//! What cannot be read is not deleted: behind damage the index may lack what is still in the files.
-//! So a store that was damaged once removes nothing on its own, no segment, no checkpoint, no
+//! Unreadable data are not deleted: behind damage the index may lack records that the files still
+//! hold. So a store that was damaged once removes nothing on its own, no segment, no checkpoint, no
 //! folder and no file, at this start and at later ones, until [`accept`] is called. The note is the
-//! file `damaged`: a line of text for each piece of damage. That it is there is what counts. What
-//! was accepted is kept in another file: found again, it is told, and keeps nothing from being
-//! removed.
+//! file `damaged`, with a line of text for each piece of damage; its existence is what counts.
+//! Accepted damage is kept in another file: if it is found again it is reported, but no longer
+//! keeps anything from being removed.
 
 use storage::disk::Disk;
 
@@ -28,9 +27,9 @@ const TEMPORARY: &str = "damaged.tmp";
 pub enum Damage {
     /// A part of the log that was durable.
     Log {
-        /// Where it starts.
+        /// The position where the damage starts.
         start: Position,
-        /// Where the log is whole again.
+        /// The position where the log is whole again.
         end: Position,
         /// The finding, for people.
         what: String,

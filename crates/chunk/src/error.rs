@@ -1,4 +1,4 @@
-//! The one error of the crate.
+//! The crate's one error type.
 
 use std::io;
 
@@ -8,19 +8,20 @@ use thiserror::Error;
 use crate::block::BlockId;
 use crate::container::state::State;
 
-/// Why the store did not do what was asked. Nothing was changed, unless it says otherwise.
+/// The reason why the store refused or failed. Nothing was changed, unless a variant says
+/// otherwise.
 #[derive(Debug, Error)]
 pub enum ChunkError {
     /// There is no such container.
     #[error("there is no container {container_id}")]
     NoSuchContainer {
-        /// Which was asked for.
+        /// The container that was asked for.
         container_id: u64,
     },
-    /// There is a container of that id.
+    /// A container of that id exists already.
     #[error("container {container_id} exists")]
     ContainerExists {
-        /// Which was to be created.
+        /// The container that was to be created.
         container_id: u64,
     },
     /// The container was deleted a moment ago, and its files are not gone yet.
@@ -36,7 +37,7 @@ pub enum ChunkError {
         container_id: u64,
         /// Its state.
         state: State,
-        /// What was tried, as a noun.
+        /// The attempt, as a noun.
         what: &'static str,
     },
     /// A container that is still written to cannot be deleted.
@@ -78,9 +79,9 @@ pub enum ChunkError {
     PastTheEnd {
         /// Which block.
         id: BlockId,
-        /// Where it ends.
+        /// The byte where the block, or the chunk's file, ends.
         length: u64,
-        /// Where the read would have ended.
+        /// The byte where the read would have ended.
         end: u64,
     },
     /// A chunk that would leave a hole in its block.
@@ -91,9 +92,9 @@ pub enum ChunkError {
     Gap {
         /// Which block.
         id: BlockId,
-        /// Where it ends.
+        /// The byte where the block ends.
         length: u64,
-        /// Where the chunk was to start.
+        /// The byte where the chunk was to start.
         offset: u64,
     },
     /// The chunk's length is not that of its data.
@@ -101,9 +102,9 @@ pub enum ChunkError {
     WrongLength {
         /// The chunk's name.
         name: String,
-        /// What the request said.
+        /// The length that the request gave.
         length: u64,
-        /// What came.
+        /// The length of the data that came.
         bytes: u64,
     },
     /// More bytes than one request may have.
@@ -173,7 +174,7 @@ pub enum ChunkError {
         start: u64,
         /// The byte after the last one.
         end: u64,
-        /// What is wrong, with the file.
+        /// The finding, with the file.
         what: String,
     },
     /// A commit that this container has not seen.
@@ -183,7 +184,7 @@ pub enum ChunkError {
         container_id: u64,
         /// The commit that was asked for.
         wanted: u64,
-        /// The container's last one.
+        /// The container's last commit.
         known: u64,
     },
     /// A commit that this block has not seen.
@@ -211,14 +212,14 @@ pub enum ChunkError {
     Io {
         /// Path below the store's directory.
         file: String,
-        /// What was tried, as a verb.
+        /// The attempt, as a verb.
         op: &'static str,
-        /// What the system said. It is in the text, and so not the `source` that whoever prints the
-        /// whole chain would say once more.
+        /// The system's error. The text includes it, so it is not the `source`: printing the whole
+        /// chain would repeat it.
         error: io::Error,
     },
     /// An earlier write or sync failed: nothing more is written until the store is opened again.
-    /// Whether what was being written at that moment is there, is not known.
+    /// The writes under way at that moment may or may not be on disk.
     #[error("the store stopped writing after a failed write or sync: {0}")]
     Stopped(String),
     /// The directory is not a store, or one of a later version.
@@ -226,7 +227,7 @@ pub enum ChunkError {
     BadStore {
         /// Path below the store's directory.
         file: String,
-        /// What is wrong.
+        /// The finding.
         what: String,
     },
 }

@@ -33,7 +33,7 @@ impl Extent {
         self.offset + u64::from(self.length)
     }
 
-    /// What of it lies from `start` up to `end`.
+    /// The part of the extent from `start` up to `end`.
     pub fn within(&self, start: u64, end: u64) -> Option<Extent> {
         let (from, to) = (self.offset.max(start), self.end().min(end));
         let cut = from.checked_sub(self.offset)? as u32;
@@ -208,8 +208,9 @@ impl Extents {
         near.filter(move |extent| extent.at == at)
     }
 
-    /// Puts one over what is there. Each extent that it touches goes, and what is left of it comes:
-    /// `changed` is told of both, and of the new one, with whether it comes.
+    /// Puts an extent over the present ones. Each extent that it touches is removed, and the parts
+    /// of it outside the new one are put back. `changed` is told of each, and of the new one; its
+    /// flag is `true` for an extent that is added.
     pub fn put(&mut self, extent: Extent, changed: &mut impl FnMut(&Extent, bool)) {
         changed(&extent, true);
         if extent.offset >= self.end() {

@@ -90,7 +90,7 @@ pub fn decode_identity(bytes: &[u8]) -> Result<Identity, DecodeError> {
     }
 }
 
-/// The identity of the store that is there.
+/// Reads the identity of an existing store.
 pub(crate) fn read_identity<D: Disk>(disk: &D) -> Result<Identity, ChunkError> {
     let io = |op| move |error| ChunkError::io(IDENTITY_NAME, op, error);
     let file = disk.open_read_only(IDENTITY_NAME).map_err(io("open"))?;
@@ -102,8 +102,8 @@ pub(crate) fn read_identity<D: Disk>(disk: &D) -> Result<Identity, ChunkError> {
     })
 }
 
-/// The identity of the store that is there, or of the one that is made now, with `new_id` if that
-/// is given.
+/// Reads the identity of the store, or makes a store if the directory is empty; a new store gets
+/// `new_id` if that is given.
 ///
 /// # Errors
 /// The identity cannot be read; or there is none, and the directory has something in it.

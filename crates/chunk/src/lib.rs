@@ -1,13 +1,13 @@
 //! The chunk store: containers of blocks of chunks, for bulk data.
 //!
-//! Why it is there: a block is what a file system of objects puts on one disk of many, in pieces of
-//! a few KiB to a few MiB. Its questions are how many files that makes, what a write costs, and
-//! what is left after a crash. Two of the layouts are Apache Ozone's, name for name; the third
-//! keeps the data of all containers in one sequential log ([`log`]), which for the others holds
-//! only what is known about them.
+//! A file system of objects spreads its blocks over many disks, and writes each in pieces of a few
+//! KiB to a few MiB. This store keeps the blocks of one disk. The questions are how many files that
+//! makes, what a write costs, and what is left after a crash. Two of the layouts are Apache
+//! Ozone's, name for name; the third keeps the data of all containers in one sequential log
+//! ([`log`]), which for the other two holds only the metadata.
 //!
-//! It must never serve what is not what was written as if it were, nor lose what it said was
-//! durable, nor name tokio: it is called by threads, and blocks them.
+//! The crate must never serve bytes that were not written as if they were, nor lose data that it
+//! called durable, nor name tokio: threads call it, and it blocks them.
 //!
 //! Byte layouts: `docs/formats.md`, "Chunk store". The reasons: `docs/design/chunk-store.md`.
 

@@ -45,8 +45,8 @@ pub const BLOCKS_PER_PAGE: usize = 1024;
 /// Bytes of an answer to ReadBlock that does not say how many it wants, as in Ozone 2.2.
 pub const READ_BLOCK_ANSWER_BYTES_DEFAULT: u64 = 1024 * 1024;
 
-/// Bytes of an answer to ReadBlock at most, unless one checksum covers more. Whoever asks for more
-/// gets so many at once: the rest comes in the next answer.
+/// Bytes of an answer to ReadBlock at most, unless one checksum covers more. A client that asks for
+/// more gets that many; the rest comes in the next answer.
 pub const READ_BLOCK_ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Pieces that the data of one ReadChunk are answered in. There is one for each checksum, or for

@@ -1,26 +1,26 @@
 //! The log of a store: one sequential stream of records from all threads, in segments.
 //!
-//! Two steps to a record. *Reserve*, under the lock of the tail, decides its place; a small record
-//! is copied into the buffer that all gather in, there and then. *Finish*, without the lock, writes
-//! what is left to be written by this thread: the gathered buffer that its record filled, or its
-//! own large record. So whoever keeps an index reserves under the index's lock, which makes the
-//! order of the log that of the index, and finishes outside of it.
+//! A record is written in two steps. *Reserve*, under the lock of the tail, decides its place, and
+//! copies a small record into the gathered buffer, which all threads share. *Finish*, without the
+//! lock, writes what is left to this thread: the gathered buffer that its record filled, or its own
+//! large record. A caller that keeps an index reserves under the index's lock, so that log and
+//! index have one order, and finishes outside of that lock.
 //!
-//! Every write to a file is whole blocks, written once: a record that has to be durable at once is
-//! followed by zeros to the end of its block, and what is durable is never written over.
+//! Every write to a file is whole blocks, written once: a record that must be durable at once is
+//! followed by zeros to the end of its block, and durable bytes are never written over.
 //!
-//! A sync covers whatever is in the log when it starts. Whoever waits while one is under way waits
-//! for the next, of which one of them is the leader: threads that wait share it.
+//! A sync covers everything that is in the log when it starts. Threads that arrive while a sync is
+//! under way share the next one, which one of them leads.
 //!
 //! The file of the next segment is made ready while the one before is written to
 //! ([`Log::prepare_next`]).
 //!
-//! On a full disk chunks and commits are refused; deletions go on in a file that was set aside for
+//! On a full disk chunks and commits are refused. Deletions go on, in a file that was set aside for
 //! them ([`Log::prepare_reserve`]).
 //!
-//! After a failed write or sync nothing more is written: what is on the disk is not known any more.
-//! Only a disk without room for another segment, and a process without a descriptor for it, are not
-//! such failures.
+//! After a failed write or sync the log writes nothing more: the content of the disk is unknown by
+//! then. Only a disk without room for another segment, and a process without a descriptor for it,
+//! are not such failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,7 +50,7 @@ const _: () = assert!(GATHERED_BYTES_MAX <= PIECE_BYTES);
 /// A record to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// What it is about.
+    /// The kind of the record.
     pub kind: Kind,
     /// The container.
     pub container_id: u64,
@@ -62,16 +62,16 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// Where a log goes on that was read.
+/// The place where a log that was read goes on.
 #[derive(Debug)]
 pub struct Resume<F> {
-    /// Its end; everything before is durable. Where the last record of that segment starts, if that
-    /// is known.
+    /// The log's end; everything before it is durable. With it, where the last record of that
+    /// segment starts, if that is known.
     pub end: Start,
-    /// The segment that the end lies in, and the bytes that it was made with, if records may follow
-    /// there: nothing but zeros lies behind the end.
+    /// The segment that the end lies in, with its length in bytes, if records may follow there:
+    /// nothing but zeros lies behind the end.
     pub segment: Option<(F, u32)>,
-    /// The number of the next segment: no other has it.
+    /// The number of the next segment, which no segment has yet.
     pub next_number: u32,
 }
 
@@ -80,17 +80,17 @@ pub struct Resume<F> {
 pub struct Log<D: Disk> {
     disk: D,
     identity: Identity,
-    /// Bytes of a segment that is made.
+    /// Bytes of a new segment.
     segment_bytes: u32,
     tail: Mutex<Tail<D::File>>,
-    /// A write ended, or the log stopped.
+    /// Notified when a write ended, or the log stopped.
     changed: Condvar,
-    /// There may be room for one more of those who wait for a buffer.
+    /// Notified when one more thread that waits for a buffer may find one.
     has_room: Condvar,
     sync_count: AtomicU64,
-    /// Whether the log has stopped: asked for each chunk, without the lock.
+    /// Whether the log has stopped; read for each chunk, without the lock.
     is_stopped: AtomicBool,
-    /// Whether there was no room for a file since that was asked last.
+    /// Whether a file found no room since [`Log::is_short`] was last called.
     is_short: AtomicBool,
     /// Everything before this position is in the files.
     written: AtomicU64,
@@ -107,7 +107,7 @@ struct Tail<F> {
     next_number: u32,
     /// The file of the next segment, if it was made ready.
     next_file: Option<F>,
-    /// Whether a thread makes it ready.
+    /// Whether a thread is making that file ready.
     is_preparing: bool,
     /// The file that is set aside for deletions on a full disk.
     reserve_file: Option<F>,
@@ -116,7 +116,7 @@ struct Tail<F> {
     /// Where the last record of this segment starts, or 0; unknown where no record can follow.
     previous: Option<u32>,
     gathered: Option<Gathered>,
-    /// Starts of what threads are writing.
+    /// Starts of the writes that threads have under way.
     writing: Vec<Position>,
     free: Vec<AlignedBuffer>,
     buffer_count: usize,
@@ -139,12 +139,12 @@ struct Tail<F> {
 #[derive(Debug)]
 struct Segment<F> {
     number: u32,
-    /// Bytes that it was made with.
+    /// Bytes of the segment's file.
     bytes: u32,
     file: F,
 }
 
-/// Bytes of a segment of that size that records of a kind leave free at its end.
+/// Bytes that records of a kind leave free at the end of a segment of that size.
 fn headroom_bytes(segment_bytes: u32, kind: Kind) -> u32 {
     let headroom = SEGMENT_HEADROOM_BYTES.min(segment_bytes / 8);
     match kind {
@@ -161,7 +161,7 @@ struct Gathered {
     start: u32,
 }
 
-/// What the thread that reserved has to write, with [`Log::finish`].
+/// The writes that [`Log::finish`] has to make for a reserved record.
 #[derive(Debug)]
 #[must_use]
 pub struct Unwritten<F> {
@@ -192,7 +192,7 @@ fn next_block(offset: u32) -> u32 {
 }
 
 impl<D: Disk> Log<D> {
-    /// The log goes on behind its end, in segments of that size.
+    /// A log that goes on behind its end, in segments of that size.
     pub fn new(disk: D, identity: Identity, segment_bytes: u32, resume: Resume<D::File>) -> Log<D> {
         let Resume { end: Start { at: end, previous }, segment, next_number } = resume;
         let segment = segment.map(|(file, bytes)| Segment { number: end.segment, bytes, file });
@@ -234,8 +234,9 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives the record its place, where it starts. It is in the log once [`Log::finish`] has done
-    /// what is left; nobody else's record waits for that, but syncs do.
+    /// Gives the record its place, and returns where it starts. The record is in the log once
+    /// [`Log::finish`] has made the writes that are left; syncs wait for that, other records do
+    /// not.
     pub fn reserve(
         &self,
         record: &Record<'_>,
@@ -268,7 +269,7 @@ impl<D: Disk> Log<D> {
         let mut filled = None;
         if is_over {
             filled = self.next_segment(&mut tail, is_deletion).inspect_err(|_| {
-                // The buffer that was waited for is left to the next who waits.
+                // The buffer that this thread waited for goes to the next waiting thread.
                 self.has_room.notify_one();
             })?;
         } else if !fits {
@@ -293,13 +294,13 @@ impl<D: Disk> Log<D> {
             false => own = Some(tail.take_own(header_bytes, bytes)),
         }
         if has_waited && (tail.gathered.is_some() || tail.has_buffer()) {
-            // One was woken; what it left may do for the next.
+            // Room was announced to one thread, this one; if some is left, the next thread gets it.
             self.has_room.notify_one();
         }
         Ok((at, Unwritten { filled, own }))
     }
 
-    /// Writes what reserving left to be written. `record` is the same.
+    /// Makes the writes that reserving left. `record` is the one that was reserved.
     pub fn finish(
         &self,
         unwritten: Unwritten<D::File>,
@@ -314,14 +315,14 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Both steps at once.
+    /// Reserves and finishes a record.
     pub fn append(&self, record: &Record<'_>) -> Result<Position, ChunkError> {
         let (at, unwritten) = self.reserve(record)?;
         self.finish(unwritten, record)?;
         Ok(at)
     }
 
-    /// Everything before is durable: where a start may begin to read.
+    /// The position up to which the log is durable, where a start may begin to read.
     pub fn durable(&self) -> Start {
         let tail = self.tail.lock();
         Start { at: tail.durable, previous: tail.durable_previous }
@@ -332,8 +333,9 @@ impl<D: Disk> Log<D> {
         self.tail.lock().end
     }
 
-    /// Writes out everything before `upto` that was gathered, and waits for what others are writing
-    /// there: it can be read from the file, and a crash of the process does not lose it.
+    /// Writes out all records before `upto` that were gathered, and waits for the writes that other
+    /// threads have under way there. Then the records can be read from the file, and a crash of the
+    /// process does not lose them.
     pub fn flush(&self, upto: Position) -> Result<(), ChunkError> {
         let mut tail = self.tail.lock();
         tail.check()?;
@@ -348,7 +350,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// As [`Log::flush`], for the record at `at`; without the lock where it was written long ago.
+    /// Like [`Log::flush`], for the record at `at`; takes no lock if that was written long ago.
     pub fn flush_for_read(&self, at: Position) -> Result<(), ChunkError> {
         match at.to_u64() < self.written.load(Ordering::Acquire) {
             true => Ok(()),
@@ -356,8 +358,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Returns when everything before `upto` is durable: by a sync that others share, or else by
-    /// one of its own.
+    /// Returns when everything before `upto` is durable: after a sync that threads share, or, if
+    /// `is_shared` is `false`, after one that this thread led.
     pub fn sync(&self, upto: Position, is_shared: bool) -> Result<(), ChunkError> {
         let mut has_synced = false;
         loop {
@@ -397,7 +399,8 @@ impl<D: Disk> Log<D> {
         self.sync_count.load(Ordering::Relaxed)
     }
 
-    /// One round; whoever waits for it is told, however it ends.
+    /// Runs one round of syncing, and wakes the threads that wait for it, whether it succeeds or
+    /// fails.
     fn lead_sync(&self, tail: &mut MutexGuard<'_, Tail<D::File>>) -> Result<(), ChunkError> {
         tail.round = tail.round.wrapping_add(1);
         tail.is_syncing = true;
@@ -424,7 +427,7 @@ impl<D: Disk> Log<D> {
         }
         let result = MutexGuard::unlocked(tail, || self.sync_files(&unsynced, has_new_names));
         if result.as_ref().is_err_and(ChunkError::is_refusal) {
-            // A folder is opened to be synced: without a descriptor that was not begun.
+            // Syncing a folder opens it; the process had no descriptor left, so no sync was begun.
             tail.unsynced.splice(0..0, unsynced);
             tail.has_new_names |= has_new_names;
             return result.map(|()| Start { at: target, previous });
@@ -446,15 +449,15 @@ impl<D: Disk> Log<D> {
         if has_new_names {
             let file = LOG_DIR.to_owned();
             let synced = self.disk.sync_dir(LOG_DIR);
-            // As that of a segment: even for lack of room it is the last.
+            // A failed sync of the folder is final, too, even for lack of room.
             synced.map_err(|error| ChunkError::Io { file, op: "sync", error })?;
         }
         Ok(())
     }
 
-    /// Goes on in the next segment, and gives what was gathered in the one before. Nothing has
-    /// changed if there is no room or no descriptor for its file; a deletion goes on in what was
-    /// set aside then.
+    /// Goes on in the next segment, and returns the buffer gathered in the one before. Without
+    /// room, a deletion goes on in the file that was set aside. On an error for lack of room or of
+    /// a descriptor nothing has changed.
     fn next_segment(
         &self,
         tail: &mut Tail<D::File>,
@@ -484,7 +487,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Goes on in a file that was made with so many bytes.
+    /// Goes on in a file of so many bytes.
     fn begin_segment(
         &self,
         tail: &mut Tail<D::File>,
@@ -520,8 +523,8 @@ impl<D: Disk> Log<D> {
         RESERVE_BYTES.min((self.segment_bytes / 4).next_multiple_of(BLOCK_BYTES))
     }
 
-    /// Sets aside the file that deletions go on in when the disk is full, unless that was done. One
-    /// of an earlier life is taken, if nothing was written to it.
+    /// Sets aside the file that deletions go on in when the disk is full, unless one is set aside.
+    /// A file of an earlier run is taken, if nothing was written to it.
     ///
     /// # Errors
     /// There is no room or no descriptor for it, which harms nothing; or the disk failed, and the
@@ -558,7 +561,8 @@ impl<D: Disk> Log<D> {
         Ok(file)
     }
 
-    /// Gives the room back that was set aside, for what gives back more. Whether there was any.
+    /// Gives back the room that was set aside, to work that frees more. Returns whether there was
+    /// any.
     pub fn release_reserve(&self) -> Result<bool, ChunkError> {
         let Some(file) = self.tail.lock().reserve_file.take() else { return Ok(false) };
         drop(file);
@@ -596,8 +600,8 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Makes the file of the next segment, at its full length and durably: from when it has a
-    /// segment's name on, one that is shorter has lost something.
+    /// Makes the file of the next segment, at its full length and durably. So a file that is
+    /// shorter once it has a segment's name has lost data.
     fn make_next(&self, number: u32) -> Result<D::File, ChunkError> {
         let path = next_path(number);
         let io = |op| move |error| ChunkError::io(&next_path(number), op, error);
@@ -617,8 +621,9 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives a file that was made its head and its name. The name of the one behind it is made
-    /// first: while that is there, this one is known to have been begun.
+    /// Writes a new segment's head, and gives its file the segment's name. The `.next` file of the
+    /// segment behind it is created first: while that exists, this segment is known to have been
+    /// begun.
     fn name_segment(&self, file: &D::File, head: &Head, from: &str) -> Result<(), ChunkError> {
         let path = segment_path(head.number);
         let mut block = AlignedBuffer::new(BLOCK_BYTES as usize);
@@ -627,7 +632,8 @@ impl<D: Disk> Log<D> {
         written.map_err(|error| ChunkError::io(&path, "write", error))?;
         match self.disk.create(&next_path(head.number + 1)) {
             Ok(_) => {}
-            // Then it is not known, which harms nothing unless the segment is lost.
+            // Without that name the segment is not known to have been begun, which matters only if
+            // it is lost.
             Err(error) if is_refusal(&error) => {}
             Err(error) => return Err(ChunkError::io(&path, "create", error)),
         }
@@ -646,8 +652,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Nothing more is written to the store: a sync of a file of its own failed, and what it was to
-    /// make durable is lost or not, nobody knows.
+    /// Stops the log, because a sync of a block's or chunk's file failed: whether that file's data
+    /// are durable is unknown.
     pub fn fail(&self, error: ChunkError) -> ChunkError {
         self.stop(&mut self.tail.lock(), error)
     }
@@ -695,7 +701,7 @@ impl<D: Disk> Log<D> {
         self.written(&segment, start, buffer, written)
     }
 
-    /// A write ended: gives the buffer back, and tells who waits.
+    /// Takes note of a write that ended: gives the buffer back, and wakes the threads that wait.
     fn written(
         &self,
         segment: &Segment<D::File>,
@@ -726,7 +732,7 @@ impl<D: Disk> Log<D> {
         result.map_err(|error| self.stop(tail, error))
     }
 
-    /// Nothing more is written; whoever waits is told.
+    /// Stops the log: nothing more is written, and all waiting threads are woken.
     fn stop(&self, tail: &mut Tail<D::File>, error: ChunkError) -> ChunkError {
         if !matches!(error, ChunkError::Stopped(_)) {
             tail.stopped.get_or_insert(error.to_string());
@@ -781,7 +787,7 @@ impl<F> Tail<F> {
         Some(Position { offset: gathered.start, ..self.end })
     }
 
-    /// Everything before is in the files.
+    /// The position before which everything is in the files.
     fn written(&self) -> Position {
         let first = self.writing.iter().copied().min();
         first.into_iter().chain(self.gathered_start()).min().unwrap_or(self.end)
@@ -791,7 +797,7 @@ impl<F> Tail<F> {
         !self.free.is_empty() || self.buffer_count < BUFFERS_MAX
     }
 
-    /// A buffer, of which there is one: [`Tail::has_buffer`].
+    /// Takes a buffer. [`Tail::has_buffer`] must hold.
     fn take_buffer(&mut self) -> AlignedBuffer {
         if let Some(buffer) = self.free.pop() {
             return buffer;
@@ -824,7 +830,7 @@ impl<F> Tail<F> {
         self.end.offset += bytes;
     }
 
-    /// What was gathered, to be written now; the next record starts in another block.
+    /// Takes the gathered buffer, to be written now; the next record starts in another block.
     fn take_gathered(&mut self) -> Option<Filled<F>> {
         let Gathered { mut buffer, start } = self.gathered.take()?;
         let fill = (self.end.offset - start) as usize;

@@ -1,4 +1,4 @@
-//! The files that are kept open, of which there are so many and no more.
+//! The files that are kept open, up to a limit.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use storage::disk::is_out_of_descriptors;
 
 use crate::block::BlockId;
 
-/// What a file is.
+/// The use of an open file: which file, and to read or to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKey {
     /// A segment of the log, to be read.
@@ -20,8 +20,8 @@ pub enum FileKey {
     BlockToRead(BlockId),
 }
 
-/// Open files by what they are. One that somebody uses stays open for as long, whatever happens
-/// here.
+/// Open files by their keys. A file in use stays open until its last user drops it, even if it is
+/// closed here.
 #[derive(Debug)]
 pub struct OpenFiles<F> {
     count_max: usize,
@@ -31,9 +31,10 @@ pub struct OpenFiles<F> {
 #[derive(Debug)]
 struct Files<F> {
     open: HashMap<FileKey, Used<F>, foldhash::fast::FixedState>,
-    /// What is being opened now, by whom: one for each thread at most.
+    /// Files that are being opened now, with the number of the use that opens each; at most one
+    /// entry for each thread.
     opening: Vec<(FileKey, u64)>,
-    /// Counts uses.
+    /// Counts uses, so that the oldest can be found.
     now: u64,
 }
 
@@ -44,15 +45,15 @@ struct Used<F> {
 }
 
 impl<F> OpenFiles<F> {
-    /// None yet, and never more than `count_max`, which is at least 4.
+    /// No files yet, and never more than `count_max`; a smaller `count_max` than 4 counts as 4.
     pub fn new(count_max: usize) -> OpenFiles<F> {
         let open = HashMap::with_hasher(foldhash::fast::FixedState::default());
         let files = Files { open, opening: Vec::new(), now: 0 };
         OpenFiles { count_max: count_max.max(4), files: Mutex::new(files) }
     }
 
-    /// The file of that key, which is opened if it is not open. Where the process has no descriptor
-    /// left for it, others are closed.
+    /// Returns the file of that key, opened if it was not. If the process has no descriptor left,
+    /// others are closed first.
     pub fn get(&self, key: FileKey, open: impl Fn() -> io::Result<F>) -> io::Result<Arc<F>> {
         let mut files = self.files.lock();
         files.now += 1;
@@ -61,7 +62,7 @@ impl<F> OpenFiles<F> {
             used.last = now;
             return Ok(Arc::clone(&used.file));
         }
-        // The lock is not kept while a file is opened: two who want the same one open it twice.
+        // The lock is not held while a file is opened, so two threads may open one file twice.
         files.opening.push((key, now));
         drop(files);
         let opened = match open() {
@@ -78,8 +79,8 @@ impl<F> OpenFiles<F> {
         opened
     }
 
-    /// Keeps what was opened, unless it was forgotten meanwhile. Gives what is closed for it, to be
-    /// dropped without the lock.
+    /// Keeps a file that was opened, unless it was forgotten meanwhile. Returns the files closed in
+    /// its place, for the caller to drop without the lock.
     fn keep(&self, key: FileKey, file: Option<&Arc<F>>, now: u64) -> Vec<Used<F>> {
         let mut files = self.files.lock();
         let mut closed = Vec::new();
@@ -93,7 +94,7 @@ impl<F> OpenFiles<F> {
         closed
     }
 
-    /// Closes a file, if it is open; who is opening it uses it once.
+    /// Closes a file, if it is open. A thread that is opening it uses it once and does not keep it.
     pub fn forget(&self, key: FileKey) {
         let closed = self.files.lock().forget(key);
         drop(closed);

@@ -108,7 +108,7 @@ impl Kind {
 pub struct Header {
     /// What the record is about.
     pub kind: Kind,
-    /// Where it is.
+    /// The record's position in the log.
     pub at: Position,
     /// The container.
     pub container_id: u64,

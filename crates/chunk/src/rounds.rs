@@ -1,32 +1,32 @@
 //! Rounds of a sync, and the threads that wait for one.
 //!
-//! A thread that arrives while a round is under way is of the next one, which covers what it wrote.
-//! The first of them leads that round, and is woken alone when its turn comes; the others are woken
-//! all at once, by one system call, when it is over. So each thread sleeps once and is woken once,
-//! and takes no lock for it. (With a condition variable each was woken by the one before, and half
-//! of them too early.)
+//! A thread that arrives while a round is under way waits for the next one, which covers what it
+//! wrote. The first such thread leads that next round, and is woken alone when the round before is
+//! over; the others are woken all at once, by one system call, when their round is over. So each
+//! thread sleeps once, is woken once, and takes no lock for it. (With a condition variable each
+//! thread was woken by the one before, and half of them too early.)
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex;
 
-/// The rounds that are over.
+/// Finished rounds, in words that threads wait on.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    /// The last round that is over.
+    /// The last finished round; the leader of the next one waits on it.
     turn: AtomicU32,
-    /// The same, of the even ones and of the odd ones: who waits for one is not woken by the one
-    /// before.
+    /// The last finished even round and the last finished odd one. Two words, so that a finished
+    /// round never wakes the threads that wait for the next.
     over: [AtomicU32; 2],
 }
 
 impl Rounds {
-    /// The round is over: whoever waited for it goes on, and so does the leader of the next.
+    /// Ends a round: wakes all threads that wait for it, and the leader of the next.
     pub fn end(&self, round: u32) {
         self.turn.store(round, Ordering::Release);
         let over = &self.over[round as usize % 2];
         over.store(round, Ordering::Release);
-        // A failure would mean that the address is none.
+        // A wake fails only for an invalid address.
         let _ = futex::wake(over, futex::Flags::PRIVATE, i32::MAX as u32);
         let _ = futex::wake(&self.turn, futex::Flags::PRIVATE, 1);
     }

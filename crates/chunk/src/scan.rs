@@ -19,27 +19,27 @@ use crate::segment::FIRST_RECORD;
 pub use crate::segment::Start;
 use crate::segment_reader::{SegmentReader, Step, says_durable};
 
-/// What was read.
+/// The result of reading the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanned {
-    /// Where the log ends.
+    /// The position where the log ends.
     pub end: Position,
-    /// Where the last record of that segment starts, if nothing but zeros lies behind it and the
-    /// segment is whole: the log may go on there.
+    /// The byte where the last record of that segment starts; `None` if the log may not go on
+    /// there, because something other than zeros lies behind it or the segment is not whole.
     pub goes_on: Option<u32>,
     /// Segments that were read.
     pub segments: Vec<u32>,
-    /// What lies behind the end: it was being written when the machine or the process stopped, and
-    /// was never said to be durable.
+    /// The torn bytes behind the end: they were being written when the machine or the process
+    /// stopped, and were never said to be durable.
     pub cut: Option<Cut>,
 }
 
 /// The torn end of the log. Its bytes are kept on disk and not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Where the log ends.
+    /// The position where the log ends.
     pub end: Position,
-    /// What is wrong there.
+    /// The finding at that position.
     pub what: String,
     /// Segments behind it that are no part of the log.
     pub segments: Vec<u32>,

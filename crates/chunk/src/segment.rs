@@ -1,9 +1,9 @@
 //! The files of the log: their names, and the block that each starts with.
 //!
-//! A segment is made at its full length under another name, `NNNNNNNN.next`, and gets its own when
-//! the log goes on there: its length is durable then, and one that is shorter has lost something.
-//! Its records start behind the head, which is there twice. The head says where the log went on
-//! from, so that a log that was cut off after a crash is read to that place and no further.
+//! A segment's file is made at its full length under another name, `NNNNNNNN.next`, and renamed
+//! when the log goes on in it. Its length is durable by then, so a shorter segment has lost data. A
+//! head, written twice, precedes the records. The head says where the log ended when the segment
+//! was begun, so that a log that was cut off after a crash is read to that position and no further.
 //!
 //! Byte layout: `docs/formats.md`, "Chunk store".
 
@@ -69,12 +69,12 @@ pub fn segment_path(number: u32) -> String {
     format!("{LOG_DIR}/{number:08x}.log")
 }
 
-/// The path of the file that is to be a segment. While it is there, the segment before was begun.
+/// The path of the file prepared for a segment. While it exists, the segment before was begun.
 pub fn next_path(number: u32) -> String {
     format!("{LOG_DIR}/{number:08x}.next")
 }
 
-/// The file that is set aside for deletions on a full disk: it becomes a segment then.
+/// The file that is set aside for deletions on a full disk; it becomes a segment when it is used.
 pub const RESERVE_PATH: &str = "log/reserve";
 
 /// The number in a segment's file name.
@@ -82,7 +82,7 @@ pub fn parse_segment_name(name: &str) -> Option<u32> {
     parse_number(name.strip_suffix(".log")?)
 }
 
-/// The number in the name of a file that is to be a segment.
+/// The number in the name of a file prepared for a segment.
 pub fn parse_next_name(name: &str) -> Option<u32> {
     parse_number(name.strip_suffix(".next")?)
 }

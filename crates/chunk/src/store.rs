@@ -1,10 +1,10 @@
 //! The store: what callers ask for, and in which order it happens.
 //!
-//! The path of a write: the container is found and locked; what is asked is checked against its
-//! state and the block; the log gives the record its place ([`Log::reserve`]) and the index learns
-//! it; the lock is given back; what is left is written, and synced if the caller asked for that. In
-//! the layouts with files the index learns the length first, and then the bytes go to the file at
-//! their offset.
+//! The path of a write: the container is found and locked; the request is checked against its state
+//! and the block; the log gives the record its place ([`Log::reserve`]) and the index learns it;
+//! the lock is released; the rest is written, and synced if the caller asked for that. In the
+//! layouts with files the index learns the length first, and then the bytes go to the file at their
+//! offset.
 //!
 //! Everything about containers and blocks is in the log, whatever the layout: a start reads it and
 //! has the index again.
@@ -55,25 +55,25 @@ pub use inspect::{Report, inspect};
 pub use open::repair;
 pub use upkeep::{Done, UpkeepBudget};
 
-/// When a write is answered.
+/// The moment when a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Once the store has it. When the process is killed, chunks of the last moments may be lost
-    /// that no commit of their block followed; when the power fails, whatever no sync covered.
+    /// Once the store has it. A killed process may lose chunks of the last moments whose block was
+    /// not committed after them; a power failure may lose everything that no sync covered.
     #[default]
     Buffered,
-    /// Once a sync of its own made it durable.
+    /// Once a sync made it durable that this write started.
     Synced,
-    /// Once a sync made it durable that it shares with whoever else waits. Files of blocks and
-    /// chunks share none.
+    /// Once a sync made it durable that all waiting writes share. Syncs of the files of blocks and
+    /// chunks are not shared.
     GroupSynced,
 }
 
-/// Which part of a write this is. The log that orders writes elsewhere (Ratis) takes their data
-/// first, and commits them later.
+/// The stage of a write. A log that orders writes elsewhere (Ratis) brings the data first, and
+/// commits them later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Stage {
-    /// The data come.
+    /// The data come, and are not committed yet.
     Write {
         /// The term of the entry.
         term: u64,
@@ -95,9 +95,9 @@ pub enum Stage {
 /// How a chunk is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteMode {
-    /// Which part of the write it is.
+    /// The stage of the write.
     pub stage: Stage,
-    /// When it is answered.
+    /// The moment when it is answered.
     pub durability: Durability,
 }
 
@@ -184,12 +184,12 @@ impl<D: Disk + Clone> Store<D> {
         uuid_text(self.identity.store_id)
     }
 
-    /// What was found to be lost or damaged when the store was opened.
+    /// Damage and losses that were found when the store was opened.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// What earlier starts found, if nobody has accepted it yet ([`repair`]).
+    /// Damage that earlier starts found and nobody has accepted yet ([`repair`]).
     pub fn noted_damage(&self) -> &[String] {
         self.notes.noted.as_deref().unwrap_or_default()
     }
@@ -238,7 +238,7 @@ impl<D: Disk + Clone> Store<D> {
     /// To be called every 100 ms or so: writes out what was gathered, and makes the log's next file
     /// ready. No chunk is in the process's memory alone for longer than from one call to the next.
     pub fn tick(&self) -> Result<(), ChunkError> {
-        // What is wrong with a block is told to those who ask for it.
+        // An error of a block is reported to the callers that ask for that block.
         let _ = self.write_all_gathered();
         self.log.flush(self.log.end())?;
         self.check_room()?;

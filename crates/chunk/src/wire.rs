@@ -1,11 +1,11 @@
-//! Apache Ozone's datanode protocol, bytes to values and back: what its clients send to
-//! `XceiverClientProtocolService/send`, and what they are answered. Source: Ozone 2.2.0,
+//! Apache Ozone's datanode protocol, bytes to values and back: requests that clients send to
+//! `XceiverClientProtocolService/send`, and their answers. Source: Ozone 2.2.0,
 //! `DatanodeClientProtocol.proto`, `HddsDispatcher`, `KeyValueHandler`.
 //!
-//! A message becomes a [`Request`], which is checked here and nowhere else; a [`Handler`] does what
-//! it says with a store and gives the answers. There is no socket, no thread and no clock here:
-//! whoever has those calls [`Request::decode`] and [`Handler::begin`]. Where we differ from Ozone
-//! on purpose:
+//! A message becomes a [`Request`], which is checked here and nowhere else; a [`Handler`] runs it
+//! on a store and gives the answers. There is no socket, no thread and no clock here: the caller
+//! has those, and calls [`Request::decode`] and [`Handler::begin`]. Where we differ from Ozone on
+//! purpose:
 //!
 //! - A refused write changes nothing. There, most refusals make the container unhealthy for good.
 //! - A request without a body is malformed even where its container does not exist.

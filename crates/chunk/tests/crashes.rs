@@ -1,8 +1,8 @@
 //! Crashes of the process and of the machine at every kind of moment, from a seed.
 //!
-//! In the layout of the log a store that is opened again is what it was after some of the requests,
-//! in their order: all that were durable when they were answered, and none behind one that is
-//! missing. In the layouts with files what was durable is there, byte for byte.
+//! In the layout of the log, a reopened store equals the store after some of the requests, in their
+//! order: it has all that were durable when they were answered, and none behind a missing one. In
+//! the layouts with files, durable data are there, byte for byte.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use chunk::layout::Layout;
 use chunk::store::{Durability, Store, StoreOptions, UpkeepBudget, WriteMode};
 use storage::fault_disk::{Chance, FaultDisk, FaultPlan};
 
-/// What a store is asked.
+/// A request to the store.
 #[derive(Clone, Debug)]
 enum Request {
     Create(u64),
@@ -42,7 +42,7 @@ enum Request {
     Checkpoint,
 }
 
-/// What a store is to answer.
+/// A model of the store: the state that its answers must show.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     containers: BTreeMap<u64, Container>,
@@ -460,7 +460,7 @@ fn what_a_damaged_store_has_lost_in_crashes_or_damage_is_named() {
     }
 }
 
-/// What was durable in files is there after a crash.
+/// Checks that data that were durable in files are there after a crash.
 fn a_life_in_files(layout: Layout, seed: u64) {
     let mut chance = Chance::new(seed);
     let disk = FaultDisk::new(seed);

@@ -1,8 +1,8 @@
 //! Every file of a store removed, emptied, cut off, and with each of its bits flipped.
 //!
-//! What was acknowledged is served as it was, or its loss is named: by the start, by a look, or by
-//! the scrubber. Nothing is served that was not written, and no file is removed, however long the
-//! work in the background goes on. A later start still knows.
+//! Acknowledged data are served as they were, or their loss is reported: by the start, by a look,
+//! or by the scrubber. Nothing is served that was not written, and no file is removed, however long
+//! the work in the background goes on. A later start still reports it.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const OPTIONS: StoreOptions = StoreOptions {
     new_store_id: Some(7),
 };
 
-/// What was acknowledged: the bytes of each block that was committed.
+/// Acknowledged data: the bytes of each block that was committed.
 type Acknowledged = BTreeMap<BlockId, Vec<u8>>;
 
 /// Bytes of the chunks of each block: small ones, so that most of the log is records' heads; and
@@ -147,7 +147,8 @@ fn check_export(store: &Store<FaultDisk>, known: &Acknowledged, what: &str) {
             let content = file.as_ref().and_then(|file| to.content(file));
             let is_named = damaged.iter().any(|(named, _)| named == id) || store.is_damaged();
             match (file, content) {
-                // Of a commit that is lost the chunks are there, as those of any block.
+                // A block whose commit is lost still has its chunks, and is exported as any other
+                // block.
                 (_, Some(content)) if store.is_damaged() => {
                     assert!(wanted.starts_with(&content), "{what}: {id:?} is another");
                 }
@@ -199,7 +200,7 @@ fn check(disk: &FaultDisk, known: &Acknowledged, what: &str) {
     assert!(found.is_empty() || is_told, "{what}: a look finds nothing of {found:?}");
     let after = files(disk);
     let removed: Vec<_> = before.iter().filter(|path| !after.contains(path)).collect();
-    // Of a store whose log and index are whole, what is dead may go.
+    // A store whose log and index are whole may remove dead files.
     assert!(removed.is_empty() || !store.is_damaged(), "{what}: {removed:?} removed");
     let was_damaged = store.is_damaged();
     drop(store);

@@ -1,6 +1,6 @@
-//! Each call of the system failed in turn, in every layout: what was answered as done is there
-//! after a crash, a failed sync is the last, and a disk that is full or a process without a
-//! descriptor is refused and goes on.
+//! Every system call fails in turn, in every layout. Requests that were answered as done are there
+//! after a crash; a failed sync is the last one; a request that finds a full disk, or a process
+//! without a descriptor, is refused, and the store goes on.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ fn each_failure(
     }
 }
 
-/// What was answered as done is there after a crash.
+/// Checks that requests that were answered as done are there after a crash.
 fn check_kept(disk: &FaultDisk, layout: Layout, answers: &Answers, what: &str) {
     disk.crash();
     let store = Store::open(disk.clone(), options(layout));
@@ -130,7 +130,7 @@ fn layout_of(store: &Store<FaultDisk>) -> Layout {
 fn a_failed_sync_is_the_last_in_every_layout() {
     let failed =
         |operation, number| FaultPlan { fail: vec![(operation, number)], ..FaultPlan::default() };
-    // What has no room is written when it is synced, at the latest.
+    // Data that found no room are written by the next sync, at the latest.
     let full =
         |operation, number| FaultPlan { full: vec![(operation, number)], ..FaultPlan::default() };
     for operation in [Operation::Sync, Operation::SyncDir] {

@@ -126,7 +126,7 @@ fn write(disk: &FaultDisk) {
     store.sync().expect("syncs");
 }
 
-/// The files of a store, without the zeros at the end of those of the log.
+/// The files of a store; files of the log come without the zeros at their end.
 fn files_of(disk: &FaultDisk) -> Vec<(String, Vec<u8>)> {
     let ours =
         |path: &String| path.ends_with(".log") || path.starts_with("index/") || path == "store";

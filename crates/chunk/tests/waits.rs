@@ -1,4 +1,4 @@
-//! Who waits for whom, on a disk that waits or is full when the test says so.
+//! Threads that wait for each other, on a disk that waits or is full when the test says so.
 
 mod hooked_disk;
 
@@ -27,7 +27,7 @@ use rustix::thread::gettid;
 use storage::disk::Disk;
 use storage::fault_disk::Operation;
 
-/// What nobody waits for who is not asleep for good.
+/// The time after which a waiting thread counts as asleep for good.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SEGMENT_BYTES: u32 = 1024 * 1024;
@@ -46,7 +46,7 @@ struct State {
     is_closed: bool,
     /// Threads that came to it while it was closed.
     came: usize,
-    /// Of those, how many may go.
+    /// Number of the waiting threads that may go on.
     may_go: usize,
 }
 
@@ -220,7 +220,7 @@ fn of_a_chunk_that_is_moved_on_a_full_disk_no_part_is_left_unwritten() {
     write(0, 150 * KIB as u64, &middle);
     data[150 * KIB..151 * KIB].copy_from_slice(&middle);
     store.delete_block(id(1)).expect("deletes");
-    // What is left of the second segment has room for one part.
+    // The rest of the second segment has room for one part.
     write(2, 500 * KIB as u64, &pattern(5, 150 * KIB));
     store.checkpoint().expect("there is room for it");
     is_full.store(true, Ordering::SeqCst);

@@ -55,7 +55,7 @@ proptest! {
             }
         }
         let sorted: Vec<Extent> = extents.iter().collect();
-        // What came and went adds up to what is there.
+        // The changes add up to the extents at the end.
         for extent in &sorted {
             *counts.entry(extent.at.offset).or_insert(0) -= i64::from(extent.length);
         }

@@ -339,7 +339,8 @@ fn block_record(kind: Kind, id: BlockId, body: &[u8]) -> Record<'_> {
     Record { kind, container_id, local_id, block_offset: 0, body }
 }
 
-/// What is committed must have been written. (Ozone 2.2 looks only whether there is a file.)
+/// Refuses a commit of chunks that were not written. (Ozone 2.2 looks only whether there is a
+/// file.)
 fn check_written(
     container: &Container,
     index: &Index,

@@ -71,8 +71,8 @@ impl<D: Disk + Clone> Store<D> {
         bytes >= every || is_waited && segments > 0
     }
 
-    /// Writes a whole checkpoint. On a full disk what was set aside makes room for it, or the older
-    /// one of those there are.
+    /// Writes a whole checkpoint. On a full disk the files set aside make room for it, or else the
+    /// older checkpoint does.
     pub(super) fn checkpoint_now(&self, upkeep: &mut Upkeep<D>) -> Result<(), ChunkError> {
         loop {
             let written = self.begin_checkpoint(upkeep).and_then(|writing| {
@@ -86,7 +86,7 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Gives up what is not needed as much as a checkpoint. Whether there was anything.
+    /// Gives up room that a checkpoint needs more. Returns whether there was any.
     fn make_room(&self, upkeep: &mut Upkeep<D>) -> Result<bool, ChunkError> {
         if self.log.release_reserve()? {
             return Ok(true);
@@ -98,7 +98,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(true)
     }
 
-    /// Begins a checkpoint of what is in the log now, unless there is one.
+    /// Begins a checkpoint of the log as it is now, unless the last checkpoint is of that position.
     fn begin_checkpoint(&self, upkeep: &Upkeep<D>) -> Result<Option<Writing<D>>, ChunkError> {
         self.log.sync_all()?;
         let start = self.log.durable();
@@ -143,8 +143,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Removes what there is of a checkpoint that could not be written. No sync is tried a second
-    /// time, whatever it is of: a failed one stops the store.
+    /// Removes the files of a checkpoint that could not be written. A failed sync is not tried
+    /// again, whatever its file: it stops the store.
     fn checkpoint_failed(&self, error: ChunkError) -> ChunkError {
         discard_checkpoint(&self.disk);
         match error {

@@ -27,8 +27,8 @@ use crate::store::{Durability, Stage, Store, WriteMode};
 const READ_TRIES_MAX: u32 = 8;
 
 impl<D: Disk + Clone> Store<D> {
-    /// Writes a chunk at its offset of the block: behind what is there, or over it. With
-    /// [`Stage::Commit`] there are no data.
+    /// Writes a chunk at its offset of the block: behind the present bytes, or over them. A
+    /// [`Stage::Commit`] brings no data.
     pub fn write_chunk(
         &self,
         id: BlockId,
@@ -190,7 +190,7 @@ impl<D: Disk + Clone> Store<D> {
             .as_ref()
             .is_some_and(|gathered| gathered.local_id == id.local_id && gathered.end() == offset);
         if !is_behind {
-            // What is wrong with another block is told to those who ask for that one.
+            // An error of another block is reported to the callers that ask for that one.
             let _ = self.write_gathered_any(container, index);
             let mut bytes = core::mem::take(&mut index.gather_buffer);
             bytes.clear();
@@ -596,7 +596,7 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<(), ChunkError> {
         check_chunk_name(&chunk.name)?;
         check_readable(&container.index.lock(), id)?;
-        // What is asked for is a place in the block; the file starts where the chunk does.
+        // The request names a byte of the block; the chunk's file begins at the chunk's offset.
         let committed = match self.committed(container, id) {
             Ok(block) => Some(block),
             Err(ChunkError::NoSuchBlock(_)) => None,

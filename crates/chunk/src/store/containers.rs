@@ -42,7 +42,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// What is known of a container.
+    /// Describes a container for clients.
     pub fn container(&self, id: u64) -> Result<ContainerInfo, ChunkError> {
         Ok(self.find(id)?.info())
     }
@@ -59,28 +59,28 @@ impl<D: Disk + Clone> Store<D> {
         self.containers.read().len()
     }
 
-    /// No more writes: the container is closed, durably, with all that is in it. A closed one stays
-    /// so; one that is unhealthy or invalid is not closed.
+    /// Takes no more writes: the container is closed, durably, with all its blocks. A closed
+    /// container stays closed; an unhealthy or invalid one is refused.
     pub fn close_container(&self, id: u64) -> Result<(), ChunkError> {
         self.change_state(id, State::Closed, "close", |state| {
             !matches!(state, State::Unhealthy | State::Invalid)
         })
     }
 
-    /// No more writes, though nobody else agreed: for a container whose writers are lost.
+    /// Takes no more writes, without agreement of other replicas: for a container whose writers are
+    /// lost.
     pub fn quasi_close_container(&self, id: u64) -> Result<(), ChunkError> {
         self.change_state(id, State::QuasiClosed, "quasi-close", |state| {
             state.takes_writes() || state == State::QuasiClosed
         })
     }
 
-    /// Something in the container is damaged.
+    /// Marks a container as unhealthy, because something in it is damaged.
     pub fn mark_unhealthy(&self, id: u64) -> Result<(), ChunkError> {
         self.change_state(id, State::Unhealthy, "mark", |_| true)
     }
 
-    /// Adds to what the client says about a container, in whatever state it is; a key that is there
-    /// gets the new value.
+    /// Adds key-value pairs to a container, whatever its state; an existing key gets the new value.
     pub fn update_container_metadata(
         &self,
         id: u64,

@@ -1,6 +1,6 @@
-//! Containers of the log as files: each block as Ozone's FILE_PER_BLOCK has it, under the same
-//! names, so that the bytes can be read without this program. Containers of the other layouts are
-//! files already: their blocks are checked and not copied.
+//! Containers of the log, exported as files: each block in the format of Ozone's FILE_PER_BLOCK,
+//! under the same names, so that the bytes can be read without this program. Containers of the
+//! other layouts are files already: their blocks are checked and not copied.
 
 use storage::disk::Disk;
 
@@ -12,7 +12,7 @@ use crate::limits::EXPORT_READ_BYTES;
 use crate::store::Store;
 use crate::store::containers::remove_files;
 
-/// What came of an export.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// The folder of the files.
@@ -26,12 +26,12 @@ pub struct Exported {
 }
 
 impl<D: Disk + Clone> Store<D> {
-    /// Writes a container's blocks to files below the root of `to`, those that are not committed
-    /// too. The folder has its name once all of them are there, and is durable when this returns.
+    /// Writes a container's blocks to files below the root of `to`, uncommitted blocks too. The
+    /// folder gets its name once all of them are written, and is durable when this returns.
     ///
     /// # Errors
-    /// There is no such container, or its folder is there already; or something cannot be written,
-    /// and what was is removed.
+    /// There is no such container, or its folder exists already; or something cannot be written,
+    /// and the files written so far are removed.
     pub fn export_container<E: Disk>(&self, id: u64, to: &E) -> Result<Exported, ChunkError> {
         let container = self.find(id)?;
         let dirs = container_dirs(&self.cluster_id, id);

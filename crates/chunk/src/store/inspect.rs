@@ -17,33 +17,33 @@ use crate::store::Store;
 /// What a store holds, and what is wrong with it.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The uuid that names it to clients.
+    /// The uuid that names the store to clients.
     pub datanode_uuid: String,
-    /// Where its checkpoints are, sorted, and their bytes.
+    /// The positions of its checkpoints, sorted, with the bytes of each.
     pub checkpoints: Vec<(Position, u64)>,
-    /// The segments of its log, and their bytes.
+    /// The number of its log's segments, and their bytes.
     pub segments: (usize, u64),
-    /// Where its log ends.
+    /// The position where its log ends.
     pub end: Position,
     /// Its containers, sorted.
     pub containers: Vec<ContainerInfo>,
-    /// Blocks that there are.
+    /// The number of its blocks.
     pub blocks: u64,
-    /// Bytes of them that were read; those of the log, and of chunks that have checksums, were
-    /// compared.
+    /// Bytes of blocks that were read. Bytes of the log, and of chunks that have checksums, were
+    /// compared with their checksums.
     pub bytes: u64,
     /// The torn end of the log, if there is one. It was never acknowledged as durable.
     pub cut: Option<String>,
-    /// What was wrong and a person has accepted.
+    /// Damage that a person has accepted.
     pub accepted: Vec<String>,
-    /// What is wrong, and what was found wrong before and nobody has accepted. Empty when the store
-    /// is sound.
+    /// Damage found now, or found at an earlier start, that nobody has accepted. Empty when the
+    /// store is sound.
     pub problems: Vec<String>,
 }
 
-/// Reads a store, which another process may have open: what that one writes meanwhile may look
-/// torn, and what it gives back missing. So a store with problems is read twice, and those count
-/// that are there both times.
+/// Reads a store, which another process may have open. Its writes meanwhile may look torn, and
+/// space that it gives back may look missing. So a store with problems is read twice, and only the
+/// problems found both times count.
 ///
 /// # Errors
 /// There is no store, or it cannot be read.

@@ -24,9 +24,10 @@ use crate::store::upkeep::Upkeep;
 use crate::store::{Store, StoreOptions, uuid_text};
 
 impl<D: Disk + Clone> Store<D> {
-    /// Opens the store in the root of `disk`, or makes one there if there is nothing. One process
-    /// at a time. What it finds damaged it says ([`Store::damage`]), notes, and goes on; from then
-    /// on nothing is removed that was there, until the damage is accepted ([`repair`]).
+    /// Opens the store in the root of `disk`, or makes one there if the directory is empty. Only
+    /// one process may have it open. Damage is reported ([`Store::damage`]) and noted, and the
+    /// store opens all the same; from then on nothing is removed that was there, until the damage
+    /// is accepted ([`repair`]).
     pub fn open(disk: D, options: StoreOptions) -> Result<Store<D>, ChunkError> {
         check_options(&options)?;
         let lock = lock(&disk)?;
@@ -46,13 +47,14 @@ impl<D: Disk + Clone> Store<D> {
         }
         let store = Store::of(disk, options, identity, loaded, Some(lock))?;
         store.finish_deletions()?;
-        // Before anything is written: on a full disk it is what an earlier life has set aside.
+        // Files are set aside before anything is written; on a full disk, a file of an earlier run
+        // is taken.
         store.check_room()?;
         store.prepare_files()?;
         Ok(store)
     }
 
-    /// As [`Store::open`], of a store that is there: none is made.
+    /// Like [`Store::open`], but fails if there is no store yet.
     pub fn open_existing(disk: D, options: StoreOptions) -> Result<Store<D>, ChunkError> {
         read_identity(&disk)?;
         Store::open(disk, options)
@@ -77,7 +79,7 @@ impl<D: Disk + Clone> Store<D> {
         let last = checkpoints.last().map(|at| checkpoint_bytes(&disk, *at));
         let is_damaged = notes.is_damaged(&damage);
         let upkeep = Upkeep::new(checkpoints, last.transpose()?.unwrap_or_default(), is_damaged);
-        // What is only looked at needs no segment to write to.
+        // A store opened only to be looked at needs no segment to write to.
         let resume = resume(&disk, &scanned, next_number, lock.is_some())?;
         Ok(Store {
             log: Log::new(disk.clone(), identity, options.segment_bytes, resume),
@@ -142,19 +144,19 @@ fn resume<D: Disk>(
     Ok(Resume { end: Start { at: *end, previous: *goes_on }, segment, next_number })
 }
 
-/// What there is, read.
+/// Everything that was read at a start.
 struct Loaded {
     replay: Replay,
-    /// The checkpoints that may be begun with, sorted: the last one was.
+    /// The checkpoints that a start may begin with, sorted; this start began with the last.
     checkpoints: Vec<Position>,
     scanned: Scanned,
-    /// Heads of segments of which one copy is whole, and where the other is.
+    /// Heads of segments of which only one copy is whole, and where the other is.
     half_heads: Vec<(Head, usize)>,
-    /// Files that were to be segments, and are not needed: nothing was ever written to them.
+    /// Files that were prepared as segments and are not needed: nothing was ever written to them.
     stale_next: Vec<u32>,
-    /// What is wrong.
+    /// Damage that this start found.
     damage: Vec<Damage>,
-    /// What was noted before.
+    /// Damage that earlier starts noted, and that a person accepted.
     notes: Notes,
     /// The number of the next segment.
     next_number: u32,

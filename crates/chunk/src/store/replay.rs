@@ -1,7 +1,7 @@
-//! The index, as a checkpoint and the log make it.
+//! The index, as built from a checkpoint and the log.
 //!
-//! What the log says about a container that nothing made is kept, too: the record that made it is
-//! lost, unless its deletion follows. Absence is not deletion.
+//! Records of a container whose creation is missing are kept, too: the record that made it is lost,
+//! unless the container's deletion follows. Absence is not deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::segment::segment_path;
 /// Containers by their ids.
 pub(super) type Containers = HashMap<u64, Arc<Container>, FixedState>;
 
-/// What was read so far.
+/// The index as built so far.
 pub(super) struct Replay {
     cluster_id: String,
     pub containers: Containers,
@@ -34,7 +34,7 @@ pub(super) struct Replay {
     pub live: Live,
     /// Containers that were deleted, whose folders may still be there.
     pub deleted: BTreeSet<u64>,
-    /// Containers of which there is something, but not the record that made them.
+    /// Containers with records, but without the record that made them.
     unmade: BTreeSet<u64>,
     /// The container of the blocks that follow in the checkpoint.
     last: Option<Arc<Container>>,
@@ -184,9 +184,9 @@ impl Replay {
         }
     }
 
-    /// Whether every segment is there that a block needs, up to its last record that one needs.
+    /// Checks that every segment that a block needs exists, up to the last record needed of it.
     pub fn check_segments(&self, segments: &Segments, damage: &mut Vec<Damage>) {
-        // Where the last record of each segment ends that is needed.
+        // The end of the last needed record of each segment.
         let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
         let mut need = |segment, start: u32, body_bytes: u32| {
             let end = u64::from(start) + record_bytes(body_bytes as usize) as u64;
@@ -254,8 +254,8 @@ fn take_of_container(
     Ok(())
 }
 
-/// A commit as its record says it, and where its last chunk ends. One that is damaged is known to
-/// be there: whoever asks for the block is told.
+/// A commit as its record says it, with the end of its last chunk. A damaged commit is still known
+/// to exist: callers that ask for the block get the error.
 fn commit_of(header: &Header, body: Option<&[u8]>) -> Result<(Commit, u64), ChunkError> {
     let (container_id, local_id) = (header.container_id, header.local_id);
     let id = BlockId { container_id, local_id };

@@ -1,5 +1,5 @@
-//! How much an answer about a container or a block would take, from the index alone: nothing is
-//! read, so whoever has little memory can make room before.
+//! The memory that an answer about a container or a block would take, computed from the index
+//! alone. Nothing is read, so a caller with little memory can make room before it asks.
 
 use storage::disk::Disk;
 

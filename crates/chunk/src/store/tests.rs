@@ -131,7 +131,7 @@ fn files_have_ozones_names() {
     assert_eq!(there(), [None, Some(b"abc".to_vec())]);
     store.write_chunk(id(9), &chunk, b"", mode(committed)).expect("commits");
     assert_eq!(there(), [Some(b"abc".to_vec()), None]);
-    // Again, as after a restart of whoever orders: the name is there already.
+    // The commit comes again, as after a restart of the log that orders writes; the name exists.
     store.write_chunk(id(9), &chunk, b"", mode(committed)).expect("commits");
     let other = ChunkInfo::plain("9_chunk_2".to_owned(), 3, 3);
     let missing = store.write_chunk(id(9), &other, b"", mode(committed));
@@ -869,7 +869,7 @@ fn a_container_of_the_log_is_exported_as_files() {
         let content = to.content(&format!("{}/{local_id}.block", exported.dir));
         assert!(content == Some(bytes(local_id, count)), "block {local_id}");
     }
-    // What is damaged is named, and not exported.
+    // Damaged blocks are named, and not exported.
     drop(store);
     damage_block_one(&disk);
     let store = open(&disk, Layout::Log);
@@ -955,7 +955,7 @@ fn what_is_bad_at_one_look_only_is_no_problem() {
         assert!(report.is_sound(), "{:?}", report.problems);
         assert_eq!(report.blocks, 3);
     }
-    // What is bad at both is one.
+    // A problem that both looks find is reported once.
     disk.set_plan(FaultPlan::default());
     let path = disk.paths().into_iter().find(|path| path.ends_with("1.block")).expect("is there");
     disk.remove(&path).expect("removes");
@@ -1323,7 +1323,7 @@ fn chunks_are_refused_at_the_limits_of_room_and_taken_when_there_is_some() {
             assert!(matches!(refused, Some(ChunkError::DiskFull { .. })), "{refused:?}");
             let free = disk.free_bytes().expect("says");
             assert!(is_own_limit || (180_000..300_000).contains(&free), "{layout:?}: {free}");
-            // What is there can be committed, and deleted.
+            // Present containers can still be deleted.
             store.delete_container(1, true).expect("deletes");
             store.delete_container(2, true).expect("deletes");
             work(&store);

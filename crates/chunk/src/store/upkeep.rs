@@ -1,9 +1,10 @@
-//! What is done in the background: segments whose space is given back, and blocks that are read to
-//! see whether they are still what was written. (Checkpoints: [`super::checkpoints`].)
+//! The work in the background: it gives back the space of segments, and reads blocks to see whether
+//! they are still what was written. (Checkpoints: [`super::checkpoints`].)
 //!
-//! A segment of which half or less is still needed is emptied: what is needed is written again at
-//! the end of the log, under the lock of its container, and the index points there. It is removed
-//! when that is durable, and never before a checkpoint lies behind it: a start would look for it.
+//! A segment of which half or less is still needed is emptied: each needed record is written again
+//! at the end of the log, under the lock of its container, and the index then points there. The
+//! segment is removed when the copies are durable, and never before a checkpoint lies behind it: a
+//! start would look for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -28,39 +29,39 @@ use crate::segment_reader::{SegmentReader, Step};
 use crate::store::Store;
 use crate::store::checkpoints::Writing;
 
-/// What the background work knows from one call to the next.
+/// The state of the background work between calls.
 #[derive(Debug)]
 pub(super) struct Upkeep<D: Disk> {
-    /// The checkpoints there are, sorted; none that was found beside damage.
+    /// The store's checkpoints, sorted; without those that were found beside damage.
     pub checkpoints: Vec<Position>,
-    /// Bytes of the last one.
+    /// Bytes of the last checkpoint.
     pub checkpoint_bytes: u64,
-    /// The one that is being written.
+    /// The checkpoint that is being written.
     pub writing: Option<Writing<D>>,
-    /// The segment that is being emptied, and how far that is.
+    /// The segment that is being emptied, and the byte reached in it.
     emptying: Option<(u32, u32)>,
-    /// Segments with something that cannot be read and is still needed.
+    /// Segments that hold something unreadable that is still needed.
     stuck: Vec<u32>,
-    /// Whether the disk has no room, as far as was seen.
+    /// Whether the disk had no room when it was last needed.
     pub is_short: bool,
-    /// The segment of which the room of what is dead is given back, and how far that is.
+    /// The segment whose dead ranges are being punched out, and the byte reached in it.
     punching: Option<(u32, u32)>,
-    /// Segments of which that was done, with the bytes that were needed of them then.
+    /// Segments whose dead ranges were punched out, with their needed bytes at that time.
     punched: BTreeMap<u32, u64>,
     /// Whether a look for segments to be emptied may find any.
     pub is_look_due: bool,
     /// Calls since something was deleted.
     pub garbage_calls: u32,
-    /// Calls until space is given back again, after there was no room to do it.
+    /// Calls until space is given back again, after a try found no room to work in.
     pause_calls: u32,
-    /// The block that was read last.
+    /// The block that was scrubbed last.
     scrubbed: Option<BlockId>,
 }
 
-/// How much one call of [`Store::upkeep`] does, about.
+/// About how much one call of [`Store::upkeep`] does.
 #[derive(Clone, Copy, Debug)]
 pub struct UpkeepBudget {
-    /// Bytes that are written again, to give space back; and as many of a checkpoint.
+    /// Bytes that are copied to give space back; a checkpoint may write as many again.
     pub bytes_moved_max: u64,
     /// Bytes that are read, to find damage; 0 for none.
     pub bytes_scrubbed_max: u64,
@@ -82,9 +83,9 @@ pub struct Done {
 }
 
 impl<D: Disk> Upkeep<D> {
-    /// Nothing was done yet but to find these checkpoints, sorted, of which the last has so many
-    /// bytes. There may be space to be given back. If the store is damaged, those checkpoints stay
-    /// for good.
+    /// The state before the first call, with the checkpoints that were found, sorted, and the bytes
+    /// of the last. There may be space to give back. If the store is damaged, those checkpoints are
+    /// kept for good.
     pub fn new(checkpoints: Vec<Position>, checkpoint_bytes: u64, is_damaged: bool) -> Upkeep<D> {
         Upkeep {
             checkpoints: if is_damaged { Vec::new() } else { checkpoints },
@@ -104,8 +105,8 @@ impl<D: Disk> Upkeep<D> {
 }
 
 impl<D: Disk + Clone> Store<D> {
-    /// One piece of the work in the background: to be called over and over, every 100 ms or so, by
-    /// one thread. How much of the disk it takes is the caller's choice.
+    /// Does one piece of the background work. One thread calls it every 100 ms or so; the budget
+    /// limits its share of the disk.
     pub fn upkeep(&self, budget: UpkeepBudget) -> Result<Done, ChunkError> {
         let mut done = Done::default();
         let mut upkeep = self.upkeep.lock();
@@ -113,8 +114,8 @@ impl<D: Disk + Clone> Store<D> {
             upkeep.pause_calls -= 1;
         } else {
             match self.give_space_back(&mut upkeep, budget.bytes_moved_max, &mut done) {
-                // Neither to copy to, nor for a checkpoint: the next start reads more of the log,
-                // and what was deleted waits.
+                // There is no room to copy a segment's records, nor for a checkpoint. The next
+                // start reads more of the log, and deletions wait.
                 Err(ChunkError::DiskFull { .. }) => {
                     upkeep.emptying = None;
                     upkeep.pause_calls = FULL_PAUSE_CALLS;
@@ -127,8 +128,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(done)
     }
 
-    /// Does what a full disk may refuse: once more, when all the space was given back that can be
-    /// without any.
+    /// Does what a full disk may refuse; if it refuses, tries once more after giving back all the
+    /// space that can be given back without room.
     pub(super) fn with_room<T>(
         &self,
         act: impl Fn() -> Result<T, ChunkError>,
@@ -167,7 +168,7 @@ impl<D: Disk + Clone> Store<D> {
             return checkpoint;
         }
         self.finish_deletions()?;
-        // What is dead behind the checkpoints there are needs no other one to go.
+        // Dead records behind the present checkpoints can go without another checkpoint.
         if !matches!(checkpoint, Ok(()) | Err(ChunkError::DiskFull { .. })) {
             return checkpoint;
         }

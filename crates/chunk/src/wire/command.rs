@@ -1,4 +1,4 @@
-//! A request: a message whose shape was checked. What it means for the store is found out there.
+//! A request: a message whose shape was checked. The store finds out what it means.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -15,7 +15,7 @@ use crate::limits::{
     READ_BLOCK_ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_PART_BYTES,
 };
 
-/// What no answer can be given to: the stream that brought it ends.
+/// A message that cannot be answered: the stream that brought it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// More bytes than a request may have.
@@ -35,155 +35,155 @@ pub enum RequestError {
     /// A field ends behind the message.
     #[error("the request is cut off")]
     CutOff,
-    /// Not of that format.
+    /// The bytes are not in the protocol's format.
     #[error("the request cannot be read: {0}")]
     Unreadable(#[from] prost::DecodeError),
-    /// An answer would have to repeat the type.
+    /// The type is missing or unknown; the answer would have to repeat it.
     #[error("the request has no type that there is")]
     NoType,
 }
 
-/// A request, and what its answer repeats.
+/// A request, with the fields that its answer repeats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// Its type.
+    /// The type of the request; repeated.
     pub kind: pb::Type,
-    /// What the client calls it; repeated.
+    /// The client's name for the request; repeated.
     pub trace_id: Option<String>,
-    /// Which client, and its how manieth call; repeated where both are given.
+    /// The client's id, and the number of its call; repeated where both are given.
     pub client_call: Option<(Bytes, u64)>,
-    /// For which datanode it is, as the client thinks.
+    /// The datanode that the client means to talk to.
     pub datanode_uuid: String,
-    /// About which container.
+    /// The container that the request is about.
     pub container_id: u64,
-    /// What is wanted; or why it can be answered without looking at the store.
+    /// The command; or the refusal that answers the request without a look at the store.
     pub command: Result<Command, Refusal>,
 }
 
 /// A block, as a client names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockReference {
-    /// Which.
+    /// The block's id.
     pub id: BlockId,
     /// The least commit that the reader knows of.
     pub commit_sequence_id: Option<u64>,
-    /// Which part of a stripe the reader thinks that the container is.
+    /// The part of an erasure-coded stripe that the reader takes the container for.
     pub replica_index: Option<u32>,
 }
 
 /// The commit of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutBlock {
-    /// What is committed.
+    /// The block as committed.
     pub block: BlockData,
-    /// Whether nothing more is to come.
+    /// Whether no more chunks will come.
     pub is_end_of_block: bool,
     /// Whether a container that does not exist is made.
     pub is_creating: bool,
 }
 
-/// What is wanted.
+/// An operation on the store, with its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Make a container.
     CreateContainer(ContainerSpec),
-    /// Say what is known of it.
+    /// Describe the container.
     ReadContainer,
-    /// Add to its metadata.
+    /// Add to the container's metadata.
     UpdateContainer {
-        /// What is added.
+        /// Pairs to add.
         metadata: Vec<KeyValue>,
-        /// Whether that may be done to a closed one.
+        /// Whether a closed container may be changed.
         is_forced: bool,
     },
-    /// Delete it.
+    /// Delete the container.
     DeleteContainer {
-        /// Whether that may be done to one with blocks.
+        /// Whether a container with blocks may be deleted.
         is_forced: bool,
     },
-    /// Let nothing more be written to it.
+    /// Close the container to writes.
     CloseContainer,
     /// Commit a block.
     PutBlock(PutBlock),
-    /// Say what was committed of it.
+    /// Return the commit of a block.
     GetBlock(BlockReference),
-    /// The same of several.
+    /// Return the commits of several blocks.
     ListBlock {
-        /// From that one on.
+        /// The first block's local id.
         start_local_id: u64,
-        /// So many at most.
+        /// The number of blocks at most.
         count_max: u32,
     },
     /// Read a chunk, or a part of one.
     ReadChunk {
-        /// Of that block.
+        /// The block of the chunk.
         block: BlockReference,
-        /// Where.
+        /// The chunk: its name and its range.
         chunk: ChunkInfo,
-        /// How it is answered.
+        /// The format of the answer.
         version: pb::ReadChunkVersion,
     },
     /// Write a chunk.
     WriteChunk {
-        /// Of that block.
+        /// The block of the chunk.
         block: BlockReference,
-        /// Where.
+        /// The chunk: its name and its range.
         chunk: ChunkInfo,
-        /// What; a slice of the message.
+        /// The bytes; a slice of the message.
         data: Bytes,
-        /// The commit that rides along.
+        /// A commit of the block, sent along.
         put: Option<PutBlock>,
         /// Whether a container that does not exist is made.
         is_creating: bool,
     },
-    /// Write the one chunk of a block and commit it; the chunk is that of the commit.
+    /// Write the one chunk of a block and commit it; the commit names the chunk.
     PutSmallFile {
-        /// The commit, with the chunk.
+        /// The commit, which names the chunk.
         put: PutBlock,
-        /// What; a slice of the message.
+        /// The bytes; a slice of the message.
         data: Bytes,
     },
     /// Read all chunks of a small block.
     GetSmallFile {
-        /// Which.
+        /// The block.
         block: BlockReference,
-        /// How it is answered.
+        /// The format of the answer.
         version: pb::ReadChunkVersion,
     },
-    /// Say how long a block is.
+    /// Return the length of a block.
     GetCommittedBlockLength(BlockReference),
-    /// Let nothing more be written to a block.
+    /// Close a block to writes.
     FinalizeBlock(BlockReference),
-    /// Answer.
+    /// Answer with so many bytes, after a pause.
     Echo {
-        /// With so many bytes.
+        /// Bytes of the answer.
         bytes: usize,
-        /// After so long.
+        /// The pause before the answer, in milliseconds.
         pause_ms: u32,
     },
-    /// Give the checksums of a closed container.
+    /// Return the checksums of a closed container.
     GetContainerChecksumInfo,
     /// Read a part of a block, in as many answers as it takes.
     ReadBlock {
-        /// Which.
+        /// The block.
         block: BlockReference,
-        /// From that byte on.
+        /// The first byte to read.
         offset: u64,
-        /// So many bytes; all that there are if none.
+        /// Bytes to read; `None`: up to the end of the block.
         length: Option<u64>,
         /// Bytes of an answer at most.
         answer_bytes: u64,
     },
 }
 
-/// Reads a message as it is sent, which says nothing about whether it makes sense. Fields that are
-/// not ours are skipped.
+/// Decodes a message without checking whether it makes sense. Fields that we do not know are
+/// skipped.
 pub fn read(message: Bytes) -> Result<pb::ContainerCommandRequestProto, RequestError> {
     Ok(pb::ContainerCommandRequestProto::decode(Measured::of(message)?.message)?)
 }
 
-/// A message whose parts were counted and that is not decoded yet: a small one may become a large
-/// value, and whoever has little memory makes room for that first.
+/// A message whose parts were counted and that is not decoded yet: a small message may become a
+/// large value, and a caller with little memory makes room for that first.
 #[derive(Clone, Debug)]
 pub struct Measured {
     message: Bytes,
@@ -209,17 +209,17 @@ impl Measured {
         self.message.len().saturating_add(self.part_count.saturating_mul(REQUEST_PART_BYTES))
     }
 
-    /// Reads and checks it.
+    /// Decodes and checks the message.
     ///
     /// # Errors
-    /// It is no request.
+    /// The message is no request.
     pub fn decode(self) -> Result<Request, RequestError> {
         Request::of_message(pb::ContainerCommandRequestProto::decode(self.message)?)
     }
 }
 
 impl Request {
-    /// Reads and checks a message.
+    /// Decodes and checks a message.
     pub fn decode(message: Bytes) -> Result<Request, RequestError> {
         Measured::of(message)?.decode()
     }
@@ -243,7 +243,7 @@ impl Request {
         })
     }
 
-    /// Bytes of chunks that it brings.
+    /// Bytes of chunks in the request.
     pub fn data_bytes(&self) -> usize {
         match &self.command {
             Ok(Command::WriteChunk { data, .. } | Command::PutSmallFile { data, .. }) => data.len(),
@@ -251,7 +251,7 @@ impl Request {
         }
     }
 
-    /// How long whoever asks for it wants to be kept waiting, in milliseconds.
+    /// The pause before the answer that the client asked for, in milliseconds.
     pub fn pause_ms(&self) -> u32 {
         match self.command {
             Ok(Command::Echo { pause_ms, .. }) => pause_ms,

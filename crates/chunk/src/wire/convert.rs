@@ -61,7 +61,7 @@ pub(super) fn block_reference_to_pb(block: &BlockReference) -> pb::DatanodeBlock
     }
 }
 
-/// Pairs of which no two have one key: what a map would make of those is anybody's guess.
+/// Checks that no two pairs have the same key: a map would keep either of them.
 pub(super) fn metadata(pairs: Vec<pb::KeyValue>) -> Checked<Vec<KeyValue>> {
     let mut checked = Vec::with_capacity(pairs.len());
     for pair in pairs {
@@ -132,7 +132,7 @@ pub(super) fn checksum_to_pb(checksum: &ChecksumData) -> pb::ChecksumData {
     }
 }
 
-/// The same bytes in a buffer of their own, one for all.
+/// Copies the slices into one buffer of their own.
 fn detached(slices: &[Bytes]) -> Vec<Bytes> {
     let mut buffer = BytesMut::with_capacity(slices.iter().map(Bytes::len).sum());
     for slice in slices {
@@ -142,8 +142,8 @@ fn detached(slices: &[Bytes]) -> Vec<Bytes> {
     slices.iter().map(|slice| buffer.split_to(slice.len())).collect()
 }
 
-/// What a PutBlock commits. Its sequence id is the server's to say, and 0 where nobody replicates;
-/// so is its size.
+/// The block that a PutBlock commits. The server decides its size and its sequence id, which is 0
+/// where nobody replicates.
 fn block_data(message: Option<pb::BlockData>, container_id: u64) -> Checked<BlockData> {
     let message = must(message, "blockData")?;
     let block = block_reference(message.block_id, container_id)?;

@@ -1,4 +1,4 @@
-//! What a request does with the store, and what it is answered.
+//! Runs requests on the store, and makes their answers.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -26,12 +26,13 @@ use crate::store::{Durability, Stage, Store, WriteMode};
 /// A response without what every response has.
 type Body = pb::ContainerCommandResponseProto;
 
-/// What an answer promises. Ozone's datanode promises neither.
+/// The durability that an answer promises. Ozone's datanode promises none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandlerOptions {
-    /// Of a WriteChunk without a commit.
+    /// The durability of a WriteChunk without a commit.
     pub chunk_durability: Durability,
-    /// Of a PutBlock, alone, riding along or in a PutSmallFile, and of the chunks that it names.
+    /// The durability of a PutBlock, alone, with a WriteChunk or in a PutSmallFile, and of the
+    /// chunks that it names.
     pub block_durability: Durability,
 }
 
@@ -48,7 +49,7 @@ impl Default for HandlerOptions {
 /// A store, as clients of Ozone see it. Many threads call one handler.
 #[derive(Debug)]
 pub struct Handler<D: Disk> {
-    /// What is served.
+    /// The store that is served.
     pub store: Store<D>,
     options: HandlerOptions,
     datanode_uuid: String,
@@ -62,8 +63,8 @@ impl<D: Disk + Clone> Handler<D> {
     }
 
     /// Whether the request takes no longer than copying so many bytes: it reads nothing from the
-    /// disk and waits for no sync. What the store does behind that, a segment that is full or a
-    /// container that is made, happens once for many requests.
+    /// disk and waits for no sync. Occasional work of the store behind it, for a full segment or a
+    /// new container, happens once for many requests.
     pub fn is_quick(&self, request: &Request, bytes_max: usize) -> bool {
         match &request.command {
             Err(_) => true,
@@ -84,7 +85,7 @@ impl<D: Disk + Clone> Handler<D> {
     }
 
     /// Bytes of memory that the first step of a request takes beside the request: its answer, and
-    /// what is read for it. Little more than a lookup.
+    /// the data read for it. Costs little more than a lookup.
     pub fn answer_bytes(&self, request: &Request) -> usize {
         let data = |bytes: u64| bytes.min(CHUNK_BYTES_MAX) as usize * 2;
         let of_commit = |id: BlockId| {
@@ -120,8 +121,8 @@ impl<D: Disk + Clone> Handler<D> {
         }
     }
 
-    /// Does what the request says, and gives its answer. A ReadBlock is found first, and read in
-    /// the steps that follow, one answer each.
+    /// Runs the request, and returns its answer. Of a ReadBlock the first step only finds the
+    /// block; the steps that follow read it, one answer each.
     pub fn begin(&self, request: Request) -> Step {
         let Request { kind, trace_id, client_call, datanode_uuid, container_id, command } = request;
         let head = Head { kind, trace_id, client_call };
@@ -397,8 +398,8 @@ impl<D: Disk + Clone> Handler<D> {
         })
     }
 
-    /// As many as are asked for, or a refusal: whoever gets fewer takes them for all that there
-    /// are.
+    /// Returns as many blocks as the client asks for, or refuses: a client that gets fewer takes
+    /// them for the whole list.
     fn list_block(
         &self,
         container_id: u64,
@@ -571,17 +572,17 @@ impl<D: Disk + Clone> Handler<D> {
 
 use pb::read_chunk_response_proto::ResponseData;
 
-/// What one step of a request gave.
+/// The result of one step of a request.
 #[derive(Debug)]
 pub struct Step {
-    /// What is to be sent; none of a step that found what is read next, or that nothing is left.
+    /// The answer to send; `None` for a step that only found the block, or found nothing left.
     pub answer: Option<pb::ContainerCommandResponseProto>,
-    /// What is left of a ReadBlock.
+    /// The rest of a ReadBlock; `None` when nothing is left.
     pub rest: Option<Rest>,
 }
 
-/// A ReadBlock whose block was found. It is memory and nothing else: no thread waits in it, so its
-/// client may take its time with each answer.
+/// A ReadBlock whose block was found, and that is not read to its end. It is memory and nothing
+/// else: no thread waits in it, so its client may take its time with each answer.
 #[derive(Debug)]
 pub struct Rest {
     head: Head,
@@ -596,14 +597,14 @@ impl Rest {
     }
 }
 
-/// Which bytes of a block.
+/// A range of a block, in bytes.
 struct Range {
     offset: u64,
     length: Option<u64>,
     answer_bytes: u64,
 }
 
-/// What an answer repeats of its request.
+/// The fields of a request that its answer repeats.
 #[derive(Debug)]
 struct Head {
     kind: pb::Type,
@@ -675,7 +676,7 @@ fn container_to_pb(container: &ContainerInfo) -> pb::ContainerDataProto {
     }
 }
 
-/// Room for data of that length, if anybody may read so much at once.
+/// An empty buffer for data of that length; refused if that is more than one read may return.
 fn room(length: u64) -> Result<Vec<u8>, ChunkError> {
     if length > CHUNK_BYTES_MAX {
         return Err(ChunkError::ChunkTooLarge { bytes: length, bytes_max: CHUNK_BYTES_MAX });

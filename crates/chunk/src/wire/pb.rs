@@ -154,7 +154,7 @@ pub struct ChunkInfo {
     #[prost(bytes = "bytes", optional, tag = "6")]
     pub stripe_checksum: ::core::option::Option<::prost::bytes::Bytes>,
 }
-/// What is committed of a block.
+/// A block as committed.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BlockData {
     #[prost(message, optional, tag = "1")]
@@ -509,7 +509,7 @@ pub struct ChunkMerkleTree {
     #[prost(bool, optional, tag = "4")]
     pub checksum_matches: ::core::option::Option<bool>,
 }
-/// What is asked for.
+/// The type of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Type {

@@ -12,7 +12,7 @@ use super::refusal::Refusal;
 /// The data of one answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// What is read: the chunk's name, and bytes of the block.
+    /// The range to read: the chunk's name, and bytes of the block.
     pub(super) chunk: ChunkInfo,
     /// The checksums of exactly these bytes.
     pub(super) checksum: ChecksumData,

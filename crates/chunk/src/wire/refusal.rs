@@ -7,11 +7,12 @@ use crate::error::ChunkError;
 /// A result that is not success, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What programs act on.
+    /// The result code, for programs.
     pub result: pb::Result,
-    /// What people read.
+    /// The sentence, for people.
     pub message: String,
-    /// The store does not know of what was asked for. That of a damaged store may be lost.
+    /// Whether the store does not know the container, block or chunk. A damaged store may have lost
+    /// it.
     is_unknown: bool,
 }
 
@@ -20,9 +21,9 @@ impl Refusal {
         Refusal { result, message: message.into(), is_unknown: false }
     }
 
-    /// The same for a reader of a damaged store, which cannot tell what is lost from what never
-    /// was: damage, where it does not know. That sends a reader to another replica, and no one
-    /// takes the block for deleted.
+    /// Turns "unknown" into damage, for a reader of a damaged store, which cannot tell a lost block
+    /// from one that never was. The reader goes to another replica then, and nobody takes the block
+    /// for deleted.
     pub(super) fn of_damaged_store(self) -> Refusal {
         if !self.is_unknown {
             return self;
@@ -31,12 +32,12 @@ impl Refusal {
         Refusal::new(pb::Result::IoException, message)
     }
 
-    /// The shape of the request is wrong, whatever the store holds.
+    /// Refuses a request whose shape is wrong, whatever the store holds.
     pub(super) fn malformed(message: impl Into<String>) -> Refusal {
         Refusal::new(pb::Result::MalformedRequest, message)
     }
 
-    /// We do not have that.
+    /// Refuses a request that we do not support.
     pub(super) fn unsupported(message: impl Into<String>) -> Refusal {
         Refusal::new(pb::Result::UnsupportedRequest, message)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use storage::disk::{Disk, RealDisk, RealFile};
 use storage::fault_disk::Operation;
 
-/// What is asked, with the path, before an operation.
+/// The hook, called with the path before each operation.
 type Hook = dyn Fn(Operation, &str) -> io::Result<()> + Send + Sync;
 
 /// The disk. Clones share the folder, which is removed with the last of them.

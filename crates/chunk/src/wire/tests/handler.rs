@@ -33,7 +33,7 @@ impl Rig {
     fn answers(&self, message: Message) -> Vec<Response> {
         let mut answers = Vec::new();
         self.handler.handle(decode(&message), &mut |answer| {
-            // What is sent can be read.
+            // Every answer can be decoded again.
             assert_eq!(Response::decode(answer.encode_to_vec().as_slice()).unwrap(), answer);
             answers.push(answer);
             true
@@ -256,7 +256,7 @@ fn what_a_damaged_store_does_not_know_may_be_lost() {
     rig.refused(get_block(), pb::Result::IoException);
     rig.refused(get_length(), pb::Result::IoException);
     rig.refused(read(chunk_of(0, b"data"), None), pb::Result::IoException);
-    // Who writes or deletes is told what is known.
+    // Requests that write or delete are still told that the container is unknown.
     rig.refused(close(), pb::Result::ContainerNotFound);
     rig.ok(write(0, b"data"));
     rig.ok(read(chunk_of(0, b"data"), None));
