@@ -5,13 +5,13 @@
 
 use thiserror::Error;
 
-/// Why bytes could not be read, and where in the given slice.
+/// The reason why bytes could not be read, and the offset in the given slice.
 #[derive(Debug, Error, PartialEq, Eq, Clone)]
 #[error("{what} at byte {offset} of the record")]
 pub struct DecodeError {
-    /// What is wrong.
+    /// The finding, for people.
     pub what: &'static str,
-    /// Where the bad value ends.
+    /// The offset where the bad value ends.
     pub offset: usize,
 }
 

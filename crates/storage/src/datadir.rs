@@ -1,9 +1,9 @@
-//! The data directory: who we are, whose it is, and that only one process uses it.
+//! The data directory: whose it is, and that only one process uses it.
 //!
 //! ```text
 //! LOCK          held while a server runs
 //! draft         the member id that an unborn directory of an ensemble will be born with
-//! birth         cluster id and first voters, for those who join
+//! birth         cluster id and first voters, for members that join
 //! identity      cluster id and member id; written last at birth, so it says that the birth ended
 //! boot          how many times a server has started here
 //! snapshots/    see snapshot
@@ -17,8 +17,8 @@
 //! sync the directory. The count in `boot` is kept in place, in two slots written in turn, so that
 //! a start needs no room on the disk.
 //!
-//! In an ensemble others learn the member id before the birth. It is drawn once, and kept in
-//! `draft` until then: whoever comes with another id has lost its directory.
+//! In an ensemble other members learn the member id before the birth. It is drawn once, and kept in
+//! `draft` until then: a server that comes with another id has lost its directory.
 //!
 //! Byte layouts: `docs/formats.md`, "The data directory".
 
@@ -36,19 +36,19 @@ use crate::wal::{self, WAL_DIR, Wal, WalOptions};
 /// The lock file.
 pub const LOCK_FILE: &str = "LOCK";
 
-/// The file that says who we are.
+/// The file with the directory's identity.
 pub const IDENTITY_FILE: &str = "identity";
 
 /// The file that counts starts.
 pub const BOOT_FILE: &str = "boot";
 
-/// The file that says who we will be once we are born.
+/// The file with the member id that an unborn directory will get.
 pub const DRAFT_FILE: &str = "draft";
 
 /// The file that says how the ensemble began.
 pub const BIRTH_FILE: &str = "birth";
 
-/// Says, as text, why the directory is not to be used any more. See [`condemn`].
+/// The file that says, as text, why the directory is not to be used any more. See [`condemn`].
 pub const CONDEMNED_FILE: &str = "condemned";
 
 /// Version of the formats of the small files, and of the directory as a whole.
@@ -78,30 +78,30 @@ const BIRTH_MAGIC: &[u8; 8] = b"QUORBRTH";
 /// Bytes of a small file around its body.
 const SEAL_BYTES: usize = 20;
 
-/// Who a data directory belongs to. Drawn by the caller, once, and never changed.
+/// The owner of a data directory. The caller draws it once; it never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The same for all members of an ensemble. No secret.
+    /// The cluster's id, equal for all members of an ensemble. No secret.
     pub cluster_id: u128,
     /// This directory's raft id; never used by another directory, and not 0.
     pub member_id: u64,
 }
 
-/// How an ensemble began. The same in the directories of all its members, whenever they came.
+/// The beginning of an ensemble. Equal in the directories of all its members, whenever they joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Birth {
-    /// That of [`Identity`].
+    /// The cluster's id, as in [`Identity`].
     pub cluster_id: u128,
     /// The member ids that could vote at first, ascending.
     pub voters: Vec<u64>,
 }
 
-/// What [`open`] found. Either way the directory is locked.
+/// The result of [`open`]. Either way the directory is locked.
 #[derive(Debug)]
 pub enum Opened<D: Disk> {
     /// A directory that was born.
     Existing(DataDir<D>),
-    /// One that was not, or not to the end.
+    /// A directory that was not born, or whose birth did not end.
     Empty(EmptyDir<D>),
 }
 
@@ -121,8 +121,8 @@ pub struct EmptyDir<D: Disk> {
     lock: D::File,
 }
 
-/// Locks the directory that is `disk`'s root and says what it is. At the start, before anything
-/// else. Leaves a directory that is not ours as it is.
+/// Locks the directory that is `disk`'s root, and tells whether it was born. Called at the start,
+/// before anything else. Leaves a foreign directory as it is.
 pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_zookeeper(&disk)?;
@@ -147,21 +147,22 @@ pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     Ok(Opened::Existing(DataDir { disk, lock, identity, birth }))
 }
 
-/// Moves everything of ours but the lock to a new directory `set-aside-N`, whose name is returned
-/// with the empty directory that is left. For a member of an ensemble whose directory [`open`] or
-/// recovery found corrupt: the others have what it held. What is not ours stays where it is.
+/// Moves all our files but the lock to a new directory `set-aside-N`, and returns its name and the
+/// empty directory. For a member of an ensemble whose directory [`open`] or recovery found corrupt:
+/// the other members have its data. Foreign files stay where they are.
 ///
-/// A crash before this returns leaves the directory as it was, or corrupt, or empty; what a second
-/// call finds it sets aside by itself.
+/// A crash before this returns leaves the directory as it was, or corrupt, or empty; a second call
+/// sets the rest aside by itself.
 pub fn set_aside<D: Disk>(disk: D) -> Result<(EmptyDir<D>, String), StorageError> {
     let lock = take_lock(&disk)?;
     let name = move_aside(&disk)?;
     Ok((EmptyDir { disk, lock }, name))
 }
 
-/// Says that a directory in use is not to be used any more, durably, and why, in a line for people:
-/// the other members of the ensemble have found that it lacks, or differs from, what it should
-/// hold. The process is to end; at the next start [`open`] refuses it, and it can be set aside.
+/// Marks a directory in use as not to be used any more, durably, with the reason in a line for
+/// people: the other members of the ensemble have found that it lacks, or differs from, what it
+/// should hold. The process is to end; at the next start [`open`] refuses the directory, and it can
+/// be set aside.
 pub fn condemn<D: Disk>(disk: &D, reason: &str) -> Result<(), StorageError> {
     assert!(reason.len() as u64 <= SMALL_FILE_BYTES_MAX);
     write_small(disk, CONDEMNED_FILE, reason.as_bytes())
@@ -174,9 +175,9 @@ fn take_lock<D: Disk>(disk: &D) -> Result<D::File, StorageError> {
     })
 }
 
-/// Without its identity a directory is no member's, and as long as it has something to lose it is
-/// refused as corrupt: so the identity goes first, and the count of starts, which says that there
-/// was one, last.
+/// Moves the files. Without its identity a directory is no member's, and as long as it has
+/// something to lose it is refused as corrupt. So the identity goes first, and the count of starts,
+/// which says that there was one, last.
 fn move_aside<D: Disk>(disk: &D) -> Result<String, StorageError> {
     let io = |file: &str, op| {
         let file = file.to_owned();
@@ -209,24 +210,25 @@ fn free_set_aside<D: Disk>(disk: &D) -> Result<String, StorageError> {
 }
 
 impl<D: Disk> DataDir<D> {
-    /// Who we are.
+    /// The directory's identity.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// How the ensemble began.
+    /// The beginning of the ensemble.
     pub fn birth(&self) -> &Birth {
         &self.birth
     }
 
-    /// As [`set_aside`], while the directory is ours. Nothing in it may be open any more.
+    /// Like [`set_aside`], for a directory that is locked already. Nothing in it may be open any
+    /// more.
     pub fn set_aside(self) -> Result<(EmptyDir<D>, String), StorageError> {
         let name = move_aside(&self.disk)?;
         Ok((EmptyDir { disk: self.disk, lock: self.lock }, name))
     }
 
     /// Counts this start, durably, and returns its number: larger than at any start before. Called
-    /// once, before anything is sent to anybody.
+    /// once, before anything is sent to other members.
     pub fn next_boot(&self) -> Result<u64, StorageError> {
         let found = read_boot(&self.disk)?;
         // A slot that does not check, because it was torn or is damaged, may have held the start
@@ -251,13 +253,15 @@ impl<D: Disk> DataDir<D> {
 }
 
 impl<D: Disk + Clone> EmptyDir<D> {
-    /// The member id that this directory will be born with: the one that it has kept, else `drawn`,
-    /// which is not 0 and which it keeps from now on, durably. Called before anybody is told.
+    /// Returns the member id that this directory will be born with: the kept one, else `drawn`,
+    /// which is not 0 and is kept from now on, durably. Called before the id is told to other
+    /// members.
     pub fn draft(&self, drawn: u64) -> Result<u64, StorageError> {
         assert!(drawn != 0, "0 means nobody");
         if exists(&self.disk, DRAFT_FILE)? {
             let kept = read_draft(&self.disk)?;
-            // Whoever was killed before it synced the name may have told nobody; now we do.
+            // A process killed before this sync may have told no member the id; we are about to
+            // tell it.
             sync_root(&self.disk)?;
             return Ok(kept);
         }
@@ -302,8 +306,8 @@ impl<D: Disk + Clone> EmptyDir<D> {
     }
 }
 
-/// ZooKeeper keeps its files in `version-2` (`FileTxnSnapLog`, ZooKeeper 3.9). A `myid` file or
-/// anything else beside them says nothing about whose directory it is.
+/// Refuses a directory of ZooKeeper, which keeps its files in `version-2` (`FileTxnSnapLog`,
+/// ZooKeeper 3.9). A `myid` file or anything else beside them does not tell whose directory it is.
 fn refuse_zookeeper<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let names = match disk.list("version-2") {
         Ok(names) => names,
@@ -321,10 +325,10 @@ fn is_no_directory(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// A directory without an identity is born anew, which destroys what is in it. So it must hold
-/// nothing but the beginnings of a birth: no start was counted, no snapshot but the first, and a
-/// log without anything in it. Each is looked at by itself, because whoever loses one file may have
-/// lost others: a backup of the log alone must not be wiped.
+/// Refuses to give birth where a directory has lost its identity. A birth destroys the content, so
+/// there must be nothing but the beginnings of a birth: no counted start, no snapshot but the
+/// first, and an empty log. Each is checked by itself, because a directory that lost one file may
+/// have lost others: a backup of the log alone must not be wiped.
 pub(crate) fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let lost = |why: &str| StorageError::corrupt(IDENTITY_FILE, 0, format!("it is missing, {why}"));
     if exists(disk, BOOT_FILE)? && read_boot(disk)?.count > 0 {
@@ -348,7 +352,7 @@ pub(crate) fn read_identity<D: Disk>(disk: &D) -> Result<Identity, StorageError>
     decode_identity(&bytes).map_err(|error| at(IDENTITY_FILE, error))
 }
 
-/// Directories that were born before there was a `birth` file were born alone.
+/// Reads the `birth` file. Directories older than that file began an ensemble alone.
 pub(crate) fn read_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Birth, StorageError> {
     let Identity { cluster_id, member_id } = identity;
     if !exists(disk, BIRTH_FILE)? {
@@ -369,7 +373,7 @@ pub(crate) fn read_draft<D: Disk>(disk: &D) -> Result<u64, StorageError> {
     decode_draft(&bytes).map_err(|error| at(DRAFT_FILE, error))
 }
 
-/// A directory that is born needs no draft. That it is gone need not be durable.
+/// Removes the draft, which a born directory does not need. Its removal need not be durable.
 fn remove_draft<D: Disk>(disk: &D) -> Result<(), StorageError> {
     if !exists(disk, DRAFT_FILE)? {
         return Ok(());
@@ -391,14 +395,14 @@ fn at(file: &str, error: DecodeError) -> StorageError {
     StorageError::corrupt(file, error.offset as u64, error.what)
 }
 
-/// What the `boot` file says.
+/// The content of the `boot` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BootCount {
     /// Starts counted so far.
     pub count: u64,
-    /// The slot that says so; the other is written next.
+    /// The slot that holds the count; the other is written next.
     pub position: usize,
-    /// Whether the other slot checks too.
+    /// Whether the other slot is good, too.
     pub is_whole: bool,
 }
 
@@ -420,9 +424,9 @@ pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<BootCount, StorageError> {
     Ok(BootCount { count, position, is_whole: slots.iter().all(Result::is_ok) })
 }
 
-/// Refuses a file, or a slot of one, of a newer version. In every version that stands behind the
-/// magic, and the checksum of all of it at the end: where that does not match, the version is as
-/// likely to be damaged as the rest, and the decoder finds that.
+/// Refuses a file, or a slot of one, of a newer version. Every version has its number behind the
+/// magic, and a checksum of everything at the end. If that does not match, the version is as likely
+/// to be damaged as the rest, and the decoder reports that.
 pub(crate) fn check_version(file: &str, bytes: &[u8]) -> Result<(), StorageError> {
     let mut reader = Reader::new(bytes);
     let version = reader.take(8).and_then(|_| reader.u32());
@@ -438,7 +442,7 @@ pub(crate) fn check_version(file: &str, bytes: &[u8]) -> Result<(), StorageError
     }
 }
 
-/// Whether the bytes end with the checksum of those before.
+/// Whether the last 4 bytes are the checksum of the bytes before.
 fn is_sealed(bytes: &[u8]) -> bool {
     let sealed = bytes.split_last_chunk::<4>();
     sealed.is_some_and(|(covered, crc)| crc32c::crc32c(covered).to_le_bytes() == *crc)
@@ -460,7 +464,7 @@ pub(crate) fn read_small<D: Disk>(disk: &D, path: &str) -> Result<Vec<u8>, Stora
     Ok(bytes)
 }
 
-/// Writes a small file, durably and whole, in place of what has the name.
+/// Writes a small file, durably and whole, and replaces the file of that name.
 fn write_small<D: Disk>(disk: &D, path: &str, bytes: &[u8]) -> Result<(), StorageError> {
     let temporary = format!("{path}.tmp");
     let io = |op: &'static str| {

@@ -27,11 +27,11 @@ pub use direct::AlignedBuffer;
 /// The directory of the log. A [`RealDisk`] may have it below a root of its own.
 pub const WAL_DIR: &str = "wal";
 
-/// What the names of directories that hold what was set aside start with. A number follows.
+/// The prefix of the names of directories that were set aside. A number follows.
 pub const SET_ASIDE_PREFIX: &str = "set-aside-";
 
-/// What storage needs of a file system. [`RealDisk`] and [`crate::fault_disk::FaultDisk`] are the
-/// two there are.
+/// The operations on a file system that storage needs. [`RealDisk`] and
+/// [`crate::fault_disk::FaultDisk`] implement it.
 pub trait Disk {
     /// An open file. Closing it is dropping it.
     type File: core::fmt::Debug;
@@ -43,9 +43,9 @@ pub trait Disk {
     fn open_read_only(&self, path: &str) -> io::Result<Self::File>;
     /// Creates a file, or empties an existing one.
     fn create(&self, path: &str) -> io::Result<Self::File>;
-    /// Creates a file that is not there; [`io::ErrorKind::AlreadyExists`] where it is.
+    /// Creates a new file; [`io::ErrorKind::AlreadyExists`] if the name is taken.
     fn create_new(&self, path: &str) -> io::Result<Self::File>;
-    /// Opens a file for reading and writing; makes an empty one if there is none.
+    /// Opens a file for reading and writing; makes an empty one if none exists.
     fn open_or_create(&self, path: &str) -> io::Result<Self::File>;
     /// Bytes in the file.
     fn len(&self, file: &Self::File) -> io::Result<u64>;
@@ -53,23 +53,24 @@ pub trait Disk {
     fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// As [`Disk::write_at`], of whole blocks, and around the page cache where the file system can:
-    /// the offset, the length and the place of the bytes in memory ([`AlignedBuffer`]) are
+    /// Like [`Disk::write_at`], for whole blocks, and around the page cache where the file system
+    /// can: the offset, the length and the place of the bytes in memory ([`AlignedBuffer`]) are
     /// multiples of [`crate::limits::DIRECT_BLOCK_BYTES`]. For a file that was created or opened
     /// with [`Disk::open_or_create`].
     fn write_blocks_at(&self, file: &Self::File, offset: u64, blocks: &[u8]) -> io::Result<()>;
     /// Reserves blocks for `bytes` bytes and makes the file at least that long. Fails with
     /// [`io::ErrorKind::StorageFull`] when there is no room.
     fn preallocate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
-    /// Cuts the file off at `bytes` bytes, which it has, and gives back what was reserved beyond.
+    /// Cuts the file, which is at least `bytes` long, off at `bytes` bytes, and gives back the
+    /// blocks reserved beyond.
     fn truncate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
     /// Gives back the room of a range of the file, which keeps its length and reads as zeros there.
     /// Where the file system cannot, nothing happens.
     fn punch(&self, file: &Self::File, offset: u64, bytes: u64) -> io::Result<()>;
     /// Makes every write to the file so far durable (fdatasync).
     fn sync_data(&self, file: &Self::File) -> io::Result<()>;
-    /// Gives a file another name in the same directory, replacing what had that name. Or gives a
-    /// file or a directory of the root a name in another directory, where nothing has it; that is
+    /// Gives a file another name in the same directory, and replaces the file that had that name.
+    /// Or moves a file or a directory of the root to an unused name in another directory; that is
     /// durable when both directories are synced.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
@@ -78,11 +79,11 @@ pub trait Disk {
     fn remove_dir(&self, dir: &str) -> io::Result<()>;
     /// Names in a directory, sorted. The root is `""`.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
-    /// Creates a directory; one that is there already is fine.
+    /// Creates a directory, unless it exists already.
     fn create_dir(&self, dir: &str) -> io::Result<()>;
     /// Makes the names in a directory durable. The root is `""`.
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
-    /// Whether there is a file or directory of that name.
+    /// Whether a file or directory of that name exists.
     fn exists(&self, path: &str) -> io::Result<bool>;
     /// Bytes that files in the root may still take, as the file system says.
     fn free_bytes(&self) -> io::Result<u64>;
@@ -99,26 +100,26 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Paths will be relative to `root`, which is created, durably, when missing.
+    /// A disk of paths relative to `root`, which is created, durably, when missing.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let root = root.into();
         create_directories(&root, &mut sync_directory)?;
         Ok(RealDisk::existing(root))
     }
 
-    /// Paths will be relative to `root`, which is not touched: for inspection.
+    /// A disk of paths relative to `root`, which is not touched: for inspection.
     pub fn existing(root: impl Into<PathBuf>) -> RealDisk {
         RealDisk { root: Arc::new(root.into()), log_root: None }
     }
 
-    /// The same with the log in another directory, which is created, durably, when missing.
+    /// Puts the log in another directory, which is created, durably, when missing.
     pub fn with_log(self, log_root: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let log_root = log_root.into();
         create_directories(&log_root, &mut sync_directory)?;
         Ok(self.with_existing_log(log_root))
     }
 
-    /// The same with the log in another directory, which is not touched: for inspection.
+    /// Puts the log in another directory, which is not touched: for inspection.
     pub fn with_existing_log(self, log_root: impl Into<PathBuf>) -> RealDisk {
         RealDisk { log_root: Some(Arc::new(log_root.into())), ..self }
     }
@@ -130,7 +131,8 @@ impl RealDisk {
         self.log_root.as_ref().filter(|_| is_log).unwrap_or(&self.root).join(path)
     }
 
-    /// Where the log is, if that is elsewhere and it has this directory too.
+    /// The path of a directory below the log's own root; `None` if the log has no root of its own,
+    /// or `dir` is not kept there, too.
     fn beside(&self, dir: &str) -> Option<PathBuf> {
         let is_both = dir.is_empty() || is_set_aside(dir) && !dir.contains('/');
         self.log_root.as_ref().filter(|_| is_both).map(|log_root| log_root.join(dir))
@@ -142,7 +144,7 @@ fn is_set_aside(path: &str) -> bool {
     path.starts_with(SET_ASIDE_PREFIX)
 }
 
-/// Creates the last directory of a path; one that is there already is fine.
+/// Creates the last directory of a path, unless it exists already.
 fn create_one(path: &Path) -> io::Result<()> {
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -150,8 +152,8 @@ fn create_one(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates what is missing of a path, and syncs the parent of each directory that it creates:
-/// whatever becomes durable below a directory is lost with that directory's own name.
+/// Creates the missing directories of a path, and syncs the parent of each: a directory whose name
+/// is lost takes everything durable below it along.
 fn create_directories(
     path: &Path,
     sync: &mut impl FnMut(&Path) -> io::Result<()>,
@@ -192,14 +194,14 @@ pub struct RealFile {
     writes: Writes,
 }
 
-/// How a file is written.
+/// The way a file is written.
 #[derive(Debug)]
 enum Writes {
-    /// Through the page cache; whole blocks, where it is asked for, with another handle around it.
-    /// That is opened at the first of them, if the file system can.
+    /// Through the page cache. Whole blocks go around it, where the caller asks for that, with
+    /// another handle, which is opened at the first of them, if the file system can.
     Buffered(OnceLock<Option<DirectBlocks>>),
-    /// What was opened for writing in place is written around the page cache, where the file system
-    /// can and until it refuses.
+    /// Around the page cache, for a file opened to be written in place: where the file system can,
+    /// and until it refuses.
     InPlace(Mutex<Option<DirectWriter>>),
 }
 
@@ -208,7 +210,7 @@ impl RealFile {
         RealFile { file, writes: Writes::Buffered(OnceLock::new()) }
     }
 
-    /// The handle for whole blocks, if there can be one.
+    /// The handle for whole blocks, if the file system has direct writes.
     fn blocks(&self) -> io::Result<Option<&DirectBlocks>> {
         let Writes::Buffered(blocks) = &self.writes else { return Ok(None) };
         if let Some(opened) = blocks.get() {

@@ -1,4 +1,4 @@
-//! The one error of the crate.
+//! The crate's one error type.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::disk::is_out_of_descriptors;
 
-/// Why storage could not do what was asked. All but [`StorageError::DiskFull`],
+/// The reason why storage refused or failed. All but [`StorageError::DiskFull`],
 /// [`StorageError::NoDescriptor`], [`StorageError::RecordTooLarge`] and
 /// [`StorageError::ReceivedTooLarge`] mean that the process must end or must not start.
 #[derive(Debug, Error)]
@@ -16,10 +16,10 @@ pub enum StorageError {
     Io {
         /// Path below the data directory.
         file: String,
-        /// What was tried, as a verb.
+        /// The attempt, as a verb.
         op: &'static str,
-        /// What the system said. It is in the text, and so not the `source` that whoever prints the
-        /// whole chain would say once more.
+        /// The system's error. The text includes it, so it is not the `source`: printing the whole
+        /// chain would repeat it.
         error: io::Error,
     },
     /// Bytes that were durable are not what was written.
@@ -27,15 +27,15 @@ pub enum StorageError {
     Corrupt {
         /// Path below the data directory.
         file: String,
-        /// Where in the file the bad bytes start.
+        /// The byte of the file where the bad bytes start.
         offset: u64,
-        /// What is wrong there.
+        /// The finding, for people.
         what: String,
     },
     /// The other members of the ensemble have found that this directory is not what it should be.
     #[error("it is not to be used any more: {reason}")]
     Condemned {
-        /// What they found.
+        /// The members' finding.
         reason: String,
     },
     /// An earlier write or sync of this log failed; nothing more is written.
@@ -54,7 +54,7 @@ pub enum StorageError {
     NoDescriptor {
         /// Path below the data directory.
         file: String,
-        /// What was tried, as a verb.
+        /// The attempt, as a verb.
         op: &'static str,
     },
     /// A record is larger than the format allows. Nothing was queued.
@@ -65,7 +65,7 @@ pub enum StorageError {
         /// The limit, from [`crate::limits`].
         bytes_max: usize,
     },
-    /// A snapshot that somebody gives is larger than any that there may be.
+    /// A snapshot sent to be installed is larger than any snapshot may be.
     #[error("a snapshot of {bytes} bytes or more is over the limit of {bytes_max}")]
     ReceivedTooLarge {
         /// Bytes that came so far.
@@ -87,7 +87,7 @@ pub enum StorageError {
         /// One file that shows it.
         file: String,
     },
-    /// As many directories were set aside as there may be.
+    /// The limit of set-aside directories is reached.
     #[error(
         "{count_max} directories named set-aside-N are there already: find out why, and remove them"
     )]
@@ -118,14 +118,14 @@ impl StorageError {
         StorageError::Corrupt { file: file.to_owned(), offset, what: what.into() }
     }
 
-    /// Whether the same may succeed another time: the disk has no room now, or the process no
+    /// Whether another try may succeed later: the disk has no room now, or the process no
     /// descriptor.
     pub fn is_for_now(&self) -> bool {
         matches!(self, StorageError::DiskFull { .. } | StorageError::NoDescriptor { .. })
     }
 
-    /// The same error, as what it means that something could not be made: `bytes_wanted` is its
-    /// size.
+    /// Turns an error of making something of `bytes_wanted` bytes into [`StorageError::DiskFull`]
+    /// or [`StorageError::NoDescriptor`], if the system had no room or no descriptor for it.
     pub(crate) fn or_for_now(self, bytes_wanted: u64) -> StorageError {
         match self.is_no_space() {
             true => StorageError::DiskFull { bytes_wanted },
@@ -133,7 +133,8 @@ impl StorageError {
         }
     }
 
-    /// The same error, as what it means that a file could not be opened.
+    /// Turns an error of opening a file into [`StorageError::NoDescriptor`], if no descriptor was
+    /// left.
     pub(crate) fn or_no_descriptor(self) -> StorageError {
         match self {
             StorageError::Io { file, op, error } if is_out_of_descriptors(&error) => {

@@ -1,12 +1,12 @@
 //! A disk in memory that forgets what was not synced, and fails when told to.
 //!
-//! For storage's own tests and for the simulator. Each file has what programs see (`visible`) and
-//! what survives a power cut (`durable`), with the changes between the two; names of files
-//! likewise. Everything that is left to chance comes from one seed, so a failure can be repeated.
+//! For storage's own tests and for the simulator. Each file has its bytes as programs see them
+//! (`visible`) and as they survive a power cut (`durable`), with the changes between the two; names
+//! of files likewise. All chance comes from one seed, so a failure can be repeated.
 //!
-//! What [`FaultDisk::crash`] does: each unsynced change of a file is independently kept, lost, or
-//! torn (a random set of its 512-byte sectors is kept); of the unsynced changes to the names of a
-//! directory a random prefix is kept. That is the weakest promise a journaling file system makes.
+//! [`FaultDisk::crash`] keeps, loses or tears each unsynced change of a file independently (a torn
+//! change keeps a random set of its 512-byte sectors); of the unsynced changes to the names of a
+//! directory it keeps a random prefix. That is the weakest promise a journaling file system makes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,11 +49,11 @@ impl Chance {
 /// Kinds of operations, for counting and for failing the n-th of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// `open`, `open_read_only`, and `open_or_create` of a file that is there.
+    /// `open`, `open_read_only`, and `open_or_create` of an existing file.
     Open,
     /// `read_at`, `len`, `list`, `exists`.
     Read,
-    /// `create`, and `create_new` and `open_or_create` of a file that is not there.
+    /// `create`, and `create_new` and `open_or_create` of a new file.
     Create,
     /// `write_at`, `write_blocks_at`.
     Write,
@@ -78,26 +78,26 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether it can change what is on the disk, or what is durable: those are counted by
+    /// Whether it can change the disk, or its durable part. Only such operations are counted by
     /// [`FaultDisk::ops`], since a crash between two others is a crash before the first.
     fn is_change(self) -> bool {
         !matches!(self, Operation::Open | Operation::Read)
     }
 }
 
-/// What goes wrong. The default is nothing.
+/// The faults to come. The default is none.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// The operation of that number ([`FaultDisk::ops`] counts from 0) and whatever is asked later
-    /// fail; that one may have taken effect, and its unsynced effect is subject to the next crash.
+    /// The operation of that number ([`FaultDisk::ops`] counts from 0) and all later ones fail;
+    /// that one may have taken effect, and its unsynced effect is subject to the next crash.
     pub stop_at: Option<u64>,
     /// The n-th operation of a kind (from 0, counted since the plan was set) fails once.
     pub fail: Vec<(Operation, u64)>,
-    /// As `fail`, with [`io::ErrorKind::StorageFull`] and no effect: what a file system may answer
+    /// Like `fail`, with [`io::ErrorKind::StorageFull`] and no effect. A file system may answer so
     /// to any operation that needs a block, a rename into a full directory included.
     pub full: Vec<(Operation, u64)>,
-    /// As `fail`, with the error of a process that has as many files open as it may (EMFILE): what
-    /// whatever opens a file or a directory may answer.
+    /// Like `fail`, with the error of a process that has as many files open as it may (EMFILE). Any
+    /// operation that opens a file or a directory may answer so.
     pub no_descriptor: Vec<(Operation, u64)>,
     /// Bytes that all files together may have; more is [`io::ErrorKind::StorageFull`].
     pub bytes_max: Option<u64>,
@@ -186,7 +186,7 @@ impl Names {
 }
 
 impl NameChange {
-    /// The same change after a directory was moved.
+    /// The change as it is after a directory was moved.
     fn after_move(self, from: &str, to: &str) -> NameChange {
         let moved = |path: String| moved_path(&path, from, to).unwrap_or(path);
         match self {
@@ -464,7 +464,7 @@ impl State {
                 self.durable.apply(change);
             }
         }
-        // What is in a directory that was lost is lost with it.
+        // A lost directory takes its content along.
         let directories = self.durable.directories.clone();
         let has_parent =
             |path: &str| path.match_indices('/').all(|(end, _)| directories.contains(&path[..end]));
@@ -535,7 +535,7 @@ impl State {
         self.unsynced_names.push((directory.to_owned(), change));
     }
 
-    /// What is not synced yet within a directory that moves is of its new name.
+    /// Moves the unsynced changes within a renamed directory to its new name.
     fn move_unsynced(&mut self, from: &str, to: &str) {
         let changes = core::mem::take(&mut self.unsynced_names);
         self.unsynced_names.extend(changes.into_iter().map(|(dir, change)| {

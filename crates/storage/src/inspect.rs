@@ -20,17 +20,18 @@ use crate::wal::{
     scan_segment,
 };
 
-/// Told each entry's index, kind byte and payload; an error is what is wrong with the payload.
+/// A callback for each entry's index, kind byte and payload; its error says what is wrong with the
+/// payload.
 pub type VisitEntry<'v> = dyn FnMut(u64, u8, &[u8]) -> Result<(), String> + 'v;
 
-/// What a data directory holds, and what is wrong with it.
+/// The content of a data directory, and its faults.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Who it belongs to; `None` when the file is missing or bad.
+    /// The owner of the directory; `None` when the file is missing or bad.
     pub identity: Option<Identity>,
     /// The member id of a directory of an ensemble that is not born yet.
     pub draft: Option<u64>,
-    /// How the ensemble began, where the directory says it.
+    /// The beginning of the ensemble, where the directory has it.
     pub birth: Option<Birth>,
     /// How many servers have started here.
     pub boot: Option<u64>,
@@ -48,9 +49,9 @@ pub struct Report {
     pub snapshot_point: Option<SnapshotPoint>,
     /// The last index of the log.
     pub last_index: Option<u64>,
-    /// What is unusual and no fault.
+    /// Findings that are unusual and no fault.
     pub notes: Vec<String>,
-    /// What is wrong, most important first. Empty when the directory is sound.
+    /// Faults, most important first. Empty when the directory is sound.
     pub problems: Vec<String>,
 }
 
@@ -74,7 +75,7 @@ pub struct SegmentReport {
     pub sequence: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Where its frames end.
+    /// The byte where its frames end.
     pub end: u64,
     /// Everything below is known to have been durable.
     pub mark: u64,
@@ -158,7 +159,7 @@ pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
     report
 }
 
-/// What was set aside is inspected as a directory of its own.
+/// Notes each directory that was set aside; it is inspected as a directory of its own.
 fn inspect_set_aside<D: Disk>(disk: &D, report: &mut Report) {
     let names = disk.list("").unwrap_or_default();
     for name in names.iter().filter(|name| name.starts_with(SET_ASIDE_PREFIX)) {

@@ -1,9 +1,9 @@
 //! Bytes on disk: the write-ahead log, snapshots, and the data directory that holds them.
 //!
-//! The crate promises two things. What a completed [`wal::Wal::commit`]
-//! covered is there after any crash; and what is read back is either
-//! exactly what was written or an error that names file and offset. It must never guess: only a
-//! torn tail of the last segment, beyond everything known to be durable, is repaired.
+//! The crate promises two things. Everything that a completed [`wal::Wal::commit`] covered survives
+//! any crash; and data that are read back are either exactly what was written or an error that
+//! names file and offset. It must never guess: only a torn tail of the last segment, beyond
+//! everything known to be durable, is repaired.
 //!
 //! It must never name a clock, a source of chance, a thread or a file except in [`disk`], whose
 //! [`disk::Disk`] trait is the one seam where the simulator puts a fake. Every failed write or sync

@@ -122,7 +122,7 @@ pub const RECEIVED_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 /// segment. It gives back the segment of the start before if that one holds at most
 /// [`CARRIED_BYTES_MAX`] of entries that no snapshot covers, which it then carries along: so a full
 /// disk allows any number of starts that become leader and append little. A start that finds more
-/// keeps both; after so many of those the next is refused with
-/// [`crate::StorageError::DiskFull`], until there is room or a snapshot. Votes and installed
-/// snapshots may use the reserve too.
+/// entries keeps both segments; after as many such starts as there are spares here, the next is
+/// refused with [`crate::StorageError::DiskFull`], until there is room or a snapshot. Votes and
+/// installed snapshots may use the reserve, too.
 pub const RESERVE_COUNT: usize = 2;

@@ -41,7 +41,7 @@ pub const FRAMES_START: u64 = 8192;
 
 const SLOT_MAGIC: u32 = 0x4b52_4d51; // "QMRK"
 
-/// What an entry is, as far as replication tells storage.
+/// The kind of an entry, as far as replication tells storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// Commands for the state machine, or nothing.
@@ -76,14 +76,13 @@ pub struct LogEntry {
     pub index: u64,
     /// The term of the leader that made it.
     pub term: u64,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: EntryKind,
     /// Its bytes, opaque here; at most [`PAYLOAD_BYTES_MAX`].
     pub payload: Bytes,
 }
 
-/// What Raft must not forget: the term, whom we voted for in it (0 for nobody), and the commit
-/// index.
+/// State that Raft must not forget: the term, the vote in it (0 for nobody), and the commit index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     /// The current term.
@@ -94,7 +93,7 @@ pub struct HardState {
     pub commit: u64,
 }
 
-/// Who takes part, in Raft's joint form. Each list has at most [`MEMBERS_MAX`] ids.
+/// The members of the ensemble, in Raft's joint form. Each list has at most [`MEMBERS_MAX`] ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
     /// Ids of the voters (the incoming ones during a joint change).
@@ -118,7 +117,7 @@ pub struct SnapshotPoint {
     pub term: u64,
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// The first frame of a segment; body: [`Head`].
@@ -161,7 +160,7 @@ impl FrameKind {
 pub struct FrameHeader {
     /// Bytes of the body, without padding.
     pub body_bytes: u32,
-    /// What the frame is.
+    /// The kind of the frame.
     pub kind: FrameKind,
     /// [`EntryKind::as_u8`] of an entry, else 0.
     pub entry_kind: u8,
@@ -173,12 +172,12 @@ pub struct FrameHeader {
     pub term: u64,
     /// The number of the segment this frame was written for.
     pub generation: u64,
-    /// Where in the segment the frame starts.
+    /// The byte of the segment where the frame starts.
     pub offset: u64,
     /// Everything in this segment below this offset, and everything in all earlier segments, was
-    /// durable before this frame was written. Of a head: where the frames end that were made
-    /// durable behind its place before it was written itself, so that they count from the moment
-    /// that it does; its own bytes are the exception then.
+    /// durable before this frame was written. In a head: the end of the carried frames, which were
+    /// made durable behind the head's place before the head was written, so that they count as soon
+    /// as it does; the head's own bytes are the exception then.
     pub mark: u64,
     /// Checksum of the header of the frame before; for a head, of the last frame of the segment it
     /// links to.
@@ -307,20 +306,20 @@ pub fn decode_entry(header: &FrameHeader, body: &Bytes) -> Result<LogEntry, Deco
     })
 }
 
-/// The end of the segment before, as a head tells it: nothing behind `end` counts, and everything
+/// The end of the segment before, as a head records it: nothing behind `end` counts, and everything
 /// before it was durable when the head was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Number of the segment before.
     pub sequence: u64,
-    /// Where its last frame ends.
+    /// The byte where its last frame ends.
     pub end: u64,
     /// Header checksum of its last frame.
     pub chain: u32,
 }
 
-/// The body of a segment's first frame: all that is needed to know the log without what came
-/// before, but for the entries.
+/// The body of a segment's first frame: the whole state of the log at that place, except its
+/// entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The segment before; `None` where a log starts (birth, installed snapshot).
@@ -331,8 +330,8 @@ pub struct Head {
     pub snapshot: SnapshotPoint,
     /// The membership when the segment was started.
     pub membership: Membership,
-    /// Blocks of [`HEAD_BLOCK_BYTES`] that the segment's file has at least: it has its length
-    /// before its name, so that one that is shorter has lost something. 0 if the head does not say.
+    /// The least number of blocks of [`HEAD_BLOCK_BYTES`] in the segment's file. A file gets its
+    /// length before its name, so a shorter file has lost data. 0 if the head does not say.
     pub blocks: u32,
 }
 
@@ -369,7 +368,7 @@ pub fn encode_head(head: &Head) -> Vec<u8> {
     out
 }
 
-/// The format version of a head, before anything else of it is read.
+/// The format version of a head, read before the rest.
 pub fn decode_head_version(body: &[u8]) -> Result<u32, DecodeError> {
     Reader::new(body).u32()
 }
@@ -492,10 +491,10 @@ pub fn decode_membership(body: &[u8]) -> Result<Membership, DecodeError> {
     Ok(membership)
 }
 
-/// A mark that stands by itself at the start of a segment: said when no later frame can say it.
+/// A mark that stands by itself at the start of a segment, for when no later frame can carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The number of the segment it was written for.
+    /// The number of the segment that it was written for.
     pub generation: u64,
     /// Everything in the segment below this offset is durable.
     pub mark: u64,

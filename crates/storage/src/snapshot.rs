@@ -49,7 +49,7 @@ pub const TRAILER_BYTES: usize = 40;
 const TAG_PIECE: u32 = 1;
 const TAG_TRAILER: u32 = 2;
 
-/// What a snapshot is of.
+/// The metadata of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotMeta {
     /// The last entry that it covers.
@@ -398,23 +398,23 @@ impl<D: Disk> SnapshotWriter<D> {
 
 /// A piece of a snapshot as it stands in the file, read and not checked.
 pub struct StoredPiece {
-    /// Where it begins in the file.
+    /// The byte of the file where the piece starts.
     offset: u64,
     header: Vec<u8>,
     stored: Vec<u8>,
 }
 
-/// A piece that is not what was written.
+/// A piece whose bytes are not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedPiece {
-    /// Where it begins in the file.
+    /// The byte of the file where the piece starts.
     pub offset: u64,
-    /// What is wrong.
+    /// The finding, for people.
     pub what: &'static str,
 }
 
 impl StoredPiece {
-    /// Checks and decompresses it.
+    /// Checks and decompresses the piece.
     ///
     /// # Errors
     /// It is damaged: [`SnapshotReader::damaged`] names the file.
@@ -448,12 +448,13 @@ impl<D: Disk> SnapshotReader<D> {
         Ok(reader)
     }
 
-    /// The same for one that was received, whose name does not say what it is of.
+    /// Opens a received snapshot, whose name says neither index nor term, and checks its header.
     pub fn open_received(disk: D, name: &str) -> Result<SnapshotReader<D>, StorageError> {
         SnapshotReader::open_backup(disk, path_of(name))
     }
 
-    /// The same for one that is in no data directory: `path` is below the root of `disk`.
+    /// Opens a snapshot outside of any data directory, and checks its header: `path` is below the
+    /// root of `disk`.
     pub fn open_backup(disk: D, path: String) -> Result<SnapshotReader<D>, StorageError> {
         let file = disk.open_read_only(&path);
         let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
@@ -489,7 +490,7 @@ impl<D: Disk> SnapshotReader<D> {
         })
     }
 
-    /// What the snapshot is of.
+    /// The snapshot's metadata.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }
@@ -500,15 +501,15 @@ impl<D: Disk> SnapshotReader<D> {
         self.hash.digest128()
     }
 
-    /// The next piece, or `None` once the trailer and the hash of the whole file agreed. What was
-    /// handed out before is to be trusted only then.
+    /// The next piece, or `None` once the trailer and the hash of the whole file agreed. Only then
+    /// are the pieces before to be trusted.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StorageError> {
         let Some(stored) = self.next_stored()? else { return Ok(None) };
         stored.decode().map_err(|damage| self.damaged(&damage)).map(Some)
     }
 
-    /// As [`SnapshotReader::next_piece`], of a piece as it stands in the file: its own checksum is
-    /// checked when it is decoded, which somebody else may do.
+    /// Like [`SnapshotReader::next_piece`], but the piece is as it stands in the file: its checksum
+    /// is checked when it is decoded, which another thread may do.
     pub fn next_stored(&mut self) -> Result<Option<StoredPiece>, StorageError> {
         if self.is_finished {
             return Ok(None);
@@ -552,7 +553,7 @@ impl<D: Disk> SnapshotReader<D> {
         Ok(piece)
     }
 
-    /// The error that damage of a piece of this file is.
+    /// The error for a damaged piece of this file.
     pub fn damaged(&self, damage: &DamagedPiece) -> StorageError {
         StorageError::corrupt(&self.path, damage.offset, damage.what)
     }
@@ -590,8 +591,8 @@ fn read_exactly<D: Disk>(
     Ok(bytes)
 }
 
-/// Bytes of the whole file with that name, and up to `bytes_max` of them from `offset` on: to be
-/// sent elsewhere. They are checked there.
+/// Bytes of the whole file with that name, and up to `bytes_max` of them from `offset` on, to be
+/// sent to another member, which checks them.
 ///
 /// # Errors
 /// There is no such file, or it ends before `offset`.
@@ -614,7 +615,7 @@ pub fn read_at<D: Disk>(
     Ok((length, read_exactly(disk, &file, &path, offset, bytes)?))
 }
 
-/// The snapshots that have their name, oldest first. Whether one is good is known by reading it.
+/// The finished snapshots, oldest first. Only reading one tells whether it is good.
 pub fn list<D: Disk>(disk: &D) -> Result<Vec<SnapshotName>, StorageError> {
     let names = disk.list(SNAPSHOT_DIR);
     let names = names.map_err(|error| StorageError::io(SNAPSHOT_DIR, "list", error))?;

@@ -55,14 +55,14 @@ use crate::record::{
 };
 use spare::{Spare, make_now};
 
-/// Sizes of the log.
+/// Sizes of the log's files.
 #[derive(Clone, Copy, Debug)]
 pub struct WalOptions {
     /// Bytes of a segment made in the background.
     pub segment_bytes: u64,
-    /// Bytes of a segment that somebody waits for.
+    /// Bytes of a segment that a writer waits for.
     pub first_segment_bytes: u64,
-    /// Which log this is; a log of another group is refused.
+    /// The group that the log belongs to; a log of another group is refused.
     pub group: u32,
     /// Spares to keep ready, beside the reserve.
     pub spare_count: usize,
@@ -79,12 +79,12 @@ impl Default for WalOptions {
     }
 }
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// Bytes written.
     pub bytes: u64,
-    /// The last entry that is durable; what may be acknowledged.
+    /// The last durable entry; entries up to it may be acknowledged.
     pub durable_index: u64,
 }
 
@@ -93,11 +93,11 @@ pub struct Committed {
 pub struct Room {
     /// Bytes of frames that entries can still fill before a new segment is needed.
     pub bytes_before_new_segment: u64,
-    /// Whether that segment is ready, so that nobody waits for it.
+    /// Whether that segment is ready, so that no write waits for it.
     pub spare_ready: bool,
 }
 
-/// A segment of the log, as far as releasing it needs to know.
+/// A live segment, with the fields that releasing it needs.
 #[derive(Clone, Copy, Debug)]
 struct SegmentInfo {
     sequence: u64,
@@ -112,9 +112,9 @@ struct Stage {
     sequence: u64,
     /// Bytes of the file.
     capacity: u64,
-    /// The file it will be made of; `None` for the open one.
+    /// The file that the segment will use; `None` for the open segment.
     spare: Option<Spare>,
-    /// Where `buffer` goes in the file.
+    /// The byte of the file where `buffer` goes.
     start: u64,
     buffer: Vec<u8>,
     /// Header checksum of the last frame.
@@ -124,7 +124,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Where the next frame goes.
+    /// The byte of the file where the next frame goes.
     fn end(&self) -> u64 {
         self.start + self.buffer.len() as u64
     }
@@ -156,13 +156,13 @@ impl Stage {
     }
 }
 
-/// Who asks for a new segment, and so whether the reserve may be used.
+/// The purpose of a new segment, which decides whether the reserve may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// Entries: refused while the reserve would be the last.
+    /// Entries: refused if only the reserve is left.
     Entries,
-    /// A hard state, a membership, an installed snapshot: what keeps the ensemble alive when the
-    /// disk is full.
+    /// A hard state, a membership or an installed snapshot. These keep the ensemble alive on a full
+    /// disk, so they may use the reserve.
     Essential,
 }
 
@@ -192,9 +192,9 @@ pub struct Wal<D: Disk> {
     spares: Vec<Spare>,
     number_next: u64,
     is_spare_asked: bool,
-    /// There was no room for an ordinary spare; the next one asked for is small.
+    /// Whether the disk had no room for an ordinary spare; the next spare is small then.
     is_room_scarce: bool,
-    /// Others need the room more: see [`Wal::yield_room`].
+    /// Whether a snapshot needs the room more: see [`Wal::yield_room`].
     is_yielding: bool,
     is_poisoned: bool,
 }
@@ -222,17 +222,17 @@ impl Record<'_> {
     }
 }
 
-/// Where the records of one append go.
+/// The places of the records of one append.
 struct Plan {
     /// For each record: whether a new segment starts before it.
     switches: Vec<bool>,
-    /// The files of those segments.
+    /// The files for the new segments, in order.
     spares: VecDeque<Spare>,
 }
 
 impl<D: Disk> Wal<D> {
-    /// Writes the first segment of a new log, durably. Whatever a birth that did not end left in
-    /// the directory is removed. [`Wal::open`] comes next.
+    /// Writes the first segment of a new log, durably. Files that a crashed birth left in the
+    /// directory are removed. [`Wal::open`] comes next.
     pub fn create(
         disk: &D,
         options: &WalOptions,
@@ -244,8 +244,8 @@ impl<D: Disk> Wal<D> {
         recover::create(disk, options, hard_state, membership, snapshot)
     }
 
-    /// Recovers the log and starts a fresh segment. What is returned is durable. The caller holds
-    /// the data directory's lock.
+    /// Recovers the log and starts a fresh segment. Everything that it returns is durable. The
+    /// caller holds the data directory's lock.
     pub fn open(disk: D, options: WalOptions) -> Result<(Wal<D>, Recovered), StorageError> {
         assert!(options.segment_bytes >= SEGMENT_BYTES_MIN);
         assert!(options.first_segment_bytes >= SEGMENT_BYTES_MIN);
@@ -258,7 +258,8 @@ impl<D: Disk> Wal<D> {
     /// one behind the last index; one at or below the last index truncates the log there first.
     ///
     /// [`StorageError::DiskFull`] and [`StorageError::RecordTooLarge`] leave everything as it was.
-    /// Panics when entries leave a gap or rewrite what a snapshot covers: the caller is wrong.
+    /// Panics when entries leave a gap or rewrite entries that a snapshot covers: a bug of the
+    /// caller.
     pub fn append(
         &mut self,
         entries: &[LogEntry],
@@ -282,9 +283,9 @@ impl<D: Disk> Wal<D> {
         self.queue(records, claim)
     }
 
-    /// Writes what was queued and makes it durable: one write and one sync, or, for each segment
+    /// Writes the queued records and makes them durable: one write and one sync; for each segment
     /// that was filled, those and the sync of its seal. After an error that
-    /// [`StorageError::is_for_now`] it stays queued, and another commit goes on.
+    /// [`StorageError::is_for_now`] the records stay queued, and another commit goes on.
     pub fn commit(&mut self) -> Result<Committed, StorageError> {
         self.check_alive()?;
         let written = self.write_queued();
@@ -294,9 +295,9 @@ impl<D: Disk> Wal<D> {
         Ok(Committed { bytes, durable_index: self.durable_index })
     }
 
-    /// Called by the disk's thread when nothing came for a while: makes everything durable and says
-    /// so in a slot, so that damage to the newest batch is not taken for a torn write. Returns
-    /// whether anything had to be written.
+    /// Makes everything durable and records that in a slot, so that damage to the newest batch is
+    /// not taken for a torn write. The disk's thread calls it when nothing came for a while.
+    /// Returns whether anything had to be written.
     pub fn idle_mark(&mut self) -> Result<bool, StorageError> {
         let bytes = self.commit()?.bytes;
         if self.slot_mark == self.durable_end {
@@ -306,12 +307,12 @@ impl<D: Disk> Wal<D> {
         Ok(true)
     }
 
-    /// A snapshot that is durable covers the log up to `point`: whole segments at or below it are
-    /// recycled or removed, and on a full disk the open one is left for one of the reserve. A point
-    /// behind an earlier one is ignored. After [`StorageError::DiskFull`] the same is tried again
-    /// when there is room.
+    /// Releases the log up to `point`, which a durable snapshot covers: whole segments at or below
+    /// it are recycled or removed, and on a full disk the log moves from the open segment to one of
+    /// the reserve. A point behind an earlier one is ignored. After [`StorageError::DiskFull`] the
+    /// caller tries again when there is room.
     ///
-    /// Panics when the log does not reach `point`: that is [`Wal::install_snapshot`].
+    /// Panics when the log does not reach `point`: that calls for [`Wal::install_snapshot`].
     pub fn release(&mut self, point: SnapshotPoint) -> Result<(), StorageError> {
         self.check_alive()?;
         assert!(point.index <= self.last_index, "the log ends before the snapshot");
@@ -329,8 +330,8 @@ impl<D: Disk> Wal<D> {
         Ok(())
     }
 
-    /// Whether the open segment holds nothing that counts, and what it holds takes the room of the
-    /// next, for which there is nothing but the reserve.
+    /// Whether the open segment holds no entries that count, is more than half full, and only the
+    /// reserve is left for the next one.
     fn is_worth_leaving(&self) -> bool {
         let is_covered = self.last_index <= self.snapshot.index;
         let is_half_full = self.room_for(true) < self.tail().capacity / 2;
@@ -338,8 +339,8 @@ impl<D: Disk> Wal<D> {
         is_covered && is_half_full && has_reserve_only
     }
 
-    /// A snapshot that is durable replaces the whole log, which goes on behind `point`. Durable
-    /// when it returns. The commit index becomes at least the snapshot's.
+    /// Replaces the whole log by a durable snapshot; the log goes on behind `point`. Durable when
+    /// it returns. The commit index becomes at least the snapshot's.
     ///
     /// Panics when the log's own snapshot is newer.
     pub fn install_snapshot(
@@ -365,16 +366,16 @@ impl<D: Disk> Wal<D> {
         })
     }
 
-    /// A job to make a spare, when one is missing and none is being made. The caller runs its steps
-    /// off this thread and hands it to [`Wal::adopt_spare`] or [`Wal::abandon_spare`].
+    /// Returns a job that makes a spare, if one is missing and none is being made. The caller runs
+    /// its steps off this thread and hands it to [`Wal::adopt_spare`] or [`Wal::abandon_spare`].
     pub fn spare_wanted(&mut self) -> Option<SpareJob<D>> {
         let has_all = self.spares.len() >= spares_max(&self.options);
         if self.is_spare_asked || self.is_poisoned || self.is_yielding || has_all {
             return None;
         }
         self.is_spare_asked = true;
-        // The reserve comes first: small, so that it is there soon. A disk that has no room for an
-        // ordinary segment may have it for small ones.
+        // The reserve comes first. It is small, so that it is ready soon; and a disk without room
+        // for an ordinary segment may have room for small ones.
         let bytes = match self.spares.len() < RESERVE_COUNT || self.is_room_scarce {
             true => self.options.first_segment_bytes,
             false => self.options.segment_bytes,
@@ -394,9 +395,9 @@ impl<D: Disk> Wal<D> {
         }
     }
 
-    /// From now on the room is needed for a snapshot, without which the log is never let go of; or
-    /// not any more. While it is, the log has what it is in and a reserve of small segments: other
-    /// spares are removed and none are made, and entries that need another segment are refused with
+    /// Starts or ends yielding room to a snapshot, without which the log can never be released.
+    /// While it yields, the log keeps its segments and a reserve of small ones: other spares are
+    /// removed, none are made, and entries that need another segment are refused with
     /// [`StorageError::DiskFull`].
     pub fn yield_room(&mut self, is_yielding: bool) -> Result<(), StorageError> {
         self.check_alive()?;
@@ -407,12 +408,12 @@ impl<D: Disk> Wal<D> {
         Ok(())
     }
 
-    /// Whether the room is needed for a snapshot.
+    /// Whether the log yields its room to a snapshot.
     pub fn is_yielding(&self) -> bool {
         self.is_yielding
     }
 
-    /// Gives up on a job that failed: what it made is removed, and another may be wanted. Whether
+    /// Gives up a failed job: its file is removed, and another job may be wanted. Returns whether
     /// that one is smaller, and so worth trying at once.
     pub fn abandon_spare(&mut self, job: SpareJob<D>) -> bool {
         self.is_spare_asked = false;
@@ -426,7 +427,7 @@ impl<D: Disk> Wal<D> {
     pub fn room(&self) -> Room {
         Room {
             bytes_before_new_segment: self.room_for(true),
-            // The reserve is not for entries.
+            // Entries cannot use the reserve.
             spare_ready: self.spares.len() > RESERVE_COUNT,
         }
     }
@@ -441,7 +442,7 @@ impl<D: Disk> Wal<D> {
         self.durable_index
     }
 
-    /// The newest snapshot point that was released up to or installed.
+    /// The newest snapshot point, released up to or installed.
     pub fn snapshot(&self) -> SnapshotPoint {
         self.snapshot
     }
@@ -650,7 +651,7 @@ impl<D: Disk> Wal<D> {
     }
 }
 
-/// Whether a frame fits. Entries leave headroom: a full segment on a full disk must still take
+/// Whether a frame fits. Entries leave headroom: on a full disk a full segment must still take
 /// votes, and the snapshot point that frees older segments.
 fn fits(end: u64, bytes: u64, capacity: u64, is_entry: bool) -> bool {
     let headroom = if is_entry { SEGMENT_HEADROOM_BYTES } else { 0 };
@@ -700,7 +701,7 @@ fn new_stage(
 
 /// Writing.
 impl<D: Disk> Wal<D> {
-    /// Runs something that writes; any failure is the log's end.
+    /// Runs a write; any failure poisons the log.
     fn or_poison<T>(
         &mut self,
         run: impl FnOnce(&mut Wal<D>) -> Result<T, StorageError>,
@@ -715,7 +716,7 @@ impl<D: Disk> Wal<D> {
         let mut bytes = self.flush_front()?;
         while let Some(next) = self.stages.get_mut(1) {
             let spare = next.spare.expect("only the open stage has no spare");
-            // The one step that may find no room: all is as it was then.
+            // Only this step may find no room; nothing has changed then.
             let file = open_spare(&self.disk, spare, next.sequence)?;
             next.spare = None;
             let before = self.stages.pop_front().expect("there are two");
@@ -791,7 +792,7 @@ impl<D: Disk> Wal<D> {
         }
     }
 
-    /// Removes all but a reserve of small ones. Not synced, as a recycled file is not.
+    /// Removes all spares but a reserve of small ones. Not synced, as a recycled file is not.
     fn remove_spares(&mut self) -> Result<(), StorageError> {
         for spare in core::mem::take(&mut self.spares) {
             if self.is_worth_keeping(spare.bytes) {
@@ -849,7 +850,7 @@ fn open_spare<D: Disk>(disk: &D, spare: Spare, sequence: u64) -> Result<D::File,
     let open = || disk.open(&to).map_err(|error| StorageError::io(&to, "open", error));
     let opened = synced.and_then(|()| open()).map_err(|error| error.or_no_descriptor());
     if let Err(StorageError::NoDescriptor { .. }) = &opened {
-        // Nothing was synced that failed to be.
+        // A failed sync made nothing durable, so the old name can be restored.
         let renamed = disk.rename(&to, &from);
         renamed.map_err(|error| StorageError::io(&to, "rename", error))?;
     }

@@ -613,8 +613,8 @@ fn a_directory_in_use_is_not_set_aside() {
     set_aside(disk).expect("moves");
 }
 
-/// A log that is there in parts could pass for a shorter one, and its member vote against what it
-/// acknowledged.
+/// Parts of a log could pass for a shorter log, and its member would then vote against entries that
+/// it acknowledged.
 #[test]
 fn a_crash_at_every_operation_of_setting_aside_leaves_it_whole_corrupt_or_unborn() {
     let lived = |seed| {

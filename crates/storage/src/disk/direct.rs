@@ -4,13 +4,13 @@
 //! is marked dirty and found again, and a write to the device; here it is only the last.
 //!
 //! The device takes whole blocks at aligned places. So a piece of the file is kept in memory as it
-//! is on the disk, a write changes it there, and the blocks that it touched are written. Of those,
-//! the first and the last are written again with bytes that may be durable already and do not
-//! change. A write that is torn by a loss of power may leave a sector old or new; what is the same
-//! in both is whole either way. The page cache writes whole pages, and relies on the same.
+//! is on the disk; a write changes it there, and the blocks that it touched are written. The first
+//! and the last of them are written again with some bytes that may be durable already and do not
+//! change. A write that a power loss tears may leave a sector old or new; bytes that are equal in
+//! both are whole either way. The page cache writes whole pages, and relies on this, too.
 //!
-//! Or the writer has whole blocks at aligned places in memory itself ([`DirectBlocks`]), and
-//! nothing is kept nor copied.
+//! A writer that has whole blocks at aligned places in memory uses [`DirectBlocks`]; nothing is
+//! kept or copied then.
 //!
 //! Readers use other handles, through the page cache: a direct write first writes back what is
 //! dirty there, and then drops what it replaced.

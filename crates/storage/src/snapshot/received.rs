@@ -1,4 +1,4 @@
-//! A snapshot that somebody gave, on its way to be installed.
+//! A snapshot that another member or a person sent, on its way to be installed.
 //!
 //! It is written under a temporary name and checked, then kept under the one name that a received
 //! snapshot has: from then on an entry of the log may name it. It is removed when a snapshot of our
@@ -15,7 +15,7 @@ pub const RECEIVED_NAME: &str = "received.snap";
 /// The name while it is written and checked.
 pub const RECEIVING_NAME: &str = "received.tmp";
 
-/// Writes what arrives.
+/// Writes the bytes of a snapshot as they arrive.
 pub struct ReceivedWriter<D: Disk> {
     disk: D,
     file: D::File,
@@ -55,7 +55,7 @@ impl<D: Disk> ReceivedWriter<D> {
         Ok(())
     }
 
-    /// Ends it: what was written is durable, under [`RECEIVING_NAME`].
+    /// Ends the file: its bytes are durable, under [`RECEIVING_NAME`].
     ///
     /// # Errors
     /// The disk failed.
@@ -78,7 +78,7 @@ fn failed(op: &'static str, error: std::io::Error) -> StorageError {
     }
 }
 
-/// Gives the one that was written and checked its name, durably.
+/// Gives the snapshot that was written and checked its name, durably.
 ///
 /// # Errors
 /// The disk failed.
@@ -89,7 +89,7 @@ pub fn keep_received<D: Disk>(disk: &D) -> Result<(), StorageError> {
     synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))
 }
 
-/// Gives the one that was written and checked the name of a snapshot of our own, durably.
+/// Gives the snapshot that was written and checked the name of a snapshot of our own, durably.
 ///
 /// # Errors
 /// The disk failed.
@@ -100,7 +100,7 @@ pub fn name_received<D: Disk>(disk: &D, index: u64, term: u64) -> Result<(), Sto
     synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))
 }
 
-/// Whether one is kept.
+/// Whether a received snapshot is kept.
 ///
 /// # Errors
 /// The disk failed.
@@ -109,7 +109,7 @@ pub fn has_received<D: Disk>(disk: &D) -> Result<bool, StorageError> {
     disk.exists(&path).map_err(|error| StorageError::io(&path, "look for", error))
 }
 
-/// Removes the one that is kept and the one that is written, as far as they are there.
+/// Removes the kept snapshot and the one that is being written, if they exist.
 ///
 /// # Errors
 /// The disk failed.

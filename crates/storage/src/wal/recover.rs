@@ -1,31 +1,33 @@
 //! Opening the log: read, make durable what was read, go on in a fresh segment.
 //!
-//! The order of the writes, so that a crash at any of them leaves a log that recovers to the same:
+//! The order of the writes makes sure that a log recovers to one state after a crash at any of
+//! them:
 //!
-//! 1. Write back and sync what was read beyond the mark. After `kill -9`, or after a start that
-//!    failed in a sync, the page cache may show frames that are not on the disk and that the kernel
-//!    no longer knows to be dirty; writing them again makes them so. The same bytes go to the same
-//!    place, so sectors that were durable stay as they are.
+//! 1. Write back and sync the frames read beyond the mark. After `kill -9`, or after a start whose
+//!    sync failed, the page cache may show frames that are not on the disk and that the kernel no
+//!    longer knows to be dirty; writing them again makes them dirty. The bytes are equal and go to
+//!    the old place, so sectors that were durable stay as they are.
 //! 2. Seal every segment that has a successor and no seal. A crash between a head and the seal of
-//!    the segment before leaves one, and without the seal nothing would tell, once that head is
-//!    damaged, that anything had followed. Step 1 made the last of those heads durable.
-//! 3. Turn into spares, or remove, what is not part of the log: a start that crashed may have left
-//!    its fresh segment, and on a full disk that file may be all there is for the next one. What
-//!    the chain does not reach can be given up only now: a file that was replaced stays until the
-//!    head that replaces it is durable, which step 1 makes it, and until its loss would be noticed,
-//!    which is what the seals are for.
+//!    the segment before leaves such a segment; if that head is damaged later, only the seal tells
+//!    that anything followed. Step 1 made the newest head durable.
+//! 3. Turn files that are not part of the log into spares, or remove them: a start that crashed may
+//!    have left its fresh segment, and on a full disk that file may be all there is for the next
+//!    one. Files that the chain does not reach can be given up only now: a replaced file stays
+//!    until the head that replaces it is durable, which step 1 ensures, and until its loss would be
+//!    noticed, which the seals ensure.
 //! 4. Start the fresh segment: name, sync the directory, head, sync. Its head names where the old
 //!    segment ends; from here on nothing behind that point counts.
 //! 5. Seal the old segment.
-//! 6. Recycle or remove the segments that the fresh one replaces, and sync the directory: what
-//!    comes back after a crash is never mixed with what is acknowledged from here on.
+//! 6. Recycle or remove the segments that the fresh one replaces, and sync the directory: files
+//!    that come back after a crash are never mixed with entries acknowledged from here on.
 //!
 //! When the old segment holds no entries, or few, the fresh one carries them, links to the segment
 //! before the old one, and replaces it: a server that restarts again and again, and appends an
 //! entry as leader each time, does not collect segments. Carried entries were acknowledged, so
 //! their loss must never pass for a torn write. They are written behind the head's place and synced
-//! before the head is written, whose bytes are known in advance. So a head that is there has them
-//! behind it, which it says with its mark; and while it is not, the old segment is the log's last.
+//! before the head is written; the head's bytes are known in advance. So a head on disk always has
+//! its carried entries behind it, which its mark says; and until that head exists, the old segment
+//! is the log's last.
 
 use crate::disk::{Disk, WAL_DIR};
 use crate::error::StorageError;
@@ -47,7 +49,7 @@ use crate::wal::{
     SegmentInfo, Stage, Wal, WalOptions, is_kept, new_stage, open_spare, recycle, write_slot,
 };
 
-/// What the log held.
+/// The content of the log at its start.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// The newest hard state; its commit index lies between the snapshot's index and the last
@@ -55,7 +57,7 @@ pub struct Recovered {
     pub hard_state: HardState,
     /// The newest membership.
     pub membership: Membership,
-    /// Entries up to here are covered by a snapshot.
+    /// The snapshot point; a snapshot covers all entries up to it.
     pub snapshot: SnapshotPoint,
     /// All entries behind the snapshot, without gaps.
     pub entries: Vec<LogEntry>,
@@ -83,7 +85,7 @@ pub(crate) fn create<D: Disk>(
     let head = Head { link: None, hard_state, snapshot, membership, blocks };
     let stage = new_stage(options, sequence, spare, snapshot.index, &head, 0);
     write_head(disk, &file, &stage, stage.buffer.len())?;
-    // Nothing else tells that this head was durable: there is no segment before it to seal.
+    // This mark is the only proof that the head was durable: no earlier segment can be sealed.
     let mark = Slot { generation: sequence, mark: stage.end(), is_sealed: false, successor: 0 };
     write_slot(disk, &file, &mark, 0)?;
     let logs = listing.logs.iter().map(|number| log_path(*number));
@@ -95,8 +97,8 @@ pub(crate) fn create<D: Disk>(
     Ok(())
 }
 
-/// Whether there is more of a log than [`create`] leaves, whole or crashed: whoever would create
-/// another would destroy it. The arguments are those of [`create`]. Changes nothing.
+/// Whether the log holds more than [`create`] leaves, whole or crashed; creating another log would
+/// destroy it. The arguments are those of [`create`]. Changes nothing.
 pub(crate) fn was_used<D: Disk>(
     disk: &D,
     hard_state: HardState,
@@ -131,7 +133,7 @@ fn has_frames<D: Disk>(disk: &D, segment: &Segment) -> Result<bool, StorageError
     }
 }
 
-/// What reading the log gives; nothing has been written yet.
+/// The log as read; nothing has been written yet.
 struct Found {
     listing: Listing,
     segments: Vec<Segment>,
@@ -356,7 +358,7 @@ struct Onward<'f> {
     carried: &'f [LogEntry],
 }
 
-/// Behind the old segment, or in its place with what it holds.
+/// Decides between a segment behind the old one, and one in its place that carries its entries.
 fn go_on(found: &Found, capacity: u64) -> Onward<'_> {
     let old = found.segments.last().expect("a chain has a segment");
     let Some(carried) = carried(found, capacity) else {

@@ -1,4 +1,4 @@
-//! From frames to the state that they describe. Pure: told each frame in order.
+//! Turns frames into the state that they describe. Pure: it is given each frame in order.
 
 use bytes::Bytes;
 
@@ -20,7 +20,7 @@ pub(crate) struct Replay {
     pub snapshot: SnapshotPoint,
     /// Entries from `first` on, without gaps.
     pub entries: Vec<LogEntry>,
-    /// Index of the first entry, were there one.
+    /// The index of the first entry, or the index that a first entry would have.
     pub first: u64,
 }
 
@@ -36,7 +36,7 @@ impl Replay {
         }
     }
 
-    /// Index of the last entry, or of what came before the first.
+    /// Index of the last entry, or the index before the first if there are none.
     pub fn last(&self) -> u64 {
         let end = self.first.saturating_add(self.entries.len() as u64);
         end.saturating_sub(1)
@@ -113,7 +113,7 @@ impl Replay {
         self.first = self.first.saturating_add(count as u64);
     }
 
-    /// Whether every entry behind the snapshot is there.
+    /// Whether all entries behind the snapshot are present.
     pub fn is_complete(&self) -> bool {
         let covered = self.snapshot.index;
         self.first <= covered.saturating_add(1) && self.last() >= covered

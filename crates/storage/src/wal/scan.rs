@@ -45,7 +45,7 @@ pub(crate) fn temporary_path(number: u64) -> String {
     format!("{WAL_DIR}/{number:016x}.tmp")
 }
 
-/// What the log's directory holds, each list sorted.
+/// The files of the log's directory, each list sorted.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// Numbers of `.log` files.
@@ -185,7 +185,7 @@ pub(crate) struct Segment {
     pub sequence: u64,
     /// The log's group.
     pub group: u32,
-    /// What the head says.
+    /// The content of the head.
     pub head: Head,
     /// The last index of the log before this segment.
     pub base_index: u64,
@@ -193,7 +193,7 @@ pub(crate) struct Segment {
     pub bytes: u64,
     /// Header checksum of the head: the salt of all other frames.
     pub salt: u32,
-    /// Where the head ends.
+    /// The byte where the head ends.
     pub head_end: u64,
     /// Frames below this were durable before the head was written.
     pub mark: u64,
@@ -201,12 +201,12 @@ pub(crate) struct Segment {
     pub slot: Option<(usize, Slot)>,
 }
 
-/// What stands where a head should be.
+/// The result of looking for a head.
 #[derive(Debug)]
 pub(crate) enum HeadFound {
-    /// A head.
+    /// A good head.
     Good(Box<Segment>),
-    /// No head of this segment. `was_durable` when a slot says that there was one.
+    /// No good head of this segment. `was_durable` when a slot says that the head was durable once.
     Bad { what: String, was_durable: bool },
 }
 
@@ -333,35 +333,35 @@ fn read_header<D: Disk>(window: &mut Window<D>, place: &Place) -> Result<HeaderR
     })
 }
 
-/// What follows the last good frame of the log's last segment and is not part of the log.
+/// The bytes behind the last good frame of the log's last segment, which are no part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
     /// Number of the segment.
     pub segment: u64,
-    /// Where the tail starts.
+    /// The byte where the tail starts.
     pub offset: u64,
-    /// Bytes from there to the end of the last frame of which something was found.
+    /// Bytes from there to the end of the last frame of which anything was found.
     pub bytes: u64,
 }
 
 /// The good frames of one segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanned {
-    /// Where the last one ends.
+    /// The byte where the last frame ends.
     pub end: u64,
-    /// Its header checksum.
+    /// Header checksum of the last frame.
     pub chain: u32,
     /// The highest mark found, in the head, the slots and the frames; at most `end`.
     pub mark: u64,
-    /// How many there are, the head included.
+    /// Number of frames, the head included.
     pub frame_count: u64,
     /// The lowest index of an entry among them.
     pub entry_index_min: Option<u64>,
-    /// What was found behind the end.
+    /// The torn bytes behind the end, if any.
     pub tail: Option<TornTail>,
 }
 
-/// Told each good frame behind the head; an error is what is wrong with it.
+/// A callback for each good frame behind the head; its error says what is wrong with the frame.
 pub(crate) type Visit<'v> = dyn FnMut(&FrameHeader, &Bytes) -> Result<(), String> + 'v;
 
 /// Reads a segment's frames up to `link` (from the head of the next one), or as far as they are

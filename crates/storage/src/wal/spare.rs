@@ -1,8 +1,8 @@
-//! Segments ahead of their use: filled with zeros, or recycled.
+//! Segments made ahead of their use: filled with zeros, or recycled.
 //!
 //! Overwriting blocks that were written before makes a sync many times cheaper than the first write
 //! to them, which changes the file's metadata. So a segment is filled once, in the background, and
-//! used again and again. What an older use left in it does not matter: see [`crate::record`].
+//! used again and again. Bytes left by an earlier use do no harm: see [`crate::record`].
 
 use crate::disk::Disk;
 use crate::error::StorageError;
@@ -49,7 +49,8 @@ impl<D: Disk> SpareJob<D> {
         self.step_any(disk).map_err(|error| error.or_for_now(self.bytes))
     }
 
-    /// The last step renames, and that may need a block too: of the directory, for a longer name.
+    /// Makes a step. The last step renames, which may need a block of the directory for a longer
+    /// name.
     fn step_any(&mut self, disk: &D) -> Result<bool, StorageError> {
         let path = temporary_path(self.number);
         self.step_file(disk, &path)?;
@@ -85,7 +86,7 @@ impl<D: Disk> SpareJob<D> {
         Ok(())
     }
 
-    /// Removes what was made so far; failing to is harmless, the next start removes it.
+    /// Removes the unfinished file. A failure is harmless: the next start removes it.
     pub(crate) fn clean_up(self, disk: &D) {
         drop(self.file);
         let path = match self.is_done {

@@ -151,7 +151,7 @@ impl Player {
             entries.push(entry);
         }
         wal.append(&entries, hard_state, membership)?;
-        // What is not committed yet goes with the next commit.
+        // Records that are not committed now go with the next commit.
         let is_held = matches!((self.chance.below(6), self.is_large), (0 | 1, _) | (2..=4, true));
         if !is_held {
             let committed = wal.commit()?;

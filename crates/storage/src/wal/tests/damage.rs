@@ -102,8 +102,9 @@ fn a_log_of_zeros_from_any_byte_on_recovers_to_what_is_left() {
     let end = written.synced.last().expect("some").0;
     for cut in 0..=end {
         let bytes = zeros_from(&whole, cut);
-        // What is behind is gone, so only marks before it speak, and none of them lies behind it.
-        // Without its head the segment is missing, which the seal of the one before tells.
+        // The bytes behind the cut are gone, so only marks before it are read, and none of them
+        // lies behind it. Without its head the segment is missing, which the seal of the one before
+        // tells.
         let is_there = |end: u64| bytes[..end as usize] == whole[..end as usize];
         let mut whole_batches = written.synced.iter().filter(|(end, ..)| is_there(*end));
         let expected = match whole_batches.next_back() {
@@ -229,7 +230,7 @@ fn every_changed_byte_of_an_earlier_segment_is_corrupt() {
     assert_ne!(*earlier, written.last);
     let whole = written.disk.content(earlier).expect("is there");
     let read = whole.len() - whole.iter().rev().take_while(|byte| **byte == 0).count();
-    // Of the long payload one byte in a while is enough.
+    // One byte in 61 is enough of the long payload.
     let is_read = |at: &usize| *at < 9_000 || *at > read - 200 || at.is_multiple_of(61);
     for at in (FRAMES_START as usize..read.next_multiple_of(8)).filter(is_read) {
         let mut bytes = whole.clone();

@@ -131,7 +131,7 @@ fn a_full_disk_allows_any_number_of_starts_that_append_little() {
             Err(error) => panic!("start {start}: {error}: {:?}", disk.paths()),
         };
         assert_eq!(recovered.entries.last().map(|it| it.index), Some(first + start));
-        // As whoever becomes leader does.
+        // A new leader appends an entry of its term and a hard state.
         wal.append(&[entry(first + start + 1, 2 + start, 0)], Some(hard(2 + start, 7, 1)), None)
             .expect("appends");
         wal.commit().expect("commits");
