@@ -1,5 +1,5 @@
-//! How long members take to have an entry on disk, as their leader hears it. One entry is watched
-//! at a time, and a new one only now and then: what is measured must not cost what it measures.
+//! The time that members take to have an entry on disk, as their leader hears it. One entry is
+//! watched at a time, and a new one only now and then, so that measuring costs little.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use member::Loop;
 
 use crate::limits::{ACK_PATIENCE, ACK_SAMPLE_INTERVAL};
 
-/// The entry that is watched, if one is.
+/// The entry that is being watched, if any.
 #[derive(Default)]
 pub struct AckClock {
     sample: Option<Sample>,
@@ -19,11 +19,11 @@ struct Sample {
     index: u64,
     began: Instant,
     is_committed: bool,
-    /// Those that were counted.
+    /// Members whose disk was counted.
     acked: Vec<u64>,
 }
 
-/// What an entry has reached.
+/// A stage that an entry has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// The disk of this member.
@@ -33,8 +33,8 @@ pub enum Reached {
 }
 
 impl AckClock {
-    /// After a step of Loop that gave the disk entries up to this one, if it gave any. What was
-    /// reached since the last step, and how long that took.
+    /// Looks at Loop after a step that gave the disk entries up to `given`, if any. Returns the
+    /// stages reached since the last step, with the time since the entry was proposed.
     pub fn look(&mut self, member: &Loop, given: Option<u64>) -> Vec<(Reached, Duration)> {
         let Some(sample) = &mut self.sample else {
             self.maybe_begin(member, given);
@@ -54,7 +54,7 @@ impl AckClock {
                 reached.push(Reached::Disk(MemberId(id)));
             }
         }
-        // Whoever leads no longer hears nobody.
+        // A deposed leader has no peers and gets no more acks, so its sample ends, too.
         let is_over = sample.acked.len() > peers.len() && sample.is_committed;
         if is_over || took >= ACK_PATIENCE || peers.is_empty() {
             self.sample = None;

@@ -1,5 +1,5 @@
 //! A member of an ensemble on real sockets: the links that it needs before it has a Loop, its
-//! birth, and what the links give from then on.
+//! birth, and the inputs that the links give from then on.
 
 use member::message::LoopInput;
 use std::fmt;
@@ -24,18 +24,18 @@ use crate::start::{NodeConfig, StartError, reading, recovery_error};
 use crate::start_board::StartBoard;
 use crate::threads::Shared;
 
-/// What a member of an ensemble is told beside what any server is.
+/// Settings that a member of an ensemble has beside those of every server.
 pub struct ClusterConfig {
     /// Its own number.
     pub server: u64,
     /// The numbers of the servers that vote; at most `member::limits::VOTERS_MAX`. Its own is not
     /// among them if it is to observe.
     pub voters: Vec<u64>,
-    /// Which of these must be there for the ensemble to begin.
+    /// The voters that must be linked for the ensemble to begin.
     pub attendance: Attendance,
-    /// Every server, and where the others reach it.
+    /// All servers, with their addresses for other members.
     pub servers: Vec<PeerServer>,
-    /// Where the other members are accepted.
+    /// The sockets on which other members are accepted.
     pub listeners: Vec<TcpListener>,
     /// How members prove themselves to each other.
     pub auth: PeerAuth,
@@ -43,16 +43,17 @@ pub struct ClusterConfig {
     pub connect_timeout: Duration,
     /// Whether the system probes links that are silent, as it does by itself after two hours.
     pub keep_alive: bool,
-    /// Where monitoring reads which servers are missing.
+    /// The board where monitoring reads which servers are missing.
     pub board: Arc<StartBoard>,
 }
 
-/// Who takes what the links give: whoever waits for a birth, then Loop.
+/// Passes the inputs of the links on: to the wait for a birth at first, then to Loop.
 #[derive(Default)]
 pub(crate) struct PeerGate {
-    /// Held while something is given, so that nothing comes in another order when Loop is there.
+    /// Loop, once it exists. Locked while inputs are passed on, so that they stay in order.
     target: Mutex<Option<Arc<Shared>>>,
-    /// Links that came up or ended before. Frames are nothing that anybody could take then.
+    /// Links that came up or ended before Loop existed. Frames are dropped then: nothing could take
+    /// them.
     early: Inbox<PeerInput>,
 }
 
@@ -68,7 +69,7 @@ impl PeerGate {
         }
     }
 
-    /// From now on Loop is told, first of what it missed.
+    /// Passes all inputs to Loop from now on, beginning with the earlier ones.
     pub fn open(&self, shared: &Arc<Shared>) {
         let mut target = self.target.lock();
         let mut early = Vec::new();
@@ -78,7 +79,7 @@ impl PeerGate {
     }
 }
 
-/// What Loop is told of the links: of those on which it sends, who links to it, and what comes.
+/// Turns an input of the links into one for Loop: links on which we send, links to us, and frames.
 fn to_loop(input: PeerInput) -> Option<LoopInput> {
     let (link, is_up) = match input {
         PeerInput::Frame { from, frame, .. } => return Some(LoopInput::Peer { from, frame }),
@@ -101,8 +102,8 @@ pub(crate) struct Cluster {
     pub gate: Arc<PeerGate>,
 }
 
-/// Opens the directory, starts the links, and waits until it is born, if it was not: for as long as
-/// it takes.
+/// Opens the directory, starts the links, and, if the directory is unborn, waits for its birth, for
+/// as long as it takes.
 pub(crate) fn join(
     config: &NodeConfig,
     cluster: &ClusterConfig,
@@ -113,7 +114,7 @@ pub(crate) fn join(
     let gate = Arc::new(PeerGate::default());
     let (drawn, options) = (&config.drawn, reading(config));
     let opened = match cluster.voters == [cluster.server] {
-        // Nobody else has what it holds: a directory that is corrupt is refused, not set aside.
+        // No other member has its data: a corrupt directory is refused, not set aside.
         true => recover(disk, drawn, options, skipped)
             .map(|recovered| OpenedMember::Born(Box::new(recovered))),
         false => open_member(disk, drawn, options, skipped),
@@ -263,7 +264,7 @@ fn wait_for_birth(
 
 impl fmt::Debug for ClusterConfig {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        // How members prove themselves is no one's business.
+        // The way members prove themselves is kept out of the log.
         let ClusterConfig { server, voters, attendance, servers, listeners, .. } = self;
         let mut shown = out.debug_struct("ClusterConfig");
         shown.field("server", server).field("voters", voters).field("attendance", attendance);

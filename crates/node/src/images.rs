@@ -1,4 +1,4 @@
-//! Snapshots for those who ask for one, and from those who bring one.
+//! Snapshots that programs ask for, and snapshots that they bring to be installed.
 
 use std::fs::File;
 use std::io;
@@ -17,21 +17,21 @@ use tokio::sync::oneshot;
 use crate::metrics::MonitorHandle;
 use crate::threads::Shared;
 
-/// A snapshot that was asked for, durable, and open: it can be read even when it is removed.
+/// A snapshot that was asked for, durable and open: it can be read even after it was removed.
 #[derive(Debug)]
 pub struct TakenSnapshot {
-    /// At its beginning.
+    /// The open file, at its beginning.
     pub file: File,
-    /// Of the file.
+    /// The file's length in bytes.
     pub bytes: u64,
     /// The mark of the last command in it.
     pub mark: Mark,
 }
 
-/// Why a snapshot that was brought is not the state now. It never will be.
+/// The reason why a snapshot that was brought is not the state, and never will be.
 #[derive(Debug, Error)]
 pub enum NotInstalled {
-    /// It cannot be now.
+    /// The member cannot install it at present.
     #[error("{0}")]
     Refused(#[from] InstallRefused),
     /// There is no room for it, or the disk failed.
@@ -43,24 +43,25 @@ pub enum NotInstalled {
 }
 
 /// A snapshot on its way to be installed. Each of its steps may block for as long as the disk
-/// takes, and [`Upload::finish`] for as long as a start reads a snapshot. What is not finished
-/// leaves nothing.
+/// takes, and [`Upload::finish`] for as long as a start reads a snapshot. An unfinished upload
+/// leaves nothing behind.
 pub struct Upload {
     shared: Arc<Shared>,
     disk: RealDisk,
-    /// None once it is finished.
+    /// The receiver; `None` once the upload is finished.
     receiver: Option<ImageReceiver<RealDisk>>,
 }
 
-/// Somebody who waits for a snapshot.
+/// A caller that waits for a snapshot.
 pub(crate) struct SnapshotWaiter {
-    /// That one or a later one, as Loop counts them.
+    /// The number of that snapshot, as Loop counts them; a later one will do, too.
     number: u64,
     sender: oneshot::Sender<io::Result<TakenSnapshot>>,
 }
 
 impl MonitorHandle {
-    /// Has a snapshot taken of the state as it is now. It costs what one takes that is due anyway.
+    /// Takes a snapshot of the state as it is now. It costs as much as a snapshot that is due
+    /// anyway.
     ///
     /// # Errors
     /// It could not be written: the reason is in the log. Nothing is received if the process ends.
@@ -73,7 +74,8 @@ impl MonitorHandle {
         receiver
     }
 
-    /// Begins to take a snapshot that is to be installed. One at a time: the caller sees to that.
+    /// Begins an upload of a snapshot to be installed. The caller makes sure that there is only
+    /// one.
     ///
     /// # Errors
     /// It could not be installed, or the disk failed.
@@ -95,9 +97,9 @@ impl Upload {
         Ok(receiver.write(bytes)?)
     }
 
-    /// Checks all of it and has it installed. What is received then is the mark of that, once it is
-    /// the state: every client is disconnected, and finds it. Nothing is received if the process
-    /// ends.
+    /// Checks the whole snapshot and has it installed. The receiver gets its mark once it is the
+    /// state: by then every client is disconnected, and finds the new state when it returns.
+    /// Nothing is received if the process ends.
     ///
     /// # Errors
     /// The state is as it was.
@@ -144,7 +146,7 @@ impl Drop for Upload {
 impl NotInstalled {
     fn of(error: RecoveryError) -> NotInstalled {
         match error {
-            // What was read is what somebody sent.
+            // The bytes came from outside, so damage is the sender's, not our disk's.
             RecoveryError::Storage(
                 error @ (StorageError::Corrupt { .. } | StorageError::UnknownFormat { .. }),
             ) => NotInstalled::Bad(RecoveryError::Storage(error)),
@@ -155,8 +157,8 @@ impl NotInstalled {
 }
 
 impl Shared {
-    /// Tells those who wait for the snapshot with this number, or for an earlier one, that it is
-    /// durable at this log index and term.
+    /// Tells the callers that wait for the snapshot with this number, or for an earlier one, that
+    /// it is durable at this log index and term.
     pub(crate) fn on_snapshot_taken(&self, number: u64, (index, term): (u64, u64), mark: Mark) {
         let path = self.data_dir.join(SNAPSHOT_DIR).join(snapshot_name(index, term));
         for waiter in self.take_waiters(number) {
@@ -165,12 +167,12 @@ impl Shared {
                 let bytes = file.metadata()?.len();
                 Ok(TakenSnapshot { file, bytes, mark })
             };
-            // Whoever does not wait any more needs no answer.
+            // A waiter that gave up needs no answer.
             let _ = waiter.sender.send(open());
         }
     }
 
-    /// Tells them that it could not be written.
+    /// Tells them that the snapshot could not be written.
     pub(crate) fn on_snapshot_failed(&self, number: u64) {
         for waiter in self.take_waiters(number) {
             let failure = io::Error::other("the snapshot could not be written, see the log");

@@ -2,8 +2,7 @@
 //! the state.
 //!
 //! It moves messages between the member's step functions and holds no condition on a term, a
-//! session, an ordinal or a zxid: whatever decides anything is in `member`, where the simulator
-//! runs it too.
+//! session, an ordinal or a zxid: every decision is in `member`, where the simulator runs it, too.
 //!
 //! Threads: *loop* (time), *disk* (the log), *apply* (the machine), *snapshot* (image files),
 //! *spare* (log segments made ahead), and in an ensemble *peers* (the links to the other members).

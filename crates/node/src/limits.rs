@@ -6,7 +6,7 @@ use std::time::Duration;
 /// heartbeats nor elections, so this is how often an idle server wakes up.
 pub const RAFT_TICK_ALONE_MS: u64 = 100;
 
-/// The same in an ensemble of several: a leader is missed after 20 to 40 of these.
+/// Length of a tick in an ensemble of several, in ms: a leader is missed after 20 to 40 ticks.
 pub const RAFT_TICK_MS: u64 = 20;
 
 /// How long one hold of the state's lock by Apply may last, in whole steps of
@@ -23,13 +23,14 @@ pub const MAIL_MAX: usize = 4_096;
 /// How long Apply waits before it looks again whether a runtime has caught up.
 pub const MAIL_WAIT: Duration = Duration::from_millis(1);
 
-/// How many times as long as a step took the thread rests that fills segments of the log to be.
+/// The rest after each step of filling a segment ahead, as a multiple of the time that the step
+/// took.
 pub const SEGMENT_RESTS: u32 = 1;
 
-/// The same for a piece of a snapshot that is written, sent, received or checked: the clients of
-/// all members wait for the log, nobody does for this. With it, writers on the same disk and two
-/// processors kept some four fifths of their rate while a member fetched a million znodes
-/// (`docs/benchmarks.md`).
+/// The rest after a piece of a snapshot was written, sent, received or checked, as a multiple of
+/// the time that it took: the clients of all members wait for the log, and no client for a
+/// snapshot. With it, writers on one disk and two processors kept some four fifths of their rate
+/// while a member fetched a million znodes (`docs/benchmarks.md`).
 pub const SNAPSHOT_RESTS: u32 = 2;
 
 /// The longest of these rests.
@@ -52,34 +53,34 @@ pub const REFUSAL_BYTES_MAX: usize = 1024;
 /// Bytes that a link reads at once.
 pub const PEER_READ_BYTES: usize = 64 * 1024;
 
-/// Frames that wait to be sent on one link. One more is dropped, as a network may; whoever sent it
-/// sends it again in time.
+/// Frames that wait to be sent on one link. One more is dropped, as a network may; its sender sends
+/// it again in time.
 pub const PEER_QUEUE_FRAMES_MAX: usize = 16 * 1024;
 
-/// Bytes of those frames, or one frame if larger.
+/// Bytes of the frames that wait on one link, or one frame if larger.
 pub const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
 
 /// Frames written to a socket together.
 pub const PEER_WRITE_FRAMES_MAX: usize = 256;
 
-/// Bytes of those frames, or one frame if larger.
+/// Bytes of the frames written together, or one frame if larger.
 pub const PEER_WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// How long a link for the log is silent before one end says that it is there.
+/// The silence on a link for the log after which one end sends a beat.
 pub const PEER_BEAT: Duration = Duration::from_millis(1_000);
 
-/// A link for snapshots takes part in one of so many beats: nobody waits for news of it.
+/// A link for snapshots takes part in one of so many beats: no request waits for news of it.
 pub const PEER_BEATS_BULK: u32 = 2;
 
-/// Beats in a row in which nothing may come: with one more the link is dead. Not a time: to one
-/// that was paused itself the others are not dead because it did not listen.
+/// Silent beats in a row after which one more ends the link. Counted in beats, not in time, so that
+/// a process that was paused itself does not take the others for dead.
 pub const PEER_SILENT_BEATS_MAX: u32 = 2;
 
 /// How long a handshake may take, TLS included.
 pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Handshakes of others under way. One more, and the oldest is closed: whoever opens connections
-/// and says nothing is in nobody's way.
+/// Accepted connections with a handshake under way. One more, and the oldest is closed: clients
+/// that connect and say nothing cannot keep members out.
 pub const HANDSHAKES_MAX: usize = 64;
 
 /// Addresses of a server that are tried in one dial. They share the time that it may take

@@ -1,4 +1,4 @@
-//! What the threads measure, and the handle that reads it and the rest of a node's numbers.
+//! Measurements of the threads, and the handle that reads them and the rest of a node's numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,11 +34,11 @@ pub struct NodeMetrics {
     pub snapshot_time_ms: Summary,
     /// The mark of the newest snapshot, and when it was finished, in s since 1970.
     pub last_snapshot: Option<(Mark, i64)>,
-    /// Where the start's time went.
+    /// The durations of the start's steps.
     pub startup: Startup,
 }
 
-/// What the start took.
+/// The cost of the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Startup {
     /// `startup_snap_load_time`: loading the snapshot and reading the log behind it.
@@ -51,7 +51,7 @@ pub struct Startup {
     pub ordinal: u64,
 }
 
-/// Reads a node's numbers. A thread of its own has it: nothing here is on the path of a request.
+/// Reads a node's numbers, on a thread of its own: nothing here is on the path of a request.
 #[derive(Clone)]
 pub struct MonitorHandle {
     pub(crate) shared: Arc<Shared>,
@@ -68,72 +68,72 @@ impl MonitorHandle {
         self.shared.now_ms()
     }
 
-    /// What the threads measured.
+    /// Measurements of the threads.
     pub fn metrics(&self) -> NodeMetrics {
         self.shared.metrics.lock().clone()
     }
 
-    /// Forgets what the threads measured, but for the start.
+    /// Resets the measurements of the threads, except those of the start.
     pub fn reset(&self) {
         let mut metrics = self.shared.metrics.lock();
         let NodeMetrics { startup, last_snapshot, .. } = *metrics;
         *metrics = NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() };
     }
 
-    /// What Loop counted since the start.
+    /// Loop's counts since the start.
     pub fn loop_counts(&self) -> LoopCounts {
         self.shared.look_at_loop(|member| member.counts())
     }
 
-    /// How long ago this member was in touch with a leader, or a quorum; none where it needs
-    /// nobody.
+    /// The time since this member was in touch with a leader, or with a quorum, in ms; `None` where
+    /// it needs no other member.
     pub fn contact_silent_ms(&self) -> Option<u64> {
         let at_ms = self.shared.contact_at_ms.load(Ordering::Acquire);
         (at_ms != u64::MAX).then(|| self.shared.now_ms().saturating_sub(at_ms))
     }
 
-    /// Those whose votes count, by member id: while a change is under way also those that are to
-    /// go.
+    /// The members that vote, by member id; during a change of the membership also the outgoing
+    /// ones.
     pub fn voters(&self) -> Vec<u64> {
         self.shared.look_at_loop(|member| member.voters())
     }
 
-    /// Those that have the log and no vote, by member id.
+    /// The members that have the log and no vote, by member id.
     pub fn learners(&self) -> Vec<u64> {
         self.shared.look_at_loop(|member| member.learners())
     }
 
-    /// Which member this is.
+    /// The id of this member.
     pub fn member(&self) -> MemberId {
         self.shared.look_at_loop(|member| member.id())
     }
 
-    /// Has leadership handed to a member, or to the one that is least behind. False if this member
-    /// does not lead, or that one cannot. Who leads then is told by [`MonitorHandle::replica`].
+    /// Hands leadership to a member, or to the one that is least behind. False if this member does
+    /// not lead, or that one cannot. [`MonitorHandle::replica`] tells the new leader.
     pub fn hand_over(&self, to: Option<MemberId>) -> bool {
         self.shared.ask_loop(|member| member.hand_over(to))
     }
 
-    /// Has the level of the ensemble raised to the highest that this build knows. Returns that
-    /// level; the state says when it is there.
+    /// Raises the level of the ensemble to the highest that this build knows, and returns it. The
+    /// state shows when it is reached.
     ///
     /// # Errors
-    /// Nothing happens then.
+    /// Nothing was changed.
     pub fn upgrade(&self) -> Result<Level, RaiseRefused> {
         self.shared.ask_loop(Loop::upgrade)
     }
 
-    /// What this build knows.
+    /// The levels and formats that this build knows.
     pub fn known(&self) -> Known {
         self.shared.look_at_loop(|member| member.known().clone())
     }
 
-    /// The members that link to this one, with what they said of themselves.
+    /// The members that link to this one, with their hellos.
     pub fn linked(&self) -> BTreeMap<MemberId, LinkedServer> {
         self.shared.look_at_loop(|member| member.linked().clone())
     }
 
-    /// Where the replica of this member stands and, if it leads, how far the others are.
+    /// The state of this member's replica and, if it leads, the progress of the others.
     pub fn replica(&self) -> (Status, Vec<PeerStatus>) {
         self.shared.look_at_loop(|member| (member.status(), member.peers()))
     }

@@ -12,38 +12,39 @@ use thiserror::Error;
 
 use crate::limits::PEER_READ_BYTES;
 
-/// Version of the frames and of the handshake. That of the messages is agreed on by the hellos.
+/// Version of the frames and of the handshake. The version of the messages is agreed on by hellos.
 pub const PEER_VERSION: u8 = 1;
 
 /// Bytes before the body.
 pub const FRAME_HEAD_BYTES: usize = 16;
 
-/// Where the bytes begin that the checksum covers.
+/// The byte where the checksum's coverage begins.
 const COVERED_FROM: usize = 8;
 
-/// The group of the only log there is.
+/// The group of the only log.
 const GROUP: u32 = 0;
 
-/// Why bytes are no frame. The connection that they came on is closed.
+/// The reason why bytes are no frame. The connection that they came on is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// Before the handshake this is how anything else that connects looks like.
+    /// The length is over the limit. Before the handshake, other programs that connect look like
+    /// this.
     #[error(
         "a frame of {bytes} bytes, of which there are {bytes_max} at most: no member sends that"
     )]
     TooLong {
-        /// As its head says.
+        /// The length in the head.
         bytes: u32,
         /// The limit.
         bytes_max: usize,
     },
-    /// What came is not what was sent, or nothing of ours.
+    /// The bytes were damaged on the way, or are not from our program.
     #[error("the checksum of a frame does not match")]
     Checksum,
-    /// Another version of this program, too far from this one.
+    /// A version of this program too far from this one.
     #[error("it speaks version {0} of the protocol between members, this one {PEER_VERSION}")]
     Version(u8),
-    /// A log that is not there.
+    /// A frame for a log that does not exist.
     #[error("a frame for group {0}")]
     Group(u32),
     /// Bytes that have no meaning yet.
@@ -71,12 +72,12 @@ pub struct FrameBatch {
 }
 
 impl FrameBatch {
-    /// Of these, in order.
+    /// A batch of these frames, in order.
     pub fn new(frames: Vec<PeerFrame>) -> FrameBatch {
         FrameBatch { heads: frames.iter().map(encode_head).collect(), frames }
     }
 
-    /// What is to be written behind so many bytes, in order. None is empty.
+    /// The bytes behind the first `written`, in order, as slices that are not empty.
     pub fn slices(&self, mut written: usize) -> Vec<IoSlice<'_>> {
         let pairs = self.heads.iter().zip(&self.frames);
         let slices = pairs.flat_map(|(head, frame)| [&head[..], &frame.body[..]]);
@@ -88,32 +89,33 @@ impl FrameBatch {
         rest.filter(|slice| !slice.is_empty()).map(IoSlice::new).collect()
     }
 
-    /// The same in one piece.
+    /// The whole batch in one piece.
     #[cfg(test)]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.slices(0).iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 }
 
-/// Cuts what a socket gives into frames. Memory follows what is there, not what a head claims.
+/// Cuts the bytes of a socket into frames. Memory grows with the bytes that came, not with the
+/// length that a head claims.
 pub struct FrameReader {
     buffer: BytesMut,
     body_bytes_max: usize,
 }
 
 impl FrameReader {
-    /// Of frames of at most so many bytes.
+    /// A reader of frames with bodies of at most so many bytes.
     pub fn new(body_bytes_max: usize) -> FrameReader {
         FrameReader { buffer: BytesMut::new(), body_bytes_max }
     }
 
-    /// From now on frames may have so many bytes.
+    /// Changes the limit on the bytes of a body.
     pub fn set_body_bytes_max(&mut self, body_bytes_max: usize) {
         self.body_bytes_max = body_bytes_max;
     }
 
-    /// Where the next bytes go: at least [`PEER_READ_BYTES`], and as many again as there are of a
-    /// frame that is not complete.
+    /// The buffer for the next bytes: it has room for [`PEER_READ_BYTES`] at least, and for as many
+    /// again as it holds of an incomplete frame.
     pub fn room(&mut self) -> &mut BytesMut {
         if self.buffer.capacity() - self.buffer.len() < PEER_READ_BYTES / 2 {
             self.buffer.reserve(self.buffer.len().max(PEER_READ_BYTES));
@@ -124,7 +126,7 @@ impl FrameReader {
     /// The next frame, if it is complete.
     ///
     /// # Errors
-    /// What is there is none.
+    /// The bytes are no frame.
     pub fn next(&mut self) -> Result<Option<PeerFrame>, FrameError> {
         let Some(head) = self.buffer.first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
         let [l0, l1, l2, l3, c0, c1, c2, c3, version, kind, z0, z1, g0, g1, g2, g3] = *head;

@@ -1,5 +1,5 @@
-//! The handshake of a link: what is said, how both sides prove that they know the shared secret,
-//! and whom one refuses.
+//! The handshake of a link: its messages, the proofs that both sides know the shared secret, and
+//! the reasons to refuse the other side.
 //!
 //! ```text
 //! dialler                         accepter
@@ -9,11 +9,11 @@
 //!           <-  Accepted
 //! ```
 //!
-//! Either side may say Refused, with a reason, where the other waits for something, and close. A
-//! proof is an HMAC-SHA256 over everything that was said before, with the shared secret as its key
-//! and a label for the side that gives it: it cannot be used again, because of the nonces, nor be
-//! given back to whom it came from. It proves who is there when the link begins, no more: against
-//! somebody who can write into the network only TLS helps.
+//! Either side may say Refused, with a reason, where the other waits for a message, and close. A
+//! proof is an HMAC-SHA256 over all messages before it, with the shared secret as its key and a
+//! label for the side that gives it. The nonces keep it from being used again, and the label from
+//! being returned to its sender. It proves the identity of both sides when the link begins, no
+//! more: against somebody who can write into the network only TLS helps.
 //!
 //! Byte layouts: `docs/formats.md`, "Handshake".
 
@@ -44,17 +44,17 @@ const PROOF_BYTES: usize = 32;
 const ACCEPTER_LABEL: &[u8] = b"quorate link v1, who accepts";
 const DIALLER_LABEL: &[u8] = b"quorate link v1, who dials";
 
-/// What a link carries. Each is a connection of its own, so that a heartbeat never waits behind a
-/// snapshot.
+/// The purpose of a link. Each channel is a connection of its own, so that a heartbeat never waits
+/// behind a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Channel {
-    /// Raft, and what is forwarded.
+    /// Raft messages, and requests forwarded to the leader.
     Log,
     /// Pieces of snapshots.
     Bulk,
 }
 
-/// By what both sides of a link prove themselves.
+/// The way in which both sides of a link prove themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthKind {
     /// By nothing.
@@ -65,20 +65,20 @@ pub enum AuthKind {
     Tls,
 }
 
-/// The beginning of the dialler.
+/// The dialler's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub auth: AuthKind,
     pub channel: Channel,
     /// The server that it means to reach.
     pub wanted: u64,
-    /// Drawn by the process: tells two with the same directory apart.
+    /// A number that the process draws at its start; tells two processes with one directory apart.
     pub process: u64,
     pub nonce: [u8; NONCE_BYTES],
     pub hello: Hello,
 }
 
-/// The beginning of the accepter.
+/// The accepter's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub auth: AuthKind,
@@ -90,7 +90,7 @@ pub struct Answer {
 /// A proof; zeros where none is wanted.
 pub type Proof = [u8; PROOF_BYTES];
 
-/// What one side says to the other.
+/// A message of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handshake {
     Offer(Offer),
@@ -100,7 +100,7 @@ pub enum Handshake {
     Refused(String),
 }
 
-/// Why there is no link. Said to the other side, and logged on both.
+/// The reason why there is no link. Sent to the other side, and logged on both.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     #[error("{0}")]
@@ -146,7 +146,7 @@ fn auth_name(kind: AuthKind) -> &'static str {
 }
 
 impl Handshake {
-    /// The bytes of its body.
+    /// Encodes the message as a frame.
     pub fn encode(&self) -> PeerFrame {
         let mut out = Vec::new();
         let kind = match self {
@@ -176,7 +176,7 @@ impl Handshake {
     /// Reads what [`Handshake::encode`] wrote.
     ///
     /// # Errors
-    /// It is nothing that belongs to a handshake.
+    /// The frame is no message of a handshake.
     pub fn decode(frame: &PeerFrame) -> Result<Handshake, Refusal> {
         let mut reader = Reader::new(&frame.body);
         let handshake = match frame.kind {
@@ -191,7 +191,8 @@ impl Handshake {
                 let reason = reader.take(frame.body.len())?;
                 let end = reason.len().min(REFUSAL_BYTES_MAX);
                 let reason = String::from_utf8_lossy(&reason[..end]);
-                // It goes to the log: one line, and no control over a terminal.
+                // The reason goes to the log: as one line, without control characters for a
+                // terminal.
                 let shown = |c: char| if c.is_control() { '?' } else { c };
                 Handshake::Refused(reason.chars().map(shown).collect())
             }
@@ -264,7 +265,7 @@ fn decode_answer(reader: &mut Reader) -> Result<Answer, DecodeError> {
     Ok(Answer { auth, process, nonce, hello: Hello::decode(reader)? })
 }
 
-/// What both sides have said, for the proofs.
+/// The first messages of both sides, for the proofs.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     pub offer: Offer,
@@ -272,17 +273,18 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// What the accepter proves itself with.
+    /// The accepter's proof.
     pub fn accepter_proof(&self, secret: &[u8]) -> Proof {
         self.mac(secret, ACCEPTER_LABEL).finalize().into_bytes().into()
     }
 
-    /// What the dialler proves itself with.
+    /// The dialler's proof.
     pub fn dialler_proof(&self, secret: &[u8]) -> Proof {
         self.mac(secret, DIALLER_LABEL).finalize().into_bytes().into()
     }
 
-    /// Whether the accepter knows the secret. Takes as long whatever is wrong.
+    /// Whether the accepter knows the secret. A wrong proof takes as long to compare as a right
+    /// one.
     pub fn is_accepter(&self, secret: &[u8], proof: &Proof) -> bool {
         self.mac(secret, ACCEPTER_LABEL).verify_slice(proof).is_ok()
     }
@@ -297,7 +299,7 @@ impl Transcript {
         let (mut offer, mut answer) = (Vec::new(), Vec::new());
         encode_offer(&self.offer, &mut offer);
         encode_answer(&self.answer, &mut answer);
-        // Each with its length, so that no two transcripts have the same bytes.
+        // Each part with its length, so that no two transcripts have equal bytes.
         for part in [label, &offer, &answer] {
             mac.update(&(part.len() as u64).to_le_bytes());
             mac.update(part);
@@ -306,18 +308,18 @@ impl Transcript {
     }
 }
 
-/// The other side of a link, as it said and proved.
+/// The other side of a link, as its messages say and its proof confirms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub hello: Arc<Hello>,
     pub process: u64,
 }
 
-/// Whether the other side may be there at all, whatever links there are: `numbers` are those of the
-/// configuration.
+/// Checks whether a link to the other side is allowed at all, whatever links exist. `numbers` are
+/// the servers of the configuration.
 ///
 /// # Errors
-/// Why not.
+/// The reason to refuse it.
 pub fn check_peer(own: &Hello, numbers: &[u64], other: &Hello) -> Result<(), Refusal> {
     if other.server == own.server {
         return Err(Refusal::OwnNumber(own.server));

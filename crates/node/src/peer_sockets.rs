@@ -1,15 +1,15 @@
 //! The links between members: sockets, handshakes, beats, and the queues in front of them.
 //!
-//! Each server dials every other one, on two channels, and again whenever that ends. A link carries
-//! frames from the one that dialled; the other way there are only beats, so that each end notices a
-//! dead link. What a link gives is told in order: that it is up, its frames, that it is down.
-//! Towards a member there is at most one link of a channel, and one from it; a new one is made only
-//! when the old one was told to be down.
+//! Each server dials every other one, on two channels, and again whenever a link ends. A link
+//! carries frames from the dialler; the other way there are only beats, so that each end notices a
+//! dead link. The receiver is told in order: that the link is up, its frames, that it is down. At
+//! most one link of a channel leads to a member, and one from it; a new one is made only after the
+//! old one was told to be down.
 //!
-//! All of this runs on one thread, but that a thread that sends writes to the socket itself where
-//! it has room, since a wake-up costs more, and that the beats have a thread of their own. Nobody
-//! who sends ever waits: what does not fit into a link's queue, or has no link, is dropped and
-//! counted, as a network may do.
+//! All of this runs on one thread, with two exceptions. A sending thread writes to the socket
+//! itself where that has room, since a wake-up costs more; and the beats have a thread of their
+//! own. A sender never waits: a frame that has no link, or no room in the link's queue, is dropped
+//! and counted, as a network may do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -48,7 +48,7 @@ use crate::peer_hello::{
     Answer, AuthKind, Channel, Handshake, Offer, Peer, Proof, Refusal, Transcript, check_peer,
 };
 
-/// A frame that says that its sender is there. `member` has no kind 0.
+/// A frame that only shows that its sender is alive. `member` has no kind 0.
 const KIND_BEAT: u8 = 0;
 
 /// Another server, as it is configured.
@@ -56,11 +56,11 @@ const KIND_BEAT: u8 = 0;
 pub struct PeerServer {
     /// Its number.
     pub number: u64,
-    /// Where it may be; they are tried in turn.
+    /// Its addresses, tried in turn.
     pub addresses: Vec<PeerAddress>,
 }
 
-/// An address that is resolved at each dial: it may lead elsewhere by then.
+/// An address that is resolved at each dial, since a name may change its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     /// A name, or an address of IP.
@@ -69,15 +69,15 @@ pub struct PeerAddress {
     pub port: u16,
 }
 
-/// How members prove themselves to each other. The same at all of them.
+/// The way members prove themselves to each other; equal at all of them.
 #[derive(Clone)]
 pub enum PeerAuth {
-    /// Not at all: whoever reaches the port is believed.
+    /// No proof: every program that reaches the port is believed.
     None,
-    /// By a secret that all know; one that is short can be guessed from a handshake.
+    /// By a shared secret. A short one can be guessed from a handshake.
     Secret(Arc<[u8]>),
-    /// By certificates, which both sides are to check. Asked for at each link, so that new ones are
-    /// used without a restart.
+    /// By certificates, which both sides check. Read again for each link, so that new certificates
+    /// are used without a restart.
     Tls(Arc<dyn Fn() -> PeerTls + Send + Sync>),
 }
 
@@ -103,11 +103,11 @@ struct Shown {
     names_host: NamesHost,
 }
 
-/// What the links are told.
+/// Settings of the links.
 pub struct PeerConfig {
     /// The servers of the configuration. The own one may be among them and is not dialled.
     pub servers: Vec<PeerServer>,
-    /// Where other members are accepted.
+    /// The sockets on which other members are accepted.
     pub listeners: Vec<std::net::TcpListener>,
     /// How members prove themselves.
     pub auth: PeerAuth,
@@ -115,8 +115,8 @@ pub struct PeerConfig {
     pub secret: [u8; 32],
     /// How long a dial may take until it is connected; the addresses of a server share it.
     pub connect_timeout: Duration,
-    /// Whether the system probes links that are silent, on those that are dialled. A listener says
-    /// it for those that are accepted.
+    /// Whether the system probes silent links that were dialled. For accepted links its listener
+    /// decides.
     pub keep_alive: bool,
 }
 
@@ -125,34 +125,34 @@ pub struct PeerConfig {
 pub struct Link {
     /// Whether it was dialled from here, so that frames go out on it.
     pub is_outgoing: bool,
-    /// What it is for.
+    /// The channel that the link is for.
     pub channel: Channel,
-    /// What the other side said of itself.
+    /// The other side's hello.
     pub hello: Arc<Hello>,
 }
 
-/// What the links give, in order.
+/// An input from the links; they come in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerInput {
     /// A link is up.
     LinkUp(Link),
-    /// It is not any more; frames that were sent may be lost.
+    /// The link is down; frames that were sent may be lost.
     LinkDown(Link),
     /// A frame came.
     Frame {
-        /// From whom.
+        /// The sender.
         from: MemberId,
-        /// On which channel.
+        /// The channel that it came on.
         channel: Channel,
-        /// What it is.
+        /// The frame.
         frame: PeerFrame,
     },
 }
 
-/// A link with what waits in front of it, for people.
+/// A link with the size of its queue, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// Which.
+    /// The link.
     pub link: Link,
     /// Frames that wait to be sent.
     pub queued_frames: usize,
@@ -166,16 +166,16 @@ pub struct PeerSockets {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What sends to other members.
+/// A handle that sends to other members.
 #[derive(Clone)]
 pub struct PeerHandle {
     links: Arc<Links>,
 }
 
-/// Why there is no link.
+/// The reason why there is no link.
 #[derive(Debug, Error)]
 enum Trouble {
-    /// We do not want it. The other side is told.
+    /// This side refuses the link. The other side is told.
     #[error("it is refused: {0}")]
     Refused(#[from] Refusal),
     #[error("it refuses us: {0}")]
@@ -195,7 +195,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// Whether the next dial is likely to find it gone.
+    /// Whether the trouble is likely to be gone at the next dial.
     fn is_passing(&self) -> bool {
         match self {
             Trouble::Refused(reason) => *reason == Refusal::Replaces,
@@ -205,7 +205,7 @@ impl Trouble {
     }
 }
 
-/// What all tasks share.
+/// The state that all tasks share.
 struct Links {
     servers: Vec<PeerServer>,
     numbers: Vec<u64>,
@@ -213,18 +213,18 @@ struct Links {
     secret: [u8; 32],
     connect_timeout: Duration,
     keep_alive: bool,
-    /// Tells this process from any other.
+    /// A number that tells this process from any other.
     process: u64,
     drawn: AtomicU64,
     hello: watch::Sender<Arc<Hello>>,
     stop: watch::Sender<bool>,
-    /// The same for the thread of the beats.
+    /// Whether the links were stopped, for the thread of the beats.
     is_stopped: Mutex<bool>,
     stopped: Condvar,
     open: Mutex<Vec<OpenLink>>,
     next_id: AtomicU64,
     dropped: AtomicU64,
-    /// Of each other server: it was just there, so that a dial may succeed.
+    /// Notified, by server number, when that server was just heard of, so that a dial may succeed.
     seen: BTreeMap<u64, [Notify; 2]>,
     handshakes: Mutex<VecDeque<Arc<Notify>>>,
     complaints: Mutex<Complaints>,
@@ -236,21 +236,21 @@ struct OpenLink {
     id: u64,
     link: Link,
     process: u64,
-    /// Whether it was told to be up.
+    /// Whether the link was reported as up.
     is_up: bool,
     end: Arc<Notify>,
     outbox: Arc<Outbox>,
     life: Arc<Life>,
-    /// Beats since anything came.
+    /// Beats in a row in which nothing came.
     silent_beats: u32,
 }
 
-/// What the beats of a link go by.
+/// Flags between a link's task and the thread of the beats.
 #[derive(Default)]
 struct Life {
-    /// Something came since the last beat.
+    /// Whether anything came since the last beat.
     has_heard: AtomicBool,
-    /// Nothing came for so long that the link is dead.
+    /// Whether the link is dead, because nothing came for too long.
     is_silent: AtomicBool,
 }
 
@@ -258,18 +258,20 @@ struct Life {
 #[derive(Default)]
 struct Outbox {
     waiting: Mutex<Waiting>,
-    /// The task of the link is to look.
+    /// Wakes the link's task to look at the queue.
     arrived: Notify,
-    /// A frame was taken since the last beat, so that none is needed.
+    /// Whether a frame was taken since the last beat; then no beat is needed.
     has_sent: AtomicBool,
-    /// What is being written, by whoever has the lock; none where only the link's task may write.
+    /// The socket, for the thread that holds the lock to write on; `None` where only the link's
+    /// task may write.
     socket: Mutex<Option<DirectSocket>>,
 }
 
 /// A socket on which any thread may write.
 struct DirectSocket {
     socket: Arc<OwnedWriteHalf>,
-    /// What was taken out of the queue and is not written yet, and how much of it is.
+    /// Frames taken out of the queue and not wholly written, with the bytes of them that are
+    /// written.
     batch: Option<(FrameBatch, usize)>,
 }
 
@@ -280,7 +282,7 @@ struct Waiting {
 }
 
 impl PeerSockets {
-    /// Starts the thread. `give` is called on it, with what came, in order; it must not wait.
+    /// Starts the thread. It calls `give` with the inputs, in order; `give` must not wait.
     ///
     /// # Errors
     /// The system has no thread, or refuses what a listener needs.
@@ -330,7 +332,7 @@ impl PeerSockets {
         let of_thread = links.clone();
         let thread = std::thread::Builder::new().name("peers".to_string()).spawn(move || {
             runtime.block_on(run_links(of_thread, listeners));
-            // A name that is still being resolved is not waited for.
+            // Shutting down does not wait for a name that is being resolved.
             runtime.shutdown_background();
         })?;
         let of_beats = links.clone();
@@ -339,13 +341,13 @@ impl PeerSockets {
         Ok(PeerSockets { links, threads: vec![thread, beats] })
     }
 
-    /// What sends.
+    /// A handle that sends to other members.
     pub fn handle(&self) -> PeerHandle {
         PeerHandle { links: self.links.clone() }
     }
 
-    /// Ends all links, and waits for the thread to end. Nothing is given any more, not even that
-    /// they are down.
+    /// Ends all links, and waits for the thread to end. No input is given any more, not even that
+    /// links are down.
     pub fn stop(mut self) {
         self.links.stop();
         for thread in std::mem::take(&mut self.threads) {
@@ -362,8 +364,8 @@ impl Drop for PeerSockets {
 }
 
 impl PeerHandle {
-    /// Takes a frame for a member, if there is a link and room in its queue. [`PeerHandle::flush`]
-    /// sends what was taken.
+    /// Queues a frame for a member, if there is a link and room in its queue. [`PeerHandle::flush`]
+    /// sends the queued frames.
     pub fn send(&self, to: MemberId, channel: Channel, frame: PeerFrame) {
         let outbox = {
             let open = self.links.open.lock();
@@ -380,8 +382,8 @@ impl PeerHandle {
         }
     }
 
-    /// Sends what was taken, as far as the sockets have room: the thread of the links need not be
-    /// woken for it. It goes on with the rest.
+    /// Sends the queued frames as far as the sockets have room, so that the thread of the links
+    /// need not be woken; it sends the rest.
     pub fn flush(&self) {
         let outboxes: Vec<_> = {
             let open = self.links.open.lock();
@@ -391,7 +393,7 @@ impl PeerHandle {
         outboxes.iter().for_each(|outbox| outbox.flush());
     }
 
-    /// What this server says of itself from now on. All links are made anew.
+    /// Changes this server's hello. All links are made anew.
     pub fn set_hello(&self, hello: Hello) {
         self.links.hello.send_replace(Arc::new(hello));
     }
@@ -403,7 +405,7 @@ impl PeerHandle {
         self.links.hello.send_if_modified(|hello| {
             let changed = Hello { level: Some(stated), ..Hello::clone(hello) };
             *hello = Arc::new(changed);
-            // What waits for a change makes all links anew.
+            // Returning `true` would wake the tasks that make all links anew.
             false
         });
         let open = self.links.open.lock();
@@ -411,7 +413,7 @@ impl PeerHandle {
         open.iter().filter(is_below).for_each(|it| it.end.notify_one());
     }
 
-    /// Ends the links from a member that sent what has no meaning.
+    /// Ends the links from a member that sent a frame without meaning.
     pub fn end_links_from(&self, member: MemberId, why: &dyn Display) {
         let mut server = 0;
         for it in self.links.open.lock().iter() {
@@ -434,14 +436,14 @@ impl PeerHandle {
         open.iter().filter(|it| it.is_up).map(status).collect()
     }
 
-    /// Frames that had no link, or no room.
+    /// Frames that were dropped for lack of a link or of room.
     pub fn dropped_count(&self) -> u64 {
         self.links.dropped.load(Ordering::Relaxed)
     }
 }
 
 impl Outbox {
-    /// Whether there was room.
+    /// Queues a frame. False if there was no room.
     fn push(&self, frame: PeerFrame) -> bool {
         let mut waiting = self.waiting.lock();
         let bytes = waiting.bytes.saturating_add(frame.body.len());
@@ -455,7 +457,7 @@ impl Outbox {
         true
     }
 
-    /// Sends what was taken, or lets the link's task send the rest.
+    /// Sends the queued frames, or lets the link's task send the rest.
     fn flush(&self) {
         if !self.is_empty() && !matches!(self.write_now(), Ok(true)) {
             self.arrived.notify_one();
@@ -466,8 +468,8 @@ impl Outbox {
         self.waiting.lock().frames.is_empty()
     }
 
-    /// Writes what the socket takes; whether that is all. Not where another thread is at it, or
-    /// only the link's task may.
+    /// Writes as much as the socket takes, and returns whether that is all. Does nothing where
+    /// another thread is writing, or only the link's task may write.
     fn write_now(&self) -> io::Result<bool> {
         let Some(mut direct) = self.socket.try_lock() else { return Ok(false) };
         let Some(DirectSocket { socket, batch }) = direct.as_mut() else { return Ok(false) };
@@ -496,7 +498,7 @@ impl Outbox {
         }
     }
 
-    /// What is to be written next.
+    /// Takes the next frames to write out of the queue.
     fn take(&self) -> Vec<PeerFrame> {
         let mut waiting = self.waiting.lock();
         let (mut frames, mut bytes) = (Vec::new(), 0_usize);
@@ -556,10 +558,10 @@ async fn accept(links: Arc<Links>, listener: TcpListener) {
     }
 }
 
-/// One that was accepted, to its end.
+/// Serves an accepted connection to its end.
 async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
     let about = format!("a connection from {}", from.ip().to_canonical());
-    // What is said of us from here on, so that a change ends the link.
+    // Watches our hello from here on, so that a change of it ends the link.
     let hello = links.hello.subscribe();
     let turn = Turn::begin(&links);
     let served = match &links.auth {
@@ -593,7 +595,7 @@ impl Shown {
     }
 }
 
-/// The place of a handshake among those of others; dropped, it makes room for another.
+/// The place of a handshake among those under way; dropping it makes room for another.
 struct Turn {
     links: Arc<Links>,
     evicted: Arc<Notify>,
@@ -615,7 +617,7 @@ impl Turn {
         Turn { links: links.clone(), evicted, deadline }
     }
 
-    /// Does a part of the handshake, as long as there is time and room for it.
+    /// Does a part of the handshake, while it has time left and its place.
     async fn limit<T>(&self, part: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
         tokio::select! {
             biased;
@@ -659,8 +661,8 @@ fn about_server(number: u64) -> String {
     format!("server {number}")
 }
 
-/// What was logged lately: about whom, and the trouble but for its numbers, of which garbage has
-/// others each time.
+/// Troubles logged lately, by peer and text without numbers; garbage would have other numbers each
+/// time.
 #[derive(Default)]
 struct Complaints {
     seen: BTreeMap<(String, String), Complaint>,
@@ -668,12 +670,12 @@ struct Complaints {
 
 struct Complaint {
     at: Instant,
-    /// Whether it was logged that it is over.
+    /// Whether the end of the trouble was logged.
     is_over: bool,
 }
 
 impl Complaints {
-    /// Whether this is to be logged now.
+    /// Whether this trouble is to be logged now.
     fn is_due(&mut self, about: &str, trouble: &str, now: Instant) -> bool {
         self.seen.retain(|_, it| now < it.at + PEER_COMPLAINT_INTERVAL);
         let kind = trouble.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -685,7 +687,7 @@ impl Complaints {
         is_due
     }
 
-    /// Whether it is to be logged now that all is well with a peer.
+    /// Whether it is to be logged now that the peer's trouble is over.
     fn are_over(&mut self, about: &str) -> bool {
         let mut is_due = false;
         for (_, it) in self.seen.iter_mut().filter(|((of, _), _)| of == about) {
@@ -707,7 +709,7 @@ impl Redial {
         Redial { wait: REDIAL_MIN, chance: seed }
     }
 
-    /// How long to wait after a dial and what came of it have lasted so long.
+    /// The wait before the next dial, after a dial and its link have lasted so long.
     fn next(&mut self, lasted: Duration) -> Duration {
         if lasted >= LINK_LASTED {
             self.wait = REDIAL_MIN;
@@ -739,7 +741,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         write_frames(&mut self.stream, vec![what.encode()]).await
     }
 
-    /// What the other side says next. A refusal is an error.
+    /// The next message of the other side. A refusal is an error.
     async fn hear(&mut self) -> Result<Handshake, Trouble> {
         loop {
             if let Some(frame) = self.frames.next().map_err(Refusal::Frame)? {
@@ -754,8 +756,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         }
     }
 
-    /// Says why there will be no link, and waits a moment for the other side to read it: closing
-    /// with bytes unread would take it back.
+    /// Sends the reason for a refusal, and waits a moment for the other side to read it: closing
+    /// with unread bytes would discard it.
     async fn refuse(mut self, reason: &Refusal) {
         let said = async {
             self.say(&Handshake::Refused(reason.to_string())).await?;
@@ -768,7 +770,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
             }
             Ok::<(), io::Error>(())
         };
-        // Whoever does not take it has lost only the reason.
+        // A peer that does not read it loses only the reason.
         let _ = timeout(REDIAL_MAX, said).await;
     }
 }
@@ -780,7 +782,7 @@ impl Links {
         self.stopped.notify_all();
     }
 
-    /// Notes which links are silent, and queues a frame for those on which nothing was sent. Links
+    /// Notes which links are silent, and queues a beat for links on which nothing was sent. Links
     /// for snapshots take part in some of the beats only.
     fn beat(&self, is_for_bulk: bool) -> Vec<Arc<Outbox>> {
         let mut outboxes = Vec::new();
@@ -803,7 +805,7 @@ impl Links {
         outboxes
     }
 
-    /// The next number that nobody else can know before.
+    /// The next random bytes, which no other process can know before.
     fn draw(&self) -> [u8; 32] {
         let count = self.drawn.fetch_add(1, Ordering::Relaxed);
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("a key has any length");
@@ -833,14 +835,14 @@ impl Links {
         }
     }
 
-    /// Logs that a peer is there again, if trouble with it was logged lately.
+    /// Logs that a peer is connected again, if trouble with it was logged lately.
     fn relieve(&self, about: &str) {
         if self.complaints.lock().are_over(about) {
             tracing::info!("links: {about} is connected again");
         }
     }
 
-    /// The handshake of one that was accepted, and then its link to the end.
+    /// The handshake of an accepted connection, and then its link to the end.
     async fn serve_on<S: AsyncRead + AsyncWrite + Unpin, R: AsyncRead + Unpin>(
         self: &Arc<Self>,
         stream: S,
@@ -902,7 +904,7 @@ impl Links {
         }
         let Offer { hello, process, channel, .. } = transcript.offer;
         let peer = Peer { hello: Arc::new(hello), process };
-        // From here on it is who it says it is.
+        // The peer has proved from here on that it is the server it claims to be.
         let registered = self.register(&peer, channel, false)?;
         talk.say(&Handshake::Accepted).await?;
         Ok(registered)
@@ -923,7 +925,7 @@ impl Links {
         }
     }
 
-    /// Dials a server once; if it answers, the link to its end.
+    /// Dials a server once; if it answers, serves the link to its end.
     async fn dial(
         self: &Arc<Self>,
         server: &PeerServer,
@@ -1010,7 +1012,7 @@ impl Links {
         }
     }
 
-    /// Takes a place among the links, unless one that is there forbids it.
+    /// Registers a link, unless a present link forbids it.
     fn register(
         self: &Arc<Self>,
         peer: &Peer,
@@ -1035,7 +1037,7 @@ impl Links {
             }
             let is_place = it.link.is_outgoing == is_outgoing && it.link.channel == channel;
             if !is_same || is_place {
-                // The other side knows that it is dead, or did not live to.
+                // The other side knows that the old link is dead, or died itself.
                 it.end.notify_one();
                 replaces = true;
             }
@@ -1061,7 +1063,7 @@ impl Links {
         Ok(Registered { links: self.clone(), id, link, end, outbox, life, was_told })
     }
 
-    /// A link from its handshake to its end.
+    /// Runs a link from its handshake to its end.
     async fn run<S: AsyncWrite, R: AsyncRead + Unpin>(
         &self,
         (read, write): (R, Writer<S>),
@@ -1090,7 +1092,7 @@ impl Links {
         }
     }
 
-    /// Gives what comes, until the link ends.
+    /// Gives the frames that come, until the link ends.
     async fn read_frames<R: AsyncRead + Unpin>(
         &self,
         mut read: R,
@@ -1098,7 +1100,7 @@ impl Links {
         open: &Registered,
     ) -> Ended {
         loop {
-            // What came with the handshake first.
+            // Frames that came with the handshake go first.
             match take_frames(&mut frames, &open.link) {
                 Ok(inputs) if inputs.is_empty() => {}
                 Ok(inputs) => (self.give)(inputs),
@@ -1113,7 +1115,7 @@ impl Links {
     }
 }
 
-/// Why a link is not any more.
+/// The reason why a link ended.
 #[derive(Debug, Error)]
 enum Ended {
     #[error("its link is closed: {0}")]
@@ -1126,8 +1128,8 @@ enum Ended {
     Closed,
 }
 
-/// The place of a link among all. Dropped, wherever its task was, it tells that the link is down,
-/// and only then makes room for another.
+/// The place of a link among all. Dropping it, at whatever point its task was, reports the link as
+/// down, and only then makes room for another.
 struct Registered {
     links: Arc<Links>,
     id: u64,
@@ -1135,7 +1137,7 @@ struct Registered {
     end: Arc<Notify>,
     outbox: Arc<Outbox>,
     life: Arc<Life>,
-    /// Whether it was told to be up.
+    /// Whether the link was reported as up.
     was_told: bool,
 }
 
@@ -1158,7 +1160,7 @@ impl Drop for Registered {
     }
 }
 
-/// The complete frames that are there, but for beats.
+/// Takes the complete frames out of the buffer, without the beats.
 fn take_frames(frames: &mut FrameReader, link: &Link) -> Result<Vec<PeerInput>, Refusal> {
     let mut inputs = Vec::new();
     while let Some(frame) = frames.next()? {
@@ -1174,11 +1176,11 @@ fn take_frames(frames: &mut FrameReader, link: &Link) -> Result<Vec<PeerInput>, 
     Ok(inputs)
 }
 
-/// The half of a connection that is written.
+/// The writing half of a connection.
 enum Writer<S> {
-    /// By any thread.
+    /// Written to by any thread.
     Plain(OwnedWriteHalf),
-    /// By the link's task.
+    /// Written to by the link's task only.
     Any(WriteHalf<S>),
 }
 
@@ -1193,7 +1195,7 @@ fn split_any<S: AsyncRead + AsyncWrite>(stream: S) -> (ReadHalf<S>, Writer<S>) {
 }
 
 impl<S: AsyncWrite> Writer<S> {
-    /// Writes what waits. Ends with the error that ends the link.
+    /// Writes queued frames until the link fails; returns that error.
     async fn run(self, outbox: &Outbox) -> io::Error {
         let ended = match self {
             Writer::Plain(write) => write_plain(Arc::new(write), outbox).await,
@@ -1242,9 +1244,9 @@ async fn write_frames<W: AsyncWrite + Unpin>(
     write.flush().await
 }
 
-/// Connects to the first address of a server that answers within the time; and the host that it
-/// was found under. Each address may take an equal part of the time that is left, so that a silent
-/// one leaves some to the next.
+/// Connects to the first address of a server that answers within the time; returns also the host
+/// that it was found under. Each address may take an equal part of the time that is left, so that a
+/// silent one leaves some to the next.
 async fn connect(
     server: &PeerServer,
     limit: Duration,

@@ -1,5 +1,5 @@
-//! The queues between threads. They have no bound of their own, because a bounded one would make
-//! Loop wait: what can be in them is bounded by the credits of the Fronts (`member::limits`), by
+//! The queues between threads. They have no bound of their own, because a bounded queue would make
+//! Loop wait. Their content is bounded by the credits of the Fronts (`member::limits`), by
 //! `ENTRIES_TO_DISK_MAX`, and for deliveries by `MAIL_MAX`.
 //!
 //! A consumer takes everything at once, so a burst costs one wake-up.
@@ -20,9 +20,9 @@ pub struct Inbox<T> {
 
 struct InboxState<T> {
     items: Vec<T>,
-    /// Whether the consumer sleeps: nobody is woken in vain.
+    /// Whether the consumer sleeps; a producer wakes it only then.
     waiting: bool,
-    /// Whether it is to look although nothing may be there.
+    /// Whether the consumer is to look once, even if the queue is empty.
     nudged: bool,
     closed: bool,
 }
@@ -48,7 +48,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Appends items, in order, and wakes nobody: the caller sees to them.
+    /// Appends items, in order, and wakes no thread: the caller runs the consumer itself.
     pub fn push_quietly(&self, items: impl IntoIterator<Item = T>) {
         self.state.lock().items.extend(items);
     }
@@ -63,25 +63,25 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// No more items will come: the consumer ends after those that are there.
+    /// Closes the queue: no more items will come, and the consumer ends after the last.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
         self.arrived.notify_one();
     }
 
-    /// Whether nothing is there.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.state.lock().items.is_empty()
     }
 
-    /// Moves what is there to the end of `items`, without waiting.
+    /// Moves all present items to the end of `items`, without waiting.
     pub fn take_now(&self, items: &mut Vec<T>) {
         items.append(&mut self.state.lock().items);
     }
 
-    /// Waits until something is there, the consumer is nudged, or `deadline`. False once the queue
-    /// is closed and empty.
+    /// Waits until there are items, the consumer is nudged, or `deadline`. False once the queue is
+    /// closed and empty.
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.state.lock();
         while state.items.is_empty() && !state.nudged && !state.closed {
@@ -113,7 +113,7 @@ impl<T> Inbox<T> {
 pub struct Mail<T> {
     items: Mutex<Vec<T>>,
     arrived: Notify,
-    /// Whether the consumer wants to know of everything at once.
+    /// Whether the consumer wants to be woken for every item.
     is_curious: AtomicBool,
 }
 
@@ -125,22 +125,22 @@ impl<T> Default for Mail<T> {
 }
 
 impl<T> Mail<T> {
-    /// Appends an item. The consumer is woken for one that is urgent, or for any if it is curious;
-    /// others it finds when it looks next, which it does at every tick at the latest.
+    /// Appends an item. Wakes the consumer if the item is urgent or the consumer is curious. Other
+    /// items wait until it looks by itself, at its next tick at the latest.
     pub fn push(&self, item: T, is_urgent: bool) {
         let count = {
             let mut items = self.items.lock();
             items.push(item);
             items.len()
         };
-        // Who becomes curious says so before it looks whether there is mail; this looks after the
-        // mail is there. So one of the two sees the other.
+        // A consumer sets `is_curious` before it checks for mail; this thread checks `is_curious`
+        // after it has put the mail there. So at least one of the two notices the other.
         if is_urgent || count >= QUIET_MAIL_MAX || self.is_curious.load(Ordering::SeqCst) {
             self.arrived.notify_one();
         }
     }
 
-    /// Whether the consumer is to be woken for everything from now on, what lies here included.
+    /// Sets whether the consumer is woken for every item from now on, present ones included.
     pub fn set_curious(&self, is_curious: bool) {
         let was_curious = self.is_curious.swap(is_curious, Ordering::SeqCst);
         if is_curious && !was_curious && !self.is_empty() {

@@ -30,21 +30,21 @@ use crate::threads::{
     run_snapshot, run_spare, spawn,
 };
 
-/// What a node is told.
+/// Settings of a node.
 #[derive(Debug)]
 pub struct NodeConfig {
-    /// Where everything is kept.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// Where the log is kept instead, if elsewhere. The same at each start.
+    /// The directory of the log, if it is kept elsewhere. It must not change between starts.
     pub log_dir: Option<PathBuf>,
     /// Connection runtimes.
     pub front_count: u32,
     /// Random and new at each start: the id of the start and those of a new data directory are
-    /// drawn from it. Other members are told of them.
+    /// drawn from it. Other members learn these ids.
     pub drawn: [u8; 32],
-    /// Random and new at each start: nobody is told of it.
+    /// Random and new at each start, and kept secret.
     pub secret: [u8; 32],
-    /// What the member is to be.
+    /// Options of the member.
     pub member: Options,
     /// How long the log may take to make something durable before that is worth a warning
     /// (`fsync.warningthresholdms`).
@@ -53,29 +53,29 @@ pub struct NodeConfig {
     pub cluster: Option<ClusterConfig>,
 }
 
-/// Why a node cannot start. Each says its cause itself: there is no chain to print.
+/// The reason why a node cannot start. Each text includes its cause: there is no chain to print.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The data directory cannot be used.
     #[error("data directory {dir}: {cause}{}", advice(cause, inspect))]
     Storage {
-        /// Which.
+        /// The data directory.
         dir: String,
         /// The command that shows what is damaged.
         inspect: String,
-        /// Why.
+        /// The cause.
         cause: StorageError,
     },
     /// A snapshot passed its checksums but is not a state.
     #[error("data directory {dir}: snapshot {name}: {cause}{}", advice_on_image(cause, inspect))]
     Snapshot {
-        /// Which directory.
+        /// The data directory.
         dir: String,
         /// The command that shows what is damaged.
         inspect: String,
-        /// Which file.
+        /// The snapshot's file name.
         name: String,
-        /// Why.
+        /// The cause.
         cause: RestoreError,
     },
     /// There is no snapshot that the log goes on from.
@@ -84,52 +84,52 @@ pub enum StartError {
         look(inspect)
     )]
     NoSnapshot {
-        /// Which directory.
+        /// The data directory.
         dir: String,
         /// The command that shows what is damaged.
         inspect: String,
-        /// Where the log starts.
+        /// The index where the log starts.
         index: u64,
     },
     /// A later version wrote the log.
     #[error("data directory {dir}: {cause}")]
     Unknown {
-        /// Which directory.
+        /// The data directory.
         dir: String,
-        /// The entry that is not known here, and the version to install.
+        /// The unknown entry, and the version to install.
         cause: UnknownEntry,
     },
-    /// What the disk holds contradicts itself.
+    /// The data on disk contradict themselves.
     #[error("data directory {dir}: {cause}")]
     Replica {
-        /// Which directory.
+        /// The data directory.
         dir: String,
-        /// Why.
+        /// The cause.
         cause: ReplicaError,
     },
     /// The log is not where the configuration says.
     #[error("data directory {dir}: {cause}")]
     LogPlace {
-        /// Which directory.
+        /// The data directory.
         dir: String,
-        /// Where it is, and what to do.
+        /// The place of the log, and advice.
         cause: String,
     },
-    /// The directory is of a standalone server, and the configuration of a member, or the other way
+    /// The directory is a standalone server's and the configuration is a member's, or the other way
     /// round.
     #[error("data directory {dir}: {cause}")]
     Ensemble {
-        /// Which.
+        /// The data directory.
         dir: String,
-        /// What it is, and what to do.
+        /// The kind of the directory, and advice.
         cause: String,
     },
     /// The system refuses a thread or the directory.
     #[error("{what}: {cause}")]
     System {
-        /// What was tried.
+        /// The attempt.
         what: String,
-        /// Why not.
+        /// The system's error.
         cause: std::io::Error,
     },
 }
@@ -146,11 +146,11 @@ pub struct Node {
 }
 
 /// Opens or makes the data directory and starts the threads. Clients may be served once
-/// [`Node::wait_ready`] returns. The member of an ensemble that is not born yet waits for the
-/// others here, for as long as it takes. `listener` hears of what is applied.
+/// [`Node::wait_ready`] returns. An unborn member of an ensemble waits here for the other servers,
+/// for as long as it takes. `listener` is told what is applied.
 ///
 /// # Errors
-/// Nothing is started then.
+/// Nothing was started.
 pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, StartError> {
     let began = Instant::now();
     let dir_name = config.data_dir.display().to_string();
@@ -236,7 +236,7 @@ fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {
     }
 }
 
-/// Tells people what the data directory held, which took so long to read.
+/// Logs the content of the data directory, and how long it took to read.
 fn tell_recovered(config: &NodeConfig, recovered: &Recovered<RealDisk>, took: Duration) {
     if recovered.is_new {
         let what = if config.cluster.is_none() { ": a new state begins" } else { "" };
@@ -287,7 +287,7 @@ fn together(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send))
 /// When the newest snapshot was written, in s since 1970: for people only.
 fn newest_snapshot_s(data_dir: &Path) -> Option<i64> {
     let snapshots = std::fs::read_dir(data_dir.join(storage::snapshot::SNAPSHOT_DIR)).ok()?;
-    // Neither the room for one, nor one that was received.
+    // Skips the room for a snapshot, and a received one.
     let is_snapshot = |name: &OsString| {
         let name = name.to_string_lossy();
         name.ends_with(".snap") && name != storage::snapshot::RECEIVED_NAME
@@ -318,7 +318,7 @@ fn start_threads(
 }
 
 impl Node {
-    /// Which member and which start of it this is.
+    /// The member, and this start of it.
     pub fn origin(&self) -> Origin {
         self.origin
     }
@@ -328,7 +328,7 @@ impl Node {
         self.replies.clone()
     }
 
-    /// What each connection runtime needs.
+    /// The handles for the connection runtimes.
     pub fn front_handles(&self) -> Vec<FrontHandle> {
         (0..self.shared.fronts.len() as u32)
             .map(|id| FrontHandle { shared: self.shared.clone(), id: FrontId(id) })
@@ -340,7 +340,7 @@ impl Node {
         self.shared.peers.as_ref()
     }
 
-    /// What reads the numbers of this node.
+    /// A handle that reads the numbers of this node.
     pub fn monitor_handle(&self) -> MonitorHandle {
         MonitorHandle { shared: self.shared.clone() }
     }
@@ -362,9 +362,9 @@ impl Node {
         !ready.is_empty()
     }
 
-    /// Ends the threads after what they have been handed: everything acknowledged is on disk
-    /// already, and the log says so. A leader first hands leadership to another member, if one is
-    /// there, so that nobody has to find out that it is gone.
+    /// Ends the threads after their queued work: everything acknowledged is on disk already, and
+    /// the log says so. A leader first hands leadership to another member, if one is linked, so
+    /// that the others need not find out that it is gone.
     pub fn stop(self) {
         self.leave();
         if let Some(links) = self.links {
@@ -401,8 +401,8 @@ impl Node {
     }
 }
 
-/// A standalone server's directory would go on alone, and clients of the ensemble with it; a
-/// member's would wait for ever for others that nobody names.
+/// Refuses a directory of the other kind. A standalone server's directory would go on alone in an
+/// ensemble, and clients with it; a member's would wait for ever for servers that nobody names.
 fn check_ensemble(
     membership: &Membership,
     origin: Origin,
@@ -424,8 +424,8 @@ fn check_ensemble(
     }
 }
 
-/// Whether the log of a directory that was used before is where it is looked for. Elsewhere it
-/// would look as if it were lost.
+/// Checks that the log of a used directory is where the configuration says. A log elsewhere would
+/// look lost.
 fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String> {
     let beside = data_dir.join(WAL_DIR);
     if let Some(log_dir) = log_dir {
@@ -467,7 +467,7 @@ pub(crate) fn recovery_error(config: &NodeConfig, error: RecoveryError) -> Start
     }
 }
 
-/// The command to run next, where there is one.
+/// The command to run next, if one helps.
 fn advice(cause: &StorageError, inspect: &str) -> String {
     match cause {
         StorageError::Corrupt { .. } => format!("; {}", look(inspect)),
@@ -475,7 +475,7 @@ fn advice(cause: &StorageError, inspect: &str) -> String {
     }
 }
 
-/// The same about what a snapshot holds.
+/// The command to run next after an error in a snapshot's content, if one helps.
 fn advice_on_image(cause: &RestoreError, inspect: &str) -> String {
     if cause.is_of_another_version() { String::new() } else { format!("; {}", look(inspect)) }
 }

@@ -1,5 +1,5 @@
-//! What keeps a member of an ensemble from serving while other servers are missing, for people and
-//! for orchestrators that ask before there is a member to ask.
+//! The reasons why a member of an ensemble does not serve while other servers are missing: for
+//! people and for orchestrators that ask before there is a member to ask.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,8 @@ use crate::peer_sockets::PeerHandle;
 /// Shared by the start of a member, which writes it, and by monitoring, which reads it.
 #[derive(Default)]
 pub struct StartBoard {
-    /// None until the member dials the others, and always for a standalone server.
+    /// The servers that the member waits for; `None` until it dials them, and in a standalone
+    /// server.
     others: Mutex<Option<Others>>,
 }
 
@@ -21,15 +22,15 @@ pub struct StartBoard {
 struct Others {
     /// The servers of the ensemble, this one included.
     count: usize,
-    /// The other servers, each with when it was last seen to be linked, or when the wait began.
+    /// The other servers, each with the time when it was last seen linked, or when the wait began.
     seen: BTreeMap<u64, Instant>,
     began: Instant,
-    /// What an unborn member waits for; none once it is born.
+    /// The reason why the member is not born; `None` once it is.
     birth: Option<Birth>,
     links: PeerHandle,
 }
 
-/// Why an ensemble has not begun.
+/// The reason why an ensemble has not begun.
 struct Birth {
     reason: String,
     hint: Option<String>,
@@ -37,7 +38,7 @@ struct Birth {
     is_for_servers: bool,
 }
 
-/// What a member waits for.
+/// The reason why a member waits, with its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartWait {
     /// The reason as the log gives it.
@@ -53,7 +54,7 @@ pub struct StartWait {
 }
 
 impl StartBoard {
-    /// The member dials its `others` from now on.
+    /// Notes that the member dials its `others` from now on.
     pub(crate) fn begin(&self, others: &[u64], links: PeerHandle) {
         let began = Instant::now();
         let seen = others.iter().map(|number| (*number, began)).collect();
@@ -61,8 +62,8 @@ impl StartBoard {
         *self.others.lock() = Some(others);
     }
 
-    /// The member is unborn and waits for this. `hint` names the setting that would begin without
-    /// the servers that are absent.
+    /// Notes that the member is unborn, and why. `hint` names the setting that would begin without
+    /// the absent servers.
     pub(crate) fn wait_for_birth(&self, waiting: &Waiting, hint: Option<String>) {
         if let Some(others) = &mut *self.others.lock() {
             let (reason, is_for_servers) = (waiting.to_string(), waiting.is_for_servers());
@@ -70,15 +71,15 @@ impl StartBoard {
         }
     }
 
-    /// The member is born.
+    /// Notes that the member is born.
     pub(crate) fn end_wait_for_birth(&self) {
         if let Some(others) = &mut *self.others.lock() {
             others.birth = None;
         }
     }
 
-    /// What the member waits for, if other servers are missing. A member that serves may lack some,
-    /// too: ask only about one that does not.
+    /// Why the member waits, if other servers are missing. A member that serves may lack some
+    /// servers, too: ask only about one that does not serve.
     pub fn look(&self) -> Option<StartWait> {
         let mut others = self.others.lock();
         let others = others.as_mut()?;
@@ -111,7 +112,8 @@ impl StartBoard {
     }
 }
 
-/// One line: the reason, who is absent and since when, and what would begin without them.
+/// One line: the reason, the absent servers and for how long they are absent, and the setting that
+/// would begin without them.
 impl fmt::Display for StartWait {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         write!(out, "{}, for {} s so far", self.reason, self.waited.as_secs())?;

@@ -1,8 +1,8 @@
-//! The core threads and what they do, one function each.
+//! The core threads, with one function each.
 //!
-//! Loop and Apply are behind a mutex each, and run on whatever thread has something for them. A
-//! step takes microseconds, a wake-up of another thread costs more. A thread that finds the mutex
-//! taken goes on: the holder looks again after it has let go.
+//! Loop and Apply are behind a mutex each, and run on any thread that has input for them. A step
+//! takes microseconds; waking another thread costs more. A thread that finds the mutex taken goes
+//! on: the holder looks for more input after it has let go.
 //!
 //! The threads, and what each runs:
 //!
@@ -61,26 +61,26 @@ pub(crate) struct Shared {
     pub to_spare: Inbox<SpareJob<RealDisk>>,
     pub fronts: Vec<Mail<Delivery>>,
     pub ready: Inbox<()>,
-    /// Whether connection runtimes take their mail. Before that nobody waits and nobody watches,
-    /// and a long replay would fill their queues.
+    /// Whether connection runtimes take their mail. Before that no client waits or watches, and a
+    /// long replay would fill their queues.
     pub serving: AtomicBool,
     pub started: Instant,
     /// `Now::contact_at_ms`; the greatest number for none.
     pub contact_at_ms: AtomicU64,
     pub metrics: Mutex<NodeMetrics>,
-    /// One at most for each connection of the admin server.
+    /// Callers that wait for a snapshot; at most one for each connection of the admin server.
     pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
-    /// Who brought the snapshot that is being installed.
+    /// The uploader of the snapshot that is being installed, which is told when it is the state.
     pub install_waiter: Mutex<Option<oneshot::Sender<Mark>>>,
     pub disk: RealDisk,
     pub data_dir: PathBuf,
-    /// How long the log may take to make something durable before that is worth a warning.
+    /// The time of a sync of the log above which a warning is logged.
     pub fsync_warning: Duration,
-    /// The links to the other members, if there are to be any.
+    /// The links to the other members; `None` in a standalone server.
     pub peers: Option<PeerHandle>,
 }
 
-/// What a connection runtime needs of the node.
+/// The part of the node that a connection runtime uses.
 #[derive(Clone)]
 pub struct FrontHandle {
     pub(crate) shared: Arc<Shared>,
@@ -88,7 +88,7 @@ pub struct FrontHandle {
 }
 
 impl FrontHandle {
-    /// Which one it is.
+    /// The id of this Front.
     pub fn id(&self) -> FrontId {
         self.id
     }
@@ -98,12 +98,12 @@ impl FrontHandle {
         &self.shared.machine
     }
 
-    /// What Apply pushed for this runtime.
+    /// The deliveries that Apply pushed for this runtime.
     pub fn mail(&self) -> &Mail<Delivery> {
         &self.shared.fronts[self.id.0 as usize]
     }
 
-    /// Hands messages to Loop. Not while the lock around the state is held.
+    /// Hands messages to Loop. Must not be called while the lock around the state is held.
     pub fn send(&self, messages: Vec<ToLoop>) {
         self.shared.tell_loop(messages.into_iter().map(LoopInput::Front));
     }
@@ -133,15 +133,15 @@ pub(crate) fn spawn(
     std::thread::Builder::new().name(name.to_string()).spawn(body)
 }
 
-/// The disk failed: nothing more can be promised, so the process ends. Another start recovers.
+/// Ends the process because the disk failed: nothing more can be promised. Another start recovers.
 fn fail(what: &str, error: &StorageError) -> ! {
     tracing::error!("{what}: {error}; ending the process");
     eprintln!("quorate: {what}: {error}");
     std::process::exit(70);
 }
 
-/// How long ago a leader stamped an entry. Clocks that disagree may make that a time to come, which
-/// is no measurement.
+/// The age of an entry by its leader's stamp. `None` if the clocks disagree so that the stamp lies
+/// in the future.
 fn age_ms(stamped_ms: i64) -> Option<u64> {
     u64::try_from(wall_ms().saturating_sub(stamped_ms)).ok()
 }
@@ -152,7 +152,7 @@ impl Shared {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// An entry with this stamp of its leader was applied.
+    /// Measures an entry with this stamp of its leader that was applied.
     fn note_propagation(&self, stamped_ms: i64) {
         if let Some(took_ms) = age_ms(stamped_ms) {
             let now_ms = self.now_ms();
@@ -160,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// An entry with this stamp of its leader goes to the disk of a follower.
+    /// Measures an entry with this stamp of its leader that goes to the disk of a follower.
     fn note_proposal(&self, stamped_ms: i64) {
         if let Some(took_ms) = age_ms(stamped_ms) {
             let now_ms = self.now_ms();
@@ -168,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// Looks at Loop for a moment; what arrives meanwhile is done after that.
+    /// Looks at Loop for a moment; input that arrives meanwhile is handled right after that.
     pub fn look_at_loop<T>(&self, look: impl FnOnce(&Loop) -> T) -> T {
         let seen = look(&self.main_loop.lock().member);
         if !self.to_loop.is_empty() {
@@ -177,7 +177,7 @@ impl Shared {
         seen
     }
 
-    /// Asks Loop for something; it is done with what else arrived, at once.
+    /// Makes Loop do something, and handles all other input that has arrived in the next turn.
     pub fn ask_loop<T>(&self, ask: impl FnOnce(&mut Loop) -> T) -> T {
         let asked = ask(&mut self.main_loop.lock().member);
         self.turn_loop(true);
@@ -219,11 +219,11 @@ impl Shared {
         self.turn_loop(true);
     }
 
-    /// The same for what links brought, which often is that something is committed: Apply gets one
-    /// hold on this thread, as others wait for more from the links.
+    /// Gives Loop inputs of the links, which often commit something. So Apply gets one hold on this
+    /// thread; only one, as other links wait for the thread.
     pub fn tell_loop_of_peers(&self, inputs: impl IntoIterator<Item = LoopInput>) {
         self.to_loop.push_quietly(inputs);
-        // A client that waits comes before the members that are told what is committed.
+        // A client that waits for Apply comes before the members that are told the commit index.
         let mut is_sending = false;
         self.turns_of_loop(false, || is_sending = true);
         if !self.to_apply.is_empty() {
@@ -235,13 +235,13 @@ impl Shared {
         }
     }
 
-    /// Lets Loop take what has arrived, unless another thread is at it: that one looks again. What
-    /// others keep sending is left to Loop's own thread after a few turns.
+    /// Lets Loop take its input, unless another thread is running it: that one looks again. After a
+    /// few turns the rest is left to Loop's own thread, even if others keep sending.
     fn turn_loop(&self, wakes_apply: bool) {
         self.turns_of_loop(wakes_apply, || self.flush_peers());
     }
 
-    /// The same; the caller sees to it that what is to be sent to other members is.
+    /// Like `turn_loop`, but the caller flushes the links to other members, in `send`.
     fn turns_of_loop(&self, wakes_apply: bool, mut send: impl FnMut()) {
         for _ in 0..LOOP_TURNS_MAX {
             let Some(mut runner) = self.main_loop.try_lock() else { return };
@@ -263,14 +263,14 @@ impl Shared {
         }
     }
 
-    /// Whether a connection runtime has so much mail that Apply is to wait.
+    /// Whether a connection runtime has so much mail that Apply must wait.
     fn must_wait(&self) -> bool {
         let serving = self.serving.load(Ordering::Acquire);
         serving && self.fronts.iter().any(|mail| mail.len() >= MAIL_MAX)
     }
 
-    /// Runs Apply on a thread that has time for another hold, and leaves the rest to Apply's own
-    /// thread.
+    /// Runs Apply on this thread while that has time for another hold, and leaves the rest to
+    /// Apply's own thread.
     fn help_apply(&self, mut has_time: impl FnMut() -> bool) {
         while let Some(mut runner) = self.apply.try_lock() {
             if self.must_wait() || !has_time() {
@@ -289,7 +289,7 @@ impl Shared {
     }
 }
 
-/// Loop's own thread: the time.
+/// Loop's own thread, which tells it the time.
 pub(crate) fn run_loop(shared: &Shared) {
     loop {
         shared.turn_loop(true);
@@ -317,7 +317,7 @@ pub(crate) fn run_apply(shared: &Shared) {
     }
 }
 
-/// The disk thread: whatever is queued goes in one write and one sync.
+/// The disk thread: all queued jobs go in one write and one sync.
 pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
     let failed = |error| -> ! { fail("the log", &error) };
     let mut inputs = Vec::new();
@@ -354,8 +354,8 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
     }
 }
 
-/// Makes log segments ahead, so that the log never waits for zeros to be written. It rests as the
-/// thread of the snapshots does.
+/// Makes log segments ahead, so that the log never waits for zeros to be written. Rests as the
+/// snapshot thread does.
 pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
     let mut jobs = Vec::new();
     loop {
@@ -377,8 +377,8 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
     }
 }
 
-/// Leaves most of the disk's and the processor's time to others: rests for so many times as long as
-/// what began then took, so that the log's syncs come in between, those of other processes as well.
+/// Leaves most of the disk's and the processor's time to others: rests `times` times as long as the
+/// work that began then took, so that syncs of the log, and of other processes, come in between.
 fn rest_from(began: Instant, times: u32) {
     std::thread::sleep(began.elapsed().saturating_mul(times).min(REST_MAX));
 }

@@ -160,7 +160,7 @@ fn three_servers_are_born_together_replicate_and_go_on_without_one() {
         open_session(node, session);
     }
     wait_alike(&nodes, 3);
-    // Whoever it is, the other two are enough.
+    // Two members are enough, whether the stopped one led or not.
     nodes.remove(0).stop();
     open_session(&nodes[0], 4);
     open_session(&nodes[1], 5);

@@ -66,7 +66,7 @@ fn a_proof_is_good_for_one_side_of_one_handshake_with_one_secret() {
         (transcript.accepter_proof(b"secret"), transcript.dialler_proof(b"secret"));
     assert!(transcript.is_accepter(b"secret", &accepter));
     assert!(transcript.is_dialler(b"secret", &dialler));
-    // Given back to whom it came from.
+    // A proof returned to its sender proves nothing.
     assert!(!transcript.is_accepter(b"secret", &dialler));
     assert!(!transcript.is_dialler(b"secret", &accepter));
     assert!(!transcript.is_accepter(b"other", &accepter));

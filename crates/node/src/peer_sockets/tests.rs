@@ -73,22 +73,22 @@ impl Peers {
             keep_alive: true,
         };
         let sockets = PeerSockets::start(config, hello, move |inputs| {
-            // Whoever has seen enough does not listen any more.
+            // A test that has seen enough has dropped its receiver.
             inputs.into_iter().for_each(|input| drop(give.send(input)));
         });
         let sockets = sockets.expect("the thread starts");
         Peers { handle: sockets.handle(), sockets, inputs, port }
     }
 
-    /// One that only accepts, from servers 1 to 3.
+    /// A peer that only accepts links, from servers 1 to 3.
     fn alone(hello: Hello, auth: PeerAuth) -> Peers {
-        // Nobody is there: these ports were closed.
+        // These ports were closed, so every dial fails.
         let gone: Vec<u16> = (0..3).map(|_| port(&listener())).collect();
         let servers: Vec<_> = (1..4).zip(gone).map(|(number, port)| server(number, port)).collect();
         Peers::start(hello, listener(), &servers, auth)
     }
 
-    /// Until no link with that server has a place: it is told to be down before.
+    /// Waits until no link of that server is registered; its end was told before.
     fn wait_unlinked(&self, server: u64) {
         let deadline = Instant::now() + PATIENCE;
         while self.handle.links().iter().any(|it| it.link.hello.server == server) {
@@ -582,7 +582,8 @@ fn a_link_in_place_of_a_dead_one_comes_after_its_end_was_told() {
     let mut first = Stranger::connect(&peers);
     first.link(offer(hello(2)));
     peers.wait_up();
-    // The same process again, which knows that the first is dead; then a later start of it.
+    // The process dials again, because it knows that its first link is dead; then a later start of
+    // it.
     for again in [offer(hello(2)), Offer { process: 6, ..offer(born(2, 7)) }] {
         let mut second = Stranger::connect(&peers);
         second.knock(again.clone(), SECRET);

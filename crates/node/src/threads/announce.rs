@@ -2,7 +2,7 @@
 
 use member::{Difference, Leadership, LoopOutput};
 
-/// Tells people who leads, what is fetched, which states differ, and whether there is room.
+/// Logs leadership, fetched snapshots, states that differ, and lack of room, for people.
 pub fn announce(output: &LoopOutput) {
     for leadership in &output.leadership {
         match leadership {

@@ -11,15 +11,16 @@ use member::message::{LoopInput, ToApply};
 use super::Shared;
 use crate::limits::{APPLY_HOLD, APPLY_STEP_COMMANDS};
 
-/// Apply, and what it is about to take.
+/// Apply, and its next input.
 pub(crate) struct ApplyRunner {
     apply: Apply,
     inputs: Vec<ToApply>,
     listener: ChangeListener,
 }
 
-/// Hears what each hold of the state's lock changed, once the lock is let go, and whether clients
-/// are served already. For what goes to the program's log: it must take a short time.
+/// A listener for the changes of each hold of the state's lock, called after the lock is released;
+/// the flag says whether clients are served already. For the program's log: it must take a short
+/// time.
 pub type ChangeListener = Box<dyn FnMut(&ChangeBatch, bool) + Send>;
 
 impl ApplyRunner {
@@ -27,7 +28,7 @@ impl ApplyRunner {
         ApplyRunner { apply, inputs: Vec::new(), listener }
     }
 
-    /// One hold of the state's lock. Whether there is more to do.
+    /// Runs one hold of the state's lock. Returns whether there is more to do.
     pub fn hold(&mut self, shared: &Shared) -> bool {
         shared.to_apply.take_now(&mut self.inputs);
         self.inputs.drain(..).for_each(|input| self.apply.receive(input));

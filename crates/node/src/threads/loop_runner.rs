@@ -1,4 +1,5 @@
-//! Loop on a thread of the node: one turn takes what has arrived, and passes on what comes of it.
+//! Loop on a thread of the node: one turn takes the input that has arrived, and passes on the
+//! output.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -13,16 +14,16 @@ use super::{Shared, fail, wall_ms};
 use crate::ack_latency::AckClock;
 use crate::peer_hello::Channel;
 
-/// Loop, and when it was last told the time.
+/// Loop, and the time that it was last told.
 pub(crate) struct LoopRunner {
     pub member: Loop,
     inputs: Vec<LoopInput>,
     last: Instant,
-    /// When Loop is to be told the time at the latest.
+    /// The latest moment at which Loop is to be told the time again.
     due: Instant,
-    /// How often Loop is told the time where it runs anyway.
+    /// The interval at which Loop is told the time when it runs anyway.
     tick: Duration,
-    /// Until when Loop's own thread sleeps.
+    /// The moment until which Loop's own thread sleeps; `None` while it is awake.
     sleeps_until: Option<Instant>,
     acks: AckClock,
 }
@@ -36,8 +37,8 @@ impl LoopRunner {
         LoopRunner { member, inputs, last, due: last, tick, sleeps_until, acks }
     }
 
-    /// Takes what has arrived and passes on what comes of it. Apply is woken unless the caller sees
-    /// to it. Whether something waits to be sent to other members.
+    /// Takes the input that has arrived and passes on the output. Wakes Apply if `wakes_apply`,
+    /// else the caller runs it. Returns whether messages wait to be sent to other members.
     pub fn turn(&mut self, shared: &Shared, wakes_apply: bool) -> bool {
         let mut inputs = mem::take(&mut self.inputs);
         shared.to_loop.take_now(&mut inputs);
@@ -68,7 +69,7 @@ impl LoopRunner {
         hand_out(shared, output, wakes_apply)
     }
 
-    /// Tells Loop how much time went by, if it is time to. Whether it is.
+    /// Tells Loop the elapsed time, if it is due. Returns whether it was.
     fn advance(&mut self) -> bool {
         let now = Instant::now();
         let elapsed = now - self.last;
@@ -81,8 +82,8 @@ impl LoopRunner {
         is_time
     }
 
-    /// Tells the connection runtimes when Loop last had contact. After each turn: one that brings
-    /// news of contact need not be one in which Loop is told the time.
+    /// Tells the connection runtimes when Loop last had contact. Runs after each turn: contact may
+    /// be news in a turn in which Loop is not told the time.
     fn tell_contact(&self, shared: &Shared) {
         let contact_at_ms = match self.member.contact_ms() {
             Some(u64::MAX) => 0,
@@ -96,14 +97,15 @@ impl LoopRunner {
         shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
     }
 
-    /// Loop's own thread goes to sleep. Until when.
+    /// Notes that Loop's own thread goes to sleep, and returns until when.
     pub fn sleep(&mut self) -> Instant {
         self.sleeps_until = Some(self.due);
         self.due
     }
 }
 
-/// Gives each what Loop has for it. Whether something waits to be sent to other members.
+/// Passes Loop's output on to its receivers. Returns whether messages wait to be sent to other
+/// members.
 fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool {
     if !output.disk.is_empty() {
         shared.to_disk.push(mem::take(&mut output.disk).into_iter().map(LogInput::Job));
@@ -140,7 +142,7 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
     if let Some(mark) = output.installed
         && let Some(waiter) = shared.install_waiter.lock().take()
     {
-        // Whoever does not wait any more needs no answer.
+        // A waiter that gave up needs no answer.
         let _ = waiter.send(mark);
     }
     if let Some(is_yielding) = output.yield_room {
@@ -161,7 +163,7 @@ fn end_at_unknown(entry: &UnknownEntry) -> ! {
     std::process::exit(70);
 }
 
-/// What the directory holds is not what it should be: it is not used again.
+/// Marks the directory as condemned, because it does not hold what it should, and ends the process.
 fn condemn(shared: &Shared, why: Condemned) -> ! {
     let reason = why.to_string();
     if let Err(error) = storage::datadir::condemn(&shared.disk, &reason) {
