@@ -69,7 +69,7 @@ impl Random {
 const PARENTS: [&str; 3] = ["/a", "/b", "/c"];
 const NAMES: [&str; 4] = ["x", "y", "z", "n-"];
 
-/// Where containers and znodes with a time to live are, below a parent.
+/// The names of containers and of znodes with a time to live, below a parent.
 const GOING: [&str; 2] = ["k", "t"];
 /// The name of znodes that have owners, below a parent.
 pub const OWNED: &str = "o";
@@ -83,23 +83,24 @@ pub struct Generator {
     random: Random,
     client: u32,
     drawn: u64,
-    /// How many in 100 are writes.
+    /// Number of writes in 100 operations.
     write_percent: u64,
     /// One in so many writes is large.
     large_one_in: u64,
-    /// Draws what has to do with containers, times to live and quotas, where the stream has such.
-    /// By itself: a stream without them does not change with them.
+    /// Draws operations on containers, times to live and quotas, if the stream has such. A
+    /// generator of its own, so that streams without them do not change.
     more: Option<Random>,
-    /// Draws what has to do with watches that stay, where the stream has such. By itself, too.
+    /// Draws operations on watches that stay, if the stream has such. A generator of its own, too.
     lasting: Option<Random>,
-    /// Draws what has to do with users and their znodes, where the stream has such. By itself, too.
+    /// Draws operations on users and their znodes, if the stream has such. A generator of its own,
+    /// too.
     users: Option<Random>,
-    /// Draws what has to do with znodes that only some users may read. By itself, too.
+    /// Draws operations on znodes that only some users may read. A generator of its own, too.
     private: Option<Random>,
 }
 
 impl Generator {
-    /// The stream of `client`, of whose writes one in `large_one_in` is large.
+    /// The stream of `client`; one in `large_one_in` of its writes is large.
     pub fn new(mut random: Random, client: u32, large_one_in: u64) -> Generator {
         let write_percent = random.between(20, 80);
         Generator {
@@ -115,23 +116,23 @@ impl Generator {
         }
     }
 
-    /// The stream has containers, znodes with a time to live, and quotas from now on.
+    /// Adds containers, znodes with a time to live, and quotas to the stream from now on.
     pub fn add_more(&mut self, random: Random) {
         self.more = Some(random);
     }
 
-    /// The stream sets watches that stay, looks for them and removes them from now on.
+    /// Adds watches that stay to the stream from now on: it sets, looks for and removes them.
     pub fn add_lasting(&mut self, random: Random) {
         self.lasting = Some(random);
     }
 
-    /// The stream proves to be users, and has znodes that only some of them may change, from now
-    /// on.
+    /// Lets the stream prove to be users from now on, and have znodes that only some of them may
+    /// change.
     pub fn add_users(&mut self, random: Random) {
         self.users = Some(random);
     }
 
-    /// The stream proves to be users, if it did not, and hides some of their znodes from others,
+    /// Lets the stream prove to be users, if it did not, and hide some of their znodes from others,
     /// from now on.
     pub fn add_private(&mut self, mut random: Random) {
         let users = random.fork();
@@ -175,11 +176,11 @@ impl Generator {
         }
         let name = self.random.pick(&NAMES[..3]);
         let path = format!("{parent}/{name}");
-        // Children of what may be ephemeral.
+        // Some paths are below znodes that may be ephemeral.
         if self.random.one_in(20) { format!("{path}/x") } else { path }
     }
 
-    /// Unique, so that what was read says which write it was.
+    /// Unique data, so that a read tells the write that it shows.
     fn data(&mut self) -> Option<Vec<u8>> {
         if self.random.one_in(30) {
             return None;
@@ -254,7 +255,7 @@ impl Generator {
         }
     }
 
-    /// For a multi, which holds no other multi.
+    /// A write for a multi, which holds no other multi.
     fn one_more_write(&mut self, more: &mut Random) -> Op {
         loop {
             let op = match more.one_in(2) {
@@ -267,9 +268,10 @@ impl Generator {
         }
     }
 
-    /// Makes a znode that goes by itself, or does what keeps it or lets it go.
+    /// Makes a znode that the server removes by itself, or an operation that keeps it or lets it
+    /// go.
     fn about_going(&mut self, more: &mut Random) -> Op {
-        // Few, so that one is often written while it is about to go.
+        // There are few paths, so that one is often written while it is about to be removed.
         let parent = format!("{}/{}", more.pick(&PARENTS[..2]), more.pick(&GOING));
         let child = format!("{parent}/x");
         let (perms, version) = (perms::ALL, -1);
@@ -398,13 +400,13 @@ impl Generator {
     }
 }
 
-/// Few, so that users often meet.
+/// Few paths, so that users often meet.
 fn owned_path(users: &mut Random) -> String {
     let path = format!("{}/{OWNED}", users.pick(&PARENTS[..2]));
     if users.one_in(3) { format!("{path}/x") } else { path }
 }
 
-/// Sets a watch on what may be hidden.
+/// Sets a watch on a znode that may be hidden.
 fn watch_owned(private: &mut Random) -> Op {
     let path = owned_path(private);
     match private.below(5) {

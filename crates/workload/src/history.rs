@@ -1,14 +1,14 @@
-//! What every client sent and received, in the order in which it happened.
+//! Everything that every client sent and received, in the order in which it happened.
 //!
-//! Whoever drives the clients writes it, with one clock for all of them: a sequence that grows with
+//! The driver of the clients writes it, with one clock for all of them: a sequence that grows with
 //! each note, so that "before" has a meaning across clients.
 
 use crate::op::{Answer, EventKind, Op};
 
-/// When something was noted.
+/// The time of a note.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// Grows with every note.
+    /// The number of the note; grows with every note.
     pub sequence: u64,
     /// The driver's clock, in microseconds.
     pub at_us: u64,
@@ -17,11 +17,11 @@ pub struct Moment {
 /// The end of an operation, as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// When.
+    /// The time when the reply came.
     pub moment: Moment,
-    /// Of the reply's header.
+    /// The zxid in the reply's header.
     pub zxid: i64,
-    /// Of the reply's header.
+    /// The error code in the reply's header.
     pub error: i32,
     /// The reply's body.
     pub answer: Answer,
@@ -30,47 +30,47 @@ pub struct Completed {
 /// One operation. Without an end its fate is unknown: the connection died before the reply.
 #[derive(Clone, Debug)]
 pub struct OpRecord {
-    /// On which connection.
+    /// The number of the connection that it was sent on.
     pub connection: usize,
-    /// What was asked.
+    /// The operation.
     pub op: Op,
-    /// When it was sent.
+    /// The time when it was sent.
     pub invoked: Moment,
-    /// What came back.
+    /// The reply; `None` if none came.
     pub completed: Option<Completed>,
 }
 
 /// Something a client received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// The session is open, or this connection's.
+    /// The session was opened, or given to this connection.
     Connected {
-        /// Which session.
+        /// The session's id.
         session: i64,
-        /// Negotiated.
+        /// The negotiated timeout.
         timeout_ms: u32,
-        /// What the client must show to have it again.
+        /// The password that a client must show to have the session again.
         password: [u8; 16],
     },
-    /// The server has no leader, and serves this connection reads only, with this session: one that
-    /// nobody else knows, or the one that was asked for.
+    /// The server has no leader and serves this connection reads only, with this session: one that
+    /// no other server knows, or the one that was asked for.
     ConnectedReadOnly {
-        /// Which session.
+        /// The session's id.
         session: i64,
-        /// What the client must show to have it again.
+        /// The password that a client must show to have the session again.
         password: [u8; 16],
     },
     /// The session is gone.
     Refused,
     /// The reply to the operation with that number.
     Reply(usize),
-    /// A watch fired. `zxid` is -1 for what was missed before watches were set again.
+    /// A watch fired. `zxid` is -1 for a change that was missed before watches were set again.
     Event {
-        /// Of the transaction.
+        /// The zxid of the transaction.
         zxid: i64,
-        /// What happened.
+        /// The kind of the change.
         kind: EventKind,
-        /// To which znode.
+        /// The path of the znode.
         path: String,
     },
 }
@@ -78,24 +78,24 @@ pub enum Received {
 /// One connection of a client, in the order in which things were sent and received.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionRecord {
-    /// Whose.
+    /// The client's number.
     pub client: u32,
     /// The session it asked for; 0 for a new one.
     pub session_asked: i64,
-    /// With this password.
+    /// The password that it showed for that session.
     pub password_asked: [u8; 16],
-    /// The client said that it can do with reads.
+    /// Whether the client said that it can do with reads.
     pub takes_read_only: bool,
     /// Each reply shows this zxid or a later one: the client had seen it, or the server had applied
     /// it when the client connected. 0 where the driver does not know.
     pub zxid_floor: i64,
-    /// Operations by number, as sent.
+    /// Numbers of the operations sent, in order.
     pub sent: Vec<usize>,
-    /// What came, as it came.
+    /// Messages received, in order.
     pub received: Vec<Received>,
-    /// When it asked for the session, where the driver notes that.
+    /// The time when it asked for the session, where the driver notes that.
     pub asked: Option<Moment>,
-    /// When it was told about its session, where the driver notes that.
+    /// The time when it was told about its session, where the driver notes that.
     pub told: Option<Moment>,
 }
 
@@ -114,7 +114,7 @@ impl ConnectionRecord {
     }
 }
 
-/// Everything.
+/// The notes of a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// All operations; the position is the number.
@@ -131,7 +131,7 @@ impl History {
         Moment { sequence: self.sequence, at_us }
     }
 
-    /// A client asks for a session on a new connection.
+    /// Notes that a client asks for a session on a new connection; returns the connection's number.
     pub fn connect(&mut self, client: u32, session_asked: i64, password_asked: [u8; 16]) -> usize {
         self.connections.push(ConnectionRecord {
             client,
@@ -142,19 +142,19 @@ impl History {
         self.connections.len() - 1
     }
 
-    /// The session was asked for just now.
+    /// Notes that the session was asked for just now.
     pub fn note_asked(&mut self, connection: usize, at_us: u64) {
         let moment = self.moment(at_us);
         self.connections[connection].asked = Some(moment);
     }
 
-    /// What became of the session was told just now.
+    /// Notes that the client was told about its session just now.
     pub fn note_told(&mut self, connection: usize, at_us: u64) {
         let moment = self.moment(at_us);
         self.connections[connection].told = Some(moment);
     }
 
-    /// An operation is sent.
+    /// Notes that an operation is sent; returns its number.
     pub fn invoke(&mut self, connection: usize, op: Op, at_us: u64) -> usize {
         let invoked = self.moment(at_us);
         self.ops.push(OpRecord { connection, op, invoked, completed: None });
@@ -163,7 +163,7 @@ impl History {
         number
     }
 
-    /// Its reply came.
+    /// Notes the reply to an operation.
     pub fn complete(&mut self, number: usize, zxid: i64, error: i32, answer: Answer, at_us: u64) {
         let moment = self.moment(at_us);
         let record = &mut self.ops[number];
@@ -173,7 +173,7 @@ impl History {
         self.connections[connection].received.push(Received::Reply(number));
     }
 
-    /// Something else came.
+    /// Notes a message that is not a reply.
     pub fn receive(&mut self, connection: usize, what: Received) {
         self.connections[connection].received.push(what);
     }

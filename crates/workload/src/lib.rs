@@ -2,11 +2,12 @@
 //!
 //! - [`op`]: an operation as a client asks it, and the answers it can get.
 //! - [`generate`]: streams of operations from a seed.
-//! - [`history`]: what every client sent and received, in order.
+//! - [`history`]: everything that every client sent and received, in order.
 //! - [`model`]: ZooKeeper's tree and sessions, written a second time and as plainly as can be.
 //! - [`order`]: the judge. It replays the committed order on the model and holds every answer and
 //!   every event against it.
-//! - [`linear`]: the judge of an ensemble. It has no order but what the zxids in the replies say.
+//! - [`linear`]: the judge of an ensemble. It knows only the order that the zxids in the replies
+//!   give.
 //!
 //! Nothing here imports the state machine: a judge must not share the bugs of the accused.
 

@@ -27,6 +27,6 @@ pub const PRIVATE_ONE_IN: u64 = 8;
 /// Operations of one generated multi.
 pub const MULTI_OPS_MAX: u64 = 4;
 
-/// What the judge of an ensemble says of one history at most: the first things tell the most, and
-/// one wrong write can make thousands of reads wrong.
+/// Findings that the judge of an ensemble reports of one history at most: the first ones tell the
+/// most, and one wrong write can make thousands of reads wrong.
 pub const COMPLAINTS_MAX: usize = 20;

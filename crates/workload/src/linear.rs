@@ -18,8 +18,9 @@
 //!   give away of others. Every read, and every write that was refused with a reason, agrees with
 //!   it at its zxid: existence, data, versions, zxids, owner. So nothing acknowledged is lost, and
 //!   no read shows a mixture of two states.
-//! - Whatever stands in the line without having been acknowledged was sent by somebody, whose fate
-//!   is unknown otherwise: at most once, and not before it was sent. Of a multi all or nothing.
+//! - Every change in the line that was not acknowledged was sent by a client, and is of unknown
+//!   fate otherwise: it happens at most once, and not before it was sent; a multi wholly or not at
+//!   all.
 //! - The numbers of sequential znodes below one parent grow with their zxids.
 //! - A session ends at one zxid: its ephemeral znodes are there before and gone after it, and it
 //!   writes nothing after it. Nobody has it again, and nobody is told of its end before a whole
@@ -48,35 +49,35 @@ mod watches;
 
 use timeline::{FactKind, Timelines};
 
-/// What the judge is told about the ensemble.
+/// Rules of the judge that depend on the ensemble.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Who is told that a session is gone is told so by the committed order: whoever reads behind a
-    /// `sync` from then on sees none of its znodes. In ZooKeeper 3.9 a leader refuses a session as
-    /// soon as it means to end it (`SessionTrackerImpl.setSessionClosing`).
+    /// Whether a client is told that its session is gone only by the committed order: every client
+    /// that reads behind a `sync` from then on sees none of its znodes. In ZooKeeper 3.9 a leader
+    /// refuses a session as soon as it means to end it (`SessionTrackerImpl.setSessionClosing`).
     pub refusal_is_committed: bool,
-    /// How much sooner than after its timeout a session may end, and for how long it may not count
-    /// that it was heard: who has heard a client tells the leader with a delay, or never, if it
+    /// How much sooner than after its timeout a session may end, and how long a sign of life may
+    /// not count: the member that heard the client tells the leader with a delay, or never, if it
     /// dies.
     pub expiry_slack_ms: u64,
 }
 
-/// Which promise is broken.
+/// The promise that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// The history is not one that can be judged.
+    /// The load was not one that can be judged.
     Load,
-    /// A zxid that is another's.
+    /// A zxid is one write's, and only that write's changes are seen at it.
     Order,
-    /// What was finished before something began comes before it.
+    /// An operation that finished before another began comes before it.
     RealTime,
-    /// A session goes on where it was.
+    /// A session never goes back.
     Session,
-    /// What is read behind a `sync`.
+    /// A read behind a `sync` sees everything that was shown before.
     Sync,
-    /// What a state shows.
+    /// Replies agree with the state at their zxid.
     State,
-    /// Acknowledged once is done once; sent once is done once or not at all.
+    /// An acknowledged write is done once; a sent one is done once or not at all.
     Fate,
     /// Names of sequential znodes.
     Sequence,
@@ -86,17 +87,17 @@ pub enum Rule {
     Watch,
 }
 
-/// What is wrong.
+/// A promise that was broken, and how.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule:?}: {what}")]
 pub struct Violation {
-    /// By which rule.
+    /// The rule that is broken.
     pub rule: Rule,
-    /// What no correct ensemble would have done.
+    /// The finding: something that no correct ensemble does.
     pub what: String,
 }
 
-/// What there was to judge in a history that is sound.
+/// Counts of what was judged in a sound history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Writes that were answered, with whatever outcome.
@@ -109,7 +110,7 @@ pub struct Verdict {
     pub read_behind_sync_count: usize,
     /// Writes without an answer whose effect was seen all the same.
     pub unknown_done_count: usize,
-    /// Writes without an answer of which nobody saw anything.
+    /// Writes without an answer whose effect nobody saw.
     pub unknown_count: usize,
     /// Watches that fired.
     pub event_count: usize,
@@ -122,7 +123,7 @@ pub struct Verdict {
 /// Judges a history.
 ///
 /// # Errors
-/// What no correct ensemble would have done, at most [`COMPLAINTS_MAX`] things.
+/// The findings that no correct ensemble would give, at most [`COMPLAINTS_MAX`].
 pub fn judge(history: &History, rules: Rules) -> Result<Verdict, Vec<Violation>> {
     let mut judge = Judge::new(history, rules);
     judge.index_data();
@@ -139,7 +140,7 @@ pub fn judge(history: &History, rules: Rules) -> Result<Verdict, Vec<Violation>>
     judge.verdict()
 }
 
-/// What became of a write.
+/// The fate of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
     /// It took effect at this zxid; it was acknowledged, or else seen.
@@ -154,14 +155,14 @@ enum Fate {
 
 /// One write: a single one or a multi.
 struct Write<'h> {
-    /// Of the operation.
+    /// The number of the operation.
     number: usize,
     session: i64,
     parts: &'h [Op],
-    /// The newest zxid that anybody was shown before it was sent.
+    /// The newest zxid that any client was shown before it was sent.
     floor: i64,
     fate: Fate,
-    /// For each part the path it made, where that is known.
+    /// For each part the path that it made, where that is known.
     paths: Vec<Option<String>>,
 }
 
@@ -174,12 +175,12 @@ impl Write<'_> {
     }
 }
 
-/// What is known of a session's life, by zxid.
+/// Known points of a session's life, by zxid.
 #[derive(Default)]
 struct Life {
-    /// It was alive there, and why.
+    /// The latest known zxid at which it was alive, and why.
     alive: Option<(i64, String)>,
-    /// It was over there, and why.
+    /// The earliest known zxid at which it was over, and why.
     over: Option<(i64, String)>,
     timeout_ms: u32,
 }
@@ -204,13 +205,13 @@ struct Judge<'h> {
     /// The session of each connection; 0 if it had none.
     sessions: Vec<i64>,
     writes: Vec<Write<'h>>,
-    /// Which write an operation is.
+    /// The write that an operation is, by the operation's number.
     write_of: BTreeMap<usize, usize>,
-    /// Who wrote this data: the write, the part.
+    /// The writer of each data: the write's position, and the part.
     writers: BTreeMap<&'h [u8], (usize, usize)>,
-    /// What writes of unknown fate may have removed, and behind which zxid.
+    /// Paths that writes of unknown fate may have removed, each with the zxid behind which.
     open_deletes: BTreeMap<&'h str, i64>,
-    /// After which note of the history which zxid was the newest that was shown.
+    /// The newest zxid shown so far, by the sequence of the note that showed it.
     shown: Vec<(u64, i64)>,
     lives: BTreeMap<i64, Life>,
     complaints: Vec<Violation>,
@@ -235,7 +236,7 @@ fn is_refusal(code: i32) -> bool {
     )
 }
 
-/// Not of the load, and there from the beginning.
+/// Whether a path is the server's own: there from the beginning, and not part of the load.
 fn is_of_the_server(path: &str) -> bool {
     path == "/" || path == "/zookeeper" || path.starts_with("/zookeeper/")
 }
@@ -301,7 +302,7 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// The newest zxid that anybody was shown before a note of the history.
+    /// The newest zxid that any client was shown before a note of the history.
     fn shown_before(&self, sequence: u64) -> i64 {
         match self.shown.partition_point(|(at, _)| *at < sequence) {
             0 => 0,
@@ -325,7 +326,7 @@ impl<'h> Judge<'h> {
         )
     }
 
-    // What the writes are.
+    // The identity of the writes.
 
     fn index_data(&mut self) {
         let mut twice = Vec::new();
@@ -352,7 +353,7 @@ impl<'h> Judge<'h> {
         twice.into_iter().for_each(|what| self.complain(Rule::Load, what));
     }
 
-    /// The answers to writes that were done: what each says of its own write.
+    /// Checks the answer of each write that was done against the write itself.
     fn check_answers(&mut self) {
         for index in 0..self.writes.len() {
             let number = self.writes[index].number;
@@ -411,7 +412,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Every reply's data says which write it is of, and the stat says when that took effect.
+    /// Learns the fate of writes without an answer: the data in a reply tell the write, and the
+    /// stat tells when it took effect.
     fn learn_unknown(&mut self) {
         let history = self.history;
         for (number, record) in history.ops.iter().enumerate() {
@@ -538,9 +540,10 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// One session's operations, as sent.
+    /// Checks the operations of one session, in the order of sending.
     fn check_session(&mut self, sent: &[usize]) -> Result<(), (Rule, String)> {
-        // What the session was shown, by which operation; what it wrote; what a sync owes it.
+        // The newest zxids shown to the session, of its writes, and owed to it by a sync, each with
+        // its operation.
         let (mut shown, mut written, mut synced) = ((0, 0), (0, 0), (0, 0));
         for &number in sent {
             let record = &self.history.ops[number];
@@ -666,7 +669,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// What is read behind a sync that was sent after a refusal shows a state without the session.
+    /// Learns from reads behind a sync that was sent after a refusal: they show a state without the
+    /// session.
     fn learn_refusals(&mut self) {
         let mut syncs: Vec<(u64, i64)> = Vec::new();
         for connections in self.connections_of_sessions().into_values() {
@@ -734,7 +738,7 @@ impl<'h> Judge<'h> {
         found.into_iter().for_each(|what| self.complain(Rule::Session, what));
     }
 
-    /// A session that was not closed is refused only after its timeout.
+    /// Checks that a session that was not closed was refused only after its timeout.
     fn check_refusal(&self, connection: usize) -> Option<String> {
         let session = self.history.connections[connection].session_asked;
         let told = self.history.connections[connection].told?;
@@ -748,7 +752,7 @@ impl<'h> Judge<'h> {
                 if op.op == Op::CloseSession {
                     return None;
                 }
-                // What was heard last may not have been known yet to who ended it.
+                // A late sign of life may not have reached the member that ended the session.
                 if op.completed.is_some() && op.invoked.at_us + slack_us <= told.at_us {
                     heard_us = heard_us.max(op.invoked.at_us);
                 }
@@ -793,8 +797,8 @@ fn fate_of(completed: Option<&Completed>) -> Fate {
     }
 }
 
-/// After which note which zxid was the newest that was shown. What a ping shows is left out:
-/// clients do not look at it.
+/// The newest zxid shown so far, by the sequence of the note that showed it. Pings are left out:
+/// clients do not look at their zxid.
 fn shown_zxids(history: &History) -> Vec<(u64, i64)> {
     let mut shown: Vec<(u64, i64)> = history
         .ops
@@ -814,7 +818,7 @@ fn shown_zxids(history: &History) -> Vec<(u64, i64)> {
     shown
 }
 
-/// Large data is of no help to the reader.
+/// Shortens large data, which do not help a reader.
 fn shorten(what: &impl core::fmt::Debug) -> String {
     const CHARACTERS_MAX: usize = 300;
     let text = format!("{what:?}");

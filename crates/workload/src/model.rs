@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 use crate::op::{Answer, CreateRequest, Op, Owner, Stat, USERS, error, flag, perms};
 
-/// Below it each path with a quota is found again.
+/// The path below which each path with a quota is repeated.
 const QUOTAS: &str = "/zookeeper/quota";
 /// The znode that holds the limits of a path.
 const LIMITS: &str = "zookeeper_limits";
-/// The znode that holds what there is at and below a path.
+/// The znode that holds the count and the bytes at and below a path.
 const USAGE: &str = "zookeeper_stats";
 
 /// The longest time to live: 40 bits (`EphemeralType.TTL.maxValue`).
@@ -25,15 +25,15 @@ const TTL_MS_MAX: i64 = 0xff_ffff_ffff;
 pub struct Znode {
     /// Its data; `None` is null.
     pub data: Option<Vec<u8>>,
-    /// What everyone may do with it.
+    /// Permissions of everyone.
     pub perms: u32,
-    /// Ids of the users that may do everything with it, in the order of the ACL.
+    /// Ids of the users that have all permissions, in the order of the ACL.
     pub owners: Vec<&'static str>,
-    /// The session it goes with, or 0.
+    /// The session that it ends with; 0 if it is not ephemeral.
     pub owner: i64,
-    /// When it goes by itself.
+    /// The condition for its removal by the server.
     pub goes: Goes,
-    /// Children ever made: the sequence counter.
+    /// Number of children ever made: the sequence counter.
     pub creates: i32,
     czxid: i64,
     mzxid: i64,
@@ -45,7 +45,7 @@ pub struct Znode {
 }
 
 impl Znode {
-    /// One that everyone may do everything with and that stays.
+    /// A znode that stays and gives everyone all permissions.
     fn new(data: Option<Vec<u8>>, zxid: i64, time_ms: i64) -> Znode {
         Znode {
             data,
@@ -65,7 +65,7 @@ impl Znode {
     }
 }
 
-/// When a znode goes by itself.
+/// The condition under which the server removes a znode by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goes {
     /// Never: it is deleted, or ends with its session.
@@ -79,7 +79,7 @@ pub enum Goes {
     },
 }
 
-/// What the configuration of a server has to do with the outcome of a write.
+/// Settings of a server that change the outcome of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// `extendedTypesEnabled`: there are znodes with a time to live.
@@ -91,22 +91,22 @@ pub struct Settings {
 /// One session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// What a client must show to have it again.
+    /// The password that a client must show to have the session again.
     pub password: [u8; 16],
-    /// The connection that may act for it.
+    /// The connection that may act for the session.
     pub connection: usize,
-    /// The command that gave it to that connection, counted from 1.
+    /// The command that gave the session to that connection, counted from 1.
     pub attached: u64,
 }
 
-/// What a transaction changed, for those who watch.
+/// A change by a transaction, for watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The transaction.
+    /// The zxid of the transaction.
     pub zxid: i64,
-    /// What happened.
+    /// The kind of the change.
     pub kind: ChangeKind,
-    /// To which znode.
+    /// The path of the znode.
     pub path: String,
     /// The readers that may know of the znode.
     pub readers: Readers,
@@ -114,7 +114,7 @@ pub struct Change {
     pub parent_readers: Readers,
 }
 
-/// The readers that a znode has.
+/// The readers of a znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Everyone.
@@ -123,7 +123,7 @@ pub enum Readers {
     Users(Vec<usize>),
 }
 
-/// What happened to a znode.
+/// The kind of a change of a znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// It was made.
@@ -134,7 +134,7 @@ pub enum ChangeKind {
     DataSet,
 }
 
-/// Who has a session that nobody has attached to since the state was replaced.
+/// The connection of a session that no client has attached to since the state was replaced.
 pub const NOBODY: usize = usize::MAX;
 
 /// The error code, and the body of the reply.
@@ -143,15 +143,15 @@ pub type Outcome = (i32, Answer);
 /// The whole state.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// By path.
+    /// Znodes by path.
     pub znodes: BTreeMap<String, Znode>,
-    /// By id.
+    /// Sessions by id.
     pub sessions: BTreeMap<i64, Session>,
-    /// The last one consumed.
+    /// The last zxid that was consumed.
     pub zxid: i64,
-    /// Commands so far.
+    /// Number of commands so far.
     pub ordinal: u64,
-    /// As they were configured last.
+    /// The present settings.
     pub settings: Settings,
     changes: Vec<Change>,
 }
@@ -162,7 +162,7 @@ impl Default for Model {
     }
 }
 
-/// The path above.
+/// The path of the parent.
 pub fn parent_of(path: &str) -> &str {
     match path.rfind('/') {
         None | Some(0) => "/",
@@ -193,7 +193,7 @@ impl Model {
         }
     }
 
-    /// What the commands since the last call changed, in order.
+    /// Takes the changes of the commands since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
         core::mem::take(&mut self.changes)
     }
@@ -212,8 +212,8 @@ impl Model {
         true
     }
 
-    /// Gives a session to a connection, and gives the one that had it. `None` if there is no such
-    /// session, or if it has another password.
+    /// Gives a session to a connection, and returns the connection that had it. `None` if there is
+    /// no such session, or if it has another password.
     pub fn attach(&mut self, session: i64, password: [u8; 16], connection: usize) -> Option<usize> {
         self.ordinal += 1;
         let attached = self.ordinal;
@@ -226,7 +226,7 @@ impl Model {
         Some(had)
     }
 
-    /// Ends those of the sessions that were not attached since they were judged.
+    /// Ends the listed sessions, unless they were attached since they were judged.
     pub fn expire(&mut self, judged: &[(i64, u64)]) -> Vec<i64> {
         self.ordinal += 1;
         let mut ended = Vec::new();
@@ -240,14 +240,14 @@ impl Model {
         ended
     }
 
-    /// The settings are others from now on.
+    /// Replaces the settings.
     pub fn configure(&mut self, settings: Settings) {
         self.ordinal += 1;
         self.settings = settings;
     }
 
-    /// The state is that of before again. What was consumed stays consumed, and nobody has a
-    /// session. Gives the connections that had one.
+    /// Restores an earlier state. Consumed zxids and ordinals stay consumed, and no connection has
+    /// a session any more. Returns the connections that had one.
     pub fn install(&mut self, before: &Model) -> Vec<usize> {
         self.ordinal += 1;
         self.zxid = self.zxid.max(before.zxid) + 1;
@@ -260,8 +260,8 @@ impl Model {
         had
     }
 
-    /// Removes those of the znodes whose time has come, each in a transaction of its own
-    /// (`ContainerManager.getCandidates`), and gives how many.
+    /// Removes the listed znodes whose time has come, each in a transaction of its own
+    /// (`ContainerManager.getCandidates`), and returns how many.
     pub fn remove_due(&mut self, paths: &[String], time_ms: i64, never_used_ms_max: i64) -> usize {
         self.ordinal += 1;
         let mut count = 0;
@@ -275,8 +275,8 @@ impl Model {
         count
     }
 
-    /// Whether a znode goes by itself at this time. A container that never had a child does so only
-    /// where that is wanted, and when it is older than that.
+    /// Whether the server removes a znode at this time. A container that never had a child is
+    /// removed only where a limit is set, and when it is older than that.
     pub fn is_due(&self, path: &str, time_ms: i64, never_used_ms_max: i64) -> bool {
         let Some(znode) = self.znodes.get(path) else { return false };
         let age_ms = time_ms - znode.mtime;
@@ -307,7 +307,7 @@ impl Model {
 
     // Writes.
 
-    /// A write of a session, sent on a connection, stamped with the leader's time.
+    /// Applies a write of a session, sent on a connection, stamped with the leader's time.
     pub fn write(&mut self, session: i64, connection: usize, op: &Op, time_ms: i64) -> Outcome {
         self.write_as(session, connection, op, &[], time_ms)
     }
@@ -549,8 +549,8 @@ impl Model {
 
     // Quotas.
 
-    /// Where the limits and the usage are that count for a path: of the deepest path on the way to
-    /// it that has limits. Those of the root count for nobody (`PathTrie.findMaxPrefix`).
+    /// The paths of the limits and the usage that count for a path: of the deepest path on the way
+    /// to it that has limits. Those of the root count for no path (`PathTrie.findMaxPrefix`).
     fn quota_of(&self, path: &str) -> Option<(String, String)> {
         let mut quota = None;
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
@@ -584,7 +584,7 @@ impl Model {
         Ok(())
     }
 
-    /// What was made may be where usage is kept: then what there is is counted
+    /// Counts the present usage if the new znode is one that holds a usage
     /// (`DataTree.updateQuotaForPath`).
     fn begin_quota(&mut self, path: &str) {
         let of = path.strip_prefix(QUOTAS).and_then(|inner| inner.strip_suffix(USAGE));
@@ -602,7 +602,7 @@ impl Model {
         self.rewrite(path, format!("count={count},bytes={bytes}"));
     }
 
-    /// `DataTree.updateQuotaStat`: the text alone is another one, and nobody is told.
+    /// Updates a usage, as `DataTree.updateQuotaStat`: only the text changes, and no watch is told.
     fn count(&mut self, path: &str, count: i64, bytes: i64) {
         let Some((_, usage)) = self.quota_of(path) else { return };
         let Some(znode) = self.znodes.get(&usage) else { return };
@@ -651,7 +651,7 @@ impl Model {
         self.children(path).len() as i32
     }
 
-    /// What clients see of a znode that exists.
+    /// The stat of a znode that exists.
     pub fn stat(&self, path: &str) -> Stat {
         let znode = &self.znodes[path];
         let child_count = self.child_count(path);
@@ -671,7 +671,7 @@ impl Model {
         }
     }
 
-    /// What a read is answered in this state.
+    /// The answer to a read in this state.
     pub fn read(&self, op: &Op) -> Outcome {
         self.read_as(op, &[])
     }
@@ -731,7 +731,7 @@ impl Model {
 }
 
 /// The ids that an ACL has for its owners. `AuthUtil.fixupACL`: the scheme `auth` stands for all
-/// that the connection has proved, which must be something.
+/// users that the connection has proved to be; there must be at least one.
 fn owners(owner: Owner, who: &[usize]) -> Result<Vec<&'static str>, i32> {
     let users = match &owner {
         Owner::User(user) => core::slice::from_ref(user),

@@ -1,4 +1,4 @@
-//! Operations on a znode tree as a client asks them, and what can come of them.
+//! Operations on a znode tree as a client asks for them, and their possible outcomes.
 
 /// Permission bits of an ACL entry (`ZooDefs.Perms`, ZooKeeper 3.9).
 pub mod perms {
@@ -72,7 +72,7 @@ pub mod flag {
     pub const CONTAINER: i32 = 4;
     /// With a time to live: refused unless a setting allows it, and by a plain create.
     pub const TTL: i32 = 5;
-    /// The same, with the parent's counter in its name.
+    /// With a time to live, and with the parent's counter in its name.
     pub const SEQUENTIAL_TTL: i32 = 6;
 
     /// Whether the parent's counter goes into the name.
@@ -81,7 +81,7 @@ pub mod flag {
     }
 }
 
-/// Which of the creates it is.
+/// The kind of create request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateRequest {
     /// `create`: the path is in the reply.
@@ -92,7 +92,7 @@ pub enum CreateRequest {
     Container,
     /// `createTTL`, with a flag of znodes with a time to live; replies as `create2`.
     Ttl {
-        /// The time.
+        /// The time to live.
         ttl_ms: i64,
     },
 }
@@ -122,22 +122,22 @@ pub enum Owner {
     Asker,
 }
 
-/// The watches of a path that are meant (`Watcher.WatcherType`, ZooKeeper 3.9).
+/// The kind of watch on a path that is meant (`Watcher.WatcherType`, ZooKeeper 3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watching {
-    /// The one of the children, which fires once.
+    /// The watch of the children, which fires once.
     Children,
-    /// The one of the data or of a znode that does not exist, which fires once.
+    /// The watch of the data, or of a znode that does not exist, which fires once.
     Data,
-    /// The one that stays.
+    /// The persistent watch, which stays.
     Persistent,
-    /// The one that stays and is told of everything below, too.
+    /// The persistent watch that is told of everything below, too.
     Recursive,
     /// All of them.
     Any,
 }
 
-/// Where a frame stands that no server takes.
+/// The place of a frame that no server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFrame {
     /// First on its connection, where a connect request is due.
@@ -154,27 +154,27 @@ pub enum BadFrame {
 pub enum Op {
     /// Make a znode.
     Create {
-        /// Where.
+        /// The path of the znode.
         path: String,
         /// Its data.
         data: Option<Vec<u8>>,
-        /// What everyone may do with it.
+        /// Permissions of everyone.
         perms: u32,
-        /// Of [`flag`].
+        /// The create flag, from [`flag`].
         flag: i32,
-        /// By which request.
+        /// The request that makes it.
         request: CreateRequest,
     },
     /// Remove a znode.
     Delete {
-        /// Which.
+        /// The path of the znode.
         path: String,
         /// The version it must have, or -1.
         version: i32,
     },
     /// Replace the data.
     SetData {
-        /// Of which znode.
+        /// The path of the znode.
         path: String,
         /// The new data.
         data: Option<Vec<u8>>,
@@ -183,16 +183,16 @@ pub enum Op {
     },
     /// Replace the ACL.
     SetAcl {
-        /// Of which znode.
+        /// The path of the znode.
         path: String,
-        /// What everyone may do with it.
+        /// Permissions of everyone.
         perms: u32,
         /// The ACL version it must have, or -1.
         version: i32,
     },
     /// Compare the version; only in a multi.
     Check {
-        /// Of which znode.
+        /// The path of the znode.
         path: String,
         /// The version it must have, or -1.
         version: i32,
@@ -201,21 +201,21 @@ pub enum Op {
     Multi(Vec<Op>),
     /// The stat, if it exists.
     Exists {
-        /// Of which znode.
+        /// The path of the znode.
         path: String,
         /// Whether to set a watch.
         watch: bool,
     },
     /// Data and stat.
     GetData {
-        /// Of which znode.
+        /// The path of the znode.
         path: String,
         /// Whether to set a watch.
         watch: bool,
     },
     /// Names of the children.
     GetChildren {
-        /// Of which znode.
+        /// The path of the znode.
         path: String,
         /// Whether to set a watch.
         watch: bool,
@@ -224,19 +224,19 @@ pub enum Op {
     },
     /// ACL and stat.
     GetAcl {
-        /// Of which znode.
+        /// The path of the znode.
         path: String,
     },
     /// Several reads ([`Op::GetData`], [`Op::GetChildren`] without stat), each with its result.
     MultiRead(Vec<Op>),
     /// Wait until the server has what was committed before.
     Sync {
-        /// Given back.
+        /// A path, which the reply repeats.
         path: String,
     },
     /// Set the watches of an earlier connection again.
     SetWatches {
-        /// What changed later was missed.
+        /// The zxid behind which the client missed changes.
         relative_zxid: i64,
         /// Paths with a data watch.
         data: Vec<String>,
@@ -262,14 +262,14 @@ pub enum Op {
     },
     /// Set a watch that stays.
     AddWatch {
-        /// On which path.
+        /// The path.
         path: String,
         /// Whether it is told of everything below, too.
         is_recursive: bool,
     },
     /// Ask whether this connection has a watch, and take it out if that is wanted.
     FindWatch {
-        /// On which path.
+        /// The path.
         path: String,
         /// The kinds that are looked for.
         which: Watching,
@@ -283,7 +283,7 @@ pub enum Op {
     },
     /// Make a znode that others may not change.
     CreateOwned {
-        /// Where.
+        /// The path of the znode.
         path: String,
         /// Its data.
         data: Option<Vec<u8>>,
@@ -305,19 +305,19 @@ pub enum Op {
         /// The ACL version it must have, or -1.
         version: i32,
     },
-    /// Send what no server takes: the server closes the connection and does nothing that was sent
-    /// behind it.
+    /// Send a frame that no server accepts: the server closes the connection and does nothing that
+    /// was sent behind it.
     BadFrame {
-        /// Where it stands, and whether it is answered.
+        /// The place of the frame, which decides whether it is answered.
         kind: BadFrame,
-        /// As they are sent.
+        /// The bytes of the frame.
         bytes: Vec<u8>,
     },
     /// Send a request whose body does not decode: the server answers with an error.
     Undecodable {
         /// Whether it takes its place in the log, and a zxid.
         is_write: bool,
-        /// As they are sent.
+        /// The bytes of the frame.
         bytes: Vec<u8>,
     },
     /// Say that the client is alive.
@@ -326,7 +326,7 @@ pub enum Op {
     CloseSession,
 }
 
-/// What identifies a write in the committed order: kind, path and data of each operation.
+/// A write's identity in the committed order: kind, path and data of each operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature(pub Vec<(char, String, Option<Vec<u8>>)>);
 
@@ -347,8 +347,8 @@ impl Op {
         )
     }
 
-    /// Whether a server without a leader refuses it on a connection that it serves reads only. The
-    /// end of a session that only this server knows is no write there
+    /// Whether a server without a leader refuses it on a connection that it serves reads only.
+    /// Closing a session that only this server knows is no write there
     /// (`ReadOnlyRequestProcessor.run`).
     pub fn needs_leader(&self, session_is_local: bool) -> bool {
         match self {
@@ -357,7 +357,7 @@ impl Op {
         }
     }
 
-    /// Whether the zxid of its reply says only what the server has sent on before. Such a reply
+    /// Whether the zxid of its reply is only the last one that the server sent on. Such a reply
     /// shows nothing of the state.
     pub fn shows_nothing(&self) -> bool {
         let is_undecodable = matches!(self, Op::Undecodable { is_write: false, .. });
@@ -369,7 +369,7 @@ impl Op {
         matches!(self, Op::BadFrame { .. } | Op::Auth { .. })
     }
 
-    /// What identifies it in the committed order. Empty for reads.
+    /// The operation's identity in the committed order. Empty for reads.
     pub fn signature(&self) -> Signature {
         let one = |op: &Op| match op {
             Op::Create { path, data, .. } | Op::CreateOwned { path, data, .. } => {
@@ -412,29 +412,29 @@ pub struct Stat {
 /// The body of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// None.
+    /// An empty body.
     Empty,
-    /// Of a create, or of a sync.
+    /// The answer to a create, or to a sync.
     Path(String),
-    /// Of a create that wants the stat.
+    /// The answer to a create that wants the stat.
     PathStat(String, Stat),
-    /// Of exists, set data, set ACL.
+    /// The answer to exists, set data and set ACL.
     Stat(Stat),
-    /// Of get data.
+    /// The answer to get data.
     Data(Option<Vec<u8>>, Stat),
-    /// Of get children, sorted.
+    /// The answer to get children, sorted.
     Children(Vec<String>),
-    /// The same with the stat.
+    /// The answer to get children that wants the stat, sorted.
     ChildrenStat(Vec<String>, Stat),
-    /// Of get ACL: what everyone may do.
+    /// The answer to get ACL: permissions of everyone.
     Acl(u32, Stat),
     /// The ACL of a znode with owners: their ids, and the permissions of everyone.
     OwnedAcl(Vec<String>, u32, Stat),
-    /// Of a multi: a result each, or an error code each.
+    /// The answer to a multi: a result or an error code for each operation.
     Multi(Vec<Result<Answer, i32>>),
 }
 
-/// What a watch tells (`Watcher.Event.EventType`).
+/// The kind of a watch event (`Watcher.Event.EventType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
     /// The znode was made.

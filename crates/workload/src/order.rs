@@ -1,12 +1,12 @@
-//! The judge: is what the clients saw what one server, doing one thing after the other, would have
-//! shown them?
+//! The judge: could one server, doing one thing after the other, have shown the clients everything
+//! that they saw?
 //!
 //! It is given the history and a witness: the order in which commands were committed, as the server
-//! claims it. The witness is not believed, it is a proposal: every command in it must be one that a
-//! client sent, at most once and in the order of its connection; replayed on the model it must give
-//! every acknowledged write its zxid and its reply; every read must be what the model shows at the
-//! zxid in its header. If a server lies about the order, nothing fits. So whatever was unknown to a
-//! client (its connection died before the reply) is decided here.
+//! claims it. The witness is a proposal, and is not believed. Every command in it must be one that
+//! a client sent, at most once and in the order of its connection; replayed on the model it must
+//! give every acknowledged write its zxid and its reply; every read must equal the model's at the
+//! zxid in its header. If a server lies about the order, nothing fits. So the fate of an operation
+//! that is unknown to its client (the connection died before the reply) is decided here.
 //!
 //! Then each connection by itself: zxids never fall, and a write shows nothing that its connection
 //! was shown before; each watch fires once, for the first change after it was set, before any reply
@@ -15,8 +15,8 @@
 //! them together: what was finished before something began is seen by it.
 //!
 //! A server without a leader may serve reads to clients that can do with them. Such a connection
-//! stands nowhere in the order. Its reads are judged as those of others are, and what needs a
-//! leader is refused.
+//! has no place in the order. Its reads are judged as all others are, and operations that need a
+//! leader are refused.
 
 mod due;
 
@@ -35,7 +35,7 @@ pub enum Committed {
     Open {
         /// Its id.
         session: i64,
-        /// What a client must show to have it again.
+        /// The password that a client must show to have the session again.
         password: [u8; 16],
         /// Number of the connection.
         connection: usize,
@@ -44,7 +44,7 @@ pub enum Committed {
     Attach {
         /// Its id.
         session: i64,
-        /// What the client showed.
+        /// The password that the client showed.
         password: [u8; 16],
         /// Number of the connection.
         connection: usize,
@@ -53,11 +53,11 @@ pub enum Committed {
     Expire(Vec<(i64, u64)>),
     /// A write of a client.
     Write {
-        /// On whose behalf.
+        /// The session that it is for.
         session: i64,
         /// Number of the connection.
         connection: usize,
-        /// Which of its writes.
+        /// The write's identity.
         signature: Signature,
         /// The leader's time.
         time_ms: i64,
@@ -67,45 +67,45 @@ pub enum Committed {
         /// Commands that the snapshot shows.
         ordinal: u64,
     },
-    /// Znodes are removed, those of them whose time has come.
+    /// Znodes are removed, if their time has come.
     RemoveDue {
-        /// Which.
+        /// The paths of the znodes.
         paths: Vec<String>,
         /// The leader's time.
         time_ms: i64,
         /// A container that never had a child goes after this; 0: never.
         never_used_ms_max: i64,
     },
-    /// The settings are these from now on.
+    /// The settings are replaced.
     Configure(Settings),
 }
 
-/// What the judge is told about the run.
+/// Rules of the judge that depend on the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Writes may be refused before the log, so one without a reply may be missing in the order
-    /// while a later one of its connection is there.
+    /// Whether writes may be refused before the log. Then a write without a reply may be missing in
+    /// the order while a later one of its connection is present.
     pub may_refuse: bool,
-    /// Requests may be refused because they waited for too long: such a write is in no order
-    /// either.
+    /// Whether requests may be refused because they waited for too long. Such a write may be
+    /// missing in the order, too.
     pub may_throttle: bool,
-    /// What is configured for containers that never had a child.
+    /// The configured age at which containers that never had a child are removed; 0: never.
     pub never_used_ms_max: i64,
-    /// Reads are of a member's own state, which may be older than another's: only what the session
-    /// was shown before, and what was finished before a sync of its connection began, must be in
-    /// it.
+    /// Whether reads show a member's own state, which may be older than another's. Then a read must
+    /// only include what the session was shown before, and what was finished before a sync of its
+    /// connection began.
     pub reads_may_lag: bool,
 }
 
-/// What the judge found in a history that is sound.
+/// The result of judging a sound history.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The state after everything.
     pub model: Model,
     /// Writes that were acknowledged: number of the operation, position in the order.
     pub acknowledged: Vec<(usize, usize)>,
-    /// Reads that were answered: number of the operation, how many commands of the order the state
-    /// has that it shows, at least.
+    /// Reads that were answered: number of the operation, and the least number of commands in the
+    /// state that it shows.
     pub shown: Vec<(usize, usize)>,
     /// Writes that were refused before the log.
     pub refused_count: usize,
@@ -129,15 +129,15 @@ pub struct Verdict {
     pub hidden_event_count: usize,
     /// Sessions that expired, and the position of the command in the order.
     pub expired: Vec<(i64, usize)>,
-    /// States of before that were there again.
+    /// Earlier states that were installed again.
     pub installed_count: usize,
-    /// Znodes that went by themselves.
+    /// Znodes that were removed because their time had come.
     pub gone_count: usize,
     /// Writes that a quota refused.
     pub over_quota_count: usize,
 }
 
-/// What is wrong.
+/// A broken promise, in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Violation(pub String);
@@ -149,7 +149,7 @@ fn violation<T>(what: String) -> Result<T, Violation> {
 /// Judges a history.
 ///
 /// # Errors
-/// The first thing that no correct server would have done.
+/// The first finding that no correct server would give.
 pub fn judge(
     history: &History,
     committed: &[Committed],
@@ -211,7 +211,7 @@ struct Counts {
     over_quota: usize,
 }
 
-/// What setting watches again must report at once, by the number of the operation.
+/// Events that setting watches again must give at once, by the number of the operation.
 type Missed = BTreeMap<usize, Vec<(EventKind, String)>>;
 
 /// The first part: the committed order on the model.
@@ -223,24 +223,25 @@ struct Replay<'h> {
     missed: Missed,
     /// Writes of each connection, in the order of sending.
     writes: Vec<Vec<usize>>,
-    /// How many of those are passed.
+    /// For each connection, the number of its writes that were passed.
     cursors: Vec<usize>,
     /// For each operation, the users that its connection had proved to be when it was sent.
     users: Vec<Vec<usize>>,
-    /// Which operations stand in the order.
+    /// Whether each operation stands in the order.
     is_done: Vec<bool>,
     /// Reads by the zxid in their reply.
     reads: BTreeMap<i64, Vec<usize>>,
-    /// What became of each connection's wish for a session: which it was given.
+    /// The answer to each connection's request for a session: the session that it was given, if
+    /// any.
     granted: BTreeMap<usize, Option<Granted>>,
-    /// All sessions there ever were.
+    /// All sessions, ended ones included.
     lives: BTreeMap<i64, Life>,
     passwords: BTreeSet<[u8; 16]>,
     /// Sessions that have not ended, as of the last command.
     alive: BTreeSet<i64>,
-    /// Connections that lost their session, with the newest zxid then.
+    /// Connections that lost their session, with the newest zxid at that time.
     over: BTreeMap<usize, i64>,
-    /// States that are there again later, by their ordinal.
+    /// States that are installed again later, by their ordinal.
     kept: BTreeMap<u64, Option<Model>>,
     verdict_counts: Counts,
 }
@@ -249,7 +250,7 @@ fn is_install(command: &Committed) -> bool {
     matches!(command, Committed::Install { .. })
 }
 
-/// Room for the states that are there again later.
+/// Places for the states that are installed again later.
 fn kept_states(committed: &[Committed]) -> BTreeMap<u64, Option<Model>> {
     let ordinal = |command: &Committed| match command {
         Committed::Install { ordinal } => Some((*ordinal, None)),
@@ -368,7 +369,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Opens a session: neither its id nor its password was another's before.
+    /// Opens a session; neither its id nor its password may be an earlier one's.
     fn open(&mut self, asks: Granted, connection: usize) -> Result<(), Violation> {
         let Granted { session, password } = asks;
         let opened = self.model.open(session, password, connection);
@@ -388,14 +389,14 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Ends those of the sessions that were not attached since they were judged.
+    /// Ends the listed sessions, unless they were attached since they were judged.
     fn expire(&mut self, position: usize, judged: &[(i64, u64)]) {
         let had = |session: &i64| self.model.sessions.get(session).map(|it| it.connection);
         let had: BTreeMap<i64, usize> =
             judged.iter().filter_map(|(session, _)| Some((*session, had(session)?))).collect();
         for session in self.model.expire(judged) {
             self.verdict_counts.expired.push((session, position));
-            // Its end may have been asked for meanwhile: then that is still answered.
+            // The client may have asked for the session's end meanwhile; that is still answered.
             let connection = had[&session];
             let asks_for_the_end =
                 |number: &usize| self.history.ops[*number].op == Op::CloseSession;
@@ -406,7 +407,7 @@ impl<'h> Replay<'h> {
         }
     }
 
-    /// The sessions that the last command ended have ended at the present zxid.
+    /// Notes that the sessions that the last command ended have ended at the present zxid.
     fn note_ended(&mut self) {
         if self.alive.len() == self.model.sessions.len() {
             return;
@@ -427,7 +428,8 @@ impl<'h> Replay<'h> {
         matches!(first, Some(Op::BadFrame { kind: BadFrame::InsteadOfConnect, .. }))
     }
 
-    /// Checks that a frame that no server takes is answered as it should be, and nothing behind it.
+    /// Checks that a frame that no server accepts is answered as it should be, and nothing behind
+    /// it.
     fn check_bad_frames(&self) -> Result<(), Violation> {
         for connection in &self.history.connections {
             let mut is_over = false;
@@ -518,7 +520,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// The client's operation that a committed write is.
+    /// Finds the client's operation that a committed write is.
     fn find_write(&mut self, connection: usize, signature: &Signature) -> Result<usize, Violation> {
         let writes = &self.writes[connection];
         while let Some(&number) = writes.get(self.cursors[connection]) {
@@ -546,7 +548,7 @@ impl<'h> Replay<'h> {
         ))
     }
 
-    /// Reads that were answered with the zxid that is the newest now, after so many commands.
+    /// Checks the reads that were answered with the newest zxid, after so many commands.
     fn check_reads(&mut self, command_count: usize) -> Result<(), Violation> {
         for number in self.reads.remove(&self.model.zxid).unwrap_or_default() {
             self.check_read(number)?;
@@ -593,7 +595,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// `DataTree.setWatches`: what a client missed while it was away.
+    /// Events that a client missed while it was away, as `DataTree.setWatches` gives them.
     fn missed_events(
         &self,
         since: i64,
@@ -630,7 +632,7 @@ impl<'h> Replay<'h> {
         missed
     }
 
-    /// After the last command: nothing acknowledged is left over.
+    /// Checks after the last command that no acknowledged write is left over.
     fn finish(&mut self, command_count: usize) -> Result<(), Violation> {
         self.check_reads(command_count)?;
         self.check_bad_frames()?;
@@ -682,7 +684,7 @@ impl<'h> Replay<'h> {
         self.check_sessions()
     }
 
-    /// Sessions were granted to the connections that the order grants them to.
+    /// Checks that sessions were granted to the connections that the order grants them to.
     fn check_sessions(&mut self) -> Result<(), Violation> {
         for (number, connection) in self.history.connections.iter().enumerate() {
             let granted = self.granted.get(&number).copied();
@@ -715,9 +717,9 @@ impl<'h> Replay<'h> {
 }
 
 impl Replay<'_> {
-    /// A connection is served reads only with this session: only if its client can do with that,
-    /// and with a session that nobody else has, or with the one that it had asked for and that was
-    /// not over in the state of the member.
+    /// Checks a connection that is served reads only, with this session. Its client must be able to
+    /// do with reads, and the session must be one that nobody else has, or the one that it had
+    /// asked for and that was not over in the state of the member.
     fn check_read_only(&mut self, number: usize, told: Granted) -> Result<(), Violation> {
         let connection = &self.history.connections[number];
         let Granted { session, password } = told;
@@ -794,7 +796,7 @@ fn users_of(history: &History) -> Vec<Vec<usize>> {
     users
 }
 
-/// Whether an error says that the request was not taken.
+/// Whether an error says that the request was not accepted.
 fn is_refusal(code: i32) -> bool {
     matches!(code, error::SYSTEM_ERROR | error::THROTTLED_OP | error::NOT_READ_ONLY)
 }
@@ -808,7 +810,7 @@ fn is_bad_frame(op: &Op) -> bool {
     matches!(op, Op::BadFrame { .. })
 }
 
-/// Large data is of no help to the reader.
+/// Shortens large data, which do not help a reader.
 fn shorten(what: &impl core::fmt::Debug) -> String {
     const CHARACTERS_MAX: usize = 600;
     let text = format!("{what:?}");
@@ -818,7 +820,7 @@ fn shorten(what: &impl core::fmt::Debug) -> String {
     }
 }
 
-/// Which table a watch stands in.
+/// The table that a watch is kept in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WatchKind {
     Data,
@@ -853,28 +855,30 @@ struct Events {
 /// The second part: one connection's watches, as a server must keep them.
 struct Stream<'h> {
     changes: &'h [Change],
-    /// Changes that were looked at.
+    /// Number of changes looked at.
     cursor: usize,
     watches: BTreeMap<(WatchKind, String), i64>,
     due: DueEvents,
     /// Users that the connection has asked to be taken for, at any time.
     provable: BTreeSet<usize>,
-    /// Users that it was told to be taken for, each with the zxid that it was shown next.
+    /// Users that the connection was told to be taken for, each with the next zxid that it was
+    /// shown.
     proved: BTreeMap<usize, Option<i64>>,
-    /// Events that only some users may see: those that must come, and those that must not.
+    /// Number of events that only some users may see: those that must come, and those that must
+    /// not.
     private_count: usize,
     hidden_count: usize,
-    /// How many of them came for watches that stay alone.
+    /// Number of them that came only for watches that stay.
     lasting_count: usize,
     reply_zxid: i64,
     event_zxid: i64,
-    /// Nothing newer may come: the session was ended, or attached elsewhere, at this zxid.
+    /// The zxid of the session's end, or of its attachment elsewhere: nothing newer may come.
     zxid_max: i64,
-    /// No reply shows an older state.
+    /// The least zxid that a reply may show: no reply shows an older state.
     zxid_floor: i64,
-    /// Whether nothing of the connection goes to the log.
+    /// Whether no operation of the connection goes to the log.
     is_read_only: bool,
-    /// Events made up for watches that were set again.
+    /// Events given at once for watches that were set again.
     made_up: Vec<(EventKind, String)>,
 }
 
@@ -947,8 +951,9 @@ impl Stream<'_> {
         }
     }
 
-    /// An event comes if the connection may read the znode by what it had proved when the change
-    /// was made known to it. Around the moment of a proof it may come or not.
+    /// Adds an event that comes if the connection may read the znode, by the users that it had
+    /// proved to be when the change was made known to it. Around the moment of a proof the event
+    /// may come or not.
     fn expect(&mut self, event: (i64, EventKind, String), readers: &Readers) {
         let is_certain = match readers {
             Readers::Everyone => true,
@@ -968,7 +973,7 @@ impl Stream<'_> {
         self.due.push(event, is_certain);
     }
 
-    /// What the connection had proved before it was shown this zxid holds for later changes.
+    /// Applies the proofs given before the connection was shown this zxid to later changes.
     fn note_proofs(&mut self, zxid: i64) {
         self.proved.values_mut().for_each(|since| {
             since.get_or_insert(zxid);
@@ -1195,7 +1200,7 @@ fn check_stream(
             return violation(format!("connection {number} of client {client}: {what}"));
         }
     }
-    // The last ones may not have come any more.
+    // The last events may not have come any more.
     Ok(Events {
         count: event_count,
         lasting: stream.lasting_count.min(event_count),
@@ -1204,13 +1209,14 @@ fn check_stream(
     })
 }
 
-/// The third part: what was finished before an operation began is seen by it. A read that may lag
-/// sees what its session was shown, and what a sync before it on its connection must see.
+/// The third part: an operation sees everything that was finished before it began. A read that may
+/// lag sees everything that its session was shown, and what a sync before it on its connection must
+/// see.
 fn check_real_time(history: &History, rules: Rules) -> Result<(), Violation> {
     let mut notes: Vec<(u64, usize, bool)> = Vec::new();
     for (number, record) in history.ops.iter().enumerate() {
         let Some(completed) = &record.completed else { continue };
-        // Such an end is the member's own affair.
+        // Such an end concerns only the member.
         let ends_local = record.op == Op::CloseSession
             && history.connections[record.connection].read_only_session().is_some();
         if !record.op.shows_nothing() && !is_refusal(completed.error) && !ends_local {

@@ -1,14 +1,14 @@
-//! What happened to each path, thing by thing at its zxid, and whether all that was seen of the
-//! path agrees with that.
+//! The line of each path: its changes in the order of their zxids, and whether all replies about
+//! the path agree with it.
 //!
-//! A line has *facts*, whose zxid is known: of writes that were done, and of what stats and events
-//! give away. And it has *sights*: what a reply says of the path at the reply's zxid. Walking
-//! along, whatever must have happened between two of them without a write that is known to have
-//! done it is a *demand*: some write of unknown fate must have.
+//! A line has *facts*, changes with a known zxid: of writes that were done, and those given away by
+//! stats and events. And it has *sights*: what a reply says of the path at the reply's zxid. Where
+//! two neighbours in a line differ, and no known write explains that, the line has a *demand*: some
+//! write of unknown fate must have done it between the two.
 
 use super::*;
 
-/// What happened.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FactKind {
     /// The znode was made.
@@ -19,22 +19,22 @@ pub enum FactKind {
     Deleted,
 }
 
-/// Something that happened to a path at a zxid.
+/// A change of a path at a zxid.
 #[derive(Clone, Debug)]
 pub struct Fact {
     pub kind: FactKind,
-    /// Which write did it. `None`: somebody's, of unknown fate, or the end of a session.
+    /// The write that did it. `None`: a write of unknown fate, or the end of a session.
     write: Option<usize>,
     /// The version that it made, for a set.
     version: Option<i32>,
     /// The version that a delete asked for.
     wanted: Option<i32>,
     owner: Option<i64>,
-    /// Who says so, in words.
+    /// The source of the fact, in words.
     source: String,
 }
 
-/// What a reply says of a path.
+/// The content of a reply about a path.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Absent,
@@ -44,18 +44,18 @@ pub enum Seen {
     OtherVersion(i32),
 }
 
-/// A write of this kind, to this path, of unknown fate, that took effect at `after < zxid <=
-/// until`.
+/// A need for a write of this kind, to this path, of unknown fate, that took effect at `after <
+/// zxid <= until`.
 #[derive(Clone, Debug)]
 pub struct Demand {
     pub kind: FactKind,
     pub path: String,
     pub until: i64,
-    /// For whom it may concern.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// All of them.
+/// The lines of all paths.
 #[derive(Default)]
 pub struct Timelines {
     pub facts: BTreeMap<String, BTreeMap<i64, Fact>>,
@@ -63,14 +63,14 @@ pub struct Timelines {
     /// Children made or removed, by parent.
     pub child_changes: BTreeMap<String, BTreeSet<i64>>,
     pub demands: Vec<Demand>,
-    /// A session's ephemeral znode is there at a zxid.
+    /// Zxids at which a session's ephemeral znode exists.
     pub owners_alive: Vec<(i64, i64, String)>,
-    /// A session's ephemeral znode is gone at a zxid, and nobody may have deleted it.
+    /// Zxids at which a session's ephemeral znode is gone, though no write may have deleted it.
     pub owners_over: Vec<(i64, i64, String)>,
 }
 
-/// Lists one after the other that say the same of a path, with nothing known to happen to it
-/// between them: the first and the last say it all.
+/// Consecutive lists of children that agree about a path, with no fact between them: the first and
+/// the last of them are enough.
 #[derive(Default)]
 struct Run {
     is_there: bool,
@@ -93,20 +93,20 @@ impl Run {
     }
 }
 
-/// A znode that is there, while its line is walked.
+/// A znode that exists, while its line is walked.
 struct There {
-    /// Where it was made, if that is known.
+    /// The zxid that made it, if that is known.
     czxid: Option<i64>,
-    /// The last set, or where it was made.
+    /// The zxid of its last set, or the one that made it.
     mzxid: i64,
     version: i32,
     owner: Option<i64>,
-    /// Where it was there for certain.
+    /// The last zxid at which it certainly existed.
     alive: i64,
 }
 
 enum State {
-    /// Since that zxid for certain.
+    /// Certainly absent since that zxid.
     Absent(i64),
     There(There),
 }
@@ -251,7 +251,7 @@ impl<'h> Judge<'h> {
         }
         let culprit = results.iter().position(|it| *it != Err(error::OK));
         let Some((op, Err(code))) = culprit.map(|at| (&ops[at], &results[at])) else { return };
-        // What came before it in the multi may be why it is refused.
+        // Earlier parts of the multi may be the reason for the refusal.
         let own_parents =
             ops.iter().take(culprit.unwrap_or(0)).any(|earlier| match (earlier, op) {
                 (
@@ -265,7 +265,7 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// What the answer to one operation says.
+    /// Notes the sights that the answer to one operation gives.
     fn draw_result(
         &mut self,
         number: usize,
@@ -322,7 +322,7 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// A stat tells when its znode was made, and when it was set last.
+    /// Notes the facts of a stat: when its znode was made, and when it was set last.
     fn draw_stat(
         &mut self,
         number: usize,
@@ -382,7 +382,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// A list of children says of every path below the znode whether it is there.
+    /// Notes the sights of lists: a list of children tells for every path below the znode whether
+    /// it exists.
     fn draw_lists(&mut self, lines: &mut Timelines) {
         let mut lists: Vec<(&str, i64, usize, &[String])> = Vec::new();
         for (number, record) in self.history.ops.iter().enumerate() {
@@ -471,7 +472,7 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// What somebody saw happen at a zxid was done by the write with that zxid, if there is one.
+    /// Checks facts seen by other clients: if a write has that zxid, it must have done the change.
     fn check_foreign_facts(&mut self, facts: &BTreeMap<String, BTreeMap<i64, Fact>>) {
         let owners: BTreeMap<i64, usize> = self
             .writes
@@ -499,7 +500,7 @@ impl<'h> Judge<'h> {
         found.into_iter().for_each(|what| self.complain(Rule::Order, what));
     }
 
-    /// Whether a write of unknown fate may have removed a znode by then.
+    /// Whether a write of unknown fate may have removed a znode by that zxid.
     fn may_have_removed(&self, path: &str, until: i64) -> bool {
         self.open_deletes.get(path).is_some_and(|floor| *floor < until)
     }
@@ -526,7 +527,8 @@ impl<'h> Judge<'h> {
                 offers.entry((kind, path.clone())).or_default().push(write.floor);
             }
         }
-        // One part of a multi may tell when all were done, and not which name another one made.
+        // One part of a multi may show when all its parts were done, though the name that another
+        // part made is unknown.
         for write in &self.writes {
             let Fate::Done { zxid, is_acknowledged: false } = write.fate else { continue };
             for (part, made) in write.parts.iter().zip(&write.paths) {
@@ -554,7 +556,8 @@ impl<'h> Judge<'h> {
             let mut floors = offers.remove(&key).unwrap_or_default();
             floors.sort_unstable();
             demands.sort_by_key(|demand| demand.until);
-            // A write may stand anywhere above its floor: so the earliest fits the earliest.
+            // A write may have any zxid above its floor, so the earliest writes serve the earliest
+            // demands.
             for (position, demand) in demands.into_iter().enumerate() {
                 let fits = floors.get(position).is_some_and(|floor| *floor < demand.until);
                 if !fits {
@@ -712,7 +715,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// It must be there by then.
+    /// Requires that the znode exists by then.
     fn appear(&mut self, until: i64, why: &str) -> Found {
         let State::Absent(absent) = self.state else { return Ok(()) };
         self.demand(FactKind::Created, 1, absent, until, why)?;
@@ -721,7 +724,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// It must be gone by then.
+    /// Requires that the znode is gone by then.
     fn vanish(&mut self, judge: &Judge<'_>, until: i64, why: &str) -> Found {
         let State::There(there) = &self.state else { return Ok(()) };
         let (owner, alive) = (there.owner, there.alive);
@@ -731,7 +734,7 @@ impl Walker<'_> {
         match owner {
             Some(0) => self.demand(kind, 1, alive, until, why),
             _ if until <= alive => self.demand(kind, 1, alive, until, why),
-            // Nobody knows whose it was, or somebody may have deleted it.
+            // Its session is unknown, or a write may have deleted it.
             None => Ok(()),
             Some(_) if judge.may_have_removed(self.path, until) => Ok(()),
             Some(owner) => {
@@ -741,8 +744,8 @@ impl Walker<'_> {
         }
     }
 
-    /// It has this version by then. It had the version that is known at its last set; each more is
-    /// somebody's set.
+    /// Requires that the znode has this version by then. Its last known set gave it a known
+    /// version; each version more demands a set.
     fn version_is(&mut self, version: i32, until: i64, why: &str) -> Found {
         let State::There(there) = &mut self.state else { return Ok(()) };
         let (known, mzxid) = (there.version, there.mzxid);

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// Which table a watch stands in (`DataTree.dataWatches`, `childWatches`).
+/// The table that a watch is kept in (`DataTree.dataWatches`, `childWatches`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Table {
     Data,
@@ -13,7 +13,7 @@ enum Table {
 /// The watches of one connection.
 struct Stream<'t> {
     timelines: &'t Timelines,
-    /// When each was set, and when it must fire.
+    /// The zxid when each watch was set, and the one when it must fire.
     watches: BTreeMap<(Table, String), (i64, Option<i64>)>,
     reply_zxid: i64,
     event_zxid: i64,
@@ -71,8 +71,8 @@ impl Stream<'_> {
         }
     }
 
-    /// What made the znode that is certainly there at a zxid: something happens to it before and
-    /// behind, and that behind is not that it is made.
+    /// The zxid that made the znode, if it certainly exists at the given zxid: a fact before that
+    /// is not its removal, and a fact behind is not its creation.
     fn made_at(&self, path: &str, zxid: i64) -> Option<i64> {
         let line = self.timelines.facts.get(path)?;
         let (at, before) = line.range(..=zxid).next_back()?;
@@ -87,7 +87,7 @@ impl Stream<'_> {
     }
 
     fn on_event(&mut self, zxid: i64, kind: EventKind, path: &str) -> Result<(), String> {
-        // ZooKeeper 3.9 says -1 for what was missed (`WatcherEvent` of `DataTree.setWatches`).
+        // ZooKeeper 3.9 sends -1 for a missed change (`WatcherEvent` of `DataTree.setWatches`).
         if zxid == -1 {
             self.made_up.insert((kind, path.to_string()));
             return Ok(());
@@ -157,7 +157,8 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// `DataTree.setWatches`: what was missed is told, the rest is set.
+    /// Sets watches again, as `DataTree.setWatches`: missed changes are told, other watches are
+    /// set.
     fn set_again(
         &mut self,
         relative_zxid: i64,

@@ -1,44 +1,44 @@
-//! The events that one connection is to be told, some of which may come or not.
+//! The events that one connection is to be told; some of them may come or not.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::op::EventKind;
 
-/// Its zxid, kind and path.
+/// The event's zxid, kind and path.
 pub(super) type Event = (i64, EventKind, String);
 
-/// An event that is to come.
+/// An event that is due.
 #[derive(Clone, Debug)]
 struct Due {
     event: Event,
-    /// It must; else it may.
+    /// Whether it must come; else it may.
     is_certain: bool,
 }
 
-/// Events in the order in which they come. One that may come or not can be equal to a later one, so
-/// that it is open which of them came: all ways are followed.
+/// Events in the order in which they are due. An optional event can equal a later one, so that it
+/// is open which of them came: all explanations are followed.
 #[derive(Debug)]
 pub(super) struct DueEvents {
     events: VecDeque<Due>,
-    /// How many have come or were passed over, in each way in which what came can be explained.
+    /// Number of events that came or were passed over, in each explanation of what came.
     passed: BTreeSet<usize>,
 }
 
 impl DueEvents {
-    /// None is due.
+    /// No events are due.
     pub fn new() -> DueEvents {
         DueEvents { events: VecDeque::new(), passed: BTreeSet::from([0]) }
     }
 
-    /// One more is to come, certainly or perhaps.
+    /// Adds an event that must come, or may.
     pub fn push(&mut self, event: Event, is_certain: bool) {
         self.events.push_back(Due { event, is_certain });
     }
 
-    /// An event came.
+    /// Takes an event that came.
     ///
     /// # Errors
-    /// It was not due. Told is what was.
+    /// It was not due. The event that was due is returned.
     pub fn on_came(&mut self, came: &Event) -> Result<(), Option<Event>> {
         let ways = self.passed.iter().flat_map(|passed| {
             let next = self.events.iter().enumerate().skip(*passed);
@@ -56,10 +56,10 @@ impl DueEvents {
         Ok(())
     }
 
-    /// No more of them come.
+    /// Takes the end of the events.
     ///
     /// # Errors
-    /// One that is told must have come.
+    /// The returned event must have come.
     pub fn on_end(&mut self) -> Result<(), Event> {
         let is_end = |passed: &usize| self.events.iter().skip(*passed).all(|due| !due.is_certain);
         if !self.passed.iter().any(is_end) {

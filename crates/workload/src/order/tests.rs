@@ -119,7 +119,7 @@ fn exists(path: &str, watch: bool) -> Op {
     Op::Exists { path: path.to_string(), watch }
 }
 
-/// Of a znode without children that was made at `czxid` and set last at `mzxid`.
+/// The stat of a znode without children that was made at `czxid` and set last at `mzxid`.
 fn stat(czxid: i64, mzxid: i64, version: i32) -> Stat {
     let (ctime, mtime, data_bytes, pzxid) = (5, 5, 1, czxid);
     Stat { czxid, mzxid, ctime, mtime, version, data_bytes, pzxid, ..Stat::default() }
