@@ -1,5 +1,5 @@
-//! What is tried with arbitrary bytes: one function for each decoder. Whatever the bytes are, it
-//! returns; what decodes is encoded and decoded again to the same.
+//! The decoders under test: one function for each, which is given arbitrary bytes. It always
+//! returns; bytes that decode are encoded and decoded again to an equal value.
 //!
 //! The fuzz targets call these, and so does `crates/quorate/tests/fuzz_bodies.rs` with the seeds
 //! that stand next to each body, cut and changed.
@@ -14,7 +14,7 @@ mod of_zk;
 
 /// One decoder under test.
 pub struct Body {
-    /// Also the name of the fuzz target.
+    /// The body's name, and that of its fuzz target.
     pub name: &'static str,
     /// Tries any bytes.
     pub run: fn(&[u8]),

@@ -1,4 +1,4 @@
-//! What clients of the chunk store send, and what it keeps on disk.
+//! Requests of the chunk store's clients, and the store's formats on disk.
 
 use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo, KeyValue, decode_block, encode_block};
@@ -15,7 +15,7 @@ use chunk::wire::{Request, chunk_to_pb, decode_answer, encode, encode_request, p
 
 use super::of_storage::each_sealed;
 
-/// A request. What is read is written and read again to the same, and means the same.
+/// A request. A decoded one is encoded and decoded again to an equal one, with the same meaning.
 pub fn chunk_request(bytes: &[u8]) {
     let bytes = Bytes::copy_from_slice(bytes);
     let Ok(message) = read(bytes.clone()) else { return };
@@ -215,8 +215,8 @@ pub fn chunk_checkpoint_seeds() -> Vec<Vec<u8>> {
     // Layout, state, no replica index, no metadata.
     piece.extend_from_slice(&[7, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0]);
     piece.push(2);
-    // Local id and length; not finalized, committed: where, in how many bytes, of what length, by
-    // which.
+    // Local id and length; not finalized, but committed: the commit's place, bytes, length and
+    // sequence id.
     piece.extend_from_slice(&9u64.to_le_bytes());
     piece.extend_from_slice(&100u64.to_le_bytes());
     piece.extend_from_slice(&[0, 1]);
@@ -250,7 +250,7 @@ pub fn chunk_checkpoint_head_seeds() -> Vec<Vec<u8>> {
     vec![head(None), head(Some(4096))]
 }
 
-/// The file that says which store it is.
+/// The file with the store's identity.
 pub fn chunk_identity(bytes: &[u8]) {
     for crc_at in [28, 32] {
         each_sealed(bytes, crc_at, 0..crc_at, |bytes| {
@@ -264,7 +264,7 @@ pub fn chunk_identity_seeds() -> Vec<Vec<u8>> {
     vec![encode_identity(&Identity::of_id(7)), encode_identity(&Identity::of_id(u128::MAX))]
 }
 
-/// An answer, as a client reads it. What is read is written and read again to the same.
+/// An answer, as a client reads it. A decoded one is encoded and decoded again to an equal one.
 pub fn chunk_answer(bytes: &[u8]) {
     let Ok(answer) = decode_answer(Bytes::copy_from_slice(bytes)) else { return };
     let mut encoded = Vec::new();

@@ -16,7 +16,7 @@ const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
 const IDENTITIES: [Identity<'static>; 2] =
     [Identity { scheme: "ip", id: "::1" }, Identity { scheme: "digest", id: "a:b" }];
 
-/// What is read is read back as it was.
+/// A command. A decoded one is encoded and decoded again to an equal one.
 pub fn command(bytes: &[u8]) {
     let Ok(command) = Command::decode(bytes) else { return };
     let mut encoded = Vec::new();
@@ -24,7 +24,7 @@ pub fn command(bytes: &[u8]) {
     assert_eq!(Command::decode(&encoded), Ok(command));
 }
 
-/// With all its batches and commands.
+/// An entry, with all its batches and commands.
 pub fn entry(bytes: &[u8]) {
     let Ok(header) = entry::verify(bytes) else { return };
     let again = encode_again(bytes);
@@ -32,7 +32,7 @@ pub fn entry(bytes: &[u8]) {
     assert_eq!(encode_again(&again), again);
 }
 
-/// The same batches and commands, built anew. `bytes` is a good entry.
+/// Builds an equal entry from its batches and commands. `bytes` is a good entry.
 fn encode_again(bytes: &[u8]) -> Vec<u8> {
     let header = decode_header(bytes).expect("the entry was verified");
     let mut batches = Vec::new();
@@ -53,7 +53,7 @@ fn encode_again(bytes: &[u8]) -> Vec<u8> {
     entry::encode(header.time_ms, header.group, header.level, &batches).to_vec()
 }
 
-/// One list of a batch's identity table: what is read is written with the same bytes.
+/// One list of a batch's identity table. A decoded one is encoded to the same bytes.
 pub fn identities(bytes: &[u8]) {
     let Ok(identities) = decode_identities(bytes) else { return };
     assert_eq!(encode_identities(identities.into_iter()), bytes);
@@ -78,7 +78,7 @@ fn restore(image: &[u8]) -> Result<Machine, RestoreError> {
     restore.finish()
 }
 
-/// The image, with a frame for each step of so many slots.
+/// The machine's image, with a frame for each step of so many slots.
 fn image_of(machine: &mut Machine, slots_max: u32) -> Vec<u8> {
     machine.freeze();
     let mut image = Vec::new();

@@ -1,4 +1,4 @@
-//! What members say to each other, and of themselves.
+//! Messages between members, and their hellos.
 
 use machine::{BootId, Digest, Level, MemberId, Owner, SessionId};
 use member::Hello;
@@ -9,7 +9,7 @@ use storage::datadir::Birth;
 
 const FROM: MemberId = MemberId(5);
 
-/// The first byte is the kind. What is read is written with the same bytes.
+/// A message; the first byte is its kind. A decoded one is encoded to the same bytes.
 pub fn member_message(bytes: &[u8]) {
     let Some((kind, body)) = bytes.split_first() else { return };
     let frame = PeerFrame { kind: *kind, body: body.to_vec().into() };
@@ -17,7 +17,7 @@ pub fn member_message(bytes: &[u8]) {
     assert_eq!(message.encode(), frame);
 }
 
-/// What is read is written with the same bytes, and there may be more behind it.
+/// A hello, perhaps with more bytes behind it. A decoded one is encoded to the same bytes.
 pub fn hello(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     let Ok(hello) = Hello::decode(&mut reader) else { return };

@@ -1,23 +1,24 @@
-//! What peers say: messages and memberships.
+//! Raft messages of peers, and memberships.
 
 use replica::{
     Config, Effects, Entry, EntryKind, HardState, MemberChange, Membership, MembershipChange,
     Replica, Restored, Transition, peek,
 };
 
-/// What is read is written with the same bytes.
+/// A membership. A decoded one is encoded to the same bytes.
 pub fn membership(bytes: &[u8]) {
     let Ok(membership) = Membership::decode(bytes) else { return };
     assert_eq!(membership.encode(), bytes);
 }
 
-/// What is read is written with the same bytes.
+/// A change of the membership. A decoded one is encoded to the same bytes.
 pub fn membership_change(bytes: &[u8]) {
     let Ok(change) = MembershipChange::decode(bytes) else { return };
     assert_eq!(change.encode(), bytes);
 }
 
-/// A message is refused, or taken in by a replica that goes on; twice, for messages may be doubled.
+/// A message, which is refused, or stepped by a replica that goes on; twice, because messages may
+/// be duplicated.
 pub fn peer_message(bytes: &[u8]) {
     let peeked = peek(bytes);
     let mut replica = replica();
@@ -54,7 +55,7 @@ fn replica() -> Replica {
     replica
 }
 
-/// Does what the replica asks for, all of it and at once.
+/// Carries out everything that the replica asks for, at once.
 fn drain(replica: &mut Replica) {
     while replica.has_effects() {
         let Effects { persist, committed, .. } = replica.effects();

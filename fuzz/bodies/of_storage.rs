@@ -1,7 +1,7 @@
-//! What is on disk: frames, slots, segments, snapshots and the small files.
+//! The formats on disk: frames, slots, segments, snapshots and the small files.
 //!
-//! A checksum stops nearly every change of a fuzzer. So each body tries the bytes as they are and
-//! then with the checksums made right, as damage before the checksum was computed would leave them.
+//! A checksum rejects nearly every change of a fuzzer. So each body tries the bytes as they are,
+//! and then with correct checksums, as damage before the checksum was computed would leave them.
 
 use storage::datadir::{
     Birth, Identity, decode_birth, decode_boot, decode_draft, decode_identity, encode_birth,
@@ -31,7 +31,7 @@ pub fn crc32c(bytes: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// The bytes as they are and, where the checksum and what it covers are there, made right.
+/// Tries the bytes as they are and, if they are long enough, with a correct checksum.
 pub fn each_sealed(
     bytes: &[u8],
     at: usize,
@@ -47,7 +47,7 @@ pub fn each_sealed(
     }
 }
 
-/// Header, body, and what the body says.
+/// A frame: its header, its body, and the body's content.
 pub fn wal_frame(bytes: &[u8]) {
     frame(bytes);
     let mut sealed = bytes.to_vec();
@@ -90,7 +90,7 @@ fn frame(bytes: &[u8]) {
     }
 }
 
-/// What is read is read back as it was.
+/// The body of a segment's head. A decoded one is encoded and decoded again to an equal one.
 pub fn wal_head(bytes: &[u8]) {
     let version = record::decode_head_version(bytes);
     let Ok(head) = record::decode_head(bytes) else { return };
@@ -98,26 +98,26 @@ pub fn wal_head(bytes: &[u8]) {
     assert_eq!(record::decode_head(&record::encode_head(&head)), Ok(head));
 }
 
-/// What is read is written with the same bytes.
+/// A hard state. A decoded one is encoded to the same bytes.
 pub fn wal_hard_state(bytes: &[u8]) {
     let Ok(state) = record::decode_hard_state(bytes) else { return };
     assert_eq!(record::encode_hard_state(&state), bytes);
 }
 
-/// What is read is written with the same bytes.
+/// A membership. A decoded one is encoded to the same bytes.
 pub fn wal_membership(bytes: &[u8]) {
     let Ok(membership) = record::decode_membership(bytes) else { return };
     assert_eq!(record::encode_membership(&membership), bytes);
     assert!(record::check_membership(&membership).is_ok());
 }
 
-/// What is read is written with the same bytes.
+/// A snapshot point. A decoded one is encoded to the same bytes.
 pub fn wal_snapshot_point(bytes: &[u8]) {
     let Ok(point) = record::decode_snapshot_point(bytes) else { return };
     assert_eq!(record::encode_snapshot_point(&point), bytes);
 }
 
-/// What is read is written with the same bytes.
+/// A slot. A decoded one is encoded to the same bytes.
 pub fn wal_slot(bytes: &[u8]) {
     each_sealed(bytes, 0, 4..SLOT_BYTES, |bytes| {
         let Ok(slot) = record::decode_slot(bytes) else { return };
@@ -147,7 +147,7 @@ fn options() -> WalOptions {
     }
 }
 
-/// The input stands where the frames do: the slots before it are empty.
+/// A segment with the input in the place of its frames; the slots before it are empty.
 fn disk_with_segment(frames: &[u8]) -> FaultDisk {
     let mut segment = vec![0; FRAMES_START as usize];
     segment.extend_from_slice(frames);
@@ -158,7 +158,7 @@ fn disk_with_segment(frames: &[u8]) -> FaultDisk {
     disk
 }
 
-/// What is read is written with the same bytes.
+/// The header of a snapshot. A decoded one is encoded to the same bytes.
 pub fn snapshot_header(bytes: &[u8]) {
     let prefix = snapshot::decode_prefix(bytes);
     let end = prefix.map_or(0, |(_, meta_bytes)| PREFIX_BYTES + meta_bytes);
@@ -168,7 +168,7 @@ pub fn snapshot_header(bytes: &[u8]) {
     });
 }
 
-/// The header of a piece and what is stored behind it.
+/// A piece of a snapshot: its header and the bytes stored behind it.
 pub fn snapshot_piece(bytes: &[u8]) {
     piece(bytes);
     let mut sealed = bytes.to_vec();
@@ -191,7 +191,7 @@ fn piece(bytes: &[u8]) {
     assert_eq!(snapshot::decode_piece(header, stored), Ok(raw));
 }
 
-/// A part that is not a piece.
+/// The trailer of a snapshot.
 pub fn snapshot_trailer(bytes: &[u8]) {
     each_sealed(bytes, TRAILER_BYTES - 4, 0..TRAILER_BYTES - 4, |bytes| {
         let Ok(Part::Trailer { piece_count, hash }) = snapshot::decode_part(bytes) else { return };
@@ -209,7 +209,7 @@ fn trailer(piece_count: u64, hash: u128) -> Vec<u8> {
     out
 }
 
-/// What is read is written with the same bytes.
+/// The `identity` file. A decoded one is encoded to the same bytes.
 pub fn identity_file(bytes: &[u8]) {
     each_sealed(bytes, 40, 0..40, |bytes| {
         let Ok(identity) = decode_identity(bytes) else { return };
@@ -217,7 +217,7 @@ pub fn identity_file(bytes: &[u8]) {
     });
 }
 
-/// What is read is written with the same bytes.
+/// The `draft` file. A decoded one is encoded to the same bytes.
 pub fn draft_file(bytes: &[u8]) {
     each_sealed(bytes, 24, 0..24, |bytes| {
         let Ok(member_id) = decode_draft(bytes) else { return };
@@ -225,7 +225,7 @@ pub fn draft_file(bytes: &[u8]) {
     });
 }
 
-/// What is read is written with the same bytes. Its length is its own.
+/// The `birth` file, of any length. A decoded one is encoded to the same bytes.
 pub fn birth_file(bytes: &[u8]) {
     let end = bytes.len().saturating_sub(4);
     each_sealed(bytes, end, 0..end, |bytes| {
@@ -234,7 +234,7 @@ pub fn birth_file(bytes: &[u8]) {
     });
 }
 
-/// What is read is written with the same bytes.
+/// A slot of the `boot` file. A decoded one is encoded to the same bytes.
 pub fn boot_file(bytes: &[u8]) {
     each_sealed(bytes, 24, 0..24, |bytes| {
         let Ok(boot) = decode_boot(bytes) else { return };

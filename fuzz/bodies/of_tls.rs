@@ -1,4 +1,4 @@
-//! What TLS brings: key stores that an operator names, and certificates that clients show. The
+//! Input of TLS: key stores that an operator names, and certificates that clients show. The
 //! decoders are modules of the program, which is no library; they stand by themselves.
 
 use sha1::{Digest, Sha1};
@@ -38,7 +38,8 @@ pub fn jks_seeds() -> Vec<Vec<u8>> {
 /// The name in a certificate.
 pub fn subject_name(name: &[u8]) {
     let Some(text) = subject::rfc2253(name) else { return };
-    // Two hexadecimal digits a byte, a keyword or a number of an attribute, and what is escaped.
+    // The text has two hexadecimal digits a byte, a keyword or a number for each attribute, and
+    // escapes.
     assert!(text.len() <= 8 * name.len() + 40, "{text}");
 }
 

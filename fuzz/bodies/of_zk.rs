@@ -1,4 +1,4 @@
-//! What clients send, and what servers answer.
+//! Requests of ZooKeeper clients, and responses of servers.
 
 use machine::{AclEntry, ChangeBatch, Command, LogIndex, Stat};
 use zk::four_letter::{Word, recognise};
@@ -21,7 +21,7 @@ pub fn connect_request(body: &[u8]) {
     assert_eq!(ConnectRequest::decode(&encoded[LENGTH_BYTES..]), Ok(request));
 }
 
-/// Its answer.
+/// The answer to the first packet.
 pub fn connect_response(body: &[u8]) {
     let Ok(response) = ConnectResponse::decode(body) else { return };
     let mut encoded = Vec::new();
@@ -29,7 +29,8 @@ pub fn connect_response(body: &[u8]) {
     assert_eq!(ConnectResponse::decode(&encoded[LENGTH_BYTES..]), Ok(response));
 }
 
-/// Header and body. What is served, and what some client may send, is read back as it was.
+/// A request, header and body. One that is served, and that some client may send, is encoded and
+/// decoded again to an equal one.
 pub fn jute_request(frame: &[u8]) {
     let Some(request) = decode_request(frame) else { return };
     let is_sent = match &request {
@@ -52,7 +53,7 @@ fn decode_request(frame: &[u8]) -> Option<Request<'_>> {
     Request::decode(header.opcode, &mut reader).ok()
 }
 
-/// Header of a response, then a stat.
+/// A response: its header, then a stat.
 pub fn response(frame: &[u8]) {
     let mut reader = JuteReader::new(frame);
     let Ok(header) = ReplyHeader::decode(&mut reader) else { return };
@@ -72,18 +73,17 @@ pub fn four_letter_word(bytes: &[u8]) {
     match recognise(*first) {
         Some(Word::TelnetClose) => assert!(first[0] == 0xff),
         Some(word) => assert_eq!(word.name().as_bytes(), first),
-        // What is no word is a length, which a client may not make look like one.
+        // Other bytes are a length, which a client must not make equal to a word.
         None => assert!(*first != *b"ruok"),
     }
 }
 
-/// A response to a challenge, and a challenge to a client: nobody proves anything without the
-/// password.
+/// A response to a challenge, and a challenge to a client: without the password nothing is proved.
 pub fn sasl_token(bytes: &[u8]) {
     let mut exchange = challenged();
     let found = exchange.step(bytes, &SASL_NONCE, |user| (user == "bob").then_some(SASL_PASSWORD));
     if let Ok(step) = found {
-        // Its own proof, with what the hash does not cover changed.
+        // The client's own proof, with changes in bytes that the hash does not cover.
         assert!(matches!(step, Step::Authenticated { user, .. } if user == "bob"));
         let proof = sasl_response();
         let hash_at = proof.windows(9).position(|part| part == b"response=").map(|at| at + 9);
@@ -100,8 +100,8 @@ pub fn sasl_token(bytes: &[u8]) {
     }
 }
 
-/// The way of a client's bytes to the state: every frame that is a write is applied, whatever it
-/// asks for, and the state can still be told by its image.
+/// The whole path from a client's bytes to the state: every frame that is a write is applied,
+/// whatever it asks for, and the state can still be written as an image.
 pub fn requests_applied(mut bytes: &[u8]) {
     let (mut machine, stamp, session) = machine_with_session();
     let mut changes = ChangeBatch::default();
@@ -245,7 +245,7 @@ fn challenged() -> Exchange {
     exchange
 }
 
-/// What the client that knows the password answers to that.
+/// The answer to the challenge by a client that knows the password.
 fn sasl_response() -> Vec<u8> {
     let Ok(Step::Challenge(challenge)) = Exchange::New.step(b"", &SASL_NONCE, |_| None) else {
         unreachable!("the first step is a challenge");
