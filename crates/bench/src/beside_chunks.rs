@@ -1,9 +1,9 @@
-//! What ZooKeeper's clients notice of the chunk store: the latency of synchronous creates, alone
-//! and while chunks are written as fast as they are taken, in turns.
+//! The latency of synchronous creates that ZooKeeper's clients see beside the chunk store: alone,
+//! and while other clients write chunks at full rate, in turns.
 //!
-//! One session makes one znode after the other and waits for each: what a lock or an election
-//! costs. Whether the chunks are on the disk of the log or on another is how the server was started
-//! (`--chunk-dir`).
+//! One session makes one znode after the other and waits for each answer, as a lock or an election
+//! does. The options that started the server (`--chunk-dir`) decide whether the chunks share the
+//! disk of the log.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -72,7 +72,7 @@ pub fn command(args: &BesideChunksArgs) -> anyhow::Result<ExitCode> {
     let mut creates = Creates::connect(address)?;
     let duration = Duration::from_secs(args.seconds);
     let (mut alone, mut beside, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-    // The first takes what is taken once.
+    // The first run pays for what is set up only once.
     creates.run(Duration::from_secs(1))?;
     for _ in 0..args.rounds {
         alone.push(creates.run(duration)?);
@@ -175,7 +175,7 @@ impl Creates {
     }
 }
 
-/// Does something while chunks are written: what came of it, and the bytes of chunks a second.
+/// Calls `act` while chunks are written: its result, and the bytes of chunks written a second.
 fn beside_writers<T>(
     args: &BesideChunksArgs,
     act: impl FnOnce() -> anyhow::Result<T>,
@@ -198,7 +198,7 @@ fn beside_writers<T>(
     })
 }
 
-/// Writes blocks to a container of its own until it is told to end, and deletes that.
+/// Writes blocks to a container of its own until it is told to end, then deletes the container.
 fn write_chunks(
     address: SocketAddr,
     number: u64,
@@ -206,8 +206,8 @@ fn write_chunks(
     is_over: &AtomicBool,
     bytes: &AtomicU64,
 ) -> anyhow::Result<()> {
-    // The thread that measures goes first: what is told is the server's wait, not that for a CPU of
-    // the generator.
+    // The measuring thread goes first: its latency must be the server's wait, not a wait for a CPU
+    // of the generator.
     let _ = rustix::process::nice(WRITERS_NICE);
     let client = Client::connect(address)?;
     let container_id = (u64::from(std::process::id()) << 16) + number;

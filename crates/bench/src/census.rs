@@ -1,5 +1,5 @@
-//! What each server of an ensemble costs, beside the sums: which one leads decides who does the
-//! work.
+//! The cost of each server of an ensemble, beside the sums. The servers do not share the work
+//! evenly: the leader does more.
 
 use std::net::SocketAddr;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::process::Processes;
 use crate::target::{self, Target};
 
-/// The servers of some targets, from when it is made on. Targets of one server have no list: all
-/// figures are that server's.
+/// The servers of all ensembles among the targets, and their CPU time when this was made. A target
+/// of one server has no list: all figures are that server's.
 #[derive(Debug)]
 pub struct Census {
     servers: Vec<Counted>,
@@ -23,11 +23,11 @@ struct Counted {
     cpu_ns: Option<u64>,
 }
 
-/// What one of them is now and has cost since.
+/// The role of one server now, and its cost since the census began.
 #[derive(Clone, Debug, PartialEq)]
 struct Cost {
     address: SocketAddr,
-    /// What it says that it is.
+    /// The role that the server reports.
     mode: String,
     cpu_ms: Option<f64>,
     resident: Option<u64>,
@@ -35,7 +35,7 @@ struct Cost {
 }
 
 impl Census {
-    /// From now on.
+    /// Begins to count.
     pub fn start(targets: &[Target]) -> Census {
         let ensembles = targets.iter().filter(|target| target.addresses.len() > 1);
         let servers = ensembles.flat_map(|target| {
@@ -48,7 +48,7 @@ impl Census {
         Census { servers: servers.collect() }
     }
 
-    /// Prints what each of them has cost until now, and gives it for the file.
+    /// Prints what each server has cost until now, and returns that for the file of figures.
     pub fn end(&self) -> Value {
         let mut heading = "";
         let mut all = Vec::new();
@@ -68,7 +68,7 @@ impl Census {
 impl Counted {
     fn cost(&self) -> Cost {
         let now = Processes::listening(&[self.address]);
-        // One that was started again has its own clock.
+        // A server that was started again has a CPU clock of its own, which began at 0.
         let before = if now == self.processes { self.cpu_ns } else { Some(0) };
         let cpu_ns = now.cpu_ns().zip(before).map(|(now, before)| now.saturating_sub(before));
         let memory = now.memory();

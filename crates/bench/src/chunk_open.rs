@@ -128,7 +128,7 @@ fn fill(args: &ChunkOpenArgs) -> anyhow::Result<()> {
         took.as_secs_f64(),
         pause.as_secs_f64() * 1e3
     );
-    // So that the next start has a checkpoint of all.
+    // The next start then has a checkpoint of all blocks.
     Ok(store.checkpoint()?)
 }
 
@@ -154,8 +154,8 @@ fn write_block(store: &Store<RealDisk>, number: u64, chunks: u64) -> anyhow::Res
     Ok(())
 }
 
-/// Writes a checkpoint, and chunks all the while: the longest that one of these took, and how long
-/// the checkpoint took.
+/// Writes a checkpoint, and chunks all the while: the longest time that one chunk took, and how
+/// long the checkpoint took.
 fn pause_of_a_checkpoint(store: &Store<RealDisk>) -> anyhow::Result<(Duration, Duration)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -168,7 +168,7 @@ fn pause_of_a_checkpoint(store: &Store<RealDisk>) -> anyhow::Result<(Duration, D
                 let began = Instant::now();
                 store.write_chunk(id, &chunk, &[7; CHUNK_BYTES], WriteMode::default())?;
                 longest = longest.max(began.elapsed());
-                // Over and over the same MiB: the index must not grow meanwhile.
+                // All chunks go to the same MiB over and over: the index must not grow meanwhile.
                 offset = (offset + CHUNK_BYTES as u64) % (1 << 20);
             }
             Ok(longest)

@@ -1,8 +1,8 @@
 //! A ZooKeeper session on one connection, as bytes in and bytes out. It knows no socket and no
-//! clock: whoever drives it says what time it is.
+//! clock: its caller passes the time.
 //!
-//! Requests are answered in the order they were sent (ZooKeeper's promise to a session), so the
-//! times of those under way are a queue.
+//! The server answers requests in the order in which they were sent (ZooKeeper's promise to a
+//! session), so the send times of the requests under way are a queue.
 
 use std::collections::VecDeque;
 
@@ -22,18 +22,18 @@ pub enum SessionError {
     /// What the server sends is not the protocol.
     #[error("an answer that is not ZooKeeper's: {0}")]
     Undecodable(#[from] JuteError),
-    /// A reply to something else than what was asked next.
+    /// A reply that does not answer the oldest request under way.
     #[error("a reply to xid {got} where {wanted} was due")]
     OutOfOrder {
-        /// In the reply.
+        /// The xid in the reply.
         got: i32,
-        /// Of the oldest request under way.
+        /// The xid of the oldest request under way.
         wanted: i32,
     },
     /// A frame that no server sends.
     #[error("a frame of {bytes} bytes")]
     FrameTooLarge {
-        /// Its length.
+        /// The length in the frame's prefix.
         bytes: i64,
     },
     /// The connection ended.
@@ -41,25 +41,25 @@ pub enum SessionError {
     Lost(String),
 }
 
-/// Something that a server said.
+/// One thing that the server sent.
 #[derive(Debug)]
 pub enum Incoming<'a> {
     /// The session is open.
     Connected,
     /// The answer to the oldest request under way.
     Reply {
-        /// When that was sent, or meant to be.
+        /// When the request was sent, or meant to be.
         since_ns: u64,
-        /// Of the reply.
+        /// The header of the reply.
         header: ReplyHeader,
-        /// What follows it.
+        /// The bytes behind the header.
         body: JuteReader<'a>,
     },
     /// A watch fired.
     Event {
         /// `Watcher.Event.EventType`.
         kind: i32,
-        /// Of the znode.
+        /// The path of the znode.
         path: &'a str,
     },
     /// A ping came back.
@@ -77,17 +77,17 @@ struct Sent {
 pub struct Session {
     is_open: bool,
     timeout_ms: i32,
-    /// What the server gave, to be shown to the next one.
+    /// The session id that the server gave; it is shown to the next server.
     id: i64,
     password: Vec<u8>,
-    /// The highest of any reply: a server that is behind it refuses the session.
+    /// The highest zxid of any reply: a server that is behind it refuses the session.
     zxid: i64,
     last_xid: i32,
     under_way: VecDeque<Sent>,
-    /// What came and is not taken yet starts at `input_start`.
+    /// Bytes that were received; those from `input_start` on are not taken yet.
     input: Vec<u8>,
     input_start: usize,
-    /// What is to be written starts at `output_start`.
+    /// Bytes of requests; those from `output_start` on are still to be written.
     output: Vec<u8>,
     output_start: usize,
 }
@@ -112,8 +112,8 @@ impl Session {
         }
     }
 
-    /// Asks for the same session on another connection, as the Java client does
-    /// (`ClientCnxn.SendThread.primeConnection`). What was under way is forgotten: it may have
+    /// Asks for this session on another connection, as the Java client does
+    /// (`ClientCnxn.SendThread.primeConnection`). Requests under way are forgotten: each may have
     /// happened or not.
     pub fn reconnect(&mut self) {
         self.is_open = false;
@@ -136,7 +136,7 @@ impl Session {
         self.is_open
     }
 
-    /// What was negotiated, or asked for.
+    /// The timeout that was negotiated, or the one asked for before that.
     pub fn timeout_ms(&self) -> i32 {
         self.timeout_ms
     }
@@ -153,7 +153,7 @@ impl Session {
         self.under_way.push_back(Sent { xid: self.last_xid, since_ns });
     }
 
-    /// What the latencies of the requests under way count from.
+    /// The times that the latencies of the requests under way count from.
     #[cfg(test)]
     pub fn since_ns(&self) -> Vec<u64> {
         self.under_way.iter().map(|sent| sent.since_ns).collect()
@@ -164,12 +164,12 @@ impl Session {
         Request::Ping.encode(XID_PING, &mut self.output);
     }
 
-    /// What is to be written.
+    /// The bytes that are still to be written.
     pub fn output(&self) -> &[u8] {
         &self.output[self.output_start..]
     }
 
-    /// So many bytes of it were written.
+    /// Says that `count` bytes of the output were written.
     pub fn on_written(&mut self, count: usize) {
         self.output_start += count;
         assert!(self.output_start <= self.output.len());
@@ -179,7 +179,7 @@ impl Session {
         }
     }
 
-    /// Where what is read goes, to its end.
+    /// The buffer for bytes from the socket, which go to its end.
     pub fn input(&mut self) -> &mut Vec<u8> {
         if self.input_start == self.input.len() {
             self.input.clear();
@@ -190,7 +190,7 @@ impl Session {
         &mut self.input
     }
 
-    /// The next thing that the server said, if it has come whole.
+    /// The next thing that the server sent, once it has arrived whole.
     ///
     /// # Errors
     /// The session is over.

@@ -1,9 +1,9 @@
-//! The chunks of [`crate::cmdw`], read back: in the order in which they were written and by chance,
-//! from the disk and from memory.
+//! The chunks of [`crate::cmdw`], read back: in the order of the writes and in random order, from
+//! the disk and from memory.
 //!
-//! The threads write their chunks in turn, and each block is committed by PutBlock; none of that is
-//! timed. Every chunk that is read is compared with what was written. That is in the rate and in
-//! the CPU, not in the latencies; "generator-alone" says what it takes.
+//! The threads write their chunks in turn, and PutBlock commits each block; none of that is timed.
+//! Every chunk that is read is compared with what was written. The comparison counts in the rate
+//! and in the CPU, but not in the latencies; "generator-alone" says what it costs.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,16 +98,16 @@ struct Test<'a> {
     folder: &'a Folder,
     interrupt: &'a Interrupt,
     shape: &'a Shape,
-    /// Of every chunk.
+    /// The checksum of every chunk.
     checksum: ChecksumData,
     data: Vec<u8>,
 }
 
-/// What came of each way to read.
+/// The run of each way to read, and why it was not what it is called, if it was not.
 type Reads = [(Run, Option<String>); WAYS.len()];
 
 impl Test<'_> {
-    /// Measures all in turn, and prints.
+    /// Measures all layouts in turn, and prints.
     fn measure(&self, layouts: &[Layout], repeat: &Rounds) -> anyhow::Result<Value> {
         let Shape { chunk_bytes, chunks, .. } = self.shape;
         let checksum = checksum_name(self.checksum.kind);
@@ -135,7 +135,7 @@ impl Test<'_> {
         }))
     }
 
-    /// Writes into a fresh store, which is gone when it returns, and reads in every way.
+    /// Writes into a fresh store, reads in every way, and removes the store.
     fn run(&self, layout: Layout) -> anyhow::Result<Reads> {
         let options = store_options(self.shape, layout, self.checksum.kind);
         let disk = RealDisk::new(self.folder.path().join(STORE_DIR))?;
@@ -174,7 +174,7 @@ impl Test<'_> {
         (!is_so).then(|| format!("was not {name}: of {bytes} bytes {read} came from a disk"))
     }
 
-    /// Each thread its own chunks, block by block.
+    /// Writes all chunks; each thread writes its own, block by block.
     fn write(&self, store: &Store<RealDisk>) -> anyhow::Result<Took> {
         let make_ready = |thread: usize| (thread, self.description());
         together(self.shape.threads, make_ready, |(thread, mut description)| {
@@ -193,7 +193,7 @@ impl Test<'_> {
         })
     }
 
-    /// Reads all chunks, each thread its own, or all of them in the order that is given.
+    /// Reads all chunks: each thread its own, or all threads in the given order.
     fn read(&self, store: &Store<RealDisk>, order: Option<&[u32]>) -> anyhow::Result<Took> {
         self.read_by(order, |id, chunk, out| {
             out.clear();
@@ -201,7 +201,7 @@ impl Test<'_> {
         })
     }
 
-    /// What the comparisons alone take.
+    /// Measures the comparisons alone.
     fn compare_alone(&self) -> anyhow::Result<Run> {
         let took = self.read_by(None, |_, chunk, out| {
             if out.is_empty() {
@@ -267,7 +267,7 @@ fn series([implementation, layout, variant]: &[&str; 3], runs: Vec<Run>) -> Seri
     Series { implementation, layout, variant, runs, notes: Vec::new() }
 }
 
-/// What came of a layout: one for each way.
+/// The series of a layout, one for each way to read.
 fn series_of(layout: Layout, rounds: &[Reads]) -> Vec<Series> {
     let implementation = format!("quorate-{}", env!("CARGO_PKG_VERSION"));
     let of_way = |(index, way): (usize, &Way)| {

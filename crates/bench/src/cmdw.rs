@@ -1,12 +1,12 @@
 //! The chunk write test of Ozone's freon (`cmdw`, ChunkManagerDiskWrite) against the chunk store,
-//! in process: what was published, what Ozone's own generator does in the same run, what the disk
-//! can do, and us.
+//! in process. Four figures stand beside each other: the published one, that of Ozone's own
+//! generator in the same run, the limit of the disk, and ours.
 //!
 //! The workload is in [`load`]. A run has a fresh store. It ends when the last chunk is
 //! acknowledged; then the store and the file system are synced, and that is timed as well: a rate
-//! without it says how fast memory is. All the while [`background`] has the store do what a server
-//! has it do beside its requests. [`limit`] has the plain system calls, [`freon`] the other
-//! side, [`table`] what is printed.
+//! without the sync says how fast memory is. Meanwhile [`background`] has the store do what a
+//! server has it do beside its requests. [`limit`] makes the plain system calls, [`freon`] runs
+//! Ozone's generator, and [`table`] prints.
 
 pub mod acknowledged;
 pub mod background;
@@ -48,10 +48,11 @@ use crate::machine_info::{MachineInfo, disk_latencies};
 use crate::open_files;
 use crate::published::{CMDW, CMDW_DOUBTS, CmdwRow};
 
-/// What the published test writes of a size, where the document has none of it.
+/// Bytes that the published test writes of a chunk size; it also serves for sizes that the document
+/// does not have.
 const PUBLISHED_BYTES: u64 = 1_024_000_000;
 
-/// Where a run's store is, below its folder.
+/// The folder of a run's store, below the run's folder.
 pub const STORE_DIR: &str = "store";
 
 /// Options of both tests of the chunk store.
@@ -231,7 +232,7 @@ impl ChunkArgs {
         !self.target.is_empty()
     }
 
-    /// A folder for all that is written, and what is to be said of where it is.
+    /// A folder for all that is written, and a remark on the file system that it is on.
     ///
     /// # Errors
     /// It cannot be made.
@@ -284,24 +285,24 @@ impl ChunkArgs {
     }
 }
 
-/// As many chunks of a size as the document has.
+/// The number of chunks that the document has for a size.
 fn published_count(chunk_bytes: ChunkBytes) -> u64 {
     let row = CMDW.iter().find(|row| row.chunk_bytes == chunk_bytes.0);
     row.map_or((PUBLISHED_BYTES / chunk_bytes.0).max(1), |row| row.chunks)
 }
 
-/// Who is measured.
+/// An implementation that a test measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contender {
     Ours(Layout),
     Ozone(Layout),
     Limit(Limit),
-    /// The loop of the generator around nothing.
+    /// The loop of the generator, which writes nothing.
     Generator,
 }
 
 impl Contender {
-    /// Where a chunk is when it is acknowledged but not durable; none where there is no chunk.
+    /// The place of a chunk that is acknowledged but not durable; none where no chunk is written.
     fn acknowledges_from(self, chunk_bytes: ChunkBytes) -> Option<Place> {
         match self {
             Contender::Ours(layout) => Some(Place::in_store(layout, chunk_bytes.0)),
@@ -316,7 +317,8 @@ impl Contender {
     }
 }
 
-/// Whom a test has. Ozone and the limits know no checksums, and so are in the first table only.
+/// The contenders of a test. Ozone and the limits know no checksums, and so are in the first table
+/// only.
 fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
     let ours = args.chunks.layouts();
     let mut all: Vec<Contender> = ours.iter().map(|layout| Contender::Ours(*layout)).collect();
@@ -342,7 +344,7 @@ fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
     all
 }
 
-/// Refuses to compare threads that share containers with Ozone's, which never do.
+/// Refuses a comparison with Ozone where our threads share containers: Ozone's never do.
 fn ensure_same_containers(shapes: &[Shape]) -> anyhow::Result<()> {
     let is_same = shapes.iter().all(|shape| shape.containers == shape.threads);
     anyhow::ensure!(
@@ -421,14 +423,14 @@ struct Test<'a> {
     folder: &'a Folder,
     interrupt: &'a Interrupt,
     shape: &'a Shape,
-    /// Of every chunk.
+    /// The checksum of every chunk.
     checksum: ChecksumData,
     data: Vec<u8>,
     durability: Durability,
 }
 
 impl Test<'_> {
-    /// Measures all in turn, and prints.
+    /// Measures all contenders in turn, and prints.
     fn measure(
         &self,
         contenders: &[Contender],
@@ -486,7 +488,7 @@ impl Test<'_> {
         }))
     }
 
-    /// Where a contender does something else than the others, or promises something else.
+    /// Notes on a contender that does something else than the others, or promises something else.
     fn doubts(&self, contender: Contender) -> impl Iterator<Item = &'static str> {
         let is_durable = self.durability != Durability::Buffered;
         let is_shared = self.durability == Durability::GroupSynced;
@@ -515,7 +517,8 @@ impl Test<'_> {
         format!("{chunks} chunks of {chunk_bytes}, checksums: {checksum}, {durability}")
     }
 
-    /// Which contenders acknowledge chunks from where, if those are not durable then.
+    /// The places that buffered chunks are acknowledged from, each with the labels of its
+    /// contenders. Durable chunks have none.
     fn acknowledged(&self, contenders: &[Contender], all: &[Series]) -> Vec<(Place, Vec<String>)> {
         if self.durability != Durability::Buffered {
             return Vec::new();
@@ -535,7 +538,7 @@ impl Test<'_> {
         CMDW.iter().filter(|row| row.chunk_bytes == self.shape.chunk_bytes.0).collect()
     }
 
-    /// Table, where chunks are acknowledged from, ratios and lines.
+    /// The text of the table, the places of acknowledgement, the ratios and the lines.
     fn text(
         &self,
         all: &[Series],
@@ -601,7 +604,7 @@ impl Test<'_> {
         Series { implementation, layout, variant, runs: Vec::new(), notes: Vec::new() }
     }
 
-    /// Fresh, and gone when it returns.
+    /// Runs the writes on a fresh store, and removes the store.
     fn run_ours(&self, layout: Layout) -> anyhow::Result<Run> {
         let options = store_options(self.shape, layout, self.checksum.kind);
         let disk = CountedDisk::new(self.folder.path().join(STORE_DIR))?;
@@ -610,7 +613,8 @@ impl Test<'_> {
         let syncs_before = disk.sync_counts();
         let durability = self.durability;
         let write = |id: BlockId, chunk: &ChunkInfo, number: u64| {
-            // The other layouts write no other file before the commit, so that it says nothing.
+            // Only `PerChunk` writes another file before the commit, so only there does the stage
+            // matter.
             let stage = match layout {
                 Layout::PerChunk => Stage::Write { term: 1, index: number },
                 Layout::PerBlock | Layout::Log => Stage::Combined,
@@ -655,12 +659,12 @@ impl Test<'_> {
     }
 }
 
-/// What the chunks of a run are called: ten characters, as those of the original.
+/// The prefix of the names of a run's chunks: ten characters, as in the original.
 pub fn prefix() -> String {
     format!("cmdw{:06}", std::process::id() % 1_000_000)
 }
 
-/// Of a store for the chunks of a shape, which have room whatever its size is.
+/// The options of a store for the chunks of a shape; its limits admit blocks of any shape.
 pub fn store_options(shape: &Shape, layout: Layout, checksum: ChecksumType) -> StoreOptions {
     let default = StoreOptions::default();
     let block_bytes = shape.chunk_bytes.0 * shape.chunks_per_block;
@@ -673,7 +677,7 @@ pub fn store_options(shape: &Shape, layout: Layout, checksum: ChecksumType) -> S
     }
 }
 
-/// An empty store with its containers, all of it durable.
+/// Makes an empty store with its containers, all of it durable.
 ///
 /// # Errors
 /// The store cannot be made.

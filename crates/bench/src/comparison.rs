@@ -45,15 +45,15 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// One, and it counts.
+    /// One round, which counts.
     pub const ONCE: Rounds = Rounds { rounds: 1, warmup: 0 };
 
-    /// Gives each of some places its turn in each round, forward and then backward, so that what
-    /// drifts hits all alike. What comes of the rounds that count is given for each place, in their
-    /// order: those of one round belong together.
+    /// Gives each of `places` its turn in each round, forward and then backward, so that a drift
+    /// hits all places alike. The result has a list for each place, with the rounds that count in
+    /// order: results at one index belong to one round.
     ///
     /// # Errors
-    /// The first of a turn; the rest is not done.
+    /// The first error of a turn; the turns after it are not taken.
     pub fn take_turns<T>(
         &self,
         places: usize,
@@ -71,13 +71,13 @@ impl Rounds {
         Ok(all)
     }
 
-    /// Those that do not count, too.
+    /// All rounds, with those that do not count.
     pub fn all(&self) -> u32 {
         self.warmup + self.rounds
     }
 
-    /// The line that says what was warm when it began: how often `work` was done before, and for
-    /// how long the servers have been there.
+    /// The line that says what was warm when the test began: how often `work` was done before, and
+    /// how long the servers have run.
     pub fn warm_line(&self, work: &str, targets: &[Target]) -> String {
         // The null server is a thread of this process.
         let servers = targets.iter().filter(|target| target.processes().is_some());
@@ -102,30 +102,30 @@ impl Rounds {
 
 /// One run of a workload on one server.
 pub struct Turn<'a> {
-    /// That.
+    /// The server.
     pub target: &'a Target,
-    /// Its place among the servers that are compared.
+    /// The index of the server among those that are compared.
     pub place: usize,
-    /// Of the run, those that do not count included.
+    /// The round of the run, counted from the first one, which may not count.
     pub round: u32,
-    /// Its figures count.
+    /// Whether its figures count.
     pub counts: bool,
-    /// For paths that no other run has.
+    /// A label for paths that no other run has.
     pub label: String,
-    /// It is the last run on a server that stays: what is to be kept is kept by this one.
+    /// Whether this is the last run on a server that stays: only this run keeps its tree.
     pub may_keep: bool,
     said: Option<(String, &'a Progress)>,
 }
 
 impl Turn<'_> {
-    /// The only one, and nobody looks.
+    /// The only turn of a test, with no progress to show.
     #[cfg(test)]
     pub fn only(target: &Target) -> Turn<'_> {
         let label = "t".to_string();
         Turn { target, place: 0, round: 0, counts: true, label, may_keep: true, said: None }
     }
 
-    /// How far it is.
+    /// Shows how far the turn is.
     pub fn say(&self, what: &str) {
         if let Some((prefix, progress)) = &self.said {
             progress.say(&format!("{prefix}{}: {what}", self.target.name));
@@ -142,7 +142,7 @@ impl Where {
         core::iter::once(&self.target).chain(&self.compare).map(Target::find).collect()
     }
 
-    /// The machine and its disk.
+    /// The lines about the machine and its disk.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -187,7 +187,7 @@ pub struct Servers<'a> {
 }
 
 impl Servers<'_> {
-    /// Counts from now on what each server of an ensemble costs.
+    /// Begins to count what each server of an ensemble costs.
     pub fn start<'a>(
         at: &'a Where,
         workload: &'static str,
@@ -198,7 +198,7 @@ impl Servers<'_> {
         Servers { at, workload, about, targets, census }
     }
 
-    /// Adds a server that takes turns with the others. What it costs is not counted.
+    /// Adds a server that takes turns with the others. Its cost is not counted.
     pub fn add(&mut self, target: Target) {
         self.targets.push(target);
     }
@@ -208,11 +208,11 @@ impl Servers<'_> {
         &self.targets
     }
 
-    /// Gives each server its turn in each round, and gives what came of the rounds that count, for
-    /// each server. The labels of the turns begin with `label`.
+    /// Gives each server its turn in each round, and returns the results of the rounds that count,
+    /// for each server. The labels of the turns begin with `label`.
     ///
     /// # Errors
-    /// One cannot be measured at all.
+    /// A server cannot be measured at all.
     pub fn measure<T>(
         &self,
         label: &str,
@@ -238,7 +238,7 @@ impl Servers<'_> {
         })
     }
 
-    /// Prints what each server of an ensemble cost, and writes that down with the results.
+    /// Prints what each server of an ensemble cost, and writes that to the file with the results.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -263,9 +263,9 @@ pub struct Comparison<'a> {
 #[derive(Debug, Default)]
 struct Part {
     title: String,
-    /// What was published about it, a line each.
+    /// Lines of figures that were published about this test.
     published: Vec<String>,
-    /// What was warm when it began.
+    /// The line that says what was warm when the test began.
     warm: String,
     servers: Vec<Block>,
     ceiling: Option<Block>,
@@ -297,8 +297,8 @@ impl Comparison<'_> {
         self.servers.targets()
     }
 
-    /// What is measured from here on stands below this title, beside what was published about it. A
-    /// workload that is one test needs no title.
+    /// Begins a test: what is measured from here on stands below this title, beside what was
+    /// published about it. A workload that is one test needs no title.
     pub fn begin(&mut self, title: String, published: Vec<String>) {
         if !title.is_empty() {
             self.progress.say(&title);
@@ -313,10 +313,10 @@ impl Comparison<'_> {
         self.parts.last_mut().expect("it was just made")
     }
 
-    /// Measures each server in turn, in each round. `work` is what one round of it does.
+    /// Measures each server in turn, in each round. `work` names what one round does.
     ///
     /// # Errors
-    /// One cannot be measured at all.
+    /// A server cannot be measured at all.
     pub fn measure(
         &mut self,
         repeat: &Rounds,
@@ -329,8 +329,8 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Measures a server that does nothing, once: what the generator can do. Its znodes hold
-    /// `data_bytes` and have `child_count` children.
+    /// Measures a server that does nothing, once: its rate is the ceiling of the generator. Its
+    /// znodes hold `data_bytes` and have `child_count` children.
     ///
     /// # Errors
     /// It cannot be measured.
@@ -355,12 +355,12 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// What the labels of this process and this test begin with.
+    /// The beginning of the labels of this process and this test.
     fn label(&self) -> String {
         format!("{}-{}", std::process::id(), self.parts.len())
     }
 
-    /// Prints the figures and writes them down.
+    /// Prints the figures and writes them to the file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -419,8 +419,8 @@ impl Part {
     }
 }
 
-/// Says what was wrong with the answers. It is not fatal: a figure with its errors beside it is
-/// worth more than none.
+/// The status of the process after answers that were wrong, which it also prints. They are not
+/// fatal: a figure with its errors beside it is worth more than none.
 fn end(trouble: u64) -> ExitCode {
     if trouble > 0 {
         eprintln!("{trouble} answers were errors, or sessions were lost: see the tables");
@@ -428,16 +428,17 @@ fn end(trouble: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// CPU time that other guests of the host took since this was made.
+/// CPU time that other guests of the host have taken from this machine, in ticks when this was
+/// made.
 pub struct Stolen(u64);
 
 impl Stolen {
-    /// From now on.
+    /// Begins to count.
     pub fn start() -> Stolen {
         Stolen(stolen_ticks())
     }
 
-    /// Says how much it was, if any.
+    /// Prints how much was stolen since then, if any.
     pub fn print(&self) {
         let ticks = stolen_ticks() - self.0;
         if ticks > 0 {
@@ -446,7 +447,7 @@ impl Stolen {
     }
 }
 
-/// A B C, then C B A, and so on.
+/// The order of the places in a round: A B C, then C B A, and so on.
 pub fn order(count: usize, round: u32) -> Vec<usize> {
     match round % 2 {
         0 => (0..count).collect(),
@@ -454,11 +455,11 @@ pub fn order(count: usize, round: u32) -> Vec<usize> {
     }
 }
 
-/// Live on a terminal; elsewhere a line for each run, on standard error.
+/// The progress of a run: a bar on a terminal; elsewhere a line for each step, on standard error.
 pub struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// Nothing of so many steps is done yet; 0 if their number says nothing.
+    /// Begins a run of so many steps; 0 if their number says nothing.
     pub fn start(runs: u64) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(runs));
         if let Some(bar) = &bar {
@@ -466,14 +467,14 @@ impl Progress {
                 0 => "{elapsed} {msg}",
                 _ => "{pos}/{len} {elapsed} {msg}",
             });
-            // The clock goes on while a step does.
+            // The clock of the bar goes on during a step.
             bar.enable_steady_tick(Duration::from_millis(500));
             bar.set_style(style.expect("the template is well formed"));
         }
         Progress(bar)
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     pub fn say(&self, what: &str) {
         match &self.0 {
             Some(bar) => {
@@ -484,7 +485,7 @@ impl Progress {
         }
     }
 
-    /// All is done.
+    /// Ends the bar.
     pub fn end(&self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
@@ -561,7 +562,7 @@ mod tests {
         assert_eq!(places, [0, 1, 1, 0, 0, 1, 1, 0]);
         let keep: Vec<bool> = labels.iter().map(|(_, may_keep, _)| *may_keep).collect();
         assert_eq!(keep, [false, false, false, false, false, false, true, true]);
-        // Servers of one ensemble, or one server twice, have the same paths.
+        // Targets may be servers of one ensemble, or one server twice, so their paths must differ.
         assert_ne!(labels[0].2, labels[2].2);
     }
 

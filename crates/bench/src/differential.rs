@@ -1,14 +1,14 @@
-//! The same seeded requests of several sessions to two servers: every reply, Stat and event must be
-//! the same, in the same order on each connection.
+//! Several sessions send equal seeded requests to two servers: every reply, Stat and event must be
+//! equal, in equal order on each connection.
 //!
 //! A seed is a list of rounds. In most of them one session sends a pipelined burst and the others
 //! listen; in some all send at once, each below a parent of its own, so that the answers do not
-//! depend on how they interleave. After each round every connection is asked for a sync and a
-//! ping, so that all events have arrived before the next.
+//! depend on how they interleave. After each round every connection sends a sync and a ping, so
+//! that all events have arrived before the next round.
 //!
-//! The requests are about all of a server's tree, which is removed behind each seed: so both
-//! servers must hold nothing to begin with. What they remove by themselves would be taken for a
-//! difference: both are to have a long `znode.container.checkIntervalMs`.
+//! The requests are about the whole tree of a server, which is removed after each seed: so both
+//! servers must hold nothing at the start. A znode that a server removes by itself would count as a
+//! difference: both need a long `znode.container.checkIntervalMs`.
 
 pub mod generate;
 pub mod side;
@@ -85,14 +85,14 @@ pub fn command(args: &DifferentialArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was the same.
+/// The counts of a seed without a difference.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// Sent to each of the two.
+    /// Requests sent to each of the two servers.
     pub requests: usize,
     /// Answers without an error.
     pub good_answers: usize,
-    /// Answers with one.
+    /// Answers with an error.
     pub errors: usize,
     /// Events of watches.
     pub events: usize,
@@ -115,9 +115,9 @@ impl Compared {
 /// The first difference of a seed.
 #[derive(Debug)]
 pub struct Mismatch {
-    /// What differs, what was asked, and what came before.
+    /// The difference, the request, and the lines before it.
     pub text: String,
-    /// All that was asked so far, and what the server that is right answered.
+    /// All requests so far, and the answers of the server that is right.
     pub transcript: Vec<String>,
 }
 
@@ -272,7 +272,7 @@ fn close(generator: &mut Generator, slot: usize) -> Round {
     Round::Burst(generator.in_pieces(slot, vec![close]))
 }
 
-/// Closes every session there is, and opens one to clear up with.
+/// The rounds that close every session, and open one to clear up with.
 fn last_rounds(generator: &mut Generator, slots: &[Slot; SLOTS]) -> Vec<Round> {
     let mut rounds = Vec::new();
     for (slot, state) in slots.iter().enumerate() {
@@ -307,7 +307,7 @@ fn check_empty(side: &mut Side) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes everything, as the super user, and tells what there was.
+/// Removes everything, as the super user, and returns the paths that were there.
 fn clear(
     generator: &mut Generator,
     super_user: &str,
@@ -332,7 +332,7 @@ fn clear(
         if side.call(0, &asked, |_| Ok(()))?.is_ok() {
             continue;
         }
-        // One of those that cannot be removed.
+        // This znode cannot be removed, so its ACL is opened again.
         let acl = vec![entry(31, "world", "anyone")];
         let set_acl = WriteRequest::SetAcl { path, acl, version: -1 };
         let asked = generator.asked(&Request::Write(set_acl));

@@ -1,8 +1,8 @@
-//! One thread that drives many sessions: it asks a [`Load`] what each client does next, writes what
-//! it can, reads what came, and measures.
+//! One thread drives many sessions: it asks a [`Load`] for the next step of each client, writes
+//! what it can, reads what came, and measures.
 //!
-//! Everything is a step over one `poll`, so that the generator costs little and what it costs is
-//! known: the CPU time of this one thread.
+//! Every step happens in one loop over one `poll`, so that the generator costs little, and its cost
+//! is known: the CPU time of this one thread.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +21,7 @@ use crate::limits::{CONNECT_LIMIT, CONNECTING_MAX, NAP, OUTPUT_BYTES, READ_BYTES
 use crate::open_files;
 use crate::random::Random;
 
-/// What a client does next.
+/// The next step of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A request was queued; ask again.
@@ -34,12 +34,12 @@ pub enum Next {
     Finished,
 }
 
-/// What many clients do, and what becomes of it. Times are ns since the driver was made.
+/// The work of many clients, and their answers. Times are ns since the driver was made.
 pub trait Load {
-    /// Asks what client `client` does next. It queues at most one request.
+    /// Asks for the next step of client `client`. It queues at most one request.
     fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next;
 
-    /// An answer, `took_ns` after its request.
+    /// An answer arrived, `took_ns` after its request.
     fn on_reply(
         &mut self,
         client: usize,
@@ -54,13 +54,13 @@ pub trait Load {
         let _ = (client, kind, path, now_ns);
     }
 
-    /// The connection of a client ended, and it will have another one: see
+    /// The connection of a client ended, and it will get another one: see
     /// [`Driver::reconnect_after`].
     fn on_lost(&mut self, client: usize, loss: &Loss, now_ns: u64) {
         let _ = (client, loss, now_ns);
     }
 
-    /// The run is to end though not all clients have finished. Asked again and again.
+    /// Whether the run ends now though some clients have not finished. Asked again and again.
     fn is_given_up(&mut self, now_ns: u64) -> bool {
         let _ = now_ns;
         false
@@ -75,18 +75,18 @@ pub trait Load {
 /// The end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Why. After [`SessionError::Refused`] the session is over, and the next one is new.
+    /// The cause. After [`SessionError::Refused`] the session is over, and the next one is new.
     pub error: SessionError,
-    /// The session was open on it; else it was an attempt.
+    /// Whether the session was open on the connection; else the connection was an attempt.
     pub was_open: bool,
-    /// Requests that may have happened or not.
+    /// Requests without an answer, each of which may have happened or not.
     pub unanswered: usize,
 }
 
 struct Connection {
     stream: TcpStream,
     session: Session,
-    /// The socket takes no more for now.
+    /// Whether the socket takes no more bytes for now.
     is_blocked: bool,
     is_finished: bool,
     heard_ns: u64,
@@ -99,9 +99,9 @@ struct Connection {
     lost: Option<SessionError>,
 }
 
-/// What clients do whose connection ends.
+/// How clients connect again after their connection ended.
 struct Reconnect {
-    /// It is waited for up to so long before each attempt.
+    /// The upper bound of the random pause before each attempt, ns.
     pause_ns_max: u64,
     random: Random,
 }
@@ -113,15 +113,15 @@ pub struct Driver {
     connections: Vec<Connection>,
     timers: BinaryHeap<Reverse<(u64, usize)>>,
     next_ping_ns: u64,
-    /// When anything came back, or was due.
+    /// The last time that anything came back, or was due.
     heard_ns: u64,
     buffer: Vec<u8>,
     addresses: Vec<SocketAddr>,
-    /// None: a session is lost with its connection.
+    /// None: the end of a connection ends its session.
     reconnect: Option<Reconnect>,
 }
 
-/// Connecting is no part of what is measured.
+/// The load that opens the sessions, which no figure counts.
 struct Connecting;
 
 impl Load for Connecting {
@@ -177,7 +177,7 @@ impl Driver {
         self.connections.push(Connection {
             stream,
             session: Session::connect(timeout_ms),
-            // Until it says that it is connected.
+            // The socket is not writable until the poll says that it is connected.
             is_blocked: true,
             is_finished: false,
             heard_ns: self.now_ns(),
@@ -189,7 +189,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Begins a connection to one of the addresses.
+    /// Starts a connection to one of the addresses.
     fn dial(&self, place: usize, client: usize) -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(self.addresses[place])?;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -198,38 +198,38 @@ impl Driver {
         Ok(stream)
     }
 
-    /// From now on a session whose connection ends goes on at the next address, after a pause of up
-    /// to so long, by chance, before each attempt: the Java client's is up to a second
-    /// (`ClientCnxn.SendThread.startConnect`). A session that the server has ended is replaced by a
-    /// new one. As that client does, it gives a connection up on which nothing was heard for two
+    /// Lets sessions go on from now on when their connection ends: at the next address, after a
+    /// random pause of up to `pause_max` before each attempt. The Java client's pause is up to a
+    /// second (`ClientCnxn.SendThread.startConnect`). A new session replaces one that the server
+    /// has ended. Like the Java client, the driver gives up a connection that was silent for two
     /// thirds of the session's timeout.
     pub fn reconnect_after(&mut self, pause_max: Duration, seed: u64) {
         let pause_ns_max = pause_max.as_nanos() as u64;
         self.reconnect = Some(Reconnect { pause_ns_max, random: Random::new(seed) });
     }
 
-    /// Sessions, those that were lost included.
+    /// All sessions, with those that were lost.
     pub fn client_count(&self) -> usize {
         self.connections.len()
     }
 
-    /// Where each session is connected, or was last: its place among the addresses.
+    /// The server that each session is connected to, or was last: its index among the addresses.
     pub fn places(&self) -> Vec<usize> {
         self.connections.iter().map(|connection| connection.place).collect()
     }
 
-    /// The sessions that were lost, and why.
+    /// The sessions that were lost, each with the cause.
     pub fn lost(&self) -> impl Iterator<Item = (usize, &SessionError)> {
         let all = self.connections.iter().enumerate();
         all.filter_map(|(client, it)| it.lost.as_ref().map(|error| (client, error)))
     }
 
-    /// Ns since it was made.
+    /// Ns since the driver was made.
     pub fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Runs a load until every session that is left has finished.
+    /// Runs a load until every session that is not lost has finished.
     ///
     /// # Errors
     /// Nothing came back for [`SILENCE_LIMIT`], or the system refuses.
@@ -244,7 +244,7 @@ impl Driver {
         for client in 0..self.connections.len() {
             let connection = &mut self.connections[client];
             connection.is_finished = connection.lost.is_some();
-            // Timers are gone; a time that a load before this one waited for may come again.
+            // The timers were cleared, so a time of an earlier load may be asked for again.
             connection.timer_ns = 0;
             left += usize::from(!connection.is_finished);
             if let Some(until_ns) = connection.away_until_ns {
@@ -296,7 +296,7 @@ impl Driver {
         Ok(())
     }
 
-    /// How long nothing is to be done. Sleeping is not exact below a millisecond.
+    /// How long the next poll may wait. A wait is not exact below a millisecond, so it ends early.
     fn wait(&self, now_ns: u64) -> Duration {
         let next_ns = match self.timers.peek() {
             Some(Reverse((at_ns, _))) => *at_ns,
@@ -309,8 +309,8 @@ impl Driver {
         }
     }
 
-    /// Rests if nothing is due yet: a generator that only looks at the clock would take a core from
-    /// the servers beside it.
+    /// Sleeps for [`NAP`] if nothing is due yet: a generator that only looks at the clock would
+    /// take a core from the servers beside it.
     fn maybe_nap(&self) {
         let now_ns = self.now_ns();
         if self.timers.peek().is_none_or(|Reverse((at_ns, _))| *at_ns > now_ns) {
@@ -318,7 +318,7 @@ impl Driver {
         }
     }
 
-    /// Connections that are silent for too long end, where there may be others.
+    /// Ends connections that are silent for too long, if clients may connect again.
     fn give_silent_up(&mut self, now_ns: u64, load: &mut impl Load) {
         if self.reconnect.is_none() {
             return;
@@ -339,12 +339,12 @@ impl Driver {
         }
     }
 
-    /// A client whose connection has ended is to have another one, if that is wanted.
+    /// Lets a client whose connection has ended wait for another one, if clients may connect again.
     fn maybe_go_on(&mut self, client: usize, load: &mut impl Load) {
         let now_ns = self.now_ns();
         let connection = &mut self.connections[client];
         let Some(reconnect) = &mut self.reconnect else { return };
-        // What is no ZooKeeper's answer is a fault and not an outage.
+        // An answer that is not ZooKeeper's is a fault of the server and not an outage.
         if !matches!(connection.lost, Some(SessionError::Refused | SessionError::Lost(_))) {
             return;
         }
@@ -357,7 +357,7 @@ impl Driver {
             }
             _ => connection.session.reconnect(),
         }
-        // Closing a socket takes it out of the poll, too.
+        // The close of a socket takes it out of the poll, too.
         let _ = self.poll.registry().deregister(&mut connection.stream);
         let _ = connection.stream.shutdown(Shutdown::Both);
         let until_ns = now_ns + reconnect.random.below(reconnect.pause_ns_max.max(1));
@@ -368,7 +368,7 @@ impl Driver {
         load.on_lost(client, &loss, now_ns);
     }
 
-    /// Dials the next address, if it is time to.
+    /// Dials the next address, if the pause is over.
     fn maybe_dial(&mut self, client: usize) {
         let now_ns = self.now_ns();
         let connection = &mut self.connections[client];
@@ -384,7 +384,7 @@ impl Driver {
         }
     }
 
-    /// Sessions that were silent for a third of their timeout ask whether the server is there.
+    /// Pings on each session that was silent for a third of its timeout.
     fn ping(&mut self, now_ns: u64) {
         for client in 0..self.connections.len() {
             let connection = &mut self.connections[client];
@@ -401,11 +401,12 @@ impl Driver {
         }
     }
 
-    /// The socket of a client has something, or takes something again. Whether the client finished.
+    /// Reads from a client's socket and writes to it, as the event allows. Whether the client
+    /// finished.
     fn on_ready(&mut self, event: &Event, load: &mut impl Load) -> bool {
         let client = event.token().0;
         let connection = &mut self.connections[client];
-        // An event of the connection before may come late.
+        // An event of an earlier connection may come late.
         if connection.lost.is_some() || connection.away_until_ns.is_some() {
             return false;
         }
@@ -456,21 +457,22 @@ impl Driver {
                 }
             }
             if count < self.buffer.len() && !is_read_closed {
-                // A full read may have left something; a short one has not, or another event comes.
-                // The end of the connection may be behind it without one.
+                // A short read has emptied the socket, or another event comes. A full read may have
+                // left bytes, and the end of the connection may be behind the bytes without an
+                // event of its own.
                 return;
             }
         }
     }
 
-    /// Lets a client send what it wants to. Whether it finished.
+    /// Lets a client send what it wants to. Whether the client finished.
     fn pump(&mut self, client: usize, load: &mut impl Load) -> bool {
         let started = self.started;
         let mut now_ns = self.now_ns();
         let was_finished = self.connections[client].is_finished;
         self.maybe_dial(client);
         let connection = &mut self.connections[client];
-        // The load has its turn when there is a session to send on.
+        // The load has its turn once there is a session to send on.
         let mut wants_more = connection.session.is_open() && !was_finished;
         if !wants_more {
             connection.flush();
@@ -504,7 +506,7 @@ impl Driver {
         connection.is_finished && !was_finished
     }
 
-    /// Closes every session in order, so that its ephemerals go.
+    /// Closes every session in order, so that the server deletes their ephemerals.
     pub fn close(mut self) {
         self.reconnect = None;
         for connection in &mut self.connections {
@@ -514,7 +516,8 @@ impl Driver {
             connection.session.send(&zk::request::Request::CloseSession, 0);
             connection.flush();
         }
-        // The server closes the connection after the answer. One that does not is let go of.
+        // The server closes the connection after the answer. A server that does not is not waited
+        // for any longer.
         let _ = self.run_until(&mut Closing, Duration::from_secs(5));
     }
 }

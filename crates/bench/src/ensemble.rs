@@ -1,5 +1,5 @@
-//! The members of a target as processes of this machine: which one leads, ending one of them, and
-//! starting it again with what `/proc` says that it was started with.
+//! The members of a target as processes of this machine: this finds the leader, ends a member, and
+//! starts it again with the command line that `/proc` shows.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,17 +21,17 @@ pub struct Ensemble {
     members: Vec<Member>,
 }
 
-/// Which servers were started again in all rounds, and where each prints.
+/// The servers that were started again in all rounds, and the file that each prints to.
 #[derive(Debug, Default)]
 pub struct Restarted(BTreeMap<SocketAddr, PathBuf>);
 
 impl Restarted {
-    /// One more.
+    /// Notes one more server.
     pub fn add(&mut self, address: SocketAddr, output: PathBuf) {
         self.0.insert(address, output);
     }
 
-    /// A line for each, with the process that is there now: it goes on when this one has ended.
+    /// A line for each server, with its present process, which outlives this one.
     pub fn notes(&self) -> Vec<String> {
         let note = |(address, output): (&SocketAddr, &PathBuf)| {
             let pids: Vec<String> =
@@ -43,10 +43,10 @@ impl Restarted {
     }
 }
 
-/// One of them.
+/// One member.
 #[derive(Debug)]
 pub struct Member {
-    /// Where its clients connect.
+    /// The address for its clients.
     pub address: SocketAddr,
     processes: Processes,
     launch: Launch,
@@ -58,15 +58,15 @@ pub struct Started {
     address: SocketAddr,
     at: Instant,
     children: [Child; 1],
-    /// Where it prints.
+    /// The file that it prints to.
     pub output: PathBuf,
 }
 
 impl Ensemble {
-    /// Those of a target as they are now.
+    /// The members of a target as they are now.
     ///
     /// # Errors
-    /// One is not on this machine, has no process of its own, or cannot be started again.
+    /// A member is not on this machine, has no process of its own, or cannot be started again.
     pub fn of(target: &Target) -> anyhow::Result<Ensemble> {
         let members: Vec<Member> = target
             .addresses
@@ -83,7 +83,7 @@ impl Ensemble {
         Ok(Ensemble { members })
     }
 
-    /// The one that says that it leads, or is the only one.
+    /// The index of the member that says that it leads, or of the only member.
     pub fn leader(&self) -> Option<usize> {
         let leads = |member: &Member| {
             let mode = target::mode_at(&member.address);
@@ -92,18 +92,18 @@ impl Ensemble {
         self.members.iter().position(leads)
     }
 
-    /// One that says that it follows.
+    /// The index of a member that says that it follows.
     pub fn follower(&self) -> Option<usize> {
         let follows = |it: &Member| target::mode_at(&it.address).as_deref() == Some("follower");
         self.members.iter().position(follows)
     }
 
-    /// All of them, in the order of the addresses.
+    /// All members, in the order of the addresses.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// By its place among the addresses.
+    /// The member at an index among the addresses.
     pub fn member(&self, place: usize) -> &Member {
         &self.members[place]
     }
@@ -122,10 +122,10 @@ impl Member {
         Ok(Member { address, launch: Launch::of(*pid)?, processes })
     }
 
-    /// Where it says that its snapshots and its log are.
+    /// The folders of its snapshots and of its log, as it names them itself.
     ///
     /// # Errors
-    /// It does not answer `conf`, or names what is no folder here.
+    /// It does not answer `conf`, or names a folder that is not on this machine.
     pub fn data_folders(&self) -> anyhow::Result<Vec<PathBuf>> {
         let address = self.address;
         let named = |key| target::configured_at(&address, key);
@@ -133,9 +133,9 @@ impl Member {
             anyhow::anyhow!("{address} does not say in `conf` where its data is: is that allowed?")
         })?;
         let mut folders = vec![data];
-        // The log may be elsewhere.
+        // The log may be in a folder of its own.
         folders.extend(named("dataLogDir").filter(|it| *it != folders[0]));
-        // A path that is not absolute is seen from where it runs.
+        // A relative path begins at the folder that the member runs in.
         let at = self.launch.folder().map(Path::to_path_buf).unwrap_or_default();
         let folders: Vec<PathBuf> = folders.iter().map(|folder| at.join(folder)).collect();
         for folder in &folders {
@@ -144,12 +144,12 @@ impl Member {
         Ok(folders)
     }
 
-    /// CPU time so far of the process that is there now.
+    /// CPU time so far of its present process.
     pub fn cpu_ns_now(&self) -> Option<u64> {
         Processes::listening(&[self.address]).cpu_ns()
     }
 
-    /// Ends it by SIGKILL and waits until it is gone: for so long.
+    /// Ends it by SIGKILL and waits until it is gone. Returns how long that took.
     ///
     /// # Errors
     /// It is gone already, or does not go.
@@ -159,7 +159,7 @@ impl Member {
         self.wait_until_it_is_gone(killed)
     }
 
-    /// Stops it in its tracks for so long. It goes on if that fails, too.
+    /// Pauses it by SIGSTOP for so long. It goes on even if that fails.
     ///
     /// # Errors
     /// It is gone already.
@@ -169,7 +169,7 @@ impl Member {
         Ok(self.processes.resume()?)
     }
 
-    /// Waits until it, which was never ended, gives a session and answers a read in it.
+    /// Waits until a member that was never ended gives a session and answers a read in it.
     ///
     /// # Errors
     /// It does not come, or answers with an error.
@@ -182,7 +182,7 @@ impl Member {
         Ok(began.elapsed())
     }
 
-    /// Ends it by SIGTERM, as those who run it would.
+    /// Ends it by SIGTERM, as its operators would.
     ///
     /// # Errors
     /// It is gone already, or does not go.
@@ -216,8 +216,8 @@ impl Member {
 }
 
 impl Started {
-    /// Waits until it gives a session and answers a read in it: since its start. A session that it
-    /// gives is one that it has applied, and all that was acknowledged before.
+    /// Waits until it gives a session and answers a read in it. Returns the time since its start. A
+    /// member that gives a session has applied it, and all writes acknowledged before it.
     ///
     /// # Errors
     /// It ends, does not come, or answers with an error.

@@ -1,8 +1,8 @@
-//! How long nobody can write when something happens to the leader: many sessions write in closed
-//! loop, the leader is killed, paused, or its disk hangs, and the sessions go on as real clients
-//! do. The longest time between two acknowledged writes is looked for, for each session, for all
-//! together, and for those at the leader and at the followers, and every acknowledged write must be
-//! there in the end.
+//! How long no client can write when something happens to the leader: many sessions write in closed
+//! loop; the leader is killed, paused, or its disk hangs; the sessions go on as real clients do.
+//! The figures are the longest times between two acknowledged writes: of each session, of all
+//! together, of the sessions at the leader and of those at the followers. Every acknowledged write
+//! must be there in the end.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ impl LoadArgs {
     /// Names the first option that asks for something impossible.
     ///
     /// # Errors
-    /// There is one.
+    /// An option asks for something impossible.
     pub fn check(&self) -> anyhow::Result<()> {
         for (name, number, min, max) in [
             ("sessions", self.sessions, 1, CLIENTS_MAX),
@@ -85,7 +85,7 @@ impl LoadArgs {
         open_files::make_room(self.sessions)
     }
 
-    /// The znodes that are written to: one of each session.
+    /// The options of the tree that is written to: one znode for each session.
     pub fn tree(&self) -> TreeArgs {
         TreeArgs {
             parents: 1,
@@ -96,7 +96,7 @@ impl LoadArgs {
         }
     }
 
-    /// The sessions, on these servers.
+    /// Opens the sessions on these servers.
     ///
     /// # Errors
     /// They cannot be opened.
@@ -118,7 +118,7 @@ impl std::fmt::Display for LoadArgs {
     }
 }
 
-/// Of all rounds of one target that count.
+/// The sums over all counted rounds of one target.
 #[derive(Default)]
 struct Pooled {
     gaps: Latencies,
@@ -140,7 +140,7 @@ pub fn command(args: &FailoverArgs) -> anyhow::Result<ExitCode> {
         fault.describe(*away)
     );
     let mut comparison = Comparison::start(&args.at, "zk-failover", &about)?;
-    // Before anything is done: what cannot be killed or started cannot be measured.
+    // This check comes first: a server that cannot be killed or started cannot be measured.
     for target in comparison.targets() {
         let named = |error| anyhow::anyhow!("{}: {error}", target.address);
         let ensemble = Ensemble::of(target).map_err(named)?;
@@ -166,7 +166,7 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
     let mut maker = Driver::connect(&target.addresses, TREE_CLIENTS, SESSION_TIMEOUT_MS)?;
     block.blame(&tree.make(&mut maker, target)?);
     maker.close();
-    // Its processes are those that the round before started.
+    // The processes of a target may be those that the round before started.
     let ensemble = Ensemble::of(target)?;
     let mut driver = args.load.connect(&target.addresses, u64::from(turn.round))?;
     turn.say("writing");
@@ -182,7 +182,7 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
         let account = writers.run(&mut driver);
         (keeper.join().expect("it does not panic"), account)
     });
-    // If the one failed, the other has only waited for it.
+    // If the fault failed, the writers only waited for it.
     let outage = outage?;
     let account = account?;
     block.figures = figures(&writers, &stages, &outage, &account, ensemble.members().len());
@@ -206,21 +206,21 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
     Ok(block)
 }
 
-/// The stage before the fault, and the one from then on.
+/// The stage before the fault, and the stage from the fault on.
 const BEFORE: usize = 0;
 const FAULT: usize = 1;
 
-/// What was done to the leader.
+/// The fault of the leader, and how long it took.
 struct Outage {
-    /// Its place among the servers.
+    /// The index of the leader among the servers.
     place: usize,
-    /// From the kill until no thread was left; none where it was not killed.
+    /// The time from the kill until no thread was left; none where the leader was not killed.
     gone: Option<Duration>,
-    /// From its start, or from when it could go on, until it gave a session and answered.
+    /// The time from its start, or from when it could go on, until it gave a session and answered.
     back: Duration,
-    /// Where its clients connect.
+    /// The address for its clients.
     address: SocketAddr,
-    /// Where it prints, if it was started again.
+    /// The file that it prints to, if it was started again.
     output: Option<PathBuf>,
 }
 
@@ -253,7 +253,7 @@ fn outage(
             outage.back = leader.wait_until_it_serves(path)?;
         }
         Fault::Freeze => {
-            // What the server says of itself may take its disk.
+            // The leader may need its disk to answer, so it is asked before the fault.
             let folders = leader.data_folders()?;
             stages.next();
             Frozen::start(&folders, away)?.wait()?;
@@ -346,12 +346,12 @@ impl Pooled {
 }
 
 impl Account {
-    /// What must not happen.
+    /// The count of all that must not happen.
     pub fn trouble(&self) -> u64 {
         self.lost + self.surplus + self.silent
     }
 
-    /// Says it.
+    /// A line about it, if anything happened that must not.
     pub fn note(&self) -> Option<String> {
         let Account { lost, surplus, silent, .. } = self;
         (self.trouble() > 0).then(|| {

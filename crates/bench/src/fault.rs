@@ -1,4 +1,4 @@
-//! Faults of a server while clients write: it is killed, paused, or its disk hangs.
+//! Faults of a server while clients write: a kill, a pause, or a disk that hangs.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +23,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What happens to the server, for headings.
+    /// A heading that says what happens to the server.
     pub fn describe(self, seconds: u64) -> String {
         match self {
             Fault::Kill => format!("gets SIGKILL and is started again after {seconds} s"),
@@ -35,7 +35,7 @@ impl Fault {
     /// Says why this fault cannot be made in one of the members.
     ///
     /// # Errors
-    /// It cannot.
+    /// The fault cannot be made.
     pub fn check(self, ensemble: &Ensemble) -> anyhow::Result<()> {
         match self {
             Fault::Kill | Fault::Pause => Ok(()),
@@ -44,7 +44,7 @@ impl Fault {
     }
 }
 
-/// Every member may lead, so each needs a file system that nobody else uses.
+/// Every member may lead, so each needs a file system that no other program uses.
 fn check_freeze(members: &[Member]) -> anyhow::Result<()> {
     anyhow::ensure!(rustix::process::geteuid().is_root(), "--fault freeze: it takes root");
     let found = Command::new("fsfreeze").arg("--version").stdout(Stdio::null()).status();
@@ -71,7 +71,7 @@ fn check_freeze(members: &[Member]) -> anyhow::Result<()> {
 }
 
 /// File systems that are frozen for some time. A process of its own thaws them, so that they do not
-/// stay frozen if this one ends.
+/// stay frozen if this process ends.
 pub struct Frozen {
     children: Vec<Child>,
 }
@@ -89,7 +89,8 @@ impl Frozen {
         for mount in mounts {
             let mut command = Command::new("sh");
             command.args(["-c", script, "sh"]).arg(mount).arg(time.as_secs_f64().to_string());
-            // A group of its own: what interrupts this process must not keep it from thawing.
+            // A process group of its own keeps an interrupt of this process from preventing the
+            // thaw.
             command.process_group(0).stdin(Stdio::null());
             frozen.children.push(command.spawn()?);
         }
@@ -99,7 +100,7 @@ impl Frozen {
     /// Waits until all are thawed.
     ///
     /// # Errors
-    /// One could not be frozen or thawed.
+    /// A file system could not be frozen or thawed.
     pub fn wait(mut self) -> anyhow::Result<()> {
         let ends: Result<Vec<_>, _> = self.children.iter_mut().map(Child::wait).collect();
         let is_good = ends?.iter().all(std::process::ExitStatus::success);

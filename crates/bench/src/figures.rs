@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::stats::{Phase, median};
 
-/// Which figures are good.
+/// Which values of a figure are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Good {
     /// Many: a rate.
@@ -18,23 +18,23 @@ pub enum Good {
     Neither,
 }
 
-/// One figure, as often as it was measured.
+/// One figure, with a value for each round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Of what.
+    /// The name of the figure.
     pub name: &'static str,
     /// The unit, last in its name in JSON.
     pub unit: &'static str,
-    /// One for each round; none if it cannot be known.
+    /// The values, one for each round; none if the figure cannot be known.
     pub values: Vec<f64>,
     /// Whether more of it is better.
     pub good: Good,
-    /// Of the first round only: see [`Figure::of_first_round`].
+    /// Whether only the first round has a value: see [`Figure::of_first_round`].
     pub is_of_first_round: bool,
 }
 
 impl Figure {
-    /// What was measured once, or could not be.
+    /// A figure that was measured once; without a value it could not be measured.
     pub fn once(
         name: &'static str,
         unit: &'static str,
@@ -45,14 +45,14 @@ impl Figure {
         Figure { name, unit, values, good, is_of_first_round: false }
     }
 
-    /// Leaves out the other rounds: memory that a server has asked the system for once is there in
-    /// the next round, so that what it takes in addition says too little.
+    /// Drops all rounds but the first: a server keeps memory that it once asked the system for, so
+    /// later rounds would show too little.
     pub fn of_first_round(self) -> Figure {
         Figure { is_of_first_round: true, ..self }
     }
 
-    /// Adds the value of the next round. What is unknown in one round is unknown in all: else the
-    /// rounds of two servers would no longer be in step.
+    /// Adds the value of the next round. A figure that is unknown in one round becomes unknown in
+    /// all: else the rounds of two servers would no longer be in step.
     fn add_round(&mut self, next: &Figure) {
         assert_eq!(self.name, next.name, "all rounds have the same figures");
         if self.is_of_first_round || self.values.is_empty() {
@@ -77,7 +77,8 @@ impl Figure {
     }
 }
 
-/// The rate of a phase and what an operation costs, by a name for one of them.
+/// The rate of a phase, and the CPU of the server and of the generator for each operation. `names`
+/// has a name for each of the three.
 pub fn of_phase(names: [&'static str; 3], phase: &Phase) -> [Figure; 3] {
     let [rate, server, own] = names;
     [
@@ -90,20 +91,20 @@ pub fn of_phase(names: [&'static str; 3], phase: &Phase) -> [Figure; 3] {
 /// All figures of one server.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// What the server is.
+    /// The name and version of the server.
     pub name: String,
-    /// Where it is.
+    /// The address of the server.
     pub address: String,
-    /// In the same order for all servers.
+    /// The figures, in equal order for all servers.
     pub figures: Vec<Figure>,
-    /// What else is to be said of it, a line each.
+    /// Remarks on the server, a line each.
     pub notes: Vec<String>,
     /// Answers that were errors or wrong, and sessions that were lost.
     pub trouble: u64,
 }
 
 impl Block {
-    /// All rounds of one server as one. A note that each of them has stands there once.
+    /// Merges all rounds of one server into one block. Equal notes of several rounds become one.
     pub fn of_rounds(rounds: Vec<Block>) -> Block {
         let mut rounds = rounds.into_iter();
         let mut all = rounds.next().unwrap_or_default();
@@ -120,7 +121,7 @@ impl Block {
         all
     }
 
-    /// Counts what went wrong in a phase, and says it.
+    /// Counts the errors of a phase, and notes them.
     pub fn blame(&mut self, phase: &Phase) {
         let Phase { name, errors, lost, .. } = phase;
         self.trouble += errors + lost;
@@ -148,7 +149,7 @@ impl Block {
     }
 }
 
-/// The blocks one after the other; the ratios of the second to the first, if there are two.
+/// The blocks one after the other, then the ratios of the first two, if there are two.
 pub fn table(blocks: &[Block]) -> String {
     let mut out = String::new();
     for block in blocks {
@@ -190,7 +191,7 @@ fn range(values: &[f64]) -> (f64, f64) {
     (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// Three digits are enough of a small number, and a large one has no fraction.
+/// A small number gets three digits; a large number gets no fraction.
 fn number(value: f64) -> String {
     match value.abs() {
         it if it == it.trunc() || it >= 1_000.0 => format!("{value:.0}"),
@@ -199,8 +200,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// How much better the first is: the median of the ratios of rounds that belong together, and their
-/// range. None if that means nothing.
+/// How many times better the first figure is: the median of the ratios, each within one round, and
+/// their range. None if a ratio means nothing.
 pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     let pairs = first.values.iter().zip(&second.values);
     let (Good::More | Good::Less) = first.good else { return None };

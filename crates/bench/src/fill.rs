@@ -39,7 +39,7 @@ pub fn command(args: &FillArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// Fills one server, counts what it has, and empties it unless it is to keep it.
+/// Fills one server, counts its znodes, and empties it unless the tree is to be kept.
 fn fill(turn: &Turn<'_>, args: &TreeArgs) -> anyhow::Result<Block> {
     let target = turn.target;
     turn.say("filling");
@@ -62,7 +62,8 @@ fn fill(turn: &Turn<'_>, args: &TreeArgs) -> anyhow::Result<Block> {
         turn.say("removing");
         let removed = tree.remove(&mut driver, target)?;
         block.blame(&removed);
-        // The last round has none to show if it keeps the tree.
+        // With `--keep` the last round deletes nothing and has no such figures, so no round has
+        // them.
         if !args.keep {
             let names = ["deletes", "server CPU per delete", "generator CPU per delete"];
             block.figures.extend(of_phase(names, &removed));
@@ -108,7 +109,7 @@ mod tests {
         let keep = TreeArgs { keep: true, ..ARGS };
         let kept = fill(&turn, &keep).unwrap();
         assert_eq!(kept.notes, ["the tree is kept: /bench-t"]);
-        // An earlier round removes it, and has the same figures.
+        // An earlier round removes its tree, and has equal figures.
         let mut earlier = Turn::only(&target);
         earlier.may_keep = false;
         let removed = fill(&earlier, &keep).unwrap();

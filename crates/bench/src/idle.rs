@@ -1,4 +1,4 @@
-//! What servers cost that nobody asks for anything: CPU and wake-ups of each member.
+//! The cost of servers that no client asks for anything: CPU and wake-ups of each member.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::target::Target;
 /// One process of a server while it was idle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IdleProcess {
-    /// Its id.
+    /// The process id.
     pub pid: u32,
     /// CPU time in percent of one core.
     pub core_percent: f64,
-    /// Wake-ups of all its threads a second.
+    /// Wake-ups of all its threads, a second.
     pub wakeups_per_s: f64,
 }
 
-/// Waits for so long and measures all processes of all targets meanwhile. One list for each target;
-/// it is empty if the target is not on this machine.
+/// Waits for so long, and measures all processes of all targets meanwhile. The result has a list
+/// for each target, which is empty if the target is not on this machine.
 pub fn measure(targets: &[Target], seconds: u64) -> Vec<Vec<IdleProcess>> {
     let all: Vec<Vec<Processes>> = targets.iter().map(each_process).collect();
     let look = |one: &Processes| Some((one.cpu_ns()?, one.waits()?));

@@ -1,8 +1,8 @@
-//! Being asked to end (SIGINT, SIGTERM, SIGHUP) in the middle of a run that has files to remove.
+//! Requests to end (SIGINT, SIGTERM, SIGHUP) in the middle of a run that has files to remove.
 //!
-//! The signals are blocked and waited for by a thread of their own, which needs no handler and so
-//! no `unsafe`. Whoever works looks at the flag every now and then and returns an error, and what
-//! it passes on its way out removes its files. The second signal ends the process at once.
+//! The signals are blocked, and a thread of its own waits for them; so this needs no handler and no
+//! `unsafe`. Working code looks at the flag every now and then and returns an error, and the
+//! destructors on the way out remove its files. The second signal ends the process at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +10,16 @@ use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// Status of a process that a second signal ended: that of a shell for SIGINT.
+/// The exit status after a second signal: the one that a shell gives for SIGINT.
 const ENDED_BY_SIGNAL: i32 = 130;
 
-/// Whether it was asked to end.
+/// The flag that a signal sets: the run is to end.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Waits for the signals from now on. Called while there is no other thread, since a thread
-    /// blocks what its maker does.
+    /// Waits for the signals from now on. The caller has no other thread yet, since a new thread
+    /// inherits the blocked signals of its maker.
     ///
     /// # Errors
     /// The system refuses.
@@ -45,21 +45,21 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether it was.
+    /// Whether the run is to end.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// For whoever can go on only if it was not.
+    /// Returns an error if the run is to end.
     ///
     /// # Errors
-    /// It was asked to end.
+    /// The run is to end.
     pub fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.is_asked(), "interrupted");
         Ok(())
     }
 
-    /// Asks.
+    /// Sets the flag, as a signal does.
     #[cfg(test)]
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);

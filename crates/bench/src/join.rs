@@ -1,7 +1,7 @@
-//! What it costs the others when a member joins that has nothing: a tree is filled, sessions write
-//! in closed loop to the other members, a follower is stopped, its data is deleted, and it is
-//! started again. The rate of the writers is looked at before, while it is away, while it joins,
-//! and after it serves; then it is asked for every znode.
+//! The cost for the others when a member joins with an empty directory. A tree is filled, sessions
+//! write in closed loop to the other members, a follower is stopped, its data is deleted, and it is
+//! started again. The rate of the writers is measured before, while the follower is away, while it
+//! joins, and after it serves; then the follower is asked for every znode.
 
 use std::cell::RefCell;
 use std::fs;
@@ -21,8 +21,8 @@ use crate::target::Target;
 use crate::tree::{Tree, TreeArgs};
 use crate::writers::{NUMBER_BYTES, Stages, Writers};
 
-/// What is left in a folder whose data is deleted: the number of a server (ZooKeeper's
-/// `QuorumPeerConfig`), which no server makes.
+/// The file that stays in a folder whose data is deleted: the number of a server (ZooKeeper's
+/// `QuorumPeerConfig`), which no server makes by itself.
 const KEPT: &str = "myid";
 
 /// Options of `quorate bench zk-join`.
@@ -81,7 +81,7 @@ pub fn command(args: &JoinArgs) -> anyhow::Result<ExitCode> {
         args.load().size
     );
     let mut comparison = Comparison::start(&args.at, "zk-join", &about)?;
-    // Before anything is filled: what cannot be stopped or started cannot be measured.
+    // This check comes first: a server that cannot be stopped or started cannot be measured.
     for target in comparison.targets() {
         follower_of(target).map_err(|error| anyhow::anyhow!("{}: {error}", target.address))?;
     }
@@ -93,7 +93,7 @@ pub fn command(args: &JoinArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// The members, the place of one that follows, and the folders of its data.
+/// The members, the index of a follower, and the folders of its data.
 fn follower_of(target: &Target) -> anyhow::Result<(Ensemble, usize, Vec<PathBuf>)> {
     let ensemble = Ensemble::of(target)?;
     let place = ensemble.follower().ok_or_else(|| anyhow::anyhow!("no server says it follows"))?;
@@ -130,7 +130,7 @@ fn join(turn: &Turn<'_>, args: &JoinArgs, restarted: &mut Restarted) -> anyhow::
         let account = writers.run(&mut driver);
         (keeper.join().expect("it does not panic"), account)
     });
-    // If the one failed, the other has only waited for it.
+    // If the restart failed, the writers only waited for it.
     let rejoined = rejoined?;
     let account = account?;
     driver.close();
@@ -167,7 +167,7 @@ fn join(turn: &Turn<'_>, args: &JoinArgs, restarted: &mut Restarted) -> anyhow::
     Ok(block)
 }
 
-/// Of the writers, in order.
+/// The names of the writers' figures in each stage, in the order of the stages.
 const STAGES: [[&str; 3]; 4] = [
     ["writes before", "write p99 before", "longest gap before"],
     ["writes while it is away", "write p99 while it is away", "longest gap while it is away"],
@@ -175,15 +175,15 @@ const STAGES: [[&str; 3]; 4] = [
     ["writes after it serves", "write p99 after it serves", "longest gap after it serves"],
 ];
 
-/// What was done to the follower.
+/// The restart of the follower.
 struct Rejoined {
-    /// From SIGTERM until no thread was left.
+    /// The time from SIGTERM until no thread was left.
     gone: Duration,
-    /// From its start until it gave a session and answered.
+    /// The time from its start until it gave a session and answered.
     serves: Duration,
-    /// Until then.
+    /// CPU time of the follower until it served.
     cpu_ns: Option<u64>,
-    /// Where it prints.
+    /// The file that it prints to.
     output: PathBuf,
 }
 
@@ -211,7 +211,7 @@ fn stop_and_start(
     Ok(Rejoined { gone, serves, cpu_ns, output })
 }
 
-/// Deletes all that is in a folder but the number of its server.
+/// Deletes everything in a folder but the number of its server.
 fn empty(folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use crate::null_server::NullServer;
 
-    /// Three sessions that write on in the last stage; the ones before were too short for any.
+    /// Three sessions write on in the last stage; the stages before were too short for any set.
     #[test]
     fn each_stage_has_its_figures() {
         let null = NullServer::start(20).unwrap();

@@ -83,7 +83,7 @@ pub struct LatencyArgs {
 }
 
 impl Shape {
-    /// What all clients together do in one run.
+    /// The operations of all clients together in one run.
     fn operation_count(&self, clients: usize) -> usize {
         let of_kind = |(kind, _): (Kind, &str)| match kind {
             Kind::Watch => self.znode_count * self.watch_multiple,
@@ -203,7 +203,7 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
     end
 }
 
-/// What the servers cost before the first request, if that is asked for.
+/// The cost of the servers before the first request, if that is asked for.
 fn measure_idle(args: &LatencyArgs, targets: &[Target]) -> Option<Value> {
     let by_default = if args.rate.is_empty() { 0 } else { 10 };
     let seconds = args.idle_seconds.unwrap_or(by_default);
@@ -309,7 +309,8 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
-    /// One phase, and for each client how long after its last answer the last event came.
+    /// Runs one phase. Also returns, for each client, how long after its last answer its last event
+    /// came.
     fn phase(
         &mut self,
         driver: &mut Driver,
@@ -324,10 +325,10 @@ impl Test<'_> {
         };
         let is_measured = !matches!(kind, Kind::MakeRoot | Kind::RemoveRoot);
         let rate = self.shape.rate.filter(|_| is_measured);
-        // It takes a moment to read, too long for a phase that lasts some milliseconds.
+        // The wake-ups take a moment to read, too long for a phase that lasts some milliseconds.
         let waits = rate.and_then(|_| target.waits());
         let meter = Meter::start(driver, target);
-        // A moment later, so that no client begins late.
+        // The phase starts a moment later, so that no client begins late.
         let start_ns = meter.started_ns() + PACED_START_NS;
         let mut load = PhaseLoad {
             kind,
@@ -367,7 +368,7 @@ struct Position {
 
 struct PhaseLoad<'a> {
     kind: Kind,
-    /// When each request is due; None: at once.
+    /// The time that each request is due; None: at once.
     pace: Option<Pace>,
     shape: &'a Shape,
     roots: &'a [String],
@@ -379,8 +380,8 @@ struct PhaseLoad<'a> {
     path: String,
 }
 
-/// The znode of the n-th request. Asynchronously, each watcher goes over all znodes; synchronously
-/// each znode gets all its watchers.
+/// The index of the znode of the n-th request. Asynchronously, each watcher goes over all znodes;
+/// synchronously, each znode gets all its watchers.
 fn znode_of(kind: Kind, shape: &Shape, number: usize) -> usize {
     match (kind, shape.is_synchronous) {
         (Kind::Watch, true) => number / shape.watch_multiple,

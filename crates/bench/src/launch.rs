@@ -10,15 +10,15 @@ use std::process::{Child, Command, Stdio};
 /// A way to start a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// As a process was started that ran then.
+    /// The command line of a process that runs.
     Again {
-        /// Its file.
+        /// The file of its program.
         program: PathBuf,
-        /// From the one that names it on.
+        /// All arguments, the first being the program's name.
         arguments: Vec<OsString>,
-        /// Where it ran.
+        /// The folder that it ran in.
         folder: PathBuf,
-        /// All of it.
+        /// The whole environment.
         environment: Vec<(OsString, OsString)>,
     },
     /// A command for `sh`.
@@ -26,10 +26,10 @@ pub enum Launch {
 }
 
 impl Launch {
-    /// That of a process that runs (proc(5): `exe`, `cmdline`, `cwd`, `environ`).
+    /// The command line of a running process (proc(5): `exe`, `cmdline`, `cwd`, `environ`).
     ///
     /// # Errors
-    /// It belongs to somebody else, or its program is not there any more.
+    /// The process belongs to another user, or its program is not there any more.
     pub fn of(pid: u32) -> anyhow::Result<Launch> {
         let read = |name: &str| -> anyhow::Result<Vec<u8>> {
             let path = format!("/proc/{pid}/{name}");
@@ -40,7 +40,8 @@ impl Launch {
             fs::read_link(&path).map_err(|error| anyhow::anyhow!("{path}: {error}"))
         };
         let program = link("exe")?;
-        // The kernel says so of a file that was replaced; what is there now is another program.
+        // The kernel marks a program whose file was replaced; the file there now is another
+        // program.
         anyhow::ensure!(
             program.exists(),
             "the program of process {pid} is gone: {}; say how to start it",
@@ -51,7 +52,7 @@ impl Launch {
         Ok(Launch::Again { program, arguments, folder: link("cwd")?, environment })
     }
 
-    /// Where it runs, if that is known.
+    /// The folder that it runs in, if that is known.
     pub fn folder(&self) -> Option<&Path> {
         match self {
             Launch::Again { folder, .. } => Some(folder),
@@ -59,8 +60,8 @@ impl Launch {
         }
     }
 
-    /// Starts it; what it prints goes to the end of a file. It has a process group of its own and
-    /// nothing of ours, so that it goes on when this process ends.
+    /// Starts it; its output goes to the end of a file. It has a process group of its own and no
+    /// file of ours, so that it goes on when this process ends.
     ///
     /// # Errors
     /// The system refuses.
@@ -85,7 +86,7 @@ impl Launch {
     }
 }
 
-/// Strings that end in a zero byte each. An empty one is one, too.
+/// The strings of a list in which a zero byte ends each string. A string may be empty.
 fn strings(bytes: &[u8]) -> impl Iterator<Item = OsString> {
     let body = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     let all = (!bytes.is_empty()).then(|| body.split(|byte| *byte == 0));

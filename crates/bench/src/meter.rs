@@ -1,18 +1,18 @@
-//! What a stretch of work took: the time, the CPU of both sides, and what came of the requests.
+//! The cost of a stretch of work: the time, the CPU of both sides, and the results of its requests.
 
 use crate::driver::Driver;
 use crate::process::thread_cpu_ns;
 use crate::stats::{Latencies, Phase};
 use crate::target::Target;
 
-/// What came of the requests of a load.
+/// The results of the requests of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Answers.
     pub answered: u64,
-    /// Those that were errors or not what was asked for.
+    /// Answers that were errors or not what was asked for.
     pub errors: u64,
-    /// Of all of them.
+    /// The latencies of all answers.
     pub latencies: Latencies,
 }
 
@@ -25,7 +25,7 @@ impl Tally {
     }
 }
 
-/// Runs from when it is made until it is read.
+/// Measures from when it is made until it is stopped.
 pub struct Meter<'a> {
     target: &'a Target,
     started_ns: u64,
@@ -34,7 +34,7 @@ pub struct Meter<'a> {
 }
 
 impl Meter<'_> {
-    /// From now on.
+    /// Begins to measure.
     pub fn start<'a>(driver: &Driver, target: &'a Target) -> Meter<'a> {
         Meter {
             target,
@@ -44,12 +44,12 @@ impl Meter<'_> {
         }
     }
 
-    /// When it was made, as the driver counts.
+    /// The time at which it was made, ns of the driver.
     pub fn started_ns(&self) -> u64 {
         self.started_ns
     }
 
-    /// What it took until now. Each client's own time is not known here.
+    /// The cost until now. Each client's own time is not known here.
     pub fn stop(&self, driver: &Driver, name: &'static str, tally: Tally) -> Phase {
         let server_cpu_ns = self.target.cpu_ns().zip(self.server_cpu_ns);
         Phase {

@@ -1,6 +1,6 @@
-//! A server that does nothing: it answers every request at once with what the load expects, and
-//! keeps no state but who watches what, and what was last set there. What a load reaches against it
-//! is the ceiling of the generator.
+//! A server that does nothing: it answers every request at once as the load expects, and keeps no
+//! state but the watches, and the data last set where a client watches. The rate of a load against
+//! it is the ceiling of the generator.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -27,10 +27,10 @@ const LISTENER: Token = Token(usize::MAX);
 /// seen before that, so that it does after so many events, too; looking is a system call.
 const EVENTS_BETWEEN_LOOKS: usize = 64;
 
-/// What every znode is.
+/// The content of every znode.
 struct Znode {
     data: Vec<u8>,
-    /// Encoded.
+    /// The Stat, encoded.
     stat: Vec<u8>,
 }
 
@@ -42,25 +42,25 @@ pub struct NullServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Who asked by getData to hear of a change, and by exists where somebody asked by getData before.
+/// Watches that clients set by getData, and by exists where a client set one by getData before.
 #[derive(Default)]
 struct Watches {
-    /// The place of each path in the list.
+    /// The index of each path in `watched`.
     by_path: HashMap<Vec<u8>, usize>,
     watched: Vec<Watched>,
-    /// Events to be sent: of the path at this place, to this connection.
+    /// Events to send: the index of the path in `watched`, and the number of the connection.
     fired: Vec<(usize, usize)>,
 }
 
-/// A path that was watched before.
+/// A path that a client has watched.
 struct Watched {
-    /// As it stands in requests.
+    /// The path with its length, as requests have it.
     path: Vec<u8>,
-    /// What was set since then.
+    /// The data that was set last.
     data: Vec<u8>,
-    /// So often.
+    /// How often data was set.
     version: i32,
-    /// Until the next change.
+    /// The numbers of the connections that watch the path; the next change empties the list.
     watchers: Vec<usize>,
 }
 
@@ -70,13 +70,13 @@ struct Connection {
     input: Vec<u8>,
     output: Vec<u8>,
     is_open: bool,
-    /// A watch was asked for: each delete is an event.
+    /// Whether a watch was set by exists: each delete is an event then.
     is_watching: bool,
     is_over: bool,
 }
 
 impl NullServer {
-    /// Starts one on a free port of the loopback. Every znode holds `data_bytes` times `x`.
+    /// Starts a server on a free port of the loopback. Every znode holds `data_bytes` times `x`.
     ///
     /// # Errors
     /// The system refuses.
@@ -84,7 +84,7 @@ impl NullServer {
         NullServer::with_children(data_bytes, 0)
     }
 
-    /// The same, where every znode says that it has so many children.
+    /// Like [`NullServer::start`], but every znode says that it has so many children.
     ///
     /// # Errors
     /// The system refuses.
@@ -102,7 +102,7 @@ impl NullServer {
         Ok(NullServer { address, cpu_ns, is_ended, thread: Some(thread) })
     }
 
-    /// For the generator.
+    /// The server as a target of the generator.
     pub fn target(&self) -> Target {
         let name = "a server that does nothing";
         Target::in_process(name, self.address, Arc::clone(&self.cpu_ns))
@@ -126,7 +126,7 @@ fn serve(
     is_ended: &AtomicBool,
 ) {
     let mut events = Events::with_capacity(1024);
-    // One that has ended leaves its place empty.
+    // A connection that has ended leaves its place empty.
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut buffer = vec![0; READ_BYTES];
     let mut watches = Watches::default();
@@ -169,7 +169,7 @@ fn serve(
 }
 
 impl Watches {
-    /// A new path, which holds what every znode does.
+    /// Adds a path, which holds the data of every znode.
     fn add(&mut self, path: &[u8], data: &[u8]) -> usize {
         let place = self.watched.len();
         let (path, data, watchers) = (path.to_vec(), data.to_vec(), Vec::new());
@@ -206,7 +206,8 @@ impl Connection {
                 Ok(count) => {
                     self.answer_all(&buffer[..count], znode, watches);
                     self.flush();
-                    // A short read has left nothing, but for the end of the connection.
+                    // A short read has emptied the socket, but the end of the connection may
+                    // follow.
                     if count == buffer.len() || is_read_closed {
                         continue;
                     }
