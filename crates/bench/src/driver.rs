@@ -90,11 +90,11 @@ struct Connection {
     is_blocked: bool,
     is_finished: bool,
     heard_ns: u64,
-    /// The newest time at which the load wants to be asked again.
+    /// The newest time at which the load wants to be asked again, ns of the driver.
     timer_ns: u64,
-    /// Its place among the addresses.
+    /// The index of its server among the addresses.
     place: usize,
-    /// There is no connection before this time.
+    /// The client has no connection, and dials at this time.
     away_until_ns: Option<u64>,
     lost: Option<SessionError>,
 }

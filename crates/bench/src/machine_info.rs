@@ -1,5 +1,5 @@
-//! What every result says about where it was measured: the machine, and how long its disk takes to
-//! make something durable.
+//! The part of every result that says where it was measured: the machine, and how long its disk
+//! takes to make data durable.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -18,12 +18,12 @@ pub struct MachineInfo {
     pub cores: usize,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Of the system.
+    /// The name and version of the system's kernel.
     pub kernel: String,
 }
 
 impl MachineInfo {
-    /// Looks.
+    /// Reads the facts from the system.
     pub fn read() -> MachineInfo {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, name: &str| {
@@ -57,8 +57,8 @@ pub fn stolen_ticks() -> u64 {
     of_all.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
 }
 
-/// How long fdatasync takes after 4 KiB were written over what was there, in a folder. The file is
-/// removed.
+/// The latencies of fdatasync in a folder, each after 4 KiB were written over older bytes. The file
+/// is removed in the end.
 ///
 /// # Errors
 /// The folder cannot be written.

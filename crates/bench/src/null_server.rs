@@ -23,8 +23,8 @@ use crate::target::Target;
 
 const LISTENER: Token = Token(usize::MAX);
 
-/// The thread writes down its CPU time at the end of each turn. The last event of a turn may be
-/// seen before that, so that it does after so many events, too; looking is a system call.
+/// The events of one turn after which the thread notes its CPU time, besides the end of each turn: a
+/// client may see the last event of a turn before that end. Each note costs a system call.
 const EVENTS_BETWEEN_LOOKS: usize = 64;
 
 /// The content of every znode.
@@ -235,7 +235,7 @@ impl Connection {
         self.output.drain(..written);
     }
 
-    /// Answers the frames that are whole; the rest waits for more.
+    /// Answers the frames that are whole; the rest waits for more bytes.
     fn answer_all(&mut self, bytes: &[u8], znode: &Znode, watches: &mut Watches) {
         let mut input = core::mem::take(&mut self.input);
         let mut rest = bytes;
@@ -254,7 +254,7 @@ impl Connection {
         self.input = rest.to_vec();
     }
 
-    /// None ends the connection.
+    /// Answers one frame; none ends the connection.
     fn answer(&mut self, frame: &[u8], znode: &Znode, watches: &mut Watches) -> Option<()> {
         if !self.is_open {
             self.is_open = true;
@@ -277,7 +277,7 @@ impl Connection {
             // NodeDeleted.
             put_event(out, 2, path);
         }
-        // Most loads watch nothing, and pay for no look at the list.
+        // Most loads watch nothing, and do not pay for a look-up.
         let mut place = match watches.by_path.is_empty() {
             true => None,
             false => watches.by_path.get(path).copied(),
@@ -327,7 +327,7 @@ fn stat(data_bytes: usize, child_count: usize) -> Vec<u8> {
     out
 }
 
-/// A frame with an event of this kind; the path as it stands in requests.
+/// Writes a frame with an event of this kind. The path has its length in front, as in requests.
 fn put_event(out: &mut Vec<u8>, kind: i32, path: &[u8]) {
     let start = begin_header(out, XID_EVENT);
     out.put_int(kind);
@@ -337,7 +337,7 @@ fn put_event(out: &mut Vec<u8>, kind: i32, path: &[u8]) {
     end_frame(out, start);
 }
 
-/// A frame with the header of a good answer.
+/// Begins a frame with the header of a good answer.
 fn begin_header(out: &mut Vec<u8>, xid: i32) -> usize {
     let start = begin_frame(out);
     out.put_int(xid);

@@ -1,12 +1,12 @@
-//! How many files, and so connections, this process may have open (`RLIMIT_NOFILE`).
+//! The limit of open files, and so of connections, of this process (`RLIMIT_NOFILE`).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::OPEN_FILES_SPARE;
 
-/// Makes room for so many connections beside what is open. Where the limit is too low it becomes
-/// the hard one, which needs no right; it is left alone otherwise, since servers that a benchmark
-/// starts inherit it.
+/// Makes room for so many connections beside the files that are open. A limit that is too low is
+/// raised to the hard limit, which needs no privilege; a sufficient limit is left alone, since
+/// servers that a benchmark starts inherit it.
 ///
 /// # Errors
 /// The hard limit does not suffice.
@@ -26,7 +26,7 @@ pub fn make_room(connections: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connections there can be room for, if both of their ends are in this process.
+/// The connections that the hard limit has room for, if both ends are in this process.
 pub fn pairs_max() -> usize {
     hard_limit().saturating_sub(open_now() + OPEN_FILES_SPARE) / 2
 }

@@ -1,8 +1,8 @@
 //! An open loop's schedule: when each request is due. It does not wait for answers. Pure.
 
 /// Requests at even distances. Request `i` is due `i` times the distance after the start, from
-/// client `i % clients`: each client's requests are evenly spaced, too. In bursts, so many requests
-/// of one client are due at once, and the bursts are evenly spaced.
+/// client `i % clients`: so each client's requests are evenly spaced, too. In bursts, a client
+/// sends so many requests at once, and the bursts are evenly spaced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// When the first request is due, ns of the driver.
@@ -12,7 +12,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// So many requests a second, all clients together.
+    /// A pace of so many requests a second, all clients together.
     pub fn at_rate(start_ns: u64, rate: u64) -> Pace {
         Pace { start_ns, spacing_ns: 1e9 / rate as f64 }
     }

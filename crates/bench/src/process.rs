@@ -23,13 +23,13 @@ pub struct Memory {
     pub peak: u64,
 }
 
-/// How often each thread of some processes has given up its core to wait for something.
+/// Counts of how often each thread of some processes gave up its core to wait for something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waits(HashMap<(u32, u32), u64>);
 
 impl Waits {
-    /// Wake-ups since `before`: each wait that was counted meanwhile. Threads that have ended are
-    /// missing; a thread that is new counts from its start.
+    /// Wake-ups since `before`: the waits that were counted meanwhile. Threads that have ended are
+    /// missing; a new thread counts from its start.
     pub fn since(&self, before: &Waits) -> u64 {
         let wakeups = |(thread, count): (&(u32, u32), &u64)| {
             count.saturating_sub(before.0.get(thread).copied().unwrap_or(0))
@@ -39,10 +39,10 @@ impl Waits {
 }
 
 impl Processes {
-    /// Those that listen on the ports of `addresses`. None if they are on another machine, belong
-    /// to somebody else, or there is no `/proc`.
+    /// The processes that listen on the ports of `addresses`. None if they are on another machine,
+    /// belong to another user, or there is no `/proc`.
     pub fn listening(addresses: &[SocketAddr]) -> Processes {
-        // What listens on the same port here is none of another machine's.
+        // A process that listens here on the port of another machine's address is another server.
         let local = addresses.iter().filter(|address| is_local(address.ip()));
         let ports: HashSet<u16> = local.map(SocketAddr::port).collect();
         let inodes: HashSet<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -58,39 +58,39 @@ impl Processes {
         Processes { pids }
     }
 
-    /// These.
+    /// The processes with these ids.
     pub fn of(pids: &[u32]) -> Processes {
         Processes { pids: pids.to_vec() }
     }
 
-    /// Ends them by SIGKILL, at once.
+    /// Ends all processes by SIGKILL, at once.
     ///
     /// # Errors
-    /// One is gone already, or belongs to somebody else.
+    /// A process is gone already, or belongs to another user.
     pub fn kill(&self) -> std::io::Result<()> {
         self.signal(Signal::KILL)
     }
 
-    /// Asks them to end, by SIGTERM.
+    /// Asks all processes to end, by SIGTERM.
     ///
     /// # Errors
-    /// One is gone already, or belongs to somebody else.
+    /// A process is gone already, or belongs to another user.
     pub fn stop(&self) -> std::io::Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// Stops them in their tracks, by SIGSTOP.
+    /// Pauses all processes, by SIGSTOP.
     ///
     /// # Errors
-    /// One is gone already, or belongs to somebody else.
+    /// A process is gone already, or belongs to another user.
     pub fn pause(&self) -> std::io::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets them go on, by SIGCONT.
+    /// Lets all processes go on, by SIGCONT.
     ///
     /// # Errors
-    /// One is gone already, or belongs to somebody else.
+    /// A process is gone already, or belongs to another user.
     pub fn resume(&self) -> std::io::Result<()> {
         self.signal(Signal::CONT)
     }
@@ -104,8 +104,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether none of their threads is left, so that their sockets and files are closed. A parent
-    /// that has not asked for its status may keep a dead one in the table.
+    /// Whether no thread is left, so that sockets and files are closed. The process table may still
+    /// hold a dead process until its parent asks for the status.
     pub fn are_gone(&self) -> bool {
         self.pids.iter().all(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -114,18 +114,18 @@ impl Processes {
         })
     }
 
-    /// Whether none was found.
+    /// Whether no process was found.
     pub fn is_empty(&self) -> bool {
         self.pids.is_empty()
     }
 
-    /// Their ids.
+    /// The process ids.
     pub fn pids(&self) -> &[u32] {
         &self.pids
     }
 
-    /// CPU time of all their threads so far, those that have ended too, user and system, in ns. A
-    /// thread that is on a core right now is counted up to the scheduler's last tick (1 to 10 ms).
+    /// CPU time of all threads so far, user and system, in ns, with the threads that have ended. A
+    /// thread that runs right now is counted up to the scheduler's last tick (1 to 10 ms).
     pub fn cpu_ns(&self) -> Option<u64> {
         if self.pids.is_empty() {
             return None;
@@ -133,7 +133,7 @@ impl Processes {
         self.pids.iter().map(|pid| cpu_of(*pid)).sum()
     }
 
-    /// The voluntary context switches of all their threads so far (proc(5), `status` of each task).
+    /// The voluntary context switches of all threads so far (proc(5), `status` of each task).
     pub fn waits(&self) -> Option<Waits> {
         if self.pids.is_empty() {
             return None;
@@ -151,7 +151,7 @@ impl Processes {
         Some(waits)
     }
 
-    /// How long the youngest of them runs, in seconds.
+    /// How long the youngest process has run, in seconds.
     pub fn up_s(&self) -> Option<f64> {
         let uptime = fs::read_to_string("/proc/uptime").ok()?;
         let now_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
@@ -160,7 +160,7 @@ impl Processes {
         all?.into_iter().reduce(f64::max).map(|started_s| (now_s - started_s).max(0.0))
     }
 
-    /// Their memory, added up.
+    /// The memory of all processes, added up.
     pub fn memory(&self) -> Option<Memory> {
         if self.pids.is_empty() {
             return None;
@@ -181,7 +181,7 @@ fn entries(folder: &str) -> impl Iterator<Item = String> {
     found.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
-/// Whether an address is one of this machine's: nothing else can be bound.
+/// Whether an address is one of this machine's: only such an address can be bound.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
@@ -208,23 +208,25 @@ fn holds_socket(pid: u32, inodes: &HashSet<u64>) -> bool {
     })
 }
 
-/// The CPU clock of a process (clock_getcpuclockid(3)). The sum over `/proc/PID/task` would be as
-/// fine, but without the threads that have ended, which a runtime's compilers and collectors do.
+/// The CPU time of a process, by its clock (clock_getcpuclockid(3)). The sum over `/proc/PID/task`
+/// would be as fine, but would miss threads that have ended, as compilers and collectors of a
+/// runtime do.
 fn cpu_of(pid: u32) -> Option<u64> {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
     let time = clock_getcpuclockid(pid).ok()?.now().ok()?;
     Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// Whether the `stat` of a process is that of a dead one, or there is none.
+/// Whether the `stat` of a process says that it is dead, or is missing.
 fn is_dead(stat: &str) -> bool {
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
     state.is_none_or(|state| matches!(state, "Z" | "X"))
 }
 
-/// When a process was started, in seconds after the system was, from its `stat`: ticks of 10 ms.
+/// The time at which a process was started, in seconds after the system was, from its `stat`, which
+/// counts ticks of 10 ms.
 fn started_s(stat: &str) -> Option<f64> {
-    // The name, in brackets, may hold anything.
+    // The name, in brackets, may hold any character.
     let (_, rest) = stat.rsplit_once(')')?;
     let ticks: u64 = rest.split_whitespace().nth(19)?.parse().ok()?;
     Some(ticks as f64 / 100.0)

@@ -1,14 +1,14 @@
-//! What the documents published that the workloads come from. Their hardware is not ours: they
-//! stand beside the figures of a real server on the same machine, never instead of them.
+//! Figures from the documents that the workloads come from. Their hardware is not ours: they stand
+//! beside the figures of a real server on the same machine, never instead of them.
 
 /// A row of P. Hunt's "ZooKeeper service latencies under various loads & configurations"
 /// (ZooKeeper 3.2.1; two 4-core Xeons at 2.5 GHz limited to so many cores, one 7200 rpm SATA disk
 /// for log and data, 1 GbE). Each client did 50,000 writes and 60,000 reads, pipelined.
 #[derive(Clone, Copy, Debug)]
 pub struct HuntRow {
-    /// That the server was limited to.
+    /// Cores that the server was limited to.
     pub cores: u32,
-    /// At once.
+    /// Clients at once.
     pub clients: usize,
     /// Seconds on one standalone server.
     pub standalone_s: u32,
@@ -23,8 +23,8 @@ const fn hunt(cores: u32, clients: usize, standalone_s: u32, three_servers_s: u3
     HuntRow { cores, clients, standalone_s, three_servers_s }
 }
 
-/// The whole table. The rates printed beside it are those of the slowest client; operations a
-/// second of all clients have to be worked out from the seconds.
+/// The whole table. The rates printed in the document are those of the slowest client; the rate of
+/// all clients together follows from the seconds.
 pub const HUNT: [HuntRow; 9] = [
     hunt(1, 1, 18, 22),
     hunt(1, 10, 58, 52),
@@ -49,15 +49,15 @@ impl HuntRow {
 /// cores with JDK 1.6, log and snapshots on separate disks. Rates and times as they were written.
 #[derive(Clone, Copy, Debug)]
 pub struct PubsubRow {
-    /// Which test: ephemerals, items with subscribers, setData.
+    /// The number of the test: 1 ephemerals, 2 items with subscribers, 3 setData.
     pub scenario: u32,
-    /// Of data in a znode.
+    /// Bytes of data in a znode.
     pub bytes: usize,
-    /// Where clients ran and what they did.
+    /// The hosts of the clients, and what the clients did.
     pub setting: &'static str,
     /// Transactions or items a second.
     pub rate: &'static str,
-    /// In ms.
+    /// The response times in ms.
     pub response_ms: &'static str,
 }
 
@@ -95,7 +95,7 @@ pub const PUBSUB: [PubsubRow; 16] = [
     pubsub(3, 255, "setData", "14723", "82"),
 ];
 
-/// What is to be known of that table.
+/// Known doubts about that table.
 pub const PUBSUB_DOUBTS: [&str; 5] = [
     "published in 2011: 3 servers of 8 cores, JDK 1.6, log and snapshots on separate disks",
     "scenarios 1 and 3 have identical figures though what they do differs: one is likely a mistake",
@@ -104,7 +104,7 @@ pub const PUBSUB_DOUBTS: [&str; 5] = [
     "the document says that its writes take 50 to 60 ms at least, since they come in batches of 1000",
 ];
 
-/// What ZooKeeper's overview ("Reliability") says of failing leaders, and how it was found.
+/// The passage on failing leaders in ZooKeeper's overview ("Reliability"), and how it was measured.
 pub const FAILOVER: [&str; 2] = [
     "\"less than 200ms to elect a new leader\": 7 servers, saturated with 30 % writes, looked at by the \
      second (ZooKeeper 3.9, overview, \"Reliability\")",
@@ -113,8 +113,8 @@ pub const FAILOVER: [&str; 2] = [
 ];
 
 impl PubsubRow {
-    /// Whether it is about a test with so many bytes, whose subscribers see events only or read as
-    /// well. The document's 255 is 256 elsewhere in it.
+    /// Whether the row is about a test of this scenario and size, whose subscribers only see events
+    /// or read as well. The document's 255 bytes are 256 elsewhere in it.
     pub fn is_about(&self, scenario: u32, bytes: usize, is_event_only: bool) -> bool {
         let is_size = self.bytes == bytes || self.bytes == 255 && bytes == 256;
         let is_same = scenario != 2 || (self.setting == EVENT) == is_event_only;
@@ -134,15 +134,15 @@ impl core::fmt::Display for PubsubRow {
 /// and one 7200 rpm disk of 10 TB (HGST) each.
 #[derive(Clone, Copy, Debug)]
 pub struct CmdwRow {
-    /// Of a chunk: the document's 1k, 10k, 100k, 1M (1000 KiB), 4M (4000 KiB).
+    /// Bytes of a chunk: the document's 1k, 10k, 100k, 1M (1000 KiB), 4M (4000 KiB).
     pub chunk_bytes: u64,
-    /// As Ozone calls it.
+    /// The layout, as Ozone calls it.
     pub layout: &'static str,
-    /// In all.
+    /// Chunks in all.
     pub chunks: u64,
-    /// Chunks a second without the sync, as it was printed.
+    /// Chunks a second without the sync, as printed.
     pub rate: f64,
-    /// What `sync` took behind it.
+    /// Seconds that `sync` took after the writes.
     pub sync_s: f64,
 }
 
@@ -173,7 +173,7 @@ pub const CMDW: [CmdwRow; 10] = [
     cmdw(4_096_000, PER_BLOCK, 100, 97.7, 4.2),
 ];
 
-/// What is to be known of that table, and of what it measures.
+/// Known doubts about that table, and about what it measures.
 pub const CMDW_DOUBTS: [&str; 4] = [
     "published: freon cmdw, 16 threads, medians of six machines with one 7200 rpm disk each; what \
      this disk can do stands there as the limits",
@@ -188,7 +188,8 @@ pub const CMDW_DOUBTS: [&str; 4] = [
 ];
 
 impl CmdwRow {
-    /// Without the sync; exact, since the rate is, where the document's column is whole ticks.
+    /// Seconds of the writes without the sync. This is exact, since the rate is; the document's
+    /// column counts whole ticks.
     pub fn write_s(&self) -> f64 {
         self.chunks as f64 / self.rate
     }

@@ -1,13 +1,12 @@
-//! The publish/subscribe test, in its three scenarios: connections that make and delete ephemerals
-//! on their own paths; publishers that set the data of a znode, and subscribers that watch it and
-//! read it at each event; the same publishers, and nobody watching.
+//! The publish/subscribe test, in its three scenarios. Connections make and delete ephemerals on
+//! their own paths; publishers set the data of a znode, and subscribers watch it and read it at
+//! each event; the publishers set data that no client watches.
 //!
-//! Data begins with the number of the item and the time that its latency counts from, so that a
-//! read tells which item it found. One-shot watches coalesce: what is set between an event and the
-//! read after it, but for the last, is never seen. Such items are counted as overtaken. A
-//! subscriber that is told of events only sets its watch again by exists, and knows by the version
-//! in the answer which item it has come to. All clients are in one process, so that all times are
-//! of one clock.
+//! Data begins with the number of the item and the time that its latency counts from, so a read
+//! tells which item it found. One-shot watches coalesce: of the items set between an event and the
+//! read after it, a subscriber sees only the last. The others are counted as overtaken. A
+//! subscriber in event-only mode sets its watch again by exists, and learns the item from the
+//! version in the answer. All clients are in one process, so all times are of one clock.
 
 use std::process::ExitCode;
 
@@ -34,7 +33,7 @@ use crate::tree::{Tree, TreeArgs, open_acl};
 /// `Watcher.Event.EventType.NodeDataChanged`.
 const DATA_CHANGED: i32 = 3;
 
-/// Bytes that tell which item it is: its number and its time.
+/// Bytes of the number and the time of an item.
 const ITEM_BYTES: usize = 16;
 
 /// Options of `quorate bench pubsub`.
@@ -94,7 +93,7 @@ pub fn command(args: &PubsubArgs) -> anyhow::Result<ExitCode> {
     let mut comparison = Comparison::start(&args.at, "pubsub", &about)?;
     let mut warm = None;
     for shape in &shapes {
-        // Other sizes take the same ways through a server.
+        // Tests that differ in size only take equal paths through a server.
         let is_warm = warm.replace(shape.scenario) == Some(shape.scenario);
         let warmup = if is_warm { 0 } else { args.repeat.warmup };
         one_test(&mut comparison, shape, &Rounds { warmup, ..args.repeat })?;
@@ -162,7 +161,8 @@ impl Shape {
         self.publishers + self.subscribers
     }
 
-    /// With so many connections at most, the parts of both as they were.
+    /// This shape with at most so many connections; publishers and subscribers keep their
+    /// proportion.
     fn with_connections(&self, max: usize) -> Shape {
         let all = self.connections();
         let part = |count: usize| if all <= max { count } else { (count * max / all).max(1) };
@@ -197,7 +197,7 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
     let Shape { items, warmup, .. } = shape;
     let work = format!("{items} items (each after {warmup} more on the same connections)");
     comparison.measure(repeat, &work, |turn| measure(turn, shape))?;
-    // Both ends of its connections are in this process.
+    // Both ends of the null server's connections are in this process.
     let small = shape.with_connections(open_files::pairs_max());
     open_files::make_room(small.connections() * 2)?;
     comparison.measure_ceiling(shape.size, 0, |turn| {
@@ -212,7 +212,7 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
     })
 }
 
-/// One test on one server.
+/// Runs one test on one server.
 fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     let target = turn.target;
     let args = TreeArgs {
@@ -241,7 +241,7 @@ fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     Ok(block)
 }
 
-/// The first scenario.
+/// Runs the first scenario.
 fn ephemerals(
     driver: &mut Driver,
     turn: &Turn<'_>,
@@ -277,7 +277,7 @@ fn ephemerals(
     Ok(())
 }
 
-/// The other two.
+/// Runs the second or the third scenario.
 fn publish(
     driver: &mut Driver,
     turn: &Turn<'_>,
@@ -311,25 +311,25 @@ fn spread(names: [&'static str; 4], latencies: &Latencies) -> [Figure; 4] {
     ]
 }
 
-/// When requests are sent.
+/// The times at which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pace {
-    /// ns of the driver.
+    /// The start, ns of the driver.
     start_ns: u64,
-    /// Between two items of all publishers, in open loop.
+    /// The distance between two items of all publishers in open loop, ns; None in closed loop.
     spacing_ns: Option<f64>,
 }
 
 impl Pace {
     fn start(driver: &Driver, rate: Option<u64>) -> Pace {
-        // In open loop a moment later, so that no client begins late.
+        // In open loop the start is a moment later, so that no client begins late.
         let delay_ns = if rate.is_some() { 10_000_000 } else { 0 };
         let spacing_ns = rate.map(|rate| 1e9 / rate as f64);
         Pace { start_ns: driver.now_ns() + delay_ns, spacing_ns }
     }
 
-    /// The time that a request counts from, which may be sent now; else what its client does
-    /// instead. `place` is that of its item in the order of all.
+    /// The time that a request counts from, if it may be sent now; else the next step of its
+    /// client. `place` is the position of its item among all items.
     fn since(&self, place: f64, under_way: usize, now_ns: u64) -> Result<u64, Next> {
         let Some(spacing_ns) = self.spacing_ns else {
             return if under_way == 0 { Ok(now_ns) } else { Err(Next::Wait) };
@@ -352,17 +352,17 @@ fn paths(tree: &Tree, publishers: usize, end: &str) -> Vec<String> {
     (0..publishers).map(path).collect()
 }
 
-/// Item `i` is that of connection `i % connections`, which creates it and then deletes it: requests
-/// `2k` and `2k + 1` of a connection are of one item.
+/// Ephemerals. Connection `i % connections` creates item `i` and then deletes it: requests `2k` and
+/// `2k + 1` of a connection are about one item.
 struct EphemeralLoad<'a> {
     paths: Vec<String>,
     data: &'a [u8],
     acl: Vec<AclEntry>,
     items: u64,
     pace: Pace,
-    /// Requests of each client.
+    /// Requests sent, for each client.
     sent: Vec<u64>,
-    /// Answers to each client.
+    /// Answers, for each client.
     answered: Vec<u64>,
     creates: Tally,
     deletes: Tally,
@@ -432,44 +432,45 @@ impl Load for EphemeralLoad<'_> {
 #[derive(Clone, Debug, Default)]
 struct Channel {
     path: String,
-    /// The time that each item counts from, those of earlier runs too.
+    /// The time that each item counts from, with the items of earlier runs.
     since_ns: Vec<u64>,
-    /// Items before this run.
+    /// Items of earlier runs.
     before: usize,
-    /// Items up to the end of this run.
+    /// Items up to the end of this run, with earlier ones.
     until: usize,
     /// Items up to the newest one that the server acknowledged.
     acknowledged: usize,
     answered: usize,
-    /// The publisher has every answer of this run, or is lost.
+    /// Whether the publisher has every answer of this run, or is lost.
     is_over: bool,
 }
 
-/// A subscriber; it has always a watch set or is about to.
+/// A subscriber. It always has a watch set or is about to set one.
 #[derive(Clone, Copy, Debug)]
 struct Subscriber {
-    /// Items of its channel up to the newest that it read: what the next event is about.
+    /// Items of its channel up to the newest that it read; the next event is about the item after
+    /// them.
     seen: usize,
     must_read: bool,
     is_reading: bool,
 }
 
-/// Clients are first the publishers, one to a channel, then the subscribers, whose channels are
-/// theirs in turn. Item `i` of a run is that of publisher `i % publishers`. All of it goes on from
-/// one run to the next but for the tallies.
+/// The first clients are the publishers, one to a channel; the others are subscribers, which take
+/// the channels in turn. Publisher `i % publishers` publishes item `i` of a run. Everything but the
+/// tallies goes on from one run to the next.
 struct PublishLoad {
     channels: Vec<Channel>,
     subscribers: Vec<Subscriber>,
     data: Vec<u8>,
     pace: Pace,
-    /// The subscribers read for the first time: there is no item yet.
+    /// Whether the subscribers read for the first time, before there is an item.
     is_subscribing: bool,
     sets: Tally,
     events: Tally,
     reads: Tally,
-    /// Items that subscribers never saw, since a newer one came before they read.
+    /// Items that a subscriber never saw, since a newer one came before its read.
     overtaken: u64,
-    /// Events that nobody waited for.
+    /// Events that no client waited for.
     surplus: u64,
     last_ns: u64,
     is_event_only: bool,
@@ -498,7 +499,7 @@ impl PublishLoad {
         }
     }
 
-    /// The next run.
+    /// Begins the next run.
     fn begin(&mut self, items: u64, pace: Pace) {
         let publishers = self.channels.len() as u64;
         for (number, channel) in self.channels.iter_mut().enumerate() {
@@ -514,7 +515,7 @@ impl PublishLoad {
         (self.overtaken, self.surplus) = (0, 0);
     }
 
-    /// What became of it: the phase is about the items.
+    /// Ends the run. The phase is about the items.
     fn end(&self, meter: &Meter<'_>, driver: &Driver, name: &'static str) -> Phase {
         let missed = self.missed();
         let mut phase = meter.stop(driver, name, self.sets.clone());
@@ -523,7 +524,7 @@ impl PublishLoad {
         phase
     }
 
-    /// Acknowledged items that a subscriber neither saw nor saw a newer one of.
+    /// Acknowledged items that a subscriber missed: it saw neither the item nor a newer one.
     fn missed(&self) -> u64 {
         let missed = |(number, it): (usize, &Subscriber)| {
             let channel = &self.channels[number % self.channels.len()];
@@ -566,8 +567,8 @@ impl PublishLoad {
         if self.is_event_only { "watches set again" } else { "items read after an event" }
     }
 
-    /// µs of the server's CPU for each set, event or read: what an overtaken item spares is no
-    /// merit.
+    /// µs of the server's CPU for each set, event or read. A server gains nothing here when items
+    /// are overtaken, since overtaken items cause no event and no read.
     fn message_us(&self, phase: &Phase) -> Option<f64> {
         let messages = self.sets.answered + self.events.answered + self.reads.answered;
         Some(phase.server_cpu_ns? as f64 / 1e3 / messages.max(1) as f64)
@@ -619,13 +620,13 @@ impl PublishLoad {
             true => Next::Wait,
             false if is_all || is_rest_lost || channel.is_over && is_silent => Next::Finished,
             false if is_silent => Next::Wait,
-            // The newest items may have been refused: then no event tells that it is over. At whole
-            // seconds, since each other time that is waited for is another timer.
+            // The newest items may have been refused, and then no event says that the run is over.
+            // The client looks at whole seconds, since every other time would be another timer.
             false => Next::At((now_ns / 1_000_000_000 + 1) * 1_000_000_000),
         }
     }
 
-    /// The item that data of a channel is, and the time that it counts from.
+    /// The number of the item in the data of a channel, and the time that it counts from.
     fn item_of(&self, channel: usize, data: &[u8]) -> Option<(usize, u64)> {
         let item = u64::from_be_bytes(*data.first_chunk()?) as usize;
         let since_ns = u64::from_be_bytes(*data.get(8..)?.first_chunk()?);
@@ -635,8 +636,8 @@ impl PublishLoad {
         (is_own && is_sent).then_some((number, since_ns))
     }
 
-    /// The item that a channel had come to when a watch was set again: each item is a version, and
-    /// the znode was made without one.
+    /// The number of the item that a channel had come to when a watch was set again, from the
+    /// version: the znode was made without an item, and each item adds one version.
     fn item_of_version(&self, channel: usize, version: i32) -> Option<(usize, u64)> {
         let number = usize::try_from(version).ok()?.checked_sub(1)?;
         Some((number, *self.channels[channel].since_ns.get(number)?))
@@ -660,7 +661,7 @@ impl PublishLoad {
                 subscriber.seen = item + 1;
                 self.reads.count(true, now.saturating_sub(since_ns));
             }
-            // It has no latency: there is no item that it is of.
+            // This read has no latency: it names no item of ours.
             _ => {
                 self.reads.answered += 1;
                 self.reads.errors += 1;
@@ -698,7 +699,7 @@ impl Load for PublishLoad {
         self.sets.count(is_good, took_ns);
     }
 
-    /// The watch was set by the read of item `seen - 1`, so that item `seen` is what it fired for.
+    /// The read of item `seen - 1` set the watch, so the watch fires for item `seen`.
     fn on_event(&mut self, client: usize, kind: i32, path: &str, now_ns: u64) {
         self.last_ns = now_ns;
         let Some(number) = client.checked_sub(self.channels.len()) else {

@@ -1,10 +1,10 @@
-//! Numbers by chance, the same ones from the same seed.
+//! Random numbers, equal ones from equal seeds.
 
 /// SplitMix64.
 pub struct Random(u64);
 
 impl Random {
-    /// One whose numbers depend on the seed only.
+    /// A generator whose numbers depend on the seed only.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995)
     }
@@ -27,13 +27,13 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of a list, which is not empty.
+    /// A random element of a list, which is not empty.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len() as u64) as usize]
     }
 }
 
-/// All numbers below `count`, shuffled, the same in every run.
+/// All numbers below `count`, shuffled; the order is equal in every run.
 pub fn order_by_chance(count: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count as u32).collect();
     let mut random = Random::new(count);

@@ -1,4 +1,5 @@
-//! What a benchmark prints: the original's lines, tables, and JSON. Pure: figures in, text out.
+//! The text and the JSON of a benchmark: the original's lines, and tables. Pure: figures in, text
+//! out.
 
 use std::fmt::Write;
 
@@ -7,22 +8,22 @@ use serde_json::{Value, json};
 use crate::published::HUNT;
 use crate::stats::{Phase, median};
 
-/// Options of the test, as the original has them.
+/// The options of the test, as the original has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Znodes of each client, in each phase.
     pub znode_count: usize,
-    /// Bytes of data in each.
+    /// Bytes of data in each znode.
     pub znode_bytes: usize,
     /// Watchers on each ephemeral.
     pub watch_multiple: usize,
-    /// One request at a time.
+    /// Whether each client has one request at a time.
     pub is_synchronous: bool,
     /// Requests a second of all clients in open loop; None: as fast as the server takes them.
     pub rate: Option<u64>,
     /// Requests of a client that are due at once in open loop.
     pub burst: u64,
-    /// Asked for, ms.
+    /// The session timeout that clients ask for, ms.
     pub timeout_ms: i32,
 }
 
@@ -31,7 +32,7 @@ pub struct Shape {
 pub struct Run {
     /// Sessions at once.
     pub clients: usize,
-    /// In the order of the test.
+    /// The phases, in the order of the test.
     pub phases: Vec<Phase>,
     /// For each client, how long after its last delete the last event came, ms.
     pub notified_ms: Vec<u64>,
@@ -42,22 +43,22 @@ pub struct Run {
 /// All runs of one test against one server.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What the server is.
+    /// The name and version of the server.
     pub name: String,
-    /// Where it is.
+    /// The address of the server.
     pub address: String,
-    /// In the order they were made.
+    /// The runs, in the order in which they were made.
     pub runs: Vec<Run>,
     /// `VmRSS` and `VmHWM` after the last run, if known.
     pub memory: Option<(u64, u64)>,
 }
 
-/// All that is printed of one test when it is over. The null server is the last of `series`;
-/// `brief` leaves out the lines of the original.
+/// All text that is printed after one test. The null server is the last of `series`; `brief` leaves
+/// out the lines of the original.
 pub fn test_text(series: &[Series], shape: &Shape, brief: bool) -> String {
     let (null, servers) = series.split_last().expect("the null server is the last");
     let mut out = String::new();
-    // The original has no open loop.
+    // The original has no open loop, and so no form for it.
     if !brief && shape.rate.is_none() {
         for one in servers {
             let _ = writeln!(out, "{} ({}), last run", one.name, one.address);
@@ -109,8 +110,8 @@ fn original_line(out: &mut String, text: &str, ms: f64, count: usize) {
     };
 }
 
-/// The figures of a phase over the runs of a series: medians of everything but the histogram, which
-/// is of all runs together.
+/// The figures of a phase over the runs of a series: medians, but one histogram of all runs
+/// together.
 struct Middle {
     operations: u64,
     rate: f64,
@@ -221,7 +222,7 @@ fn table(series: &[Series]) -> String {
     out
 }
 
-/// How many times faster the first server is, and by how much cheaper.
+/// How many times faster the first server is, and how many times cheaper in CPU.
 fn ratios(first: &Series, second: &Series, at: usize) -> (&'static str, f64, Option<f64>) {
     let pairs: Vec<(&Phase, &Phase)> = first
         .runs
@@ -238,7 +239,7 @@ fn ratios(first: &Series, second: &Series, at: usize) -> (&'static str, f64, Opt
     (name, median(&faster), cheaper.map(|all| median(&all)))
 }
 
-/// What P. Hunt published for these numbers of clients.
+/// The figures that P. Hunt published for these numbers of clients.
 pub fn published(clients: &[usize]) -> String {
     let mut out = String::from(
         "published by P. Hunt for ZooKeeper 3.2.1 in 2009, on two 4-core Xeons of 2.5 GHz limited to \
@@ -255,7 +256,7 @@ pub fn published(clients: &[usize]) -> String {
     out
 }
 
-/// One test as JSON.
+/// The JSON of one test.
 pub fn test_json(clients: usize, shape: &Shape, warm: &str, series: &[Series]) -> Value {
     json!({
         "clients": clients,
@@ -267,7 +268,7 @@ pub fn test_json(clients: usize, shape: &Shape, warm: &str, series: &[Series]) -
     })
 }
 
-/// A series as JSON.
+/// The JSON of a series.
 fn to_json(series: &Series) -> Value {
     let runs: Vec<Value> = series
         .runs

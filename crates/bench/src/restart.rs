@@ -1,5 +1,5 @@
-//! How long a server is away that is killed: a tree is filled, the server gets SIGKILL at the last
-//! reply, is started again, and is asked for the znode that was acknowledged last.
+//! How long a killed server is away: a tree is filled, the server gets SIGKILL at the last reply,
+//! is started again, and is asked for the znode that was acknowledged last.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -56,7 +56,7 @@ pub fn command(args: &RestartArgs) -> anyhow::Result<ExitCode> {
     );
     let mut comparison = Comparison::start(&args.at, "zk-restart", &about)?;
     let starts = [&args.start, &args.compare_start];
-    // Before anything is filled: what cannot be killed or started cannot be measured.
+    // This check comes first: a server that cannot be killed or started cannot be measured.
     let launches = comparison.targets().iter().zip(starts);
     let launches: Vec<Vec<Launch>> = launches
         .map(|(target, start)| launches_of(target, start.as_deref()))
@@ -67,7 +67,7 @@ pub fn command(args: &RestartArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// How to start the processes of a target again.
+/// The ways to start the processes of a target again.
 fn launches_of(target: &Target, start: Option<&str>) -> anyhow::Result<Vec<Launch>> {
     let pids = target.processes().map_or(&[][..], Processes::pids);
     anyhow::ensure!(
@@ -82,7 +82,7 @@ fn launches_of(target: &Target, start: Option<&str>) -> anyhow::Result<Vec<Launc
 }
 
 fn restart(turn: &Turn<'_>, launches: &[Launch], args: &TreeArgs) -> anyhow::Result<Block> {
-    // The processes are those that the round before started.
+    // The processes of the target may be those that the round before started.
     let mut target = turn.target.clone();
     target.find_processes();
     let target = &target;
@@ -132,7 +132,7 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &TreeArgs) -> anyhow::Res
         block.trouble += 1;
         block.notes.push(format!("the last znode was answered with error {}", outage.error.0));
     }
-    // Those of earlier rounds are gone.
+    // The processes of earlier rounds are gone, so only the last round names them.
     if turn.may_keep {
         block.notes.push(format!(
             "started again as process {}; it prints to {}",
@@ -152,17 +152,17 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &TreeArgs) -> anyhow::Res
 /// What happened between the last reply before the kill and the first one after it.
 #[derive(Debug)]
 struct Outage {
-    /// From the kill until no thread was left.
+    /// The time from the kill until no thread was left.
     gone: Duration,
-    /// From the kill until the read was answered.
+    /// The time from the kill until the read was answered.
     answered: Duration,
-    /// With that.
+    /// The error code of that answer.
     error: ErrorCode,
-    /// Of the new processes until then.
+    /// CPU time of the new processes until that answer.
     cpu_ns: Option<u64>,
-    /// Those, for the eye.
+    /// The ids of the new processes, as text.
     pids: String,
-    /// Where they print.
+    /// The file that they print to.
     output: PathBuf,
 }
 
@@ -189,10 +189,10 @@ fn kill_and_start(target: &Target, launches: &[Launch], path: &str) -> anyhow::R
     Ok(Outage { gone, answered, error, cpu_ns: back.cpu_ns(), pids: pids.join(" "), output })
 }
 
-/// Asks the servers in turn until one answers, whatever it says, with a pause between two attempts.
+/// Asks the servers in turn until one answers, even with an error, with a pause between attempts.
 ///
 /// # Errors
-/// What was started has failed, or nothing answers for [`RESTART_LIMIT`].
+/// A command that started a server has failed, or no server answers for [`RESTART_LIMIT`].
 pub fn first_answer(
     addresses: &[SocketAddr],
     path: &str,
@@ -208,7 +208,7 @@ pub fn first_answer(
             Err(failed) => failed,
         };
         for child in &mut *children {
-            // A command may end well when the server runs on its own.
+            // A start command may succeed and end while the server runs on its own.
             let status = child.try_wait()?.filter(|status| !status.success());
             anyhow::ensure!(status.is_none(), "the server does not start again: see {log}");
         }
@@ -218,13 +218,13 @@ pub fn first_answer(
     unreachable!("a target has an address, and they go round")
 }
 
-/// One attempt: a session, and a read in it.
+/// Makes one attempt: a session, and a read in it.
 fn ask(address: &SocketAddr, path: &str) -> anyhow::Result<ErrorCode> {
     let mut stream = TcpStream::connect_timeout(address, ATTEMPT_LIMIT)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ATTEMPT_LIMIT))?;
     let mut session = Session::connect(SESSION_TIMEOUT_MS);
-    // Both at once: a server reads the second when it has answered the first.
+    // Both requests go at once: a server reads the second when it has answered the first.
     let read = ReadRequest { kind: ReadKind::GetData, path, watch: false };
     session.send(&Request::Read(read), 0);
     stream.write_all(session.output())?;

@@ -1,12 +1,11 @@
-//! How long a server is silent while it takes snapshots: on a filled tree, data is set at half of
-//! the rate that the server can do, in open loop, and the longest gap between two replies is looked
-//! for.
+//! How long a server is silent while it takes snapshots: on a filled tree, data is set in open loop
+//! at half of the server's maximum rate, and the longest gap between two replies is the figure.
 //!
 //! Request `i` is due at `i / rate`, by client `i % clients`: each client's schedule is evenly
-//! spaced, and so is that of all together. A latency counts from when its request was due, whether
-//! or not it could be sent then. What the server can do is looked for in the same form, at one rate
-//! after the other: full pipelines would carry many requests in one packet and give a rate that
-//! says little about requests that come one by one.
+//! spaced, and so is the schedule of all together. A latency counts from the time at which its
+//! request was due, even if it could not be sent then. The maximum rate is searched for in open
+//! loop, too, one rate after the other: full pipelines would carry many requests in one packet and
+//! give a rate that says little about requests that come one by one.
 
 use std::process::ExitCode;
 
@@ -74,14 +73,14 @@ pub fn command(args: &SnapshotGapArgs) -> anyhow::Result<ExitCode> {
         }
         Ok(block)
     })?;
-    // At the last rate of the first server: how late the generator is of itself.
+    // The ceiling is measured at the first server's last rate: how late the generator itself is.
     comparison.measure_ceiling(args.tree.size, args.tree.children, |turn| {
         Ok(measure(turn, args, first_rate)?.0)
     })?;
     comparison.finish()
 }
 
-/// The figures of one server, and the rate that it was given: `rate`, or half of what it can do.
+/// Measures one server. Also returns the rate that it was given: `rate`, or half of its maximum.
 fn measure(
     turn: &Turn<'_>,
     args: &SnapshotGapArgs,
@@ -121,7 +120,8 @@ fn measure(
     Ok((block, rate))
 }
 
-/// Latencies compare if all servers have one rate; half of a server's maximum is its own.
+/// The figures of a run. Latencies compare only if all servers have one rate; half of a server's
+/// maximum is a rate of its own.
 fn figures_of(
     rate: u64,
     is_same_for_all: bool,
@@ -151,18 +151,18 @@ fn figures_of(
     ]
 }
 
-/// The search for the greatest rate that is sustained: doubled until one is not, or halved until
-/// one is, then between the two until they are close. Pure.
+/// The search for the greatest rate that a server sustains: the rate doubles until one is not
+/// sustained, or halves until one is; then it goes between the two until they are close. Pure.
 #[derive(Clone, Copy, Debug, Default)]
 struct Search {
-    /// The greatest that was.
+    /// The greatest rate that was sustained.
     sustained: Option<u64>,
-    /// The least that was not.
+    /// The least rate that was not sustained.
     overloaded: Option<u64>,
 }
 
 impl Search {
-    /// What to try next; None when it has ended.
+    /// The rate to try next; None when the search has ended.
     fn next(&self) -> Option<u64> {
         match (self.sustained, self.overloaded) {
             (None, None) => Some(PROBE_RATE_FIRST),
@@ -182,7 +182,7 @@ impl Search {
     }
 }
 
-/// The greatest rate that a server sustains, and what it was like.
+/// The greatest rate that a server sustains, and the phase at that rate.
 struct Maximum {
     rate: u64,
     phase: Phase,
@@ -214,7 +214,7 @@ fn maximum(
     let mut probes = 0;
     while let Some(rate) = search.next() {
         let mut is_good = false;
-        // A snapshot or a collection of garbage may spoil one.
+        // A snapshot or a garbage collection may spoil one attempt.
         for _ in 0..PROBE_ATTEMPTS {
             if is_good {
                 break;
@@ -235,7 +235,7 @@ fn maximum(
     Ok(Maximum { rate, phase, probes })
 }
 
-/// Whether a server keeps up: what comes is answered, in time, and no queue grows.
+/// Whether a server keeps up: it answers the requests, in time, and no queue grows.
 fn is_sustained(phase: &Phase, rate: u64) -> bool {
     phase.errors == 0
         && phase.lost == 0
@@ -243,7 +243,7 @@ fn is_sustained(phase: &Phase, rate: u64) -> bool {
         && phase.latencies.percentile_us(50.0) <= PROBE_P50_MS_MAX * 1_000.0
 }
 
-/// Sets data at a rate for so long; the time counts from the first request to the last answer.
+/// Sets data at a rate for so long. The time counts from the first request to the last answer.
 fn set(
     driver: &mut Driver,
     target: &Target,
@@ -252,7 +252,7 @@ fn set(
     seconds: u64,
     name: &'static str,
 ) -> anyhow::Result<(Phase, Gaps)> {
-    // A moment later, so that no client begins late.
+    // The first request is due a moment later, so that no client begins late.
     let start_ns = driver.now_ns() + 10_000_000;
     let pace = Pace::at_rate(start_ns, rate);
     let mut load = SetLoad::new(tree, pace, rate * seconds, driver.client_count());
@@ -268,7 +268,7 @@ struct SetLoad<'a> {
     pace: Pace,
     /// Requests of all clients.
     count: u64,
-    /// Requests of each client.
+    /// Requests sent, for each client.
     sent: Vec<u64>,
     gaps: Gaps,
     tally: Tally,
@@ -319,7 +319,7 @@ impl Load for SetLoad<'_> {
     }
 }
 
-/// Numbers that go all over a range, the same ones in each run.
+/// A number below `count` for each index, scattered over the range; equal in each run.
 fn scattered(index: u64, count: usize) -> usize {
     // The golden ratio of 2^64, as in Fibonacci hashing.
     let hash = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -329,9 +329,9 @@ fn scattered(index: u64, count: usize) -> usize {
 /// The longest times between two replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Gaps {
-    /// To any client.
+    /// The longest time between two replies to any clients.
     longest_ns: u64,
-    /// To the client that waited longest.
+    /// The longest time between two replies to one client.
     client_longest_ns: u64,
     last_ns: Option<u64>,
     client_last_ns: Vec<Option<u64>>,

@@ -1,5 +1,5 @@
-//! How many snapshots a server takes meanwhile: by its own count if it has one, else by the files
-//! that appear in its folder.
+//! The count of snapshots that a server takes during a run: by its own count if it has one, else by
+//! the files that appear in its folder.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,31 +12,31 @@ use crate::limits::SNAPSHOT_LOOK_PAUSE;
 use crate::process::Processes;
 use crate::target::Target;
 
-/// Finished snapshots in `mntr` of ZooKeeper 3.9 (`ServerMetrics.SNAPSHOT_TIME`).
+/// The key of finished snapshots in `mntr` of ZooKeeper 3.9 (`ServerMetrics.SNAPSHOT_TIME`).
 const KEY: &str = "zk_cnt_snapshottime";
 
-/// Counts from when it is made.
+/// Counts snapshots from when it is made.
 pub enum Snapshots<'a> {
-    /// The server counts.
+    /// The server counts its snapshots itself.
     Monitored {
-        /// Which.
+        /// The server.
         target: &'a Target,
-        /// So many before.
+        /// Its count when this was made.
         before: f64,
     },
-    /// A thread looks again and again: a server keeps only the newest few.
+    /// A thread looks at the folders again and again: a server keeps only the newest few snapshots.
     Files {
-        /// It is to end.
+        /// Set to end the thread.
         is_ended: Arc<AtomicBool>,
-        /// Gives how many appeared.
+        /// The thread, which returns how many snapshots appeared.
         thread: JoinHandle<usize>,
     },
-    /// Neither can be known.
+    /// The server has no count, and its folders are not known.
     Unknown,
 }
 
 impl Snapshots<'_> {
-    /// From now on.
+    /// Begins to count.
     pub fn start(target: &Target) -> Snapshots<'_> {
         if let Some(before) = target.monitored(KEY) {
             return Snapshots::Monitored { target, before };
@@ -50,7 +50,7 @@ impl Snapshots<'_> {
         thread.map_or(Snapshots::Unknown, |thread| Snapshots::Files { is_ended, thread })
     }
 
-    /// How many were taken until now.
+    /// How many snapshots were taken until now; none if that is not known.
     pub fn stop(self) -> Option<usize> {
         match self {
             Snapshots::Monitored { target, before } => {
@@ -65,7 +65,7 @@ impl Snapshots<'_> {
     }
 }
 
-/// Where the servers of a target, which are on this machine, say that their data is.
+/// The data folders that the servers of a target name, if they are on this machine.
 fn folders_of(target: &Target) -> Option<Vec<PathBuf>> {
     target.processes().filter(|it| !Processes::is_empty(it))?;
     target.ask_all("conf")?.iter().map(|conf| folder_of(conf)).collect()
@@ -76,7 +76,7 @@ fn folder_of(conf: &str) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// Finished snapshots of Quorate, and of ZooKeeper's.
+/// The files of finished snapshots in folders, of Quorate and of ZooKeeper.
 fn snapshots_in(folders: &[PathBuf]) -> HashSet<PathBuf> {
     let all = folders.iter().flat_map(|it| [it.clone(), it.join("snapshots")]);
     let entries = all.filter_map(|it| fs::read_dir(it).ok()).flatten().flatten();
@@ -119,7 +119,7 @@ mod tests {
             write("snapshots/2.snap");
             write("snapshots/3.tmp");
             write("snapshot.4");
-            // It looks once more after it was told to end.
+            // The thread looks once more after it was told to end.
             is_ended.store(true, Ordering::Relaxed);
             looking.join().unwrap()
         });

@@ -1,4 +1,4 @@
-//! Latencies as HDR histograms, and what one phase of a run was like.
+//! Latencies as HDR histograms, and the figures of one phase of a run.
 
 use hdrhistogram::Histogram;
 
@@ -16,27 +16,27 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts one. Beyond [`LATENCY_NS_MAX`] it counts as that.
+    /// Counts one latency. A latency above [`LATENCY_NS_MAX`] counts as [`LATENCY_NS_MAX`].
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Adds all of the other's.
+    /// Adds all latencies of another histogram.
     pub fn add(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// How many there are.
+    /// How many latencies were counted.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency in µs that so many percent are not above; 0 if there are none.
+    /// The latency in µs that `percent` of all do not exceed; 0 if there are none.
     pub fn percentile_us(&self, percent: f64) -> f64 {
         self.0.value_at_percentile(percent) as f64 / 1_000.0
     }
 
-    /// The largest, in µs.
+    /// The largest latency, in µs.
     pub fn max_us(&self) -> f64 {
         self.0.max() as f64 / 1_000.0
     }
@@ -45,15 +45,15 @@ impl Latencies {
 /// One phase of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
-    /// What was done.
+    /// The name of the phase in tables.
     pub name: &'static str,
     /// Operations of all clients.
     pub operations: u64,
-    /// From the start to the last answer to the last client.
+    /// Time from the start to the last answer to the last client.
     pub elapsed_ns: u64,
-    /// When each client was ready, from the start of the phase.
+    /// When each client was done, from the start of the phase, ns.
     pub client_ns: Vec<u64>,
-    /// From the write to the socket, or from the intended start.
+    /// Latencies from the write to the socket, or from the time at which a request was due.
     pub latencies: Latencies,
     /// CPU of the server's processes, if they are on this machine.
     pub server_cpu_ns: Option<u64>,
@@ -68,7 +68,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// How long it took.
+    /// How long the phase took, in seconds.
     pub fn seconds(&self) -> f64 {
         self.elapsed_ns as f64 / 1e9
     }
@@ -105,7 +105,7 @@ fn per_operation_us(ns: u64, operations: u64) -> f64 {
     }
 }
 
-/// The middle of some figures; the mean of the two middle ones; 0 of none.
+/// The median of some figures, for an even number the mean of the middle two; 0 of none.
 pub fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

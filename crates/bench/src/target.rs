@@ -1,5 +1,6 @@
-//! What is measured: a server or the servers of one ensemble, and what is known about it. Clients
-//! are spread over all addresses; CPU and memory are those of all processes that listen there.
+//! The target of a benchmark: a server, or the servers of one ensemble, and what is known about it.
+//! Clients are spread over all addresses; CPU and memory are those of all processes that listen
+//! there.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use crate::figures::Block;
 use crate::process::{Memory, Processes, Waits};
 
-/// Where a target is, as it was written: `zk://host:port[,host:port]`.
+/// The address of a target, as it was written: `zk://host:port[,host:port]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetAddress {
     servers: Vec<String>,
@@ -45,33 +46,33 @@ impl std::fmt::Display for TargetAddress {
 #[derive(Clone, Debug)]
 enum Cpu {
     Processes(Processes),
-    /// A thread of this process, which writes it down itself.
+    /// A thread of this process, which stores its CPU time here, ns.
     Thread(Arc<AtomicU64>),
 }
 
-/// A server that answers, and how its cost is known.
+/// A server that answers, and the source of its CPU time.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// For headings: what it is.
+    /// The name and version of the server, for headings.
     pub name: String,
-    /// As it was written.
+    /// The address, as it was written.
     pub address: String,
-    /// Where clients connect, in turn.
+    /// The addresses that clients connect to, in turn.
     pub addresses: Vec<SocketAddr>,
     cpu: Cpu,
 }
 
 impl Target {
-    /// Finds out what is at an address.
+    /// Finds the servers at an address.
     ///
     /// # Errors
-    /// Nothing answers there.
+    /// No server answers there.
     pub fn find(address: &TargetAddress) -> anyhow::Result<Target> {
         let mut addresses = Vec::new();
         for server in &address.servers {
             let found =
                 server.to_socket_addrs().map_err(|error| anyhow::anyhow!("{server}: {error}"))?;
-            // `localhost` may be two addresses; the one that answers is meant.
+            // `localhost` may stand for two addresses; the one that answers is taken.
             let mut answering = found.filter(|at| connect(at).is_ok());
             let one = answering.next();
             addresses.push(one.ok_or_else(|| anyhow::anyhow!("nothing answers at {server}"))?);
@@ -88,7 +89,7 @@ impl Target {
         Target { name: name.to_string(), address, addresses: vec![at], cpu: Cpu::Thread(cpu_ns) }
     }
 
-    /// Its processes, if it is no thread of this one.
+    /// The processes of the server, unless it is a thread of this process.
     pub fn processes(&self) -> Option<&Processes> {
         match &self.cpu {
             Cpu::Processes(processes) => Some(processes),
@@ -96,12 +97,12 @@ impl Target {
         }
     }
 
-    /// Looks again for its processes, after they were started again.
+    /// Looks for the processes again, after they were started again.
     pub fn find_processes(&mut self) {
         self.cpu = Cpu::Processes(Processes::listening(&self.addresses));
     }
 
-    /// For how long it has been there and how much memory it has: how warm it is, and how fresh.
+    /// How long the server has run and how much memory it has: how warm it is, and how fresh.
     pub fn age(&self) -> String {
         let up_s = self.processes().and_then(Processes::up_s);
         let Some((up_s, memory)) = up_s.zip(self.memory()) else {
@@ -111,7 +112,7 @@ impl Target {
         format!("{} up for {up_s:.0} s with VmRSS {mib:.0} MiB", self.name)
     }
 
-    /// Where its figures go.
+    /// An empty block for its figures.
     pub fn block(&self) -> Block {
         let (name, address) = (self.name.clone(), self.address.clone());
         Block { name, address, ..Block::default() }
@@ -130,19 +131,19 @@ impl Target {
         self.processes().and_then(Processes::waits)
     }
 
-    /// Its answer to a four-letter word. The null server knows none.
+    /// The first server's answer to a four-letter word. The null server knows none.
     pub fn ask(&self, word: &str) -> Option<String> {
         self.processes()?;
         ask(self.addresses.first()?, word).ok()
     }
 
-    /// The same of each of its servers.
+    /// The answer of each server to a four-letter word, as in [`Target::ask`].
     pub fn ask_all(&self, word: &str) -> Option<Vec<String>> {
         self.processes()?;
         self.addresses.iter().map(|at| ask(at, word).ok()).collect()
     }
 
-    /// A figure of the answers to `mntr`, of all servers together, if they give that.
+    /// The sum of a figure in the answers of all servers to `mntr`, if they all give it.
     pub fn monitored(&self, key: &str) -> Option<f64> {
         let of_line = |line: &str| -> Option<f64> {
             line.strip_prefix(key)?.strip_prefix('\t')?.trim().parse().ok()
@@ -174,22 +175,22 @@ fn ask(address: &SocketAddr, word: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// What a server on one of the addresses says that it is: `leader`, `follower`, `standalone` and
-/// the like. None while it serves nobody.
+/// The mode that a server on one of the addresses reports: `leader`, `follower`, `standalone` and
+/// the like. None while it serves no client.
 pub fn mode_at(address: &SocketAddr) -> Option<String> {
     let srvr = ask(address, "srvr").ok()?;
     let mode = srvr.lines().find_map(|line| line.strip_prefix("Mode:"))?;
     Some(mode.trim().to_string())
 }
 
-/// A line of a server's answer to `conf`, which begins so.
+/// The rest of the line in a server's answer to `conf` that begins with `key`.
 pub fn configured_at(address: &SocketAddr, key: &str) -> Option<String> {
     let conf = ask(address, "conf").ok()?;
     let value = conf.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
     Some(value.to_string())
 }
 
-/// What several servers say they are, or the only one.
+/// The names of several servers in one text, or of the only one.
 fn describe_all(answers: &[String]) -> String {
     let [only] = answers else {
         let mut products: Vec<String> = answers.iter().map(|it| product(it)).collect();

@@ -1,8 +1,9 @@
-//! A tree of a given shape: making it, counting it, changing it, removing it. What several
-//! workloads do before or around what they measure.
+//! A tree of a given shape: making it, counting it, changing it, removing it. Several workloads do
+//! this before or around what they measure.
 //!
-//! Each step is a number of requests, the same for all clients: client `c` of `n` does those whose
-//! index is `c`, `c + n`, `c + 2n` and so on, with [`PIPELINE_REQUESTS`] at most under way.
+//! Each step is a number of requests, shared between all clients: client `c` of `n` sends the
+//! requests whose index is `c`, `c + n`, `c + 2n` and so on, with [`PIPELINE_REQUESTS`] at most
+//! under way.
 
 use std::fmt::Write;
 
@@ -42,7 +43,7 @@ impl TreeArgs {
     /// Names the first option that asks for something impossible.
     ///
     /// # Errors
-    /// There is one.
+    /// An option asks for something impossible.
     pub fn check(&self) -> anyhow::Result<()> {
         for (name, number, max) in [
             ("parents", self.parents, TREE_ZNODES_MAX),
@@ -57,7 +58,7 @@ impl TreeArgs {
         Ok(())
     }
 
-    /// All children.
+    /// The number of children of all parents.
     pub fn znode_count(&self) -> usize {
         self.parents.saturating_mul(self.children)
     }
@@ -71,7 +72,7 @@ impl std::fmt::Display for TreeArgs {
     }
 }
 
-/// One thing that is done to all of the tree.
+/// A step that goes over the whole tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     MakeRoot,
@@ -91,9 +92,9 @@ pub struct Tree {
     parents: usize,
     children: usize,
     data: Vec<u8>,
-    /// Children of each parent whose create was answered.
+    /// Children whose create was acknowledged, for each parent.
     acknowledged: Vec<u32>,
-    /// Of the child that was acknowledged last.
+    /// The index of the child that was acknowledged last.
     last: usize,
 }
 
@@ -102,14 +103,14 @@ pub struct Tree {
 pub struct Count {
     /// Children of all parents.
     pub found: u64,
-    /// Acknowledged and not found.
+    /// Children that were acknowledged and not found.
     pub missing: u64,
-    /// Found and not acknowledged.
+    /// Children that were found and not acknowledged.
     pub surplus: u64,
 }
 
 impl Tree {
-    /// A tree that is not there yet. `label` makes its root unlike any other.
+    /// A tree that does not exist yet. `label` makes its root unlike any other.
     pub fn new(args: &TreeArgs, label: &str) -> Tree {
         Tree {
             root: format!("/bench-{label}"),
@@ -121,17 +122,17 @@ impl Tree {
         }
     }
 
-    /// All children.
+    /// The number of children of all parents.
     pub fn znode_count(&self) -> usize {
         self.parents * self.children
     }
 
-    /// The path that all others begin with.
+    /// The path of the root, which all other paths begin with.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// What each child holds.
+    /// The data of each child.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
@@ -150,7 +151,7 @@ impl Tree {
         path
     }
 
-    /// Makes it; the phase is that of the children.
+    /// Makes the tree. The phase is about the children.
     ///
     /// # Errors
     /// The server is silent, or refuses the first znodes.
@@ -163,8 +164,8 @@ impl Tree {
         Ok(self.step(driver, target, Step::MakeChildren, "fill")?.0)
     }
 
-    /// Asks each parent how many children it has. Each session syncs before: in an ensemble it may
-    /// be on a server that has not yet applied what others made.
+    /// Asks each parent how many children it has. Each session syncs before: in an ensemble its
+    /// server may not yet have applied what other sessions made.
     ///
     /// # Errors
     /// The server is silent, or does not sync.
@@ -178,7 +179,7 @@ impl Tree {
         self.step(driver, target, Step::Count, "count")
     }
 
-    /// Removes it; the phase is that of the children.
+    /// Removes the tree. The phase is about the children.
     ///
     /// # Errors
     /// The server is silent.
@@ -245,13 +246,13 @@ pub fn open_acl() -> Vec<AclEntry> {
 
 struct TreeLoad<'a> {
     step: Step,
-    /// Of all clients; one of each syncs.
+    /// Requests of all clients in this step; a sync step has one for each client.
     request_count: usize,
     tree: &'a mut Tree,
     acl: Vec<AclEntry>,
-    /// Requests of each client.
+    /// Requests sent, for each client.
     sent: Vec<usize>,
-    /// Answers to each client.
+    /// Answers, for each client.
     answered: Vec<usize>,
     count: Count,
     tally: Tally,

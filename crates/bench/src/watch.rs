@@ -1,8 +1,8 @@
-//! Watches: what a great many cost a server, and how long it takes until one change is seen by a
-//! great many.
+//! The cost of very many watches to a server, and how long it takes until very many clients see one
+//! change.
 //!
-//! First some connections set many watches each, none of which fires: even ones by getData, odd
-//! ones by exists. Then other connections watch one znode, all the same, which is set some times;
+//! First some connections set many watches each, none of which fires: every other one by getData,
+//! the others by exists. Then other connections all watch one znode, which is set some times. The
 //! time counts from the write of that request to the socket.
 
 use std::fmt::Write;
@@ -82,7 +82,7 @@ pub fn command(args: &WatchArgs) -> anyhow::Result<ExitCode> {
     let mut comparison = Comparison::start(&args.at, "zk-watch", &shape.to_string())?;
     let work = format!("{} watches and {} changes", args.connections * args.watches, args.changes);
     comparison.measure(&args.repeat, &work, |turn| measure(turn, &shape))?;
-    // Both ends of its connections are in this process.
+    // Both ends of the null server's connections are in this process.
     let pairs = open_files::pairs_max().saturating_sub(1);
     let (connections, seers) = (shape.connections.min(pairs), shape.seers.min(pairs));
     let small = Shape { connections, seers, ..shape };
@@ -98,7 +98,7 @@ pub fn command(args: &WatchArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// What is done.
+/// The sizes of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     connections: usize,
@@ -120,7 +120,7 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// Both halves on one server.
+/// Runs both halves on one server.
 fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     let target = turn.target;
     let children = if shape.is_distinct { 1 } else { shape.watches };
@@ -202,7 +202,7 @@ fn see_one(target: &Target, shape: &Shape, tree: &Tree, block: &mut Block) -> an
     Ok(())
 }
 
-/// The first `watchers` clients set so many watches each.
+/// Lets the first `watchers` clients set so many watches each.
 fn watch(
     driver: &mut Driver,
     target: &Target,
@@ -227,7 +227,7 @@ fn watch(
 struct WatchLoad<'a> {
     tree: &'a Tree,
     per_client: usize,
-    /// On absent paths of the client's own.
+    /// Whether each client watches absent paths of its own.
     is_distinct: bool,
     sent: Vec<usize>,
     tally: Tally,
@@ -258,15 +258,15 @@ impl Load for WatchLoad<'_> {
     }
 
     fn on_reply(&mut self, _: usize, header: ReplyHeader, _: JuteReader<'_>, took_ns: u64, _: u64) {
-        // exists sets a watch where there is nothing, too.
+        // exists sets a watch on an absent znode, too.
         let is_right =
             header.error == ErrorCode::OK || self.is_distinct && header.error == ErrorCode::NO_NODE;
         self.tally.count(is_right, took_ns);
     }
 }
 
-/// The last client sets the first child; all others wait for that. The phase is about the events;
-/// beside it, when the first came, in ns.
+/// Sets the first child by the last client; all other clients wait for the event. The phase is
+/// about the events. Also returns when the first event came, in ns.
 fn see(driver: &mut Driver, target: &Target, tree: &Tree) -> anyhow::Result<(Phase, u64)> {
     let meter = Meter::start(driver, target);
     let seers = driver.client_count() - 1;
@@ -291,10 +291,10 @@ struct SeeLoad<'a> {
     path: String,
     data: &'a [u8],
     has_seen: Vec<bool>,
-    /// When the change was sent.
+    /// The time at which the change was sent, ns.
     set_ns: Option<u64>,
     first_ns: u64,
-    /// Events that nobody waited for, and a change that was refused.
+    /// Events that no client waited for, and a change that was refused.
     surplus: u64,
     tally: Tally,
 }

@@ -1,10 +1,11 @@
-//! Sessions that count: each sets the data of a znode of its own to the next number, waits for the
-//! answer, and goes on, through outages as well. What each was told stands beside what the servers
-//! have in the end: a set that was acknowledged and is not there is lost.
+//! Sessions that count: each sets the data of its own znode to the next number, waits for the
+//! answer, and goes on, through outages as well. The acknowledgements of each are compared with the
+//! data that the servers have in the end: a set that was acknowledged and is not there is lost.
 //!
 //! A connection that ends leaves one set without an answer, which may have happened or not. The
-//! next number follows on it, never the same one, so that the version of the znode, which counts
-//! all sets that happened, lies between those that were acknowledged and those that were sent.
+//! session goes on with the next number and repeats none. So the version of the znode, which counts
+//! all sets that happened, lies between the number of acknowledged sets and the number of sent
+//! ones.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -21,13 +22,14 @@ use crate::limits::RECOVERY_LIMIT;
 use crate::stats::Latencies;
 use crate::tree::Tree;
 
-/// Bytes of the number that data begins with.
+/// Bytes of the number at the beginning of the data.
 pub const NUMBER_BYTES: usize = 8;
 
 /// Stages of a run at most.
 pub const STAGES_MAX: usize = 4;
 
-/// How far a run is. A thread that ends and starts servers says so, the writers look.
+/// The stage that a run is in. A thread that ends and starts servers moves it on, and the writers
+/// read it.
 #[derive(Debug)]
 pub struct Stages {
     now: AtomicUsize,
@@ -37,7 +39,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// The first one begins now.
+    /// Begins the first stage.
     pub fn start() -> Stages {
         Stages {
             now: AtomicUsize::new(0),
@@ -47,7 +49,7 @@ impl Stages {
         }
     }
 
-    /// The next one begins.
+    /// Begins the next stage.
     pub fn next(&self) {
         let mut began = self.began.lock().expect("nobody panics with it");
         assert!(began.len() < STAGES_MAX);
@@ -55,95 +57,97 @@ impl Stages {
         self.now.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The last one is over; `is_good` if all went as planned, else nobody waits for anything.
+    /// Ends the last stage. `is_good`: all went as planned; else no writer waits for anything.
     pub fn end(&self, is_good: bool) {
         self.began.lock().expect("nobody panics with it").push(Instant::now());
         self.is_failed.store(!is_good, Ordering::Relaxed);
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// How long each took that has ended.
+    /// The durations of the stages that have ended.
     pub fn durations(&self) -> Vec<Duration> {
         let began = self.began.lock().expect("nobody panics with it");
         began.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 }
 
-/// What one session did and was told.
+/// The sets of one session, and the answers to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Writer {
-    /// Numbers that were sent: 1 to this one.
+    /// The last number that was sent; the first was 1.
     sent: u64,
     acknowledged: u64,
-    /// The newest number that was.
+    /// The newest number that was acknowledged.
     newest: u64,
     /// Sets that may have happened or not.
     unknown: u64,
-    /// Of the newest acknowledgement.
+    /// The time of the newest acknowledgement, ns.
     last_ns: Option<u64>,
-    /// The longest time between two acknowledgements, the later one in this stage.
+    /// For each stage the longest time between two acknowledgements, ns. The stage of the later one
+    /// counts.
     gap_ns: [u64; STAGES_MAX],
-    /// What the server has in the end.
+    /// The data that the server has in the end.
     found: Option<Found>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
     number: u64,
-    /// Sets that happened.
+    /// Sets that happened: the version of the znode.
     version: u64,
 }
 
-/// What all writers did in one stage.
+/// The acknowledgements to all writers in one stage.
 #[derive(Clone, Debug, Default)]
 pub struct StageTally {
     /// Sets that were acknowledged.
     pub acknowledged: u64,
-    /// Of those, from the write to the socket.
+    /// Latencies of the acknowledged sets, from the write to the socket.
     pub latencies: Latencies,
-    /// The longest time between two acknowledgements to anybody, the later one in this stage.
+    /// The longest time between two acknowledgements to any sessions, ns. The stage of the later
+    /// one counts.
     pub gap_ns: u64,
-    /// For each server, as [`StageTally::gap_ns`]: of the sessions that began there, and of the
-    /// others.
+    /// For each server, gaps like [`StageTally::gap_ns`] of the sessions that began there, and of
+    /// the other sessions.
     pub server_gaps: Vec<ServerGap>,
 }
 
-/// The longest times between two acknowledgements, seen from one server.
+/// The longest times between two acknowledgements, ns, as seen from one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerGap {
-    /// Of all sessions that began at it together.
+    /// The gap of all sessions together that began at this server.
     pub here_ns: u64,
-    /// Of all other sessions together.
+    /// The gap of all other sessions together.
     pub elsewhere_ns: u64,
 }
 
-/// What went wrong, in numbers.
+/// Counts of troubles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Troubles {
-    /// Connections with a session that ended.
+    /// Connections with an open session that ended.
     pub connections_lost: u64,
     /// Attempts to connect that gave no session.
     pub attempts_failed: u64,
-    /// Sessions that the servers had ended.
+    /// Sessions that the servers ended.
     pub sessions_expired: u64,
     /// Answers that were errors.
     pub errors: u64,
-    /// How often each of those, by its name.
+    /// The count of each kind of error, by its name.
     pub by_kind: BTreeMap<String, u64>,
 }
 
-/// What became of all sets.
+/// The balance of all sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Acknowledged.
+    /// Sets that were acknowledged.
     pub acknowledged: u64,
-    /// Acknowledged, and not there.
+    /// Sets that were acknowledged and are not there.
     pub lost: u64,
-    /// Neither acknowledged nor refused.
+    /// Sets that were neither acknowledged nor refused.
     pub unknown: u64,
-    /// Of those, there.
+    /// Sets of unknown outcome that are there.
     pub unknown_that_happened: u64,
-    /// There, and never sent.
+    /// Sets that are there and were never sent.
     pub surplus: u64,
     /// Writers that did not write again, or whose znode could not be read.
     pub silent: u64,
@@ -155,19 +159,19 @@ pub struct Writers<'a> {
     data: Vec<u8>,
     stages: &'a Stages,
     writers: Vec<Writer>,
-    /// Of each stage.
+    /// The acknowledgements of each stage.
     pub tallies: [StageTally; STAGES_MAX],
-    /// Of all.
+    /// The troubles of all writers.
     pub troubles: Troubles,
-    /// Where each session began: its place among the servers.
+    /// The server at which each session began: its index among the addresses.
     places: Vec<usize>,
-    /// Of each server, the newest acknowledgement to a session that began there.
+    /// The time of the newest acknowledgement to a session that began at each server, ns.
     last_ns: Vec<Option<u64>>,
     over_ns: Option<u64>,
 }
 
 impl<'a> Writers<'a> {
-    /// Writes to the children of a tree that holds [`NUMBER_BYTES`] in each, or more.
+    /// Writers for the children of a tree, each of which holds [`NUMBER_BYTES`] or more.
     pub fn new(tree: &Tree, stages: &'a Stages) -> Writers<'a> {
         let path = |index| {
             let mut path = String::new();
@@ -188,8 +192,8 @@ impl<'a> Writers<'a> {
         }
     }
 
-    /// Writes until the last stage is over and each writer was acknowledged once more, or none was
-    /// for [`RECOVERY_LIMIT`]; then reads what is there, after a sync.
+    /// Writes until the last stage is over and each writer was acknowledged once more, or no writer
+    /// was for [`RECOVERY_LIMIT`]; then reads the znodes, after a sync.
     ///
     /// # Errors
     /// The servers are silent.
@@ -222,12 +226,12 @@ impl<'a> Writers<'a> {
         Ok(Account { silent: account.silent + silent, ..account })
     }
 
-    /// The longest time between two acknowledgements, of each writer, in a stage.
+    /// The longest time between two acknowledgements in a stage, of each writer.
     pub fn gaps(&self, stage: usize) -> Latencies {
         self.gaps_of(stage, |_| true)
     }
 
-    /// As [`Writers::gaps`], of the writers that began at a server that is wanted.
+    /// Like [`Writers::gaps`], of the writers that began at a wanted server.
     pub fn gaps_of(&self, stage: usize, is_wanted: impl Fn(usize) -> bool) -> Latencies {
         let mut gaps = Latencies::default();
         for (writer, place) in self.writers.iter().zip(&self.places) {
@@ -238,7 +242,8 @@ impl<'a> Writers<'a> {
         gaps
     }
 
-    /// Notes an acknowledgement to a session of that server, for the gaps of all together.
+    /// Notes an acknowledgement to a session that began at server `at`, for the gaps of all
+    /// together.
     fn note_gaps(&mut self, stage: usize, at: usize, now_ns: u64) {
         let newest = |is_wanted: &dyn Fn(usize) -> bool| {
             let lasts = self.last_ns.iter().enumerate();
@@ -258,7 +263,7 @@ impl<'a> Writers<'a> {
     }
 }
 
-/// Adds what became of one writer's sets.
+/// Adds the sets of one writer to the balance.
 fn add(mut all: Account, writer: &Writer) -> Account {
     let Writer { acknowledged, newest, unknown, .. } = *writer;
     all.acknowledged += acknowledged;
@@ -268,7 +273,8 @@ fn add(mut all: Account, writer: &Writer) -> Account {
         return all;
     };
     let missing = acknowledged.saturating_sub(version);
-    // As many as there should be, but not the newest one: one came too late or was undone.
+    // The count is right, but the newest set is missing: an older set came too late, or it was
+    // undone.
     all.lost += if number < newest { missing.max(1) } else { missing };
     all.unknown_that_happened += version.saturating_sub(acknowledged).min(unknown);
     all.surplus += version.saturating_sub(acknowledged + unknown);
@@ -303,7 +309,7 @@ impl Load for Writers<'_> {
     ) {
         let writer = &mut self.writers[client];
         if header.error != ErrorCode::OK {
-            // Whether it happened is not asked: it was not acknowledged.
+            // The outcome is unknown: an error does not acknowledge the set.
             writer.unknown += 1;
             self.troubles.errors += 1;
             self.troubles.count(&format!("answer {}", header.error.name()));
@@ -357,7 +363,7 @@ impl Troubles {
         *self.by_kind.entry(kind.to_string()).or_default() += 1;
     }
 
-    /// Adds those of another run.
+    /// Adds the troubles of another run.
     pub fn add_all(&mut self, other: &Troubles) {
         self.connections_lost += other.connections_lost;
         self.attempts_failed += other.attempts_failed;
@@ -368,7 +374,7 @@ impl Troubles {
         }
     }
 
-    /// All kinds in one line.
+    /// All kinds of errors in one line.
     pub fn kinds(&self) -> String {
         let all: Vec<String> =
             self.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
@@ -383,10 +389,10 @@ fn reason(error: &SessionError) -> String {
     }
 }
 
-/// Reads what is there. What a connection that ends takes with it is asked again.
+/// Reads the znodes in the end. A request that is lost with its connection is sent again.
 struct Check<'a, 'b> {
     all: &'a mut Writers<'b>,
-    /// Requests of each client on this connection: a sync, then a read.
+    /// Requests sent on this connection, for each client: a sync, then a read.
     sent: Vec<u8>,
     is_synced: Vec<bool>,
 }
@@ -425,7 +431,7 @@ impl Load for Check<'_, '_> {
         }
         let Ok(data) = body.buffer() else { return };
         let Some(number) = data.unwrap_or_default().first_chunk::<NUMBER_BYTES>() else { return };
-        // Before the first set it holds something else.
+        // The data is no number of ours before the first set.
         let number = u64::from_be_bytes(*number);
         let Ok(stat) = decode_stat(&mut body) else { return };
         let version = stat.version.max(0) as u64;

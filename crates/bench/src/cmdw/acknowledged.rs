@@ -1,6 +1,6 @@
-//! Where a chunk is when its buffered write returns, which says what it survives. Rates of writes
-//! that are acknowledged from different places are rates of different promises, so each table says
-//! whose is which.
+//! The place of a chunk when its buffered write returns, which decides what failures the chunk
+//! survives. Rates with different places are rates of different promises, so each table names the
+//! place of each contender.
 
 use chunk::layout::Layout;
 use chunk::limits::{
@@ -10,20 +10,20 @@ use chunk::limits::{
 /// A place that chunks are acknowledged from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A buffer of the process that writes: gone when that is killed.
+    /// A buffer of the writing process: lost when the process is killed.
     Process,
-    /// The page cache: gone when the power fails.
+    /// The page cache: lost when the power fails.
     PageCache,
-    /// The device, or its cache: gone when the power fails, if it has one.
+    /// The device, or its cache: lost when the power fails, if it has a cache.
     Device,
 }
 
 impl Place {
-    /// All of them, the least safe first.
+    /// All places, the least safe first.
     pub const ALL: [Place; 3] = [Place::Process, Place::PageCache, Place::Device];
 
-    /// Where our store has a chunk of so many bytes, in a block of such chunks: the least safe
-    /// place that a part of it is in.
+    /// The place of a chunk of so many bytes in our store, in a block of such chunks: the least
+    /// safe place that any part of the chunk is in.
     pub fn in_store(layout: Layout, chunk_bytes: u64) -> Place {
         let block_bytes = u64::from(BLOCK_BYTES);
         let is_aligned = chunk_bytes.is_multiple_of(block_bytes);
@@ -35,13 +35,13 @@ impl Place {
             Layout::PerBlock if chunk_bytes <= FILE_GATHERED_CHUNK_BYTES_MAX as u64 => {
                 Place::Process
             }
-            // What is no whole block of the file goes through the page cache.
+            // The part of a chunk that is no whole block of the file goes through the page cache.
             Layout::PerBlock | Layout::PerChunk if is_direct && is_aligned => Place::Device,
             Layout::PerBlock | Layout::PerChunk => Place::PageCache,
         }
     }
 
-    /// As JSON calls it.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Place::Process => "process",
@@ -50,7 +50,7 @@ impl Place {
         }
     }
 
-    /// What a table says of it.
+    /// The words for it in a table.
     pub fn describe(self) -> &'static str {
         match self {
             Place::Process => {

@@ -1,9 +1,9 @@
-//! What a store does beside its requests, while it is measured: the calls that `quorate serve`
-//! makes (`quorate/src/listen_chunk.rs`), as often and with the same budget.
+//! The background work of a store while it is measured: the calls that `quorate serve` makes
+//! (`quorate/src/listen_chunk.rs`), with equal intervals and budgets.
 //!
-//! A figure without them would leave out checkpoints and the reads that look for damage. A server
-//! logs a failure there and goes on; a benchmark ends with it, since its figures would be of
-//! another store.
+//! A figure without this work would leave out checkpoints and the reads that look for damage. A
+//! server logs a failure of it and goes on; a benchmark ends with an error, since its figures would
+//! be those of another store.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -17,11 +17,11 @@ use crate::limits::{
     STORE_TICK, STORE_UPKEEP_INTERVAL, STORE_UPKEEP_MOVED_BYTES, STORE_UPKEEP_SCRUBBED_BYTES,
 };
 
-/// Works while the store writes out what it gathered. For a test of reads, which must not count
-/// those of the upkeep.
+/// Runs `work` while the store writes out gathered chunks. Tests of reads use it, since they must
+/// not count the reads of the upkeep.
 ///
 /// # Errors
-/// The work fails, or the store does.
+/// The work fails, or the store fails.
 pub fn ticking<T, D: Disk + Clone>(
     store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
@@ -32,10 +32,10 @@ where
     beside(|ended| every(STORE_TICK, ended, || Ok(store.tick()?)), work)
 }
 
-/// Works while the store also writes checkpoints, gives space back and looks for damage.
+/// Runs `work` while the store also writes checkpoints, gives space back and looks for damage.
 ///
 /// # Errors
-/// The work fails, the store does, or a block is damaged.
+/// The work fails, the store fails, or a block is damaged.
 pub fn kept_up<T, D: Disk + Clone>(
     store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
@@ -46,8 +46,8 @@ where
     ticking(store, || beside(|ended| keep_up(store, ended), work))
 }
 
-/// Calls `upkeep` until the work has ended. Once every block was read, none is read again: a server
-/// rests for a day then.
+/// Calls `upkeep` until the work has ended. After every block was read once, no block is read
+/// again: a server would then rest for a day.
 fn keep_up<D: Disk + Clone>(store: &Store<D>, ended: &Receiver<()>) -> anyhow::Result<()> {
     let bytes_moved_max = STORE_UPKEEP_MOVED_BYTES;
     let mut bytes_scrubbed_max = STORE_UPKEEP_SCRUBBED_BYTES;
@@ -64,7 +64,7 @@ fn keep_up<D: Disk + Clone>(store: &Store<D>, ended: &Receiver<()>) -> anyhow::R
     })
 }
 
-/// Makes a call again and again, until the other side of the channel is gone.
+/// Repeats a call, with an interval before each, until the other end of the channel is gone.
 fn every(
     interval: Duration,
     ended: &Receiver<()>,
@@ -76,7 +76,8 @@ fn every(
     Ok(())
 }
 
-/// Works while another thread does a chore, which ends when its channel does.
+/// Runs `work` while another thread does a chore; the work's end closes the channel, which ends the
+/// chore.
 fn beside<T>(
     chore: impl FnOnce(&Receiver<()>) -> anyhow::Result<()> + Send,
     work: impl FnOnce() -> anyhow::Result<T>,

@@ -1,5 +1,5 @@
-//! A client of a datanode: Ozone's requests over gRPC, one after the other, a stream for each as
-//! its own clients do it. For a thread that waits.
+//! A client of a datanode: Ozone's requests over gRPC, one after the other, each on a stream of its
+//! own, as Ozone's clients do it. Its calls block the calling thread.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -23,13 +23,13 @@ use crate::limits::{
     CHUNK_ANSWER_BYTES_MAX, CHUNK_ANSWER_LIMIT, CHUNK_WINDOW_BYTES, CONNECT_LIMIT,
 };
 
-/// The one method.
+/// The path of the only method.
 const PATH: &str = "/hadoop.hdds.datanode.XceiverClientProtocolService/send";
 
-/// Bytes before a message: whether it is compressed, and its length.
+/// Bytes before a message: a flag for compression, and the length.
 const PREFIX_BYTES: usize = 5;
 
-/// Where a datanode is, as it was written: `chunk://HOST:PORT`.
+/// The address of a datanode, as it was written: `chunk://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkAddress(String);
 
@@ -55,10 +55,10 @@ impl fmt::Display for ChunkAddress {
 }
 
 impl ChunkAddress {
-    /// The address where something answers.
+    /// The address where a server answers.
     ///
     /// # Errors
-    /// The name is unknown, or nothing does.
+    /// The name is unknown, or no server answers.
     pub fn find(&self) -> anyhow::Result<SocketAddr> {
         let found = self.0.to_socket_addrs().with_context(|| self.to_string())?;
         let answers =
@@ -72,11 +72,11 @@ impl ChunkAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind}: {result}: {message}")]
 pub struct Refused {
-    /// What was asked.
+    /// The kind of the request.
     pub kind: &'static str,
     /// The result code.
     pub result: &'static str,
-    /// What is said to people.
+    /// The message for people in the answer.
     pub message: String,
 }
 
@@ -85,15 +85,15 @@ pub struct Refused {
 pub struct Client {
     runtime: Runtime,
     requests: SendRequest<Bytes>,
-    /// Reads from the socket while the runtime runs.
+    /// The task that reads from the socket while the runtime runs.
     _connection: JoinHandle<()>,
 }
 
 impl Client {
-    /// A connection of its own.
+    /// Opens a connection of its own.
     ///
     /// # Errors
-    /// There is nobody, or nobody who speaks HTTP/2.
+    /// No server answers, or it does not speak HTTP/2.
     pub fn connect(address: SocketAddr) -> anyhow::Result<Client> {
         let plain = async || {
             let stream = TcpStream::connect(address).await?;
@@ -103,10 +103,10 @@ impl Client {
         Client::over(plain).with_context(|| address.to_string())
     }
 
-    /// A connection over what this opens, which may be TLS.
+    /// Opens a connection over the stream that `open` returns, which may be TLS.
     ///
     /// # Errors
-    /// It cannot be opened, or who is there does not speak HTTP/2.
+    /// The stream cannot be opened, or the server does not speak HTTP/2.
     pub fn over<S>(open: impl AsyncFnOnce() -> anyhow::Result<S>) -> anyhow::Result<Client>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -118,7 +118,7 @@ impl Client {
                 .initial_connection_window_size(CHUNK_WINDOW_BYTES)
                 .handshake(open().await?);
             let (requests, connection) = handshake.await?;
-            // What ends it is seen by whoever asks.
+            // The next request sees the error that ends the connection.
             anyhow::Ok((requests, tokio::spawn(async { drop(connection.await) })))
         };
         let connected = runtime.block_on(async { timeout(CONNECT_LIMIT, connecting).await? });
@@ -126,10 +126,10 @@ impl Client {
         Ok(Client { runtime, requests, _connection: connection })
     }
 
-    /// The answer, whatever it says.
+    /// The answer, even if it is a refusal.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no answer.
     pub fn ask(
         &self,
         request: &pb::ContainerCommandRequestProto,
@@ -145,7 +145,7 @@ impl Client {
     /// The answer, which is success.
     ///
     /// # Errors
-    /// There is none, or it is [`Refused`].
+    /// There is no answer, or it is [`Refused`].
     pub fn succeed(
         &self,
         request: &pb::ContainerCommandRequestProto,
@@ -165,7 +165,7 @@ impl Client {
     /// Makes a container.
     ///
     /// # Errors
-    /// It is not made.
+    /// The container is not made.
     pub fn create_container(&self, container_id: u64) -> anyhow::Result<()> {
         let mut create = request(pb::Type::CreateContainer, container_id);
         create.create_container = Some(pb::CreateContainerRequestProto::default());
@@ -175,7 +175,7 @@ impl Client {
     /// Deletes a container with all that is in it.
     ///
     /// # Errors
-    /// It is still there.
+    /// The container is still there.
     pub fn delete_container(&self, container_id: u64) -> anyhow::Result<()> {
         let mut close = request(pb::Type::CloseContainer, container_id);
         close.close_container = Some(pb::CloseContainerRequestProto::default());
@@ -189,7 +189,7 @@ impl Client {
     /// Writes a chunk.
     ///
     /// # Errors
-    /// It is not taken.
+    /// The chunk is refused.
     pub fn write_chunk(&self, id: BlockId, chunk: &ChunkInfo, data: &Bytes) -> anyhow::Result<()> {
         let mut write = request(pb::Type::WriteChunk, id.container_id);
         write.write_chunk = Some(pb::WriteChunkRequestProto {
@@ -201,10 +201,10 @@ impl Client {
         self.succeed(&write).map(drop)
     }
 
-    /// Commits a block, to which nothing more is to come.
+    /// Commits a block, which gets no more chunks.
     ///
     /// # Errors
-    /// It is not committed.
+    /// The block is not committed.
     pub fn put_block(&self, block: &BlockData) -> anyhow::Result<()> {
         let mut put = request(pb::Type::PutBlock, block.id.container_id);
         let block_data = Some(block_data_to_pb(block));
@@ -212,10 +212,10 @@ impl Client {
         self.succeed(&put).map(drop)
     }
 
-    /// What was committed of a block.
+    /// The committed record of a block.
     ///
     /// # Errors
-    /// There is none.
+    /// The block has no record.
     pub fn get_block(&self, id: BlockId) -> anyhow::Result<pb::BlockData> {
         let mut get = request(pb::Type::GetBlock, id.container_id);
         get.get_block = Some(pb::GetBlockRequestProto { block_id: Some(block_id(id)) });
@@ -226,7 +226,7 @@ impl Client {
     /// Appends the bytes of a chunk to `out`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The chunk cannot be read.
     pub fn read_chunk(
         &self,
         id: BlockId,
@@ -256,7 +256,7 @@ pub fn request(kind: pb::Type, container_id: u64) -> pb::ContainerCommandRequest
     pb::ContainerCommandRequestProto {
         cmd_type: Some(kind.into()),
         container_id: Some(container_id.cast_signed()),
-        // Whoever it is: it is asked for where stripes are.
+        // Any datanode will do: the field is required where stripes are written.
         datanode_uuid: Some("any".to_string()),
         ..Default::default()
     }
@@ -304,7 +304,7 @@ async fn receive(body: &mut RecvStream) -> anyhow::Result<Bytes> {
     Ok(data.freeze())
 }
 
-/// What gRPC says of an error, if anything.
+/// The gRPC status and message in some headers, as text.
 fn status(headers: &HeaderMap) -> String {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let code = text("grpc-status").map(|code| format!(", gRPC status {code}"));

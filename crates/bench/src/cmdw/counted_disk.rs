@@ -1,5 +1,5 @@
-//! The real disk, which counts how often a store waits for it: every fdatasync of a file, and every
-//! fsync of a directory. The store's own count has the log's only.
+//! The real disk with counts of how often a store waits for it: every fdatasync of a file, and
+//! every fsync of a directory. The store's own count has only the log's syncs.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ struct Counters {
     directories: AtomicU64,
 }
 
-/// Syncs, failed ones included.
+/// Counts of syncs, with those that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounts {
     /// fdatasyncs of files.
@@ -31,7 +31,7 @@ pub struct SyncCounts {
 }
 
 impl SyncCounts {
-    /// How many there were since an earlier count.
+    /// The syncs since an earlier count.
     pub fn since(self, earlier: SyncCounts) -> SyncCounts {
         SyncCounts {
             files: self.files - earlier.files,
@@ -41,10 +41,10 @@ impl SyncCounts {
 }
 
 impl CountedDisk {
-    /// Paths will be relative to `root`, which is created, durably, when missing.
+    /// Opens the disk. Paths are relative to `root`, which is created, durably, when missing.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The folder cannot be created.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<CountedDisk> {
         Ok(CountedDisk { disk: RealDisk::new(root)?, counters: Arc::default() })
     }

@@ -1,5 +1,5 @@
-//! Where chunks are written: a folder of our own that is removed whatever happens, the file system
-//! that it is on, and what of that is in memory.
+//! The folder that chunks are written to. It is removed in the end even after an error. Here are
+//! also the kind of its file system, and calls for what is in memory.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,10 +15,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes one in `dir`, which must be there; its name ends in the id of this process.
+    /// Makes a folder in `dir`, which must exist; its name ends in the id of this process.
     ///
     /// # Errors
-    /// There is no such `dir`, or it cannot be written.
+    /// `dir` does not exist, or cannot be written.
     pub fn make(dir: &Path, name: &str) -> anyhow::Result<Folder> {
         anyhow::ensure!(dir.is_dir(), "--dir {}: there is no such folder", dir.display());
         let path = dir.join(format!("{name}.{}", std::process::id()));
@@ -27,7 +27,7 @@ impl Folder {
         Ok(Folder { path, opened })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -35,16 +35,16 @@ impl Folder {
     /// Makes everything on its file system durable (`syncfs`), as `sync -f` does.
     ///
     /// # Errors
-    /// The system says that something was lost.
+    /// The system reports that data was lost.
     pub fn sync_file_system(&self) -> io::Result<()> {
         Ok(syncfs(&self.opened)?)
     }
 
-    /// Removes all that is in it, and waits until that is durable: else the run that follows would
+    /// Removes everything in the folder, and waits until that is durable: else the next run would
     /// pay for it.
     ///
     /// # Errors
-    /// Something cannot be removed.
+    /// A file or folder cannot be removed.
     pub fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -56,8 +56,8 @@ impl Folder {
         self.sync_file_system()
     }
 
-    /// Asks the page cache to drop what it holds of its files (`posix_fadvise`). What is not
-    /// durable stays there, so all of it is made so first. It need not obey: see
+    /// Asks the page cache to drop the pages of its files (`posix_fadvise`). Pages that are not
+    /// durable would stay, so everything is synced first. The system need not obey: see
     /// [`disk_read_bytes`].
     ///
     /// # Errors
@@ -79,8 +79,8 @@ impl Drop for Folder {
     }
 }
 
-/// What this process has read from disks so far (proc(5), `/proc/PID/io`), if the system counts
-/// that.
+/// Bytes that this process has read from disks so far (proc(5), `/proc/PID/io`), if the system
+/// counts them.
 pub fn disk_read_bytes() -> Option<u64> {
     let counts = fs::read_to_string("/proc/self/io").ok()?;
     let count = counts.lines().find_map(|line| line.strip_prefix("read_bytes:"))?;
@@ -90,7 +90,7 @@ pub fn disk_read_bytes() -> Option<u64> {
 /// Lists the files of a folder and of its subfolders.
 ///
 /// # Errors
-/// One of them cannot be listed.
+/// One of the folders cannot be listed.
 pub fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
     while let Some(folder) = folders.pop() {
@@ -107,17 +107,17 @@ pub fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What kind of file system a folder is on.
+/// The kind of a folder's file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// As mount(8) calls it.
+    /// The name of the kind, as in mount(8).
     kind: String,
-    /// Whether it has a journal, as far as that is known: of ext4.
+    /// Whether it has a journal, if that is known; only for ext4.
     has_journal: Option<bool>,
 }
 
 impl FileSystem {
-    /// That of a folder.
+    /// The file system of a folder.
     pub fn of(folder: &Path) -> FileSystem {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -131,7 +131,7 @@ impl FileSystem {
         FileSystem { kind: kind.to_string(), has_journal }
     }
 
-    /// Why another one would say more, if it would.
+    /// Advice to use another file system, if its figures would say more.
     pub fn advice(&self) -> Option<&'static str> {
         match (self.kind.as_str(), self.has_journal) {
             ("ext4", Some(true)) => None,
@@ -174,7 +174,7 @@ fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<(&'a str, &'a str)> {
         let kind = right.split(' ').next()?;
         path.starts_with(&point).then_some((point.len(), kind, device))
     };
-    // Of two at one place the later one hides the other.
+    // Of two mounts at one place the later one hides the other.
     let innermost = mounts.lines().filter_map(of_line).max_by_key(|(length, ..)| *length);
     innermost.map(|(_, kind, device)| (kind, device))
 }

@@ -20,18 +20,18 @@ use crate::interrupt::Interrupt;
 use crate::limits::{FREON_CASE_LIMIT, FREON_START_LIMIT, FREON_WARM_CHUNKS, INTERRUPT_LOOK};
 use crate::stats::Latencies;
 
-/// The program.
+/// The source of the program.
 const SOURCE: &str = include_str!("../../../../tests/peers/ozone/CmdwSuite.java");
-/// Its class, and so its file's name.
+/// The name of its class, and so of its file.
 const CLASS: &str = "CmdwSuite";
-/// The jar whose classes it calls, before the version.
+/// The name of the jar whose classes it calls, up to the version.
 const JAR: &str = "hdds-container-service-";
-/// What the JVM may take for its heap: as much as the scripts that measure Ozone alone give it.
+/// The option for the heap of the JVM: as much as the scripts that measure Ozone alone give it.
 const HEAP: &str = "-Xmx2g";
-/// Lines of its complaints that are told when it fails.
+/// Lines of the JVM's standard error that are shown when it fails.
 const COMPLAINTS: usize = 5;
 
-/// `freon:JAR-DIR`, as an option.
+/// The value of the option `--compare`: `freon:JAR-DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreonPeer {
     /// A folder of jars.
@@ -52,10 +52,10 @@ impl FromStr for FreonPeer {
 }
 
 impl FreonPeer {
-    /// The version of the release, if it can be run at all.
+    /// The version of the release, if it can be run.
     ///
     /// # Errors
-    /// There is no JDK, or a jar is missing.
+    /// A JDK or a jar is missing.
     pub fn find(&self) -> anyhow::Result<String> {
         for program in ["java", "javac"] {
             let found = command(program).arg("-version").stderr(Stdio::null()).output();
@@ -72,7 +72,7 @@ impl FreonPeer {
 #[derive(Debug)]
 pub struct Freon {
     child: Child,
-    /// None once it was told to end.
+    /// The commands to the JVM. None once it was told to end.
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     folder: Folder,
@@ -81,11 +81,11 @@ pub struct Freon {
 }
 
 impl Freon {
-    /// Compiles, starts and warms it in a folder of its own in `dir`, for the threads of a shape.
-    /// `is_synced`: every chunk is durable before the next.
+    /// Compiles, starts and warms the program in a folder of its own in `dir`, for the threads of a
+    /// shape. `is_synced`: every chunk is durable before the next.
     ///
     /// # Errors
-    /// There is no JDK, a jar is missing, or it does not start.
+    /// A JDK or a jar is missing, or the JVM does not start.
     pub fn start(
         peer: &FreonPeer,
         dir: &Path,
@@ -127,16 +127,16 @@ impl Freon {
         Ok(freon)
     }
 
-    /// What it is, with its version.
+    /// The name of the release, with its version.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Writes small chunks in both layouts, which nobody counts: else the first cases, if they are
-    /// of few chunks, would run in a JVM that has compiled nothing yet.
+    /// Writes small chunks in both layouts, which no figure counts: else first cases with few
+    /// chunks would run in a JVM that has compiled nothing yet.
     ///
     /// # Errors
-    /// It failed, or is gone.
+    /// The JVM failed, or has ended.
     fn warm(&mut self, shape: &Shape) -> anyhow::Result<()> {
         let shape = Shape { chunk_bytes: ChunkBytes(1_024), chunks: FREON_WARM_CHUNKS, ..*shape };
         for layout in [Layout::PerBlock, Layout::PerChunk] {
@@ -146,11 +146,11 @@ impl Freon {
     }
 
     /// Writes the chunks of a shape as `cmdw` does into new containers, then syncs the file system.
-    /// The containers go with their folders: a folder that had a million files stays as large and
-    /// as slow as it was, and ours are new in each run, too.
+    /// The containers are removed with their folders: a folder that had a million files stays as
+    /// large and as slow as it was, and ours are new in each run, too.
     ///
     /// # Errors
-    /// It failed, or is gone.
+    /// The JVM failed, or has ended.
     pub fn run(&mut self, layout: Layout, shape: &Shape) -> anyhow::Result<Run> {
         let case = format!("{} {} {} write\n", layout.name(), shape.chunk_bytes.0, shape.chunks);
         self.order(&format!("fresh {}\n", layout.name()), "fresh")?;
@@ -167,7 +167,7 @@ impl Freon {
         run.ok_or_else(|| anyhow::anyhow!("{CLASS} says: {line}; {}", self.complaints()))
     }
 
-    /// Says a line that has one good answer.
+    /// Sends a line to the JVM, to which only one answer is good.
     fn order(&mut self, text: &str, answer: &str) -> anyhow::Result<()> {
         self.say(text)?;
         let line = self.line(FREON_CASE_LIMIT)?;
@@ -213,21 +213,22 @@ impl Freon {
 
 impl Drop for Freon {
     fn drop(&mut self) {
-        // Nothing of it is to be kept.
+        // The JVM has no work to finish: all its files will be removed.
         drop(self.input.take());
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A program that the terminal's signals do not reach: they are for us, who end it.
+/// A command in a process group of its own, which the terminal's signals do not reach: this process
+/// handles them, and ends its child.
 fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).process_group(0);
     command
 }
 
-/// The version in the name of the jar that is needed.
+/// The version in the name of the needed jar.
 fn version_of(jars: &Path) -> anyhow::Result<String> {
     let names = fs::read_dir(jars)
         .map_err(|error| anyhow::anyhow!("--compare freon:{}: {error}", jars.display()))?;
@@ -253,9 +254,9 @@ fn class_path(folder: &Path, jars: &Path) -> std::ffi::OsString {
     all
 }
 
-/// The lines of a pipe. It ends when the pipe does, or nobody waits any more.
+/// Reads the lines of a pipe, until the pipe ends or the receiver is gone.
 fn read_lines(output: ChildStdout) -> std::io::Result<Receiver<String>> {
-    // It says one line and waits for the next case.
+    // The program prints one line and waits for the next case.
     let (sender, receiver) = sync_channel(1);
     thread::Builder::new().name("freon".to_string()).spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -272,9 +273,9 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(COMPLAINTS)..].join(" | ")
 }
 
-/// What it said that a case took. The file system was synced by us: `sync` has the CPU of the call,
-/// as our own runs have it. The JVM's meanwhile is not counted, since Ozone has gathered nothing
-/// that is still to be written: it collects garbage and compiles.
+/// The run in the JVM's line about a case. We synced the file system ourselves: `sync` has the CPU
+/// of the call, as in our own runs. The JVM's CPU during the sync is not counted, since Ozone has
+/// no gathered bytes left to write then: the JVM collects garbage and compiles.
 fn run_of(line: &str, shape: &Shape, sync: &Took) -> Option<Run> {
     let number = |key| value_of(line, key)?.parse::<f64>().ok();
     if number("failed")? != 0.0 || number("chunks")? != shape.chunks as f64 {

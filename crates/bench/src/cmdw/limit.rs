@@ -1,5 +1,5 @@
-//! What the disk and the system can do without a store: the same bytes by plain system calls, in
-//! the same run. A figure near one of these says that nothing more is to be had that way.
+//! The limits of the disk and the system without a store: plain system calls write equal bytes in
+//! the same run. A figure near a limit says that nothing more can be gained that way.
 
 mod gather;
 mod group;
@@ -20,36 +20,37 @@ use crate::interrupt::Interrupt;
 use crate::limits::{DIRECT_ALIGN_BYTES, DIRECT_WRITERS, STREAM_BLOCK_BYTES};
 use crate::stats::Latencies;
 
-/// One way to write the bytes.
+/// A way to write the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// One thread, one file, blocks of 1 MiB through the page cache.
     Sequential,
-    /// One file whose room is reserved, aligned blocks of 1 MiB around the page cache, some at
+    /// One file whose room is reserved, aligned blocks of 1 MiB around the page cache, several at
     /// once.
     Direct,
-    /// Each thread appends each chunk to a file of its own, which grows, through the page cache.
+    /// Each thread appends each chunk to its own growing file, through the page cache.
     Log,
     /// Each thread gathers its chunks in memory, and writes blocks of 256 KiB of them around the
     /// page cache to one file whose room is reserved.
     Gathered,
-    /// Like `Log`, and each chunk has an fdatasync of its own before the next.
+    /// Like `Log`, but each chunk has its own fdatasync before the next chunk.
     LogSync,
     /// All threads append to one growing file; one waiting thread syncs it for all.
     LogGroup,
     /// All threads append to one file of zeros that is overwritten around the page cache; one of
-    /// those who wait writes and syncs for all. No sync has to make a length or a place durable.
+    /// the waiting threads writes and syncs for all. No sync has to make a length or a place
+    /// durable.
     DirectGroup,
 }
 
 impl Limit {
-    /// What acknowledged but not durable writes stand beside.
+    /// The limits for writes that are acknowledged but not durable.
     pub const BUFFERED: [Limit; 4] =
         [Limit::Sequential, Limit::Direct, Limit::Log, Limit::Gathered];
-    /// What durable ones do.
+    /// The limits for durable writes.
     pub const DURABLE: [Limit; 3] = [Limit::LogSync, Limit::LogGroup, Limit::DirectGroup];
 
-    /// As tables and key=value lines call it.
+    /// The name in tables and key=value lines.
     pub fn name(self) -> &'static str {
         match self {
             Limit::Sequential => "sequential",
@@ -62,7 +63,7 @@ impl Limit {
         }
     }
 
-    /// Why it is no limit, if it is none.
+    /// The reason why it is no limit, if it is none.
     pub fn doubt(self) -> Option<&'static str> {
         match self {
             Limit::LogSync | Limit::LogGroup => Some(
@@ -73,13 +74,13 @@ impl Limit {
         }
     }
 
-    /// Whether its operations are chunks. Blocks of others have latencies that mean something else.
+    /// Whether its operations are chunks. Latencies of other operations mean something else.
     pub fn is_by_chunk(self) -> bool {
         !matches!(self, Limit::Sequential | Limit::Direct)
     }
 
-    /// Writes the bytes of a shape into a folder: what it took, and how many fdatasyncs. Nothing if
-    /// the file system has no writes of that kind.
+    /// Writes the bytes of a shape into a folder. Returns the cost and the number of fdatasyncs;
+    /// nothing if the file system has no writes of that kind.
     ///
     /// # Errors
     /// A file cannot be made, written or synced, or it was asked to end.
@@ -129,7 +130,7 @@ impl Limit {
     }
 }
 
-/// As much of a chunk's bytes again and again as fills a block.
+/// A block full of a chunk's bytes, again and again.
 fn block_of(data: &[u8]) -> impl Iterator<Item = u8> {
     data.iter().copied().cycle().take(STREAM_BLOCK_BYTES as usize)
 }
@@ -209,8 +210,8 @@ fn gathered(
     Ok(Some(took))
 }
 
-/// A new file that is written around the page cache, with room for so many bytes where the file
-/// system can reserve it. None if it has no such writes.
+/// A new file for writes around the page cache, with room for so many bytes where the file system
+/// can reserve it. None if the file system has no such writes.
 fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).custom_flags(OFlags::DIRECT.bits() as i32);
@@ -218,7 +219,7 @@ fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
         Err(error) if is_refusal(&error) => return Ok(None),
         other => other?,
     };
-    // Some refuse at the first write only.
+    // Some file systems refuse only the first write.
     let block = AlignedMemory::zeroed(DIRECT_ALIGN_BYTES as usize);
     match file.write_all_at(block.bytes(), 0) {
         Err(error) if is_refusal(&error) => return Ok(None),
@@ -228,8 +229,8 @@ fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Such a file with so many bytes in whole blocks, all of them zeros on the disk: a block that was
-/// reserved and never written costs its first sync a change of the file's metadata.
+/// A file as [`direct_file`] makes it, with so many bytes in whole blocks, all zeros and durable:
+/// the first sync of a block that was reserved and never written changes the file's metadata, too.
 fn zeroed(path: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<Option<File>> {
     let bytes = bytes.next_multiple_of(DIRECT_ALIGN_BYTES);
     let Some(file) = direct_file(path, bytes)? else { return Ok(None) };
@@ -247,8 +248,8 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// All threads append their chunks, each to what it opened, by `append`, which gets that and how
-/// many bytes this thread has appended.
+/// Lets all threads append their chunks. `open` makes something for each thread, and `append` gets
+/// that and the number of bytes that this thread has appended.
 fn by_chunk<T>(
     shape: &Shape,
     interrupt: &Interrupt,

@@ -1,9 +1,9 @@
-//! What is written or read, by how many threads and where: the workload of Ozone's `cmdw`, and how
-//! what it took is measured.
+//! The workload of Ozone's `cmdw`: how many chunks are written or read, by how many threads and
+//! where; and how its cost is measured.
 //!
 //! Threads take the numbers of chunks from one counter. Each writes its own sequence of blocks,
-//! chunk after chunk, into its own container (`ChunkManagerDiskWrite`, Ozone 2.2.0); always the
-//! same bytes. There is nothing between two chunks but the counter, the name and two looks at the
+//! chunk after chunk, into its own container (`ChunkManagerDiskWrite`, Ozone 2.2.0); all chunks
+//! have equal bytes. Between two chunks there are only the counter, the name and two looks at the
 //! clock: no lock, no allocation.
 
 use std::fmt;
@@ -55,23 +55,24 @@ impl fmt::Display for ChunkBytes {
     }
 }
 
-/// How much, and by whom.
+/// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Of each chunk.
+    /// Bytes of each chunk.
     pub chunk_bytes: ChunkBytes,
-    /// Of all threads.
+    /// Chunks of all threads.
     pub chunks: u64,
-    /// At once.
+    /// Threads that work at once.
     pub threads: usize,
-    /// No more than threads: those of one container write other blocks of it.
+    /// Containers, no more than threads; threads that share a container write different blocks of
+    /// it.
     pub containers: usize,
-    /// As many chunks follow each other in a block.
+    /// Chunks that follow each other in a block.
     pub chunks_per_block: u64,
 }
 
 impl Shape {
-    /// Of all chunks together.
+    /// Bytes of all chunks together.
     pub fn bytes(&self) -> u64 {
         self.chunk_bytes.0 * self.chunks
     }
@@ -81,14 +82,14 @@ impl Shape {
         1..=self.containers as u64
     }
 
-    /// Threads of one container, and the place of this one among them.
+    /// The number of threads that share the container of this thread, and its index among them.
     fn sharing(&self, thread: usize) -> (u64, u64) {
         let container = thread % self.containers;
         let sharers = (self.threads - container).div_ceil(self.containers);
         (sharers as u64, (thread / self.containers) as u64)
     }
 
-    /// Where chunk `number` is if the threads take their turns one after the other.
+    /// The place of chunk `number` if the threads take their turns one after the other.
     pub fn place_in_turn(&self, number: u64) -> (BlockId, u64) {
         let threads = self.threads as u64;
         let (thread, count) = ((number % threads) as usize, number / threads);
@@ -99,7 +100,7 @@ impl Shape {
         (BlockId { container_id, local_id }, offset)
     }
 
-    /// A thread's chunks, if the threads take their turns, block by block.
+    /// The numbers of a thread's chunks in each of its blocks, if the threads take their turns.
     pub fn blocks_in_turn(&self, thread: usize) -> impl Iterator<Item = Vec<u64>> + use<> {
         let (threads, chunks, count) = (self.threads, self.chunks, self.chunks_per_block as usize);
         let mut numbers = (thread as u64..chunks).step_by(threads);
@@ -109,7 +110,7 @@ impl Shape {
         })
     }
 
-    /// Where a thread's chunks go, one after the other, without end.
+    /// The places of a thread's chunks, one after the other, without end.
     pub fn places(&self, thread: usize) -> Places {
         let (sharers, _) = self.sharing(thread);
         Places {
@@ -122,7 +123,8 @@ impl Shape {
     }
 }
 
-/// Where chunks go. Threads of one container have every n-th of its blocks.
+/// The places of one thread's chunks. Each of `n` threads that share a container has every n-th of
+/// its blocks.
 #[derive(Clone, Debug)]
 pub struct Places {
     id: BlockId,
@@ -146,7 +148,7 @@ impl Iterator for Places {
     }
 }
 
-/// The bytes that every chunk has: by chance, and the same in every run.
+/// The bytes that every chunk has: random, but equal in every run.
 pub fn chunk_data(bytes: ChunkBytes) -> Vec<u8> {
     let mut random = Random::new(bytes.0);
     let mut data = Vec::with_capacity(bytes.0 as usize + 8);
@@ -157,13 +159,13 @@ pub fn chunk_data(bytes: ChunkBytes) -> Vec<u8> {
     data
 }
 
-/// What is committed of a block with these chunks.
+/// The record to commit for a block with these chunks.
 pub fn block_of(id: BlockId, chunks: Vec<ChunkInfo>) -> BlockData {
     let (replica_index, flags, metadata) = (None, None, Vec::new());
     BlockData { id, commit_sequence_id: 0, replica_index, flags, metadata, chunks }
 }
 
-/// A chunk's description, whose name and place change from chunk to chunk and whose buffers stay.
+/// A chunk's description. Its name and place change from chunk to chunk; its buffers stay.
 #[derive(Debug)]
 pub struct Description {
     chunk: ChunkInfo,
@@ -171,7 +173,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// One for chunks of those bytes with those checksums; names begin with `prefix`.
+    /// A description for chunks of those bytes with those checksums; names begin with `prefix`.
     pub fn new(prefix: &str, bytes: ChunkBytes, checksum: ChecksumData) -> Description {
         let name = format!("{prefix}_chunk_");
         let prefix_bytes = name.len();
@@ -179,7 +181,7 @@ impl Description {
         Description { chunk, prefix_bytes }
     }
 
-    /// That of chunk `number` at `offset`.
+    /// The description of chunk `number` at `offset`.
     pub fn of(&mut self, number: u64, offset: u64) -> &ChunkInfo {
         self.chunk.name.truncate(self.prefix_bytes);
         push_number(&mut self.chunk.name, number);
@@ -188,7 +190,7 @@ impl Description {
     }
 }
 
-/// Appends a number in decimal; a third of what `write!` takes.
+/// Appends a number in decimal, in a third of the time of `write!`.
 fn push_number(text: &mut String, number: u64) {
     let mut digits = [0; 20];
     let (mut at, mut rest) = (digits.len(), number);
@@ -203,21 +205,21 @@ fn push_number(text: &mut String, number: u64) {
     text.extend(digits[at..].iter().map(|digit| char::from(*digit)));
 }
 
-/// What one stretch of work took.
+/// The cost of a stretch of work.
 #[derive(Clone, Debug)]
 pub struct Took {
-    /// From when all threads went until the last was done.
+    /// Time from the common start until the last thread was done.
     pub elapsed_ns: u64,
-    /// User and system, of this process.
+    /// CPU of this process, user and system.
     pub cpu_ns: u64,
-    /// Of each operation.
+    /// The latency of each operation.
     pub latencies: Latencies,
-    /// What measured it, which goes on.
+    /// The clock that measured this, which goes on.
     pub clock: Clock,
 }
 
 impl Took {
-    /// The same until now, whatever was done since: no operations.
+    /// The cost of everything until now, with later work; it has no latencies.
     pub fn until_now(&self) -> Took {
         self.clock.stop(Latencies::default())
     }
@@ -231,22 +233,22 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// From now on.
+    /// Begins to measure.
     pub fn start() -> Clock {
         Clock { cpu_ns: process_cpu_ns(), began: Instant::now() }
     }
 
-    /// What it took until now.
+    /// The cost until now.
     pub fn stop(&self, latencies: Latencies) -> Took {
         let elapsed_ns = self.began.elapsed().as_nanos() as u64;
         Took { elapsed_ns, cpu_ns: process_cpu_ns() - self.cpu_ns, latencies, clock: *self }
     }
 }
 
-/// Lets so many threads make ready, then go at once, each with what it made.
+/// Lets so many threads make ready, then starts them all at once, each with what it made.
 ///
 /// # Errors
-/// The first of a thread; the others have ended too.
+/// The first error of a thread; the other threads have ended, too.
 pub fn together<T>(
     threads: usize,
     make_ready: impl Fn(usize) -> T + Sync,
@@ -286,10 +288,10 @@ pub fn together<T>(
     })
 }
 
-/// All wait in front of it until it opens.
+/// A gate that all threads wait at until it opens.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Who is ready; whether they may go on, once that is known.
+    /// The number of threads that wait; whether they may go on, once that is known.
     state: Mutex<(usize, Option<bool>)>,
     changed: Condvar,
 }
@@ -315,11 +317,11 @@ impl Gate {
     }
 }
 
-/// Writes all chunks of a shape, by all its threads. `write` gets the block, the chunk, and its
-/// number.
+/// Writes all chunks of a shape, by all its threads. `write` gets the block, the chunk, and the
+/// chunk's number.
 ///
 /// # Errors
-/// The first of `write`, or it was asked to end.
+/// The first error of `write`, or it was asked to end.
 pub fn write_all<E: Into<anyhow::Error>>(
     shape: &Shape,
     prefix: &str,
@@ -343,7 +345,7 @@ pub fn write_all<E: Into<anyhow::Error>>(
             let written = write(id, chunk, number);
             latencies.record(began.elapsed().as_nanos() as u64);
             if let Err(error) = written {
-                // The others need not go on.
+                // The other threads need not go on.
                 next.store(shape.chunks, Ordering::Relaxed);
                 let name = &chunk.name;
                 return Err(error.into().context(format!("chunk {name} cannot be written")));

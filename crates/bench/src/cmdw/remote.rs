@@ -1,9 +1,9 @@
-//! `cmdw` and `cmdr` over the network: the same chunks, written to and read from running datanodes,
-//! each thread over a connection of its own.
+//! `cmdw` and `cmdr` over the network: the chunks are written to and read from running datanodes,
+//! by each thread over a connection of its own.
 //!
-//! The threads write their chunks in turn; what the tables call sync is the PutBlock of every
-//! block, by which ours are durable. Each run has containers of its own, which are deleted behind
-//! it. CPU is that of the server's process, if it is on this machine.
+//! The threads write their chunks in turn. The column "sync" of the tables is the PutBlock of every
+//! block, which makes the block durable in our store. Each run has containers of its own and
+//! deletes them in the end. CPU is that of the server's process, if it is on this machine.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -26,12 +26,13 @@ use crate::process::Processes;
 use crate::random::order_by_chance;
 use crate::stats::Latencies;
 
-/// What is done with the chunks.
+/// The measured work on the chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// They are written, and that is measured.
+    /// The writes are measured.
     Writes,
-    /// They are written, and read in the order of the writes and by chance; that is measured.
+    /// The chunks are written, and then read in the order of the writes and in random order; only
+    /// the reads are measured.
     Reads,
 }
 
@@ -50,7 +51,7 @@ impl Workload {
         }
     }
 
-    /// What each of its measurements is called.
+    /// The name of each measurement.
     fn variants(self) -> &'static [&'static str] {
         match self {
             Workload::Writes => &["write"],
@@ -72,7 +73,7 @@ impl Datanode {
         Ok(Datanode { name, address, processes: Processes::listening(&[address]) })
     }
 
-    /// Works, and says what it took, with the CPU of the server instead of our own.
+    /// Runs `work`. Returns its cost, and the CPU of the server meanwhile.
     fn measure(
         &self,
         work: impl FnOnce() -> anyhow::Result<Took>,
@@ -84,7 +85,7 @@ impl Datanode {
     }
 }
 
-/// Runs a workload on servers that are there, in turn, and prints it.
+/// Runs a workload on running servers, in turn, and prints it.
 ///
 /// # Errors
 /// An option is wrong, a server does not answer or refuses, or it was asked to end.
@@ -133,13 +134,13 @@ struct Test<'a> {
     workload: Workload,
     interrupt: &'a Interrupt,
     shape: &'a Shape,
-    /// Of every chunk.
+    /// The checksum of every chunk.
     checksum: ChecksumData,
     data: Bytes,
 }
 
 impl Test<'_> {
-    /// Measures all in turn, and prints.
+    /// Measures all servers in turn, and prints.
     fn measure(&self, datanodes: &[Datanode], args: &ChunkArgs) -> anyhow::Result<Value> {
         let Shape { chunk_bytes, chunks, .. } = self.shape;
         let checksum = checksum_name(self.checksum.kind);
@@ -180,11 +181,11 @@ impl Test<'_> {
         }))
     }
 
-    /// A run for each variant, in containers of their own.
+    /// Makes a run for each variant, in containers of its own.
     fn run(&self, datanode: &Datanode) -> anyhow::Result<Vec<Run>> {
         let clients = (0..self.shape.threads).map(|_| Client::connect(datanode.address));
         let clients: Vec<Client> = clients.collect::<Result<_, _>>()?;
-        // Nobody else has these; Java's `long` ends at 2^63.
+        // No other run has these container ids. Java's `long` ends at 2^63.
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let first = since.as_micros() as u64;
         let mut made = Vec::new();
@@ -196,7 +197,7 @@ impl Test<'_> {
             anyhow::Ok(())
         };
         let done = make().and_then(|()| self.run_in(datanode, &clients, first));
-        // All of them, whatever comes of the first.
+        // All containers are deleted, even if the first cannot be.
         let deleted: Vec<_> = made.iter().map(|id| clients[0].delete_container(*id)).collect();
         let deleted: anyhow::Result<Vec<()>> = deleted.into_iter().collect();
         let runs = done?;
@@ -231,7 +232,7 @@ impl Test<'_> {
         Ok(runs)
     }
 
-    /// All chunks, each thread its own.
+    /// Writes all chunks, each by its own thread.
     fn write(&self, clients: &[Client], first: u64) -> anyhow::Result<Took> {
         self.by_blocks(clients, |client, description, numbers, latencies| {
             for number in numbers {
@@ -247,7 +248,7 @@ impl Test<'_> {
         })
     }
 
-    /// All blocks, each by the thread that wrote it.
+    /// Commits all blocks, each by the thread that wrote it.
     fn commit(&self, clients: &[Client], first: u64) -> anyhow::Result<Took> {
         self.by_blocks(clients, |client, description, numbers, _| {
             let (id, _) = self.place(first, numbers[0]);
@@ -274,7 +275,7 @@ impl Test<'_> {
         })
     }
 
-    /// All chunks, in the order of the writes or in that one.
+    /// Reads all chunks, in the order of the writes or in the given one.
     fn read(&self, clients: &[Client], first: u64, order: Option<&[u32]>) -> anyhow::Result<Took> {
         let make_ready = |thread| (thread, self.description());
         together(self.shape.threads, make_ready, |(thread, mut description)| {
@@ -297,7 +298,7 @@ impl Test<'_> {
         })
     }
 
-    /// Where a chunk is, in the containers of this run.
+    /// The place of a chunk in the containers of this run.
     fn place(&self, first: u64, number: u64) -> (BlockId, u64) {
         let (id, offset) = self.shape.place_in_turn(number);
         (BlockId { container_id: first + id.container_id, ..id }, offset)

@@ -1,4 +1,4 @@
-//! What `cmdw` and `cmdr` print: a table for each size, lines of key=value pairs, JSON. Pure:
+//! The output of `cmdw` and `cmdr`: a table for each size, lines of key=value pairs, JSON. Pure:
 //! figures in, text out.
 
 use std::fmt::Write;
@@ -11,29 +11,29 @@ use crate::figures::{Figure, Good, ratio};
 use crate::published::CmdwRow;
 use crate::stats::median;
 
-/// What one run was like. Times are of all threads together.
+/// The figures of one run. Times are of all threads together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// What was done.
+    /// The size of the run.
     pub shape: Shape,
-    /// From the first chunk to the last answer.
+    /// Seconds from the first chunk to the last answer.
     pub write_s: f64,
-    /// Until all of it was durable.
+    /// Seconds from the last answer until everything was durable.
     pub sync_s: f64,
-    /// CPU for each chunk, user and system, until the last answer; None if nobody knows.
+    /// CPU for each chunk, user and system, until the last answer; None if it is not known.
     pub cpu_us: Option<f64>,
-    /// The same until all was durable: what was gathered in memory is paid for here.
+    /// CPU for each chunk until everything was durable: it includes the writes of gathered chunks.
     pub cpu_us_with_sync: Option<f64>,
-    /// Of the chunks; None where they have none of their own.
+    /// The median latency of a chunk; None where chunks have no latencies.
     pub p50_us: Option<f64>,
-    /// Likewise.
+    /// The latency that 99 % of the chunks do not exceed; None where chunks have no latencies.
     pub p99_us: Option<f64>,
-    /// Syncs until the last answer, if somebody counted.
+    /// Syncs until the last answer, if they were counted.
     pub syncs: Option<SyncCounts>,
 }
 
 impl Run {
-    /// Of what the writing took, and what it took until all was durable.
+    /// The figures from the cost of the writes, and the cost until everything was durable.
     pub fn of(shape: &Shape, write: &Took, until_durable: &Took) -> Run {
         let per_chunk_us = |took: &Took| took.cpu_ns as f64 / 1e3 / shape.chunks as f64;
         let has_latencies = write.latencies.count() > 0;
@@ -63,7 +63,7 @@ impl Run {
         self.shape.chunks as f64 / (self.write_s + self.sync_s)
     }
 
-    /// The figures of a table, by the names that [`Series::line`] gives them.
+    /// The value in a column of the table, if the run has it.
     fn figure(&self, name: Column) -> Option<f64> {
         Some(match name {
             Column::Rate => self.rate(),
@@ -83,7 +83,7 @@ impl Run {
     }
 }
 
-/// Columns of a table.
+/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Rate,
@@ -102,7 +102,7 @@ enum Column {
 }
 
 impl Column {
-    /// Its head in two lines, and how many digits follow the point.
+    /// The head of a column in two lines, and its digits after the decimal point.
     fn head(self) -> ([&'static str; 2], usize) {
         match self {
             Column::Rate => (["", "rate"], 0),
@@ -126,14 +126,14 @@ impl Column {
     }
 }
 
-/// Which columns a table has.
+/// The kind of a table, which decides its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Writes that are made durable behind all.
+    /// Writes that are made durable after the last of them.
     Writes,
-    /// Writes of which each is durable when it is acknowledged.
+    /// Writes, each of which is durable when it is acknowledged.
     DurableWrites,
-    /// Nothing is written.
+    /// Reads only.
     Reads,
 }
 
@@ -161,20 +161,20 @@ impl Kind {
 /// All runs of one contender.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What it is, with its version.
+    /// The name of the implementation, with its version.
     pub implementation: String,
-    /// Of its chunks; for a limit its name.
+    /// The layout of its chunks; for a limit its name.
     pub layout: String,
-    /// What else tells it from others of that name: checksums, durability, kind of read.
+    /// The rest that tells it from other series of that name: checksums, durability, kind of read.
     pub variant: String,
-    /// One for each round. None if it cannot be done here.
+    /// A run for each round. None if it cannot be done here.
     pub runs: Vec<Run>,
-    /// Why not, or what else is to be said of it.
+    /// Why it cannot be done, or other remarks.
     pub notes: Vec<String>,
 }
 
 impl Series {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub fn label(&self) -> String {
         format!("{} {}", self.implementation, self.layout)
     }
@@ -197,8 +197,8 @@ impl Series {
         Figure { values: self.values(column), ..Figure::once(name, "", None, good) }
     }
 
-    /// The line of one run, as the scripts of `tests/peers/ozone` and their reader know it. Of CPU
-    /// it has what it took until all was durable.
+    /// The key=value line of one run, for the scripts of `tests/peers/ozone` and their reader. The
+    /// key `cpu_us_per_chunk` has the CPU until everything was durable.
     fn line(&self, round: usize, run: &Run) -> String {
         let Shape { chunk_bytes, chunks, threads, .. } = run.shape;
         let ms = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{:.4}", us / 1_000.0));
@@ -269,8 +269,8 @@ fn cell(out: &mut String, column: Column, value: Option<f64>, digits: usize) {
     };
 }
 
-/// A row for each contender, one for each published figure of this size, and what is to be said.
-/// Figures are medians of rounds.
+/// A row for each contender, a row for each published figure of this size, and the remarks. Figures
+/// are medians of rounds.
 pub fn table(kind: Kind, contenders: &[Series], published: &[&CmdwRow]) -> String {
     let columns = kind.columns();
     let mut out = String::new();
@@ -319,7 +319,7 @@ fn published_figure(row: &CmdwRow, column: Column) -> Option<f64> {
     })
 }
 
-/// How many times better one is than another, round by round.
+/// How many times better the first series is than the second, round by round.
 pub fn ratios(first: &Series, second: &Series) -> String {
     let mut out = format!("  {} to {}:\n", first.label(), second.label());
     for (name, column, good) in [

@@ -47,7 +47,7 @@ fn numbers_of_chunks_are_asked_for_or_scaled() {
     );
     assert_eq!(shapes("--size 4000KiB --scale 0.001").unwrap(), [(4_096_000, 1)]);
     assert_eq!(shapes("--size 1KiB,2KiB --count 5,6").unwrap(), [(1_024, 5), (2_048, 6)]);
-    // As many bytes of what was not published.
+    // Sizes that were not published have equal bytes in all.
     assert_eq!(shapes("--size 2KiB").unwrap(), [(2_048, 500_000)]);
     for wrong in [
         "--size 1KiB,2KiB --count 5",
@@ -163,11 +163,11 @@ fn the_fdatasyncs_of_all_layouts_are_counted() {
         for layout in Layout::ALL {
             let SyncCounts { files, directories } = test.run_ours(layout).unwrap().syncs.unwrap();
             match layout {
-                // A sync that finds nothing new since the one before makes no call.
+                // A sync that finds no new bytes since the last one makes no call.
                 Layout::Log => assert!((1..=test.shape.chunks).contains(&files), "{files}"),
                 Layout::PerBlock | Layout::PerChunk => {
                     assert!(files >= test.shape.chunks, "{layout:?}: {files}");
-                    // A file is durable when its name is.
+                    // The name of a file needs a sync of its directory.
                     assert!(directories > 0, "{layout:?}");
                 }
             }

@@ -1,5 +1,5 @@
-//! What is asked, from a seed: the same bytes for both servers, but for session ids, passwords and
-//! zxids, which each side fills in.
+//! The seeded requests: equal bytes for both servers, but for session ids, passwords and zxids,
+//! which each side fills in.
 
 use zk::AclEntry;
 use zk::request::{
@@ -15,7 +15,7 @@ pub const SLOTS: usize = 4;
 /// Requests of one burst at most.
 const BURST_MAX: u64 = 60;
 
-/// What the body of a reply without an error holds.
+/// The content of the body of a reply without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.
@@ -34,7 +34,7 @@ pub enum Body {
     NamesStat,
     /// An ACL and a Stat.
     AclStat,
-    /// Those of a multi.
+    /// The results of a multi.
     Results,
     /// A number.
     Number,
@@ -43,93 +43,95 @@ pub enum Body {
 /// One request, encoded.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// What its reply is known by.
+    /// The xid, which the reply repeats.
     pub xid: i32,
     /// The whole frame.
     pub bytes: Vec<u8>,
-    /// What a good reply holds.
+    /// The content of a good reply.
     pub body: Body,
-    /// It consumes a zxid.
+    /// Whether it consumes a zxid.
     pub writes: bool,
-    /// Everything before it is answered before it is sent: the real server answers it from another
-    /// thread than the rest.
+    /// Whether it is sent only after everything before it was answered: the real server answers it
+    /// from another thread than the rest.
     pub alone: bool,
-    /// The server closes the connection after it.
+    /// Whether the server closes the connection after it.
     pub ends: bool,
-    /// Where a zxid is to be filled in, this many before the last one seen.
+    /// The offset at which a side fills in a zxid, and how far that zxid is below the highest one
+    /// seen.
     pub zxid_back: Option<(usize, i64)>,
-    /// For people.
+    /// The request in words.
     pub shown: String,
 }
 
 /// A burst of one session, cut into pieces that are written one by one.
 #[derive(Clone, Debug)]
 pub struct Burst {
-    /// The session's.
+    /// The slot of the session.
     pub slot: usize,
-    /// In this order.
+    /// The requests, in the order in which they are sent.
     pub asked: Vec<Asked>,
-    /// Bytes of the pieces; what is left goes as one.
+    /// Bytes of each piece; the bytes that are left go as one piece.
     pub pieces: Vec<usize>,
 }
 
-/// How a session is asked for.
+/// A request for a session on a new connection.
 #[derive(Clone, Debug)]
 pub struct Greeting {
-    /// Which connects.
+    /// The slot that connects.
     pub slot: usize,
-    /// As in a connect request.
+    /// The timeout in the connect request, ms.
     pub timeout_ms: i32,
-    /// As in a connect request; none is not sent.
+    /// The flag for read-only servers in the connect request; none: it is left out.
     pub read_only: Option<bool>,
-    /// As in a connect request.
+    /// The protocol version in the connect request.
     pub protocol_version: i32,
-    /// Which session it wants.
+    /// The session that it asks for.
     pub session: AskedSession,
-    /// Zxids the client has seen beyond (or, negative, short of) the last one.
+    /// How far the last zxid seen by the client is beyond the highest real one; negative: short of
+    /// it.
     pub seen_ahead: i64,
 }
 
 /// The session that a greeting asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskedSession {
-    /// Session id 0.
+    /// A new session: session id 0.
     New,
-    /// The slot's.
+    /// The slot's session.
     Own,
-    /// The slot's, with a wrong password.
+    /// The slot's session, with a wrong password.
     WrongPassword,
-    /// The slot's, with a password of 3 bytes.
+    /// The slot's session, with a password of 3 bytes.
     ShortPassword,
-    /// One that no server has given out.
+    /// A session that no server has given out.
     Unknown,
 }
 
-/// What happens between two moments at which nothing is under way.
+/// One step of a seed. No request is under way before and after it.
 #[derive(Clone, Debug)]
 pub enum Round {
-    /// One session sends, everything else listens.
+    /// One session sends, and all others listen.
     Burst(Burst),
-    /// Several send at once, each below its own parent.
+    /// Several sessions send at once, each below its own parent.
     Together(Vec<Burst>),
-    /// A slot's session is opened or attached, on a new connection.
+    /// A slot opens a session or attaches to one, on a new connection.
     Greet(Greeting),
-    /// A slot's socket is closed, and its session left alone.
+    /// The socket of a slot closes, and its session stays.
     Drop(usize),
 }
 
-/// What the generator must know of a slot.
+/// The state of a slot, as far as the generator must know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// No session.
+    /// The slot has no session.
     Vacant,
-    /// A session without a connection.
+    /// The slot has a session without a connection.
     Detached,
-    /// A session with one.
+    /// The slot has a session with a connection.
     Attached,
 }
 
-/// Paths that a server must refuse, or that look as if it should not.
+/// Paths that a server must refuse, or that only look as if it must.
 const NASTY: [&str; 36] = [
     "",
     "a",
@@ -169,7 +171,7 @@ const NASTY: [&str; 36] = [
     "/no/such/parent",
 ];
 
-/// Names below a parent that most requests are about, the frequent ones more than once.
+/// Names below a parent that most requests are about; the frequent ones stand here more than once.
 const NAMES: [&str; 18] = [
     "a",
     "a",
@@ -191,18 +193,18 @@ const NAMES: [&str; 18] = [
     "a/s0000000003",
 ];
 
-/// Those that are there when a seed begins.
+/// Names that exist when a seed begins.
 pub const NAMES_MADE: [&str; 3] = ["a", "b", "a/x"];
 
 /// Makes rounds and requests.
 pub struct Generator {
-    /// Where all chance comes from.
+    /// The only source of chance.
     pub random: Random,
     next_xid: i32,
 }
 
 impl Generator {
-    /// One whose rounds depend on the seed, and on the states of the slots.
+    /// A generator whose rounds depend on the seed, and on the states of the slots.
     pub fn new(seed: u64) -> Generator {
         Generator { random: Random::new(seed), next_xid: 1 }
     }
@@ -246,13 +248,13 @@ impl Generator {
         }
     }
 
-    /// The session goes on on another connection while the first is open.
+    /// The session moves to another connection while the first one is open.
     fn moving(&mut self, slot: usize) -> Greeting {
         let greeting = self.greeting(slot, Slot::Attached);
         Greeting { session: AskedSession::Own, seen_ahead: greeting.seen_ahead.min(0), ..greeting }
     }
 
-    /// A burst about the tree that all share.
+    /// A burst about the tree that all sessions share.
     fn burst(&mut self, slot: usize) -> Burst {
         let count = self.burst_length();
         let mut asked = Vec::new();
@@ -281,10 +283,10 @@ impl Generator {
         1 + self.random.below(bound)
     }
 
-    /// Cuts what is sent anywhere, also inside of a number. What follows a setACL or a
-    /// createContainer waits for it: as long as these are under way the real server judges by what
-    /// its change record says (`PrepRequestProcessor`), which is the old ACL, and a znode of the
-    /// flag's kind.
+    /// Cuts the bytes anywhere, also inside of a number. A request after a setACL or a
+    /// createContainer waits for its answer: while these are under way, the real server judges by
+    /// its change record (`PrepRequestProcessor`), which has the old ACL, and a znode of the flag's
+    /// kind.
     pub fn in_pieces(&mut self, slot: usize, mut asked: Vec<Asked>) -> Burst {
         let waited_for = [opcode::SET_ACL, opcode::CREATE_CONTAINER].map(i32::to_be_bytes);
         for index in 1..asked.len() {
@@ -333,8 +335,8 @@ impl Generator {
         }
     }
 
-    /// A request about znodes below `parent`; nasty paths too if the round is `shared` by nobody
-    /// else who writes.
+    /// A request about znodes below `parent`. If `shared`, no other session writes in the round,
+    /// and the path may be a nasty one.
     fn request(&mut self, parent: &str, shared: bool) -> Asked {
         match self.random.below(100) {
             0..=53 => self.write_request(parent, shared),
@@ -376,14 +378,14 @@ impl Generator {
         let mut parts = self.write_parts(parent, shared);
         let set_acl = shared && self.random.chance(9);
         if parts.kind == CreateKind::Ttl && !matches!(parts.flags, 5 | 6) {
-            // It would end the real server if it came further than to its time to live.
+            // A negative time to live would end the real server if the request came that far.
             parts.ttl_ms = parts.ttl_ms.max(0);
         }
         if parts.kind == CreateKind::Container && !shared {
             parts.kind = CreateKind::Create2;
         }
         if parts.operation == Operation::Check {
-            // Alone it is an unknown operation.
+            // A check alone, outside of a multi, is an unknown operation.
             parts.operation = Operation::SetData;
         }
         let request = if set_acl { parts.set_acl() } else { parts.request() };
@@ -396,7 +398,7 @@ impl Generator {
         let mut parts: Vec<WriteParts> =
             (0..count).map(|_| self.write_parts(parent, shared)).collect();
         for part in &mut parts {
-            // As in `in_pieces`: what follows in a multi cannot wait.
+            // The reason is in `in_pieces`; but the rest of a multi cannot wait for an answer.
             if part.kind == CreateKind::Container && matches!(part.flags, 1 | 3) {
                 part.flags -= 1;
             }
@@ -420,7 +422,7 @@ impl Generator {
         self.asked(&Request::MultiRead(reads))
     }
 
-    /// A watch that stays, or what became of one.
+    /// A request to add a persistent watch, to check for watches, or to remove them.
     fn watch_request(&mut self, parent: &str, shared: bool) -> Asked {
         let path = match self.random.chance(40) {
             true => parent.to_string(),
@@ -433,7 +435,8 @@ impl Generator {
             WatcherType::Persistent,
             WatcherType::PersistentRecursive,
         ]);
-        // Below the root all write at once in some rounds, so that events come in any order.
+        // All sessions may write below the root at once, so events of a recursive watch on it come
+        // in any order.
         let recursive = path != "/" && self.random.chance(50);
         let mode = match recursive {
             true => AddWatchMode::PersistentRecursive,
@@ -475,7 +478,7 @@ impl Generator {
             18 => 4,
             _ => *self.random.pick(&[5, 6, 7, -1, 8, 99]),
         };
-        // None that passes while the seed runs.
+        // No time to live ends while the seed runs.
         let times = [3_600_000, 86_400_000, (1 << 40) - 1, 1 << 40, i64::MAX, 0, -1, i64::MIN];
         let ttl_ms = if kind == CreateKind::Ttl { *self.random.pick(&times) } else { -1 };
         let mut path = self.write_path(parent, shared);
@@ -503,7 +506,7 @@ impl Generator {
         }
     }
 
-    /// Never the parent itself: what is below `/` is the same for all.
+    /// A path to write to, never the parent itself: all sessions share what is below `/`.
     fn write_path(&mut self, parent: &str, shared: bool) -> String {
         if shared && self.random.chance(6) {
             return (*self.random.pick(&NASTY)).to_string();
@@ -583,7 +586,8 @@ impl Generator {
         Asked { alone: true, ..self.asked(&request) }
     }
 
-    /// Every znode below `/d` may have been seen, and a few that never were.
+    /// A request that sets watches again. Znodes below `/d` may have been seen; some paths never
+    /// existed.
     fn set_watches(&mut self) -> Asked {
         let mut lists: [Vec<String>; 5] = Default::default();
         for list in &mut lists {
@@ -591,7 +595,7 @@ impl Generator {
                 list.push(self.read_path("/d", true));
             }
         }
-        // As in `watch_request`.
+        // The reason is in `watch_request`.
         lists[4].retain(|path| path != "/");
         let [data, exist, child, persistent, persistent_recursive] =
             [0, 1, 2, 3, 4].map(|index| lists[index].iter().map(String::as_str).collect());
@@ -610,14 +614,14 @@ impl Generator {
         Asked { zxid_back: Some((12, back)), ..asked }
     }
 
-    /// A request that is cut off, or holds what no client sends.
+    /// A request that is cut off, so that it holds what no client sends.
     fn malformed(&mut self) -> Asked {
         let mut asked = match self.random.below(4) {
             0 => self.set_watches(),
             _ => self.request("/d", false),
         };
         asked.zxid_back = None;
-        // Behind the header of a frame and of a request.
+        // The cut is behind the headers of the frame and of the request.
         let body = asked.bytes.len() - 12;
         if body == 0 {
             return asked;
@@ -686,7 +690,7 @@ pub fn entry(perms: u32, scheme: &str, id: &str) -> AclEntry {
     AclEntry { perms, scheme: scheme.into(), id: id.into() }
 }
 
-/// What a good reply to an opcode holds, and whether its request consumes a zxid.
+/// The content of a good reply to an opcode, and whether its request consumes a zxid.
 pub fn body_of(code: i32) -> (Body, bool) {
     match code {
         opcode::CREATE => (Body::Path, true),
@@ -715,7 +719,7 @@ enum Operation {
     Check,
 }
 
-/// A write with text and data of its own.
+/// The parts of a write, which own their text and data.
 struct WriteParts {
     operation: Operation,
     path: String,

@@ -1,6 +1,6 @@
-//! One of the two servers: its sessions and connections, what it answered, and that in words in
-//! which nothing is left that may differ: times are gone, session ids are slots, zxids count from
-//! where the seed began.
+//! One of the two servers: its sessions and connections, and its answers in words that are equal
+//! for equal behaviour: times are left out, session ids are slots, zxids count from the start of
+//! the seed.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use zk::response::{ReplyHeader, decode_stat};
 use super::generate::{Asked, AskedSession, Body, Burst, Greeting, Round, SLOTS, Slot};
 use super::wire::{Connection, Received};
 
-/// The xid of the syncs that end a round.
+/// The xid of the sync that ends a round.
 const XID_BARRIER: i32 = i32::MAX;
 
 /// A slot's session and connection.
@@ -22,7 +22,8 @@ struct Seat {
     session: i64,
     password: Vec<u8>,
     connection: Option<Connection>,
-    /// What was asked on this connection.
+    /// Requests on this connection by xid: the content of a good reply, and whether each consumes a
+    /// zxid.
     asked: HashMap<i32, (Body, bool)>,
     last_zxid: i64,
 }
@@ -35,7 +36,7 @@ pub struct Side {
     base: i64,
     /// The highest zxid seen.
     top: i64,
-    /// Names of zxids that depend on how sessions interleave.
+    /// Names for zxids that depend on how sessions interleave.
     labels: HashMap<i64, String>,
     owners: HashMap<i64, String>,
     /// Zxids at which sessions were closed.
@@ -45,12 +46,12 @@ pub struct Side {
     seats: [Seat; SLOTS],
 }
 
-/// How the zxids of a connection's replies are told.
+/// How the zxids of a connection's replies are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zxids {
-    /// As they are.
+    /// All zxids are shown.
     Exact,
-    /// Only those of its own writes: other sessions write at the same time.
+    /// Only the zxids of its own writes are shown: other sessions write at the same time.
     OwnWrites,
 }
 
@@ -71,7 +72,7 @@ impl Side {
         }
     }
 
-    /// Starts counting zxids from here.
+    /// Begins to count zxids from the highest one seen.
     pub fn begin_seed(&mut self) {
         self.base = self.top;
         self.labels.clear();
@@ -80,7 +81,7 @@ impl Side {
         self.round = 0;
     }
 
-    /// Where each slot stands.
+    /// The state of each slot.
     pub fn slots(&self) -> [Slot; SLOTS] {
         std::array::from_fn(|slot| match &self.seats[slot] {
             Seat { session: 0, .. } => Slot::Vacant,
@@ -89,11 +90,11 @@ impl Side {
         })
     }
 
-    /// Runs a round and says what came of it, a line for each frame; then sees to it that nothing
-    /// is under way on any connection.
+    /// Runs a round and returns its results, a line for each frame; then waits until no request is
+    /// under way on any connection.
     ///
     /// # Errors
-    /// As of [`Side::run_alone`].
+    /// The errors are those of [`Side::run_alone`].
     pub fn run(&mut self, round: &Round) -> anyhow::Result<Vec<String>> {
         let mut lines = self.run_alone(round)?;
         for slot in 0..SLOTS {
@@ -102,10 +103,10 @@ impl Side {
         Ok(lines)
     }
 
-    /// The same without seeing to that.
+    /// Like [`Side::run`], but does not wait for other connections at the end of the round.
     ///
     /// # Errors
-    /// A session that is asked for on a new connection is not answered.
+    /// The server does not answer a connect request.
     pub fn run_alone(&mut self, round: &Round) -> anyhow::Result<Vec<String>> {
         self.round += 1;
         Ok(match round {
@@ -145,7 +146,7 @@ impl Side {
         self.describe(slot, &frames, Zxids::Exact)
     }
 
-    /// Sends what is to be sent and waits until all of it is answered.
+    /// Sends the gathered requests and waits until all of them are answered.
     fn flush(&mut self, burst: &Burst, sent: &mut Vec<&Asked>) -> Vec<Received> {
         let slot = burst.slot;
         let pings = 1 + sent.iter().filter(|asked| asked.xid == XID_PING).count();
@@ -156,7 +157,7 @@ impl Side {
         self.receive_until(slot, Some(pings))
     }
 
-    /// The bytes of requests, with this side's zxids; notes what is asked.
+    /// The bytes of requests, with this side's zxids. Notes the requests in the slot's seat.
     fn bytes_of(&mut self, slot: usize, sent: &[&Asked]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for asked in sent {
@@ -182,7 +183,7 @@ impl Side {
         connection.send(rest);
     }
 
-    /// Receives until so many pings are answered, or the connection ends.
+    /// Receives frames until so many pings are answered, or the connection ends.
     fn receive_until(&mut self, slot: usize, pings: Option<usize>) -> Vec<Received> {
         let mut frames = Vec::new();
         let mut answered = 0;
@@ -234,7 +235,7 @@ impl Side {
         lines
     }
 
-    /// Names the zxids of a session's writes by session and count.
+    /// Names the zxids of a session's writes by round, session and count.
     fn label_writes(&mut self, slot: usize, frames: &[Received]) {
         let mut count = 0;
         for frame in frames {
@@ -271,7 +272,8 @@ impl Side {
         Ok(lines)
     }
 
-    /// Asks for a session on a new connection, and watches the older one end.
+    /// Asks for a session on a new connection, and reads the older connection of the slot to its
+    /// end.
     fn attach(&mut self, slot: usize, request: &ConnectRequest) -> anyhow::Result<Vec<String>> {
         let (mut connection, response) = Connection::attach(self.address, request)?;
         let Some(response) = response else {
@@ -306,7 +308,8 @@ impl Side {
         Ok(lines)
     }
 
-    /// What the connection was sent meanwhile, and that it is in good order.
+    /// The frames that the connection got since its last round. The answer to a sync shows that it
+    /// works.
     fn barrier(&mut self, slot: usize) -> Vec<String> {
         if self.seats[slot].connection.is_none() {
             return Vec::new();
@@ -320,8 +323,8 @@ impl Side {
         self.describe(slot, &frames, Zxids::Exact)
     }
 
-    /// Sends one request on a slot's connection and gives what came, decoded by `decode`, or the
-    /// error it was answered with.
+    /// Sends one request on a slot's connection. Returns the reply, decoded by `decode`, or its
+    /// error code.
     ///
     /// # Errors
     /// There is no answer, or one that does not decode.
@@ -349,7 +352,7 @@ impl Side {
         anyhow::bail!("{}: no answer to {}", self.name, asked.shown)
     }
 
-    // In words.
+    // The methods from here on put frames in words.
 
     fn describe(&mut self, slot: usize, frames: &[Received], zxids: Zxids) -> Vec<String> {
         let mut lines: Vec<(bool, String)> = Vec::new();
@@ -364,7 +367,7 @@ impl Side {
             });
             lines.push((unordered, format!("slot {slot} {}", self.line(slot, body, zxids))));
         }
-        // The znodes of a session that ends go in the order of a hash set in the real server.
+        // The real server deletes the znodes of an ended session in the order of a hash set.
         for run in lines.chunk_by_mut(|a, b| a.0 == b.0) {
             if run[0].0 {
                 run.sort();
@@ -432,7 +435,7 @@ impl Side {
                     let (perms, scheme, id) = (reader.int()?, reader.text()?, reader.text()?);
                     entries.push(format!(" {perms}:{scheme}:{id}"));
                 }
-                // What `auth` stands for comes in the order of a hash set from the real server.
+                // The real server expands `auth` in the order of a hash set.
                 entries.sort_unstable();
                 entries.concat() + &self.stat(reader)?
             }

@@ -1,5 +1,5 @@
-//! A raw client: frames out and in, nothing interpreted. Whatever a server sends arrives here in
-//! its order, and so does the end of the connection.
+//! A raw client: it sends and receives frames, and interprets nothing. All bytes of a server arrive
+//! here in order, and so does the end of the connection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,18 +11,18 @@ use zk::response::ConnectResponse;
 
 use crate::limits::{DIFFERENTIAL_FRAMES_AHEAD, DIFFERENTIAL_SILENCE, FRAME_BYTES_MAX};
 
-/// What came next.
+/// The next thing that a connection received.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// The body of a frame.
     Frame(Vec<u8>),
     /// The server closed the connection.
     End,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     Silence,
 }
 
-/// One TCP connection. Dropping it closes it and leaves its session alone.
+/// One TCP connection. Dropping it closes the socket and leaves the session open.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
@@ -33,7 +33,7 @@ impl Connection {
     /// Connects, and sends nothing.
     ///
     /// # Errors
-    /// There is no server.
+    /// No server listens.
     pub fn open(address: SocketAddr) -> std::io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -43,11 +43,11 @@ impl Connection {
         Ok(Connection { stream, frames })
     }
 
-    /// Connects, and opens or attaches a session. No response where the server closed the
+    /// Connects, and opens a session or attaches to one. No response if the server closed the
     /// connection.
     ///
     /// # Errors
-    /// There is no server, it does not answer, or what it answers is no response.
+    /// No server listens, it does not answer, or its answer is no response.
     pub fn attach(
         address: SocketAddr,
         request: &ConnectRequest,
@@ -65,12 +65,13 @@ impl Connection {
         Ok((connection, response))
     }
 
-    /// Sends bytes. That the server may have closed the connection shows when it is read.
+    /// Sends bytes. An error is not reported here: if the server has closed the connection, a read
+    /// shows it.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// What comes next.
+    /// The next thing that the connection receives.
     pub fn receive(&mut self) -> Received {
         match self.frames.recv_timeout(DIFFERENTIAL_SILENCE) {
             Ok(body) => Received::Frame(body),
@@ -82,7 +83,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The reader holds the socket as well: this ends both.
+        // The reader has a handle of the socket, too: this ends both.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! What a connection does that no workload is about.
+//! The driver's handling of connections, which no workload tests.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use zk::response::ConnectResponse;
 
 use super::*;
 
-/// Nothing is asked, and nothing ends it but the connection.
+/// A load that asks nothing, so that only the connection can end it.
 struct Waiting;
 
 impl Load for Waiting {
@@ -20,10 +20,10 @@ impl Load for Waiting {
     }
 }
 
-/// No ping meets the end before nothing has been heard for too long.
+/// The timeout is long, so that neither a ping nor silence ends the connection first.
 const TIMEOUT_MS: i32 = 3_000_000;
 
-/// The poll tells of the last bytes and of the end at once, and never again.
+/// The poll reports the last bytes and the end at once, and never again.
 #[test]
 fn an_end_right_behind_the_last_bytes_is_seen() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -49,7 +49,7 @@ fn an_end_right_behind_the_last_bytes_is_seen() {
     assert_eq!(driver.lost().count(), 1);
 }
 
-/// Accepts a connection and gives what it asks for: the session that it names, or session 5.
+/// Accepts a connection and opens the session that it names, or session 5.
 fn accept(listener: &TcpListener, timeout_ms: i32) -> (std::net::TcpStream, ConnectRequest) {
     let mut stream = listener.accept().unwrap().0;
     let mut greeting = [0; 49];
@@ -63,7 +63,7 @@ fn accept(listener: &TcpListener, timeout_ms: i32) -> (std::net::TcpStream, Conn
     (stream, request)
 }
 
-/// Sends one ping-like request and finishes when it was answered.
+/// A load that sends one request and finishes at its answer.
 #[derive(Default)]
 struct OneSync {
     sent: usize,
@@ -93,8 +93,8 @@ impl Load for OneSync {
     }
 }
 
-/// The first server closes behind the request, the second one before it gives a session, and nobody
-/// listens at the third: at the fourth the same session goes on.
+/// The first server closes after the request, the second before it gives a session, and no server
+/// listens at the third address: at the fourth the session goes on.
 #[test]
 fn a_session_goes_on_at_the_next_server() {
     let listeners: [TcpListener; 3] =
@@ -124,7 +124,7 @@ fn a_session_goes_on_at_the_next_server() {
     assert_eq!(losses, [(true, 1), (false, 0), (false, 0)]);
 }
 
-/// The servers have ended the session: it is told, and a new one takes its place.
+/// The servers have ended the session: the load is told, and a new session takes its place.
 #[test]
 fn a_session_that_is_over_is_replaced() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

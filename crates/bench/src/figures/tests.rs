@@ -84,7 +84,8 @@ fn rounds_become_one_block() {
         round(3.0, Some(3.0), 9.0, "a"),
     ]);
     let values: Vec<&[f64]> = all.figures.iter().map(|it| it.values.as_slice()).collect();
-    // What one round does not know is not known: its neighbours would be taken for each other's.
+    // A value that one round lacks is dropped everywhere: else values of other rounds would pair
+    // up.
     assert_eq!(values, [&[1.0, 2.0, 3.0][..], &[], &[7.0]]);
     assert_eq!((all.notes, all.trouble), (vec!["a".to_string(), "b".to_string()], 3));
 }

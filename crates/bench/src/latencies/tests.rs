@@ -1,4 +1,5 @@
-//! The phases against the null server: what is asked, how often, and what is made of the answers.
+//! The phases against the null server: the requests, their number, and the figures from the
+//! answers.
 
 use super::*;
 use crate::null_server::NullServer;
@@ -38,7 +39,7 @@ fn each_phase_asks_what_it_says() {
     }
 }
 
-/// The data is not what was written.
+/// The server returns other data than was written.
 #[test]
 fn wrong_answers_are_counted_and_not_fatal() {
     let null = NullServer::start(SHAPE.znode_bytes + 1).unwrap();
@@ -67,7 +68,7 @@ fn nobody_at_the_address_is_an_error() {
     assert!(run(&target, 1, &SHAPE, "t").is_err());
 }
 
-/// At 5,000 a second 200 creates take 40 ms, and 600 watches take 120.
+/// At 5,000 a second, 200 creates take 40 ms, and 600 watches take 120 ms.
 #[test]
 fn an_open_loop_asks_the_same_and_no_sooner_than_is_due() {
     let null = NullServer::start(SHAPE.znode_bytes).unwrap();
@@ -82,8 +83,8 @@ fn an_open_loop_asks_the_same_and_no_sooner_than_is_due() {
     }
 }
 
-/// The second of two clients at a request every 10 ns; latency counts from 110, though it is sent
-/// at 500.
+/// The second of two clients has a request every 10 ns; its latency counts from 110, though it is
+/// sent at 500.
 #[test]
 fn latency_of_an_open_loop_counts_from_the_intended_start() {
     let shape = Shape { znode_count: 2, ..SHAPE };
@@ -134,7 +135,7 @@ fn rates_and_clients_make_the_tests() {
     }
 }
 
-/// The target is a server in this process, which `quorate bench` finds as any other.
+/// The target is a server in this process, which `quorate bench` finds like any other.
 #[test]
 fn the_file_says_what_was_done_and_what_each_test_gave() {
     let null = NullServer::start(20).unwrap();
@@ -171,7 +172,7 @@ fn the_file_says_what_was_done_and_what_each_test_gave() {
     for (place, clients) in [1, 2].into_iter().enumerate() {
         let test = &json["tests"][place];
         assert_eq!(test["clients"], clients);
-        // The target, then the null server that stands for the generator's ceiling.
+        // The targets are the server, then the null server that stands for the generator's ceiling.
         for server in [0, 1] {
             let runs = test["servers"][server]["runs"].as_array().unwrap();
             assert_eq!(runs.len(), 2);

@@ -15,8 +15,8 @@ fn arguments_and_variables_are_told_apart_by_zero_bytes() {
     assert_eq!(pair(OsStr::new("A")), None);
 }
 
-/// What `/proc` says when the kernel has put the program and all it was given in the place of ours:
-/// for a moment there is a program without arguments.
+/// The command line in `/proc` once the kernel has replaced our program by the new one: for a
+/// moment there is a program without arguments.
 fn once_running(pid: u32) -> Launch {
     loop {
         let launch = Launch::of(pid).unwrap();
@@ -27,7 +27,7 @@ fn once_running(pid: u32) -> Launch {
     }
 }
 
-/// A process is killed and started again; what runs then cannot be told from what ran before.
+/// A process is killed and started again; the new process looks like the old one.
 #[test]
 fn a_process_is_started_again_as_it_was() {
     let folder = std::env::temp_dir().join(format!("quorate-launch-{}", std::process::id()));

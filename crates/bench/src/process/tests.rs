@@ -27,7 +27,7 @@ fn memory_and_start_are_read() {
     assert_eq!(started_s("12"), None);
 }
 
-/// Uses so much of a core's time on this thread.
+/// Uses so much CPU time of a core on this thread, ns.
 fn burn(ns: u64) {
     let own = thread_cpu_ns();
     while thread_cpu_ns() < own + ns {

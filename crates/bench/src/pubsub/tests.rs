@@ -1,4 +1,4 @@
-//! All three scenarios against the null server; who saw what, on known input.
+//! All three scenarios against the null server, and which items each subscriber saw on known input.
 
 use zk::Stat;
 use zk::jute::JuteWrite;
@@ -79,7 +79,7 @@ fn an_open_loop_is_evenly_spaced_and_counts_from_the_intended_start() {
         (0.0, 0, 99, Err(Next::At(100))),
         (0.0, 0, 100, Ok(100)),
         (3.0, 0, 129, Err(Next::At(130))),
-        // What is late counts from when it was due, whatever is under way.
+        // The latency of a late item counts from when it was due, even if requests are under way.
         (3.0, 5, 170, Ok(130)),
         (3.5, 0, 134, Err(Next::At(135))),
     ] {
@@ -112,7 +112,7 @@ fn load_of(shape: &Shape) -> (PublishLoad, String) {
     (load, path)
 }
 
-/// The subscriber's read comes back.
+/// The read of the subscriber is answered.
 fn read(load: &mut PublishLoad, data: &[u8], now_ns: u64) {
     let mut body = Vec::new();
     body.put_buffer(Some(data));
@@ -144,12 +144,12 @@ fn an_overtaken_item_is_known_and_its_event_counts_from_the_first_set() {
     assert_eq!((load.overtaken, load.missed(), load.surplus), (2, 0, 0));
     assert_eq!(load.reads.latencies.max_us(), 0.03);
     assert_eq!(load.next(1, &mut subscriber, 50), Next::Finished);
-    // There is nothing more that could have changed.
+    // No further item could have changed the data.
     load.on_event(1, DATA_CHANGED, &path, 60);
     assert_eq!(load.surplus, 1);
 }
 
-/// The version that exists gives says which item the watch was set behind.
+/// The version in the answer to exists tells which item the watch was set after.
 #[test]
 fn without_data_the_version_tells_what_was_overtaken() {
     for (version, seen, overtaken, errors) in
@@ -165,7 +165,7 @@ fn without_data_the_version_tells_what_was_overtaken() {
         load.on_event(1, DATA_CHANGED, &path, 40);
         let greeting = subscriber.output().len();
         assert_eq!(load.next(1, &mut subscriber, 40), Next::Sent);
-        // Behind the length and the xid: exists.
+        // The opcode is behind the length and the xid: exists.
         assert_eq!(subscriber.output()[greeting + 8..][..4], [0, 0, 0, 3]);
         let mut body = Vec::new();
         encode_stat(&Stat { version, ..Stat::default() }, &mut body);

@@ -52,7 +52,7 @@ Latency test complete
     assert_eq!(lines, expected);
 }
 
-/// Runs made one after the other are compared with each other, not medians with medians.
+/// The ratio compares runs that were made one after the other, not medians with medians.
 #[test]
 fn ratios_are_medians_of_pairs() {
     let ours = series("ours", [100, 200, 100], [2, 4, 2]);
@@ -132,7 +132,7 @@ notif 5000 watches in 0 ms (included in prior)
 Latency test complete
 ";
     let paced = Shape { rate: Some(10), ..SHAPE };
-    // Blanks are squeezed: the tables are wider than a line of this file.
+    // Runs of blanks become one blank: the tables are wider than a line of this file.
     let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n";
     let check = |shape: &Shape, brief, expected: &str| {
         let text: String = test_text(&all, shape, brief).lines().map(squeezed).collect();

@@ -9,7 +9,7 @@ fn the_first_answer_ends_the_wait() {
     assert_eq!(error, ErrorCode::OK);
 }
 
-/// The other server of two answers; nobody is at the first.
+/// No server is at the first address, so the second one answers.
 #[test]
 fn all_addresses_are_tried() {
     let null = NullServer::start(1).unwrap();

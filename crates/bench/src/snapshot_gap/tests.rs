@@ -14,7 +14,7 @@ fn as_many_requests_are_made_as_the_rate_asks_for() {
     let (open, gaps) = set(&mut driver, &target, &tree, 500, 1, "a").unwrap();
     assert_eq!((open.operations, open.latencies.count(), open.errors), (500, 500, 0));
     assert!(open.rate() > 400.0 && open.rate() <= 501.1, "{}", open.rate());
-    // None is sent before it is due, and the last one is after 998 ms.
+    // No request is sent before it is due, and the last one is due after 998 ms.
     assert!(driver.now_ns() >= start_ns + 998_000_000);
     assert!(0 < gaps.longest_ns && gaps.longest_ns <= gaps.client_longest_ns);
 }
@@ -31,7 +31,7 @@ fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
         (0, 100, Next::Sent),
         (0, 101, Next::At(120)),
         (1, 100, Next::At(110)),
-        // The client was kept from sending: both that are due go at once.
+        // The client was kept from sending: both requests that are due go at once.
         (1, 131, Next::Sent),
         (1, 131, Next::Sent),
         (1, 131, Next::Finished),
@@ -45,7 +45,7 @@ fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
     assert_eq!(load.sent, [3, 2]);
 }
 
-/// Servers that sustain just so much.
+/// Servers that sustain exactly a given rate.
 #[test]
 fn the_search_ends_close_below_what_is_sustained() {
     for capacity in [1, 7, 999, 1_000, 37_000, 1_000_000, RATE_MAX] {

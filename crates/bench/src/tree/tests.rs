@@ -27,7 +27,7 @@ fn each_child_is_made_counted_and_removed_once() {
     assert!(tree.last_child().starts_with("/bench-t/p"), "{}", tree.last_child());
 }
 
-/// A server that has lost some, and one that has some that nobody made.
+/// One server has lost znodes, and one has znodes that were never made.
 #[test]
 fn what_is_missing_and_what_is_too_much_is_counted() {
     for (has, missing, surplus) in [(29, 7, 0), (0, 210, 0), (32, 0, 14)] {

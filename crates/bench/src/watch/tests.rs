@@ -36,7 +36,8 @@ fn events_that_nobody_waits_for_are_counted_apart() {
         surplus: 0,
         tally: Tally::default(),
     };
-    // Before the change; of another kind; of another znode; twice; to the one who set it.
+    // These events do not count: before the change; of another kind; of another znode; twice; to
+    // the client that set it.
     event(&mut load, 0, DATA_CHANGED, "/a", 5);
     load.set_ns = Some(10);
     event(&mut load, 0, 2, "/a", 20);
@@ -65,7 +66,7 @@ fn watches_alternate_between_get_and_exists_and_absent_ones_are_all_exists() {
         for expected in expected {
             assert_eq!(load.next(0, &mut session, 0), Next::Sent);
             let mut frame = JuteReader::new(session.output());
-            // Length and xid.
+            // The length and the xid.
             frame.int().unwrap();
             frame.int().unwrap();
             let opcode = frame.int().unwrap();
@@ -75,7 +76,7 @@ fn watches_alternate_between_get_and_exists_and_absent_ones_are_all_exists() {
             session.on_written(length);
         }
         assert_eq!(load.next(0, &mut session, 0), Next::Finished);
-        // One who does not watch.
+        // This client does not watch.
         assert_eq!(load.next(1, &mut session, 0), Next::Finished);
     }
 }

@@ -9,7 +9,7 @@ fn found(number: u64, version: u64) -> Option<Found> {
     Some(Found { number, version })
 }
 
-/// Three were acknowledged, the newest with number 4; two had no answer.
+/// Three sets were acknowledged, the newest with number 4; two had no answer.
 #[test]
 fn what_is_there_is_held_against_what_was_acknowledged() {
     let writer = Writer { sent: 5, acknowledged: 3, newest: 4, unknown: 2, ..Writer::default() };
@@ -21,7 +21,7 @@ fn what_is_there_is_held_against_what_was_acknowledged() {
         (found(5, 6), Account { unknown_that_happened: 2, surplus: 1, ..due }),
         (found(4, 2), Account { lost: 1, ..due }),
         (found(0, 0), Account { lost: 3, ..due }),
-        // One without an answer came behind the newest that was acknowledged.
+        // One set without an answer happened after the newest that was acknowledged.
         (found(3, 4), Account { lost: 1, unknown_that_happened: 1, ..due }),
         (None, Account { silent: 1, ..due }),
     ] {
@@ -88,7 +88,8 @@ fn what_goes_wrong_is_counted_by_its_kind() {
     assert_eq!(Troubles::default().kinds(), "none");
 }
 
-/// Sessions of servers 0, 1 and 2 are acknowledged in turn; server 0 is silent from 20 to 90.
+/// Sessions that began at servers 0, 1 and 2 are acknowledged in turn; server 0 is silent from 20
+/// to 90.
 #[test]
 fn gaps_are_told_apart_by_the_server_where_a_session_began() {
     let stages = Stages::start();

@@ -14,7 +14,7 @@ use crate::cmdw::folder::Folder;
 use crate::cmdw::load::{ChunkBytes, Shape, chunk_data};
 use crate::cmdw::{STORE_DIR, open_store, store_options};
 
-/// Calls `run` with a store that has one chunk in its log, and the folder that it is in.
+/// Calls `run` with a store that has one chunk in its log, and the folder of the store.
 fn with_store(name: &str, run: impl FnOnce(&Store<RealDisk>, &Folder)) {
     let name = format!("quorate-background-{name}");
     let folder = Folder::make(&std::env::temp_dir(), &name).unwrap();

@@ -35,7 +35,7 @@ const ANSWERS: &str = r#"while read -r line; do
     esac
 done"#;
 
-/// Calls `run` with that shell; what it was told.
+/// Calls `run` with that shell; returns the commands that the shell was given.
 fn told(name: &str, run: impl FnOnce(&mut Freon, &Shape)) -> String {
     let folder = Folder::make(&std::env::temp_dir(), name).unwrap();
     let told = folder.path().join("told");

@@ -1,5 +1,5 @@
-//! Chunks gathered in memory without a store: what a log that acknowledges chunks from there could
-//! reach.
+//! Chunks gathered in memory without a store: the limit of a log that acknowledges chunks from
+//! there.
 
 use std::fs::File;
 use std::io;
@@ -10,34 +10,34 @@ use crate::cmdw::limit::group::AlignedMemory;
 use crate::cmdw::load::Shape;
 use crate::limits::{DIRECT_ALIGN_BYTES, GATHERED_BLOCK_BYTES};
 
-/// Bytes of a file that the gatherers of all threads fill, in whole blocks: the last of each thread
-/// may have room left.
+/// Bytes of a file that the gatherers of all threads fill, in whole blocks: the last block of each
+/// thread may have room left.
 pub fn file_bytes(shape: &Shape) -> u64 {
     shape.bytes().next_multiple_of(GATHERED_BLOCK_BYTES)
         + shape.threads as u64 * GATHERED_BLOCK_BYTES
 }
 
-/// One thread's chunks, copied one behind the other into a block of memory, which is written around
-/// the page cache when it is full.
+/// The chunks of one thread, copied one behind the other into a block of memory. A full block is
+/// written around the page cache.
 #[derive(Debug)]
 pub struct Gatherer<'a> {
     file: &'a File,
-    /// Where the next block of any thread goes.
+    /// The place in the file for the next block of any thread.
     end: &'a AtomicU64,
     block: AlignedMemory,
     filled: usize,
 }
 
 impl<'a> Gatherer<'a> {
-    /// For a file that is opened for direct writes, and the end that all threads share.
+    /// A gatherer for a file that is open for direct writes, and the end that all threads share.
     pub fn of(file: &'a File, end: &'a AtomicU64) -> Gatherer<'a> {
         let mut block = AlignedMemory::zeroed(GATHERED_BLOCK_BYTES as usize);
-        // The system gives memory when it is written to first, which is not to be measured.
+        // The system provides memory at the first write to it, which is not to be measured.
         block.bytes_mut().fill(1);
         Gatherer { file, end, block, filled: 0 }
     }
 
-    /// Appends the bytes of a chunk. The last of them may be in memory only.
+    /// Appends the bytes of a chunk. The last bytes may be in memory only.
     ///
     /// # Errors
     /// A write failed.
@@ -56,7 +56,7 @@ impl<'a> Gatherer<'a> {
         Ok(())
     }
 
-    /// Writes what is in memory, and zeros to the end of the disk's block.
+    /// Writes the bytes that are in memory, and zeros up to the end of the disk's block.
     ///
     /// # Errors
     /// The write failed.

@@ -1,4 +1,4 @@
-//! Group commit without a store: what many threads append is made durable by one of them for all.
+//! Group commit without a store: many threads append, and one of them syncs for all.
 
 use std::fs::File;
 use std::io;
@@ -10,31 +10,31 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::cmdw::load::Shape;
 use crate::limits::{DIRECT_ALIGN_BYTES, DIRECT_GROUP_BYTES};
 
-/// A file that grows, which many append to; each append is durable when it returns.
+/// A growing file that many threads append to; each append is durable when it returns.
 #[derive(Debug)]
 pub struct Group {
     file: File,
     end: AtomicU64,
     state: Mutex<GroupState>,
-    /// A sync ended. Two, by the sync's parity, so that its end wakes those who waited for it, and
-    /// one of those who wait for the next, to begin it.
+    /// Two condition variables, by the parity of the sync: the end of a sync wakes its own waiters,
+    /// and one waiter of the next sync, to begin it.
     ended: [Condvar; 2],
 }
 
 #[derive(Debug, Default)]
 struct GroupState {
-    /// Appends whose bytes the system has.
+    /// Appends whose bytes the system has in memory.
     written: u64,
     /// Appends that are durable.
     durable: u64,
-    /// Somebody waits for the disk on behalf of all.
+    /// Whether a thread syncs on behalf of all.
     is_syncing: bool,
     /// Syncs that were begun.
     syncs: u64,
 }
 
 impl Group {
-    /// For an empty file.
+    /// A group for an empty file.
     pub fn of(file: File) -> Group {
         let (end, state) = (AtomicU64::new(0), Mutex::new(GroupState::default()));
         Group { file, end, state, ended: Default::default() }
@@ -49,7 +49,7 @@ impl Group {
         self.file.write_all_at(data, offset)?;
         let mut state = self.lock();
         state.written += 1;
-        // The next sync that begins covers it.
+        // The next sync to begin covers this append.
         let (ours, sync) = (state.written, state.syncs + 1);
         while state.durable < ours {
             if !state.is_syncing {
@@ -60,7 +60,7 @@ impl Group {
         Ok(())
     }
 
-    /// Syncs for all whose bytes the system has.
+    /// Syncs on behalf of all appends that are written.
     fn lead(&self, mut state: MutexGuard<'_, GroupState>) -> io::Result<()> {
         state.is_syncing = true;
         state.syncs += 1;
@@ -72,7 +72,7 @@ impl Group {
         if synced.is_ok() {
             state.durable = covered;
         }
-        // Threads that are woken want the lock.
+        // The lock is free first: the woken threads take it.
         drop(state);
         self.of_sync(sync + 1).notify_one();
         self.of_sync(sync).notify_all();
@@ -140,13 +140,13 @@ impl DirectState {
 }
 
 impl DirectGroup {
-    /// For a file of zeros that has the bytes of the shape, in whole blocks.
+    /// A group for a file of zeros with the bytes of the shape, in whole blocks.
     pub fn of(file: File, shape: &Shape) -> DirectGroup {
         let chunk_bytes = shape.chunk_bytes.0;
         // No thread has more than one chunk in a buffer.
         let of_all = chunk_bytes * shape.threads as u64;
         let bytes = of_all.min(DIRECT_GROUP_BYTES.max(chunk_bytes));
-        // One block more for what the round before left in its last one.
+        // One block more holds the last block of the round before.
         let bytes = bytes.next_multiple_of(DIRECT_ALIGN_BYTES) + DIRECT_ALIGN_BYTES;
         let state = DirectState {
             buffer: AlignedMemory::zeroed(bytes as usize),
@@ -209,12 +209,12 @@ impl DirectGroup {
             Ok(()) => state.durable = round + 1,
             Err(error) => state.failure = Some(error.to_string()),
         }
-        // Threads that are woken want the lock.
+        // The lock is free first: the woken threads take it.
         drop(state);
         if synced.is_err() {
             self.ended.iter().chain([&self.has_room]).for_each(Condvar::notify_all);
         }
-        // The next leader first: the disk waits for that one.
+        // The next leader wakes first: the disk waits for it.
         self.of_round(round + 1).notify_one();
         self.of_round(round).notify_all();
         synced
@@ -234,7 +234,7 @@ impl DirectGroup {
     }
 }
 
-/// Memory that starts where the device can take it from.
+/// Memory at an address that direct writes can use.
 #[derive(Debug)]
 pub struct AlignedMemory {
     memory: Vec<u8>,
@@ -243,7 +243,7 @@ pub struct AlignedMemory {
 }
 
 impl AlignedMemory {
-    /// That many bytes, all zero.
+    /// So many bytes, all zero.
     pub fn zeroed(length: usize) -> AlignedMemory {
         let memory = vec![0; length + DIRECT_ALIGN_BYTES as usize];
         let skip = memory.as_ptr().align_offset(DIRECT_ALIGN_BYTES as usize);

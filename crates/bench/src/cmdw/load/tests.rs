@@ -85,7 +85,7 @@ fn every_chunk_is_written_once() {
     seen.sort();
     let numbers: Vec<u64> = seen.iter().map(|(number, ..)| *number).collect();
     assert_eq!(numbers, (0..50).collect::<Vec<_>>());
-    // What a thread wrote of its container has no hole.
+    // The chunks of a thread leave no hole in its container.
     for container_id in 1..=4 {
         let mut of_it: Vec<_> =
             seen.iter().filter(|it| it.1.container_id == container_id).collect();

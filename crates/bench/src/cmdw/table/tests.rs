@@ -90,7 +90,7 @@ fn ratios_are_of_runs_of_one_round() {
     assert!(text.contains("4.50x  (3.00x to 6.00x in 2 pairs)"), "{text}");
 }
 
-/// Against the sums that the report's readers have made of it: write and sync in s, MB/s of both.
+/// The rates match the sums that the report's readers have made: write and sync in s, MB/s of both.
 #[test]
 fn the_published_table_adds_up() {
     for (row, (write_s, mb)) in CMDW.iter().zip([
