@@ -23,8 +23,8 @@ use crate::target::Target;
 
 const LISTENER: Token = Token(usize::MAX);
 
-/// The events of one turn after which the thread notes its CPU time, besides the end of each turn: a
-/// client may see the last event of a turn before that end. Each note costs a system call.
+/// The events of one turn after which the thread notes its CPU time, besides the end of each turn:
+/// a client may see the last event of a turn before that end. Each note costs a system call.
 const EVENTS_BETWEEN_LOOKS: usize = 64;
 
 /// The content of every znode.

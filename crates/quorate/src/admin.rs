@@ -1,8 +1,9 @@
-//! HTTP for those who watch a server: metrics for Prometheus (`PrometheusMetricsProvider`) and the
-//! commands of ZooKeeper's AdminServer (`JettyAdminServer`), each on a port of its own.
+//! HTTP for operators: metrics for Prometheus (`PrometheusMetricsProvider`) and the commands of
+//! ZooKeeper's AdminServer (`JettyAdminServer`), each on a port of its own.
 //!
-//! Both run on the monitoring thread. Connections, headers and the time they may take are bounded:
-//! whoever opens many or says nothing keeps others from these ports, and from nothing else.
+//! Both run on the monitoring thread. Connections, headers and the time that each may take are
+//! bounded: a client that opens many connections or sends nothing blocks these ports, but nothing
+//! else.
 
 mod authorization;
 mod commands;
@@ -42,25 +43,25 @@ use crate::monitor::{Monitor, Started};
 /// Connections of one port. One more waits in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 256;
 
-/// Bytes of a request's line and headers. Jetty takes as many; one more ends the connection.
+/// Bytes of a request's line and headers, as in Jetty. A longer head ends the connection.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// Headers of a request. Beyond, it is refused.
+/// Headers of a request. A request with more is refused.
 const HEADERS_MAX: usize = 64;
 
-/// How long a server that is ready may take to say so.
+/// How long a readiness probe waits for the server's answer.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What `OPTIONS` answers.
+/// The methods in the answer to `OPTIONS`.
 const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
 
-/// How long a connection may live, whatever comes and goes on it.
+/// How long a connection may live, even if it is busy.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// How long no connection is accepted after one could not be.
+/// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a port serves.
+/// The service of a port.
 #[derive(Clone, Debug)]
 pub enum Service {
     /// `/metrics`.
@@ -70,12 +71,12 @@ pub enum Service {
     },
     /// The commands of the AdminServer.
     Commands {
-        /// Below which path (`admin.commandURL`).
+        /// The path that the commands are below (`admin.commandURL`).
         url: String,
     },
 }
 
-/// A port that is bound, and what it is to serve.
+/// A bound port, and its service.
 pub struct Port {
     listener: std::net::TcpListener,
     service: Service,
@@ -83,26 +84,26 @@ pub struct Port {
     idle: Duration,
 }
 
-/// A server that has not started, or does not serve, as monitoring knows it.
+/// A server that has not started yet, as far as monitoring knows it.
 #[derive(Clone)]
 pub struct WaitingServer {
     /// Its number in the ensemble; none of a standalone server.
     pub number: Option<u32>,
-    /// Which other servers it waits for.
+    /// The other servers that it waits for.
     pub board: Arc<StartBoard>,
 }
 
 /// The answer to a request.
 type Answer = Response<Body>;
 
-/// What is at hand, or a file as it is read.
+/// The body of an answer: bytes in memory, or a file as it is read.
 type Body = Either<Full<Bytes>, Channel<Bytes, io::Error>>;
 
 impl Port {
     /// Binds the first of the addresses that can be bound.
     ///
     /// # Errors
-    /// None can; `what` says for whom it was to be.
+    /// No address can be bound; `what` tells in the error what the port is for.
     pub fn bind(
         wanted: &ListenAddress,
         what: &str,
@@ -126,10 +127,10 @@ impl Port {
         Err(failure)
     }
 
-    /// Where it is.
+    /// The address that the port is bound to.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not tell.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -207,7 +208,7 @@ async fn serve_connection(
     }
 }
 
-/// `MetricsServlet`: all samples, or those that are asked for with `name[]`.
+/// `MetricsServlet`: all samples, or those that `name[]` asks for.
 async fn answer_metrics(
     monitor: &Monitor,
     with_process: bool,
@@ -269,7 +270,7 @@ async fn answer_command(
     json_answer(commands::run(monitor, command, primary, &query).await)
 }
 
-/// What a server answers that has not started yet, and may wait for others: that it lives.
+/// The answer of a server that has not started yet, and may wait for others: it is alive.
 fn answer_before_start(url: &str, request: &Request<Incoming>, waiting: &WaitingServer) -> Answer {
     match request.uri().path() {
         "/health/live" => plain(StatusCode::OK, LIVE),
@@ -289,14 +290,14 @@ fn plain(status: StatusCode, text: impl Into<String>) -> Answer {
     text_answer(status, PLAIN_TEXT, text.into())
 }
 
-/// Answers for a server that serves no clients: 503, and which other servers it waits for.
+/// The answer of a server that serves no clients: 503, and the servers that it waits for.
 fn answer_unready(waiting: &WaitingServer) -> Answer {
     let reason = waiting.board.look().map(|wait| format!("{wait}\n")).unwrap_or_default();
     plain(StatusCode::SERVICE_UNAVAILABLE, format!("{}{reason}", four_letter::NOT_SERVING))
 }
 
-/// Answers for a server that serves no clients: 200 if it can only go on once another server is
-/// started, so that an orchestrator that starts one after the other starts the next.
+/// The start probe of a server that serves no clients: 200 if it can only go on once another server
+/// starts, so that an orchestrator that starts servers one by one starts the next.
 fn answer_started(waiting: &WaitingServer) -> Answer {
     match waiting.board.look().filter(|wait| wait.is_for_servers) {
         Some(wait) => plain(StatusCode::OK, format!("{wait}\n")),
@@ -304,9 +305,9 @@ fn answer_started(waiting: &WaitingServer) -> Answer {
     }
 }
 
-/// Probes, which ZooKeeper has not: whether the process is there, whether another server may be
-/// started after this one, and whether it serves requests. The last is asked of every connection
-/// runtime, and the state must be readable.
+/// Probes, which ZooKeeper does not have: whether the process is alive, whether the next server may
+/// be started, and whether this server serves requests. The last one asks every connection runtime,
+/// and needs the state to be readable.
 async fn answer_health(monitor: &Monitor, which: &str, waiting: &WaitingServer) -> Answer {
     match which {
         "live" => plain(StatusCode::OK, LIVE),
@@ -325,7 +326,8 @@ async fn answer_health(monitor: &Monitor, which: &str, waiting: &WaitingServer) 
     }
 }
 
-/// What follows the URL of the commands: empty for the list of them. None if the path is another.
+/// The part of the path behind the URL of the commands: empty for the list of commands. None if the
+/// path does not begin with the URL.
 fn command_name(url: &str, path: &str) -> Option<String> {
     let rest = path.strip_prefix(url)?;
     if rest.is_empty() {
@@ -334,7 +336,7 @@ fn command_name(url: &str, path: &str) -> Option<String> {
     Some(decode_percent(rest.strip_prefix('/')?, false))
 }
 
-/// The commands that do something.
+/// The commands that change something.
 const ACTIONS: [&str; 2] = [leadership::TRANSFER, levels::UPGRADE];
 
 /// A link to each command.
@@ -378,8 +380,8 @@ fn query(text: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Text with its `%XX` resolved, and in a query a `+` as the blank that it is. What is malformed
-/// stays as it is; bytes that are no UTF-8 are replaced.
+/// Decodes `%XX` in a text, and in a query also `+` as a blank. A malformed escape stays as it is;
+/// bytes that are not UTF-8 are replaced.
 fn decode_percent(text: &str, in_query: bool) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

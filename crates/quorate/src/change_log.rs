@@ -1,32 +1,32 @@
-//! The lines in the program's log about changes that were applied: quotas that were exceeded, and
-//! in the audit log the ephemerals that went with their sessions.
+//! Log lines about applied changes: quotas that were exceeded, and in the audit log the ephemerals
+//! that were deleted with their sessions.
 
 use std::time::{Duration, Instant};
 
 use machine::{ChangeBatch, QuotaExceeded};
 use member::zk_front::audit_ended_sessions;
 
-/// The time between two lines about exceeded quotas: a client may exceed one with each request
-/// (ZooKeeper's `RateLogger` has the same reason).
+/// The time between two lines about exceeded quotas: a client may exceed a quota with each request
+/// (ZooKeeper's `RateLogger` limits them for this reason, too).
 const QUOTA_WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Hears of every change that this server applies.
+/// Logs the changes that this server applies.
 pub(crate) struct ChangeLog {
     audit_user: Option<String>,
     quota_warned: Option<Instant>,
 }
 
 impl ChangeLog {
-    /// `audit_user` runs the server, and ends sessions in the audit log (`audit.enable`); none if
-    /// there is no audit log.
+    /// `audit_user` is the user that runs the server; the audit log names it for ephemerals of
+    /// ended sessions (`audit.enable`). None: there is no audit log.
     pub fn new(audit_user: Option<String>) -> ChangeLog {
         ChangeLog { audit_user, quota_warned: None }
     }
 
-    /// As [`node::ChangeListener`].
+    /// Logs a batch of changes; called as [`node::ChangeListener`].
     pub fn hear(&mut self, changes: &ChangeBatch, is_serving: bool) {
         self.warn_of_quotas(changes.quotas_exceeded());
-        // A change that is applied before was told when it happened.
+        // A change replayed at a start was logged when it happened.
         if let Some(user) = self.audit_user.as_ref().filter(|_| is_serving) {
             audit_ended_sessions(changes, user, |event| {
                 tracing::info!(target: "audit", "AUDIT: {event}");

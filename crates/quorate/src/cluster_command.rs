@@ -17,10 +17,10 @@ use tokio::net::TcpStream;
 
 use crate::cli::{ClusterArgs, ClusterCommand};
 
-/// How long a server may take to answer: longer than a transfer may.
+/// How long a server may take to answer: longer than a transfer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Bytes of an answer at most: a hundred times what a large ensemble has to say.
+/// Bytes of an answer: a hundred times the answer of a large ensemble.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Runs the command.
@@ -37,7 +37,7 @@ pub fn run(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What one server said, and where it was asked.
+/// The answer of one server, and the address that was asked.
 struct Answer<'a> {
     address: &'a str,
     view: anyhow::Result<Value>,
@@ -49,7 +49,7 @@ impl Answer<'_> {
     }
 }
 
-/// Asks each how it sees the ensemble.
+/// Asks each server for its view of the ensemble.
 async fn ask_all(addresses: &[String]) -> Vec<Answer<'_>> {
     let mut answers = Vec::new();
     for address in addresses {
@@ -119,7 +119,7 @@ async fn transfer(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks each server in turn: only the one that leads, or that stands alone, raises the level.
+/// Asks each server in turn: only the leader, or a standalone server, can raise the level.
 async fn upgrade(addresses: &[String], auth: Option<&str>) -> anyhow::Result<ExitCode> {
     let mut refusals = Vec::new();
     for address in addresses {
@@ -139,12 +139,12 @@ async fn upgrade(addresses: &[String], auth: Option<&str>) -> anyhow::Result<Exi
     bail!("the level is as it was")
 }
 
-/// The caller is somebody at this address, at least.
+/// The credentials of the caller; without `auth` those of the scheme `ip`, which go by the address.
 fn credentials(auth: Option<&str>) -> String {
     auth.map_or("ip".to_string(), |auth| format!("digest {auth}"))
 }
 
-/// What an admin server answers to a command.
+/// The answer of an admin server to a command.
 async fn ask(
     address: &str,
     method: Method,
@@ -179,15 +179,15 @@ async fn ask(
     tokio::time::timeout(ANSWER_LIMIT, asked).await.context("no answer in time")?
 }
 
-/// A row of the table that an ensemble is shown as.
+/// A row of the table that shows an ensemble.
 type Row = [String; 7];
 
-/// The ensemble as a table, which is what one of its servers knows.
+/// The table of an ensemble, as one of its servers sees it.
 fn shown(view: &Value) -> String {
     let titles = ["SERVER", "ADDRESS", "ROLE", "BEHIND", "HEARD", "VERSION", "MEMBER"];
     let mut table = vec![titles.map(String::from)];
     let mut members: Vec<&Value> = view["members"].as_array().into_iter().flatten().collect();
-    // Those that nobody knows come last.
+    // Members without a known server come last.
     members.sort_by_key(|member| {
         member["server_id"].as_i64().filter(|id| *id >= 0).unwrap_or(i64::MAX)
     });
@@ -241,7 +241,7 @@ fn aligned(table: &[Row]) -> String {
     shown
 }
 
-/// A line about the term, the log, and who was heard.
+/// A line about the term, the log, and the last contact.
 fn standing(view: &Value) -> String {
     let leader = view["leader_id"].as_i64().filter(|id| *id >= 0);
     let (term, committed) = (number(&view["term"]), number(&view["commit_index"]));
@@ -262,7 +262,7 @@ fn standing(view: &Value) -> String {
     }
 }
 
-/// The servers that have a record and are no member: they were never there.
+/// Rows for the servers that have a record but no member: they have never started.
 fn absent(view: &Value) -> Vec<Row> {
     let members = view["members"].as_array().map_or(&[][..], Vec::as_slice);
     let is_absent =
@@ -276,11 +276,11 @@ fn absent(view: &Value) -> Vec<Row> {
     servers.iter().filter(is_absent).map(row).collect()
 }
 
-/// A line about the level of the ensemble, and whether it may rise.
+/// A line about the level of the ensemble, and whether it can rise.
 fn levels(view: &Value) -> String {
     let Some(level) = view["level"].as_u64() else { return String::new() };
     let members = view["members"].as_array().map_or(&[][..], Vec::as_slice);
-    // A server that is not there knows nothing, as far as this one can tell.
+    // A server that is absent counts as one that knows no level.
     let known = members.iter().map(|member| member["level_max"].as_u64().unwrap_or(0)).min();
     let mut line = format!("level {level}");
     if known.is_some_and(|known| known > level) {
@@ -291,7 +291,7 @@ fn levels(view: &Value) -> String {
     line + "\n"
 }
 
-/// For people.
+/// A time for people.
 fn span(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),

@@ -1,14 +1,14 @@
 //! The configuration of a server: command line, file and environment become one [`ServeConfig`].
 //!
-//! A file is ZooKeeper's `zoo.cfg` or our own `quorate.toml`, told apart by content. In a
-//! `zoo.cfg` every key means what it means in ZooKeeper 3.9 (`QuorumPeerConfig`, and the classes
-//! that read the `zookeeper.*` properties); a key that is unknown, or known and not built, is a
-//! [`Warning`]. In a `quorate.toml` an unknown key is an error.
+//! A file is ZooKeeper's `zoo.cfg` or our own `quorate.toml`, told apart by content. In a `zoo.cfg`
+//! every key means what it means in ZooKeeper 3.9 (`QuorumPeerConfig`, and the classes that read
+//! the `zookeeper.*` properties); a key that is unknown, or known and not built, is a [`Warning`].
+//! In a `quorate.toml` an unknown key is an error.
 //!
-//! Of one setting the command line wins over the file, the file over a `-D` property of
-//! `JVMFLAGS` (as in ZooKeeper, where the file is read into the properties), and that over the
-//! default. Without a file the variables of ZooKeeper's container image (`ZOO_*`) stand for one.
-//! [`load_from`] is pure: files and environment are its arguments.
+//! For each setting, the command line wins over the file, the file over a `-D` property of
+//! `JVMFLAGS` (as in ZooKeeper, which reads the file into the properties), and the property over
+//! the default. Without a file, the variables of ZooKeeper's container image (`ZOO_*`) stand for
+//! one. [`load_from`] is pure: files and environment are its arguments.
 
 pub mod address;
 mod auth;
@@ -56,9 +56,9 @@ pub use storage::{DATA_DIR_DEFAULT, StorageConfig};
 /// The environment variables that a configuration is read from.
 #[derive(Clone, Debug, Default)]
 pub struct Env {
-    /// `SERVER_JVMFLAGS`; `zkServer.sh` puts it in front of the other.
+    /// `SERVER_JVMFLAGS`; `zkServer.sh` puts it in front of `JVMFLAGS`.
     pub server_jvmflags: Option<String>,
-    /// `JVMFLAGS`; of one property the last definition counts, so this one wins.
+    /// `JVMFLAGS`; the last definition of a property counts, so this variable wins.
     pub jvmflags: Option<String>,
     /// `ZOO_*`, the variables of ZooKeeper's container image.
     pub container: ContainerEnv,
@@ -84,7 +84,7 @@ pub fn load(args: &ServeArgs, env: &Env) -> Result<(ServeConfig, Vec<Warning>), 
     load_from(args, env, &read_file)
 }
 
-/// As [`load`], with every file read by `read`.
+/// Like [`load`], with every file read by `read`.
 pub fn load_from(
     args: &ServeArgs,
     env: &Env,

@@ -1,9 +1,9 @@
-//! Whether a server may begin with an empty data directory.
+//! Checks whether a server may start with an empty data directory.
 //!
 //! An operator who sets `datadir.autocreate=false` (`FileTxnSnapLog`, ZooKeeper 3.9) expects data
 //! there: where a volume is not mounted, a server that made a new directory would start empty.
-//! ZooKeeper looks for the folder `version-2`, which its `zkServer-initialize.sh` makes; so that is
-//! how one says that an empty directory is meant, here as there.
+//! ZooKeeper looks for the folder `version-2`, which its `zkServer-initialize.sh` makes. Here, too,
+//! that folder says that an empty directory is intended.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub fn check(storage: &StorageConfig) -> anyhow::Result<()> {
 
 const FORBIDDEN: &str = "datadir.autocreate=false forbids to make one";
 
-/// Whether a server has begun here, or may.
+/// Whether a server has started in this directory, or may start.
 fn is_begun(dir: &Path) -> bool {
     [IDENTITY_FILE, DRAFT_FILE].iter().any(|name| dir.join(name).is_file())
         || dir.join(MARK).is_dir()

@@ -1,18 +1,19 @@
-//! File descriptors: as many as the system gives, and some of them kept for the log.
+//! File descriptors: this process takes as many as the system gives, and keeps some of them for the
+//! log.
 //!
-//! A connection whose descriptor has one of the last numbers is closed at once. The kernel gives
-//! out the lowest that is free, so those numbers are there for files and for other servers, however
-//! many clients come; and nothing has to be counted.
+//! A connection whose descriptor is among the highest numbers is closed at once. The kernel gives
+//! out the lowest free number, so the highest ones stay free for files and links to other servers,
+//! however many clients connect; and nothing has to be counted.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that no connection of a client takes: a log has a dozen, a snapshot and a link to
-/// another server a few. A client that would take one is cut off.
+/// Descriptors that client connections leave free: a log has a dozen, a snapshot and a link to
+/// another server a few. A client that would take one of them is cut off.
 const RESERVE: u64 = 128;
 
-/// Of few descriptors one part in so many is kept instead.
+/// With few descriptors, one part in so many is kept free instead.
 const RESERVE_SHARE_MIN: u64 = 4;
 
 /// Descriptors that this process may have.
@@ -20,8 +21,8 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises what the process may have to what it may ask for: shells and supervisors give 1,024, for
-/// the sake of programs that cannot take more.
+/// Raises the soft limit to the hard limit: shells and supervisors give 1,024, for the sake of
+/// programs that cannot use more.
 pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -35,19 +36,19 @@ pub fn raise_limit() {
     }
 }
 
-/// Descriptors that connections may take, and files before them.
+/// Descriptors that client connections may take, and files before them.
 pub fn for_connections() -> u64 {
     outside_reserve(limit())
 }
 
-/// How many connections there may be of so many descriptors, beside those of others: half of all at
-/// the least.
+/// The number of connections for `all` descriptors when `of_others` are needed elsewhere: at least
+/// half of all.
 pub fn beside(all: u64, of_others: usize) -> usize {
     let all = usize::try_from(all).unwrap_or(usize::MAX);
     (all - of_others.min(all / 2)).max(1)
 }
 
-/// Whether so few are left that this one, which was just made for a connection, is to be closed.
+/// Whether so few descriptors are left that this one, just made for a connection, must be closed.
 pub fn is_in_reserve(made: impl AsFd) -> bool {
     u64::try_from(made.as_fd().as_raw_fd()).is_ok_and(|number| number >= for_connections())
 }

@@ -13,7 +13,7 @@ use storage::disk::RealDisk;
 use crate::cli::ExportChunksArgs;
 use crate::listen_chunk::CHUNKS_DIR;
 
-/// Writes the containers, and says of each what came of it. Damage to the store or to a block is
+/// Writes the containers, and prints the result of each. Damage to the store or to a block is
 /// printed and makes the command fail; the other blocks are written all the same.
 pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let below = || args.data_dir.join(CHUNKS_DIR);
@@ -47,7 +47,7 @@ pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
         let exported = match store.export_container(id, &to) {
             Err(ChunkError::ContainerExists { .. }) => {
                 println!("container {id}: it is in {} already", args.to.display());
-                // The export before this one left these out.
+                // An earlier export has left out the damaged blocks.
                 tell(store.damaged_blocks(id)?);
                 continue;
             }

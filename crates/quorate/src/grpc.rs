@@ -1,6 +1,6 @@
-//! gRPC over HTTP/2, for every face that speaks it: calls and streams, not what they mean. Source:
-//! `PROTOCOL-HTTP2.md` of grpc/grpc; where that leaves a choice, what grpc-go 1.83 does, which is
-//! etcd's server.
+//! gRPC over HTTP/2, for every face that speaks it: calls and streams, without their meaning.
+//! Source: `PROTOCOL-HTTP2.md` of grpc/grpc; where that leaves a choice, this does what grpc-go
+//! 1.83 does, the library of etcd's server.
 //!
 //! How data flows, each file entered once per direction:
 //!
@@ -10,13 +10,13 @@
 //! call -> answers (one message of a stream at a time) -> connection -> socket
 //! ```
 //!
-//! Three things hold. A connection never waits for a handler. The library holds at most one answer
+//! Three rules hold. A connection never waits for a handler. The library holds at most one answer
 //! of a stream; the next is handed over when the socket has taken it. Requests that have arrived
 //! are counted in bytes (`room`), and for a face that asks for it in number (`credits`). Each face
 //! sets its own [`Limits`].
 //!
-//! HTTP/2 itself is the library `h2`, known to `connection`, `requests`, `answers` and `status`
-//! alone: `docs/design/dependencies.md` says what it costs.
+//! The library `h2` implements HTTP/2. Only `connection`, `requests`, `answers` and `status` know
+//! it; `docs/design/dependencies.md` says what it costs.
 
 mod answers;
 mod assembly;

@@ -1,8 +1,8 @@
-//! SIGHUP: what is read again without a restart.
+//! SIGHUP: reads some of the configuration again, without a restart.
 //!
-//! The filter of the log is taken from the configuration file as it is now, and the stores of keys
-//! and certificates are read again, also where changes of them are not looked for. Connections that
-//! are open keep what they began with. Everything else in the file needs a restart.
+//! The filter of the log is read from the configuration file again, and so are the stores of keys
+//! and certificates, even if they are not watched for changes. Open connections keep their
+//! settings. Everything else in the file needs a restart.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::logging::Logging;
 use crate::tls::Tls;
 use crate::tls::peers::PeerStores;
 
-/// What a hangup reloads.
+/// The things that a hangup reloads.
 pub struct Reloaded {
     pub args: ServeArgs,
     pub logging: Logging,
-    /// TLS for clients, if it is spoken.
+    /// TLS for clients, if a port speaks it.
     pub tls: Option<Arc<Tls>>,
-    /// TLS between servers, if it is spoken.
+    /// TLS between servers, if they speak it.
     pub peers: Option<Arc<PeerStores>>,
 }
 
@@ -32,7 +32,7 @@ impl Reloaded {
         }
     }
 
-    /// Each thing that is read again is a line in the log; one that cannot be stays as it was.
+    /// Logs a line for each thing that is read again; a thing that cannot be read stays as it was.
     fn reload(&self) {
         match self.reload_filter() {
             Ok(filter) => tracing::info!("SIGHUP: the log's filter is {filter:?}"),

@@ -1,4 +1,4 @@
-//! `quorate inspect`: what is in a data directory, verified, read-only.
+//! `quorate inspect`: verifies a data directory and prints its contents, read-only.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use storage::disk::RealDisk;
 use crate::cli::InspectArgs;
 use crate::listen_chunk::CHUNKS_DIR;
 
-/// Prints what the directory holds, its chunk store included. Fails unless all of it is sound.
+/// Prints the contents of the directory, with its chunk store. Fails unless all of it is sound.
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let dir = args.data_dir.display();
     anyhow::ensure!(args.data_dir.is_dir(), "{dir} is not a directory");
@@ -39,7 +39,7 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Accepts the damage that the chunk store has noted, and says which.
+/// Accepts the damage that the chunk store has noted, and prints it.
 fn repair(chunks: &Path) -> anyhow::Result<()> {
     let shown = chunks.display();
     let repaired = chunk::store::repair(&RealDisk::existing(chunks));

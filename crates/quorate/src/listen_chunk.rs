@@ -1,11 +1,12 @@
 //! The chunk face: clients of Apache Ozone's datanodes, over gRPC. Sockets are here, gRPC is in
 //! `grpc`, and what a request means in `chunk::wire`.
 //!
-//! A store waits for its disk, so this face has threads of its own, and none of those that serve
-//! ZooKeeper's clients ever waits for it. There are a few, each with a current-thread runtime, and
-//! a connection stays with one of them: a request that waits for nothing (a buffered write of a
-//! small chunk, most of all) is done right where it was read, without a hop to another thread. All
-//! others go to a pool of threads that may wait, where those that need a sync share one.
+//! A store waits for its disk, so this face has threads of its own, and no thread that serves
+//! ZooKeeper's clients ever waits for it. It has a few runtimes, each a current-thread runtime on a
+//! thread, and a connection stays with one of them. A request that does not wait (most of all a
+//! buffered write of a small chunk) is done on the thread that read it, without a hop to another
+//! thread. All other requests go to a pool of threads that may wait, where requests that need a
+//! sync share one.
 //!
 //! The service has one method: a loop over the requests of a stream.
 
@@ -51,21 +52,21 @@ use service::{Client, Failures, METHODS, Service};
 pub use metrics::ChunkMetrics;
 pub use opening::Chunks;
 
-/// Where the store is, below the data directory.
+/// The folder of the store, below the data directory.
 pub const CHUNKS_DIR: &str = "chunks";
 
-/// The face, running.
+/// The running face.
 pub struct ChunkFace {
     service: Arc<Service>,
-    /// The runtimes' mailboxes. Without them they end.
+    /// The mailboxes of the runtimes. A runtime ends when its mailbox is dropped.
     runtimes: Vec<mpsc::Sender<Accepted>>,
-    /// Dropped, they end the ticking and the work in the background.
+    /// Dropping these ends the ticks and the background work.
     tickers: [SyncSender<()>; 2],
     threads: Vec<JoinHandle<()>>,
     connections: Arc<Semaphore>,
 }
 
-/// A connection, known to no reactor yet, its admission, and whether TLS is spoken on it.
+/// A connection that no reactor watches yet, its admission, and TLS if it speaks that.
 struct Accepted {
     stream: std::net::TcpStream,
     peer: SocketAddr,
@@ -73,8 +74,8 @@ struct Accepted {
     tls: Option<Arc<Tls>>,
 }
 
-/// Opens the store below the data directory and starts the threads that serve it. Takes as long as
-/// the store needs to read what it has.
+/// Opens the store below the data directory and starts the threads that serve it. This takes as
+/// long as the store needs to read its data.
 ///
 /// # Errors
 /// The store cannot be opened, or a thread cannot be made.
@@ -165,7 +166,7 @@ fn free_bytes_min(config: &ChunkConfig, folder: &Path) -> anyhow::Result<u64> {
     Ok((bytes / 20).min(FREE_BYTES_MIN_DEFAULT))
 }
 
-/// Says what the start of a store has found.
+/// Logs the damage that the start of a store has found.
 fn tell_damage(store: &Store<RealDisk>, folder: &Path) {
     let shown = folder.display();
     for damage in store.damage() {
@@ -185,25 +186,25 @@ fn tell_damage(store: &Store<RealDisk>, folder: &Path) {
     }
 }
 
-/// Descriptors that the face and its store take at most.
+/// Descriptors that the face and its store may take.
 pub fn descriptors_max(config: &ChunkConfig) -> usize {
     config.connections_max.saturating_add(2 * open_files_max())
 }
 
-/// Files that the store keeps open. Each takes two descriptors at most, and half of what the
-/// process may have is for connections.
+/// Files that the store keeps open. Each takes two descriptors at most, and half of the process's
+/// descriptors are for connections.
 fn open_files_max() -> usize {
     let descriptors = descriptors::limit();
     OPEN_FILES_MAX_DEFAULT.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
 }
 
 impl ChunkFace {
-    /// What it counts.
+    /// The counters of the face.
     pub fn metrics(&self) -> ChunkMetrics {
         ChunkMetrics(self.service.clone())
     }
 
-    /// Whether the store is whole and takes writes, and what a probe is told.
+    /// Whether the store is whole and takes writes, and a text for a probe.
     fn health(&self) -> (bool, String) {
         let store = &self.service.handler.store;
         match store.check() {
@@ -215,15 +216,15 @@ impl ChunkFace {
         }
     }
 
-    /// Accepts connections, which speak TLS if there is one here, and spreads them over the
-    /// runtimes, until the task is dropped.
+    /// Accepts connections, with TLS if that is given, and spreads them over the runtimes, until
+    /// the task is dropped.
     pub async fn accept(&self, listener: TcpListener, tls: Option<Arc<Tls>>) {
         let mut next = 0;
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: the next one may succeed.
+                    // The process is most likely out of file descriptors: the next one may succeed.
                     tracing::warn!("a connection to the chunk store cannot be accepted: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -248,7 +249,7 @@ impl ChunkFace {
         }
         let mut admission = Addresses::admit(&self.service.addresses, peer.ip())
             .ok_or("it has as many connections as it may (chunk_connections_per_ip_max)")?;
-        // Where there are as many as there may be, the next one waits, and others behind it.
+        // At the limit this connection waits, and later ones wait behind it.
         admission.among_all = self.connections.clone().acquire_owned().await.ok();
         let stream = stream.into_std().map_err(|_| "it cannot be handed on")?;
         *next = (*next + 1) % self.runtimes.len();
@@ -256,15 +257,15 @@ impl ChunkFace {
         self.runtimes[*next].send(accepted).await.map_err(|_| "the server ends")
     }
 
-    /// Cuts off all connections, lets what they asked for end, and makes everything durable. The
-    /// next start has little to read.
+    /// Cuts off all connections, lets their requests end, and makes everything durable, so that the
+    /// next start reads little.
     ///
     /// # Errors
-    /// The store cannot.
+    /// The store cannot be synced.
     pub fn stop(self) -> anyhow::Result<()> {
         drop((self.runtimes, self.tickers));
         for thread in self.threads {
-            // A panic has ended the process.
+            // A panic has ended the process already.
             let _ = thread.join();
         }
         let store = &self.service.handler.store;
@@ -273,7 +274,7 @@ impl ChunkFace {
     }
 }
 
-/// Lets the store do what is due, until the face stops.
+/// Calls the store's `tick` at an interval, until the face stops.
 fn tick(service: &Service, ticks: &Receiver<()>) {
     step_back();
     let mut was_told = false;
@@ -286,8 +287,8 @@ fn tick(service: &Service, ticks: &Receiver<()>) {
     }
 }
 
-/// Does the store's background work, until the face stops or the store does. What fails is tried
-/// again after a pause, and told when it is another failure than the last.
+/// Does the store's background work, until the face stops or the store does. Failed work is tried
+/// again after a pause, and logged if the failure differs from the last one.
 fn keep_up(service: &Service, ticks: &Receiver<()>) {
     step_back();
     let store = &service.handler.store;
@@ -327,21 +328,21 @@ fn keep_up(service: &Service, ticks: &Receiver<()>) {
     }
 }
 
-/// Whether nothing of the kind will succeed before the store is opened again. All else may: there
-/// may be room or a descriptor another time, and what is wrong with one file is not with others.
+/// Whether all such work will fail until the store is opened again. Other failures may pass: there
+/// may be room or a descriptor later, or only one file is damaged.
 fn is_final(error: &ChunkError) -> bool {
     matches!(error, ChunkError::Stopped(_))
 }
 
-/// Lets the threads of the rest of the server go first where there is not CPU for all: a create
-/// that waits for one of these threads waits for a chunk to be copied. Linux has this of each
-/// thread.
+/// Lets the other threads of the server go first where there is not enough CPU for all: a create
+/// that waits for one of these threads waits for a chunk to be copied. On Linux, niceness belongs
+/// to a thread.
 fn step_back() {
-    // What fails changes nothing but who goes first.
+    // A failure only changes which threads go first.
     let _ = rustix::process::nice(NICE);
 }
 
-/// Serves the connections of one runtime until there will be no more.
+/// Serves the connections of one runtime until its mailbox is closed.
 fn run(runtime: Runtime, service: &Arc<Service>, mut accepted: mpsc::Receiver<Accepted>) {
     step_back();
     runtime.block_on(async {

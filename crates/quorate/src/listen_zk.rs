@@ -1,4 +1,4 @@
-//! The ZooKeeper face: sockets, and nothing else. Bytes go into a [`Front`] and come out of it.
+//! The ZooKeeper face: sockets only. Bytes go into a [`Front`] and come out of it.
 //!
 //! One connection runtime per core, each a thread with a current-thread tokio runtime and one
 //! Front. The acceptor spreads connections over them; a connection stays where it is.
@@ -34,86 +34,87 @@ use tls_stream::{Handshaken, Transport};
 /// Bytes read from a socket at once, into one buffer for all connections of a runtime.
 const READ_BYTES: usize = 32 * 1024;
 
-/// Connections accepted and not yet taken by their runtime. Then the acceptor waits, and the
-/// kernel's backlog fills.
+/// Connections that are accepted and not yet taken by their runtime. At this limit the acceptor
+/// waits, and the kernel's backlog fills.
 const ACCEPTED_MAX: usize = 1_024;
 
-/// How long a closed connection may take to notice, and what it may still send.
+/// How long the client of a closed connection may take to notice the end; it may still send
+/// meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 32;
 
-/// How long a client may leave the end of what is encrypted for it lying.
+/// How long a client may leave the last encrypted bytes untaken.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// How often a runtime looks at the clock while a client is active.
+/// The interval at which a runtime looks at the clock while a client is active.
 const TICK: Duration = Duration::from_millis(member::limits::CLOCK_INTERVAL_MS);
 
 /// Limits on connections (`maxClientCnxns`, `maxCnxns`); 0 is none.
 #[derive(Clone, Copy)]
 pub struct ConnectionLimits {
-    /// From one address.
+    /// Connections from one address.
     pub per_ip_max: usize,
-    /// In all.
+    /// Connections of all addresses.
     pub total_max: usize,
 }
 
-/// What is spoken on a port.
+/// The protocol on a port.
 #[derive(Clone)]
 pub enum Wire {
     /// Plain text.
     Plain,
     /// TLS (`secureClientPort`).
     Secure(Arc<Tls>),
-    /// Either (`client.portUnification`).
+    /// Plain text or TLS (`client.portUnification`).
     Either(Arc<Tls>),
 }
 
-/// What a runtime is sent.
+/// A message to a runtime.
 pub enum ToRuntime {
-    /// Known to no reactor: the one of the runtime that accepted it would otherwise wake up for
-    /// each packet, to wake the runtime that it belongs to.
+    /// A connection that no reactor watches yet: the reactor of the acceptor's runtime would
+    /// otherwise wake up for each packet, only to wake the connection's runtime.
     Accept(std::net::TcpStream, Admission, Wire),
-    /// What have you counted?
+    /// Asks for the counters.
     Report(oneshot::Sender<FrontReport>),
-    /// Which connections do you have?
+    /// Asks for the ids of all connections.
     ConnectionIds(oneshot::Sender<Vec<ConnectionId>>),
-    /// What is to be said of these?
+    /// Asks for a report of each of these connections.
     Connections(Vec<ConnectionId>, oneshot::Sender<Vec<ConnectionReport>>),
-    /// Who watches what, from here on?
+    /// Asks for a page of the watches, from this cursor on.
     Watches(WatchCursor, oneshot::Sender<WatchPage>),
-    /// Forget what you counted.
+    /// Asks to reset the counters.
     Reset(Reset, oneshot::Sender<()>),
-    /// The answer to a four-letter word.
+    /// Brings the answer to a four-letter word.
     Answer(ConnectionId, String),
 }
 
-/// A word that a client asked.
+/// A four-letter word that a client asked.
 pub struct Question {
-    /// Whose client, by its place among the runtimes.
+    /// The runtime of the client's connection, by its index.
     pub runtime: usize,
-    /// The connection to be answered.
+    /// The connection to answer.
     pub connection: ConnectionId,
     /// The word.
     pub word: Word,
 }
 
-/// The runtimes' mailboxes, and what they share.
+/// The mailboxes of the runtimes, and the state that they share.
 pub struct Face {
-    /// In the order of their Fronts.
+    /// The mailboxes, in the order of the Fronts.
     pub runtimes: Vec<mpsc::Sender<ToRuntime>>,
-    /// Connections that were closed because there were too many.
+    /// Connections that were closed because the limit was reached.
     pub rejected: AtomicU64,
-    /// What some port speaks.
+    /// TLS, if some port speaks it.
     pub tls: Option<Arc<Tls>>,
     questions: mpsc::Sender<Question>,
     admitted: Arc<Mutex<Admitted>>,
 }
 
-/// Connections by where they come from and whether they came to the port for TLS: ZooKeeper counts
-/// those of each port for themselves against `maxClientCnxns`.
+/// Connections by address, and by whether they came to the port for TLS: ZooKeeper counts each port
+/// separately against `maxClientCnxns`.
 type Admitted = HashMap<(IpAddr, bool), usize>;
 
-/// One admitted connection; dropped, it makes room for another.
+/// One admitted connection. Dropping it makes room for another.
 pub struct Admission {
     from: (IpAddr, bool),
     admitted: Arc<Mutex<Admitted>>,
@@ -149,7 +150,8 @@ impl Face {
     }
 }
 
-/// Starts one runtime per Front. They end with the process. `tls` is what some port speaks.
+/// Starts one runtime per Front. The runtimes end with the process. `tls` is given if some port
+/// speaks it.
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
@@ -185,7 +187,7 @@ pub fn start(
     Ok(Acceptor { face, next: 0 })
 }
 
-/// Spreads connections over the runtimes. One for each port.
+/// Spreads the connections of one port over the runtimes.
 #[derive(Clone)]
 pub struct Acceptor {
     face: Arc<Face>,
@@ -193,7 +195,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// What asks the runtimes.
+    /// The handle to ask the runtimes.
     pub fn face(&self) -> Arc<Face> {
         self.face.clone()
     }
@@ -205,7 +207,7 @@ impl Acceptor {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: the next one may succeed.
+                    // The process is most likely out of file descriptors: the next one may succeed.
                     tracing::warn!("a connection cannot be accepted: {error}");
                     tokio::time::sleep(TICK).await;
                     continue;
@@ -238,13 +240,13 @@ struct Runtime {
     front: RefCell<Front>,
     sockets: RefCell<HashMap<ConnectionId, Rc<Socket>>>,
     next_connection: Cell<u64>,
-    /// What was just read from a socket.
+    /// The buffer for reads of all sockets.
     scratch: RefCell<Box<[u8]>>,
-    /// What a socket took lets its connection go on.
+    /// Notified when a socket took so many bytes that its connection may go on.
     has_room: Notify,
     /// Whether the next look at the clock is further off than [`TICK`].
     rests: Cell<bool>,
-    /// Something happened while the runtime rested.
+    /// Notified when the next look at the clock became due earlier while the runtime rested.
     stirred: Notify,
     face: Arc<Face>,
 }
@@ -254,16 +256,16 @@ struct Socket {
     write: OwnedWriteHalf,
     transport: RefCell<Transport>,
     wake: Notify,
-    /// The kernel's buffer is full: the task waits until it is not.
+    /// Whether the kernel's buffer is full: the task waits until it is not.
     blocked: Cell<bool>,
-    /// The Front wants no input for now: the task waits until it is woken.
+    /// Whether the Front wants no input for now: the task waits until it is woken.
     paused: Cell<bool>,
-    /// Everything is written and the connection is over.
+    /// Whether everything is written and the connection is over.
     done: Cell<bool>,
 }
 
-/// An address as Java prints it (`InetAddress.getHostAddress`): clients read it in whoAmI and
-/// `cons`, and make ACLs of it.
+/// An address as Java prints it (`InetAddress.getHostAddress`): clients see it in whoAmI and
+/// `cons`, and use it in ACLs.
 pub fn host_address(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
@@ -280,8 +282,8 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<ToRuntime>) {
     }
 }
 
-/// A socket took so much that its connection may go on. That is done in a turn of its own: a client
-/// that takes as fast as it is given would keep the others waiting.
+/// Runs the Front when a socket has taken enough bytes for its connection to go on. This needs a
+/// turn of its own: a client that takes bytes as fast as they come would block the other clients.
 async fn go_on(runtime: Rc<Runtime>) {
     loop {
         runtime.has_room.notified().await;
@@ -297,7 +299,7 @@ async fn deliver(runtime: Rc<Runtime>) {
 }
 
 /// Lets the Front look at the clock when that is due. Activity wakes a runtime that rests, since
-/// the next look is due earlier then.
+/// the next look is then due earlier.
 async fn tick(runtime: Rc<Runtime>) {
     loop {
         let wait = Duration::from_millis(runtime.front.borrow().tick_ms());
@@ -314,7 +316,7 @@ async fn tick(runtime: Rc<Runtime>) {
 
 impl Runtime {
     fn new(handle: FrontHandle, front: Front, face: Arc<Face>) -> Runtime {
-        // Unique within this boot: the runtime in the upper bits.
+        // Connection ids are unique within this boot: the runtime's id is in the upper bits.
         let first = u64::from(handle.id().0) << 48 | 1;
         Runtime {
             handle,
@@ -329,7 +331,7 @@ impl Runtime {
         }
     }
 
-    /// Takes a connection, or says what there is to show. Whoever asked may be gone.
+    /// Takes a connection, or answers a question. The asker may be gone.
     fn on_message(self: &Rc<Self>, message: ToRuntime) {
         let mut front = self.front.borrow_mut();
         match message {
@@ -364,7 +366,7 @@ impl Runtime {
     }
 
     fn accept(self: &Rc<Self>, stream: std::net::TcpStream, admission: Admission, wire: Wire) {
-        // Fails only where the system has nothing left to watch it with.
+        // This fails only if the system cannot watch one more socket.
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let Ok(peer) = stream.peer_addr() else { return };
         if let Err(error) = stream.set_nodelay(true) {
@@ -461,7 +463,7 @@ impl Runtime {
         .await
     }
 
-    /// Sends what a handshake has to say, and tells the Front who the client is once it is known.
+    /// Sends the bytes of a handshake, and tells the Front the client's identity once it is known.
     fn go_on_secure(&self, id: ConnectionId, socket: &Socket) {
         let mut transport = socket.transport.borrow_mut();
         let Transport::Secure(stream) = &mut *transport else { return };
@@ -470,7 +472,7 @@ impl Runtime {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 socket.blocked.set(true)
             }
-            // A socket that is gone is seen when it is read.
+            // A read of the socket shows if it is gone.
             _ => {}
         }
         let Some(tls) = &self.face.tls else { return };
@@ -487,7 +489,7 @@ impl Runtime {
         }
     }
 
-    /// Ends a connection that TLS refuses, after it was told.
+    /// Ends a connection that TLS refuses, after the alert was sent.
     fn refuse(&self, tls: &Tls, socket: &Socket, cause: &str) {
         let peer = socket.write.peer_addr().map(|peer| (peer.ip().to_canonical(), peer.port()));
         let peer = peer.map_or("that is gone".to_string(), |(ip, port)| format!("{ip}:{port}"));
@@ -495,8 +497,8 @@ impl Runtime {
         socket.done.set(true);
     }
 
-    /// Reads into the buffer that all connections share: one of their own would be most of what an
-    /// idle one takes.
+    /// Reads into the buffer that all connections share: an own buffer would be most of the memory
+    /// of an idle connection.
     fn poll_read(
         &self,
         read: &mut OwnedReadHalf,
@@ -510,7 +512,7 @@ impl Runtime {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Runs the Front until it has nothing more to do, and passes on what it gives.
+    /// Runs the Front until it has nothing more to do, and passes on its output.
     fn drive(self: &Rc<Self>) {
         let mut front = self.front.borrow_mut();
         let mail = self.handle.mail();
@@ -521,7 +523,8 @@ impl Runtime {
         front.resume();
         while front.is_runnable() {
             let machine = self.handle.machine().read();
-            // Everything that the state shows was pushed before the lock was let go.
+            // Events of everything that this state shows were in the mail before the lock was
+            // released.
             for delivery in mail.take() {
                 front.on_delivery(delivery);
             }
@@ -529,7 +532,7 @@ impl Runtime {
             drop(machine);
             front.resume();
         }
-        // Without a watch here nobody waits for what others change.
+        // Without a watch here, no client waits for changes by others.
         mail.set_curious(front.has_watches());
         if self.rests.get() && Duration::from_millis(front.tick_ms()) <= TICK {
             self.rests.set(false);
@@ -555,7 +558,7 @@ impl Runtime {
         for (connection, word) in output.words {
             let question = Question { runtime: self.handle.id().0 as usize, connection, word };
             if self.face.questions.try_send(question).is_err() {
-                // Too many are asked already: this one's connection is closed.
+                // Too many words are waiting for an answer: this connection is closed.
                 self.front.borrow_mut().answer_word(connection, "");
                 self.write(connection);
             }
@@ -565,7 +568,7 @@ impl Runtime {
         }
     }
 
-    /// Writes what a connection has to say, as far as the socket takes it.
+    /// Writes the output of a connection, as much as the socket takes.
     fn write(&self, id: ConnectionId) {
         let Some(socket) = self.sockets.borrow().get(&id).cloned() else { return };
         let mut front = self.front.borrow_mut();
@@ -607,8 +610,8 @@ impl Runtime {
         }
     }
 
-    /// Ends the writing side and takes what the client still sends: closing a socket with unread
-    /// bytes makes the kernel reset it, and the client may lose the last reply.
+    /// Ends the writing side and reads what the client still sends: if a socket is closed with
+    /// unread bytes, the kernel resets the connection, and the client may lose the last reply.
     async fn linger(&self, socket: &Socket, read: &mut OwnedReadHalf) {
         if let Transport::Secure(stream) = &mut *socket.transport.borrow_mut() {
             stream.end();
@@ -625,12 +628,12 @@ impl Runtime {
                 }
             }
         };
-        // A client that goes on sending, or that does not close, is cut off.
+        // A client that keeps sending, or that does not close, is cut off.
         let _ = tokio::time::timeout(LINGER, drain).await;
     }
 }
 
-/// Writes all that is encrypted, or as much as the socket takes before it is gone.
+/// Writes all encrypted bytes, or as many as the socket takes before it is gone.
 async fn flush(socket: &Socket) {
     loop {
         let flushed = socket.transport.borrow_mut().flush(&socket.write);

@@ -1,9 +1,9 @@
-//! `quorate serve --local-ensemble N`: an ensemble on one machine, to try things out. Each server
-//! is a process of its own, so that one can be killed as any other would be; this one starts them,
-//! shows what they log, and ends them.
+//! `quorate serve --local-ensemble N`: an ensemble on one machine, for trying things out. Each
+//! server is a process of its own, so that it can be killed like any other. This process starts the
+//! servers, shows their logs, and ends them.
 //!
-//! Each server has a folder `DIR/1` and so on with its `quorate.toml`, which a server that has
-//! ended is started with again by hand. The servers are ended with this process, however that ends.
+//! Each server has a folder `DIR/1` and so on with its `quorate.toml`, by which a server that has
+//! ended can be started again by hand. The servers end with this process, even if it is killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -24,31 +24,32 @@ use crate::config::{
 };
 use crate::serve::random_bytes;
 
-/// From a server's client port to that for other servers: 2181 makes ZooKeeper's 2888.
+/// The distance from a server's client port to its port for other servers: 2181 makes ZooKeeper's
+/// 2888.
 const PEER_PORT_DISTANCE: u16 = 707;
-/// And to that which is only shown: 3888.
+/// The distance to the election port, which is only shown: 3888.
 const ELECTION_PORT_DISTANCE: u16 = 1_707;
 
-/// How often it is looked whether the servers still run.
+/// The interval at which the servers are checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long they may take to end when they are told to.
+/// How long the servers may take to end.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
-/// Lines of the servers that wait to be shown.
+/// Lines of the servers that wait to be printed.
 const LINES_MAX: usize = 64;
 
 /// One server of the ensemble.
 struct Server {
     number: u32,
-    /// None when it has ended.
+    /// The process; none when it has ended.
     child: Option<Child>,
     config: PathBuf,
-    /// What it said when it was ready: each face with its address.
+    /// Each face with its address, from the server's ready line; none until then.
     faces: Option<Vec<(String, String)>>,
 }
 
-/// Starts the servers and waits until it is told to end.
+/// Starts the servers, and runs until it is told to end.
 pub fn run(args: &ServeArgs, count: u32) -> anyhow::Result<ExitCode> {
     let folder = args.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
     let configs = prepare(args, &folder, count)?;
@@ -100,7 +101,8 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
     Ok(configs)
 }
 
-/// What the servers know each other by: others on this machine could reach their ports.
+/// Writes the secret that the servers prove to each other: other users of this machine could reach
+/// their ports.
 fn write_secret(file: &Path) -> anyhow::Result<()> {
     let text: String = random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut options = std::fs::OpenOptions::new();
@@ -109,7 +111,7 @@ fn write_secret(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The table of the servers, the same for each.
+/// The table of the servers, equal in each configuration.
 fn servers(args: &ServeArgs, count: u32) -> anyhow::Result<String> {
     let first = zk_addr(args);
     ensure!(first.port != 0, "--local-ensemble needs a port: {count} servers listen from it on");
@@ -124,24 +126,23 @@ fn servers(args: &ServeArgs, count: u32) -> anyhow::Result<String> {
         let client = ListenAddress { host: first.host.clone(), port };
         text += &format!("{number} = \"127.0.0.1:{peer_port}:{election_port};{client}\"\n");
     }
-    // As ZooKeeper's lines have it: without an address every one is meant.
+    // ZooKeeper's lines leave out the address to mean every address.
     Ok(text.replace(";*:", ";"))
 }
 
-/// Where the clients of the first server connect.
+/// The client address of the first server.
 fn zk_addr(args: &ServeArgs) -> ListenAddress {
     let default = ListenAddress { host: Some("127.0.0.1".to_string()), port: ZK_PORT_DEFAULT };
     args.zk_addr.clone().unwrap_or(default)
 }
 
-/// The port of a server where the first has this one.
+/// The port of a server, given the port of the first server.
 fn server_port(first: u16, number: u32) -> anyhow::Result<u16> {
     let port = u32::from(first) + number - 1;
     u16::try_from(port).map_err(|_| anyhow::anyhow!("there is no port {port}"))
 }
 
-/// Where the admin server of the first server is: where ZooKeeper has it, if nobody says otherwise
-/// and there is room for all.
+/// The address of the first admin server: ZooKeeper's port by default, if there is room for all.
 fn admin_addr(args: &ServeArgs, count: u32) -> Option<ListenAddress> {
     if args.admin_addr.is_some() {
         return args.admin_addr.clone();
@@ -160,13 +161,13 @@ fn admin_addr(args: &ServeArgs, count: u32) -> Option<ListenAddress> {
     Some(ListenAddress { host: Some("127.0.0.1".to_string()), port: ADMIN_PORT_DEFAULT })
 }
 
-/// How the `quorate.toml` of a server begins.
+/// The first lines of a server's `quorate.toml`.
 fn server_config(config: &Path) -> anyhow::Result<String> {
     let data_dir = config.parent().expect("it is a file in a folder");
     Ok(format!("data_dir = {}\n", quoted(data_dir)?))
 }
 
-/// The line for a face of a server where the first server's is given.
+/// The line for a face of a server, given the face of the first server.
 fn face(number: u32, key: &str, first: Option<&ListenAddress>) -> anyhow::Result<String> {
     let Some(first) = first else { return Ok(String::new()) };
     let port = if first.port == 0 { 0 } else { server_port(first.port, number)? };
@@ -174,7 +175,7 @@ fn face(number: u32, key: &str, first: Option<&ListenAddress>) -> anyhow::Result
     Ok(format!("{key} = \"{address}\"\n"))
 }
 
-/// How each server keeps its chunks, if it has any.
+/// The chunk settings of each server, if it has a chunk store.
 fn chunk_settings(args: &ServeArgs) -> String {
     let layout = args.chunk_layout.map(layout_name);
     let mut text = layout.map_or(String::new(), |name| format!("chunk_layout = \"{name}\"\n"));
@@ -184,14 +185,14 @@ fn chunk_settings(args: &ServeArgs) -> String {
     text
 }
 
-/// A path as TOML has it, without escapes.
+/// A path as a TOML string without escapes.
 fn quoted(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().filter(|text| !text.contains(['\'', '\n', '\r']));
     let text = text.with_context(|| format!("{path:?} cannot be written into a file"))?;
     Ok(format!("'{text}'"))
 }
 
-/// Runs the servers until a signal, or until none is left.
+/// Runs the servers until a signal arrives, or until none is left.
 async fn watch(args: &ServeArgs, configs: Vec<PathBuf>) -> anyhow::Result<ExitCode> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -235,7 +236,7 @@ async fn watch(args: &ServeArgs, configs: Vec<PathBuf>) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts one server, whose lines are shown with its number.
+/// Starts one server; its lines are printed with its number.
 fn start(
     args: &ServeArgs,
     number: u32,
@@ -254,7 +255,7 @@ fn start(
     let ready = ready.clone();
     std::thread::spawn(move || {
         for line in stdout.lines().map_while(Result::ok) {
-            // Nobody listens any more once all are told to end.
+            // The receiver is gone once all servers are told to end.
             let _ = ready.blocking_send((number, line));
         }
     });
@@ -292,7 +293,7 @@ fn ready_line(servers: &[Server]) -> String {
     line
 }
 
-/// Says who has ended. Before all are ready, and when none is left, that is the end.
+/// Reports servers that have ended. That is an error before all are ready, and when none is left.
 fn look(servers: &mut [Server], is_ready: bool) -> anyhow::Result<()> {
     for server in servers.iter_mut() {
         let Some(child) = &mut server.child else { continue };
@@ -332,7 +333,7 @@ async fn stop(servers: &mut [Server]) {
 /// Sends a signal to each server that runs.
 fn signal_all(servers: &[Server], signal: Signal) {
     for child in servers.iter().filter_map(|server| server.child.as_ref()) {
-        // It may have ended just now.
+        // The process may have ended just now.
         let _ = kill_process(Pid::from_child(child), signal);
     }
 }

@@ -1,7 +1,7 @@
 //! `quorate`: one program that ZooKeeper clients use unmodified, on a replicated log.
 //!
 //! This crate is the outermost shell: the command line, the configuration, the sockets of the
-//! faces, and the commands that look at a server or at its data. What a server decides is in
+//! faces, and the commands that look at a server or at its data. The decisions of a server are in
 //! `member`.
 
 mod admin;

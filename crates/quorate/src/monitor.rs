@@ -1,9 +1,8 @@
-//! Monitoring: answers four-letter words, and gathers what metrics and the admin server show.
+//! Monitoring: answers four-letter words, and gathers the numbers for metrics and the admin server.
 //! [`crate::monitor_thread`] runs it.
 //!
-//! Numbers are counted where they arise: a runtime is asked for its own by a message, one page of a
-//! list at a time, so that serving clients never waits for monitoring, however much there is to
-//! show.
+//! Numbers are counted where they arise. A message asks a runtime for its numbers, one page of a
+//! list at a time, so that clients never wait for monitoring, however much there is to show.
 
 pub mod ensemble;
 pub mod images;
@@ -31,46 +30,46 @@ use crate::listen_chunk::Chunks;
 use crate::listen_zk::{Face, Question, ToRuntime};
 use ensemble::{Ensemble, MembersView, Part};
 
-/// What the words show beside the numbers of the Fronts.
+/// Facts for the words beside the numbers of the Fronts.
 pub struct About {
-    /// Name and version.
+    /// The name and version of the server.
     pub version: String,
-    /// For `conf` and `envi`.
+    /// The lines for `conf` and `envi`.
     pub conf: ConfReport,
-    /// Where snapshots and log are kept.
+    /// The folder of snapshots and log.
     pub data_dir: PathBuf,
-    /// Where the log lies, if elsewhere.
+    /// The folder of the log, if it is another one.
     pub log_dir: Option<PathBuf>,
-    /// Sessions expire at the end of a tick (`tickTime`).
+    /// The length of a tick, ms (`tickTime`): sessions expire at the end of a tick.
     pub tick_ms: u64,
-    /// The text of the file it was started with.
+    /// The text of the configuration file at the start.
     pub initial_config: String,
-    /// What ZooKeeper would have as properties of its Java machine, in order.
+    /// The properties that ZooKeeper's Java machine would have, in order.
     pub system_properties: BTreeMap<String, String>,
     /// The ensemble that this server is a member of.
     pub cluster: Option<ClusterConfig>,
     /// How long a connection may be without a session.
     pub sessionless_ms_max: u64,
-    /// Without contact to a leader for so long, it serves reads, if it does at all.
+    /// The time without contact to a leader after which it serves reads, ms; none: never.
     pub read_only_after_ms: Option<u64>,
-    /// Whether metrics are served to Prometheus: counters must not fall then.
+    /// Whether Prometheus reads the metrics: counters must not fall then.
     pub has_prometheus: bool,
 }
 
-/// Everything that can be shown.
+/// The source of everything that monitoring shows.
 pub struct Monitor {
     node: MonitorHandle,
     face: Arc<Face>,
     about: About,
-    /// Has no effect here, but is told back.
+    /// The trace mask, which has no effect here and is only told back.
     trace_mask: Cell<i64>,
-    /// Lists are made one at a time: each may take as much memory as a list may.
+    /// A permit to make a list: one at a time, since each may take much memory.
     listing: Semaphore,
     images: Images,
     chunks: Option<Arc<Chunks>>,
 }
 
-/// The monitor of a server, which is there once that has started.
+/// The monitor of a server; empty until the server has started.
 pub type Started = Rc<OnceCell<Monitor>>;
 
 impl Monitor {
@@ -91,7 +90,7 @@ impl Monitor {
     pub async fn answer(&self, question: Question) {
         let text = self.answer_to(question.word).await;
         let answer = ToRuntime::Answer(question.connection, text);
-        // A runtime ends with the process only.
+        // This fails only while the process ends.
         let _ = self.face.runtimes[question.runtime].send(answer).await;
     }
 
@@ -143,27 +142,27 @@ impl Monitor {
                 self.set_trace_mask(mask);
                 mask.to_string()
             }
-            // Digests by zxid: none are kept here.
+            // The digests by zxid, which this server does not keep.
             Word::Hash | Word::TelnetClose => String::new(),
         }
     }
 
-    /// What does not change.
+    /// The facts that do not change.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// Looks at the state, for a short time.
+    /// Reads the state under the lock, for a short time.
     pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.node.machine().read())
     }
 
-    /// What `gtmk` tells.
+    /// The trace mask for `gtmk`.
     pub fn trace_mask(&self) -> i64 {
         self.trace_mask.get()
     }
 
-    /// What `gtmk` is to tell.
+    /// Sets the trace mask for `gtmk`.
     pub fn set_trace_mask(&self, mask: i64) {
         self.trace_mask.set(mask);
     }
@@ -184,7 +183,7 @@ impl Monitor {
         last.map(|(mark, at_s)| (mark.zxid.0, at_s))
     }
 
-    /// What this member is to its clients.
+    /// The member's mode, as clients see it.
     pub fn mode(&self) -> &'static str {
         match self.ensemble() {
             // `ReadOnlyZooKeeperServer.getState`.
@@ -194,18 +193,18 @@ impl Monitor {
         }
     }
 
-    /// How the ensemble stands; none where there is none.
+    /// The state of the ensemble; none on a standalone server.
     pub fn ensemble(&self) -> Option<Ensemble> {
         self.about.cluster.as_ref().map(|cluster| Ensemble::of(&self.node, cluster))
     }
 
-    /// The members of the ensemble, as this one knows them; none where there is none.
+    /// The members of the ensemble, as this one knows them; none on a standalone server.
     pub fn members(&self) -> Option<MembersView> {
         self.about.cluster.as_ref().map(|_| MembersView::of(&self.node))
     }
 
-    /// Has leadership handed to that server, or to the one that is least behind. False if this one
-    /// does not lead, or that one cannot.
+    /// Asks the member to hand leadership to server `to`, or to the server that is least behind.
+    /// False if this member does not lead, or that server cannot lead.
     pub fn hand_over(&self, to: Option<u32>) -> bool {
         let Some(number) = to else { return self.node.hand_over(None) };
         let voters = self.node.voters();
@@ -216,11 +215,11 @@ impl Monitor {
         member.is_some_and(|member| self.node.hand_over(Some(member)))
     }
 
-    /// Has the level of the ensemble raised to the highest that this version knows. Returns that
-    /// level; [`Monitor::level`] says when it is there.
+    /// Asks to raise the level of the ensemble to the highest that this version knows. Returns that
+    /// level; [`Monitor::level`] shows when the state has it.
     ///
     /// # Errors
-    /// Nothing happens then.
+    /// The level cannot be raised, and stays as it is.
     pub fn upgrade(&self) -> Result<Level, RaiseRefused> {
         self.node.upgrade()
     }
@@ -230,12 +229,12 @@ impl Monitor {
         self.look(|machine| machine.control().level().level)
     }
 
-    /// The servers of the ensemble, as the state has them; none on a server that stands alone.
+    /// The servers of the ensemble in the replicated state; none on a standalone server.
     pub fn servers(&self) -> Servers {
         self.look(|machine| machine.control().servers().clone())
     }
 
-    /// The number of the server that leads, where it is known.
+    /// The number of the leading server, if it is known.
     pub fn leader(&self) -> Option<u32> {
         let (cluster, ensemble) = (self.about.cluster.as_ref()?, self.ensemble()?);
         match ensemble.part {
@@ -248,13 +247,13 @@ impl Monitor {
         }
     }
 
-    /// Whether the chunk store is served, and what a probe is told; nothing where none is asked
-    /// for.
+    /// Whether the chunk store is served, and a text for a probe; none if no chunk store is
+    /// configured.
     pub fn chunk_health(&self) -> Option<(bool, String)> {
         self.chunks.as_ref().map(|chunks| chunks.health())
     }
 
-    /// Whether clients are served: without a leader none are
+    /// Whether clients are served: without a leader they are not
     /// (`AbstractFourLetterCommand.isZKServerRunning`).
     pub fn is_serving(&self) -> bool {
         self.ensemble().is_none_or(|ensemble| ensemble.part != Part::Looking)
@@ -276,7 +275,7 @@ impl Monitor {
         answers
     }
 
-    /// Asks one runtime. None if it has ended, with the process.
+    /// Asks one runtime. None if it has ended, as the process does then.
     async fn ask<T>(
         &self,
         runtime: usize,
@@ -287,7 +286,7 @@ impl Monitor {
         receiver.await.ok()
     }
 
-    /// What all runtimes have counted.
+    /// The counters of all runtimes together.
     pub async fn fronts(&self) -> FrontReport {
         let mut all = FrontReport::default();
         let ask = |sender| ToRuntime::Report(sender);
@@ -300,7 +299,7 @@ impl Monitor {
         self.server_of(&self.fronts().await)
     }
 
-    /// The server's numbers, with these of its Fronts.
+    /// The server's numbers, with the given counters of its Fronts.
     pub fn server_of(&self, fronts: &FrontReport) -> ServerReport {
         let (zxid, znodes) = {
             let machine = self.node.machine().read();
@@ -342,7 +341,7 @@ impl Monitor {
         }
     }
 
-    /// Bytes of snapshots, and of the log.
+    /// Bytes of the snapshots, and of the log.
     pub fn dirs(&self) -> (u64, u64) {
         let data_dir = &self.about.data_dir;
         let log_dir = self.about.log_dir.as_ref();

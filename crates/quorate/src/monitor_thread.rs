@@ -13,13 +13,13 @@ use crate::listen_chunk::Chunks;
 use crate::listen_zk::{Face, Question};
 use crate::monitor::{About, Monitor, Started};
 
-/// Words that wait for their answer. One more is not answered: its connection is closed.
+/// Words that wait for their answer. A further word closes its connection.
 pub const QUESTIONS_MAX: usize = 1_024;
 
-/// Words that are being answered at once; the rest waits.
+/// Words that are being answered at once; further ones wait.
 const ANSWERS_MAX: usize = 256;
 
-/// What monitoring needs of a server that has started.
+/// The parts of a started server that monitoring needs.
 pub struct Begin {
     pub node: MonitorHandle,
     pub face: Arc<Face>,
@@ -29,8 +29,8 @@ pub struct Begin {
     pub questions: mpsc::Receiver<Question>,
 }
 
-/// Starts the thread, which serves these ports from now on, and tells the rest when it is given
-/// what it needs. It ends with the process.
+/// Starts the thread. It serves these ports from now on, and answers everything else once it gets
+/// the parts of the started server. It ends with the process.
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
@@ -50,7 +50,7 @@ pub fn start(ports: Vec<Port>, waiting: WaitingServer) -> std::io::Result<onesho
 
 /// Answers words once the server has started.
 async fn watch(started: Started, begin: oneshot::Receiver<Begin>) {
-    // Without one the process is about to end.
+    // Without these parts the process is about to end.
     let Ok(Begin { node, face, about, images, chunks, questions }) = begin.await else { return };
     started.get_or_init(|| Monitor::new(node, face, about, images, chunks));
     run(started, questions).await;

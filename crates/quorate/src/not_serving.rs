@@ -1,8 +1,8 @@
-//! What is answered on the client ports before there is anything to serve: a member of an ensemble
-//! waits for others as long as it takes, and whoever asks meanwhile whether it is alive is to be
-//! told so. Four- letter words are answered as ZooKeeper answers them then; any other connection is
-//! closed, and its client tries the next server (`NIOServerCnxn.readConnectRequest`:
-//! "ZooKeeperServer not running").
+//! Answers on the client ports before the server serves. A member of an ensemble may wait for
+//! others without limit, and a client that asks meanwhile whether it is alive gets an answer.
+//! Four-letter words are answered as ZooKeeper answers them then. Any other connection is closed,
+//! and its client tries the next server (`NIOServerCnxn.readConnectRequest`: "ZooKeeperServer not
+//! running").
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,29 +12,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use zk::four_letter::{self, ConfReport};
 
-/// Connections that may be open at once; one more is closed without being read.
+/// Connections that may be open at once; a further one is closed without being read.
 const CONNECTIONS_MAX: usize = 256;
 
-/// How long one may take to say what it wants, and to notice that it was answered.
+/// How long a client may take to send its word, and to notice the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes that a client may send behind a word before it is hung up on.
+/// Bytes that a client may send behind a word before its connection is closed.
 const REST_BYTES_MAX: u64 = 1_024;
 
-/// Pause after a connection that could not be accepted.
+/// The pause after a connection could not be accepted.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What the answers are made of.
+/// The facts that the answers need.
 pub struct Answers {
-    /// The words that may be executed; `*` is all.
+    /// The words that may be executed; `*` allows all.
     pub words_allowed: Vec<String>,
-    /// Name and version.
+    /// The name and version of the server.
     pub version: String,
     pub conf: ConfReport,
 }
 
 impl Answers {
-    /// What is said to the first bytes of a connection; none: nothing.
+    /// The answer to the first bytes of a connection; none: it gets no answer.
     fn to(&self, first: [u8; 4]) -> Option<String> {
         let word = four_letter::recognise(first)?;
         let is_allowed =
@@ -46,8 +46,8 @@ impl Answers {
     }
 }
 
-/// Answers on a port until the task is dropped. `is_plain` is false where TLS is spoken: all that
-/// is heard there is that nothing is served.
+/// Answers on a port until the task is dropped. `is_plain` is false where TLS is spoken:
+/// connections are closed there without an answer.
 pub async fn answer(listener: Option<&TcpListener>, is_plain: bool, answers: Arc<Answers>) {
     let Some(listener) = listener else { return std::future::pending().await };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -60,7 +60,7 @@ pub async fn answer(listener: Option<&TcpListener>, is_plain: bool, answers: Arc
         let answers = answers.clone();
         if is_plain {
             tokio::spawn(async move {
-                // Who is slower than that is hung up on.
+                // A client that is slower than that is disconnected.
                 let _ = tokio::time::timeout(PATIENCE, converse(stream, &answers)).await;
                 drop(turn);
             });
@@ -74,7 +74,7 @@ async fn converse(mut stream: TcpStream, answers: &Answers) -> std::io::Result<(
     let Some(text) = answers.to(first) else { return Ok(()) };
     stream.write_all(text.as_bytes()).await?;
     stream.shutdown().await?;
-    // Closed with something unread, the connection would be reset, and the answer might be lost.
+    // A close with unread bytes would reset the connection, and the answer might be lost.
     let mut rest = stream.take(REST_BYTES_MAX);
     tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
     Ok(())

@@ -1,5 +1,5 @@
-//! What the node is told of the ensemble that this server is a member of: the port for other
-//! servers, bound, and how servers believe each other.
+//! The node's view of its ensemble: the bound port for other servers, and the means by which
+//! servers trust each other.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -13,8 +13,8 @@ use crate::config::cluster::PeerAuth;
 use crate::config::{ClusterConfig, ListenAddress};
 use crate::tls::peers::PeerStores;
 
-/// Binds the port for other servers and reads the stores, which are given back for those who have
-/// them read again.
+/// Binds the port for other servers and reads the TLS stores. Returns the stores, too, so that the
+/// caller can have them read again.
 pub fn prepare(
     cluster: &ClusterConfig,
     board: Arc<StartBoard>,
@@ -46,12 +46,12 @@ pub fn prepare(
     Ok((prepared, stores))
 }
 
-/// How often, and after how long, an address is tried that cannot be bound: names of machines that
-/// have just started are known a little later (`zookeeper.electionPortBindRetry`, 3 times).
+/// How often an address that cannot be bound is tried again: the names of machines that have just
+/// started become known a little later (`zookeeper.electionPortBindRetry`, 3 times).
 const BIND_RETRIES: u32 = 3;
 const BIND_PAUSE: Duration = Duration::from_secs(1);
 
-/// Binds the own address, once it can be.
+/// Binds this server's own address, once that is possible.
 fn listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
     for _ in 0..BIND_RETRIES {
         match try_listen(cluster) {
@@ -63,7 +63,7 @@ fn listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
     try_listen(cluster)
 }
 
-/// The first of the addresses behind the own name that can be bound.
+/// Binds the first address of the own name that can be bound.
 fn try_listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
     let wanted = &cluster.listen;
     let own = format!("server.{}", cluster.number);
@@ -73,7 +73,7 @@ fn try_listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
     for address in candidates {
         match TcpListener::bind(address) {
             Ok(listener) => {
-                // Inherited by the links that are accepted.
+                // Accepted links inherit this.
                 rustix::net::sockopt::set_socket_keepalive(&listener, cluster.keep_alive)?;
                 return Ok(listener);
             }

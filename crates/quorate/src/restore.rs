@@ -1,8 +1,8 @@
-//! `quorate restore`: data directories that begin with the state of a backup.
+//! `quorate restore`: makes data directories that start with the state of a backup.
 //!
-//! All servers of an ensemble begin with the same state, as the same cluster: that is why their
-//! directories are made at once. Ids are drawn anew, so that what is left of the ensemble that the
-//! backup is of is another cluster, and refused.
+//! All servers of an ensemble start with equal state, as one cluster: so their directories are made
+//! at once. The ids are new, so that servers that are left of the old ensemble belong to another
+//! cluster, and are refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         let is_used = folder.join(IDENTITY_FILE).exists();
         ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
     }
-    // Read once before anything is made: a file that is no backup leaves nothing behind.
+    // The backup is read before anything is made, so a wrong file leaves nothing behind.
     let znodes = read(&args.backup)?.zk().tree().znode_count();
     let (cluster_id, _) = draw_ids(&random_bytes()?);
     let members = folders.iter().map(|_| Ok(draw_ids(&random_bytes()?).1));
@@ -54,6 +54,6 @@ fn read(backup: &Path) -> anyhow::Result<machine::Machine> {
     let name = name.with_context(|| format!("{shown} is not the name of a file"))?;
     let folder = backup.parent().filter(|folder| !folder.as_os_str().is_empty());
     let disk = RealDisk::existing(folder.unwrap_or(Path::new(".")));
-    // What it says has its causes in it.
+    // The error's text has its causes in it.
     read_backup(&disk, name).map_err(|error| anyhow!("{shown} cannot be restored: {error}"))
 }

@@ -39,16 +39,16 @@ use crate::tls::Tls;
 use ports::{ClientPorts, bind_monitoring};
 use shown::{conf_report, shown_properties, user_name, version};
 
-/// Connection runtimes at most: beyond this the single Apply thread is the limit, not the sockets.
+/// The most connection runtimes: with more, the single Apply thread is the limit, not the sockets.
 const FRONTS_MAX: usize = 16;
 
 /// How long a server may take from its start until it serves: replaying a long log takes seconds.
 const READY_LIMIT: Duration = Duration::from_secs(600);
 
-/// A member of an ensemble waits for the others as long as it takes: a century.
+/// How long a member of an ensemble waits for the others: a century, so for ever.
 const READY_LIMIT_OF_MEMBER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The least time that a member looks for a leader before it serves reads (`QuorumPeer.run`).
+/// The least time that a member looks for a leader before it serves reads (`QuorumPeer.run`), ms.
 const READ_ONLY_AFTER_MS_MIN: u64 = 2_000;
 
 /// Runs a server until SIGTERM or SIGINT.
@@ -84,8 +84,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(serve(config, args.clone(), logging))
 }
 
-/// A broken invariant ends the process, whichever thread or task finds it: going on could answer
-/// wrongly, and a supervisor should know.
+/// Ends the process after a panic in any thread or task: a broken invariant could lead to wrong
+/// answers, and a supervisor should know.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -96,10 +96,10 @@ fn end_on_panic() {
 
 async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow::Result<ExitCode> {
     LazyLock::force(&monitor::process::BEGAN);
-    // Before anybody is told that the server is there, and may send one.
+    // A client that learns of the server may send a signal, so signals are caught first.
     let mut end = EndSignals::listen()?;
     let hangups = signal(SignalKind::hangup())?;
-    // The ports first: a second server is told so before it touches anything.
+    // The ports come first: a second server fails here before it touches any file.
     let ports = ClientPorts::bind(&config)?;
     let (monitoring_ports, shown_monitoring) = bind_monitoring(&config)?;
     let board = Arc::new(StartBoard::default());
@@ -122,10 +122,11 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let node = tokio::select! {
         started = starting => started?,
         () = answer_meanwhile(&config, &ports, &conf) => unreachable!("it goes on"),
-        // What is left half done is done again, or goes on, at the next start.
+        // A start that is cut off here is repeated, or goes on, at the next start.
         () = end.wait() => return Ok(ExitCode::SUCCESS),
     };
-    // Behind the node, whose lock says that the data directory is ours. Nobody else waits for it.
+    // The node comes first, since its lock protects the data directory. Nothing else waits for the
+    // chunks.
     let open = |chunk| Chunks::open(chunk, &config.storage.data_dir);
     let chunks = config.chunk.as_ref().map(open).transpose()?;
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
@@ -147,7 +148,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     }
     tracing::info!("stopping");
     audit(&config, "serverStop", "invoked");
-    // First what others wait for: a leader hands over.
+    // The node stops first, since other servers wait for it: a leader hands over.
     node.stop();
     chunks.map_or(Ok(()), |chunks| chunks.stop())?;
     Ok(ExitCode::SUCCESS)
@@ -185,7 +186,7 @@ fn audit(config: &ServeConfig, operation: &str, result: &str) {
     }
 }
 
-/// What the member needs to start, with ids and a secret that nobody else has.
+/// The settings to start the member, with ids and a secret that no other server has.
 fn node_config(
     config: &ServeConfig,
     cluster: Option<node::ClusterConfig>,
@@ -194,7 +195,7 @@ fn node_config(
         data_dir: config.storage.data_dir.clone(),
         log_dir: config.storage.log_dir.clone(),
         front_count: front_count(),
-        // Not the Fronts' secret: ids are told to others.
+        // These are not the bytes of the Fronts' secret, since others learn the ids.
         drawn: random_bytes()?,
         secret: random_bytes()?,
         fsync_warning: Duration::from_millis(config.storage.fsync_warning_ms),
@@ -229,7 +230,7 @@ fn ready_limit(config: &ServeConfig) -> Duration {
     if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT }
 }
 
-/// Answers on the ports of ZooKeeper's clients while there is nothing to serve.
+/// Answers on the ports of ZooKeeper's clients while the server does not serve yet.
 async fn answer_meanwhile(config: &ServeConfig, ports: &ClientPorts, conf: &ConfReport) {
     let answers = Arc::new(Answers {
         words_allowed: config.listeners.four_letter_words.allowed(),
@@ -243,7 +244,7 @@ async fn answer_meanwhile(config: &ServeConfig, ports: &ClientPorts, conf: &Conf
 }
 
 /// Starts the member, which may wait for others, on a thread of its own. That thread ends with the
-/// process where nobody waits for it any more.
+/// process if no caller waits for it any more.
 async fn start_node(
     config: NodeConfig,
     mut change_log: ChangeLog,
@@ -259,18 +260,18 @@ async fn start_node(
                 Some(ms) => node.wait_ready(limit.min(Duration::from_millis(ms))),
                 None => node.wait_ready(limit),
             };
-            // Whoever takes reads is served them before there is a leader.
+            // Clients that accept reads are served before there is a leader.
             let is_served = is_ready || read_only_after_ms.is_some();
             anyhow::ensure!(is_served, "the member did not become ready");
             Ok(node)
         })();
-        // Whoever waited may have been told to end.
+        // The receiver may be gone, if the process was told to end.
         let _ = sender.send(started);
     })?;
     started.await.context("the start was given up")?
 }
 
-/// What monitoring shows beside the numbers.
+/// The facts that monitoring shows beside the numbers.
 fn about(config: &ServeConfig, conf: ConfReport) -> About {
     About {
         version: version(),
@@ -287,7 +288,7 @@ fn about(config: &ServeConfig, conf: ConfReport) -> About {
     }
 }
 
-/// Serves clients until something ends that must not.
+/// Serves clients until a task ends that must not.
 async fn serve_clients(
     config: &ServeConfig,
     acceptor: Acceptor,
@@ -319,7 +320,7 @@ async fn serve_clients(
     }
 }
 
-/// Accepts what comes to a port, if there is one.
+/// Accepts the connections of a port, if there is one.
 async fn accept(
     mut acceptor: Acceptor,
     listener: Option<TcpListener>,
@@ -345,8 +346,8 @@ async fn serve_chunks(
     }
 }
 
-/// ZooKeeper's clients in all: where nothing is said, as many as there are descriptors for beside
-/// those of the chunk store's clients and files.
+/// The limit of connections of ZooKeeper's clients: by default, as many as there are descriptors
+/// for, beside those of the chunk store.
 fn connections_max(config: &ServeConfig) -> usize {
     if config.listeners.connections_max != 0 {
         return config.listeners.connections_max as usize;
@@ -363,7 +364,7 @@ async fn reload(tls: Option<Arc<Tls>>) {
     }
 }
 
-/// From the system's source of randomness, for secrets and for ids that nobody else has.
+/// Random bytes from the system, for secrets and for ids that no other server has.
 pub(crate) fn random_bytes() -> anyhow::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -372,7 +373,7 @@ pub(crate) fn random_bytes() -> anyhow::Result<[u8; 32]> {
     Ok(bytes)
 }
 
-/// A Front for each of the member's handles. They share a secret, and what bounds all clients.
+/// A Front for each of the member's handles. All share a secret, and the bounds on all clients.
 fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, Front)>> {
     let secret = random_bytes()?;
     let handles = node.front_handles();
@@ -406,8 +407,8 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
     Ok(handles.into_iter().map(front).collect())
 }
 
-/// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), if it does at
-/// all.
+/// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), ms; none if it
+/// never does.
 fn read_only_after_ms(config: &ServeConfig) -> Option<u64> {
     let is_wanted = config.sessions.read_only_mode && config.cluster.is_some();
     is_wanted.then(|| u64::from(config.sessions.tick_ms).max(READ_ONLY_AFTER_MS_MIN))

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use crate::cli::SimArgs;
 
-/// Seeds between two lines that say how far it is.
+/// Seeds between two lines of progress.
 const PROGRESS_SEEDS: u64 = 1_000;
 
-/// Runs one seed and says what it was like, or many and says which failed. Of many, unless it is
-/// said how many members there are, every other one is of an ensemble.
+/// Runs one seed and prints its story, or many seeds and prints which failed. With many seeds and
+/// no given number of members, every other seed runs an ensemble.
 pub fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     Ok(match args.seeds {
         None => run_one(args.seed.unwrap_or(1), args.members),
@@ -32,7 +32,7 @@ fn run_one(seed: u64, members: Option<usize>) -> ExitCode {
     }
 }
 
-/// The n-th of many seeds, from 1, and its members.
+/// The n-th seed of many, counted from 1, and its number of members.
 fn nth(n: u64, members: Option<usize>) -> (u64, usize) {
     let seed = match members {
         Some(_) => n,

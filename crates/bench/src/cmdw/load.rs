@@ -173,7 +173,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// A description for chunks of those bytes with those checksums; names begin with `prefix`.
+    /// A description for chunks of so many bytes with such checksums; names begin with `prefix`.
     pub fn new(prefix: &str, bytes: ChunkBytes, checksum: ChecksumData) -> Description {
         let name = format!("{prefix}_chunk_");
         let prefix_bytes = name.len();

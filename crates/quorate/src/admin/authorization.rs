@@ -1,4 +1,4 @@
-//! Who may give the commands that do more than show something.
+//! Authorization for the commands that change something.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use super::{Answer, CommandResponse, json_answer};
 use crate::listen_zk::host_address;
 use crate::monitor::Monitor;
 
-/// Why a command is not run for somebody (`Commands.runCommand`).
+/// The reason to refuse a command (`Commands.runCommand`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotAllowed {
     NothingSaid,
@@ -20,7 +20,7 @@ enum NotAllowed {
     NotPermitted,
 }
 
-/// The answer for somebody who may not give this command.
+/// The refusal of a command; none if the caller may give it.
 pub fn refusal(
     monitor: &Monitor,
     peer: SocketAddr,
@@ -30,9 +30,9 @@ pub fn refusal(
     prove(monitor, peer, headers).err().map(|reason| refuse(command, reason))
 }
 
-/// Whether the `Authorization` header proves somebody who has every permission on the root
-/// (`Commands.handleAuthentication`, `handleAuthorization`): a scheme, and for `digest` a blank and
-/// `user:password`.
+/// Checks that the `Authorization` header proves an identity with every permission on the root
+/// (`Commands.handleAuthentication`, `handleAuthorization`). The header has a scheme, and for
+/// `digest` a blank and `user:password`.
 fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Result<(), NotAllowed> {
     let said = headers.get(AUTHORIZATION).ok_or(NotAllowed::NothingSaid)?;
     let said = said.to_str().map_err(|_| NotAllowed::NotProved)?;

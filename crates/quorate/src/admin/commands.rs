@@ -1,5 +1,5 @@
-//! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and what
-//! each answers. Those about whole states are in [`super::images`].
+//! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names and answers.
+//! The commands about snapshots are in [`super::images`].
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// `Commands.runCommand`: few commands do without a server that serves.
+    /// `Commands.runCommand`: only a few commands work while the server does not serve.
     fn needs_server(self) -> bool {
         !matches!(
             self,
@@ -63,7 +63,7 @@ impl Command {
     }
 }
 
-/// Every command with its names, the primary one first, in the order of that.
+/// Every command with its names, the primary one first, in the order of the primary names.
 pub const COMMANDS: [(Command, &[&str]); 27] = [
     (Command::Configuration, &["configuration", "conf", "config"]),
     (Command::ConnectionStatReset, &["connection_stat_reset", "crst"]),
@@ -94,31 +94,31 @@ pub const COMMANDS: [(Command, &[&str]); 27] = [
     (Command::ZabState, &["zabstate"]),
 ];
 
-/// The command with one of these names, and its primary one.
+/// The command with this name, which may be an alias, and its primary name.
 pub fn find(name: &str) -> Option<(Command, &'static str)> {
     let found = COMMANDS.iter().find(|(_, names)| names.contains(&name));
     found.map(|(command, names)| (*command, names[0]))
 }
 
-/// What there is to say (`CommandResponse`).
+/// The answer to a command (`CommandResponse`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandResponse {
-    /// Of HTTP.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// The command's primary name, or what was asked for instead of one.
+    /// The command's primary name, or the unknown name that was asked for.
     pub command: String,
-    /// In order. An `error` here is the error.
+    /// Keys and values, in order. An `error` among them takes the place of the response's error.
     pub data: Vec<(String, Json)>,
 }
 
 impl CommandResponse {
-    /// What a command says.
+    /// The answer of a command that succeeded.
     fn told(command: &str, data: Vec<(&str, Json)>) -> CommandResponse {
         let data = data.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
         CommandResponse { status: StatusCode::OK, command: command.to_string(), data }
     }
 
-    /// The error that is no part of what a command says.
+    /// The answer with an error outside of the command's data.
     pub fn error(status: StatusCode, command: &str, error: impl Into<String>) -> CommandResponse {
         let data = vec![
             ("command".to_string(), Json::from(command)),
@@ -127,7 +127,7 @@ impl CommandResponse {
         CommandResponse { status, command: command.to_string(), data }
     }
 
-    /// A status, and nothing to say.
+    /// The answer with a status and no data.
     pub fn empty(status: StatusCode, command: &str) -> CommandResponse {
         CommandResponse { status, command: command.to_string(), data: Vec::new() }
     }
@@ -171,7 +171,7 @@ pub async fn run(
         Command::Environment => environment(monitor),
         Command::GetTraceMask => vec![("tracemask", Json::whole(monitor.trace_mask()))],
         Command::SetTraceMask => set_trace_mask(monitor, query),
-        // Digests by zxid: none are kept here.
+        // The digests by zxid, which this server does not keep.
         Command::Hash => vec![("digests", Json::List(vec![]))],
         Command::InitialConfiguration => initial_configuration(monitor),
         Command::IsReadOnly => vec![("read_only", monitor.is_read_only().into())],
@@ -181,7 +181,7 @@ pub async fn run(
             let (status, command) = (StatusCode::OK, name.to_string());
             return CommandResponse { status, command, data: monitor_values(monitor).await };
         }
-        // There are none.
+        // Commands without data.
         Command::ObserverConnectionStatReset | Command::Ruok => vec![],
         Command::Observers => {
             vec![("synced_observers", Json::whole(0)), ("observers", Json::List(vec![]))]
@@ -202,7 +202,7 @@ pub async fn run(
     CommandResponse::told(name, data)
 }
 
-/// What a command answers while the server has not started.
+/// The answer to a command while the server has not started.
 pub fn before_start(name: &str, waiting: &WaitingServer) -> CommandResponse {
     let (status, not_serving) = (StatusCode::OK, four_letter::NOT_SERVING.trim_end());
     match find(name) {
@@ -215,8 +215,7 @@ pub fn before_start(name: &str, waiting: &WaitingServer) -> CommandResponse {
     }
 }
 
-/// What a member knows of its ensemble that has not started: which servers it waits for. Times are
-/// in ms.
+/// The view of a member that has not started: the servers that it waits for. Times are in ms.
 fn waiting_ensemble(waiting: &WaitingServer) -> Vec<(&'static str, Json)> {
     let wait = waiting.board.look();
     let ms = |time: Duration| Json::whole(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
@@ -263,7 +262,8 @@ fn dirs(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     vec![("datadir_size", Json::whole(data_bytes)), ("logdir_size", Json::whole(log_bytes))]
 }
 
-/// Only a standalone ZooKeeper tells.
+/// The configuration file of a standalone server; an ensemble's member does not show it, as in
+/// ZooKeeper.
 fn initial_configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let text = match &monitor.about().cluster {
         Some(_) => Json::Null,
@@ -295,14 +295,14 @@ async fn connections(monitor: &Monitor, is_brief: bool) -> Vec<(&'static str, Js
     data
 }
 
-/// Says that a list was cut off, which ZooKeeper's never are.
+/// Adds the number of entries that a list was cut off by. ZooKeeper's lists are never cut off.
 fn add_missing(data: &mut Vec<(&'static str, Json)>, key: &'static str, missing: u64) {
     if missing > 0 {
         data.push((key, Json::whole(missing)));
     }
 }
 
-/// `ServerCnxn.getConnectionInfo`.
+/// A connection, as `ServerCnxn.getConnectionInfo` has it.
 fn connection(of: &ConnectionReport, is_brief: bool) -> Json {
     let mut data = vec![
         ("remote_socket_address", of.peer.as_str().into()),
@@ -422,7 +422,7 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     data
 }
 
-/// `BufferStats`: -1 where there is none.
+/// The sizes as `BufferStats` has them; -1 where there is none.
 fn response_sizes(fronts: &FrontReport) -> Json {
     let size = &fronts.metrics.response_size;
     let (last, min, max) = match size.last {
@@ -456,8 +456,8 @@ fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]
 }
 
-/// What this server knows of its ensemble, for `quorate cluster status`; ZooKeeper has no such
-/// command.
+/// The view that this server has of its ensemble, for `quorate cluster status`. ZooKeeper has no
+/// such command.
 fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let (Some(cluster), Some(view)) = (&monitor.about().cluster, monitor.members()) else {
         return vec![("error", "this server is in no ensemble".into())];
@@ -501,7 +501,7 @@ fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]
 }
 
-/// The record of a server, as the state has it.
+/// The record of a server in the replicated state.
 fn server(servers: &Servers, number: u64, record: &ServerRecord) -> Json {
     let texts = |texts: &[String]| Json::List(texts.iter().map(|it| it.as_str().into()).collect());
     Json::object([
@@ -515,7 +515,7 @@ fn server(servers: &Servers, number: u64, record: &ServerRecord) -> Json {
     ])
 }
 
-/// Where the other servers reach one: `host:port`.
+/// The address for other servers: `host:port`.
 fn peer_address(record: &ServerRecord) -> String {
     match (&record.zk, record.peer_urls.first()) {
         (Some(zk), _) => {
@@ -547,7 +547,7 @@ fn voting_view(monitor: &Monitor) -> Vec<(String, Json)> {
     view.collect()
 }
 
-/// Of a server that is in no ensemble now.
+/// The answer of a server that is in no ensemble now.
 fn no_zab_state() -> Vec<(&'static str, Json)> {
     vec![("voting", false.into()), ("zabstate", "".into())]
 }
@@ -577,7 +577,8 @@ fn zab_state(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]
 }
 
-/// `MultipleAddresses`, as Jackson takes it apart; ours is one address, and not dialled for this.
+/// `MultipleAddresses`, as Jackson prints it. Ours has one address, which is not dialled to check
+/// it.
 fn addresses(host: &str, port: u16) -> Json {
     let shown = |host: &str| -> Json {
         shown_address(&ListenAddress { host: Some(host.to_string()), port }).into()

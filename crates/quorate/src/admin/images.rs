@@ -1,5 +1,5 @@
-//! The commands about whole states: `snapshot` answers with the file
-//! (`SnapshotCommand`, `StreamOutputter`), `restore` is sent one (`RestoreCommand`).
+//! The commands about snapshots: `snapshot` answers with the file (`SnapshotCommand`,
+//! `StreamOutputter`), `restore` receives one (`RestoreCommand`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,32 +22,32 @@ use crate::monitor::images::NotTaken;
 /// Bytes of a file that are read at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// How long nothing may come of a body that is not whole.
+/// How long the client may send nothing before its body is whole.
 const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Pieces of a file that wait for a client to take them.
 const PIECES_MAX: usize = 2;
 
-/// A command about a whole state.
+/// A command about a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageCommand {
     Restore,
     Snapshot,
 }
 
-/// The commands with their names, the primary one first, in the order of that.
+/// The commands with their names, the primary one first, in the order of the primary names.
 pub const COMMANDS: [(ImageCommand, &[&str]); 2] = [
     (ImageCommand::Restore, &["restore", "rest"]),
     (ImageCommand::Snapshot, &["snapshot", "snap"]),
 ];
 
-/// The command with one of these names, and its primary one.
+/// The command with this name, which may be an alias, and its primary name.
 pub fn find(name: &str) -> Option<(ImageCommand, &'static str)> {
     let found = COMMANDS.iter().find(|(_, names)| names.contains(&name));
     found.map(|(command, names)| (*command, names[0]))
 }
 
-/// Runs a command for somebody who may give it.
+/// Runs a command for a caller that may give it.
 pub async fn run(
     monitor: &Monitor,
     (command, name): (ImageCommand, &str),
@@ -71,7 +71,7 @@ pub async fn run(
     }
 }
 
-/// Answers with a new snapshot, or where `streaming=false` with its size alone.
+/// Answers with a new snapshot; with `streaming=false` only with its size.
 async fn snapshot(monitor: &Monitor, name: &str, query: &[(String, String)]) -> Answer {
     let streaming = query.iter().find(|(key, _)| key == "streaming");
     let streaming = streaming.is_none_or(|(_, value)| value.eq_ignore_ascii_case("true"));
@@ -90,7 +90,8 @@ async fn snapshot(monitor: &Monitor, name: &str, query: &[(String, String)]) -> 
     answer
 }
 
-/// Answers with the zxid from which the state is that of the snapshot in the body.
+/// Restores the snapshot in the body, and answers with the zxid from which the state is that of the
+/// snapshot.
 async fn restore(monitor: &Monitor, name: &str, mut body: Incoming) -> Answer {
     let restored = monitor.restore(async || next_bytes(&mut body).await).await;
     let zxid = match restored {
@@ -105,7 +106,7 @@ async fn restore(monitor: &Monitor, name: &str, mut body: Incoming) -> Answer {
     json_answer(response)
 }
 
-/// What comes next of a body; whoever sends nothing for too long has gone.
+/// The next bytes of a body. A client that sends nothing for [`BODY_SILENCE_MAX`] counts as gone.
 async fn next_bytes(body: &mut Incoming) -> Option<io::Result<Bytes>> {
     loop {
         let frame = match tokio::time::timeout(BODY_SILENCE_MAX, body.frame()).await {
@@ -116,7 +117,7 @@ async fn next_bytes(body: &mut Incoming) -> Option<io::Result<Bytes>> {
             }
             Err(_) => return Some(Err(io::Error::other("nothing came for too long"))),
         };
-        // Trailers are nothing to us.
+        // Trailers do not matter here.
         if let Ok(bytes) = frame.into_data() {
             return Some(Ok(bytes));
         }
@@ -134,8 +135,8 @@ fn not_taken(command: &str, reason: &NotTaken) -> Answer {
     json_answer(CommandResponse::error(status, command, reason.to_string()))
 }
 
-/// An answer whose body is a file of that length. A file that cannot be read to its end ends the
-/// connection before the body is whole.
+/// An answer with a file of that length as its body. A read error ends the connection before the
+/// body is whole.
 fn stream(file: File, bytes: u64) -> Answer {
     let (sender, body) = Channel::new(PIECES_MAX);
     tokio::task::spawn_local(send_file(file, sender));

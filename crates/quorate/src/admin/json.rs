@@ -1,5 +1,5 @@
-//! JSON as ZooKeeper's AdminServer writes it: keys in the order they were put in, and the layout of
-//! Jackson's indented output (`JsonOutputter`), which scripts take apart by line.
+//! JSON as ZooKeeper's AdminServer prints it: keys in the order in which they were added, and the
+//! layout of Jackson's indented output (`JsonOutputter`), which scripts parse line by line.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub enum Json {
     Number(Number),
     Text(String),
     List(Vec<Json>),
-    /// Keys and values in order.
+    /// An object: keys and values in order.
     Object(Vec<(String, Json)>),
 }
 
@@ -23,20 +23,20 @@ impl Json {
         Json::Number(Number::Whole(number.try_into().unwrap_or(i64::MAX)))
     }
 
-    /// An object of these.
+    /// An object with these members.
     pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, Json)>) -> Json {
         let own = |(key, value): (&str, Json)| (key.to_string(), value);
         Json::Object(members.into_iter().map(own).collect())
     }
 
-    /// The text of it.
+    /// The printed text.
     pub fn print(&self) -> String {
         let mut text = String::new();
         self.write(0, &mut text);
         text
     }
 
-    /// Arrays stay on their line; only objects are indented.
+    /// Arrays stay on one line; only objects are indented.
     fn write(&self, depth: usize, text: &mut String) {
         match self {
             Json::Null => text.push_str("null"),

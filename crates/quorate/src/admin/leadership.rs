@@ -1,4 +1,4 @@
-//! `transfer`: leadership goes to another server. ZooKeeper's AdminServer has no such command.
+//! `transfer`: hands leadership to another server. ZooKeeper's AdminServer has no such command.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::monitor::ensemble::Part;
 /// The command's name.
 pub const TRANSFER: &str = "transfer";
 
-/// How long another server may take to lead: an election that nobody prepared takes less.
+/// How long another server may take to lead: even an unplanned election takes less.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether it does.
+/// The interval at which the command looks for the new leader.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Hands leadership to the server `to`, or where that is not said to the one that is least behind,
-/// and answers with the server that leads then.
+/// Hands leadership to the server `to`, by default to the server that is least behind, and answers
+/// with the new leader.
 pub async fn transfer(
     monitor: &Monitor,
     peer: SocketAddr,

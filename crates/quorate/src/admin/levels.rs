@@ -1,4 +1,4 @@
-//! `upgrade`: the level of the ensemble rises. ZooKeeper's AdminServer has no such command.
+//! `upgrade`: raises the level of the ensemble. ZooKeeper's AdminServer has no such command.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::monitor::Monitor;
 /// The command's name.
 pub const UPGRADE: &str = "upgrade";
 
-/// How long the command may take to be in the log and applied.
+/// How long the command may take until it is applied.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether it is.
+/// The interval at which the command looks for the new level.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Raises the level to the highest that this server's version knows, if all servers know it, and

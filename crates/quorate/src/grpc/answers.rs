@@ -1,6 +1,6 @@
 //! The sending half of a call. The library holds at most one message of a stream: the next one may
-//! be handed over when the socket has taken the last byte of the one before, so what a slow client
-//! costs is one message.
+//! be handed over when the socket has taken the last byte of the one before. So a slow client costs
+//! the memory of one message.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +19,8 @@ use super::limits::{Limits, Patience};
 use super::room::Room;
 use super::status::End;
 
-/// A piece of an answer on its way to the socket. The library drops it when it has copied the last
-/// byte of it towards the socket, or when the stream has ended.
+/// A piece of an answer on its way to the socket. The library drops the piece when it has copied
+/// the last byte of it towards the socket, or when the stream has ended.
 pub(super) struct Piece {
     bytes: Bytes,
     sent: Arc<Sent>,
@@ -52,7 +52,7 @@ impl Drop for Piece {
 #[derive(Debug, Default)]
 struct Sent {
     pieces: AtomicUsize,
-    /// Woken when the last of them is dropped.
+    /// Woken when the last piece is dropped.
     waiting: Mutex<Option<Waker>>,
 }
 
@@ -61,7 +61,7 @@ impl Sent {
         self.pieces.load(Ordering::Acquire) == 0
     }
 
-    /// Waits until the library holds none.
+    /// Waits until the library holds no piece.
     fn poll_empty(&self, context: &Context<'_>) -> Poll<()> {
         *self.waiting() = Some(context.waker().clone());
         if self.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -90,18 +90,19 @@ pub struct Answers {
     /// The room of the last message, until the socket has taken all of it.
     room_until_taken: Weak<Room>,
     sent: Arc<Sent>,
-    /// When the last message must be sent, if others wait for its room. Set by its first wait.
+    /// When the last message must be sent, if others wait for its room. The first wait sets it.
     due_at_if_waited_for: Option<Instant>,
-    /// Since when the client has taken nothing of the last message, while it is waited for.
+    /// Since when the client has taken nothing of the last message. None while nothing waits for
+    /// the client.
     stalled_since: Option<Instant>,
     content_type: HeaderValue,
     deadline: Deadline,
     limits: Arc<Limits>,
 }
 
-/// The library's half of the stream.
+/// The half of the stream that the library gave us.
 enum Half {
-    /// Nothing was sent yet.
+    /// No header or message was sent yet.
     Waiting(SendResponse<Piece>),
     Sending(SendStream<Piece>),
 }
@@ -127,8 +128,9 @@ impl Answers {
         }
     }
 
-    /// Sends one message, which has its prefix. Waits until the one before was taken and until the
-    /// library holds all of this one. A caller that stops waiting must end the call.
+    /// Sends one message, which has its prefix. Waits until the socket has taken the message
+    /// before, and until the library holds all of this one. A caller that stops waiting must end
+    /// the call.
     ///
     /// # Errors
     /// The call ends: the client is gone or takes nothing, or the deadline has passed.
@@ -139,8 +141,8 @@ impl Answers {
         self.flush().await
     }
 
-    /// Takes one message, which has its prefix; [`Answers::taken`] sends it. Its room is shrunk to
-    /// what it needs.
+    /// Takes one message, which has its prefix; [`Answers::taken`] sends it. Shrinks its room to
+    /// its size.
     ///
     /// # Panics
     /// The message before was not taken yet.
@@ -155,16 +157,16 @@ impl Answers {
         self.left = message;
     }
 
-    /// Whether the socket has taken all that was handed over.
+    /// Whether the socket has taken the whole message.
     pub fn is_taken(&self) -> bool {
         self.left.is_empty() && self.sent.is_empty()
     }
 
-    /// Sends what was handed over and waits until the socket has taken it. A caller may stop
-    /// waiting and call this again.
+    /// Sends the message that was handed over, and waits until the socket has taken it. A caller
+    /// may stop waiting and call this again.
     ///
     /// # Errors
-    /// As [`Answers::send`].
+    /// The errors of [`Answers::send`].
     pub async fn taken(&mut self) -> Result<(), End> {
         self.flush().await?;
         if self.is_taken() {
@@ -185,7 +187,7 @@ impl Answers {
                     Half::Sending(stream) => stream.poll_capacity(context),
                     Half::Waiting(_) => Poll::Ready(None),
                 };
-                // A timer is large: the futures of calls that need none do not hold one.
+                // A timer is large, so the futures of calls that need none do not contain one.
                 let capacity = Box::pin(self.wait_for_client(capacity)).await?;
                 capacity.ok_or(End::Gone)??;
             }
@@ -213,8 +215,8 @@ impl Answers {
         }
     }
 
-    /// Waits until the client takes something; not for long where others wait for the room of the
-    /// message.
+    /// Waits until the client takes some bytes; only for a short time if other clients wait for the
+    /// room of the message.
     async fn wait_for_client<T>(
         &mut self,
         mut poll: impl FnMut(&mut Half, &mut Context<'_>) -> Poll<T>,
@@ -248,7 +250,7 @@ impl Answers {
 
     /// Waits until the client resets the stream, or goes away.
     pub(super) async fn gone(&mut self) -> End {
-        // Both ends of this are an end: a reset, and an error of the connection.
+        // Both results mean the end: a reset, and an error of the connection.
         let _ = match &mut self.half {
             Half::Waiting(respond) => poll_fn(|context| respond.poll_reset(context)).await,
             Half::Sending(stream) => poll_fn(|context| stream.poll_reset(context)).await,
@@ -256,8 +258,8 @@ impl Answers {
         End::Gone
     }
 
-    /// Ends the stream. A client that is gone needs no status. One that has a part of a message
-    /// gets none either: a status would say that the message ends there.
+    /// Ends the stream. A client that is gone needs no status. A client that has a part of a
+    /// message gets none either: a status would say that the message ends there.
     pub(super) fn finish(self, end: &End) {
         let end = if self.left.is_empty() { end } else { &End::Gone };
         match (end, self.half) {

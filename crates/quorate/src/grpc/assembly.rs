@@ -1,5 +1,5 @@
-//! Messages out of the frames of a stream. Where frames end has nothing to do with where messages
-//! do; but most small messages come in one frame, and are then slices of it.
+//! Assembles messages from the frames of a stream. Frames end independently of messages; but most
+//! small messages come in one frame, and are then slices of it.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -8,12 +8,12 @@ use super::status::{Code, Status};
 /// Bytes before each message: whether it is compressed, and its length, big-endian.
 pub const PREFIX_BYTES: usize = 5;
 
-/// Memory for a message is at most so many times the bytes of it that arrived: little enough that
-/// one that is announced and does not come takes nothing, and enough that each byte is copied once
-/// or twice.
+/// The bound on memory for a message, as a multiple of its bytes that have arrived. It is small
+/// enough that an announced message that does not come takes no memory, and large enough that each
+/// byte is copied once or twice.
 const BUFFER_TIMES: usize = 4;
 
-/// What has arrived of the next message of a stream.
+/// The part of the next message of a stream that has arrived.
 #[derive(Debug)]
 pub(super) struct Assembly {
     /// Bytes of the last frame that belong to no message yet.
@@ -22,9 +22,9 @@ pub(super) struct Assembly {
     prefix: BytesMut,
     /// The length of the message, once its prefix is known.
     length: Option<usize>,
-    /// The first bytes of a message that came in pieces.
+    /// The bytes so far of a message that came in pieces.
     message: Vec<u8>,
-    /// Bytes that a message may have.
+    /// The largest length of a message.
     bytes_max: usize,
 }
 
@@ -34,21 +34,20 @@ impl Assembly {
         Assembly { frame, prefix, length: None, message, bytes_max }
     }
 
-    /// Takes the next frame. The one before must be used up.
+    /// Takes the next frame. The frame before must be used up.
     pub(super) fn push(&mut self, frame: Bytes) {
         assert!(self.frame.is_empty(), "a frame is used up before the next");
         self.frame = frame;
     }
 
-    /// Whether nothing of a next message has arrived.
+    /// Whether no byte of the next message has arrived.
     pub(super) fn is_between(&self) -> bool {
         self.frame.is_empty() && self.prefix.is_empty() && self.length.is_none()
     }
 
     /// The length of the next message, once its prefix has arrived.
     ///
-    /// # Errors
-    /// It is too long, or compressed; the texts are grpc-go's (`parser.recvMsg`,
+    /// The message is too long, or compressed; the texts are grpc-go's (`parser.recvMsg`,
     /// `checkRecvPayload`).
     pub(super) fn length(&mut self) -> Result<Option<usize>, Status> {
         if self.length.is_some() {
@@ -99,7 +98,7 @@ impl Assembly {
         }
     }
 
-    /// The message of that length, if all of it has arrived.
+    /// The message with the known length, if all of it has arrived.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         let length = self.length?;
         if self.message.is_empty() && self.frame.len() >= length {
@@ -119,7 +118,7 @@ impl Assembly {
     }
 }
 
-/// A message with its prefix, as `encode` appends its bytes to a buffer.
+/// A message with its prefix; `encode` appends the bytes of the message to a buffer.
 pub fn framed(encode: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = vec![0; PREFIX_BYTES];
     encode(&mut out);

@@ -16,7 +16,7 @@ pub struct Call<M> {
     pub deadline: Deadline,
     pub requests: Requests,
     pub answers: Answers,
-    /// Counts the streams of the connection for as long as the call exists.
+    /// One reference to the connection's counter of streams, for as long as the call exists.
     pub(super) _stream: Arc<()>,
 }
 

@@ -24,14 +24,14 @@ use super::socket::{GatheringSocket, Turn};
 /// The largest window that HTTP/2 has.
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
-/// What the connections of a face share.
+/// The state that all connections of a face share.
 pub struct Server<M> {
     pub methods: Methods<M>,
     pub limits: Arc<Limits>,
-    /// Windows of streams that connections may still have, beside the one that each begins with.
-    /// When they are given away, a new stream shares the window that its connection has.
+    /// Flow-control windows of streams that connections may still get, beside the first window of
+    /// each connection. When none is left, a new stream shares the windows of its connection.
     pub windows: Arc<Semaphore>,
-    /// None for a face that counts bytes only.
+    /// The credits for requests; none for a face that counts bytes only.
     pub credits: Option<Arc<Credits>>,
 }
 
@@ -61,7 +61,7 @@ where
     let (socket, turn) = GatheringSocket::new(socket);
     let handshake = builder(limits).handshake(socket);
     let mut connection: Http2<S> = timeout(limits.handshake_time_max, handshake).await??;
-    // Each stream holds one.
+    // Each stream holds one reference.
     let streams = Arc::new(());
     let mut windows = Vec::new();
     let mut idle = limits.connection_idle_time.map(|time| interval_at(Instant::now() + time, time));
@@ -87,7 +87,7 @@ where
     }
 }
 
-/// The next stream of a client. Reads and writes for all streams while it waits.
+/// Waits for the next stream of a client. Reads and writes for all streams meanwhile.
 async fn accept<S>(connection: &mut Http2<S>, turn: &Turn) -> Option<Result<Accepted, h2::Error>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -102,7 +102,7 @@ where
     .await
 }
 
-/// Waits until the connection is looked at; for ever where it may be idle for ever.
+/// Waits until the next idle check; for ever if the connection may be idle for ever.
 async fn tick(idle: &mut Option<Interval>) {
     match idle {
         Some(idle) => drop(idle.tick().await),
@@ -119,14 +119,14 @@ fn builder(limits: &Limits) -> Builder {
         .data_frame_budget(limits.frames_overhead_bytes_max)
         .max_header_list_size(limits.header_bytes_max)
         .max_concurrent_streams(limits.streams_max)
-        // A client may give up on all its calls at once, before any was accepted here.
+        // A client may reset all its calls at once, before any was accepted here.
         .max_pending_accept_reset_streams(limits.streams_max as usize)
         .max_send_buffer_size(limits.send_bytes_max);
     builder
 }
 
-/// Gives the connection one window more where it has more streams than windows, so that a stream
-/// that waits for room does not keep the others from going on.
+/// Gives the connection one window more if it has more streams than windows, so that a stream that
+/// waits for room does not block the other streams.
 fn give_window<S, M>(
     connection: &mut Http2<S>,
     windows: &mut Vec<OwnedSemaphorePermit>,
@@ -147,7 +147,7 @@ fn give_window<S, M>(
     connection.set_target_window_size(bytes);
 }
 
-/// Opens the call of a stream; none if its headers are refused, which the client is told.
+/// Opens the call of a stream. None if its headers are refused; the client is told so.
 fn open<M: Copy>(
     (request, mut respond): Accepted,
     server: &Server<M>,

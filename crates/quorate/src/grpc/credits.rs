@@ -1,5 +1,5 @@
-//! Credits: how many requests may be under way, on one stream and in all. One that finds no credit
-//! is refused at once, so nobody queues behind a store that is too slow.
+//! Credits: how many requests may be under way, on one stream and in all. A request that finds no
+//! credit is refused at once, so no request queues behind a store that is too slow.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::status::{Code, Status};
 pub struct Credits {
     all: Arc<Semaphore>,
     per_stream_max: usize,
-    /// What a client is told that finds none.
+    /// The message of the status for a request that finds no credit.
     refusal: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl Credits {
     }
 }
 
-/// The right of one request to be under way. Dropped, it is free for another.
+/// The right of one request to be under way. Dropping it frees the credit.
 #[derive(Debug)]
 pub struct Credit {
     _of_all: OwnedSemaphorePermit,
@@ -34,7 +34,7 @@ pub struct Credit {
 #[derive(Debug)]
 pub(super) struct StreamCredits {
     shared: Arc<Credits>,
-    /// Each credit of the stream holds one reference more.
+    /// The count of credits: each credit of the stream holds one reference more.
     taken: Arc<()>,
 }
 
@@ -46,7 +46,7 @@ impl StreamCredits {
     /// Takes a credit for one more request.
     ///
     /// # Errors
-    /// There is none; `RESOURCE_EXHAUSTED`.
+    /// No credit is free; `RESOURCE_EXHAUSTED`.
     pub(super) fn take(&self) -> Result<Credit, Status> {
         let is_free = Arc::strong_count(&self.taken) - 1 < self.shared.per_stream_max;
         let permit = is_free.then(|| self.shared.all.clone().try_acquire_owned().ok()).flatten();

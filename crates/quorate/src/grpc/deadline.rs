@@ -6,13 +6,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::status::{End, Status};
 
-/// When a call ends at the latest; none if its client set no limit.
+/// The time at which a call ends at the latest; none if its client set no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deadline(pub(super) Option<Instant>);
 
 impl Deadline {
-    /// The deadline of a call that may take so long from now; a timeout beyond what a clock can
-    /// say is none.
+    /// The deadline of a call that may take so long from now. A timeout beyond the range of the
+    /// clock is no deadline.
     pub(super) fn after(timeout: Duration) -> Deadline {
         Deadline(Instant::now().checked_add(timeout))
     }
@@ -31,7 +31,7 @@ impl Deadline {
         if self.is_past() { Err(End::Status(Status::deadline_exceeded())) } else { Ok(()) }
     }
 
-    /// Waits for something, and no longer than the call may take.
+    /// Waits for `work`, but no longer than the call may take.
     ///
     /// # Errors
     /// The deadline came first.
@@ -40,8 +40,8 @@ impl Deadline {
         timeout_at(at, work).await.map_err(|_| End::Status(Status::deadline_exceeded()))
     }
 
-    /// Waits for something until an instant, and no longer than the call may take. None if the
-    /// instant came first.
+    /// Waits for `work` until an instant, but no longer than the call may take. None if the instant
+    /// came first.
     ///
     /// # Errors
     /// The deadline came first.
@@ -62,7 +62,7 @@ impl Deadline {
 /// Reads a value of `grpc-timeout`: up to eight digits and a unit.
 ///
 /// # Errors
-/// What is wrong with it, in grpc-go's words.
+/// The fault of the value, in grpc-go's words.
 pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
     let complain = |what: &str| Err(format!("transport: timeout {what}: {text:?}"));
     match text.len() {
@@ -82,7 +82,7 @@ pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
         "n" => Duration::from_nanos,
         _ => return complain("unit is not recognized"),
     };
-    // A sign is no digit, though Rust would read it.
+    // A sign is no digit, though Rust's `parse` would read it.
     let count = digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
     match count {
         Some(count) => Ok(duration(count)),

@@ -1,5 +1,5 @@
-//! The headers of a request: which call they open, or the whole response that refuses it. Order
-//! and texts are those of grpc-go (`http2Server.operateHeaders`, `Server.handleStream`).
+//! The headers of a request: the call that they open, or the whole response that refuses them.
+//! Order and texts are those of grpc-go (`http2Server.operateHeaders`, `Server.handleStream`).
 
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -14,7 +14,7 @@ const MEDIA_TYPE: &str = "application/grpc";
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// What the headers of a call say.
+/// The contents of the headers of a call.
 #[derive(Debug)]
 pub(super) struct Head<M> {
     pub(super) method: M,
@@ -28,7 +28,7 @@ pub(super) struct Head<M> {
 /// Reads the headers of a request.
 ///
 /// # Errors
-/// They open no call; the whole response to them.
+/// The headers open no call; the error is the whole response to them.
 pub(super) fn read<M: Copy>(
     parts: Parts,
     methods: &Methods<M>,
@@ -96,7 +96,7 @@ fn is_grpc(content_type: &[u8]) -> bool {
     rest.is_some_and(|rest| matches!(rest, [] | [b'+' | b';', ..]))
 }
 
-/// How a response begins.
+/// The head of a response.
 pub(super) fn response_head(content_type: HeaderValue) -> Response<()> {
     let mut response = Response::new(());
     response.headers_mut().insert(CONTENT_TYPE, content_type);

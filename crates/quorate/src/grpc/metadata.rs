@@ -1,4 +1,4 @@
-//! The metadata of a call: headers that its client chose.
+//! The metadata of a call: headers chosen by its client.
 
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -7,10 +7,10 @@ use hyper::header::{HeaderMap, HeaderValue};
 
 use super::status::{Code, Status};
 
-/// Keys that end so have values of any bytes, which are base64 on the wire.
+/// The suffix of keys whose values may be any bytes, in base64 on the wire.
 const BINARY_SUFFIX: &str = "-bin";
 
-/// Reads base64 as grpc-go does: padded or not, with any bits behind the last byte.
+/// Base64 as grpc-go reads it: padded or not, with any bits behind the last byte.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -18,7 +18,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The headers of a request, of which the binary ones are well-formed.
+/// The headers of a request. The values of binary keys are well-formed.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata(HeaderMap);
 
@@ -26,7 +26,7 @@ impl Metadata {
     /// Checks that the value of every binary key can be decoded.
     ///
     /// # Errors
-    /// The status that grpc-go answers to a value that cannot.
+    /// A value cannot be decoded; the status is grpc-go's.
     pub(super) fn of(headers: HeaderMap) -> Result<Metadata, Status> {
         for (key, value) in &headers {
             if !key.as_str().ends_with(BINARY_SUFFIX) {
@@ -59,7 +59,7 @@ impl Metadata {
     }
 }
 
-/// What grpc-go answers to a binary value that is not base64.
+/// The status that grpc-go answers to a binary value that is not base64.
 fn malformed(key: &str, value: &HeaderValue, error: &DecodeError) -> Status {
     let value = String::from_utf8_lossy(value.as_bytes());
     let at = match error {

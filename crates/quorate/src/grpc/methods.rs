@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::status::{Code, Status};
 
-/// Which side of a method sends a stream of messages. The other sends exactly one.
+/// The sides of a method that send a stream of messages. The other side sends exactly one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Unary,
@@ -23,7 +23,7 @@ pub struct Method<M> {
     pub method: M,
 }
 
-/// The method table of a face. It does not change.
+/// The method table of a face. It never changes.
 #[derive(Debug)]
 pub struct Methods<M> {
     by_path: HashMap<String, (M, Kind)>,
@@ -32,7 +32,7 @@ pub struct Methods<M> {
 
 impl<M: Copy> Methods<M> {
     /// # Panics
-    /// A method is there twice.
+    /// A method occurs twice.
     pub fn new(all: impl IntoIterator<Item = Method<M>>) -> Methods<M> {
         let mut methods = Methods { by_path: HashMap::new(), services: HashSet::new() };
         for Method { service, name, kind, method } in all {
@@ -46,7 +46,7 @@ impl<M: Copy> Methods<M> {
     /// The method of a path.
     ///
     /// # Errors
-    /// The status that grpc-go answers where there is none (`Server.handleStream`).
+    /// No method has this path; the status is grpc-go's (`Server.handleStream`).
     pub(super) fn find(&self, path: &str) -> Result<(M, Kind), Status> {
         if let Some(found) = self.by_path.get(path) {
             return Ok(*found);

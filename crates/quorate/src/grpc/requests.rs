@@ -1,5 +1,5 @@
-//! The receiving half of a call: its messages, one after the other. What arrived of a message
-//! counts against the client's window until there is room for it.
+//! The receiving half of a call: its messages, one after the other. Bytes of a message count
+//! against the client's window until there is room for them.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::methods::Kind;
 use super::room::{Room, Shares};
 use super::status::{Code, End, Status};
 
-/// One message of a client. Its room and its credit are free again when they are dropped.
+/// One message of a client. Dropping it frees its room and its credit.
 #[derive(Debug)]
 pub struct Message {
     pub bytes: Bytes,
@@ -33,22 +33,22 @@ pub struct Requests {
     assembly: Assembly,
     /// Bytes of the last frame that still count against the client's window.
     unreleased: usize,
-    /// Whether a whole message came.
+    /// Whether at least one whole message came.
     has_had_one: bool,
-    /// The shares that room for messages is taken from.
+    /// The shares that room for messages comes from.
     shares: Shares,
     credits: Option<StreamCredits>,
-    /// The message that has begun, if one has.
+    /// The message that has begun to arrive, if any.
     begun: Option<Begun>,
     deadline: Deadline,
     limits: Arc<Limits>,
 }
 
-/// A message of which a part has arrived.
+/// A message that has arrived in part.
 #[derive(Debug)]
 struct Begun {
     room: Room,
-    /// When the last byte must be there. Set by the first wait for more of it.
+    /// When the last byte must have arrived. The first wait for more bytes sets it.
     due_at: Option<Instant>,
 }
 
@@ -76,7 +76,7 @@ impl Requests {
     }
 
     /// The next message; none when the client sends no more. A caller may stop waiting and call
-    /// this again: nothing is lost.
+    /// this again: no byte is lost.
     ///
     /// # Errors
     /// The call ends: a message is refused, the client is gone, or the deadline has passed.
@@ -89,7 +89,7 @@ impl Requests {
             let is_between = self.assembly.is_between();
             let received = match poll_fn(|context| Poll::Ready(self.poll_receive(context))).await {
                 Poll::Ready(received) => received?,
-                // Timers are large: the futures of calls that need none do not hold them.
+                // Timers are large, so the futures of calls that need none do not contain them.
                 Poll::Pending if is_between => Box::pin(self.receive_first()).await?,
                 Poll::Pending => Box::pin(self.receive_more()).await?,
             };
@@ -101,12 +101,12 @@ impl Requests {
         }
     }
 
-    /// The one message of a client that sends exactly one. For a unary call it does not wait for
-    /// the client to say that it was the last, and ignores what would come after it; for a stream
-    /// of answers it does, as grpc-go.
+    /// The only message of a client that sends exactly one. A unary call does not wait for the
+    /// client to say that it was the last, and ignores later messages; a call with a stream of
+    /// answers waits for that, as in grpc-go.
     ///
     /// # Errors
-    /// As [`Requests::next`]; or there is none, or more than one.
+    /// The errors of [`Requests::next`]; or no message came, or more than one.
     pub async fn only(&mut self) -> Result<Message, End> {
         let violated = |what: &str| {
             let text = format!("cardinality violation: received {what} non-client-streaming RPC");
@@ -124,14 +124,13 @@ impl Requests {
         }
     }
 
-    /// How the call of a client ends that stops within a message: the code and the text that
-    /// grpc-go answers.
+    /// The status of a call whose client stops within a message: the code and the text of grpc-go.
     fn cut_off(&self) -> Status {
         let code = if self.kind == Kind::Unary { Code::Unknown } else { Code::Internal };
         Status::new(code, "unexpected EOF")
     }
 
-    /// The next message, if all of it has arrived, once there is room for what did.
+    /// The next message, if all of it has arrived; waits until there is room for its bytes.
     async fn take(&mut self) -> Result<Option<Message>, End> {
         if self.assembly.length()?.is_none() {
             return Ok(None);
@@ -143,7 +142,7 @@ impl Requests {
         if !begun.room.try_grow_to(bytes) {
             let asked_at = Instant::now();
             Box::pin(self.deadline.bound(begun.room.grow_to(bytes))).await?;
-            // That it had to wait for room is not the client's fault.
+            // A wait for room is not the client's fault, so the deadline moves.
             begun.due_at = begun.due_at.map(|at| at + asked_at.elapsed());
         }
         let Some(bytes) = self.assembly.take() else { return Ok(None) };
@@ -153,7 +152,7 @@ impl Requests {
         Ok(Some(Message { bytes, room, credit }))
     }
 
-    /// Takes the first frame of a message, if there is one more.
+    /// Takes the first frame of the next message; false if the client sends no more.
     async fn receive_first(&mut self) -> Result<bool, End> {
         let Patience { first_time, idle_time, .. } = self.limits.patience;
         let time_max = if self.has_had_one { idle_time } else { first_time };
@@ -163,8 +162,8 @@ impl Requests {
         received.unwrap_or_else(|| Err(Status::idle().into()))
     }
 
-    /// Takes a frame of a message that has begun, before it is due; and before long, where others
-    /// wait for the room that it has.
+    /// Takes a frame of a message that has begun, before the message is due. The wait is shorter
+    /// while other clients wait for the room of the message.
     async fn receive_more(&mut self) -> Result<bool, End> {
         let Patience { stall_time, waited_time, finish_time, .. } = self.limits.patience;
         let begun_at = Instant::now();
@@ -188,7 +187,7 @@ impl Requests {
         self.begun.as_ref().is_some_and(|begun| begun.room.is_waited_for())
     }
 
-    /// Takes a frame, if there is one more.
+    /// Takes a frame; false if the client sends no more.
     async fn receive(&mut self) -> Result<bool, End> {
         poll_fn(|context| self.poll_receive(context)).await
     }

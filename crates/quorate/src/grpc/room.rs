@@ -1,19 +1,20 @@
-//! Room in memory for what is held for clients: what arrived of their requests, and their answers
-//! until the socket took them.
+//! Room: memory that is counted for clients, for the bytes of requests that have arrived, and for
+//! answers until the socket has taken them.
 //!
-//! Room is taken as bytes arrive, not as they are announced, from three shares: of the connection,
-//! of the address that it comes from, and of all. So there may be requests of which each has a part
-//! and none can have the rest. They go on all the same: one of those that wait in a share is its
-//! *finisher*, who needs no room there, but has little time. A finisher in the share of all is one
-//! in those of its address and its connection, which are asked in that order; so there is always
-//! one that waits for nobody, and what is held is at most the share of all and one request.
+//! Room is taken as bytes arrive, not as they are announced, from three shares: the share of the
+//! connection, the share of the client's address, and the share of all clients. So several requests
+//! may each have a part of their room while none can get the rest. To let them go on, one waiter of
+//! a share becomes its *finisher*, which needs no more room there, but gets little time. The shares
+//! are asked in that order, and a finisher in the share of all is the finisher of its address and
+//! its connection, too. So one request never waits for another, and all requests together hold at
+//! most the share of all plus one request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What room is counted in: small enough for small requests, and large enough for a semaphore.
+/// The unit of room: small enough for small requests, and large enough for a semaphore.
 const UNIT_BYTES: usize = 1024;
 
 /// Bytes of memory for some clients, first come, first served.
@@ -21,7 +22,7 @@ const UNIT_BYTES: usize = 1024;
 pub struct Share {
     free: Arc<Semaphore>,
     units_max: u32,
-    /// One permit, for the one that needs no room.
+    /// One permit, for the finisher, which needs no room.
     finisher: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
@@ -52,41 +53,43 @@ fn units(bytes: usize) -> u32 {
 /// The shares that a connection takes its room from, the smallest first.
 pub type Shares = Arc<[Arc<Share>; 3]>;
 
-/// Room that somebody has. It is free again when this is dropped.
+/// Room of one request or answer. Dropping it gives the room back.
 #[derive(Debug)]
 pub struct Room {
     shares: Shares,
     permits: [Option<OwnedSemaphorePermit>; 3],
-    /// Of the first so many shares somebody is the finisher who has this as well.
+    /// How many of the first shares have as finisher another room of this client; see
+    /// [`Room::beside`].
     exempt: usize,
-    /// Of the shares that follow this is the finisher.
+    /// The finisher permits of the shares after these.
     finishing: Vec<OwnedSemaphorePermit>,
 }
 
 impl Room {
-    /// No room yet.
+    /// An empty room.
     pub fn new(shares: &Shares) -> Room {
         let permits = [const { None }; 3];
         Room { shares: shares.clone(), permits, exempt: 0, finishing: Vec::new() }
     }
 
-    /// No room yet, of one who keeps this room meanwhile: its rights are the other's, too.
+    /// An empty room for a client that also keeps this one: it needs no room where this one is
+    /// finisher.
     pub fn beside(&self) -> Room {
         Room { exempt: self.exempt_count(), ..Room::new(&self.shares) }
     }
 
-    /// How many shares are not asked, counted from the smallest.
+    /// How many shares are not asked for room, counted from the smallest.
     fn exempt_count(&self) -> usize {
         self.exempt + self.finishing.len()
     }
 
-    /// Whether others wait for just this to be given back.
+    /// Whether this room is a finisher, so that others wait until it is given back.
     pub fn is_finisher(&self) -> bool {
         self.exempt_count() > 0
     }
 
-    /// Takes room for so many bytes together with what there is, if it is free. More than a share
-    /// has is counted as the whole of it. Keeps what it got where it did not get all.
+    /// Grows to `bytes` in all, if so much is free. More than a whole share counts as the whole
+    /// share. If not all is free, it keeps the part that it got.
     pub fn try_grow_to(&mut self, bytes: usize) -> bool {
         for number in self.exempt_count()..self.shares.len() {
             let missing = self.missing(number, bytes);
@@ -101,7 +104,7 @@ impl Room {
         true
     }
 
-    /// Like [`Room::try_grow_to`], but waits for what is not free.
+    /// Like [`Room::try_grow_to`], but waits until the room is free.
     pub async fn grow_to(&mut self, bytes: usize) {
         if self.try_grow_to(bytes) {
             return;
@@ -111,14 +114,14 @@ impl Room {
             if number < self.exempt_count() || missing == 0 {
                 continue;
             }
-            // Seldom needed, so it does not make the futures of all calls larger.
+            // A wait is rare, so it is boxed and does not make the futures of all calls larger.
             if let Some(permit) = Box::pin(self.wait(number, missing)).await {
                 self.add(number, permit);
             }
         }
     }
 
-    /// Units of a share that room for so many bytes lacks.
+    /// Units of a share that this room lacks to have `bytes`.
     fn missing(&self, number: usize, bytes: usize) -> u32 {
         let had = self.permits[number].as_ref().map_or(0, |permit| permit.num_permits());
         units(bytes).min(self.shares[number].units_max).saturating_sub(had as u32)
@@ -131,7 +134,7 @@ impl Room {
         }
     }
 
-    /// Waits for units of a share, or to be its finisher.
+    /// Waits for units of a share, or to become its finisher.
     async fn wait(&mut self, number: usize, missing: u32) -> Option<OwnedSemaphorePermit> {
         let share = self.shares[number].clone();
         let _waiting = Waiting::in_share(&share);
@@ -154,7 +157,7 @@ impl Room {
         }
     }
 
-    /// Gives back what is more than so many bytes.
+    /// Gives back all room beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         for permit in self.permits.iter_mut().flatten() {
             let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);
@@ -164,13 +167,13 @@ impl Room {
         }
     }
 
-    /// Whether somebody waits for room in a share that this is taken from.
+    /// Whether other requests wait for room in one of the shares.
     pub fn is_waited_for(&self) -> bool {
         self.shares.iter().any(|share| share.waiting.load(Ordering::Relaxed) > 0)
     }
 }
 
-/// Counts one that waits, for as long as it does.
+/// Counts a waiter of a share, for as long as it exists.
 struct Waiting<'a>(&'a Share);
 
 impl Waiting<'_> {

@@ -1,6 +1,6 @@
-//! The socket of a connection, which gathers small writes. The library flushes what it owes the
-//! client (answers to pings, windows) before the tasks of new calls have run; grpc-go sends a ping
-//! with most requests, so a call would cost two writes.
+//! The socket of a connection, which gathers small writes. The library flushes small frames
+//! (answers to pings, windows) before the tasks of new calls have run. grpc-go sends a ping with
+//! most requests, so a call would cost two writes.
 
 use std::io;
 use std::pin::Pin;
@@ -10,35 +10,36 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are gathered. More go to the socket at once: large answers are not copied.
+/// Bytes that are gathered at most. Longer writes go to the socket at once: large answers are not
+/// copied.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of memory that a connection keeps for them while it writes nothing.
+/// Bytes of memory that a connection keeps for gathering while it writes nothing.
 const KEPT_BYTES_MAX: usize = 1024;
 
-/// A socket that puts off writes while its [`Turn`] gathers.
+/// A socket that delays writes while its [`Turn`] gathers.
 pub(super) struct GatheringSocket<S> {
     socket: S,
     gathered: Vec<u8>,
-    /// Bytes of what was gathered that the socket has taken.
+    /// Gathered bytes that the socket has taken.
     written: usize,
     /// Whether anything was written since the last flush.
     is_dirty: bool,
     turn: Arc<Turn>,
 }
 
-/// Says when a socket gathers and when it writes. Shared with the task of its connection.
+/// Says when a socket gathers and when it writes. The task of the connection shares it.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// Whether flushes are put off.
+    /// Whether flushes are delayed.
     gathers: AtomicBool,
-    /// Whether one was put off.
+    /// Whether a flush was delayed.
     is_owed: AtomicBool,
 }
 
 impl Turn {
-    /// Called when the connection has nothing more to do for now. If a flush was put off, the task
-    /// is woken behind the tasks that it has started, and its next turn writes what they answered
+    /// Called when the connection has nothing more to do for now. If a flush was delayed, the task
+    /// is woken again behind the tasks that it has started, and its next turn writes their answers
     /// as well. Else the socket gathers from now on.
     pub(super) fn pause(&self, context: &Context<'_>) {
         let is_owed = self.is_owed.swap(false, Ordering::Relaxed);
@@ -58,7 +59,7 @@ impl<S> GatheringSocket<S> {
 }
 
 impl<S: AsyncWrite + Unpin> GatheringSocket<S> {
-    /// Writes what was gathered.
+    /// Writes the gathered bytes.
     fn poll_write_gathered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(left @ [_, ..]) = self.gathered.get(self.written..) {
             let count = ready!(Pin::new(&mut self.socket).poll_write(context, left))?;

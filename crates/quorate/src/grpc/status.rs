@@ -1,4 +1,4 @@
-//! How a call ends: the status codes of gRPC, and the headers that carry them. Source: gRPC's
+//! The end of a call: the status codes of gRPC, and the headers that carry them. Source: gRPC's
 //! `statuscodes.md` and `PROTOCOL-HTTP2.md`.
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -56,12 +56,12 @@ impl Status {
         Status::new(Code::Ok, "")
     }
 
-    /// The call took longer than its client gave it. The text is grpc-go's.
+    /// The status of a call that took longer than its client allowed. The text is grpc-go's.
     pub fn deadline_exceeded() -> Status {
         Status::new(Code::DeadlineExceeded, "context deadline exceeded")
     }
 
-    /// The client sent nothing for too long.
+    /// The status for a client that sent nothing for too long.
     pub fn idle() -> Status {
         Status::new(Code::Unavailable, "nothing came for too long")
     }
@@ -72,7 +72,7 @@ impl Status {
         if !self.message.is_empty() {
             headers.insert(MESSAGE, percent_encoded(&self.message));
         }
-        // A client whose encoding is refused must be told which it may use.
+        // A client whose encoding is refused must learn which encodings it may use.
         if self.code == Code::Unimplemented {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
@@ -89,7 +89,7 @@ impl Status {
 /// Why a call ends before its handler is done.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// The client is told this status.
+    /// The client gets this status.
     Status(Status),
     /// The client went away, reset the stream, or stalled: the stream is reset.
     Gone,

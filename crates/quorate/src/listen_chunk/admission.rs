@@ -1,4 +1,4 @@
-//! Which connections there may be, and what those from one address share.
+//! Admission of connections, and the room that connections from one address share.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::grpc::Share;
 /// The addresses that have connections.
 pub(super) struct Addresses {
     known: Mutex<HashMap<IpAddr, (usize, AddressShares)>>,
-    /// Connections that one may have; 0 is no limit.
+    /// Connections of one address; 0 is no limit.
     connections_max: usize,
     requests_bytes: usize,
     answers_bytes: usize,
@@ -25,12 +25,12 @@ pub(super) struct AddressShares {
     pub(super) answers: Arc<Share>,
 }
 
-/// One admitted connection; dropped, it makes room for another.
+/// One admitted connection. Dropping it makes room for another.
 pub(super) struct Admission {
     pub(super) shares: AddressShares,
     from: IpAddr,
     addresses: Arc<Addresses>,
-    /// Its place among all connections, once there was one.
+    /// Its permit among all connections; none until it has one.
     pub(super) among_all: Option<OwnedSemaphorePermit>,
 }
 
@@ -41,7 +41,7 @@ impl Addresses {
         Addresses { known: Mutex::default(), connections_max, requests_bytes, answers_bytes }
     }
 
-    /// Counts one more connection. None if its address has as many as it may.
+    /// Counts one more connection. None if its address is at its limit.
     pub(super) fn admit(addresses: &Arc<Addresses>, from: IpAddr) -> Option<Admission> {
         let from = from.to_canonical();
         let mut known = addresses.known();
@@ -57,7 +57,7 @@ impl Addresses {
         Some(Admission { shares, from, addresses, among_all: None })
     }
 
-    /// Connections in all.
+    /// Connections of all addresses.
     pub(super) fn connection_count(&self) -> usize {
         self.known().values().map(|(count, _)| count).sum()
     }

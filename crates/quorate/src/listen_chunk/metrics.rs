@@ -1,5 +1,5 @@
-//! What the chunk face counts, shown to Prometheus: under the names of a datanode's metrics
-//! (`ContainerMetrics`) where it counts the same, and under our own.
+//! The counters of the chunk face for Prometheus: under the names of a datanode's metrics
+//! (`ContainerMetrics`) where they count equal things, else under our own names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use zk::metrics::{Metric, Number, Value};
 
 use super::service::Service;
 
-/// Each type that is served: what its requests are called, and the bytes of chunks in them or their
-/// answers.
+/// Each request type that is served: the name of its counter of requests, and the name of its
+/// counter of chunk bytes.
 const SERVED: [(pb::Type, &str, Option<&str>); 17] = [
     (pb::Type::CreateContainer, "storage_container_metrics_num_create_container", None),
     (pb::Type::ReadContainer, "storage_container_metrics_num_read_container", None),
@@ -59,7 +59,7 @@ const SERVED: [(pb::Type, &str, Option<&str>); 17] = [
     ),
 ];
 
-/// Counts that only grow.
+/// Counters, which only grow.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Requests and bytes of each of [`SERVED`].
@@ -71,7 +71,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// A request came, with so many bytes of chunks.
+    /// Counts a request with so many bytes of chunks.
     pub(super) fn request(&self, kind: pb::Type, bytes: usize) {
         match self.of(kind) {
             Some((requests, all)) => {
@@ -82,7 +82,7 @@ impl Counts {
         }
     }
 
-    /// An answer goes.
+    /// Counts an answer.
     pub(super) fn answer(&self, answer: &pb::ContainerCommandResponseProto) {
         if answer.result() != pb::Result::Success {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -92,12 +92,12 @@ impl Counts {
         }
     }
 
-    /// The scrubber found blocks that are not what was written.
+    /// Counts damaged blocks that the scrubber found.
     pub(super) fn damaged(&self, blocks: usize) {
         self.damaged.fetch_add(blocks as u64, Ordering::Relaxed);
     }
 
-    /// A connection was closed as soon as it was accepted.
+    /// Counts a connection that was closed as soon as it was accepted.
     pub(super) fn refused_connection(&self) {
         self.connections_refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -110,11 +110,11 @@ impl Counts {
     }
 }
 
-/// The metrics of a chunk face, for whoever shows them.
+/// The metrics of a chunk face, for the monitor.
 pub struct ChunkMetrics(pub(super) Arc<Service>);
 
 impl ChunkMetrics {
-    /// All of them, as they are now.
+    /// All metrics with their present values.
     pub fn all(&self) -> Vec<Metric> {
         let counter = |name, count| Metric { name, value: Value::Counter(count) };
         let gauge =

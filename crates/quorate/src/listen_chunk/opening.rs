@@ -1,6 +1,6 @@
-//! The chunk store while it is opened, served, or cannot be: none of that keeps the rest of the
-//! server from serving. A thread of its own opens it; what waits for it meanwhile is clients of its
-//! port, in the kernel's backlog.
+//! The chunk store while it is opened, served, or failed: no state of it keeps the rest of the
+//! server from serving. A thread of its own opens the store; meanwhile only clients of its port
+//! wait, in the kernel's backlog.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -26,16 +26,16 @@ pub struct Chunks {
 enum State {
     Opening,
     Serving(Arc<ChunkFace>),
-    /// Why there is none.
+    /// The store could not be opened, for this reason.
     Failed(String),
 }
 
 impl Chunks {
-    /// Opens the store, which may take a while, on a thread of its own. That one ends with the
-    /// process if nobody waits for it any more.
+    /// Opens the store, which may take a while, on a thread of its own. That thread ends with the
+    /// process if no caller waits for it any more.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// No thread can be made.
     pub fn open(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<Arc<Chunks>> {
         let folder = store_dir(config, data_dir);
         let state = Mutex::new(State::Opening);
@@ -61,7 +61,7 @@ impl Chunks {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Nobody panics who has it.
+        // No thread panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,8 +72,8 @@ impl Chunks {
         }
     }
 
-    /// Accepts clients on its ports, once the store is open. Where it cannot be, the ports are
-    /// closed. Never ends, but for a runtime of the face that did.
+    /// Accepts clients on its ports, once the store is open. If the store cannot be opened, the
+    /// ports are closed. Ends only if a runtime of the face ends.
     pub async fn serve(
         &self,
         plain: Option<TcpListener>,
@@ -95,7 +95,7 @@ impl Chunks {
         }
     }
 
-    /// Whether it is served, and what a probe is told.
+    /// Whether the store is served, and a text for a probe.
     pub fn health(&self) -> (bool, String) {
         let folder = self.folder.display();
         match &*self.state() {
@@ -105,7 +105,7 @@ impl Chunks {
         }
     }
 
-    /// What Prometheus is shown.
+    /// The metrics for Prometheus.
     pub fn metrics(&self) -> Vec<Metric> {
         let (is_served, is_failed, of_face) = match &*self.state() {
             State::Opening => (0, 0, Vec::new()),
@@ -119,10 +119,11 @@ impl Chunks {
         metrics
     }
 
-    /// Cuts off all connections and makes everything durable; nothing if it was not open yet.
+    /// Cuts off all connections and makes everything durable. Does nothing if the store was not
+    /// open yet.
     ///
     /// # Errors
-    /// The store cannot, or its disk does not answer in time.
+    /// The store cannot be stopped cleanly, or its disk does not answer in time.
     pub fn stop(&self) -> anyhow::Result<()> {
         let state = std::mem::replace(&mut *self.state(), State::Opening);
         let State::Serving(face) = state else { return Ok(()) };

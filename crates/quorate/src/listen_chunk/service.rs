@@ -1,4 +1,5 @@
-//! What the threads of the chunk face share, and what the streams of one connection share.
+//! The state that the threads of the chunk face share, and the state that the streams of one
+//! connection share.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -11,7 +12,7 @@ use super::limits::{Limits, REPORT_INTERVAL};
 use super::metrics::Counts;
 use crate::grpc::{Kind, Method, Server, Share, Shares};
 
-/// The one method of a datanode.
+/// The only method of a datanode.
 pub(super) const METHODS: [Method<()>; 1] = [Method {
     service: "hadoop.hdds.datanode.XceiverClientProtocolService",
     name: "send",
@@ -19,7 +20,7 @@ pub(super) const METHODS: [Method<()>; 1] = [Method {
     method: (),
 }];
 
-/// What the threads of the face share.
+/// The state that the threads of the face share.
 pub(super) struct Service {
     pub(super) handler: Handler<RealDisk>,
     pub(super) limits: Limits,
@@ -31,15 +32,15 @@ pub(super) struct Service {
     pub(super) counts: Counts,
 }
 
-/// What the streams of a connection share.
+/// The state that the streams of a connection share.
 pub(super) struct Client {
     pub(super) service: Arc<Service>,
-    /// The shares that room for answers is taken from.
+    /// The shares that room for answers comes from.
     pub(super) answers: Shares,
 }
 
-/// What the store could not do for reasons of its own. Each is told its client; people are told of
-/// one a second, and of how many they were not told.
+/// Failures of the store that no client caused. Each client learns of its own; the log has one a
+/// second, with the number of those left out.
 #[derive(Default)]
 pub(super) struct Failures(Mutex<(Option<Instant>, u64)>);
 

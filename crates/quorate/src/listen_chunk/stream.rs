@@ -1,5 +1,5 @@
-//! One stream: requests as they come, and their answers in the same order. Real clients send one
-//! request and say that it was the last.
+//! One stream: requests as they come, and their answers in order. Real clients send one request and
+//! say that it was the last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use storage::disk::RealDisk;
 use super::service::{Client, Service};
 use crate::grpc::{Call, Code, End, Message, Room, Status, framed};
 
-/// Bytes that a request may have to be done where it was read: copying them takes less than handing
-/// them to another thread would.
+/// Bytes of a request up to which it is done on the thread that read it: copying so few bytes takes
+/// less time than handing them to another thread.
 const QUICK_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves a stream until it ends.
@@ -29,7 +29,7 @@ async fn answer_all(client: &Client, call: &mut Call<()>) -> Result<(), End> {
     Ok(())
 }
 
-/// How a stream ends that brought what is no request.
+/// The end of a stream that brought a malformed request.
 fn refused(error: RequestError) -> End {
     let code = match error {
         RequestError::TooLarge { .. } | RequestError::TooManyParts { .. } => {
@@ -40,8 +40,8 @@ fn refused(error: RequestError) -> End {
     End::Status(Status::new(code, error.to_string()))
 }
 
-/// Does what a message says and sends the answers to it. Whatever waits for the disk is done by a
-/// thread that may, for one answer and no longer: a client that takes its time with it has no
+/// Executes the request in a message and sends its answers. A pool thread does each step that waits
+/// for the disk, for one answer and no longer: a client that is slow to take an answer occupies no
 /// thread.
 async fn answer(client: &Client, message: Message, call: &mut Call<()>) -> Result<(), End> {
     let service = &client.service;
@@ -72,7 +72,7 @@ async fn answer(client: &Client, message: Message, call: &mut Call<()>) -> Resul
     if let Some(encoded) = encoded {
         return call.answers.send(encoded, Some(held)).await;
     }
-    // What was found of a block takes room until it is read.
+    // Each part of a block needs room until the client has taken it.
     while let Some(mut found) = rest {
         let mut part = held.beside();
         part.grow_to(found.answer_bytes()).await;
@@ -85,7 +85,7 @@ async fn answer(client: &Client, message: Message, call: &mut Call<()>) -> Resul
     Ok(())
 }
 
-/// Does a step on a thread that may wait for the disk.
+/// Runs a step on a thread that may wait for the disk.
 async fn in_pool(
     service: &Arc<Service>,
     step: impl FnOnce(&Handler<RealDisk>) -> Step + Send + 'static,
@@ -95,11 +95,11 @@ async fn in_pool(
         let Step { answer, rest } = step(&service.handler);
         (answer.map(|answer| encode(&service, &answer)), rest)
     });
-    // A panic has ended the process.
+    // A panic has ended the process already.
     done.await.map_err(|_| End::Gone)
 }
 
-/// An answer with its prefix. People are told of what is not the client's doing.
+/// Encodes an answer with its prefix. Logs a failure that no client caused.
 fn encode(service: &Service, answer: &pb::ContainerCommandResponseProto) -> Bytes {
     service.counts.answer(answer);
     if matches!(answer.result(), pb::Result::IoException | pb::Result::DiskOutOfSpace) {

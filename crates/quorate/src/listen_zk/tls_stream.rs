@@ -1,9 +1,9 @@
-//! TLS on one connection: between the socket's bytes and those of the Front, and without I/O of its
-//! own but for writing what is due.
+//! TLS on one connection: translates between the socket's bytes and the Front's bytes. It does no
+//! I/O of its own but for writing encrypted bytes.
 //!
-//! What the socket gave is decrypted into the Front's input at once, and only as much is encrypted
-//! as the socket takes: a client that is not read, or does not read, costs no more than without TLS
-//! but for [`ENCRYPTED_BYTES_MAX`].
+//! Bytes from the socket are decrypted into the Front's input at once, and only as many bytes are
+//! encrypted as the socket takes. So a client that is not read, or does not read, costs at most
+//! [`ENCRYPTED_BYTES_MAX`] more than without TLS.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::tls::{Handshake, Tls, cause_of};
 /// starts with it (`NettyServerCnxnFactory.DualModeSslHandler`).
 pub const FIRST_BYTE: u8 = 0x16;
 
-/// Bytes that are encrypted and not yet taken by the socket, give or take a record's frame. What is
-/// beyond stays with the Front, under its bounds.
+/// Bytes that are encrypted and not yet taken by the socket, give or take a record's frame. Further
+/// bytes stay with the Front, under its bounds.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 
-/// What a connection speaks.
+/// The protocol of a connection.
 pub enum Transport {
     Plain,
-    /// Its first byte will tell.
+    /// Plain text or TLS: the first byte will tell.
     Undecided(Arc<Tls>),
-    /// Boxed: most connections are plain, and all have a place for it.
+    /// TLS. Boxed, because most connections are plain and each has room for this variant.
     Secure(Box<TlsStream>),
-    /// It asked for TLS while as many handshakes were under way as there may be.
+    /// A refused connection: it asked for TLS while the limit of handshakes was reached.
     Refused,
 }
 
@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// Takes what the socket gave, and appends what the client said to `input`.
+    /// Takes bytes from the socket, and appends the client's bytes to `input`.
     pub fn take(&mut self, bytes: &[u8], input: &mut BytesMut) {
         if let Transport::Undecided(tls) = self
             && let Some(&first) = bytes.first()
@@ -56,7 +56,7 @@ impl Transport {
         }
     }
 
-    /// Whether the client has ended its side, which the socket need not show.
+    /// Whether the client has ended its side by TLS, even if the socket is still open.
     pub fn is_ended(&self) -> bool {
         match self {
             Transport::Secure(stream) => stream.ended,
@@ -65,7 +65,7 @@ impl Transport {
         }
     }
 
-    /// Writes the first of these bytes, as far as the socket takes them now, and says how many it
+    /// Writes the first of these bytes, as many as the socket takes now. Returns how many bytes
     /// need not be given again.
     pub fn try_write(&mut self, socket: &OwnedWriteHalf, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -74,8 +74,8 @@ impl Transport {
         }
     }
 
-    /// Writes what was accepted before. An error says that the socket takes no more for now, or
-    /// that it is gone.
+    /// Writes bytes that were accepted before. An error means that the socket takes no more for
+    /// now, or that it is gone.
     pub fn flush(&mut self, socket: &OwnedWriteHalf) -> io::Result<()> {
         match self {
             Transport::Secure(stream) => stream.flush(socket),
@@ -84,29 +84,29 @@ impl Transport {
     }
 }
 
-/// What came of a handshake.
+/// The result of a handshake.
 pub enum Handshaken {
-    /// The client showed this certificate, which is believed, or none.
+    /// The client showed this certificate, which is trusted, or none.
     Done(Option<CertificateDer<'static>>),
-    /// It is not to be served, for this reason; the alert that tells it waits to be written.
+    /// The client is refused, for this reason; the alert that tells it is still to be written.
     Failed(String),
 }
 
 /// The TLS side of a connection.
 pub struct TlsStream {
     connection: ServerConnection,
-    /// Until the handshake is over.
+    /// Counts the handshake; none once it is over.
     handshake: Option<Handshake>,
-    /// What is to be passed on, once.
+    /// The result of the handshake, until the caller takes it.
     news: Option<Handshaken>,
-    /// No more is read: the client said that it ends, or what it sent is wrong.
+    /// Whether no more is read: the client ended its side, or sent malformed bytes.
     ended: bool,
 }
 
 impl TlsStream {
     fn new(tls: &Arc<Tls>) -> Option<TlsStream> {
         let handshake = tls.begin_handshake()?;
-        // Fails only for settings that no configuration can make.
+        // This fails only for settings that no configuration can make.
         let mut connection = ServerConnection::new(tls.current()).ok()?;
         connection.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         Some(TlsStream { connection, handshake: Some(handshake), news: None, ended: false })
@@ -115,7 +115,7 @@ impl TlsStream {
     fn take(&mut self, mut bytes: &[u8], input: &mut BytesMut) {
         while !bytes.is_empty() && !self.ended {
             match self.connection.read_tls(&mut bytes) {
-                // After the client's end nothing counts any more.
+                // After the client's end, further bytes do not count.
                 Ok(0) | Err(_) => self.ended = true,
                 Ok(_) => self.process(input),
             }
@@ -149,7 +149,7 @@ impl TlsStream {
         }
     }
 
-    /// What came of the handshake, once it is known.
+    /// Takes the result of the handshake, once it is known.
     pub fn take_news(&mut self) -> Option<Handshaken> {
         self.news.take()
     }
@@ -170,13 +170,13 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Says that nothing more will follow.
+    /// Tells the client that nothing more will follow.
     pub fn end(&mut self) {
         self.connection.send_close_notify();
     }
 }
 
-/// A socket that takes what it can at once.
+/// A socket that is written to without waiting.
 struct Now<'a>(&'a OwnedWriteHalf);
 
 impl Write for Now<'_> {

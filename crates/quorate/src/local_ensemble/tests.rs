@@ -1,4 +1,5 @@
-//! What is prepared before the servers are started; that they run is tested with processes.
+//! The configuration that is prepared before the servers start; process tests cover the running
+//! servers.
 #![allow(clippy::unwrap_used)]
 
 use chunk::layout::Layout;

@@ -1,5 +1,5 @@
-//! What this member knows of its ensemble, as monitoring shows it: which part it has, who leads,
-//! and at a leader how far the others are.
+//! This member's view of its ensemble, for monitoring: its part, the leader, and on a leader how
+//! far the other members are.
 
 use std::collections::BTreeSet;
 
@@ -13,22 +13,23 @@ use zk::metrics::{Distribution, Metric, Number, Value};
 
 use crate::config::ClusterConfig;
 
-/// Ticks of Raft after which a member that was not heard does not count as connected: an election
+/// Ticks of Raft after which a silent member no longer counts as connected: by then an election
 /// would have begun.
 const SILENT_TICKS_MAX: u64 = 20;
 
-/// How things stand now.
+/// The state of the ensemble now.
 pub struct Ensemble {
     /// The configured servers that vote.
     pub size: usize,
     pub part: Part,
-    /// The member that leads, where it is known.
+    /// The leader, if it is known.
     pub leader: Option<MemberId>,
-    /// The members that the leader hears; 0 at others.
+    /// The members that the leader hears; 0 on other members.
     pub learners: usize,
-    /// Those of them that have the log that is in memory, and need no snapshot.
+    /// The members among these whose missing entries are all in the leader's log, so that they need
+    /// no snapshot.
     pub synced_followers: usize,
-    /// Those of these that have no vote, or not yet.
+    /// The members among the synced ones that have no vote, or not yet.
     pub synced_non_voters: usize,
     counts: LoopCounts,
     status: Status,
@@ -43,41 +44,42 @@ pub enum Part {
     Leading,
 }
 
-/// The members that there are, and how far each is.
+/// The members of the ensemble, and how far each is.
 pub struct MembersView {
     pub own: MemberId,
     pub part: Part,
     pub status: Status,
-    /// How long ago this member heard a quorum, or a leader that did.
+    /// The time since this member last heard a quorum, or a leader that did, ms.
     pub contact_ms: Option<u64>,
-    /// By member id: this one, and all others.
+    /// This member and all others, by member id.
     pub members: Vec<MemberView>,
-    /// The servers, as the state has them, by number.
+    /// The servers in the replicated state, by number.
     pub servers: Servers,
     /// The level of the ensemble.
     pub level: Level,
-    /// What this server's build knows.
+    /// The versions and levels that this server's build knows.
     pub known: Known,
 }
 
-/// One of them.
+/// One member.
 pub struct MemberView {
     pub id: MemberId,
-    /// The server that it is, or stands for; none where no leader has ever heard of it.
+    /// Its server, or the server that it is a placeholder for; none if no leader has ever heard of
+    /// it.
     pub server: Option<u32>,
     pub is_voter: bool,
-    /// Entries that it lacks; the others' are known to a leader only.
+    /// Entries that it lacks. Only a leader knows this of other members.
     pub entries_behind: Option<u64>,
-    /// Since when it was not heard: likewise.
+    /// The time since it was last heard, ms. Only a leader knows this.
     pub silent_ms: Option<u64>,
-    /// Whether it is to fetch a snapshot: likewise.
+    /// Whether it must fetch a snapshot. Only a leader knows this.
     pub fetches_snapshot: bool,
-    /// The version of its program and the highest level that it knows; none: it is not linked.
+    /// The version of its program and the highest level that it knows; none: no link to it is up.
     pub knows: Option<(String, Level)>,
 }
 
 impl MembersView {
-    /// Looks at the member.
+    /// Takes the view from the member.
     pub fn of(node: &MonitorHandle) -> MembersView {
         let (status, peers) = node.replica();
         let own = node.member();
@@ -122,14 +124,14 @@ impl MembersView {
 impl Part {
     fn of(status: &Status) -> Part {
         match (status.role, status.leader) {
-            // Before it has committed an entry of its term it cannot serve.
+            // A leader that has not committed an entry of its term cannot serve yet.
             (Role::Leader, _) if status.has_committed_in_term => Part::Leading,
             (Role::Leader, _) | (_, None) => Part::Looking,
             (_, Some(_)) => Part::Following,
         }
     }
 
-    /// In lower case.
+    /// The name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Part::Looking => "looking",
@@ -138,11 +140,12 @@ impl Part {
         }
     }
 
-    /// `ZooKeeperServer.getState`: what the server is to its clients.
+    /// `ZooKeeperServer.getState`: the mode that clients see.
     pub fn mode(self) -> &'static str {
         match self {
             Part::Leading => "leader",
-            // It is none of both, but whoever looks for the leader must not find one.
+            // A member that looks for a leader is neither, but a client that asks for the leader
+            // must not find it.
             Part::Following | Part::Looking => "follower",
         }
     }
@@ -158,7 +161,7 @@ impl Part {
 }
 
 impl Ensemble {
-    /// Looks at the member.
+    /// Takes the state from the member.
     pub fn of(node: &MonitorHandle, cluster: &ClusterConfig) -> Ensemble {
         let (status, peers) = node.replica();
         let part = Part::of(&status);
@@ -183,8 +186,7 @@ impl Ensemble {
         }
     }
 
-    /// Bytes of the last proposal, of the smallest and of the largest: a leader's
-    /// (`BufferStats`).
+    /// Bytes of the last, the smallest and the largest proposal, on a leader (`BufferStats`).
     pub fn proposal_sizes(&self) -> Option<[i64; 3]> {
         let shown = |bytes: [u64; 3]| bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
         let sizes = self.counts.proposal_bytes.map_or([-1; 3], shown);
@@ -196,7 +198,7 @@ impl Ensemble {
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics = vec![
             whole("quorum_size", self.size as i64),
-            // Not ZooKeeper's: where the log is, by Raft's names.
+            // These are not ZooKeeper's: the state of the log, by Raft's names.
             count("raft_term", self.status.term),
             count("raft_last_index", self.status.last_index),
             count("raft_commit_index", self.status.commit_index),
@@ -211,7 +213,7 @@ impl Ensemble {
             // `Follower.followLeader`
             times("follower_sync_time", &self.counts.follower_sync_time),
             counter("snap_count", self.counts.snapshots_given),
-            // Not ZooKeeper's either: who is loaded by members that come back.
+            // This is not ZooKeeper's either: it shows the load of members that come back.
             counter("snapshot_bytes_sent", self.counts.snapshot_bytes_sent),
             counter("snapshots_fetched", self.counts.snapshots_fetched),
             counter("snapshots_borrowed", self.counts.snapshots_borrowed),
@@ -225,7 +227,7 @@ impl Ensemble {
                 whole("synced_non_voting_followers", self.synced_non_voters as i64),
                 // Observers are not served.
                 whole("synced_observers", 0),
-                // A sync is answered by its own member, when it has caught up with the leader.
+                // A member answers a sync itself, when it has caught up with the leader.
                 whole("pending_syncs", 0),
                 whole("leader_uptime", i64::try_from(uptime_ms).unwrap_or(i64::MAX)),
                 whole("last_proposal_size", last),

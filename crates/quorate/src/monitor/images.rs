@@ -1,4 +1,4 @@
-//! Snapshots of the state on demand, given away and taken in: how often, and what came of it.
+//! Snapshots on demand, taken and restored: their counts and results.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -14,19 +14,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::Monitor;
 use crate::config::ImageConfig;
 
-/// What the commands about whole states need to remember.
+/// The state behind the commands about snapshots.
 pub struct Images {
     config: ImageConfig,
     snapshots: RateLimiter,
     restores: RateLimiter,
-    /// One at a time.
+    /// One permit: one snapshot or upload at a time.
     turn: Arc<Semaphore>,
     counts: Cell<ImageCounts>,
     /// `restore_time`, in ms.
     restore_time_ms: RefCell<Summary>,
 }
 
-/// Counted since the start, by ZooKeeper's names.
+/// Counters since the start, by ZooKeeper's names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageCounts {
     /// `snapshot_error_count`.
@@ -39,19 +39,19 @@ pub struct ImageCounts {
     pub restores_limited: u64,
 }
 
-/// Why there is no snapshot, or why none was restored.
+/// The reason why no snapshot was taken, or none was restored.
 #[derive(Debug, Error)]
 pub enum NotTaken {
     /// `admin.snapshot.enabled` or `admin.restore.enabled` is off.
     #[error("it is switched off here")]
     Disabled,
-    /// The last one was asked for too short a time ago.
+    /// The last request was too short a time ago.
     #[error("one was asked for a short time ago: try again later")]
     Limited,
-    /// It could not be written, or was not brought to its end.
+    /// The snapshot could not be written, or its upload ended early.
     #[error("{0}")]
     Failed(#[from] io::Error),
-    /// It was not installed.
+    /// The snapshot was not installed.
     #[error("{0}")]
     NotInstalled(#[from] NotInstalled),
 }
@@ -59,7 +59,7 @@ pub enum NotTaken {
 impl Images {
     pub fn new(config: ImageConfig) -> Images {
         Images {
-            // ZooKeeper takes the interval for microseconds here, and for ms where it restores
+            // ZooKeeper takes the interval as microseconds for snapshots, and as ms for restores
             // (`Commands.SnapshotCommand`).
             snapshots: RateLimiter::new(Duration::from_micros(config.rate_limit_interval_ms)),
             restores: RateLimiter::new(Duration::from_millis(config.rate_limit_interval_ms)),
@@ -70,12 +70,12 @@ impl Images {
         }
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counts(&self) -> ImageCounts {
         self.counts.get()
     }
 
-    /// How long restoring took.
+    /// How long the restores took, ms.
     pub fn restore_time_ms(&self) -> Summary {
         self.restore_time_ms.borrow().clone()
     }
@@ -88,10 +88,10 @@ impl Images {
 }
 
 impl Monitor {
-    /// A snapshot of the state as it is now.
+    /// Takes a snapshot of the present state.
     ///
     /// # Errors
-    /// It may not or could not be taken.
+    /// The snapshot must not or could not be taken.
     pub async fn take_snapshot(&self) -> Result<TakenSnapshot, NotTaken> {
         let images = &self.images;
         if !images.config.is_snapshot_enabled {
@@ -109,11 +109,11 @@ impl Monitor {
         })
     }
 
-    /// Makes the state that of a snapshot, whose file `next` gives bit by bit. Every client is
-    /// disconnected, and finds it. Returns the zxid of that.
+    /// Replaces the state by a snapshot, whose file `next` provides piece by piece. Every client is
+    /// disconnected, and finds the new state. Returns the zxid of the restore.
     ///
     /// # Errors
-    /// It may not or could not be restored: the state is as it was.
+    /// The snapshot must not or could not be restored: the state is as it was.
     pub async fn restore(
         &self,
         next: impl AsyncFnMut() -> Option<io::Result<Bytes>>,
@@ -139,8 +139,8 @@ impl Monitor {
         restored
     }
 
-    /// The turn goes from step to step with the upload: a step that nobody waits for any more ends
-    /// before another upload begins.
+    /// Receives an upload. The permit travels with the upload from step to step, so a step whose
+    /// caller is gone ends before another upload begins.
     async fn receive(
         &self,
         mut next: impl AsyncFnMut() -> Option<io::Result<Bytes>>,
@@ -168,7 +168,7 @@ fn ending(_: impl std::error::Error) -> io::Error {
     io::Error::other("the server is ending")
 }
 
-/// One in each interval (`RateLimiter`).
+/// Allows one request in each interval (`RateLimiter`).
 struct RateLimiter {
     interval: Duration,
     since: Cell<Option<Instant>>,

@@ -1,5 +1,5 @@
-//! The lists: of connections, sessions and watches. Each is asked for in pages and cut off at a
-//! bound, with the number of what is missing.
+//! Lists of connections, sessions and watches. Each list is asked for in pages and cut off at a
+//! bound, with the number of missing entries.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -13,29 +13,30 @@ use super::Monitor;
 use super::ensemble::Part;
 use crate::listen_zk::ToRuntime;
 
-/// Bytes of one list, about. What is beyond is counted only.
+/// The bytes of one list, about. Further entries are only counted.
 const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes of a connection in a list, about.
+/// The estimated bytes of a connection in a list.
 const CONNECTION_BYTES: usize = 256;
 
-/// Bytes of a session id in a list.
+/// The estimated bytes of a session id in a list.
 const SESSION_BYTES: usize = 20;
 
-/// Sessions that `dump` shows: Loop stands still while they are copied.
+/// Sessions that `dump` shows. Loop cannot run while they are copied.
 const DUMP_SESSIONS_MAX: usize = 10_000;
 
-/// Ephemerals that `dump` shows of one session.
+/// Ephemerals that `dump` shows for one session.
 const DUMP_EPHEMERALS_MAX: usize = 4_096;
 
-/// Ephemerals that are looked up under one hold of the state's lock, but for the last session's.
+/// Ephemerals that are looked up under one hold of the state's lock. The last session may exceed
+/// it.
 const EPHEMERALS_HOLD_MAX: usize = 1_024;
 
 /// Sessions that are looked up under one hold.
 const SESSIONS_HOLD_MAX: usize = 256;
 
 impl Monitor {
-    /// The connections, and how many are missing.
+    /// The connections, and the number of missing ones.
     pub async fn connections(&self) -> (Vec<ConnectionReport>, u64) {
         let _alone = self.listing.acquire().await;
         let (mut shown, mut missing) = (Vec::new(), 0);
@@ -91,14 +92,15 @@ impl Monitor {
         }
     }
 
-    /// When the tick ends in which so much time is over, in wall time: sessions expire in buckets.
+    /// The end of the tick in which `left_ms` have passed, in wall time: sessions expire in
+    /// buckets.
     fn end_of_tick(&self, now_ms: u64, wall_ms: i64, left_ms: u64) -> i64 {
         let tick_ms = self.about.tick_ms;
         let end_ms = (now_ms + left_ms).div_ceil(tick_ms) * tick_ms;
         wall_ms + (end_ms - now_ms) as i64
     }
 
-    /// These sessions with their timeouts, but for those that are gone.
+    /// The sessions among these that still exist, with their timeouts.
     async fn timeouts(&self, sessions: &[SessionId]) -> Vec<(i64, u32)> {
         let mut found = Vec::new();
         for page in sessions.chunks(SESSIONS_HOLD_MAX) {
@@ -112,7 +114,7 @@ impl Monitor {
         found
     }
 
-    /// The ephemerals of these sessions, and how many are missing of all there are.
+    /// The ephemerals of these sessions, and the number of missing ones among all.
     async fn ephemerals(&self, sessions: &[SessionId]) -> (Vec<(i64, Vec<String>)>, u64) {
         let (mut found, mut count, mut bytes) = (Vec::new(), 0, 0);
         let mut sessions = sessions.iter().peekable();
@@ -146,7 +148,7 @@ impl Monitor {
                 let page = self.watch_page(runtime, from).await;
                 next = page.next;
                 for (path, sessions) in page.watches {
-                    // By session, the path is shown as often.
+                    // By session, the path is printed once for each session.
                     bytes += sessions.len() * (path.len() + SESSION_BYTES);
                     shown += sessions.len() as u64;
                     watches.push((path, sessions));
@@ -173,7 +175,7 @@ impl Monitor {
                 for (path, watching) in page.watches.iter().filter(|(_, ids)| !ids.is_empty()) {
                     count += watching.len() as u64;
                     sessions.extend(watching);
-                    // Eight bytes of each path: there may be millions.
+                    // A set of hashes, eight bytes for each path: there may be millions.
                     paths.insert(hasher.hash_one(path));
                 }
             }

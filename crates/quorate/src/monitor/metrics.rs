@@ -1,5 +1,5 @@
-//! The metrics, under ZooKeeper's names: those whose values are true here, and no others. What is
-//! left out, and why, is in `docs/zookeeper.md`.
+//! The metrics, under ZooKeeper's names: only those whose values are true here. `docs/zookeeper.md`
+//! lists the metrics that are left out, and why.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::tls::HandshakeCounts;
 const US: f64 = 1_000.0;
 
 impl Monitor {
-    /// All metrics that `mntr` shows, too.
+    /// All metrics, which `mntr` shows as well.
     pub async fn metrics(&self) -> Vec<Metric> {
         let fronts = self.fronts().await;
         let node = self.node.metrics();
@@ -32,7 +32,8 @@ impl Monitor {
         metrics
     }
 
-    /// The same and what Prometheus is shown of the chunk store and of the process.
+    /// The metrics of [`Monitor::metrics`], with those of the chunk store, and of the process if
+    /// `with_process`.
     pub async fn prometheus(&self, with_process: bool) -> Vec<Metric> {
         let mut metrics = self.metrics().await;
         metrics.extend(self.chunks.iter().flat_map(|chunks| chunks.metrics()));
@@ -69,7 +70,7 @@ impl Monitor {
             whole("ephemerals_count", ephemerals),
             whole("approximate_data_size", data_bytes),
             whole("global_sessions", sessions),
-            // There are none of the kind that only one server knows.
+            // Quorate has no local sessions, which only one server knows.
             whole("local_sessions", 0),
             whole("auth_failed_count", fronts.metrics.auth_failed_count),
             whole("outstanding_tls_handshake", self.handshakes().under_way),
@@ -118,7 +119,7 @@ impl Monitor {
             counter("snapshot_rate_limited_count", images.snapshots_limited),
             counter("restore_error_count", images.restore_errors),
             counter("restore_rate_limited_count", images.restores_limited),
-            // The process ends with the first one.
+            // The process ends at the first such error.
             counter("unrecoverable_error_count", 0),
         ]
     }
@@ -151,8 +152,8 @@ impl Monitor {
         ]
     }
 
-    /// `Leader.processAck` and `tryToCommit`, and what a follower has of that: how long entries
-    /// take to reach other disks.
+    /// The latencies of `Leader.processAck` and `tryToCommit`, and a follower's part of them: how
+    /// long entries take to reach other disks.
     fn ack_latencies(&self, node: &NodeMetrics) -> Vec<Metric> {
         if self.about.cluster.is_none() {
             return Vec::new();
@@ -187,13 +188,14 @@ fn counter(name: &'static str, count: u64) -> Metric {
     Metric { name, value: Value::Counter(count) }
 }
 
-/// The bytes below each first element of a path, as one metric.
+/// One metric with the bytes below each first path element.
 fn namespaces(name: &'static str, sizes: BTreeMap<&str, Sizes>) -> Metric {
     let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution().into()));
     Metric { name, value: Value::BasicOf(sets.collect()) }
 }
 
-/// The reply that was refused last, with whose it was: counters cannot have a label for each path.
+/// The reply that was refused last, with its client's session: counters cannot have a label for
+/// each path.
 fn refused_reply(refused: &RefusedReply) -> Metric {
     let RefusedReply { session, path, bytes } = refused;
     let path = path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -204,7 +206,7 @@ fn refused_reply(refused: &RefusedReply) -> Metric {
     }
 }
 
-/// What happens once, at the start.
+/// The distribution of an event that happens once, at the start.
 fn once(value: u64) -> Distribution {
     let value = value as f64;
     Distribution { count: 1, sum: value, min: value, max: value, quantiles: Some([value; 5]) }

@@ -1,6 +1,6 @@
-//! What the system tells about this process, and the metrics of it: `process_*` as Prometheus'
-//! client libraries have them, and those of `jvm_*` that have a meaning here, which dashboards made
-//! for ZooKeeper look for.
+//! The system's numbers about this process, and the metrics of them: `process_*` as in Prometheus'
+//! client libraries, and the `jvm_*` metrics that make sense here, since dashboards made for
+//! ZooKeeper look for them.
 
 use std::fs;
 use std::path::Path;
@@ -12,18 +12,18 @@ use zk::metrics::{Metric, Number, Value};
 /// Files that [`folder_bytes`] looks at. A data directory holds a few dozen.
 const FILES_MAX: usize = 100_000;
 
-/// When the process began, as good as: looked at first when it starts.
+/// When the process began, nearly: the first use is at its start.
 pub static BEGAN: LazyLock<Duration> =
     LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
 
-/// File descriptors in use and allowed, as Linux tells.
+/// File descriptors in use and allowed, from Linux.
 pub fn file_descriptors() -> Option<(u64, u64)> {
     let open = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
     Some((open, limit))
 }
 
-/// Bytes of all files below a folder; what cannot be read does not count.
+/// Bytes of all files below a folder; a file that cannot be read does not count.
 pub fn folder_bytes(folder: &Path) -> u64 {
     let (mut bytes, mut seen) = (0, 0);
     let mut folders = vec![folder.to_path_buf()];
@@ -37,7 +37,7 @@ pub fn folder_bytes(folder: &Path) -> u64 {
             match entry.metadata() {
                 Ok(metadata) if metadata.is_dir() => folders.push(entry.path()),
                 Ok(metadata) => bytes += metadata.len(),
-                // It was removed meanwhile.
+                // The file was removed meanwhile.
                 Err(_) => {}
             }
         }
@@ -48,19 +48,20 @@ pub fn folder_bytes(folder: &Path) -> u64 {
 /// Memory in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Addresses in use.
+    /// Address space in use.
     pub virtual_bytes: u64,
-    /// What lies in memory.
+    /// Memory that is resident.
     pub resident_bytes: u64,
-    /// What of that is no file.
+    /// Resident memory that is not backed by a file.
     pub anonymous_bytes: u64,
-    /// How much the process may use: the limit of its control group, or the memory there is.
+    /// The memory that the process may use: the limit of its control group, or all memory of the
+    /// machine.
     pub limit_bytes: u64,
-    /// Threads.
+    /// The number of threads.
     pub threads: u64,
 }
 
-/// Memory and threads, as Linux tells; zeros where it does not.
+/// Memory and threads, from Linux; zeros where it does not tell.
 pub fn memory() -> Memory {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let group = fs::read_to_string("/sys/fs/cgroup/memory.max").unwrap_or_default();
@@ -82,7 +83,7 @@ fn number_of(text: &str, key: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What `DefaultExports` of Prometheus' Java client has, as far as it is true here.
+/// The metrics of `DefaultExports` in Prometheus' Java client that are true here.
 pub fn metrics(version: &str) -> Vec<Metric> {
     let memory = memory();
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -101,7 +102,7 @@ pub fn metrics(version: &str) -> Vec<Metric> {
         metric("jvm_memory_bytes_committed", heap(memory.anonymous_bytes)),
         metric("jvm_memory_bytes_max", heap(memory.limit_bytes)),
         metric("jvm_threads_current", whole(memory.threads)),
-        // There is no collector, so it takes no time.
+        // There is no garbage collector, so collections take no time.
         metric("jvm_gc_collection_seconds", Value::Total("gc=\"none\"".to_string(), 0, 0.0)),
     ];
     if let Some((open, max)) = file_descriptors() {

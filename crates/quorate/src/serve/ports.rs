@@ -11,15 +11,15 @@ use crate::config::{ListenAddress, ServeConfig};
 /// How long a connection for metrics may be silent, as Jetty has it.
 const METRICS_IDLE: Duration = Duration::from_secs(30);
 
-/// The ports of clients, those that are asked for.
+/// The configured ports for clients.
 pub(super) struct ClientPorts {
-    /// For ZooKeeper's clients.
+    /// The port for ZooKeeper's clients.
     pub plain: Option<TcpListener>,
-    /// For ZooKeeper's clients that speak TLS.
+    /// The port for ZooKeeper's clients that speak TLS.
     pub secure: Option<TcpListener>,
-    /// For clients of the chunk store.
+    /// The port for clients of the chunk store.
     pub chunk_plain: Option<TcpListener>,
-    /// For clients of the chunk store that speak TLS.
+    /// The port for clients of the chunk store that speak TLS.
     pub chunk_secure: Option<TcpListener>,
 }
 
@@ -37,12 +37,12 @@ impl ClientPorts {
         })
     }
 
-    /// The port for plain text and the one for TLS of ZooKeeper's clients, as `conf` shows them.
+    /// The plain port and the TLS port of ZooKeeper's clients, as `conf` shows them.
     pub fn numbers(&self) -> [String; 2] {
         [&self.plain, &self.secure].map(|listener| port_of(listener.as_ref()))
     }
 
-    /// What the ready line says of them.
+    /// The part of the ready line that names the ports.
     pub fn shown(&self) -> std::io::Result<String> {
         let listeners = [
             ("zk", &self.plain),
@@ -60,8 +60,8 @@ impl ClientPorts {
     }
 }
 
-/// Binds the first of the addresses behind `wanted` that can be bound; `setting` names where
-/// another one can be chosen.
+/// Binds the first of the addresses behind `wanted` that can be bound; `setting` is the name of the
+/// setting for another one, for the error.
 fn listen(
     config: &ServeConfig,
     wanted: &ListenAddress,
@@ -77,7 +77,7 @@ fn listen(
                 false => TcpSocket::new_v6()?,
             };
             socket.set_reuseaddr(true)?;
-            // Inherited by the connections that are accepted (`NIOServerCnxn`).
+            // Accepted connections inherit this (`NIOServerCnxn`).
             socket.set_keepalive(config.listeners.keep_alive)?;
             socket.bind(address)?;
             socket.listen(config.listeners.backlog_or_default())
@@ -90,7 +90,7 @@ fn listen(
     Err(failure)
 }
 
-/// Binds the ports for monitoring that are asked for. Each is named in the ready line.
+/// Binds the configured ports for monitoring. The ready line names each.
 pub(super) fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> {
     let (mut ports, mut shown) = (Vec::new(), String::new());
     if let Some(metrics) = &config.monitoring.metrics {

@@ -1,4 +1,4 @@
-//! What a server shows of itself: its version, its configuration and what it runs on.
+//! Facts that a server shows of itself: its version, its configuration and its system.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) fn version() -> String {
     format!("3.9.5-quorate-{own}, built on {date}")
 }
 
-/// What `system_properties` shows: passwords are not among it, unlike in ZooKeeper.
+/// The properties for `system_properties`. Passwords are masked, unlike in ZooKeeper.
 pub(super) fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let shown = |(key, value): (&String, &String)| {
         let value = if masked::is_secret(key) { masked::MASK } else { value };
@@ -23,7 +23,7 @@ pub(super) fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMa
     properties.iter().map(shown).collect()
 }
 
-/// Who runs this process, as Java names it (`user.name`).
+/// The name of the user that runs this process (`user.name` in Java).
 pub(super) fn user_name() -> String {
     let own = rustix::process::getuid().as_raw().to_string();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -35,12 +35,12 @@ pub(super) fn user_name() -> String {
     name.unwrap_or_else(|| "?".to_string())
 }
 
-/// A variable of the environment, as Java shows a property that is not set.
+/// A variable of the environment, or `<NA>` as Java shows a property that is not set.
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| "<NA>".to_string())
 }
 
-/// What `envi` shows of a Java machine.
+/// The properties of a Java machine that `envi` shows.
 const JAVA_PROPERTIES: [&str; 7] = [
     "java.version",
     "java.vendor",
@@ -51,7 +51,7 @@ const JAVA_PROPERTIES: [&str; 7] = [
     "java.compiler",
 ];
 
-/// What `envi` shows beside the version (`Environment.list`).
+/// The lines of `envi` beside the version (`Environment.list`).
 fn environment() -> Vec<(&'static str, String)> {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -59,7 +59,7 @@ fn environment() -> Vec<(&'static str, String)> {
     let folder = folder.map_or("<NA>".to_string(), |folder| folder.display().to_string());
     let memory = monitor::process::memory();
     let megabytes = |bytes: u64| format!("{}MB", bytes >> 20);
-    // As Java shows properties that are not set: who reads these lines by their keys finds them.
+    // Java shows properties that are not set, too: programs read these lines by their keys.
     let mut environment = vec![("host.name", text(system.nodename()))];
     environment.extend(JAVA_PROPERTIES.map(|key| (key, "<NA>".to_string())));
     environment.extend([
@@ -75,8 +75,8 @@ fn environment() -> Vec<(&'static str, String)> {
     environment
 }
 
-/// The lines of `conf` (`ZooKeeperServer.dumpConf`, and that of `QuorumZooKeeperServer`); of the
-/// ports the one for TLS comes second.
+/// The lines of `conf` (`ZooKeeperServer.dumpConf`, and that of `QuorumZooKeeperServer`). Of
+/// `ports`, the second one is for TLS.
 pub(super) fn conf_report(
     config: &ServeConfig,
     [client_port, secure_client_port]: [String; 2],
