@@ -152,8 +152,8 @@ fn store_dir(config: &ChunkConfig, data_dir: &Path) -> PathBuf {
     config.dir.clone().unwrap_or_else(|| data_dir.join(CHUNKS_DIR))
 }
 
-/// Bytes that the store leaves free: what was set; else, beside the server's own data, a twentieth
-/// of the disk, so that log and snapshots never find it full of chunks.
+/// Bytes that the store leaves free: the configured number; else, on the disk of the server's own
+/// data, a twentieth of the disk, so that chunks never fill the disk of the log and the snapshots.
 fn free_bytes_min(config: &ChunkConfig, folder: &Path) -> anyhow::Result<u64> {
     if let Some(bytes) = config.free_bytes_min {
         return Ok(bytes);

@@ -1,8 +1,8 @@
-//! TLS for clients: what a listener needs to speak it, made of the configured stores, and made anew
-//! when their files change.
+//! TLS for clients: the settings of a listener, made from the configured stores, and made anew when
+//! their files change.
 //!
-//! Of ZooKeeper 3.9 it stands for `ClientX509Util` and `X509AuthenticationProvider`. Sessions of
-//! TLS are not resumed: every connect proves its certificate again.
+//! It takes the place of ZooKeeper 3.9's `ClientX509Util` and `X509AuthenticationProvider`. TLS
+//! sessions are not resumed: every connection proves its certificate again.
 
 mod client_verifier;
 mod der;
@@ -34,14 +34,14 @@ use key_store::{STORE_BYTES_MAX, StoreKind};
 use keys::Keys;
 use suites::cipher_suite_name;
 
-/// How often the files of the stores are looked at.
+/// The interval at which the files of the stores are checked for changes.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Handshakes that failed are logged at most so often in each interval; the others are counted.
+/// Failed handshakes that are logged in each interval; further ones are only counted.
 const COMPLAINTS_MAX: usize = 10;
 const COMPLAINTS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A store that cannot be used: one line that says where it is named, and why not.
+/// The error of a store that cannot be used: one line that names its place and the cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {key}: {path}: {cause}")]
 pub struct TlsError {
@@ -51,10 +51,11 @@ pub struct TlsError {
     cause: String,
 }
 
-/// TLS as it is configured. Shared by the listeners.
+/// The configured TLS. The listeners share it.
 pub struct Tls {
     config: TlsConfig,
-    /// Replaced when the stores change; a connection keeps the one it began with.
+    /// The present settings, replaced when the stores change; a connection keeps the settings it
+    /// began with.
     current: Mutex<Served>,
     handshakes_under_way: AtomicUsize,
     handshakes_failed: AtomicU64,
@@ -62,11 +63,11 @@ pub struct Tls {
     complaints: Mutex<Complaints>,
 }
 
-/// The settings of each face.
+/// The TLS settings of each face.
 struct Served {
-    /// Of ZooKeeper's clients, who speak no protocol that has a name.
+    /// The settings for ZooKeeper's clients, which negotiate no protocol name.
     zookeeper: Arc<ServerConfig>,
-    /// Of clients of the chunk store, who are offered HTTP/2 (ALPN).
+    /// The settings for clients of the chunk store, which are offered HTTP/2 (ALPN).
     chunks: Arc<ServerConfig>,
 }
 
@@ -92,18 +93,18 @@ impl Tls {
         })
     }
 
-    /// What a new connection of ZooKeeper's clients is to begin with.
+    /// The settings for a new connection of ZooKeeper's clients.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).zookeeper.clone()
     }
 
-    /// What a new connection to the chunk store is to begin with.
+    /// The settings for a new connection to the chunk store.
     pub fn current_of_chunks(&self) -> Arc<ServerConfig> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).chunks.clone()
     }
 
-    /// Counts one more handshake under way. None if there are as many as there may be
-    /// (`zookeeper.netty.server.outstandingHandshake.limit`): the connection is to be closed.
+    /// Counts one more handshake under way. None at the limit
+    /// (`zookeeper.netty.server.outstandingHandshake.limit`): the connection must be closed.
     pub fn begin_handshake(self: &Arc<Self>) -> Option<Handshake> {
         let count = self.handshakes_under_way.fetch_add(1, Ordering::Relaxed) + 1;
         let count_max = self.config.handshakes_max;
@@ -115,7 +116,7 @@ impl Tls {
         None
     }
 
-    /// For the metrics.
+    /// The counts for the metrics.
     pub fn handshake_counts(&self) -> HandshakeCounts {
         HandshakeCounts {
             under_way: self.handshakes_under_way.load(Ordering::Relaxed) as u64,
@@ -124,7 +125,7 @@ impl Tls {
         }
     }
 
-    /// Logs why a client could not be served, unless too many had to be logged lately.
+    /// Logs why a client was refused, unless the log has had too many such lines lately.
     pub fn complain(&self, peer: &str, cause: &str) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let (log, unlogged_count) = complaints.add(Instant::now());
@@ -137,8 +138,8 @@ impl Tls {
         }
     }
 
-    /// The name of the owner of a believed certificate, and by which schemes it is one
-    /// (`X509AuthenticationProvider`): the super user's counts twice.
+    /// The name of a trusted certificate's owner, and the schemes that it proves
+    /// (`X509AuthenticationProvider`): the super user's name proves two.
     pub fn identity(&self, certificate: &[u8]) -> Option<(String, &'static [&'static str])> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let name = subject::rfc2253(parsed.subject().as_raw())?;
@@ -146,8 +147,8 @@ impl Tls {
         Some((name, if is_super { &["super", "x509"] } else { &["x509"] }))
     }
 
-    /// Looks at the files for ever, and takes over what is new in them. A file that cannot be used
-    /// changes nothing: what was read before stays, and one line says so.
+    /// Checks the files for ever, and takes over changed ones. If a file cannot be used, the
+    /// settings stay as they are, and one line in the log says so.
     pub async fn reload_when_changed(&self) {
         if !self.config.reload {
             return std::future::pending().await;
@@ -157,7 +158,8 @@ impl Tls {
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            // Before they are read: what is written meanwhile is seen as one more change.
+            // The stamps are taken before the files are read: a change meanwhile is then seen as
+            // one more.
             let stamps = own_stamps(&self.config);
             if stamps == seen {
                 continue;
@@ -167,7 +169,7 @@ impl Tls {
         }
     }
 
-    /// Reads the stores now, whether they have changed or not, and says so.
+    /// Reads the stores now, changed or not, and logs that.
     pub fn reload(&self, done: &str) {
         match server_config(&self.config) {
             Ok(new) => {
@@ -179,25 +181,25 @@ impl Tls {
     }
 }
 
-/// Handshakes since the start, but for those that succeeded.
+/// Counts of handshakes since the start, without those that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeCounts {
-    /// Now.
+    /// Handshakes under way now.
     pub under_way: u64,
-    /// Refused, or given up by the client.
+    /// Handshakes that were refused, or given up by the client.
     pub failed: u64,
-    /// Not begun, because too many were under way.
+    /// Handshakes that were not begun, because too many were under way.
     pub exceeded: u64,
 }
 
-/// A handshake under way; dropped, it makes room for another.
+/// A handshake under way. Dropping it makes room for another.
 pub struct Handshake {
     tls: Arc<Tls>,
     succeeded: bool,
 }
 
 impl Handshake {
-    /// It is over, and the client is believed.
+    /// Ends a handshake whose client is trusted.
     pub fn succeed(mut self) {
         self.succeeded = true;
     }
@@ -212,7 +214,7 @@ impl Drop for Handshake {
     }
 }
 
-/// How many clients were refused lately.
+/// The count of clients that were refused lately.
 #[derive(Default)]
 struct Complaints {
     since: Option<Instant>,
@@ -220,7 +222,7 @@ struct Complaints {
 }
 
 impl Complaints {
-    /// Counts one more: whether it is to be logged, and how many were not before it.
+    /// Counts one more. Returns whether to log it, and how many before it were not logged.
     fn add(&mut self, now: Instant) -> (bool, usize) {
         let over = self.since.is_none_or(|since| now >= since + COMPLAINTS_INTERVAL);
         let unlogged_count = if over { self.count.saturating_sub(COMPLAINTS_MAX) } else { 0 };
@@ -232,8 +234,8 @@ impl Complaints {
     }
 }
 
-/// What tells one version of the files from another: length and time of the last change, and which
-/// file it is, since a name may be led elsewhere.
+/// Stamps that tell one version of the files from another: length, time of the last change, and
+/// inode, since a name may come to lead to another file.
 type FileStamps = Vec<Option<(u64, SystemTime, u64)>>;
 
 fn own_stamps(config: &TlsConfig) -> FileStamps {
@@ -289,7 +291,7 @@ fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
     Ok(server_config)
 }
 
-/// Logs how long a certificate of ours is valid: a client that finds out is too late.
+/// Logs the validity of our certificate: a client would notice too late that it expired.
 fn show_dates(store: &StoreFile, own: &CertifiedKey) {
     let certificate = own.cert.first().map_or(&[][..], |certificate| certificate);
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return };
@@ -308,7 +310,7 @@ fn show_dates(store: &StoreFile, own: &CertifiedKey) {
 
 type ReadStore<T> = fn(&[u8], StoreKind, &str) -> Result<Vec<T>, key_store::StoreError>;
 
-/// What a store holds.
+/// Reads the contents of a store.
 pub(crate) fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, TlsError> {
     let kind = store.kind.or_else(|| StoreKind::from_path(&store.path)).ok_or_else(|| {
         store.error("its name ends in none of .jks, .pem and .p12, and no type is set".to_string())
@@ -320,7 +322,7 @@ pub(crate) fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec
             let bytes = read_file(path).map_err(|cause| {
                 store.error(format!("password file {}: {cause}", path.display()))
             })?;
-            // SecretUtils.readSecret: a line end behind it is not a part of it.
+            // `SecretUtils.readSecret`: a line end behind the password is not a part of it.
             let text = String::from_utf8_lossy(&bytes);
             text.strip_suffix('\n').unwrap_or(&text).to_string()
         }
@@ -347,7 +349,7 @@ impl StoreFile {
     }
 }
 
-/// What a client is told to have done wrong.
+/// The text about a client's fault.
 pub fn cause_of(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(error) => format!("what it sends is not TLS ({error:?})"),

@@ -1,8 +1,8 @@
 //! A small blocking ZooKeeper client: a session that outlives its connections, and one function for
 //! each request.
 //!
-//! Paths are those below the chroot of the connect string, checked before they are sent, as
-//! ZooKeeper's own client does.
+//! Paths are relative to the chroot of the connect string, and checked before they are sent, as in
+//! ZooKeeper's own client.
 
 mod connection;
 mod limits;
@@ -29,21 +29,21 @@ pub use path::path_fault;
 pub use target::{Login, Security, Target};
 pub use tls::client_config;
 
-/// Where the members of the ensemble stand, whatever the chroot (`ZooDefs.CONFIG_NODE`).
+/// The znode with the members of the ensemble, independent of the chroot (`ZooDefs.CONFIG_NODE`).
 const CONFIG_PATH: &str = "/zookeeper/config";
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// None of the servers can be used; the reason of each.
+    /// No server can be used; the reason names each.
     #[error("cannot connect to {servers}: {reason}")]
     Unreachable {
-        /// As they were given.
+        /// The servers, as they were given.
         servers: String,
-        /// What went wrong.
+        /// The failure of each server.
         reason: String,
     },
-    /// The connection ended. A write that was under way may have taken effect.
+    /// The connection ended. A write under way may have taken effect.
     #[error("the connection to {0} was lost; a change that was under way may have been made")]
     Lost(String),
     /// The server does not answer. A write may still take effect.
@@ -55,7 +55,7 @@ pub enum ClientError {
     /// The session was closed from here.
     #[error("Not connected")]
     Closed,
-    /// No znode can have this path.
+    /// The path is not valid.
     #[error("{0}")]
     BadPath(String),
     /// The server refused.
@@ -66,7 +66,7 @@ pub enum ClientError {
     Undecodable(#[from] JuteError),
 }
 
-/// Something that happened without being asked for.
+/// An event that the client did not ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A watch fired.
@@ -75,29 +75,29 @@ pub enum Event {
         event_type: i32,
         /// The number of its state (`Watcher.Event.KeeperState`).
         state: i32,
-        /// Of the znode.
+        /// The path of the znode.
         path: String,
-        /// Of the change, or -1.
+        /// The zxid of the change, or -1.
         zxid: i64,
     },
-    /// There is a connection.
+    /// A connection is open.
     Connected {
-        /// To this server.
+        /// The server.
         server: String,
         /// The id of the session.
         session: i64,
-        /// The session is the one from before.
+        /// Whether the session is the one from before.
         again: bool,
-        /// The server is cut off from its ensemble.
+        /// Whether the server is cut off from its ensemble.
         read_only: bool,
-        /// Watches that were set again.
+        /// The watches that were set again.
         watch_count: usize,
     },
-    /// The connection ended; another is sought.
+    /// The connection ended; the client looks for another one.
     Lost {
-        /// To this server.
+        /// The server of the connection that ended.
         server: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The session is over.
@@ -109,28 +109,28 @@ pub enum Event {
 /// A znode to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewZnode {
-    /// Where; a sequential one gets a number appended.
+    /// The path; a sequential znode gets a number appended.
     pub path: String,
-    /// Data or null.
+    /// The data, or null.
     pub data: Option<Vec<u8>>,
-    /// Who may do what.
+    /// The ACL: the permissions of each identity.
     pub acl: Vec<AclEntry>,
-    /// How.
+    /// The mode: persistent, ephemeral, sequential and so on.
     pub mode: CreateMode,
-    /// Of the modes with a time to live.
+    /// The time to live, ms, for the modes that have one.
     pub ttl_ms: Option<i64>,
 }
 
-/// What a reconfiguration changes (`ReconfigRequest`).
+/// The changes of a reconfiguration (`ReconfigRequest`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconfiguration {
     /// Servers that join or change.
     pub joining: Option<String>,
     /// Servers that leave.
     pub leaving: Option<String>,
-    /// All servers there are to be.
+    /// The complete list of servers, in place of single changes.
     pub members: Option<String>,
-    /// Of the configuration that it is meant for, or -1.
+    /// The version of the configuration that it applies to, or -1.
     pub version: i64,
 }
 
@@ -140,11 +140,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens a session on the first server that gives one. Events go to `on_event`, called on a
-    /// thread of the client; it must not ask the client anything.
+    /// Opens a session on the first server that gives one. The client calls `on_event` on a thread
+    /// of its own; it must not call the client.
     ///
     /// # Errors
-    /// No server gives one.
+    /// No server gives a session.
     pub fn connect(
         target: &Target,
         on_event: impl Fn(Event) + Send + Sync + 'static,
@@ -153,7 +153,7 @@ impl Client {
         Ok(Client { connection })
     }
 
-    /// How it stands.
+    /// The phase of the session.
     pub fn phase(&self) -> Phase {
         self.connection.phase()
     }
@@ -167,7 +167,7 @@ impl Client {
         self.data_of(&self.full(path)?, watch)
     }
 
-    /// The members of the ensemble: text, and the stat of where it stands.
+    /// The members of the ensemble as text, and the stat of their znode.
     pub fn config(&self, watch: bool) -> Result<(Option<Vec<u8>>, Stat), ClientError> {
         self.data_of(CONFIG_PATH, watch)
     }
@@ -192,8 +192,9 @@ impl Client {
         self.answer(&waiting, decode_children)
     }
 
-    /// The names of the children, sorted, of each of these znodes, or why they are not to be had;
-    /// all are asked before the first answer is waited for. None for one that does not exist.
+    /// The sorted names of the children of each of these znodes, or the refusal for a znode; all
+    /// requests are sent before the first answer is waited for. None for a znode that does not
+    /// exist.
     pub fn children_of_each(
         &self,
         paths: &[String],
@@ -224,10 +225,10 @@ impl Client {
         self.answer(&waiting, decode_acl)
     }
 
-    /// Makes a znode and gives its path.
+    /// Makes a znode and returns its path.
     pub fn create(&self, znode: &NewZnode) -> Result<String, ClientError> {
         let full = match znode.mode.is_sequential() {
-            // `PathUtils.validatePath`: the number is part of it.
+            // `PathUtils.validatePath` checks the path with the number.
             true => self.full(&format!("{}1", znode.path)).map(|mut full| {
                 full.pop();
                 full
@@ -278,23 +279,23 @@ impl Client {
             paths.iter().map(|path| self.full(path)).collect::<Result<_, _>>()?;
         let writes = full.iter().map(|path| WriteRequest::Delete { path, version: -1 }).collect();
         self.call(&Request::Multi(writes), decode_multi_error)?.map_or(Ok(()), |error| {
-            // The results before the culprit say ok.
+            // The results before the failed delete say ok.
             Err(ClientError::Refused(error))
         })
     }
 
-    /// Waits until the server has what was committed before.
+    /// Waits until the server has applied everything that was committed before.
     pub fn sync(&self, path: &str) -> Result<(), ClientError> {
         let full = self.full(path)?;
         self.call(&Request::Sync { path: Some(&full) }, |_| Ok(()))
     }
 
-    /// Shows credentials, now and after each reconnect.
+    /// Sends credentials, now and after each reconnect.
     pub fn add_auth(&self, scheme: &str, credentials: &[u8]) -> Result<(), ClientError> {
         self.connection.add_auth(scheme, credentials, ANSWER_LIMIT)
     }
 
-    /// Sets a watch that stays.
+    /// Sets a persistent watch.
     pub fn add_watch(&self, path: &str, mode: AddWatchMode) -> Result<(), ClientError> {
         let full = self.full(path)?;
         let frame = frame(&Request::AddWatch { path: &full, mode });
@@ -302,8 +303,8 @@ impl Client {
         self.answer(&waiting, |_| Ok(()))
     }
 
-    /// Takes watches out, and gives the types of the events that say so. `locally`: also where the
-    /// server cannot be told; it is then not told of them on the next connection.
+    /// Removes watches, and returns the types of the events that report it. `locally`: removes them
+    /// here even if the server cannot be told; the next connection then does not set them.
     pub fn remove_watches(
         &self,
         path: &str,
@@ -311,7 +312,7 @@ impl Client {
         locally: bool,
     ) -> Result<Vec<i32>, ClientError> {
         let full = self.full(path)?;
-        // `ZooKeeper.removeWatches`: one that the client does not know of is no watch.
+        // `ZooKeeper.removeWatches`: a watch that the client does not know does not exist.
         if !self.connection.with_watches(|watches| watches.has(&full, watcher_type)) {
             return Err(ClientError::Refused(ErrorCode::NO_WATCHER));
         }
@@ -324,13 +325,13 @@ impl Client {
         Ok(self.connection.with_watches(|watches| watches.remove(&full, watcher_type)))
     }
 
-    /// How many znodes are below one, at any depth.
+    /// The number of znodes below a path, at any depth.
     pub fn count_below(&self, path: &str) -> Result<i32, ClientError> {
         let full = self.full(path)?;
         self.call(&Request::GetAllChildrenNumber { path: &full }, |r| r.int())
     }
 
-    /// The session's ephemeral znodes whose path starts so, sorted.
+    /// The session's ephemeral znodes whose path has this prefix, sorted.
     pub fn ephemerals(&self, prefix: &str) -> Result<Vec<String>, ClientError> {
         let full = self.full(prefix)?;
         let mut paths = self.call(&Request::GetEphemerals { prefix: Some(&full) }, |r| {
@@ -343,7 +344,7 @@ impl Client {
         Ok(paths)
     }
 
-    /// Scheme and user of each identity that the server knows the connection by.
+    /// The scheme and the user of each identity that the connection has proved.
     pub fn who_am_i(&self) -> Result<Vec<(String, String)>, ClientError> {
         self.call(&Request::WhoAmI, |r| {
             let count = r.count(8)?;
@@ -351,7 +352,7 @@ impl Client {
         })
     }
 
-    /// Changes the members of the ensemble and gives the new configuration.
+    /// Changes the members of the ensemble and returns the new configuration.
     pub fn reconfigure(&self, change: &Reconfiguration) -> Result<(Vec<u8>, Stat), ClientError> {
         let request = Request::Reconfig {
             joining: change.joining.as_deref(),
@@ -371,7 +372,7 @@ impl Client {
         &self.connection.target().chroot
     }
 
-    /// A path as the server knows it.
+    /// The full path, with the chroot.
     fn full(&self, path: &str) -> Result<String, ClientError> {
         if let Some(fault) = path_fault(path) {
             return Err(ClientError::BadPath(fault));
@@ -389,7 +390,7 @@ impl Client {
         self.connection.send(frame(&request), watch.then(|| Asked::by_read(kind, full)))
     }
 
-    /// Asks and waits; `decode` reads the body of a good answer.
+    /// Sends a request and waits; `decode` reads the body of a good answer.
     fn call<T>(
         &self,
         request: &Request<'_>,
@@ -423,7 +424,7 @@ impl Client {
     }
 
     /// The names of the children, if they come soon and are not too many: for completion, which
-    /// must not hold up who types.
+    /// must not delay a typing user.
     pub fn few_children(
         &self,
         path: &str,
@@ -465,8 +466,8 @@ fn decode_acl(reader: &mut JuteReader<'_>) -> Result<(Vec<AclEntry>, Stat), Jute
     Ok((entries, decode_stat(reader)?))
 }
 
-/// The first error among the results of a multi of deletes (`MultiResponse`): those of operations
-/// that would have gone well say 0.
+/// The first error among the results of a multi of deletes (`MultiResponse`). Operations that would
+/// have succeeded have the result 0.
 fn decode_multi_error(reader: &mut JuteReader<'_>) -> Result<Option<ErrorCode>, JuteError> {
     loop {
         let (kind, done, _) = (reader.int()?, reader.bool()?, reader.int()?);

@@ -1,8 +1,8 @@
 //! `quorate zk`: commands on the tree of a ZooKeeper server, one from the command line or many from
 //! a prompt or a pipe.
 //!
-//! What may be written is in [`command`], what it does in [`execute`] and [`trees`], how it is
-//! shown in [`show`], and where in [`screen`].
+//! [`command`] reads commands, [`execute`] and [`trees`] run them, [`show`] formats the results,
+//! and [`screen`] prints them.
 
 mod command;
 mod complete;
@@ -65,7 +65,7 @@ pub fn run(args: &ZkArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Whom to connect to, if it can be done as it was asked for.
+/// The servers and the session to ask for, or why the options make that impossible.
 fn target(args: &ZkArgs) -> anyhow::Result<Target> {
     let flags = FLAGS.map(|variable| (variable, std::env::var(variable).unwrap_or_default()));
     let properties = Properties::read(&flags, args.client_configuration.as_deref());
@@ -77,33 +77,32 @@ fn target(args: &ZkArgs) -> anyhow::Result<Target> {
     Ok(Target { read_only, patient, security, ..target })
 }
 
-/// Where `zkCli.sh` takes the flags of Java from.
+/// The variables in which `zkCli.sh` looks for Java flags.
 const FLAGS: [&str; 2] = ["CLIENT_JVMFLAGS", "JVMFLAGS"];
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Done,
     Failed,
-    /// There is no such command.
+    /// No such command exists.
     NoCommand,
     Quit,
 }
 
-/// The status of a single command that there is not, as that of `zkCli.sh`
-/// (`CommandNotFoundException`, 3.9.5).
+/// The exit status of an unknown command, as in `zkCli.sh` (`CommandNotFoundException`, 3.9.5).
 const NO_COMMAND: u8 = 127;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// The client or the server; what it was about.
+    /// An error of the client or the server, and the path that it is about.
     Client(ClientError, Option<String>),
-    /// For the user.
+    /// A message for the user.
     Said(String),
-    /// It was said already, as the end of a list.
+    /// The error was shown already, at the end of a list.
     Shown,
-    /// Nobody reads the output any more.
+    /// The output cannot be written; its reader may be gone.
     Output(std::io::Error),
 }
 
@@ -148,14 +147,14 @@ struct Shell {
     screen: Arc<Screen>,
     /// Commands of this shell, for `history` and `redo`.
     history: Vec<String>,
-    /// How many older ones are not in it any more.
+    /// Older commands that were dropped from the history.
     forgotten: usize,
-    /// What is to be said beside the answer.
+    /// Remarks to show besides the answer.
     notes: Vec<String>,
     watches_interrupts: bool,
 }
 
-/// What stands in the history for a command that may hold a password.
+/// The text in the history in place of a command that may hold a password.
 const NOT_KEPT: &str = "addauth (not kept)";
 
 impl Shell {
@@ -174,14 +173,14 @@ impl Shell {
         editor.set_helper(Some(Completion { client: self.client.clone() }));
         let file = history_file();
         if let Some(file) = &file {
-            // None yet, or one that cannot be read: it is not worth an error.
+            // The file may not exist yet, or be unreadable, which is not worth an error.
             let _ = editor.load_history(file);
         }
-        // A terminal on which nothing can be edited has none: events come when they come.
+        // A terminal without editing has no printer; events are then printed when they arrive.
         if let Ok(printer) = editor.create_external_printer() {
             self.screen.show_above(printer).context("no thread for events")?;
         }
-        // Without it Ctrl-C ends the shell, in place of the command.
+        // Without this, Ctrl-C ends the shell and not the command.
         let _ = self.watch_interrupts();
         println!("quorate zk: `help` lists the commands, Tab completes, Ctrl-D ends");
         if let Err(failure) = self.client() {
@@ -210,7 +209,7 @@ impl Shell {
         Ok(())
     }
 
-    /// As `ZooKeeperMain.getPrompt` has it.
+    /// The text of the prompt, as in `ZooKeeperMain.getPrompt`.
     fn prompt_text(&self) -> String {
         let phase = self.client.borrow().as_ref().map_or(Phase::Closed, |client| client.phase());
         let state = match phase {
@@ -224,7 +223,7 @@ impl Shell {
         format!("[zk: {}({state}) {index}] ", self.target.text)
     }
 
-    /// Runs lines that are not typed. All are run; the status says whether all went well.
+    /// Runs all lines of a file or a pipe. The status says whether all succeeded.
     fn run_lines(&mut self, input: &mut dyn BufRead) -> anyhow::Result<Status> {
         let mut all = Status::Done;
         for line in input.split(b'\n') {
@@ -259,7 +258,7 @@ impl Shell {
         }
     }
 
-    /// Runs one command and shows what came of it.
+    /// Runs one command and shows its result.
     fn run_words(&mut self, words: &[String]) -> Status {
         let typed = words.first().map_or("", String::as_str);
         let name = usage_of(typed).map_or(typed, |usage| usage.name);
@@ -280,7 +279,8 @@ impl Shell {
         }
     }
 
-    /// The words of a command of the history, which takes the place of the `redo` there.
+    /// The words of a command in the history. In the history it replaces the `redo` that asks for
+    /// it.
     fn line_of(&mut self, index: usize) -> Result<Vec<String>, Failure> {
         let position = index.checked_sub(self.forgotten);
         let last = self.history.len().saturating_sub(1);
@@ -300,7 +300,7 @@ impl Shell {
         Ok(words)
     }
 
-    /// The last commands and their numbers, the one that asks included.
+    /// The last commands and their numbers, including the `history` command itself.
     fn shown_history(&self) -> Vec<(usize, String)> {
         let numbered = self.history.iter().cloned().enumerate();
         let first = self.history.len().saturating_sub(HISTORY_SHOWN + 1);
@@ -317,7 +317,7 @@ impl Shell {
         let output = shown.and_then(|()| self.screen.flush());
         let broken = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
         match (&done, &output) {
-            // Nobody reads on: there is no use in going on.
+            // The reader of the output is gone, so the shell ends.
             (Err(Failure::Output(error)), _) | (_, Err(error)) if broken(error) => Status::Quit,
             (Ok(_), Ok(())) => Status::Done,
             _ => Status::Failed,
@@ -344,7 +344,7 @@ impl Shell {
         Ok(())
     }
 
-    /// One value for each command; of a list the value is already there.
+    /// Prints one value for each command; a list has printed its own.
     fn finish_json(
         &self,
         name: &str,
@@ -397,12 +397,14 @@ impl Shell {
     }
 }
 
-/// Whether a line says who someone is. Wherever it stands: a line that is wrong is kept, too.
+/// Whether a line may hold credentials. It looks anywhere in the line, since wrong lines are kept,
+/// too.
 fn may_hold_secret(line: &str) -> bool {
     line.to_ascii_lowercase().contains("addauth")
 }
 
-/// `$XDG_STATE_HOME/quorate/zk_history`, by default below `~/.local/state`. Its folder is made.
+/// The path of the history: `$XDG_STATE_HOME/quorate/zk_history`, by default below
+/// `~/.local/state`. Makes its folder.
 fn history_file() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty());
     let state = match folder("XDG_STATE_HOME") {

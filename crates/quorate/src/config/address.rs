@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// An address to listen on, before names are looked up. `host` is none for every local address.
+/// An address to listen on, before names are looked up. Without a `host` it is every local address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
     pub host: Option<String>,
@@ -13,9 +13,9 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
-    /// The addresses to try in this order; the first that can be bound is the one. For every
-    /// local address that is IPv6 with IPv4 mapped into it, then IPv4 alone for a host without
-    /// IPv6; a peer's address must then be read with `IpAddr::to_canonical`.
+    /// The addresses to try in this order; the first that can be bound is taken. For every local
+    /// address that is IPv6 with IPv4 mapped into it, then IPv4 alone for a host without IPv6; a
+    /// peer's address must then be read with `IpAddr::to_canonical`.
     pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
         match &self.host {
             None => Ok(vec![
@@ -58,7 +58,7 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// `0.0.0.0` and `::` mean every local address, as an absent host does.
+/// Makes `0.0.0.0` and `::` every local address, as an absent host is.
 pub(super) fn every_address_if_unspecified(address: ListenAddress) -> ListenAddress {
     match address.host.as_deref() {
         Some("0.0.0.0" | "::") => ListenAddress { host: None, port: address.port },

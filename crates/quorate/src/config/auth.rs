@@ -1,4 +1,4 @@
-//! How clients prove who they are, and whether they must (`AuthenticationHelper`,
+//! Proofs of clients' identities, and whether clients must give one (`AuthenticationHelper`,
 //! `EnsembleAuthenticationProvider`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use super::tls::TlsConfig;
 pub(super) struct AuthDraft {
     /// `ensembleAuthName`.
     pub ensemble_names: Option<BTreeSet<String>>,
-    /// Whether the scheme `ensemble` is asked for.
+    /// Whether the scheme `ensemble` is switched on.
     pub has_ensemble_provider: bool,
     /// `enforce.auth.enabled`.
     pub is_enforced: bool,
@@ -24,14 +24,14 @@ pub(super) struct AuthDraft {
     /// `sessionRequireClientSASLAuth`.
     pub is_sasl_required: bool,
     pub sasl: SaslKeys,
-    /// The users of SASL, once its keys were settled.
+    /// The users of SASL, set once its keys are settled.
     pub sasl_users: Option<BTreeMap<String, String>>,
     /// `allowSaslFailedClients`.
     pub sasl_failed_allowed: bool,
 }
 
 impl AuthDraft {
-    /// Puts together what was said; `replicated` and `tls` say which schemes there are.
+    /// Combines the settings; `replicated` and `tls` decide which schemes there are.
     pub fn settle(
         mut self,
         replicated: &Settings,
@@ -101,8 +101,8 @@ impl AuthDraft {
         Ok(schemes)
     }
 
-    /// What the scheme `ensemble` takes, if there is one: names alone do not make it
-    /// (`EnsembleAuthenticationProvider`).
+    /// The names that the scheme `ensemble` accepts, if it is switched on: names alone do not
+    /// switch it on (`EnsembleAuthenticationProvider`).
     fn settle_ensemble_names(&mut self, report: &mut Report) -> Option<EnsembleNames> {
         let names = self.ensemble_names.take();
         match (self.has_ensemble_provider, names) {

@@ -1,5 +1,5 @@
-//! The chunk store: where its clients connect, and how it keeps what they bring. It is served only
-//! where it is asked for.
+//! The settings of the chunk store: the addresses for its clients, and how it stores chunks. It is
+//! served only if an address is configured.
 
 use std::path::PathBuf;
 
@@ -7,33 +7,34 @@ use chunk::layout::Layout;
 
 use super::address::ListenAddress;
 
-/// Connections of clients of the chunk store in all, unless something else is said: each may have
-/// 64 KiB on the way to us, and what is beyond has bounds of its own. One more waits.
+/// The default limit of connections to the chunk store in all: each may have 64 KiB on the way to
+/// us, and further bytes have bounds of their own. A further connection waits.
 pub const CHUNK_CONNECTIONS_MAX_DEFAULT: usize = 1_024;
 
-/// Connections from one address, unless something else is said: a client of Ozone has one for each
-/// of its processes, and no address has more than a quarter of all. One more is closed.
+/// The default limit of connections from one address: a client of Ozone has one for each of its
+/// processes, and no address gets more than a quarter of all. A further connection is closed.
 pub const CHUNK_CONNECTIONS_PER_IP_MAX_DEFAULT: usize = 256;
 
-/// The chunk store. It is served on one of the two addresses at least.
+/// The settings of the chunk store, which is served on at least one of the two addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkConfig {
-    /// Where clients of Apache Ozone's datanodes connect.
+    /// The address for clients of Apache Ozone's datanodes.
     pub addr: Option<ListenAddress>,
-    /// Where they connect with TLS, which has the stores and the settings of the other ports.
+    /// The address for such clients with TLS, which has the stores and the settings of the other
+    /// ports.
     pub tls_addr: Option<ListenAddress>,
     /// Connections in all; 0: as many as there are descriptors for.
     pub connections_max: usize,
     /// Connections from one address; 0 is no limit.
     pub connections_per_ip_max: usize,
-    /// The store's folder; one below the data directory if nothing is said.
+    /// The store's folder; none: a folder below the data directory.
     pub dir: Option<PathBuf>,
-    /// Bytes that the store may take of its disk; 0 is no limit.
+    /// Bytes that the store may use on its disk; 0 is no limit.
     pub bytes_max: u64,
-    /// Bytes of its disk that it leaves free. Where nothing is said and its folder is below the
-    /// data directory: a twentieth of the disk, and 1 GiB at most.
+    /// Bytes of its disk that the store leaves free. None: if its folder is below the data
+    /// directory, a twentieth of the disk, and 1 GiB at most.
     pub free_bytes_min: Option<u64>,
-    /// Where the chunks of new containers go.
+    /// The layout for the chunks of new containers.
     pub layout: Layout,
     /// Whether data are compared with their checksums before they are written
     /// (`hdds.datanode.chunk.data.validation.check`).
@@ -43,7 +44,7 @@ pub struct ChunkConfig {
 /// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ChunkDraft {
-    /// This or the next says that the store is served.
+    /// The address; if this or the next one is set, the store is served.
     pub addr: Option<ListenAddress>,
     pub tls_addr: Option<ListenAddress>,
     pub connections_max: Option<usize>,
@@ -75,11 +76,11 @@ impl ChunkDraft {
     }
 }
 
-/// What the layouts are called in options and files.
+/// The names of the layouts in options and files.
 pub const LAYOUTS: [(&str, Layout); 3] =
     [("per-block", Layout::PerBlock), ("per-chunk", Layout::PerChunk), ("log", Layout::Log)];
 
-/// The layout of that name.
+/// The layout with this name.
 pub fn parse_layout(text: &str) -> Result<Layout, String> {
     let found = LAYOUTS.iter().find(|(name, _)| *name == text);
     found

@@ -1,9 +1,9 @@
-//! Ensembles: which servers there are, which of them this one is, and how they believe each other
+//! Ensembles: the list of servers, this server's number in it, and how servers trust each other
 //! (`QuorumPeer.QuorumServer`; `QuorumPeerConfig.parseDynamicConfig` and `setupQuorumPeerConfig`,
 //! ZooKeeper 3.9).
 //!
-//! The sources only collect in a [`ClusterDraft`]; [`settle::settle`] decides what they say
-//! together. One participant alone is a standalone server, unless `standaloneEnabled=false`.
+//! The sources only collect settings in a [`ClusterDraft`]; [`settle::settle`] combines them. One
+//! participant alone is a standalone server, unless `standaloneEnabled=false`.
 
 pub(super) mod settle;
 
@@ -20,14 +20,14 @@ use super::report::{ConfigError, Place};
 use super::tls::PeerTlsConfig;
 use super::values::port;
 
-/// Servers of one ensemble at most: while one of them is replaced there are two members of its
-/// number, and a membership has room for 64. ZooKeeper has no bound; more than seven are hardly
-/// ever seen, since each write waits for more than half of them.
+/// Servers of one ensemble: while a server is replaced it has two members, and a membership has
+/// room for 64. ZooKeeper has no bound; more than seven servers are rare, since each write waits
+/// for more than half of them.
 pub const SERVERS_MAX: usize = 32;
 
-/// What the secret of an ensemble must have at least: less can be guessed.
+/// The least bytes of an ensemble's secret: a shorter one can be guessed.
 pub const SECRET_BYTES_MIN: usize = 16;
-/// And at most, so that no other file is taken for one.
+/// The most bytes of a secret, so that no other file is taken for one.
 pub const SECRET_BYTES_MAX: usize = 4_096;
 
 /// `initLimit` and `syncLimit` where they are not set, as in ZooKeeper's sample file; ZooKeeper
@@ -37,38 +37,38 @@ const SYNC_LIMIT_DEFAULT: u32 = 5;
 /// `QuorumPeer.quorumCnxnTimeoutMs` and `cnxTimeout`: 5 s to be connected to another server.
 pub const CONNECT_TIMEOUT_MS_DEFAULT: u32 = 5_000;
 
-/// What a member of an ensemble is to know of it.
+/// The settings of an ensemble's member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
     /// The number of this server (`myid`); it is one of `servers`.
     pub number: u32,
-    /// All servers by their numbers. Their names are to be looked up anew at each dial.
+    /// All servers by their numbers. Each dial looks up their names anew.
     pub servers: BTreeMap<u32, ServerAddress>,
-    /// Where this server waits for the others.
+    /// The address on which this server accepts links from the others.
     pub listen: ListenAddress,
-    /// Which servers must be there for the ensemble to begin.
+    /// The servers that must be there before the ensemble begins.
     pub attendance: Attendance,
-    /// How servers are believed to be of this ensemble.
+    /// How servers prove that they belong to this ensemble.
     pub auth: PeerAuth,
     /// How long a dial of another server may take (`cnxTimeout`).
     pub connect_timeout_ms: u32,
     /// Whether the system probes links that are silent (`tcpKeepAlive`).
     pub keep_alive: bool,
-    /// `initLimit`, in ticks: shown by `conf`, of no effect here.
+    /// `initLimit`, in ticks: `conf` shows it; it has no effect here.
     pub init_limit: u32,
-    /// `syncLimit`, in ticks: likewise.
+    /// `syncLimit`, in ticks: `conf` shows it; it has no effect here.
     pub sync_limit: u32,
-    /// Of the list of servers, from the end of the dynamic file's name.
+    /// The version of the list of servers, from the end of the dynamic file's name.
     pub version: u64,
 }
 
 impl ClusterConfig {
-    /// This server's own line.
+    /// The address of this server.
     pub fn own(&self) -> &ServerAddress {
         self.servers.get(&self.number).expect("the own number is among the servers")
     }
 
-    /// The servers as the replicated records have them.
+    /// The servers in the form of the replicated records.
     pub fn server_list(&self) -> ServerList {
         let scheme = match self.auth {
             PeerAuth::Tls(_) => "https",
@@ -80,21 +80,21 @@ impl ClusterConfig {
     }
 }
 
-/// What a `server.N` line says: `host:port:port[:role][;[host:]port]`.
+/// The contents of a `server.N` line: `host:port:port[:role][;[host:]port]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
     pub host: String,
-    /// Where the other servers connect.
+    /// The port for other servers.
     pub peer_port: u16,
-    /// ZooKeeper's servers elect a leader here; ours only show it.
+    /// The election port of ZooKeeper's servers, which ours only show.
     pub election_port: u16,
     pub role: Role,
-    /// Where its clients connect, if the line says so.
+    /// The address for its clients, if the line has one.
     pub client: Option<ListenAddress>,
 }
 
 impl ServerAddress {
-    /// The record of a server that is reached by URLs of that scheme.
+    /// The record of a server that is reached by URLs of this scheme.
     fn record(&self, scheme: &str) -> ServerRecord {
         let ServerAddress { host, peer_port, election_port, role, client } = self;
         let host = in_brackets(host);
@@ -126,7 +126,7 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// What a configured server does in an ensemble.
+/// The role of a configured server in an ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Participant,
@@ -134,7 +134,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As ZooKeeper spells it.
+    /// The name, spelled as in ZooKeeper.
     pub fn name(self) -> &'static str {
         match self {
             Role::Participant => "participant",
@@ -152,18 +152,18 @@ impl Role {
     }
 }
 
-/// How a server knows that another one is of its ensemble.
+/// The proof that another server belongs to the ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerAuth {
-    /// Whoever reaches the port is believed, as in a ZooKeeper that is told nothing else.
+    /// No proof: every peer that reaches the port is trusted, as in ZooKeeper by default.
     None,
-    /// Each proves to know the same secret. What they say is not encrypted.
+    /// Each server proves that it knows the secret of all. The messages are not encrypted.
     Secret(Secret),
-    /// Each shows a certificate that the other trusts, and what they say is encrypted.
+    /// Each server shows a certificate that the other one trusts. The messages are encrypted.
     Tls(Box<PeerTlsConfig>),
 }
 
-/// What the servers of an ensemble know and nobody else. Never to be shown.
+/// The secret of an ensemble, which only its servers know. It must never be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub Vec<u8>);
 
@@ -183,27 +183,26 @@ pub(super) struct ClusterDraft {
     pub attendance: Attendance,
     pub links: LinksDraft,
     pub auth: PeerAuthDraft,
-    /// The first of `group.N` and `weight.N`.
+    /// The first of the keys `group.N` and `weight.N`.
     pub grouping: Option<Said>,
-    /// The file that has the servers (`dynamicConfigFile`).
+    /// The file with the list of servers (`dynamicConfigFile`).
     pub dynamic_file: Option<(PathBuf, Place)>,
-    /// Keys that do what their author expects only where there is no ensemble, each with what to
-    /// say.
+    /// Keys that an ensemble does not honour, each with the warning for their author.
     pub complaints: Vec<(Said, &'static str)>,
 }
 
-/// The settings about this server, as the sources have them.
+/// The settings about this server.
 #[derive(Debug, Default)]
 pub(super) struct OwnDraft {
-    /// `myid` of a `quorate.toml`, and what it is where no file says so.
+    /// `myid` of a `quorate.toml`, and the default for it when no file has a number.
     pub number: Option<(u64, Place)>,
     pub number_default: Option<(u64, Place)>,
     pub peer_type: Option<(Role, Place)>,
-    /// The number that was found, once the ensemble was settled.
+    /// The number that was found, set once the ensemble is settled.
     pub my_id: Option<u64>,
 }
 
-/// The settings of the connections between servers, as the sources have them.
+/// The settings of the links between servers.
 #[derive(Debug, Default)]
 pub(super) struct LinksDraft {
     pub listen_on_all: bool,
@@ -213,10 +212,10 @@ pub(super) struct LinksDraft {
     pub sync_limit: Option<u32>,
 }
 
-/// The settings of the proof between servers, as the sources have them.
+/// The settings of the proof between servers.
 #[derive(Debug, Default)]
 pub(super) struct PeerAuthDraft {
-    /// With the key that names it.
+    /// The file of the secret, and the key that names it.
     pub secret_file: Option<(PathBuf, Said)>,
     /// `sslQuorum`.
     pub tls: Option<Said>,
@@ -224,7 +223,7 @@ pub(super) struct PeerAuthDraft {
     pub sasl: Option<Said>,
 }
 
-/// A key where it stands.
+/// A key and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub place: Place,
@@ -242,7 +241,7 @@ impl Said {
     }
 }
 
-/// One server where it stands.
+/// A server's line and its place.
 #[derive(Debug)]
 struct ServerLine {
     number: u32,
@@ -268,7 +267,7 @@ impl Default for ClusterDraft {
 }
 
 impl ClusterDraft {
-    /// Takes a server of this number over.
+    /// Adds a server with this number.
     pub fn add(&mut self, said: Said, number: &str, value: &str) -> Result<(), String> {
         let number = number
             .parse()
@@ -281,7 +280,7 @@ impl ClusterDraft {
         Ok(())
     }
 
-    /// The first `server.N`, if there is one.
+    /// The place of the first `server.N`, if there is one.
     pub fn first_place(&self) -> Option<&Place> {
         self.servers.first().map(|server| &server.said.place)
     }
@@ -337,7 +336,7 @@ fn server_address(text: &str) -> Result<ServerAddress, String> {
     Ok(ServerAddress { host: host.to_string(), peer_port, election_port, role, client })
 }
 
-/// A port that others are to find: 0 would be any.
+/// Reads a port that other hosts must dial: 0 would be any port.
 fn dialled_port(text: &str) -> Result<u16, String> {
     match port(text)? {
         0 => Err("port 0 cannot be dialled".to_string()),
@@ -345,7 +344,7 @@ fn dialled_port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// What stands behind the `;` of a `server.N` line: a port, or an address.
+/// Reads the text behind the `;` of a `server.N` line: a port, or an address.
 fn client_address(text: &str) -> Result<ListenAddress, String> {
     if !text.contains(':') {
         return Ok(ListenAddress { host: None, port: port(text)? });

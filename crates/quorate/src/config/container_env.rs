@@ -1,6 +1,6 @@
-//! The variables of ZooKeeper's container image, of which its entry point makes a `zoo.cfg` where
-//! none is mounted (`docker-entrypoint.sh` of the official image, 3.9): the same keys, named by
-//! their variable where something is wrong with them.
+//! The variables of ZooKeeper's container image, from which its entry point makes a `zoo.cfg` where
+//! none is mounted (`docker-entrypoint.sh` of the official image, 3.9). They have the keys'
+//! meanings; an error names the variable.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use super::report::{ConfigError, Place};
 use super::storage::DATA_DIR_DEFAULT;
 use super::zoo_cfg;
 
-/// What the variables of one environment say, by name.
+/// The variables of one environment, by name.
 pub type ContainerEnv = BTreeMap<String, String>;
 
-/// Variables that are one key each.
+/// Variables that stand for one key each.
 const KEYS: [(&str, &str); 11] = [
     ("ZOO_DATA_DIR", "dataDir"),
     ("ZOO_DATA_LOG_DIR", "dataLogDir"),
@@ -29,25 +29,25 @@ const KEYS: [(&str, &str); 11] = [
 ];
 
 const SERVERS: &str = "ZOO_SERVERS";
-/// What the image takes for it when it is not set.
+/// The image's default for `ZOO_SERVERS`.
 const SERVERS_DEFAULT: &str = "server.1=localhost:2888:3888;2181";
 const EXTRA: &str = "ZOO_CFG_EXTRA";
 const MY_ID: &str = "ZOO_MY_ID";
 const MY_ID_DEFAULT: u64 = 1;
 
-/// Whether a variable is one of those that make a configuration.
+/// Whether a variable is part of a configuration.
 pub(super) fn is_one(name: &str) -> bool {
     KEYS.iter().any(|(variable, _)| *variable == name) || [SERVERS, EXTRA, MY_ID].contains(&name)
 }
 
-/// The `zoo.cfg` that is mounted into the container, which then counts alone.
+/// The path of a `zoo.cfg` that is mounted into the container; it then counts alone.
 pub(super) fn mounted_file(env: &ContainerEnv) -> Option<PathBuf> {
     env.get("ZOO_CONF_DIR").map(|folder| PathBuf::from(folder).join("zoo.cfg"))
 }
 
-/// Takes over the variables, as the entry point orders them: later keys win.
+/// Takes over the variables, in the order of the entry point: later keys win.
 pub(super) fn apply(draft: &mut Draft, env: &ContainerEnv) -> Result<(), ConfigError> {
-    // The image's own is /data, which it makes.
+    // The image's default is /data, a folder that it makes.
     draft.storage.data_dir = Some(PathBuf::from(DATA_DIR_DEFAULT));
     for (variable, key) in KEYS {
         if let Some(value) = env.get(variable).filter(|value| !value.is_empty()) {

@@ -1,4 +1,4 @@
-//! The settings that the sources of a configuration have given so far, and the whole of them.
+//! The draft of a configuration: the settings from all sources so far.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use super::sessions::SessionsDraft;
 use super::storage::StorageDraft;
 use super::tls::TlsDraft;
 
-/// The settings that the sources have given so far; none where no source has. Later ones overwrite.
+/// The settings from the sources so far; none where no source has set one. A later source
+/// overwrites.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub report: Report,
@@ -48,8 +49,8 @@ impl Draft {
         let speaks_zk = self.listeners.zk_tls_addr.is_some() || port_unification;
         let is_spoken = speaks_zk || self.chunk.tls_addr.is_some();
         let tls = self.tls.settle(is_spoken, &mut self.report)?;
-        // QuorumPeerConfig.configureSSLAuth. All members have to agree on it, and a port for chunks
-        // is nothing that others need to have.
+        // QuorumPeerConfig.configureSSLAuth. All members must agree on this setting, but a TLS port
+        // for chunks may exist on some members only.
         self.replicated.x509_enabled |= speaks_zk;
         let auth = std::mem::take(&mut self.auth);
         let auth = auth.settle(&self.replicated, tls.as_ref(), &mut self.report)?;
@@ -77,7 +78,7 @@ impl Draft {
         Ok((config, self.report.warnings))
     }
 
-    /// Refuses a `zoo.cfg` without the keys that it must have.
+    /// Refuses a `zoo.cfg` that lacks a required key.
     fn check_required(&self, cluster: Option<&ClusterConfig>) -> Result<(), ConfigError> {
         if !self.report.is_zoo_cfg {
             return Ok(());

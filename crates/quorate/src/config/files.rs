@@ -8,7 +8,7 @@ use super::report::ConfigError;
 /// Reads the text of a file; `Ok(None)` when there is none.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Option<String>>;
 
-/// Reads a file that must be there.
+/// Reads a file that must exist.
 pub(super) fn must_read(read: ReadFile<'_>, path: &Path) -> Result<String, ConfigError> {
     let unreadable =
         |cause: String| ConfigError::Unreadable { file: path.display().to_string(), cause };

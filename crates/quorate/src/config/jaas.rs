@@ -9,8 +9,9 @@
 //! };
 //! ```
 //!
-//! Words are of letters, digits and `_ $ - * .`, and do not begin with a digit, a dot or a dash;
-//! all else is in double quotes. Comments are `//`, `/* */`, and a lone `/` to the end of its line.
+//! Words consist of letters, digits and `_ $ - * .`, and do not begin with a digit, a dot or a
+//! dash; all other text is in double quotes. Comments are `//`, `/* */`, and a lone `/` to the end
+//! of its line.
 
 /// One section with its login modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +25,12 @@ pub struct Section {
 pub struct Module {
     /// The Java class.
     pub class: String,
-    /// Where it stands.
+    /// The line that it begins on.
     pub line: u32,
     pub options: Vec<JaasOption>,
 }
 
-/// One `key=value`. Of one key, the last counts.
+/// One `key=value`. The last one with a key counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JaasOption {
     pub key: String,
@@ -37,10 +38,10 @@ pub struct JaasOption {
     pub line: u32,
 }
 
-/// The control flags, of which ZooKeeper's login makes no difference.
+/// The control flags, which ZooKeeper's login treats alike.
 const FLAGS: [&str; 4] = ["required", "requisite", "sufficient", "optional"];
 
-/// The sections of a file, or the line of what is wrong and what that is.
+/// The sections of a file; or the line of an error, and the error.
 pub fn parse(text: &str) -> Result<Vec<Section>, (u32, String)> {
     let mut tokens = Tokens { text: text.chars().peekable(), line: 1, ahead: None };
     let mut sections: Vec<Section> = Vec::new();
@@ -61,9 +62,9 @@ pub fn parse(text: &str) -> Result<Vec<Section>, (u32, String)> {
     Ok(sections)
 }
 
-/// A piece of the text.
+/// A token of the text.
 enum Token {
-    /// As it stands, or without its quotes.
+    /// A text, without its quotes if it had any.
     Text(String),
     Sign(char),
 }
@@ -79,7 +80,7 @@ impl Token {
     }
 }
 
-/// For signs that begin what Java takes for a number or refuses, and people write.
+/// A hint for signs that people write, but that Java reads as a number or refuses.
 fn hint(sign: char) -> &'static str {
     match sign {
         '0'..='9' | '-' | '.' => "; what begins with it must be in double quotes",
@@ -137,7 +138,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Takes this sign if it is next.
+    /// Takes this sign if it comes next.
     fn take_if(&mut self, sign: char) -> Result<bool, (u32, String)> {
         match self.next_or_end()? {
             Some(Token::Sign(found)) if found == sign => Ok(true),
@@ -178,7 +179,7 @@ impl Tokens<'_> {
         word
     }
 
-    /// What stands behind an opening quote. It ends on its line.
+    /// The text behind an opening quote. It ends on its line.
     fn quoted(&mut self) -> Result<String, (u32, String)> {
         let mut text = String::new();
         let open = (self.line, "a quote is not closed on its line".to_string());
@@ -195,8 +196,8 @@ impl Tokens<'_> {
         }
     }
 
-    /// The character that stands behind a backslash (`StreamTokenizer`): a name, up to three octal
-    /// digits, or itself.
+    /// The character for the text behind a backslash (`StreamTokenizer`): a named one, up to three
+    /// octal digits, or the character itself.
     fn escaped(&mut self, first: char) -> char {
         match first {
             'a' => '\x07',
@@ -218,7 +219,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// The rest of a comment whose first `/` is read.
+    /// Skips the rest of a comment whose first `/` was read.
     fn skip_comment(&mut self) -> Result<(), (u32, String)> {
         if self.text.next_if_eq(&'*').is_none() {
             while self.text.next_if(|c| *c != '\n').is_some() {}
@@ -236,7 +237,7 @@ impl Tokens<'_> {
     }
 }
 
-/// What a word may begin with; digits, dots and dashes may follow.
+/// Whether a word may begin with this; digits, dots and dashes may follow.
 fn begins_word(c: char) -> bool {
     c.is_ascii_alphabetic() || matches!(c, '$' | '_' | '*') || c >= '\u{a0}'
 }

@@ -1,4 +1,4 @@
-//! The ports of ZooKeeper's clients, and what they may do there.
+//! The ports for ZooKeeper's clients, and the limits on connections there.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -11,18 +11,18 @@ use super::sessions::SessionsConfig;
 pub const ZK_PORT_DEFAULT: u16 = 2181;
 /// `QuorumPeerConfig.maxClientCnxns`.
 const CONNECTIONS_PER_IP_MAX_DEFAULT: u32 = 60;
-/// Length of the accept queue when not configured. Java's 50 makes a thousand clients that come
-/// back at once wait for the retransmission of their SYN; the kernel bounds this by `somaxconn`.
+/// The default length of the accept queue. With Java's 50, a thousand clients that come back at
+/// once would wait for the retransmission of their SYN; the kernel bounds this by `somaxconn`.
 const BACKLOG_DEFAULT: u32 = 1_024;
 
-/// Where ZooKeeper's clients connect, and how many may.
+/// The addresses for ZooKeeper's clients, and the limits on connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenersConfig {
-    /// Where ZooKeeper clients connect. None: only where they speak TLS.
+    /// The address for clients without TLS. None: only TLS is spoken.
     pub zk_addr: Option<ListenAddress>,
-    /// True when someone chose `zk_addr`: a port in use is then an error, otherwise a warning.
+    /// Whether `zk_addr` was configured: a port in use is then an error, otherwise a warning.
     pub zk_addr_configured: bool,
-    /// Where ZooKeeper clients connect by TLS.
+    /// The address for clients with TLS.
     pub zk_tls_addr: Option<ListenAddress>,
     /// Whether `zk_addr` takes clients that speak TLS, too (`client.portUnification`).
     pub port_unification: bool,
@@ -33,24 +33,24 @@ pub struct ListenersConfig {
     /// `clientPortListenBacklog`; none when not configured, which `conf` shows as -1.
     /// See [`ListenersConfig::backlog_or_default`].
     pub backlog: Option<u32>,
-    /// A standing keep-alive on client connections (`clientTcpKeepAlive`).
+    /// Whether the system probes client connections that are silent (`clientTcpKeepAlive`).
     pub keep_alive: bool,
     pub four_letter_words: FourLetterWords,
 }
 
 impl ListenersConfig {
-    /// What to hand to `listen(2)`.
+    /// The length to pass to `listen(2)`.
     pub fn backlog_or_default(&self) -> u32 {
         self.backlog.unwrap_or(BACKLOG_DEFAULT)
     }
 }
 
-/// The four-letter words that are answered (`4lw.commands.whitelist`).
+/// The four-letter words that are allowed (`4lw.commands.whitelist`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FourLetterWords {
-    /// `*`.
+    /// All words: `*`.
     All,
-    /// These and, as in `FourLetterCommands`, always `srvr`.
+    /// These words and, as in `FourLetterCommands`, always `srvr`.
     Listed(BTreeSet<String>),
 }
 
@@ -77,7 +77,7 @@ impl FourLetterWords {
 pub(super) struct ListenersDraft {
     pub zk_addr: Option<ListenAddress>,
     pub zk_tls_addr: Option<ListenAddress>,
-    /// The keys of a `zoo.cfg` that make up the two addresses.
+    /// The keys of a `zoo.cfg` that together form the two addresses.
     pub zoo_ports: ZooPorts,
     pub connections_per_ip_max: Option<u32>,
     pub connections_max: Option<u32>,
@@ -86,7 +86,7 @@ pub(super) struct ListenersDraft {
     pub four_letter_words: Option<FourLetterWords>,
 }
 
-/// What the keys of a `zoo.cfg` say together about ports, until all of them are seen.
+/// The port keys of a `zoo.cfg`, collected until all of them are seen.
 #[derive(Debug, Default)]
 pub(super) struct ZooPorts {
     pub client_port: Option<(u16, Place)>,
@@ -96,7 +96,7 @@ pub(super) struct ZooPorts {
 }
 
 impl ListenersDraft {
-    /// Joins `clientPort` and `clientPortAddress`, and the two of the port that speaks TLS.
+    /// Joins `clientPort` and `clientPortAddress`, and likewise the two keys of the TLS port.
     pub fn settle_zoo_ports(&mut self) -> Result<(), ConfigError> {
         match (&self.zoo_ports.secure_client_port, &self.zoo_ports.secure_client_port_address) {
             (None, None) => {}
@@ -131,7 +131,7 @@ impl ListenersDraft {
         Ok(())
     }
 
-    /// Whether clients connect to the port for TLS only.
+    /// Whether clients can only connect with TLS.
     fn is_only_tls(&self) -> bool {
         self.zk_addr.is_none() && self.zk_tls_addr.is_some()
     }
@@ -155,8 +155,8 @@ impl ListenersDraft {
     }
 }
 
-/// The allowed words: read-only mode adds `isro`, which its clients ask with
-/// (`FourLetterCommands.isEnabled`).
+/// The allowed words. Read-only mode adds `isro`, with which clients look for a server that can be
+/// written to (`FourLetterCommands.isEnabled`).
 fn settle_words(words: Option<FourLetterWords>, read_only_mode: bool) -> FourLetterWords {
     match words.unwrap_or(FourLetterWords::Listed(BTreeSet::new())) {
         FourLetterWords::All => FourLetterWords::All,
@@ -170,7 +170,7 @@ fn settle_words(words: Option<FourLetterWords>, read_only_mode: bool) -> FourLet
     }
 }
 
-/// A host without the brackets of an IPv6 address.
+/// A host, without the brackets of an IPv6 address.
 fn bare(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').to_string()
 }

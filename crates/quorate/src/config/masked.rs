@@ -1,8 +1,8 @@
-//! Texts and settings without their secrets, for those who watch a server.
+//! Texts and settings without their secrets, for operators.
 //!
-//! The admin server shows the configuration file and the properties to anyone who reaches its port.
-//! A value whose key names a password, a SASL user or a digest of a password is shown as [`MASK`].
-//! A comment that mentions one is cut off: people comment out the lines that they may need again.
+//! The admin server shows the configuration file and the properties to every client of its port. A
+//! value whose key names a password, a SASL user or a digest of a password is shown as [`MASK`]. A
+//! comment that mentions such a word is cut off: people comment out lines that they may need again.
 
 use std::ops::Range;
 
@@ -14,18 +14,18 @@ use super::properties::{join_lines, split_entry, unescape};
 /// The text that is shown in place of a secret.
 pub const MASK: &str = "***";
 
-/// Words that make a secret of the key they occur in, or of a comment, in lower case.
+/// Words, in lower case, that make a secret of a key or a comment that contains them.
 const SECRET_WORDS: [&str; 5] =
     ["password", "superdigest", "super_digest", "sasl_users", "sasl.users"];
 
-/// Whether the value of this key is nobody else's business. The path of a file with a password
-/// counts, too: nobody needs it.
+/// Whether the value of this key must be masked. The path of a password file counts, too: operators
+/// do not need it.
 pub fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     SECRET_WORDS.iter().any(|word| key.contains(word))
 }
 
-/// The text of a `zoo.cfg` without its secrets.
+/// The masked text of a `zoo.cfg`.
 pub(super) fn zoo_cfg(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut lines = text.lines();
@@ -39,7 +39,7 @@ pub(super) fn zoo_cfg(text: &str) -> String {
         let mut continued = Vec::new();
         let logical = join_lines(line, lines.by_ref().inspect(|next| continued.push(*next)));
         let written = split_entry(&logical).0;
-        // A key that cannot be read is an error of the file, which is not served then.
+        // A key that cannot be read is an error of the file, and such a file is never shown.
         let key = unescape(written).unwrap_or_else(|_| written.to_string());
         if is_secret(&key) {
             shown.push_str(&format!("{key}={MASK}\n"));
@@ -53,13 +53,13 @@ pub(super) fn zoo_cfg(text: &str) -> String {
     shown
 }
 
-/// The text of a `quorate.toml` without its secrets. A text that is no TOML is not shown at all.
+/// The masked text of a `quorate.toml`. A text that is no TOML is masked as a whole.
 pub(super) fn toml(text: &str) -> String {
     let Ok(table) = DeTable::parse(text) else { return MASK.to_string() };
     let mut secrets = Vec::new();
     find_secrets(table.get_ref(), false, &mut secrets);
     let mut shown = text.to_string();
-    // From the end, so that the places of those before stay.
+    // The last secret is replaced first, so the places of earlier ones stay right.
     secrets.sort_by_key(|span| std::cmp::Reverse(span.start));
     for span in secrets {
         shown.replace_range(span, &format!("\"{MASK}\""));
@@ -71,7 +71,7 @@ pub(super) fn toml(text: &str) -> String {
     shown.lines().map(cut).collect()
 }
 
-/// Collects where the secret values of a table stand, those of tables in it included.
+/// Collects the places of the secret values in a table and the tables inside of it.
 fn find_secrets(table: &DeTable<'_>, is_within: bool, secrets: &mut Vec<Range<usize>>) {
     for (key, value) in table {
         find_in_value(value, is_within || is_secret(key.get_ref()), secrets);

@@ -1,8 +1,8 @@
-//! What those who watch a server configure: metrics over HTTP, and the admin server.
+//! The settings of monitoring: metrics over HTTP, and the admin server.
 //!
 //! The keys of a `zoo.cfg` are those of `PrometheusMetricsProvider`, `QuorumPeerConfig`,
-//! `AdminServerFactory` and `JettyAdminServer`. The admin server listens only where it is asked
-//! for: ZooKeeper opens a port on every address of every machine.
+//! `AdminServerFactory` and `JettyAdminServer`. The admin server listens only if it is configured;
+//! ZooKeeper opens a port on every address of every machine.
 
 use super::address::ListenAddress;
 use super::values::Fate;
@@ -14,7 +14,7 @@ const METRICS_PORT_DEFAULT: u16 = 7000;
 const PROMETHEUS_PROVIDER: &str =
     "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider";
 
-/// Providers that serve nothing: what they hold is seen by `mntr`.
+/// Providers that serve no port: only `mntr` shows their metrics.
 const QUIET_PROVIDERS: [&str; 2] = [
     "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider",
     "org.apache.zookeeper.metrics.impl.NullMetricsProvider",
@@ -22,14 +22,14 @@ const QUIET_PROVIDERS: [&str; 2] = [
 
 const NO_PROVIDER: &str = "there is no such provider; metrics are not served over HTTP";
 
-/// The ports of monitoring and what they serve.
+/// The ports of monitoring and their services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitoringConfig {
-    /// Where metrics are served to Prometheus, if they are.
+    /// Metrics for Prometheus, if they are served.
     pub metrics: Option<MetricsConfig>,
     /// The admin server, if it is served.
     pub admin: Option<AdminConfig>,
-    /// What it may do with whole states.
+    /// The limits on snapshots through the admin server.
     pub images: ImageConfig,
 }
 
@@ -53,7 +53,7 @@ impl MonitoringDraft {
 /// Metrics over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsConfig {
-    /// Where.
+    /// The address.
     pub addr: ListenAddress,
     /// Whether metrics of the process are among them (`metricsProvider.exportJvmInfo`).
     pub with_process: bool,
@@ -62,9 +62,9 @@ pub struct MetricsConfig {
 /// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct MetricsDraft {
-    /// Our own key or option; it alone says that metrics are served.
+    /// Our own key or option; this alone switches metrics on.
     pub addr: Option<ListenAddress>,
-    /// ZooKeeper's provider is asked for.
+    /// Whether ZooKeeper's provider is configured.
     pub is_prometheus: bool,
     pub host: Option<String>,
     pub port: Option<u16>,
@@ -83,7 +83,7 @@ impl MetricsDraft {
         self.is_prometheus.then_some(MetricsConfig { addr, with_process })
     }
 
-    /// A key behind `metricsProvider.`.
+    /// Applies a key behind `metricsProvider.`.
     pub fn apply(&mut self, name: &str, value: &str) -> Result<Fate, String> {
         match name {
             "className" if value == PROMETHEUS_PROVIDER => self.is_prometheus = true,
@@ -94,7 +94,7 @@ impl MetricsDraft {
                 let port = value.parse().map_err(|_| format!("{value:?} is not a port"))?;
                 self.port = Some(port);
             }
-            // As `Boolean.parseBoolean`.
+            // The rule of `Boolean.parseBoolean`.
             "exportJvmInfo" => self.with_process = Some(value.eq_ignore_ascii_case("true")),
             "numWorkerThreads" | "maxQueueSize" | "workerShutdownTimeoutMs" => {
                 return Ok(Fate::Moot);
@@ -117,24 +117,24 @@ const ADMIN_IDLE_MS_DEFAULT: u32 = 30_000;
 /// The admin server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
-    /// Where.
+    /// The address.
     pub addr: ListenAddress,
-    /// True when someone chose the port: one in use is then an error, otherwise a warning.
+    /// Whether the port was configured: a port in use is then an error, otherwise a warning.
     pub is_port_configured: bool,
-    /// Below which path the commands are (`admin.commandURL`).
+    /// The path that the commands are below (`admin.commandURL`).
     pub command_url: String,
     /// How long a connection may be silent (`admin.idleTimeout`).
     pub idle_ms: u32,
 }
 
-/// What the admin server may do with whole states.
+/// The limits on snapshots through the admin server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageConfig {
-    /// Whether it gives snapshots away (`admin.snapshot.enabled`).
+    /// Whether clients may take snapshots (`admin.snapshot.enabled`).
     pub is_snapshot_enabled: bool,
-    /// Whether it restores those that are brought (`admin.restore.enabled`).
+    /// Whether clients may restore snapshots (`admin.restore.enabled`).
     pub is_restore_enabled: bool,
-    /// How long no other is made after one (`admin.rateLimiterIntervalInMS`).
+    /// The least time between two snapshots (`admin.rateLimiterIntervalInMS`).
     pub rate_limit_interval_ms: u64,
 }
 
@@ -179,7 +179,7 @@ impl AdminDraft {
         })
     }
 
-    /// A property behind `zookeeper.admin.`.
+    /// Applies a property behind `zookeeper.admin.`.
     pub fn apply(&mut self, name: &str, value: &str) -> Result<Fate, String> {
         match name {
             // Only this text switches it off (`AdminServerFactory`).
@@ -215,7 +215,7 @@ impl AdminDraft {
     }
 }
 
-/// The path of the commands: absolute, and without a slash at the end.
+/// Reads the path of the commands: absolute, and without a slash at the end.
 fn command_url(value: &str) -> Result<String, String> {
     let is_path = value.starts_with('/') && value.len() > 1 && !value.ends_with('/');
     let is_plain = value.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#%\"<>".contains(&byte));

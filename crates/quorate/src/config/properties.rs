@@ -1,7 +1,7 @@
-//! What Java does before ZooKeeper sees a setting: the syntax of a properties file
-//! (`java.util.Properties.load`), `-D` words on a command line, and how numbers are read.
+//! Java's part in reading a setting, before ZooKeeper sees it: the syntax of a properties file
+//! (`java.util.Properties.load`), `-D` words on a command line, and the reading of numbers.
 
-/// One key of a properties file. `line` counts from 1 and is where the key stands.
+/// One key of a properties file. `line` is the key's line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub key: String,
@@ -9,8 +9,8 @@ pub struct Entry {
     pub line: u32,
 }
 
-/// The entries of a properties file in their order, keys and values trimmed as ZooKeeper trims
-/// them. A later entry of the same key wins; that is the caller's doing, as it warns of it.
+/// The entries of a properties file in order; keys and values are trimmed as in ZooKeeper. Of two
+/// entries with one key the later one wins; the caller sees to that, since it warns, too.
 ///
 /// `#` and `!` start a comment line; a backslash at the end of a line continues it; the key ends
 /// at the first `=`, `:` or blank that is not escaped.
@@ -33,7 +33,7 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
     Ok(entries)
 }
 
-/// A logical line: the first line without the blanks at its beginning, and those that continue it.
+/// A logical line: the first line without leading blanks, and the lines that continue it.
 pub(super) fn join_lines<'a>(first: &str, mut rest: impl Iterator<Item = &'a str>) -> String {
     let mut logical = first.trim_start_matches(BLANKS).to_string();
     while ends_with_continuation(&logical) {
@@ -44,10 +44,10 @@ pub(super) fn join_lines<'a>(first: &str, mut rest: impl Iterator<Item = &'a str
     logical
 }
 
-/// Blanks in the sense of a properties file.
+/// Blanks as a properties file defines them.
 const BLANKS: [char; 3] = [' ', '\t', '\x0c'];
 
-/// True when an odd number of backslashes stands at the end.
+/// Whether an odd number of backslashes is at the end.
 fn ends_with_continuation(line: &str) -> bool {
     let backslashes = line.len() - line.trim_end_matches('\\').len();
     backslashes % 2 == 1
@@ -103,7 +103,7 @@ fn unicode_escape(rest: &mut std::str::Chars<'_>) -> Result<u16, String> {
     u16::from_str_radix(&digits, 16).map_err(|_| format!("malformed escape \\u{digits}"))
 }
 
-/// Appends the text of escapes that stood side by side, which may be surrogate pairs.
+/// Appends the text of adjacent escapes, which may be surrogate pairs.
 fn flush_units(units: &mut Vec<u16>, out: &mut String) -> Result<(), String> {
     let text = String::from_utf16(units).map_err(|_| "half a surrogate pair in \\u".to_string())?;
     out.push_str(&text);
@@ -125,8 +125,8 @@ pub fn jvm_properties(flags: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Words as a shell separates them: by blanks, with single quotes, double quotes and backslashes
-/// to keep blanks inside a word. An open quote ends with the text.
+/// Splits a text into words like a shell: by blanks; single quotes, double quotes and backslashes
+/// keep blanks inside a word. An open quote ends with the text.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

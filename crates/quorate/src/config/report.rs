@@ -1,9 +1,9 @@
-//! Warnings and errors for the author of a configuration: which setting, where, and what is wrong.
+//! Warnings and errors for the author of a configuration: the setting, its place, and the problem.
 
 use std::fmt;
 
-/// Where a setting was found: a file and, where it has one, the line (from 1); or the name of an
-/// environment variable or an option.
+/// The place of a setting: a file and, if known, the line (from 1); or the name of an environment
+/// variable or an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub file: String,
@@ -29,7 +29,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Something in the configuration that does not do what its author may expect.
+/// A warning about a setting that may not do what its author expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub severity: Severity,
@@ -44,16 +44,16 @@ impl fmt::Display for Warning {
     }
 }
 
-/// How loud a [`Warning`] is.
+/// The level of a [`Warning`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// For the log at its usual level: the server differs from what was asked for.
+    /// For the log at its usual level: the server differs from the setting.
     Warning,
-    /// For a debug log: nothing was lost.
+    /// For a debug log: no effect was lost.
     Note,
 }
 
-/// Why a configuration cannot be used. Each is one line that names file, line and cause.
+/// The reason why a configuration cannot be used: one line that names file, line and cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error("{file}: cannot be read: {cause}")]
@@ -64,12 +64,12 @@ pub enum ConfigError {
     Invalid { place: Place, key: String, cause: String },
 }
 
-/// The file of a configuration, and what its author is told about it.
+/// The file of a configuration, and the warnings about it.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// As it was named; none without one.
+    /// The file as it was named; none: there is no file.
     pub file: Option<String>,
-    /// Whether ZooKeeper's keys are spoken: in a `zoo.cfg`, or in its container's variables.
+    /// Whether the keys are ZooKeeper's: in a `zoo.cfg`, or in its container's variables.
     pub is_zoo_cfg: bool,
     pub warnings: Vec<Warning>,
 }

@@ -1,4 +1,4 @@
-//! How large requests and replies may be, and how many clients may ask for at once.
+//! The limits on the size of requests and replies, and on requests under way.
 
 use member::limits::FRONT_COMMANDS_MAX;
 use member::throttle::ThrottleConfig;
@@ -14,26 +14,27 @@ pub(super) const JUTE_BYTES_MAX_MAX: u32 = 48 << 20;
 const _: () = assert!((JUTE_BYTES_MAX_MAX as usize) < machine::limits::ENTRY_BYTES_MAX);
 const _: () = assert!(JUTE_BYTES_MAX_DEFAULT <= JUTE_BYTES_MAX_MAX);
 
-/// The bounds on what clients ask for.
+/// The limits on clients' requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestsConfig {
     /// The largest request (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
     pub jute_bytes_max: u32,
-    /// Writes of all clients that are not yet answered (`request_throttle_max_requests`,
+    /// Writes of all clients that are not answered yet (`request_throttle_max_requests`,
     /// `globalOutstandingLimit`; the smaller one); none: [`member::limits::FRONT_COMMANDS_MAX`] for
     /// each connection runtime.
     pub commands_in_flight_max: Option<u32>,
-    /// Requests that wait longer because of that are refused (`throttled_op_wait_time`); 0: never.
+    /// How long a request may wait for that before it is refused (`throttled_op_wait_time`), ms; 0:
+    /// for ever.
     pub throttled_op_wait_ms: u64,
-    /// Bytes of a reply to a read; a larger one is refused. None: no bound.
+    /// Bytes of a reply to a read. A larger reply is refused. None: no limit.
     pub reply_bytes_max: Option<u64>,
-    /// How many may ask for a session in a time, and what large requests may take together
+    /// The limits on connect requests per time, and on the bytes of large requests together
     /// (`connection_throttle_*`, `largeRequest*`).
     pub throttle: ThrottleConfig,
 }
 
 impl RequestsConfig {
-    /// The share of each of `fronts` connection runtimes in the writes that are not yet answered.
+    /// The share of each of `fronts` connection runtimes in the writes under way.
     pub fn commands_in_flight_of(&self, fronts: usize) -> usize {
         let share = self.commands_in_flight_max.map(|max| (max as usize / fronts).max(1));
         share.unwrap_or(FRONT_COMMANDS_MAX).min(FRONT_COMMANDS_MAX)
@@ -51,7 +52,7 @@ pub(super) struct RequestsDraft {
 }
 
 impl RequestsDraft {
-    /// Takes a bound of the writes under way: of several the smallest counts.
+    /// Sets a limit of the writes under way: the smallest of several counts.
     pub fn bound_commands(&mut self, max: u32) {
         let bound = self.commands_in_flight_max;
         self.commands_in_flight_max = Some(bound.map_or(max, |bound| bound.min(max)));

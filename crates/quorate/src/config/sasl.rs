@@ -1,4 +1,4 @@
-//! The users of SASL: from the JAAS file that ZooKeeper's users have, or from a `quorate.toml`.
+//! The users of SASL: from the JAAS file of ZooKeeper's users, or from a `quorate.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use super::report::{ConfigError, Place, Report};
 /// `ZooKeeperSaslServer.DEFAULT_LOGIN_CONTEXT_NAME`.
 const SECTION_DEFAULT: &str = "Server";
 
-/// `ServerCnxnFactory.DIGEST_MD5_USER_PREFIX`: what an option that names a user begins with.
+/// `ServerCnxnFactory.DIGEST_MD5_USER_PREFIX`: the beginning of an option that names a user.
 const USER_PREFIX: &str = "user_";
 
 /// The property that names the file.
 pub(super) const JAAS_FILE: &str = "java.security.auth.login.config";
 
-/// What the sources say about SASL, until [`settle`] has seen it all.
+/// The SASL settings, collected until [`settle`] combines them.
 #[derive(Debug, Default)]
 pub(super) struct SaslKeys {
     /// `java.security.auth.login.config`.
     pub jaas_file: Option<PathBuf>,
     /// `zookeeper.sasl.serverconfig`.
     pub section: Option<String>,
-    /// Users of a `quorate.toml`, and where they stand.
+    /// Users of a `quorate.toml`, and their place.
     pub users: Option<(BTreeMap<String, String>, Place)>,
     /// `zookeeper.SASLAuthenticationProvider.superPassword`.
     pub super_password: Option<String>,
-    /// `zookeeper.superUser` and `zookeeper.superUser.*`, by that key.
+    /// The values of `zookeeper.superUser` and `zookeeper.superUser.*`, by key.
     pub super_users: BTreeMap<String, String>,
 }
 
@@ -39,8 +39,8 @@ impl SaslKeys {
     }
 }
 
-/// What the property names: a path, or a `file:` URL. A `=` before it says that there are no other
-/// files, and there are none here.
+/// The path in the property: a path, or a `file:` URL. A `=` before it excludes other files, and
+/// there are none here anyway.
 pub(super) fn jaas_path(value: &str) -> PathBuf {
     let value = value.strip_prefix('=').unwrap_or(value);
     match value.strip_prefix("file:") {
@@ -49,7 +49,7 @@ pub(super) fn jaas_path(value: &str) -> PathBuf {
     }
 }
 
-/// The users and their passwords; none without a section of them, and then no mechanism is offered
+/// The users and their passwords. None: there is no section of users, so no mechanism is offered
 /// (`ServerCnxnFactory.configureSaslLogin`).
 pub(super) fn settle(
     sasl: &mut SaslKeys,
@@ -78,7 +78,8 @@ pub(super) fn settle(
         }
         (None, None) => return Ok(None),
     };
-    // `SaslServerCallbackHandler`: instead of the password in the file, for a user that is there.
+    // `SaslServerCallbackHandler`: this password replaces the one in the file, if the file has the
+    // user.
     if let (Some(password), Some(known)) = (&sasl.super_password, users.get_mut("super")) {
         known.clone_from(password);
     }
@@ -133,7 +134,8 @@ fn check_module(module: &Module) -> Result<(), String> {
     }
 }
 
-/// `KerberosName` would fail on others, after the client has shown the right password.
+/// Refuses a user name that `KerberosName` cannot read: the real server would fail on it, after the
+/// client has shown the right password.
 fn check_user(user: &str) -> Result<(), String> {
     match is_kerberos_name(user) {
         true => Ok(()),

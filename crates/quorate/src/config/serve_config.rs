@@ -1,4 +1,4 @@
-//! What `quorate serve` is told, with every default filled in.
+//! The settings of `quorate serve`, with every default filled in.
 
 use std::collections::BTreeMap;
 
@@ -15,41 +15,40 @@ use super::sessions::SessionsConfig;
 use super::storage::StorageConfig;
 use super::tls::TlsConfig;
 
-/// Everything `quorate serve` needs to know. Times are in milliseconds.
+/// All settings of `quorate serve`. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeConfig {
     pub source: SourceConfig,
     pub storage: StorageConfig,
     pub listeners: ListenersConfig,
-    /// None: TLS is spoken nowhere.
+    /// TLS for clients; none: no port speaks it.
     pub tls: Option<TlsConfig>,
     pub sessions: SessionsConfig,
     pub requests: RequestsConfig,
-    /// When containers and TTL znodes are looked for.
+    /// How often containers and TTL znodes are looked for.
     pub container: ContainerSettings,
     pub logging: LoggingConfig,
     pub monitoring: MonitoringConfig,
     /// The chunk store, if it is served.
     pub chunk: Option<ChunkConfig>,
-    /// Settings that can change the outcome of a command. They are replicated state: on start they
-    /// are proposed to the ensemble, never read by one member alone.
+    /// Settings that can change the outcome of a command. They are replicated state: each start
+    /// proposes them to the ensemble, and no member reads its own alone.
     pub replicated: machine::Settings,
-    /// How clients prove who they are, and whether they must.
+    /// The proofs that clients give, and whether they must.
     pub auth: AuthConfig,
-    /// `myid`, if the data directory or the file gives one.
+    /// `myid`, if the data directory or the file has one.
     pub my_id: Option<u64>,
-    /// The ensemble that this server is a member of; none: it is alone.
+    /// The ensemble of this server; none: it is standalone.
     pub cluster: Option<ClusterConfig>,
 }
 
-/// What the configuration was read from, as it is shown.
+/// The sources of the configuration, as they are shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceConfig {
-    /// The file this came from, as it was named; none without one.
+    /// The file, as it was named; none: there was no file.
     pub file: Option<String>,
-    /// The text of the file without its secrets, as `initial_configuration` of the admin server
-    /// shows it.
+    /// The masked text of the file, for `initial_configuration` of the admin server.
     pub initial_config: String,
-    /// What ZooKeeper would have as properties of its Java machine.
+    /// The properties that ZooKeeper's Java machine would have.
     pub system_properties: BTreeMap<String, String>,
 }

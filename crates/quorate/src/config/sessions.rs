@@ -1,4 +1,4 @@
-//! How long sessions live, and who is served without one or without a leader.
+//! The lifetime of sessions, and the clients that are served without a session or without a leader.
 
 use member::limits::SESSIONLESS_MS_DEFAULT;
 
@@ -25,14 +25,14 @@ pub(super) struct SessionsDraft {
     pub tick_ms: Option<u32>,
     pub timeout_ms_min: Option<u32>,
     pub timeout_ms_max: Option<u32>,
-    /// Where the last of the two timeouts stands.
+    /// The place of the last of the two timeouts.
     pub timeout_place: Option<Place>,
     pub sessionless_ms_max: Option<u64>,
     pub read_only_mode: bool,
 }
 
 impl SessionsDraft {
-    /// Fills in the defaults, of which some are ticks.
+    /// Fills in the defaults; some are multiples of a tick.
     ///
     /// # Errors
     /// The smallest timeout is above the largest.

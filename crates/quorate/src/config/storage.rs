@@ -5,31 +5,34 @@ use std::path::PathBuf;
 use machine::Level;
 use member::limits::{DISK_STALL_MS, SNAPSHOT_LOG_BYTES_DEFAULT};
 
-/// Where the data is kept when nothing says otherwise.
+/// The default folder of the data.
 pub const DATA_DIR_DEFAULT: &str = "./quorate-data";
 /// `FileTxnLog.FSYNC_WARNING_THRESHOLD_MS_PROPERTY`.
 const FSYNC_WARNING_MS_DEFAULT: u64 = 1_000;
 /// The smallest `snapCount` (`ZooKeeperServer.getSnapCount`).
 pub(super) const SNAPSHOT_COMMAND_COUNT_MIN: u32 = 2;
 
-/// Where the data is kept, and how the disk is used.
+/// The folders of the data, and the use of the disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageConfig {
     pub data_dir: PathBuf,
-    /// Whether the start is refused where `data_dir` holds no data (`datadir.autocreate=false`).
+    /// Whether a server refuses to start if `data_dir` holds no data (`datadir.autocreate=false`).
     pub is_data_dir_required: bool,
-    /// Where the log is kept, if not in `data_dir` (`dataLogDir`).
+    /// The folder of the log, if it is not `data_dir` (`dataLogDir`).
     pub log_dir: Option<PathBuf>,
-    /// Commands after which a snapshot is due (`snapCount`); none: never for their number.
+    /// Commands after which a snapshot is due (`snapCount`); none: their number never makes one
+    /// due.
     pub snapshot_command_count: Option<u32>,
-    /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: never for its size.
+    /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: its size never makes
+    /// one due.
     pub snapshot_log_bytes: Option<u64>,
     /// How long the log's disk may hang before a leader hands over.
     pub disk_stall_ms: u64,
-    /// The highest level that this server knows: one that is not released, where the configuration
-    /// asks for it. Formats of such a level may still change.
+    /// The highest level that this server knows. The configuration may ask for a level that is not
+    /// released; formats of such a level may still change.
     pub level_max: Level,
-    /// A write of the log that takes longer is worth a warning (`fsync.warningthresholdms`).
+    /// The time above which a write of the log is logged as a warning, ms
+    /// (`fsync.warningthresholdms`).
     pub fsync_warning_ms: u64,
 }
 
@@ -40,7 +43,7 @@ pub(super) struct StorageDraft {
     pub is_data_dir_required: bool,
     pub log_dir: Option<PathBuf>,
     pub snapshot_command_count: Option<u32>,
-    /// The outer none: not said; the inner: switched off.
+    /// The outer none: not set; the inner none: switched off.
     pub snapshot_log_bytes: Option<Option<u64>>,
     pub disk_stall_ms: Option<u64>,
     pub has_unreleased_level: bool,

@@ -1,4 +1,4 @@
-//! What the three sources of a configuration mean, alone and together.
+//! The meaning of the three sources of a configuration, alone and together.
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "conf/zoo.cfg";
 
-/// The world a configuration is read in: files by name, and the two variables.
+/// The sources of a configuration: files by name, and the variables.
 #[derive(Default)]
 struct World {
     files: BTreeMap<PathBuf, String>,
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// A minimal `zoo.cfg` with these lines behind it; they start on line 3.
+/// A minimal `zoo.cfg` with these lines added; they start on line 3.
 fn zoo(lines: &str) -> World {
     World::zoo(&format!("dataDir=/d\nclientPort=2181\n{lines}"))
 }
@@ -441,7 +441,7 @@ fn a_jaas_file_that_cannot_be_used_is_refused_by_line() {
     );
     let missing = zoo("").jvmflags(JAAS_FLAG).error();
     assert_eq!(missing, "/j.conf: cannot be read: there is no such file");
-    // What another section says is not looked at, as long as it can be read.
+    // Another section only has to be readable.
     let krb5 = format!("{JAAS} Client {{ x.Krb5LoginModule required; }};");
     assert_eq!(users(&jaas("", &krb5, "")).len(), 2);
 }
@@ -904,7 +904,7 @@ fn numbers_that_no_throttle_can_have_are_refused() {
     }
 }
 
-/// Weights of a new and of a renewed session, and how many warnings there are.
+/// Checks the weights of a new and of a renewed session, and the number of warnings.
 fn check_weights(lines: &str, expected: Option<(u32, u32)>, warnings: usize) {
     let world = zoo(&format!("connection_throttle_tokens=1\n{lines}"));
     let weights = world.config().requests.throttle.connections.weights;
@@ -997,7 +997,7 @@ fn a_server_of_the_container_names_the_port() {
     let server = ("ZOO_SERVERS", "server.3=zoo3:2888:3888;2199");
     let world = container(&[server, ("ZOO_MY_ID", "3"), ("ZOO_DATA_DIR", "/data")]);
     assert_eq!(world.config().listeners.zk_addr.unwrap().port, 2199);
-    // The file that the data directory has already wins.
+    // A `myid` file in the data directory already wins.
     let other = container(&[server, ("ZOO_MY_ID", "4"), ("ZOO_DATA_DIR", "/data")]);
     assert_eq!(other.and("/data/myid", "3").config().listeners.zk_addr.unwrap().port, 2199);
 }
@@ -1137,7 +1137,7 @@ fn the_chunk_store_may_be_served_by_tls_with_the_stores_of_the_other_ports() {
     let chunk = config.chunk.unwrap();
     assert_eq!((chunk.addr, chunk.tls_addr.unwrap().port), (None, 9_860));
     assert_eq!(config.tls.unwrap().key_store.path.to_str(), Some("k.pem"));
-    // What members have to agree on is not touched by it.
+    // A setting that members must agree on stays unchanged.
     assert!(!config.replicated.x509_enabled && config.listeners.zk_tls_addr.is_none());
     let text = "chunk_tls_addr = \"*:2\"\ntls_key_store = \"k.pem\"\ntls_client_auth = \"none\"";
     let chunk = World::toml(text).config().chunk.unwrap();

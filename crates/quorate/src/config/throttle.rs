@@ -1,4 +1,4 @@
-//! The bounds on who may connect and on large requests: `zookeeper.connection_throttle_*` and
+//! The limits on connect requests and on large requests: `zookeeper.connection_throttle_*` and
 //! `zookeeper.largeRequest*` (`BlueThrottle`, `ZooKeeperServer`, 3.9.5).
 
 use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig, Weights};
@@ -13,11 +13,11 @@ pub(super) struct ThrottleDraft {
     pub large_requests: LargeRequestsConfig,
     pub is_weighted: bool,
     pub weights: AskedWeights,
-    /// Where the last of the weights stands.
+    /// The place of the last weight.
     pub weights_place: Option<Place>,
 }
 
-/// The weights as they are asked for.
+/// The weights as they were set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedWeights {
     pub global: i64,
@@ -32,7 +32,7 @@ impl Default for AskedWeights {
 }
 
 impl ThrottleDraft {
-    /// A property by its name behind `zookeeper.`; none if it is another's.
+    /// Applies a property by its name behind `zookeeper.`; none if it belongs elsewhere.
     pub fn apply(
         &mut self,
         place: &Place,
@@ -111,7 +111,7 @@ impl ThrottleDraft {
         Ok(Fate::Taken)
     }
 
-    /// Fills in the defaults of weights that cannot be, and says so, as `BlueThrottle` does.
+    /// Replaces impossible weights by the defaults, with a warning, as `BlueThrottle` does.
     pub fn settle(self, report: &mut Report) -> ThrottleConfig {
         let place = self.weights_place.unwrap_or_else(|| report.whole());
         let asked = self.weights;
@@ -150,7 +150,7 @@ fn set<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
     value.map(|value| *field = value)
 }
 
-/// `Double.parseDouble`, of what makes sense.
+/// Reads a ratio like `Double.parseDouble`, but only from 0 to 1.
 pub(super) fn ratio(value: &str) -> Result<f64, String> {
     let number = value.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
     number.ok_or_else(|| format!("{value:?} is not a number from 0 to 1"))

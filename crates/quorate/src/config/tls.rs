@@ -1,11 +1,11 @@
 //! TLS for clients: the settings that ZooKeeper 3.9 reads in `ClientX509Util`,
 //! `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as `zookeeper.<name>`. And TLS
-//! between the servers of an ensemble: those of `QuorumX509Util`, which are `ssl.quorum.` and the
-//! same names.
+//! between the servers of an ensemble: the settings of `QuorumX509Util`, whose names have
+//! `ssl.quorum.` in place of `ssl.`.
 //!
-//! They are kept as they were written, under ZooKeeper's names whichever the file, until it is
-//! known that a port speaks TLS: ZooKeeper does not look at them otherwise either. The stores are
-//! not read here; [`crate::tls`] does, and names their place in a complaint.
+//! The settings are kept as written, under ZooKeeper's names even from our own file, until it is
+//! known that a port speaks TLS: ZooKeeper does not look at them otherwise either. [`crate::tls`]
+//! reads the stores, and names their place in an error.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,50 +15,50 @@ use super::values::{Fate, boolean, number, path, unless};
 use crate::tls::key_store::StoreKind;
 use crate::tls::suites::cipher_suite_names;
 
-/// Everything TLS for clients needs.
+/// All settings of TLS for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// Our key and certificate.
+    /// The store of our key and certificate.
     pub key_store: StoreFile,
-    /// Whose certificates clients may show. None: they are not asked for one.
+    /// The store of certificates that clients are trusted by. None: clients are not asked for one.
     pub trust_store: Option<StoreFile>,
     pub client_auth: ClientAuth,
     pub tls12: bool,
     pub tls13: bool,
-    /// The suites that may be used, as Java names them; empty: all that we have.
+    /// The cipher suites that are allowed, by Java's names; empty: all that we have.
     pub cipher_suites: Vec<String>,
     /// Whether the stores are read again when their files change.
     pub reload: bool,
     /// Handshakes under way at once; 0 is no limit.
     pub handshakes_max: usize,
-    /// Whoever shows a certificate of this name may do everything.
+    /// The name of the super user: a client with a certificate of this name may do everything.
     pub super_user: Option<String>,
 }
 
 impl TlsConfig {
-    /// Whether any client can be believed by its certificate.
+    /// Whether a client can prove its identity by a certificate.
     pub fn asks_for_certificates(&self) -> bool {
         self.client_auth != ClientAuth::None && self.trust_store.is_some()
     }
 }
 
-/// Everything TLS between servers needs. Both ends show a certificate, as with
+/// All settings of TLS between servers. Both ends show a certificate, as with
 /// `ssl.quorum.clientAuth=need`, which is ZooKeeper's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerTlsConfig {
-    /// Our key and certificate.
+    /// The store of our key and certificate.
     pub key_store: StoreFile,
-    /// Whose certificates servers may show.
+    /// The store of certificates that servers are trusted by.
     pub trust_store: StoreFile,
-    /// Whether the certificate of a server that is dialled must be for the host that was dialled
+    /// Whether the certificate of a dialled server must be for the host that was dialled
     /// (`ssl.quorum.hostnameVerification`).
     pub checks_names: bool,
-    /// Whether the certificate of a server that dials must be for one of its configured hosts
+    /// Whether the certificate of a dialling server must be for one of its configured hosts
     /// (`ssl.quorum.clientHostnameVerification`); never without `checks_names`.
     pub checks_diallers: bool,
     pub tls12: bool,
     pub tls13: bool,
-    /// The suites that may be used, as Java names them; empty: all that we have.
+    /// The cipher suites that are allowed, by Java's names; empty: all that we have.
     pub cipher_suites: Vec<String>,
     /// Whether the stores are read again when their files change.
     pub reload: bool,
@@ -68,19 +68,19 @@ pub struct PeerTlsConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreFile {
     pub path: PathBuf,
-    /// None: as the end of its name says.
+    /// The kind of the file; none: the end of its name decides.
     pub kind: Option<StoreKind>,
     pub password: Password,
-    /// Where the file is named, and by which key.
+    /// The place and the key that name the file.
     pub place: Place,
     pub key: String,
 }
 
-/// What opens a store.
+/// The password of a store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
     Text(String),
-    /// It stands in this file.
+    /// A file that contains the password.
     File(PathBuf),
 }
 
@@ -96,19 +96,19 @@ impl fmt::Debug for Password {
 /// Whether clients show a certificate (`X509Util.ClientAuth`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// They are not asked.
+    /// Clients are not asked.
     None,
-    /// They may.
+    /// Clients may show one.
     Want,
-    /// They must.
+    /// Clients must show one.
     Need,
 }
 
-/// What the sources said so far about TLS.
+/// The settings of TLS so far.
 #[derive(Debug, Default)]
 pub(super) struct TlsDraft {
     said: Vec<Said>,
-    /// What is about servers, with the names that it has for clients.
+    /// The settings of TLS between servers, under the names of the client settings.
     said_of_quorum: Vec<Said>,
     /// `sslQuorumReloadCertFiles`.
     pub quorum_reload: Option<bool>,
@@ -117,15 +117,15 @@ pub(super) struct TlsDraft {
 /// One setting as it was written.
 #[derive(Debug)]
 struct Said {
-    /// ZooKeeper's name.
+    /// The name of the setting in ZooKeeper.
     name: String,
     value: String,
-    /// How it is spelled where it stands.
+    /// The key as it was written.
     key: String,
     place: Place,
 }
 
-/// Names, or beginnings of names that end in `*`, that are about TLS for clients.
+/// Names of settings of TLS for clients; a `*` at the end stands for any rest.
 const NAMES: [&str; 6] = [
     "X509AuthenticationProvider.superUser",
     "client.certReload",
@@ -136,7 +136,7 @@ const NAMES: [&str; 6] = [
 ];
 
 impl TlsDraft {
-    /// Keeps a setting. False if it is not about TLS.
+    /// Keeps a setting. False if it is not a setting of TLS.
     pub fn say(&mut self, place: &Place, key: &str, name: &str, value: &str) -> bool {
         let covers = |pattern: &&str| match pattern.strip_suffix('*') {
             Some(start) => name.starts_with(start),
@@ -157,14 +157,14 @@ impl TlsDraft {
         true
     }
 
-    /// Whether the port for plain text is asked to take TLS as well. As `Boolean.getBoolean` reads
-    /// it, whatever is not true is false.
+    /// Whether the plain port must take TLS as well. As in `Boolean.getBoolean`, every value but
+    /// true is false.
     pub fn port_unification(&self) -> bool {
         let said = self.said.iter().find(|said| said.name == "client.portUnification");
         said.is_some_and(|said| said.value.eq_ignore_ascii_case("true"))
     }
 
-    /// Puts together what was said, if some port speaks TLS.
+    /// Combines the settings, if some port speaks TLS.
     pub fn settle(
         &mut self,
         is_spoken: bool,
@@ -185,7 +185,7 @@ impl TlsDraft {
         settings.settle(report).map(Some)
     }
 
-    /// Puts together what was said about TLS between servers, which is wanted.
+    /// Combines the settings of TLS between servers, which is switched on.
     pub fn settle_quorum(&mut self, report: &mut Report) -> Result<PeerTlsConfig, ConfigError> {
         let mut settings = Settings::default();
         let mut checks_names = true;
@@ -207,7 +207,7 @@ impl TlsDraft {
             };
             tell(report, &said, fate)?;
         }
-        // `X509Util.isClientHostnameVerificationEnabled`: the second needs the first.
+        // `X509Util.isClientHostnameVerificationEnabled`: the second check needs the first.
         if let Some((true, place, key)) = checks_diallers.as_ref().filter(|_| !checks_names) {
             let message = "has no effect while ssl.quorum.hostnameVerification is false";
             report.warn(place, key, message);
@@ -232,7 +232,7 @@ impl TlsDraft {
         })
     }
 
-    /// Says that servers do not speak TLS, where stores for it are named.
+    /// Warns of stores for TLS between servers while that is switched off.
     pub fn ignore_quorum(&mut self, report: &mut Report) {
         let said = std::mem::take(&mut self.said_of_quorum);
         if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
@@ -241,13 +241,13 @@ impl TlsDraft {
     }
 }
 
-/// The settings as they are understood one after the other.
+/// The settings, filled in one after the other.
 #[derive(Default)]
 struct Settings {
     key_store: Store,
     trust_store: Store,
     client_auth: Option<ClientAuth>,
-    /// `ssl.protocol`, and what outweighs it, `ssl.enabledProtocols`.
+    /// `ssl.protocol`; `ssl.enabledProtocols` overrides it.
     protocol: Option<Versions>,
     enabled_protocols: Option<Versions>,
     cipher_suites: Vec<String>,
@@ -256,10 +256,10 @@ struct Settings {
     super_user: Option<String>,
 }
 
-/// The settings of one store, as the sources have them.
+/// The settings of one store.
 #[derive(Default)]
 struct Store {
-    /// With the key and its place.
+    /// The path of the file, with the key and its place.
     location: Option<(PathBuf, String, Place)>,
     kind: Option<StoreKind>,
     password: Option<String>,
@@ -308,7 +308,7 @@ impl Settings {
             "ssl.context.supplier.class" => {
                 return Ok(Fate::Differs("no Java class can be used; the stores are".to_string()));
             }
-            // How ZooKeeper as a client checks servers, and members each other.
+            // ZooKeeper checks servers by these as a client, and members check each other.
             "ssl.hostnameVerification"
             | "ssl.allowReverseDnsLookup"
             | "ssl.sslProvider"
@@ -335,7 +335,7 @@ impl Store {
         Ok(Fate::Taken)
     }
 
-    /// A password in a file outweighs one in the configuration
+    /// Combines the settings. A password in a file overrides one in the configuration
     /// (`X509Util.getPasswordFromConfigPropertyOrFile`).
     fn settle(self) -> Option<StoreFile> {
         let (path, key, place) = self.location?;
@@ -357,7 +357,7 @@ fn client_auth(value: &str) -> Result<ClientAuth, String> {
     }
 }
 
-/// The versions with these names, as Java has them; `TLS` is any.
+/// Reads versions by Java's names; `TLS` is any version.
 fn versions(value: &str, into: &mut Option<Versions>) -> Result<Fate, String> {
     let mut versions = Versions::default();
     let mut left_out = Vec::new();
@@ -376,7 +376,7 @@ fn versions(value: &str, into: &mut Option<Versions>) -> Result<Fate, String> {
     Ok(fate_of(&left_out))
 }
 
-/// The suites with these names that we have.
+/// Reads cipher suites by name; only suites that we have are kept.
 fn cipher_suites(value: &str, into: &mut Vec<String>) -> Result<Fate, String> {
     let known = cipher_suite_names();
     let (suites, left_out): (Vec<&str>, Vec<&str>) =
@@ -392,7 +392,7 @@ fn fate_of(left_out: &[&str]) -> Fate {
     unless(left_out.is_empty(), &format!("not built and left out: {}", left_out.join(", ")))
 }
 
-/// Says what became of a setting.
+/// Reports the fate of a setting.
 fn tell(report: &mut Report, said: &Said, fate: Result<Fate, String>) -> Result<(), ConfigError> {
     match fate {
         Ok(Fate::Taken | Fate::Moot) => {}

@@ -1,8 +1,8 @@
-//! Our own configuration file, `quorate.toml`: one flat table of the keys in [`KEYS`], and in it
-//! the table `cluster` of those in [`CLUSTER_KEYS`].
+//! Our own configuration file, `quorate.toml`: one flat table of the keys in [`KEYS`], and inside
+//! of it the table `cluster` with the keys in [`CLUSTER_KEYS`].
 //!
-//! Times carry a unit (`"2s"`), sizes may (`"64MiB"`), and a limit of 0 means none. A key that is
-//! not ours is an error here: nobody has old files of this format.
+//! Times carry a unit (`"2s"`), sizes may carry one (`"64MiB"`), and a limit of 0 means none. An
+//! unknown key is an error here: there are no old files of this format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use super::values::{
     RECONFIG_NOT_BUILT, digest_algorithm, disk_stall_ms, log_filter, super_digest,
 };
 
-/// Every key, each with what its value looks like.
+/// Every key, each with the form of its value.
 pub(super) const KEYS: &[(&str, &str)] = &[
     ("data_dir", "\"/var/lib/quorate\""),
     ("data_dir_create", "true"),
@@ -137,9 +137,9 @@ pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
     ("tls_cipher_suites", "[\"TLS_AES_128_GCM_SHA256\"]"),
 ];
 
-/// True for a text of this format. The first line that speaks decides: a table header or one of
-/// our keys is TOML; a key with a capital or a dot, or a line without `=`, is a `zoo.cfg`. When no
-/// line speaks, the file's name does.
+/// Whether a text has this format. The first telling line decides: a table header or one of our
+/// keys is TOML; a key with a capital or a dot, or a line without `=`, is a `zoo.cfg`. Without a
+/// telling line, the file's name decides.
 pub(super) fn recognises(path: &Path, text: &str) -> bool {
     for line in text.lines().map(str::trim) {
         if line.is_empty() || line.starts_with(['#', '!']) {
@@ -189,7 +189,7 @@ pub(super) fn apply(draft: &mut Draft, file: &str, text: &str) -> Result<(), Con
     Ok(())
 }
 
-/// Takes over the table of an ensemble; `place` is where an offset of the text lies.
+/// Takes over the table of an ensemble; `place` gives the place of an offset in the text.
 fn apply_cluster(
     draft: &mut Draft,
     place: &dyn Fn(usize) -> Place,
@@ -290,7 +290,7 @@ fn apply_key(
     if is_known { Ok(()) } else { Err("is not a key of this file".to_string()) }
 }
 
-// Each of these takes over a key of its subject; false if the key is of another.
+// Each of these functions takes over a key of its subject. It returns false for other keys.
 
 fn apply_storage_key(storage: &mut StorageDraft, value: &Value<'_>) -> Result<bool, String> {
     match value.key {
@@ -402,7 +402,8 @@ fn apply_throttle_key(
                 }
             }
         }
-        // Of so many bytes it is large; ZooKeeper's threshold is the largest that is not.
+        // This is the least size of a large request; ZooKeeper's threshold is the largest size of a
+        // small one.
         "large_request_bytes_min" => {
             let bytes = value.bytes()?;
             let threshold = bytes.checked_sub(1).and_then(|bytes| u32::try_from(bytes).ok());
@@ -557,10 +558,10 @@ fn apply_tls_key(tls: &mut TlsDraft, place: &Place, value: &Value<'_>) -> Result
     Ok(true)
 }
 
-/// A value with its key, whose form a complaint shows.
+/// A value with its key, and the form of values for error messages.
 struct Value<'a> {
     key: &'a str,
-    /// How the values of the table look.
+    /// The form of each value of the table.
     forms: &'a [(&'a str, &'a str)],
     value: &'a DeValue<'a>,
 }
@@ -587,7 +588,7 @@ impl Value<'_> {
         self.value.as_bool().ok_or_else(|| self.wrong())
     }
 
-    /// A whole number that ZooKeeper's `int` can hold, and not below 0.
+    /// Reads a whole number from 0 to the largest of ZooKeeper's `int`.
     fn count(&self) -> Result<u32, String> {
         let number = u32::try_from(self.integer()?).ok();
         number
@@ -651,7 +652,7 @@ impl Value<'_> {
         pairs.collect()
     }
 
-    /// As ZooKeeper would have a setting of TLS.
+    /// The value as ZooKeeper would write this setting of TLS.
     fn tls_text(&self) -> Result<String, String> {
         Ok(match self.key {
             "tls_port_unification" | "tls_reload" | "tls_host_names" => self.boolean()?.to_string(),

@@ -1,7 +1,7 @@
 //! Sizes and times as people write them: `64MiB`, `200ms`.
 //!
-//! A number of bytes may stand without a unit, a time may not: `timeout = 30` has been read as
-//! milliseconds by some and as seconds by others in every system that allowed it.
+//! A number of bytes needs no unit, a time does: in every system that allowed `timeout = 30`, some
+//! people read it as milliseconds and others as seconds.
 
 /// Bytes of a size: a whole number, then nothing or one of `B KiB MiB GiB kB KB MB GB`
 /// (powers of 1024 with the `i`, of 1000 without).
@@ -37,7 +37,7 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     number.checked_mul(scale).ok_or_else(|| format!("{text:?} is too large"))
 }
 
-/// The number in front and the unit behind it, with no sign and at most spaces between them.
+/// Splits off the unit; there is no sign, and there are only spaces between the two.
 fn split(text: &str) -> Result<(u64, &str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

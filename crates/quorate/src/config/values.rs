@@ -1,4 +1,4 @@
-//! What the values of keys mean, and what becomes of a key.
+//! The meaning of keys' values, and the fate of a key.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use member::limits::DISK_STALL_MS_MAX;
 
 use super::properties;
 
-/// What became of a key.
+/// The fate of a key.
 pub(super) enum Fate {
     Taken,
-    /// Known, and without an effect here or in a standalone ZooKeeper.
+    /// The key is known, and has no effect here or in a standalone ZooKeeper.
     Moot,
-    /// Without an effect here, and someone may ask why; the text says.
+    /// The key has no effect here; the text says why, for people who ask.
     Noted(&'static str),
-    /// Not as its author may expect; the text says how.
+    /// The key does not do what its author may expect; the text says how.
     Differs(String),
     Unknown,
 }
@@ -29,12 +29,12 @@ impl Fate {
     }
 }
 
-/// `Moot` where nothing is lost, otherwise the complaint.
+/// `Moot` if no effect is lost, otherwise the warning.
 pub(super) fn unless(nothing_lost: bool, complaint: &str) -> Fate {
     if nothing_lost { Fate::Moot } else { Fate::Differs(complaint.to_string()) }
 }
 
-/// Which lines are logged.
+/// Checks a filter of log lines.
 pub(super) fn log_filter(value: &str) -> Result<String, String> {
     crate::logging::check(value).map_err(|cause| format!("{value:?} is no filter: {cause}"))?;
     Ok(value.to_string())
@@ -68,12 +68,12 @@ pub(super) fn number(value: &str) -> Result<i64, String> {
     properties::decode_number(value)
 }
 
-/// A property's number within bounds.
+/// Reads a property's number within bounds.
 pub(super) fn number_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
     within(number(value)?, min, max)
 }
 
-/// A key's number, which is decimal, within bounds.
+/// Reads a key's number, which is decimal, within bounds.
 pub(super) fn decimal_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
     within(properties::parse_decimal(value)?, min, max)
 }
@@ -86,7 +86,7 @@ pub(super) fn within<T: TryFrom<i64>>(number: i64, min: i32, max: i32) -> Result
         .ok_or_else(|| format!("{number} is not between {min} and {max}"))
 }
 
-/// A time in milliseconds; -1 stands for the default.
+/// Reads a time in milliseconds; -1 stands for the default.
 pub(super) fn decimal_or_default(value: &str) -> Result<Option<u32>, String> {
     match properties::parse_decimal(value)? {
         -1 => Ok(None),
@@ -94,7 +94,7 @@ pub(super) fn decimal_or_default(value: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// A count; 0 and below mean no limit, which we keep as 0.
+/// Reads a count; 0 and below mean no limit, which we keep as 0.
 pub(super) fn decimal_or_unlimited(value: &str) -> Result<u32, String> {
     unlimited_below_one(properties::parse_decimal(value)?)
 }
@@ -103,7 +103,7 @@ pub(super) fn unlimited_below_one(number: i64) -> Result<u32, String> {
     within(number.max(0), 0, i32::MAX)
 }
 
-/// Names separated by commas, trimmed.
+/// Reads names separated by commas, trimmed.
 pub(super) fn list(value: &str) -> BTreeSet<String> {
     value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_string).collect()
 }
@@ -133,7 +133,7 @@ pub(super) fn disk_stall_ms(ms: u64) -> Result<u64, String> {
     }
 }
 
-/// The one spelling we keep of a digest algorithm's name.
+/// The spelling that we keep of a digest algorithm's name.
 pub(super) fn digest_algorithm(name: &str) -> Result<String, String> {
     DIGEST_ALGORITHMS
         .iter()
@@ -142,7 +142,7 @@ pub(super) fn digest_algorithm(name: &str) -> Result<String, String> {
         .ok_or_else(|| format!("{name:?} is not a digest algorithm we know"))
 }
 
-/// `user:base64(hash)`; nothing for an empty text.
+/// Reads `user:base64(hash)`; nothing for an empty text.
 pub(super) fn super_digest(text: &str) -> Result<Option<String>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -1,8 +1,8 @@
 //! ZooKeeper's own configuration: `zoo.cfg`, the `-D` properties, `server.N` lines and `myid`.
 //!
 //! A key of `zoo.cfg` that `QuorumPeerConfig.parseProperties` does not know becomes the property
-//! `zookeeper.<key>`, over one of that name from the command line. So keys and properties meet in
-//! [`apply_property`], and both spellings work in a file.
+//! `zookeeper.<key>`, and overrides a property of that name from the command line. So keys and
+//! properties meet in [`apply_property`], and both spellings work in a file.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ const UNPREFIXED: [&str; 7] = [
     "fsync.warningthresholdms",
 ];
 
-/// What properties that ZooKeeper does not have begin with.
+/// The prefix of properties that ZooKeeper does not have.
 const OURS: &str = "quorate.";
 
 /// Takes over the `-D` properties of one environment variable.
@@ -87,7 +87,7 @@ pub(super) fn apply(
     draft.listeners.settle_zoo_ports()
 }
 
-/// Takes over one key of a `zoo.cfg`, wherever it stands.
+/// Takes over one key of a `zoo.cfg`, from any source.
 pub(super) fn apply_entry(
     draft: &mut Draft,
     place: &Place,
@@ -97,7 +97,7 @@ pub(super) fn apply_entry(
     let fate = match apply_key(draft, place, key, value) {
         Ok(Fate::Unknown) => {
             let name = key.strip_prefix("zookeeper.").unwrap_or(key);
-            // `QuorumPeerConfig` makes properties of what it does not know.
+            // `QuorumPeerConfig` makes properties of keys that it does not know.
             draft.system_properties.insert(format!("zookeeper.{name}"), value.to_string());
             apply_property(draft, place, name, value)
         }
@@ -116,8 +116,8 @@ pub(super) fn apply_entry(
     Ok(())
 }
 
-/// The entries of a properties file, of each key only the last, as `Properties` keeps it. A server
-/// that is named twice is refused: of two lists of servers one is wrong.
+/// The entries of a properties file, only the last one with each key, as `Properties` keeps them. A
+/// server that occurs twice is refused: one of the two lines must be wrong.
 fn last_of_each_key(
     draft: &mut Draft,
     file: &str,
@@ -142,7 +142,7 @@ fn last_of_each_key(
     Ok(kept)
 }
 
-/// The keys that `QuorumPeerConfig` reads itself.
+/// Applies a key that `QuorumPeerConfig` reads itself.
 fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result<Fate, String> {
     match key {
         "dataDir" => draft.storage.data_dir = Some(path(value)?),
@@ -197,7 +197,7 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
     Ok(Fate::Taken)
 }
 
-/// Those of them that are about ensembles.
+/// Applies a key about ensembles that `QuorumPeerConfig` reads itself.
 fn apply_ensemble_key(
     draft: &mut Draft,
     place: &Place,
@@ -239,12 +239,12 @@ fn apply_ensemble_key(
 const NO_PORT_UNIFICATION: &str = "servers that do not speak TLS are not let in beside those that do: \
                                    switch it on for all of them at once";
 
-/// `group.N` and `weight.N`, which `QuorumPeerConfig` tells by the start of the key alone.
+/// Whether a key is `group.N` or `weight.N`; `QuorumPeerConfig` looks only at its beginning.
 fn is_grouping(key: &str) -> bool {
     key.starts_with("group") || key.starts_with("weight")
 }
 
-/// The settings that ZooKeeper reads as `zookeeper.<name>`. An empty value leaves the default.
+/// Applies a setting that ZooKeeper reads as `zookeeper.<name>`. An empty value leaves the default.
 fn apply_property(
     draft: &mut Draft,
     place: &Place,
@@ -274,7 +274,7 @@ fn apply_property(
         .or_else(|| Ok(fate_of_unbuilt(name, value)))
 }
 
-// Each of these takes over a property of its subject; unknown if it is of another.
+// Each of these functions takes over a property of its subject. Other properties stay unknown.
 
 fn replicated_property(settings: &mut Settings, name: &str, value: &str) -> Result<Fate, String> {
     match name {
@@ -356,13 +356,15 @@ fn requests_property(
 ) -> Result<Fate, String> {
     match name {
         "jute.maxbuffer" => return jute_bytes_max(requests, value),
-        // `ZooKeeperServer.shouldThrottle`; and of `RequestThrottler`, for which 0 is no bound.
+        // The limit of `ZooKeeperServer.shouldThrottle` and of `RequestThrottler`; for the latter 0
+        // is no limit.
         "globalOutstandingLimit" => requests.bound_commands(number_in(value, 1, i32::MAX)?),
         "request_throttle_max_requests" => match number_in(value, 0, i32::MAX)? {
             0 => {}
             max => requests.bound_commands(max),
         },
-        // What waits goes on as soon as it may, and what a closed connection asked for does not.
+        // A waiting request goes on as soon as possible, and requests of a closed connection are
+        // dropped.
         "request_throttle_stall_time" | "request_throttle_drop_stale" => return Ok(Fate::Moot),
         "throttled_op_wait_time" => {
             requests.throttled_op_wait_ms = u64::try_from(number(value)?).unwrap_or(0);
@@ -489,8 +491,8 @@ fn chunk_property(chunk: &mut ChunkDraft, name: &str, value: &str) -> Result<Fat
     Ok(Fate::Taken)
 }
 
-/// `DatadirCleanupManager`. Old snapshots and old log go as soon as nothing needs them, whatever is
-/// asked for: who asks for just that loses nothing, who asks for more to be kept does.
+/// `DatadirCleanupManager`. Old snapshots and old log are removed as soon as nothing needs them,
+/// with any setting. A setting that asks for this loses nothing; one that keeps more does.
 fn autopurge(name: &str, value: &str) -> Result<Fate, String> {
     match name {
         "autopurge.purgeInterval" => Ok(if properties::parse_decimal(value)? > 0 {
@@ -532,7 +534,7 @@ fn snapshot_command_count(storage: &mut StorageDraft, value: &str) -> Result<Fat
     Ok(unless(count >= least, &format!("{count} is below the least, {least}, which is used")))
 }
 
-/// An authentication plug-in, by its Java class. Those for `digest` and `ip` are always there.
+/// Applies an authentication plug-in, by its Java class. `digest` and `ip` are always there.
 fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
     match class.rsplit('.').next().unwrap_or(class) {
         "DigestAuthenticationProvider" | "IPAuthenticationProvider" => Fate::Moot,
@@ -552,8 +554,8 @@ fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
     }
 }
 
-/// Names, or beginnings of names that end in `*`, that change nothing here: they tune threads,
-/// caches and files of ZooKeeper that we do not have, or concern only ensembles.
+/// Names that change nothing here; a `*` at the end stands for any rest. They tune threads, caches
+/// and files of ZooKeeper that we do not have, or concern only ensembles.
 const MOOT: &[&str] = &[
     "DEBUG",
     "bitHashCacheSize",
@@ -604,8 +606,8 @@ const MOOT: &[&str] = &[
     "watcherClean*",
 ];
 
-/// Names, or beginnings of names that end in `*`, of what ZooKeeper has and we have not built,
-/// each with what that means for the one who set it.
+/// Names of ZooKeeper's features that we have not built, each with the warning for its author; a
+/// `*` at the end stands for any rest.
 const UNBUILT: &[(&str, &str)] = &[
     ("client.*", "is not built; it is ignored"),
     ("connection*", "is only a name in ZooKeeper's manual; connection_throttle_* is what it reads"),
@@ -622,7 +624,7 @@ const UNBUILT: &[(&str, &str)] = &[
 ];
 
 const KERBEROS_NOT_BUILT: &str = "Kerberos is not served; it is ignored";
-/// Nothing in ZooKeeper 3.9 reads it, though many a file has it.
+/// The warning for a key that many files have, though ZooKeeper 3.9 never reads it.
 const AUTH_SCHEME_UNKNOWN: &str = "requires nothing, here as in ZooKeeper: \
                                    set sessionRequireClientSASLAuth=true";
 
@@ -631,7 +633,7 @@ fn fate_of_unbuilt(name: &str, value: &str) -> Fate {
         Some(start) => name.starts_with(start),
         None => name == pattern,
     };
-    // Asking for what is absent to be off is no disagreement.
+    // A feature that we lack may well be switched off.
     let off = value.eq_ignore_ascii_case("false");
     if MOOT.iter().any(|pattern| covers(pattern)) {
         return Fate::Moot;
@@ -643,7 +645,7 @@ fn fate_of_unbuilt(name: &str, value: &str) -> Fate {
     }
 }
 
-/// The file named by `dynamicConfigFile`: only servers, groups and weights.
+/// Applies the file named by `dynamicConfigFile`: only servers, groups and weights.
 fn apply_dynamic_file(
     draft: &mut Draft,
     path: &Path,

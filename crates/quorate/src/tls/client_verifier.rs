@@ -1,4 +1,4 @@
-//! Which client certificates are believed.
+//! The verification of client certificates.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 
 use super::trust::Trust;
 
-/// Believes clients by the certificates of a trust store.
+/// Verifies clients by the certificates of a trust store.
 #[derive(Debug)]
 pub struct ClientVerifier {
     trust: Trust,
-    /// Checks paths to the authorities, if there are any.
+    /// The verifier of paths to the authorities, if there are any.
     paths: Option<Arc<dyn ClientCertVerifier>>,
     subjects: Vec<DistinguishedName>,
     mandatory: bool,
 }
 
 impl ClientVerifier {
-    /// A verifier by these certificates; `mandatory` refuses clients that show none. The error says
-    /// which one cannot be used.
+    /// A verifier by these certificates; `mandatory` refuses clients that show none. The error
+    /// names the certificate that cannot be used.
     pub fn new(
         trusted: Vec<CertificateDer<'static>>,
         mandatory: bool,

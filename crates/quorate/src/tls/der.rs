@@ -1,5 +1,5 @@
-//! As much of DER as keys and names need: one value after the other, and putting a value around
-//! others.
+//! The parts of DER that keys and names need: taking one value after the other, and wrapping values
+//! in another one.
 
 /// Tags that occur here (X.690).
 pub const INTEGER: u8 = 0x02;
@@ -20,12 +20,12 @@ const LENGTH_BYTES_MAX: usize = 4;
 pub struct Value<'a> {
     pub tag: u8,
     pub content: &'a [u8],
-    /// With tag and length.
+    /// The value with its tag and length.
     pub whole: &'a [u8],
 }
 
 /// Takes the first value off `input`. None if it is cut off, or its tag or length has a form that
-/// does not occur here; `input` stays then.
+/// does not occur here; `input` is then unchanged.
 pub fn take<'a>(input: &mut &'a [u8]) -> Option<Value<'a>> {
     let (&tag, after_tag) = input.split_first()?;
     if tag & 0x1f == 0x1f {

@@ -1,26 +1,26 @@
 //! Java key stores, the format of `keytool` before Java 9 and with `-storetype JKS`.
 //!
 //! Big-endian: magic, version, the number of entries, the entries, and a SHA-1 over the password
-//! and all before it. An entry is a private key with its chain, or a trusted certificate. The
-//! digest is checked before anything is read out of the file; every count and length is held
-//! against what is left of it. As OpenJDK's `JavaKeyStore` and `KeyProtector` have them.
+//! and everything before it. An entry is a private key with its chain, or a trusted certificate.
+//! The digest is checked before anything is read out of the file; every count and length is checked
+//! against the bytes that are left. Source: OpenJDK's `JavaKeyStore` and `KeyProtector`.
 
 use sha1::{Digest, Sha1};
 
 use super::der::{self, OCTET_STRING, OID, SEQUENCE};
 
-/// What every file starts with.
+/// The first bytes of every file.
 pub const MAGIC: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
-/// Between the password and the bytes that the digest is over.
+/// A text that the digest covers between the password and the bytes.
 const WHITENER: &[u8] = b"Mighty Aphrodite";
 const DIGEST_BYTES: usize = 20;
-/// Of the protection of keys, as an object identifier: 1.3.6.1.4.1.42.2.17.1.1.
+/// The object identifier of the protection of keys: 1.3.6.1.4.1.42.2.17.1.1.
 const PROTECTION: [u8; 10] = [0x2b, 0x06, 0x01, 0x04, 0x01, 0x2a, 0x02, 0x11, 0x01, 0x01];
-/// Entries of a file, and certificates of a chain. More is taken for damage.
+/// Entries of a file. A larger count is taken for damage.
 const ENTRIES_MAX: u32 = 10_000;
 const CHAIN_MAX: u32 = 100;
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Jks {
     pub keys: Vec<PrivateKey>,
@@ -28,26 +28,26 @@ pub struct Jks {
     pub trusted: Vec<Vec<u8>>,
 }
 
-/// A key of its owner's, with its certificate and those that vouch for it.
+/// A key of its owner, with its certificate and the certificates of its issuers.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PrivateKey {
-    /// PKCS #8.
+    /// The key as PKCS #8.
     pub key: Vec<u8>,
     pub chain: Vec<Vec<u8>>,
 }
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JksError {
-    /// The digest is not that of this password and these bytes.
+    /// The digest does not match this password and these bytes.
     Password,
     /// A key has a password of its own.
     KeyPassword,
-    /// Cut off, or not what it should be, at this offset.
+    /// The file is cut off or malformed at this offset.
     Malformed(usize),
 }
 
-/// Reads a file. The keys must have the password of the file, as ZooKeeper demands it too.
+/// Reads a file. The keys must have the password of the file, as ZooKeeper demands.
 pub fn read(bytes: &[u8], password: &str) -> Result<Jks, JksError> {
     let length = bytes.len().checked_sub(DIGEST_BYTES).ok_or(JksError::Malformed(0))?;
     let (content, digest) = bytes.split_at(length);
@@ -92,7 +92,7 @@ pub fn read(bytes: &[u8], password: &str) -> Result<Jks, JksError> {
     if reader.rest.is_empty() { Ok(store) } else { Err(reader.malformed()) }
 }
 
-/// Whatever is not read yet.
+/// The bytes that are not read yet.
 struct Reader<'a> {
     all: &'a [u8],
     rest: &'a [u8],
@@ -119,13 +119,13 @@ impl<'a> Reader<'a> {
         if count <= max { Ok(count) } else { Err(self.malformed()) }
     }
 
-    /// Passes over a text (`DataOutputStream.writeUTF`): no name in a file matters here.
+    /// Skips a text (`DataOutputStream.writeUTF`): no name in a file matters here.
     fn text(&mut self) -> Result<(), JksError> {
         let bytes = self.take(2)?.first_chunk::<2>().ok_or_else(|| self.malformed())?;
         self.take(usize::from(u16::from_be_bytes(*bytes))).map(drop)
     }
 
-    /// A certificate, before which version 2 names its type.
+    /// Reads a certificate; version 2 has its type in front.
     fn certificate(&mut self, version: u32) -> Result<Vec<u8>, JksError> {
         if version == 2 {
             self.text()?;
@@ -135,12 +135,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The password as the digest and the protection want it.
+/// The password in the form that the digest and the protection use.
 fn utf16(password: &str) -> Vec<u8> {
     password.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
 
-/// What an `EncryptedPrivateKeyInfo` of this format's protection holds.
+/// The encrypted bytes in an `EncryptedPrivateKeyInfo` of this format's protection.
 fn encrypted_bytes(mut input: &[u8]) -> Option<&[u8]> {
     let mut info = der::take_tagged(&mut input, SEQUENCE)?.content;
     let mut algorithm = der::take_tagged(&mut info, SEQUENCE)?.content;
@@ -149,8 +149,8 @@ fn encrypted_bytes(mut input: &[u8]) -> Option<&[u8]> {
     (oid == PROTECTION).then_some(bytes)
 }
 
-/// The key behind a protection: 20 bytes of salt, the key mixed with a chain of SHA-1 over password
-/// and the digest before, and a SHA-1 over password and key.
+/// Removes the protection of a key: 20 bytes of salt, the key mixed with a chain of SHA-1 over
+/// password and the digest before, and a SHA-1 over password and key.
 fn unprotect(bytes: &[u8], password: &[u8]) -> Option<Vec<u8>> {
     let (salt, rest) = bytes.split_at_checked(DIGEST_BYTES)?;
     let (mixed, check) = rest.split_at_checked(rest.len().checked_sub(DIGEST_BYTES)?)?;

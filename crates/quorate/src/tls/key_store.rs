@@ -2,10 +2,10 @@
 //! certificates.
 //!
 //! As in ZooKeeper 3.9 (`KeyStoreFileType`, `FileKeyStoreLoader` and the classes below it, and
-//! Java's `PKIXParameters`): one password opens the file and its keys, and of a PKCS #12 or JKS
-//! file only entries marked as trusted certificates are trusted. As Java does, a file of type JKS
-//! may be a PKCS #12 file and the other way round: `keytool` has written the latter since Java 9,
-//! whatever the file's name.
+//! Java's `PKIXParameters`), one password opens the file and its keys, and in a PKCS #12 or JKS
+//! file only entries marked as trusted certificates are trusted. As in Java, a file of type JKS may
+//! be a PKCS #12 file and the other way round: `keytool` writes PKCS #12 since Java 9, under any
+//! file name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use x509_parser::prelude::FromDer;
 use super::der::{self, BIT_STRING, CONTEXT_0, CONTEXT_1, INTEGER, OCTET_STRING, OID, SEQUENCE};
 use super::jks::{self, JksError};
 
-/// Bytes of a store. Ten times the certificates that a browser trusts fit.
+/// Bytes of a store: enough for ten times the certificates that a browser trusts.
 pub const STORE_BYTES_MAX: usize = 16 << 20;
 
 /// Certificates of a chain that is sent to clients.
@@ -55,7 +55,7 @@ impl StoreKind {
         }
     }
 
-    /// The kind of a file with this name (`KeyStoreFileType.fromFilename`).
+    /// The kind of a file by its name (`KeyStoreFileType.fromFilename`).
     pub fn from_path(path: &Path) -> Option<StoreKind> {
         match path.extension()?.to_str()? {
             "jks" => Some(StoreKind::Jks),
@@ -66,7 +66,7 @@ impl StoreKind {
     }
 }
 
-/// Why a store cannot be used.
+/// The reason why a store cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     #[error("the password is wrong, or the file is damaged")]
@@ -91,7 +91,7 @@ pub enum StoreError {
     Malformed(String),
 }
 
-/// The keys of a store, each with its certificate and those that vouch for it.
+/// The keys of a store, each with its certificate and the certificates of its issuers.
 pub fn read_keys(
     bytes: &[u8],
     kind: StoreKind,
@@ -134,7 +134,7 @@ pub fn read_trusted(
     found.into_iter().map(|bytes| certificate(&bytes).map(CertificateDer::into_owned)).collect()
 }
 
-/// What the file is, where its type says one of Java's two formats.
+/// The real format of a file whose type is one of Java's two formats.
 fn format_of(bytes: &[u8], kind: StoreKind) -> StoreKind {
     match kind {
         StoreKind::Pem => StoreKind::Pem,
@@ -153,7 +153,7 @@ fn jks_error(error: JksError) -> StoreError {
     }
 }
 
-/// The one certificate that `bytes` start with; some PEM files have more behind it.
+/// The one certificate at the beginning of `bytes`; some PEM files have more behind it.
 fn certificate(bytes: &[u8]) -> Result<CertificateDer<'_>, StoreError> {
     let (_, parsed) = X509Certificate::from_der(bytes)
         .map_err(|error| StoreError::Malformed(format!("certificate: {error}")))?;
@@ -196,8 +196,8 @@ fn pem_key(bytes: &[u8], password: &str) -> Result<KeyAndChain, StoreError> {
     Ok((key, pem_certificates(&sections)?))
 }
 
-/// An encrypted key is what a PKCS #12 file holds too: it becomes the only content of one, so that
-/// one library decrypts both.
+/// Decrypts a key. A PKCS #12 file holds encrypted keys, too: the key becomes the only content of
+/// one, so that one library decrypts both.
 fn decrypted(info: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, StoreError> {
     let oid = |bytes: &[u8]| der::wrap(OID, &[bytes]);
     let bag = der::wrap(SEQUENCE, &[&oid(&SHROUDED_KEY_BAG), &der::wrap(CONTEXT_0, &[info])]);
@@ -224,8 +224,8 @@ fn pkcs12(bytes: &[u8], password: &str) -> Result<Pkcs12Archive, StoreError> {
     })
 }
 
-/// Each key with the certificate of the same local id, and from there on those of the issuers. A
-/// lone key without an id has the first certificate, as in Java.
+/// The keys, each with the certificate of its local id, and then the certificates of the issuers. A
+/// lone key without an id gets the first certificate, as in Java.
 fn pkcs12_keys(archive: &Pkcs12Archive) -> Result<Vec<KeyAndChain>, StoreError> {
     let mut found = Vec::new();
     for bag in &archive.keys {
@@ -279,8 +279,8 @@ fn certified(
     Ok(Arc::new(CertifiedKey::new(chain, signing)))
 }
 
-/// An elliptic key without its public half, as Java writes it, with that of its certificate: what
-/// signs here wants both (RFC 5915).
+/// An elliptic key as Java writes it, without its public half, completed by the public key of its
+/// certificate: our signer needs both (RFC 5915).
 fn with_public_key(key: &PrivateKeyDer<'_>, public_key: &[u8]) -> Option<PrivateKeyDer<'static>> {
     let PrivateKeyDer::Pkcs8(key) = key else { return None };
     let mut input = key.secret_pkcs8_der();

@@ -1,7 +1,7 @@
-//! TLS between the servers of an ensemble (`QuorumX509Util`, ZooKeeper 3.9): both ends show a
-//! certificate that the other's trust store knows and that is for a host of the server it belongs
-//! to: the dialler checks the host that it dials, the accepter the hosts that are configured for
-//! the server that the dialler says it is.
+//! TLS between the servers of an ensemble (`QuorumX509Util`, ZooKeeper 3.9). Both ends show a
+//! certificate that the other's trust store knows, for a host of their server: the dialler checks
+//! the host that it dials, the accepter the configured hosts of the server that the dialler claims
+//! to be.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use super::{FileStamps, TlsError, key_store, read_store, server_config, stamps};
 use crate::config::tls::{ClientAuth, PeerTlsConfig, TlsConfig};
 use crate::zk_client::tls::client_config;
 
-/// The stores as they were read last.
+/// The stores, as they were read last.
 pub struct PeerStores {
     config: PeerTlsConfig,
     current: Mutex<(PeerTls, FileStamps)>,
@@ -26,8 +26,8 @@ impl PeerStores {
         Ok(PeerStores { config, current })
     }
 
-    /// What a new link is to begin with. Stores that have changed are read again; if they cannot be
-    /// used, what was read before stays, and one line says so.
+    /// The TLS settings for a new link. Changed stores are read again; if they cannot be used, the
+    /// old ones stay, and one line in the log says so.
     pub fn current(&self) -> PeerTls {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = own_stamps(&self.config);
@@ -38,7 +38,7 @@ impl PeerStores {
         current.0.clone()
     }
 
-    /// Reads the stores now, whether they have changed or not.
+    /// Reads the stores now, changed or not.
     pub fn reload(&self) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.1 = own_stamps(&self.config);
@@ -76,7 +76,7 @@ fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
     })?;
     let keys = read_store(&config.key_store, key_store::read_keys)?;
     let trusted = read_store(&config.trust_store, key_store::read_trusted)?;
-    // Versions and suites are agreed on by the other end, which is configured alike.
+    // The other end is configured alike, so both agree on versions and suites.
     let client = client_config(keys, trusted, config.checks_names)
         .map_err(|cause| config.trust_store.error(cause))?;
     let names_host = config.checks_diallers.then_some(names_host as NamesHost);

@@ -1,4 +1,4 @@
-//! Which servers the shell believes: by its trust store, and by their name.
+//! The verification of servers by the shell: by its trust store, and by their name.
 //!
 //! ZooKeeper 3.9 `ClientX509Util.createNettySslContextForClient`: unless `ssl.hostnameVerification`
 //! is off, the name is checked as HTTPS does. Like Java's `HostnameChecker` it falls back to the
@@ -14,7 +14,7 @@ use x509_parser::prelude::FromDer;
 
 use super::trust::Trust;
 
-/// Believes servers by the certificates of a trust store.
+/// Verifies servers by the certificates of a trust store.
 #[derive(Debug)]
 pub struct ServerVerifier {
     pub trust: Trust,
@@ -69,14 +69,14 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// Whether a certificate is for this host, as the name of a server is checked.
+/// Whether a certificate is for this host, by the rules for a server's name.
 pub fn names_host(certificate: &CertificateDer<'_>, host: &str) -> bool {
     let Ok(name) = ServerName::try_from(host) else { return false };
     let Ok(parsed) = ParsedCertificate::try_from(certificate) else { return false };
     has_common_name_only(certificate, &name) || verify_server_name(&parsed, &name).is_ok()
 }
 
-/// Whether a certificate names this host by its subject, and none elsewhere.
+/// Whether a certificate names this host in its subject, and names no host elsewhere.
 fn has_common_name_only(certificate: &[u8], wanted: &ServerName<'_>) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
     let ServerName::DnsName(wanted) = wanted else { return false };

@@ -1,12 +1,13 @@
-//! The name of a certificate's subject, as the scheme `x509` has it.
+//! The name of a certificate's subject, in the form of the scheme `x509`.
 //!
 //! ZooKeeper 3.9 takes `X500Principal.getName()`, Java's form of RFC 2253. ACLs are compared with
 //! it as text, so every byte counts: the last part of the name comes first, nine attributes are
-//! written by name and the others by number, and what RFC 2253 leaves open is as OpenJDK 17 has it.
+//! written by name and the others by number. Where RFC 2253 leaves a choice, this does what OpenJDK
+//! 17 does.
 
 use super::der::{self, OID, SEQUENCE, SET};
 
-/// The attributes that are written by name, each by its encoded number.
+/// The attributes that are written by name, each with its encoded number.
 const KEYWORDS: [(&[u8], &str); 9] = [
     (&[0x55, 4, 3], "CN"),
     (&[0x55, 4, 6], "C"),
@@ -23,10 +24,10 @@ const KEYWORDS: [(&[u8], &str); 9] = [
 /// and BMPString. Java reads the bytes of all of them as UTF-8.
 const TEXT_TAGS: [u8; 6] = [0x0c, 0x13, 0x14, 0x16, 0x1b, 0x1e];
 
-/// What gets a backslash wherever it stands.
+/// The characters that always get a backslash.
 const ESCAPED: &str = ",=+<>#;\"\\";
 
-/// The text of an encoded name. None if it is not one.
+/// The text of an encoded name. None if the encoding is malformed.
 pub fn rfc2253(name: &[u8]) -> Option<String> {
     let mut input = name;
     let mut parts = der::take_tagged(&mut input, SEQUENCE)?.content;
@@ -58,7 +59,7 @@ fn attribute_text(mut attribute: &[u8]) -> Option<String> {
     })
 }
 
-/// Blanks at either end are escaped too, and what a client could not write otherwise.
+/// Escapes blanks at either end too, and characters that a client could not write otherwise.
 fn escaped(text: &str) -> String {
     let is_blank = |c: char| c == ' ' || c == '\r';
     let inner = text.trim_matches(is_blank);

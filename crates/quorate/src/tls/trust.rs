@@ -1,10 +1,10 @@
-//! What a trust store says about a certificate that somebody shows.
+//! The verdict of a trust store on a certificate that a peer shows.
 //!
-//! Paths are checked by webpki, as everywhere in rustls, with what Java's trust manager does too
-//! and ZooKeeper's users rely on. A certificate that stands in the trust store itself needs nobody
-//! to vouch for it, and vouches for nobody unless it says that it is an authority: who is trusted
-//! as a client must not make up others. One of X.509 version 1, which `openssl x509 -req` makes
-//! where it is told no extensions, may come from an authority of the trust store.
+//! webpki checks paths, as everywhere in rustls. Java's trust manager allows more, and ZooKeeper's
+//! users rely on it. A certificate in the trust store itself needs no issuer, and issues no others
+//! unless it says that it is an authority: a trusted client must not make up other clients. A
+//! certificate of X.509 version 1, which `openssl x509 -req` makes without extensions, may come
+//! from an authority of the trust store.
 
 use std::sync::Arc;
 
@@ -30,15 +30,15 @@ use super::der::{self, BIT_STRING, SEQUENCE};
 #[derive(Debug)]
 pub struct Trust {
     trusted: Vec<CertificateDer<'static>>,
-    /// Those of them that may vouch for others.
+    /// The trusted certificates that may issue others.
     authorities: Vec<CertificateDer<'static>>,
-    /// The authorities as webpki wants them.
+    /// The authorities in webpki's form.
     pub roots: Arc<RootCertStore>,
     pub algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl Trust {
-    /// The error says which certificate cannot be used.
+    /// Makes a trust store. The error names the certificate that cannot be used.
     pub fn new(
         trusted: Vec<CertificateDer<'static>>,
         provider: &CryptoProvider,
@@ -55,13 +55,13 @@ impl Trust {
         Ok(Trust { trusted, authorities, roots, algorithms })
     }
 
-    /// The names of all trusted certificates, by which clients choose one of theirs.
+    /// The names of all trusted certificates, by which clients choose their certificate.
     pub fn subjects(&self) -> Result<Vec<DistinguishedName>, String> {
         Ok(store(&self.trusted)?.subjects())
     }
 
-    /// Checks a certificate that somebody shows: by itself where that is enough, or else by the
-    /// path to an authority that `by_path` checks.
+    /// Verifies a certificate that a peer shows: by itself if that is enough, or else `by_path`
+    /// verifies its path to an authority.
     pub fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -71,8 +71,7 @@ impl Trust {
         if self.believes(end_entity, now)? { Ok(()) } else { by_path() }
     }
 
-    /// Whether a certificate is believed without a path that webpki could check. False: it must
-    /// have one.
+    /// Whether a certificate is trusted without a path that webpki checks. False: it needs a path.
     fn believes(&self, end_entity: &CertificateDer<'_>, now: UnixTime) -> Result<bool, Error> {
         let parsed = parse(end_entity)?;
         if self.trusted.iter().any(|trusted| trusted == end_entity) {
@@ -86,12 +85,12 @@ impl Trust {
         Ok(true)
     }
 
-    /// A certificate without extensions: its dates, and that an authority has signed it.
+    /// Verifies a certificate without extensions: an authority must have signed it.
     fn verify_version_1(&self, bytes: &[u8], parsed: &X509Certificate<'_>) -> Result<(), Error> {
         let issuers = self.authorities.iter().filter_map(|authority| {
             let (_, authority) = X509Certificate::from_der(authority).ok()?;
-            // Of what a version 3 authority says about those it vouches for, only constraints on
-            // their names would matter here: it is passed over.
+            // A version 3 authority may constrain the names of its certificates. That would matter
+            // here, so such an authority is left out.
             let constrained = authority.name_constraints().ok().flatten().is_some();
             let is_issuer = authority.subject().as_raw() == parsed.issuer().as_raw();
             (is_issuer && !constrained).then(|| authority.public_key().raw.to_vec())
@@ -108,7 +107,7 @@ impl Trust {
         Err(Error::InvalidCertificate(problem))
     }
 
-    /// As [`rustls::crypto::verify_tls12_signature`], for version 1 as well.
+    /// Like [`rustls::crypto::verify_tls12_signature`], but for version 1 as well.
     pub fn verify_tls12_signature(
         &self,
         message: &[u8],
@@ -128,7 +127,7 @@ impl Trust {
         Ok(HandshakeSignatureValid::assertion())
     }
 
-    /// As [`rustls::crypto::verify_tls13_signature`], for version 1 as well.
+    /// Like [`rustls::crypto::verify_tls13_signature`], but for version 1 as well.
     pub fn verify_tls13_signature(
         &self,
         message: &[u8],
@@ -159,7 +158,8 @@ fn store(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, Stri
     Ok(store)
 }
 
-/// Whether Java would take it for an authority (OpenJDK's `PKIXValidator.verifyTrustAnchor`).
+/// Whether Java would take the certificate for an authority (OpenJDK's
+/// `PKIXValidator.verifyTrustAnchor`).
 fn may_vouch(parsed: &X509Certificate<'_>) -> bool {
     let may_sign = match parsed.key_usage() {
         Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
@@ -189,15 +189,15 @@ fn check_dates(parsed: &X509Certificate<'_>, now: UnixTime) -> Result<(), Error>
     Ok(())
 }
 
-/// Something signed, by which algorithm, and the signature.
+/// A signed message, its algorithm, and the signature.
 struct Signed<'a> {
     message: &'a [u8],
-    /// The encoded identifier without tag and length; none: any algorithm that the caller offers.
+    /// The encoded algorithm identifier without tag and length; none: any algorithm of the caller.
     algorithm: Option<&'a [u8]>,
     signature: &'a [u8],
 }
 
-/// A certificate as what its issuer has signed.
+/// A certificate as its issuer signed it.
 fn signed_certificate(mut bytes: &[u8]) -> Option<Signed<'_>> {
     let mut parts = der::take_tagged(&mut bytes, SEQUENCE)?.content;
     let message = der::take_tagged(&mut parts, SEQUENCE)?.whole;
@@ -211,7 +211,7 @@ fn bits(content: &[u8]) -> Option<&[u8]> {
     content.split_first().filter(|(unused, _)| **unused == 0).map(|(_, bits)| bits)
 }
 
-/// Whether the owner of an encoded public key has signed.
+/// Verifies a signature by an encoded public key.
 fn verify(
     algorithms: &[&dyn SignatureVerificationAlgorithm],
     mut public_key: &[u8],

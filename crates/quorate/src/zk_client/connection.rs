@@ -1,10 +1,10 @@
-//! A session and the connection it is on: found among the servers, kept alive, and made anew when
-//! it is lost.
+//! A session and its connection, which is opened to one of the servers, kept alive, and opened
+//! again when it is lost.
 //!
-//! One thread owns the connection: it connects, reads, pings while nobody asks, and connects again
-//! with the same session. Callers write under the lock and wait for their answers in the order in
-//! which they asked. The credentials and the watches of the session are given to each new
-//! connection before anything else.
+//! One thread owns the connection: it connects, reads, pings when there are no requests, and
+//! reconnects with the same session. Callers write under the lock and wait for their answers in the
+//! order of their requests. Each new connection first gets the credentials and the watches of the
+//! session.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -31,7 +31,7 @@ use super::tls::Wire;
 use super::watches::{WatchKind, Watches};
 use super::{ClientError, Event};
 
-/// What a caller of the client hears.
+/// The callback for the client's events.
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
 /// The session. Dropping it closes the connection and lets the session expire.
@@ -42,50 +42,52 @@ pub struct Connection {
 struct Shared {
     target: Target,
     state: Mutex<State>,
-    /// The phase changed, or a round of the servers was tried in vain.
+    /// Notified when the phase changes, or when a round of all servers has failed.
     changed: Condvar,
     on_event: Listener,
 }
 
-/// How it stands with the session.
+/// The phase of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// There is no connection now.
+    /// The session has no connection now.
     Connecting,
-    /// It can be used.
+    /// The connection can be used.
     Connected,
-    /// It can be read from only: the server is cut off from its ensemble.
+    /// The connection allows reads only: the server is cut off from its ensemble.
     ConnectedReadOnly,
-    /// The servers gave the session up.
+    /// The servers have expired the session.
     Expired,
-    /// Its owner gave it up.
+    /// The owner has closed the session.
     Closed,
 }
 
 struct State {
     phase: Phase,
-    /// It is being closed: the end of the connection is no loss.
+    /// Whether the session is being closed: the end of the connection is then no loss.
     closing: bool,
-    /// Where it is or was connected.
+    /// The server of the present or the last connection.
     server: String,
-    /// Why the servers that were tried last were of no use.
+    /// The failures of the servers that were tried last.
     reason: String,
-    /// Rounds of all servers that were tried in vain.
+    /// Rounds of all servers that have failed.
     failed_rounds: u64,
     wire: Option<Arc<Wire>>,
     session: i64,
     password: Vec<u8>,
-    /// A session made by a read-only server is known to no other.
+    /// Whether a server gave the session that is not read-only: other servers know only such a
+    /// session.
     seen_read_write: bool,
     timeout: Duration,
     last_zxid: i64,
     last_xid: i32,
     last_sent: Instant,
-    /// Requests under way, oldest first.
+    /// Requests under way, the oldest first.
     pending: VecDeque<Pending>,
-    /// Credentials under way; those of a new connection have no one who waits.
+    /// Credentials under way. Those that a new connection sends have no waiting caller.
     pending_auths: VecDeque<Option<SyncSender<Vec<u8>>>>,
-    /// Credentials were refused: the server ends the connection, which is no news.
+    /// Whether credentials were refused: the server then ends the connection, which is no loss to
+    /// report.
     auth_refused: bool,
     /// Credentials that were accepted.
     auths: Vec<(String, Vec<u8>)>,
@@ -98,11 +100,11 @@ struct Pending {
     watch: Option<Asked>,
 }
 
-/// The watch that a request asks for.
+/// A watch that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     what: AskedKind,
-    /// As the server knows it.
+    /// The path with the chroot.
     path: String,
 }
 
@@ -113,17 +115,17 @@ enum AskedKind {
 }
 
 impl Asked {
-    /// By a read.
+    /// A watch of a read.
     pub fn by_read(kind: ReadKind, path: &str) -> Asked {
         Asked { what: AskedKind::Read(kind), path: path.to_string() }
     }
 
-    /// One that stays.
+    /// A persistent watch.
     pub fn lasting(mode: AddWatchMode, path: &str) -> Asked {
         Asked { what: AskedKind::Lasting(mode), path: path.to_string() }
     }
 
-    /// What the server set (`ZooKeeper.ExistsWatchRegistration` and its siblings, 3.9.5).
+    /// The watch that the server set (`ZooKeeper.ExistsWatchRegistration` and its siblings, 3.9.5).
     fn set_by(&self, error: ErrorCode) -> Option<WatchKind> {
         match (self.what, error) {
             (AskedKind::Read(ReadKind::Exists), ErrorCode::NO_NODE) => Some(WatchKind::Exist),
@@ -144,7 +146,7 @@ impl Asked {
     }
 }
 
-/// An answer that is to come.
+/// A request whose answer is to come.
 pub struct Waiting {
     answer: Receiver<Vec<u8>>,
     server: String,
@@ -152,10 +154,10 @@ pub struct Waiting {
 
 impl Connection {
     /// Opens a session on the first server that gives one. `on_event` is called on the thread of
-    /// the connection; it must not ask the client anything.
+    /// the connection; it must not call the client.
     ///
     /// # Errors
-    /// No server gives one.
+    /// No server gives a session.
     pub fn open(target: Target, on_event: Listener) -> Result<Connection, ClientError> {
         let timeout = Duration::from_millis(u64::from(target.timeout_ms));
         let state = State {
@@ -190,22 +192,22 @@ impl Connection {
         Ok(connection)
     }
 
-    /// How it stands.
+    /// The phase of the session.
     pub fn phase(&self) -> Phase {
         self.shared.lock().phase
     }
 
-    /// What it was opened for.
+    /// The target that it was opened for.
     pub fn target(&self) -> &Target {
         &self.shared.target
     }
 
-    /// The watches that are set.
+    /// Calls `look` with the watches that are set.
     pub fn with_watches<T>(&self, look: impl FnOnce(&mut Watches) -> T) -> T {
         look(&mut self.shared.lock().watches)
     }
 
-    /// Sends the frame of a request, whatever its xid.
+    /// Sends the frame of a request; its xid is filled in here.
     ///
     /// # Errors
     /// There is no connection, and none comes for as long as one round of the servers takes.
@@ -214,10 +216,10 @@ impl Connection {
         Ok(waiting.pop().expect("there is one for each"))
     }
 
-    /// Sends several, in this order and at once.
+    /// Sends several requests, in this order and at once.
     ///
     /// # Errors
-    /// As those of [`Connection::send`].
+    /// The errors of [`Connection::send`].
     pub fn send_each(
         &self,
         requests: Vec<(Vec<u8>, Option<Asked>)>,
@@ -241,7 +243,7 @@ impl Connection {
     /// Waits for an answer: header and body.
     ///
     /// # Errors
-    /// None came. A write may take effect all the same.
+    /// No answer came. A write may take effect all the same.
     pub fn wait(&self, waiting: &Waiting, limit: Duration) -> Result<Vec<u8>, ClientError> {
         waiting.answer.recv_timeout(limit).map_err(|error| match error {
             RecvTimeoutError::Timeout => ClientError::Silent(waiting.server.clone()),
@@ -252,7 +254,7 @@ impl Connection {
         })
     }
 
-    /// Shows credentials, on this connection and on all that follow.
+    /// Sends credentials, on this connection and on all later ones.
     pub fn add_auth(
         &self,
         scheme: &str,
@@ -283,7 +285,7 @@ impl Connection {
         if matches!(self.phase(), Phase::Connected | Phase::ConnectedReadOnly) {
             let mut frame = Vec::new();
             Request::CloseSession.encode(0, &mut frame);
-            // The server ends it in any case, once its time is over.
+            // If this fails, the server ends the session after its timeout.
             let _ = self.send(frame, None).and_then(|waiting| self.wait(&waiting, limit));
         }
         self.shared.end(Phase::Closed);
@@ -294,7 +296,8 @@ impl Connection {
         let shared = &self.shared;
         let mut state = shared.lock();
         let deadline = Instant::now() + state.timeout;
-        // The round that is being tried now may have begun long ago; not the first.
+        // The present round may have begun long ago, so one more is awaited; but not for a new
+        // session.
         let rounds_max = if state.session == 0 { 0 } else { state.failed_rounds + 1 };
         loop {
             match state.phase {
@@ -321,7 +324,7 @@ impl Drop for Connection {
 }
 
 impl State {
-    /// Writes to the connection. Where that fails, its thread notices the end.
+    /// Writes to the connection. If that fails, the thread of the connection notices the end.
     fn write(&mut self, frame: &[u8]) -> Result<(), ClientError> {
         self.last_sent = Instant::now();
         let lost = || ClientError::Lost(self.server.clone());
@@ -342,7 +345,7 @@ impl Shared {
         ClientError::Unreachable { servers: self.target.text.clone(), reason: reason.to_string() }
     }
 
-    /// No more connections.
+    /// Ends the connection; no other one follows.
     fn end(&self, phase: Phase) {
         let mut state = self.lock();
         if state.phase != Phase::Expired {
@@ -356,7 +359,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// The thread of the connection: from one to the next, until the session ends.
+    /// Runs the thread of the connection: from one connection to the next, until the session ends.
     fn run(&self) {
         let mut next_server = 0;
         while let Some((wire, frames)) = self.find(&mut next_server) {
@@ -381,7 +384,7 @@ impl Shared {
         }
     }
 
-    /// Tries the servers in turn until one takes the session. `None` where it is over.
+    /// Tries the servers in turn until one takes the session. `None` if the session is over.
     fn find(&self, next_server: &mut usize) -> Option<(Arc<Wire>, Frames)> {
         let servers = &self.target.servers;
         let mut pause = RETRY_PAUSE_MIN;
@@ -429,7 +432,7 @@ impl Shared {
         }
     }
 
-    /// Connects to the first address of a server that accepts.
+    /// Connects to the first address of a server that accepts a connection.
     fn dial(&self, server: &str, limit: Duration) -> std::io::Result<Wire> {
         let mut failure = std::io::Error::other("the name has no address");
         for address in server.to_socket_addrs()? {
@@ -451,7 +454,7 @@ impl Shared {
         Err(failure)
     }
 
-    /// Asks for the session, or for a new one, and proves who asks.
+    /// Asks for the session, or for a new one, and logs in.
     fn greet(&self, wire: Wire) -> std::io::Result<(Arc<Wire>, Frames, ConnectResponse)> {
         let state = self.lock();
         let timeout_ms = i32::try_from(self.target.timeout_ms).unwrap_or(i32::MAX);
@@ -478,8 +481,8 @@ impl Shared {
         Ok((Arc::new(wire), frames, response))
     }
 
-    /// SASL with DIGEST-MD5 (`ZooKeeperSaslClient`, 3.9.5): the server speaks first, on an empty
-    /// token.
+    /// SASL with DIGEST-MD5 (`ZooKeeperSaslClient`, 3.9.5): the server sends the first challenge,
+    /// after an empty token.
     fn log_in(&self, wire: &Wire, frames: &mut Frames, login: &Login) -> std::io::Result<()> {
         let challenge = self.exchange(wire, frames, b"")?;
         let mut chance = [0; 32];
@@ -495,7 +498,7 @@ impl Shared {
         self.exchange(wire, frames, &response).map(drop).map_err(refused)
     }
 
-    /// One token of SASL, and the one that the server answers.
+    /// Sends one token of SASL, and returns the token of the server's answer.
     fn exchange(&self, wire: &Wire, frames: &mut Frames, token: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut state = self.lock();
         state.last_xid = state.last_xid.checked_add(1).unwrap_or(1);
@@ -514,7 +517,8 @@ impl Shared {
         Ok(token.unwrap_or_default().to_vec())
     }
 
-    /// A server has the session: tells it what it must know before anything is asked.
+    /// Takes over a connection that has the session: sends credentials and watches before any
+    /// request.
     fn take(
         &self,
         server: &str,
@@ -543,7 +547,7 @@ impl Shared {
             let request = Request::Auth { scheme: &scheme, credentials: Some(&credentials) };
             request.encode(XID_AUTH, &mut frame);
             state.pending_auths.push_back(None);
-            // Where it fails the connection ends, and the next one is told.
+            // A failed write ends the connection, and the next connection sends these again.
             let _ = state.write(&frame);
             state.auths.push((scheme, credentials));
         }
@@ -559,7 +563,7 @@ impl Shared {
         })
     }
 
-    /// Lets requests through, after the listener was told.
+    /// Lets requests through, after the listener has got the event.
     fn announce(&self, read_only: bool) {
         let mut state = self.lock();
         if state.phase == Phase::Connecting {
@@ -568,8 +572,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Reads until the connection ends, and says why it did. One that can only be read from ends
-    /// when a server is found that can be written to, which is then the next.
+    /// Reads until the connection ends, and returns the cause. A read-only connection ends when a
+    /// server is found that can be written to, which is then the next.
     fn read(&self, wire: &Wire, mut frames: Frames, next_server: &mut usize) -> ReadEnd {
         let timeout = self.lock().timeout;
         let mut heard = Instant::now();
@@ -585,8 +589,8 @@ impl Shared {
                 Ok(None) => {}
                 Err(error) => return ReadEnd::Failed(error),
             }
-            // `ClientCnxn`: two thirds of the session's time without a word, and the next server is
-            // tried while there is time.
+            // `ClientCnxn`: after a silence of two thirds of the session's timeout, the next server
+            // is tried while there is time.
             if heard.elapsed() > timeout * 2 / 3 {
                 return ReadEnd::Silent;
             }
@@ -612,8 +616,8 @@ impl Shared {
         }
     }
 
-    /// Asks a server in one word whether it can be written to (`SendThread.pingRwServer`). The
-    /// thread of the connection waits for it.
+    /// Asks a server by a four-letter word whether it can be written to
+    /// (`SendThread.pingRwServer`). The thread of the connection waits for the answer.
     fn is_writable(&self, server: &str) -> bool {
         let ask = || -> std::io::Result<bool> {
             let wire = self.dial(server, PROBE_LIMIT)?;
@@ -645,14 +649,14 @@ impl Shared {
             }
             XID_AUTH => {
                 if header.error != ErrorCode::OK {
-                    // The server ends the connection: what is asked next is for the one after it.
+                    // The server ends the connection: later requests wait for the next one.
                     state.auth_refused = true;
                     state.phase = Phase::Connecting;
                     state.wire.iter().for_each(|wire| wire.shutdown());
                 }
                 if let Some(Some(answer)) = state.pending_auths.pop_front() {
                     drop(state);
-                    // Nobody waits any more where it came too late.
+                    // The caller may have stopped waiting.
                     let _ = answer.send(body);
                 }
             }
@@ -678,7 +682,7 @@ impl Shared {
     }
 }
 
-/// Why no more can be read.
+/// The reason why no more can be read.
 #[derive(Debug, thiserror::Error)]
 enum ReadEnd {
     #[error("{0}")]
@@ -691,7 +695,7 @@ enum ReadEnd {
     Undecodable(JuteError),
 }
 
-/// When to look for a server that can be written to: soon, and then ever less often.
+/// The schedule of looks for a server that can be written to: soon, and then less and less often.
 struct Search {
     since: Instant,
     pause: Duration,
@@ -712,7 +716,7 @@ impl Search {
     }
 }
 
-/// A path of the server as the client knows it.
+/// A path of the server, without the chroot.
 pub fn without_chroot<'a>(path: &'a str, chroot: &str) -> &'a str {
     match path.strip_prefix(chroot) {
         Some("") => "/",
@@ -721,8 +725,8 @@ pub fn without_chroot<'a>(path: &'a str, chroot: &str) -> &'a str {
     }
 }
 
-/// A server that is cut off from its ensemble refuses a new session as if it were any request, with
-/// the header of a reply (`ReadOnlyRequestProcessor`, 3.9.5).
+/// The error for a connect request that a server cut off from its ensemble refuses: such a server
+/// answers with the header of a reply, as to any request (`ReadOnlyRequestProcessor`, 3.9.5).
 fn no_session(body: &[u8], error: JuteError) -> std::io::Error {
     let header = ReplyHeader::decode(&mut JuteReader::new(body));
     std::io::Error::other(match header {
@@ -736,19 +740,19 @@ fn no_session(body: &[u8], error: JuteError) -> std::io::Error {
 /// `KeeperException.Code.NOTREADONLY`.
 const NOT_READ_ONLY: ErrorCode = ErrorCode(-119);
 
-/// Puts frames together from what is read.
+/// Assembles frames from the bytes that are read.
 #[derive(Default)]
 struct Frames {
-    /// What came and is not taken yet starts at `start`.
+    /// Bytes that were read; those from `start` on are not taken yet.
     bytes: Vec<u8>,
     start: usize,
 }
 
-/// Bytes read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 
 impl Frames {
-    /// The body of the next frame, or nothing if the time of one read is over.
+    /// The body of the next frame; nothing if one read timed out.
     fn next(&mut self, stream: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(body) = self.take()? {
@@ -772,7 +776,7 @@ impl Frames {
         }
     }
 
-    /// The body of a frame that must come.
+    /// The body of the next frame, which must come.
     fn due(&mut self, wire: &Wire) -> std::io::Result<Vec<u8>> {
         self.next(&mut &*wire)?.ok_or_else(|| {
             std::io::Error::new(std::io::ErrorKind::TimedOut, "it accepts and does not answer")

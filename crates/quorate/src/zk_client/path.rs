@@ -1,7 +1,7 @@
-//! What is wrong with a path, in the words of ZooKeeper's client (`PathUtils.validatePath`, 3.9.5),
-//! which looks before it asks. Pure.
+//! Faults of a path, in the words of ZooKeeper's client (`PathUtils.validatePath`, 3.9.5), which
+//! checks paths before it sends them. Pure.
 
-/// Says what is wrong with a path, or nothing.
+/// The fault of a path, or none.
 pub fn path_fault(path: &str) -> Option<String> {
     if path.is_empty() {
         return Some("Path length must be > 0".to_string());
@@ -19,7 +19,7 @@ pub fn path_fault(path: &str) -> Option<String> {
     Some(format!("Invalid path string \"{}\" caused by {reason} @{index}", path.escape_debug()))
 }
 
-/// The first character that may not stand where it does, counted as Java counts.
+/// The first character that must not be where it is, with its index as Java counts.
 fn first_fault(path: &str) -> (&'static str, usize) {
     let mut start = 1;
     for name in path[1..].split('/') {

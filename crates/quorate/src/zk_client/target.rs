@@ -1,4 +1,4 @@
-//! Which servers to ask, as ZooKeeper's connect strings say it: `host:port,host:port/chroot`
+//! The servers to ask, from ZooKeeper's connect strings: `host:port,host:port/chroot`
 //! (`ConnectStringParser`, 3.9.5). Pure.
 
 use std::fmt;
@@ -6,34 +6,35 @@ use std::sync::Arc;
 
 use super::path::path_fault;
 
-/// The port of a server that is given without one (`ConnectStringParser.DEFAULT_PORT`).
+/// The default port of a server (`ConnectStringParser.DEFAULT_PORT`).
 const PORT_DEFAULT: u16 = 2181;
 
-/// What the client is to ask for.
+/// The servers to connect to, and the session to ask for.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// As it was given.
+    /// The connect string, as it was given.
     pub text: String,
     /// `host:port` of each server, in the order in which they are tried.
     pub servers: Vec<String>,
-    /// Put before every path; empty, or a path without a slash at its end.
+    /// The prefix of every path; empty, or a path without a slash at its end.
     pub chroot: String,
-    /// Of the session.
+    /// The timeout of the session.
     pub timeout_ms: u32,
-    /// A server that is cut off from its ensemble will do, for reads.
+    /// Whether a server that is cut off from its ensemble will do, for reads.
     pub read_only: bool,
-    /// Keep trying for as long as the session would last, in place of one round of the servers.
+    /// Whether to keep trying for as long as the session would last, in place of one round of the
+    /// servers.
     pub patient: bool,
-    /// How.
+    /// TLS and SASL.
     pub security: Security,
 }
 
-/// How to speak to servers, and as whom.
+/// The protocols to speak to servers, and the user.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
-    /// By TLS, if there is one.
+    /// TLS, if it is used.
     pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// By SASL (DIGEST-MD5), as this user.
+    /// The user of SASL (DIGEST-MD5), if it is used.
     pub login: Option<Login>,
 }
 
@@ -54,7 +55,7 @@ impl Target {
     /// Reads a connect string.
     ///
     /// # Errors
-    /// One line that says what is wrong.
+    /// The connect string is malformed; the error is one line.
     pub fn parse(text: &str, timeout_ms: u32) -> Result<Target, String> {
         let (hosts, chroot) = match text.find('/') {
             Some(index) => text.split_at(index),
@@ -85,7 +86,7 @@ impl Target {
     }
 }
 
-/// With the default port if it has none. An IPv6 address with a port stands in brackets.
+/// Adds the default port if there is none. An IPv6 address with a port is in brackets.
 fn server(host: &str) -> Option<String> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {

@@ -1,4 +1,4 @@
-//! TLS to a server: what to show, and the connection that both threads of a session use.
+//! TLS to a server: the configuration, and the connection that both threads of a session use.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ use crate::tls::trust::Trust;
 /// Makes the configuration of all connections.
 ///
 /// # Errors
-/// One line that says which certificates cannot be used.
+/// A certificate cannot be used; the error is one line that names it.
 pub fn client_config(
     keys: Vec<Arc<CertifiedKey>>,
     trusted: Vec<CertificateDer<'static>>,
@@ -43,12 +43,12 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Without TLS.
+    /// A connection without TLS.
     pub fn plain(tcp: TcpStream) -> Wire {
         Wire { tcp, tls: None }
     }
 
-    /// Shakes hands with the server of this host.
+    /// Does the handshake with the server of this host.
     pub fn secure(tcp: TcpStream, host: &str, config: Arc<ClientConfig>) -> std::io::Result<Wire> {
         let name = ServerName::try_from(host.to_string()).map_err(std::io::Error::other)?;
         let mut session = ClientConnection::new(config, name).map_err(std::io::Error::other)?;
@@ -63,19 +63,19 @@ impl Wire {
         &self.tcp
     }
 
-    /// Ends the connection: who reads or writes is told.
+    /// Ends the connection: reads and writes fail from now on.
     pub fn shutdown(&self) {
-        // It may be over already.
+        // The connection may be over already.
         let _ = self.tcp.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     pub fn write_all(&self, bytes: &[u8]) -> std::io::Result<()> {
         let Some(session) = &self.tls else { return (&self.tcp).write_all(bytes) };
         let mut session = lock(session);
         let mut rest = bytes;
         while !rest.is_empty() {
-            // It takes only so much at once.
+            // TLS takes only a limited number of bytes at once.
             let taken = session.writer().write(rest)?;
             rest = &rest[taken..];
             flush(&mut session, &self.tcp)?;
@@ -96,7 +96,7 @@ impl Read for &Wire {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
-            // Others may write meanwhile.
+            // The lock is free meanwhile, so that other threads can write.
             let count = (&self.tcp).read(&mut raw)?;
             if count == 0 {
                 return Ok(0);
@@ -106,7 +106,7 @@ impl Read for &Wire {
             while !rest.is_empty() {
                 session.read_tls(&mut rest)?;
                 if let Err(error) = session.process_new_packets() {
-                    // The server is told why, if it still listens.
+                    // The alert tells the server why, if it still listens.
                     let _ = flush(&mut session, &self.tcp);
                     return Err(std::io::Error::other(cause_of(&error)));
                 }
@@ -127,7 +127,7 @@ fn flush(session: &mut ClientConnection, mut tcp: &TcpStream) -> std::io::Result
     Ok(())
 }
 
-/// What rustls says inside of an error of the socket.
+/// The error of rustls inside of an error of the socket.
 fn said(error: std::io::Error) -> std::io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner.map(cause_of) {

@@ -1,4 +1,4 @@
-//! The watches that a session has set, so that the next connection sets them again
+//! The watches that a session has set, so that the next connection can set them again
 //! (`ZKWatchManager` and `ClientCnxn.SendThread.primeConnection`, 3.9.5). Pure.
 
 use std::collections::BTreeSet;
@@ -8,18 +8,18 @@ use zk::request::{SetWatches2Request, SetWatchesRequest, WatcherType, XID_SET_WA
 
 use super::limits::{SET_WATCHES_BYTES_MAX, WATCHES_MAX};
 
-/// What a watch is on.
+/// The kind of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchKind {
-    /// The data of a znode, or its end. Fires once.
+    /// The data of a znode, or its deletion. It fires once.
     Data,
-    /// A znode that did not exist. Fires once.
+    /// The creation of a znode. It fires once.
     Exist,
-    /// The children of a znode. Fires once.
+    /// The children of a znode. It fires once.
     Child,
-    /// A znode and its children. Stays.
+    /// A znode and its children. It persists.
     Persistent,
-    /// A znode and all below it. Stays.
+    /// A znode and everything below it. It persists.
     PersistentRecursive,
 }
 
@@ -36,26 +36,26 @@ const DATA_WATCH_REMOVED: i32 = 5;
 const CHILD_WATCH_REMOVED: i32 = 6;
 const PERSISTENT_WATCH_REMOVED: i32 = 7;
 
-/// Paths, as the server knows them, with a watch of each kind.
+/// Full paths with a watch, for each kind.
 #[derive(Debug, Default)]
 pub struct Watches {
     paths: [BTreeSet<String>; KINDS.len()],
 }
 
 impl Watches {
-    /// How many there are.
+    /// The number of watches.
     pub fn count(&self) -> usize {
         self.paths.iter().map(BTreeSet::len).sum()
     }
 
-    /// One was set.
+    /// Adds a watch that was set.
     pub fn add(&mut self, kind: WatchKind, path: &str) {
         if self.count() < WATCHES_MAX {
             self.paths[kind as usize].insert(path.to_string());
         }
     }
 
-    /// One fired: those that fire once are gone.
+    /// Removes the watches that an event has used up.
     pub fn on_event(&mut self, event_type: i32, path: &str) {
         let fired: &[WatchKind] = match event_type {
             1 | 3 => &[WatchKind::Data, WatchKind::Exist],
@@ -68,12 +68,12 @@ impl Watches {
         }
     }
 
-    /// Whether there is one of this type.
+    /// Whether there is a watch of this type.
     pub fn has(&self, path: &str, watcher_type: WatcherType) -> bool {
         kinds_of(watcher_type).iter().any(|kind| self.paths[*kind as usize].contains(path))
     }
 
-    /// Takes those of this type out, and gives the types of the events that say so.
+    /// Removes the watches of this type, and returns the types of the events that report it.
     pub fn remove(&mut self, path: &str, watcher_type: WatcherType) -> Vec<i32> {
         let mut events = Vec::new();
         for kind in kinds_of(watcher_type) {
@@ -89,8 +89,8 @@ impl Watches {
         events
     }
 
-    /// The requests that set all of them again, and fire those that missed something after
-    /// `last_zxid`. Without persistent ones, a request that servers before 3.6 know too.
+    /// The requests that set all watches again; the server fires those that missed a change after
+    /// `last_zxid`. Without persistent watches, servers before 3.6 know the request, too.
     pub fn restoring(&self, last_zxid: i64) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut batch = batch_since(last_zxid);

@@ -1,7 +1,8 @@
-//! What may be written in the shell: words, and the command they are. Pure.
+//! The commands of the shell: parses words into a command. Pure.
 //!
 //! Names and options are those of ZooKeeper's `zkCli.sh` (`org.apache.zookeeper.cli` and
-//! `ZooKeeperMain`, 3.9.5). Where that drops what it does not understand, this refuses it.
+//! `ZooKeeperMain`, 3.9.5). Words that `zkCli.sh` drops because it does not understand them are
+//! refused here.
 
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ use super::limits::DELETE_BATCH;
 use super::quota::{LIMIT_OPTIONS, Limit};
 use crate::zk_client::{NewZnode, Reconfiguration};
 
-/// One command, its options read.
+/// One command with its parsed options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Ls { path: String, stat: bool, watch: bool, recursive: bool },
@@ -52,26 +53,26 @@ pub enum Command {
     Quit,
 }
 
-/// How data is shown.
+/// The form in which data is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As text where it can be read.
+    /// Text, if the data is readable.
     Text,
     Base64,
-    /// With offsets and characters.
+    /// A dump with offsets and characters.
     Hex,
 }
 
 /// Name, options, arguments and meaning of a command.
 pub struct Usage {
     pub name: &'static str,
-    /// Another name.
+    /// A second name of the command.
     pub alias: Option<&'static str>,
-    /// Names of options; one that ends with `=` takes the next word.
+    /// The names of its options; a name that ends with `=` takes the next word.
     pub options: &'static [&'static str],
     pub arguments: &'static str,
     pub meaning: &'static str,
-    /// How many words there may be that are no options.
+    /// The least and the greatest number of words that are no options.
     count: (usize, usize),
 }
 
@@ -180,13 +181,13 @@ pub const USAGES: &[Usage] = &[
     also("exit", usage("quit", &[], (0, 0), "", "end the session and the shell")),
 ];
 
-/// The command of this name.
+/// The command with this name.
 pub fn usage_of(name: &str) -> Option<&'static Usage> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     USAGES.iter().find(|usage| is(usage.name) || usage.alias.is_some_and(is))
 }
 
-/// `java.util.Base64` does not insist on padding, and drops bits that are left over.
+/// Base64 as `java.util.Base64` reads it: without padding, and with surplus bits.
 const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -197,7 +198,7 @@ const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Reads the words of one command.
 ///
 /// # Errors
-/// One line that says what is wrong.
+/// The words are no command; the error is one line.
 pub fn parse(words: &[String]) -> Result<Command, String> {
     let (name, rest) = words.split_first().ok_or("a command is missing")?;
     let unknown = || format!("Command not found {}; `help` lists them", name.escape_debug());
@@ -306,7 +307,7 @@ fn set(words: &mut Words) -> Result<Command, String> {
 
 fn delete_all(words: &mut Words) -> Result<Command, String> {
     let batch: Option<i32> = words.number("b")?;
-    // `ZKUtil.deleteRecursive`: none is one at a time.
+    // `ZKUtil.deleteRecursive`: 0 deletes one at a time.
     let batch = batch.map_or(DELETE_BATCH, |batch| usize::try_from(batch).unwrap_or(0));
     Ok(Command::DeleteAll { batch: batch.max(1), path: words.next() })
 }
@@ -317,7 +318,7 @@ fn redo(words: &mut Words) -> Result<Command, String> {
     Ok(Command::Redo { index: index.parse().map_err(wrong)? })
 }
 
-/// The longest time to live (`EphemeralType.TTL.maxValue`): 40 bits of it fit.
+/// The longest time to live (`EphemeralType.TTL.maxValue`): it has 40 bits.
 const TTL_MS_MAX: i64 = (1 << 40) - 1;
 
 fn set_quota(words: &mut Words) -> Result<Command, String> {
@@ -361,7 +362,7 @@ fn reconfig(words: &Words) -> Result<Command, String> {
     Ok(Command::Reconfig { change, file, stat: words.has("s") })
 }
 
-/// `scheme:id:perms`, several separated by commas; the id may hold colons (`AclParser`).
+/// Parses `scheme:id:perms`, several separated by commas; the id may hold colons (`AclParser`).
 fn parse_acl(text: &str) -> Result<Vec<AclEntry>, String> {
     text.split(',')
         .map(|entry| {
@@ -392,16 +393,16 @@ pub const PERMISSIONS: [(char, u32); 5] = [
     ('a', perms::ADMIN),
 ];
 
-/// The words behind a command's name, options apart.
+/// The words behind a command's name, with the options apart.
 struct Words {
     usage: &'static Usage,
-    /// Options that were given, with what they took.
+    /// The options that were given, with their values.
     options: Vec<(&'static str, Option<String>)>,
     plain: std::vec::IntoIter<String>,
 }
 
 impl Words {
-    /// Options may stand anywhere. After `--` no word is one.
+    /// Splits off the options, which may be anywhere. After `--` no word is an option.
     fn read(usage: &'static Usage, words: &[String]) -> Result<Words, String> {
         let mut read = Words { usage, options: Vec::new(), plain: Vec::new().into_iter() };
         let mut plain = Vec::new();
@@ -425,8 +426,8 @@ impl Words {
         Ok(read)
     }
 
-    /// `-name`, `-name value`, `-name=value`, or letters of several options, the last of which may
-    /// have its value right behind it (commons-cli's `DefaultParser`).
+    /// Reads an option: `-name`, `-name value`, `-name=value`, or letters of several options, the
+    /// last of which may have its value right behind it (commons-cli's `DefaultParser`).
     fn option(
         &mut self,
         text: &str,
@@ -481,13 +482,12 @@ impl Words {
         self.options.iter().any(|(own, _)| *own == name)
     }
 
-    /// The value of an option; the first one if there are several, as commons-cli has it.
+    /// The value of an option; of several the first, as in commons-cli.
     fn value(&self, name: &str) -> Option<&str> {
         self.options.iter().find(|(own, _)| *own == name)?.1.as_deref()
     }
 
-    /// The values of an option, with commas between them, in lower case as `ReconfigCommand` has
-    /// it.
+    /// The values of an option, joined by commas and in lower case, as in `ReconfigCommand`.
     fn joined(&self, name: &str) -> Option<String> {
         let own = self.options.iter().filter(|(own, _)| *own == name);
         let values: Vec<String> =
@@ -500,7 +500,7 @@ impl Words {
         self.value(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
     }
 
-    /// The next argument, or nothing.
+    /// The next argument, or an empty text.
     fn next(&mut self) -> String {
         self.plain.next().unwrap_or_default()
     }
@@ -509,7 +509,7 @@ impl Words {
         self.plain.next().unwrap_or_else(|| "/".to_string())
     }
 
-    /// The next argument, as on or off; none if there is none.
+    /// The next argument as on or off; none if there is none.
     fn next_switch(&mut self) -> Result<Option<bool>, String> {
         match self.next().as_str() {
             "" => Ok(None),
@@ -519,7 +519,7 @@ impl Words {
         }
     }
 
-    /// By `-w`, or as before 3.5 by any word behind the path.
+    /// Whether a watch is asked for: by `-w`, or, as before 3.5, by any word behind the path.
     fn watches(&mut self) -> bool {
         self.plain.next().is_some() || self.has("w")
     }
@@ -532,7 +532,7 @@ impl Words {
         }
     }
 
-    /// -1 unless `-v` says another.
+    /// The version that `-v` gives; else -1.
     fn version(&self) -> Result<i32, String> {
         let Some(text) = self.value("v") else { return Ok(-1) };
         text.parse().map_err(|_| format!("{text:?} is not a version"))
@@ -547,7 +547,7 @@ impl Words {
         }
     }
 
-    /// With `-R` for the znodes below, too.
+    /// The watch mode: `-R` includes the znodes below.
     fn persistent_mode(&self) -> AddWatchMode {
         match self.has("R") {
             true => AddWatchMode::PersistentRecursive,
@@ -555,7 +555,7 @@ impl Words {
         }
     }
 
-    /// `RemoveWatchesCommand`: in this order, if several are given.
+    /// `RemoveWatchesCommand`: the first of these options that was given counts.
     fn watcher_type(&self) -> WatcherType {
         let types = [
             ("c", WatcherType::Children),
@@ -577,7 +577,7 @@ impl Words {
     }
 }
 
-/// The option of this name, and whether it takes a value.
+/// The option with this name, and whether it takes a value.
 fn find_option(usage: &Usage, name: &str) -> Option<(&'static str, bool)> {
     usage.options.iter().find_map(|option| match option.strip_suffix('=') {
         Some(own) => (own == name).then_some((own, true)),
@@ -585,7 +585,7 @@ fn find_option(usage: &Usage, name: &str) -> Option<(&'static str, bool)> {
     })
 }
 
-/// Data may be a negative number.
+/// Whether a word is a number: data may be a negative one, which is no option.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
@@ -595,16 +595,16 @@ fn wrong_usage(usage: &Usage, what: &str) -> String {
     format!("{}: {what} (usage: {})", usage.name, form.trim_end())
 }
 
-/// A word of a line, and where it stands.
+/// A word of a line, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Without quotes.
+    /// The text without quotes.
     pub text: String,
-    /// Where it starts, its quote included.
+    /// The index of its first byte, with its quote.
     pub start: usize,
-    /// What it was opened with.
+    /// The opening quote, if there is one.
     pub quote: Option<char>,
-    /// The quote, if there is one, is closed.
+    /// Whether the quote is closed, or there is none.
     pub closed: bool,
 }
 
@@ -613,7 +613,7 @@ pub struct Word {
 /// anywhere else. There is no escape.
 pub fn words_of(line: &str) -> Vec<Word> {
     let mut words = Vec::new();
-    // Java's `\s`: a no-break space is a character like others.
+    // Java's `\s`: a no-break space is an ordinary character.
     let is_space = |character: char| character.is_ascii_whitespace();
     let mut rest = line.trim_start_matches(is_space);
     while let Some(first) = rest.chars().next() {
@@ -633,7 +633,7 @@ pub fn words_of(line: &str) -> Vec<Word> {
     words
 }
 
-/// The words of a whole line.
+/// The words of a complete line.
 ///
 /// # Errors
 /// A quote is not closed.

@@ -1,5 +1,5 @@
-//! Completion of what is typed: commands, their options, and paths of znodes, which the server is
-//! asked for.
+//! Completion of a typed line: commands, their options, and paths of znodes, for which the server
+//! is asked.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,18 +15,18 @@ use super::limits::{COMPLETION_CHILDREN_MAX, COMPLETION_LIMIT};
 use super::walk::join;
 use crate::zk_client::Client;
 
-/// What is to be completed.
+/// The completions for a word.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// One of these.
+    /// One of these words.
     OneOf(Vec<String>),
-    /// A child of the first, whose name starts with the second.
+    /// A child of the first path, whose name starts with the second text.
     Child(String, String),
-    /// It cannot be known.
+    /// The completions are unknown.
     Unknown,
 }
 
-/// The word at the end of a line, and what it may become.
+/// The word at the end of a line, and its completions.
 pub fn wanted(line: &str) -> (Word, Wanted) {
     let mut words = words_of(line);
     let ended = line.ends_with(|last: char| last.is_ascii_whitespace())
@@ -78,7 +78,7 @@ fn what(before: &[Word], text: &str) -> Wanted {
     }
 }
 
-/// A word as it must be written in place of the one that was begun.
+/// The text of a completed word, with its quotes.
 pub fn quoted(word: &Word, text: &str) -> String {
     match word.quote {
         Some(quote) => format!("{quote}{text}"),
@@ -88,17 +88,17 @@ pub fn quoted(word: &Word, text: &str) -> String {
     }
 }
 
-/// The session of the shell, as it is now.
+/// The present session of the shell.
 pub type CurrentClient = Rc<RefCell<Option<Rc<Client>>>>;
 
-/// What the line editor asks.
+/// The helper of the line editor.
 pub struct Completion {
     /// The session to ask for znodes.
     pub client: CurrentClient,
 }
 
 impl Completion {
-    /// Children, if the server says soon what they are.
+    /// Paths of children with this prefix, if the server answers soon.
     fn children(&self, parent: &str, name: &str) -> Vec<String> {
         let Some(client) = self.client.borrow().clone() else { return Vec::new() };
         let names = client.few_children(parent, COMPLETION_CHILDREN_MAX, COMPLETION_LIMIT);
@@ -117,7 +117,7 @@ impl Completer for Completion {
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let (word, wanted) = wanted(line.get(..position).unwrap_or(line));
-        // Below a znode there may be more; a word of the shell is complete.
+        // A znode may have children, so its path goes on; any other word is complete.
         let (candidates, end) = match wanted {
             Wanted::OneOf(candidates) => (candidates, " "),
             Wanted::Child(parent, name) => (self.children(&parent, &name), ""),

@@ -1,4 +1,4 @@
-//! What each command does, in requests.
+//! The requests behind each command.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -24,7 +24,8 @@ use crate::zk_client::{Client, ClientError, Event, NewZnode, Phase, Reconfigurat
 const INTERRUPTED: i32 = 130;
 
 impl Shell {
-    /// Runs a command that is neither `quit` nor `redo`. Without an answer it has shown its own.
+    /// Runs a command that is neither `quit` nor `redo`. Without an answer, the command has printed
+    /// its own.
     pub(super) fn execute(&mut self, command: &Command) -> Result<Option<Answer>, Failure> {
         let screen = self.screen.clone();
         let answer = match command {
@@ -90,7 +91,7 @@ impl Shell {
         Ok(Some(answer))
     }
 
-    /// `connect`: another session, there or where it was.
+    /// `connect`: opens another session, with these servers or the old ones.
     fn reconnect(&mut self, to: Option<&str>) -> Result<(), Failure> {
         if let Some(to) = to {
             let Target { timeout_ms, read_only, patient, .. } = self.target;
@@ -104,7 +105,8 @@ impl Shell {
         self.connect().map(drop)
     }
 
-    /// The watchers are told of it as if by the server (`ZKWatchManager.removeWatcher`).
+    /// Removes watches. The listener gets an event for each, as if from the server
+    /// (`ZKWatchManager.removeWatcher`).
     fn remove_watches(
         &mut self,
         path: &str,
@@ -137,7 +139,7 @@ impl Shell {
 
     // Watching.
 
-    /// Prints what happens until Ctrl-C.
+    /// Prints events until Ctrl-C.
     fn watch(&mut self, path: &str, mode: AddWatchMode) -> Result<Answer, Failure> {
         let client = self.client()?;
         let interrupts = self.watch_interrupts();
@@ -150,7 +152,7 @@ impl Shell {
             AddWatchMode::Persistent => WatcherType::Persistent,
             AddWatchMode::PersistentRecursive => WatcherType::PersistentRecursive,
         };
-        // It goes with the session if it cannot be taken out.
+        // A watch that cannot be removed goes with the session.
         let _ = client.remove_watches(path, watcher_type, true);
         ended.map(|()| Answer::Nothing)
     }
@@ -180,7 +182,8 @@ impl Shell {
         }
     }
 
-    /// From now on Ctrl-C ends `watch` or a walk over a tree, and the process if none is under way.
+    /// Makes Ctrl-C end `watch` or a walk over a tree, from now on. If none is under way, it ends
+    /// the process.
     pub(super) fn watch_interrupts(&mut self) -> std::io::Result<()> {
         if std::mem::replace(&mut self.watches_interrupts, true) {
             return Ok(());
@@ -201,7 +204,7 @@ impl Shell {
 
     // Quotas.
 
-    /// Quotas stand at one place of the whole tree, which a chroot hides.
+    /// The client for quotas, which are in one place of the whole tree: a chroot would hide it.
     fn client_for_quotas(&mut self) -> Result<Rc<Client>, Failure> {
         if !self.target.chroot.is_empty() {
             let text = format!("{QUOTA_ROOT} is not below {}", self.target.chroot);
@@ -270,7 +273,7 @@ impl Shell {
     fn list_quota(&mut self, path: &str) -> Result<Answer, Failure> {
         let client = self.client_for_quotas()?;
         let place = quota_path(path);
-        // Said whether or not there is one.
+        // This is printed even if there is no quota.
         self.notes.push(format!("absolute path is {place}/{LIMITS}"));
         let track = |name: &str| match existing(&client, &join(&place, name))? {
             Some(text) => Ok(Track::parse(&text)?),
@@ -297,7 +300,7 @@ impl Shell {
         for name in [LIMITS, STATS] {
             delete_if_there(&client, &join(&place, name))?;
         }
-        // What holds the quota of nothing else goes, too.
+        // Parents that hold no other quota are deleted, too.
         let mut empty = place.as_str();
         while empty != QUOTA_ROOT && children(&client, empty)?.is_empty() {
             delete_if_there(&client, empty)?;
@@ -310,7 +313,7 @@ impl Shell {
 /// `Watcher.Event.KeeperState.SyncConnected`.
 const STATE_CONNECTED: i32 = 3;
 
-/// The commands that are one request and its answer.
+/// Runs a command that is one request and its answer.
 fn ask(client: &Client, command: &Command) -> Result<Answer, ClientError> {
     Ok(match command {
         Command::Ls { path, stat, watch, .. } => {
@@ -372,7 +375,7 @@ fn shown_if(shown: bool, own: zk::Stat) -> Answer {
     if shown { Answer::Stat(own) } else { Answer::Nothing }
 }
 
-/// What a refusal names.
+/// The path that a refusal names.
 fn about(command: &Command) -> Option<&str> {
     match command {
         Command::Ls { path, .. }
@@ -399,7 +402,7 @@ fn help(of: Option<&str>) -> Result<Answer, Failure> {
     Ok(Answer::Help(vec![usage_of(of).ok_or_else(unknown)?.name]))
 }
 
-/// The servers of a file for `reconfig -file`, one on a line.
+/// The servers for `reconfig -file`: one on each line of the file.
 fn members(file: &Path) -> Result<String, Failure> {
     let read = std::fs::read_to_string(file);
     let text = read.map_err(|error| format!("Error processing {}: {error}", file.display()))?;
@@ -422,7 +425,7 @@ fn existing(client: &Client, path: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Names of children; none if the znode does not exist.
+/// The names of a znode's children; none if the znode does not exist.
 fn children(client: &Client, path: &str) -> Result<Vec<String>, Failure> {
     match client.children(path, false) {
         Ok((names, _)) => Ok(names),
@@ -453,8 +456,8 @@ fn delete_if_there(client: &Client, path: &str) -> Result<(), Failure> {
     }
 }
 
-/// `SetQuotaCommand.checkIfParentQuota` and `checkIfChildQuota`: a znode counts in one quota at
-/// most.
+/// `SetQuotaCommand.checkIfParentQuota` and `checkIfChildQuota`: a znode may be below at most one
+/// quota.
 fn refuse_nested_quota(client: &Client, path: &str) -> Result<(), Failure> {
     let is_limits = |names: Vec<String>| names.iter().any(|name| name == LIMITS);
     let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();

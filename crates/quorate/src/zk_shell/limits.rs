@@ -5,26 +5,26 @@ use std::time::Duration;
 /// Lines of the history that are kept in its file.
 pub const HISTORY_LINES_MAX: usize = 1_000;
 
-/// Commands before the last one that `history` shows (`ZooKeeperMain`, 3.9.5: ten).
+/// Commands that `history` shows before itself (`ZooKeeperMain`, 3.9.5: ten).
 pub const HISTORY_SHOWN: usize = 10;
 
-/// Commands of one session that `redo` can name; the oldest go first.
+/// Commands of one session that `redo` can name; the oldest are dropped first.
 pub const COMMANDS_KEPT_MAX: usize = 10_000;
 
-/// Events that wait for `watch` to print them, or for the end of a JSON value. More are counted and
-/// not shown.
+/// Events that wait for `watch` to print them, or for the end of a JSON value. Further ones are
+/// only counted.
 pub const EVENTS_HELD_MAX: usize = 1_024;
 
-/// How often `watch` looks whether the session still stands.
+/// The interval at which `watch` checks the session.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bytes of output that are written together.
 pub const OUTPUT_BYTES: usize = 16 * 1024;
 
-/// Znodes whose children are asked for at once while a tree is walked, as long as they have few.
+/// Znodes whose children are asked for at once in a walk over a tree, as long as they have few.
 pub const WALK_AHEAD_MAX: usize = 64;
 
-/// Names that one such round may give before the next asks for one znode only.
+/// Names in the answers of one such round, above which the next round asks for one znode only.
 pub const WALK_NAMES_MAX: usize = 10_000;
 
 /// Deletes that `deleteall` sends in one transaction (`DeleteAllCommand`, 3.9.5).
@@ -33,7 +33,7 @@ pub const DELETE_BATCH: usize = 1_000;
 /// Bytes of paths in one such transaction, so that it stays below `jute.maxbuffer`.
 pub const DELETE_BATCH_BYTES_MAX: usize = 512 * 1024;
 
-/// Children of a znode that completion looks at; with more it offers nothing.
+/// Children of a znode up to which completion offers them.
 pub const COMPLETION_CHILDREN_MAX: i32 = 10_000;
 
 /// How long completion waits for a server.

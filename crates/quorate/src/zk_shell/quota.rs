@@ -4,26 +4,26 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Below it each path with a quota is found again.
+/// The root of the quotas: a path with a quota is repeated below it.
 pub const QUOTA_ROOT: &str = "/zookeeper/quota";
 /// The znode that holds the limits of a path.
 pub const LIMITS: &str = "zookeeper_limits";
-/// The znode that holds what there is below a path.
+/// The znode that holds the counts below a path.
 pub const STATS: &str = "zookeeper_stats";
 
 const COUNT: &str = "count";
 const BYTES: &str = "bytes";
 
-/// One of the limits.
+/// The kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Of znodes; going beyond is logged.
+    /// A limit of znodes; exceeding it is logged.
     Count,
-    /// Of bytes; going beyond is logged.
+    /// A limit of bytes; exceeding it is logged.
     Bytes,
-    /// Of znodes; going beyond is refused.
+    /// A limit of znodes; exceeding it is refused.
     CountHard,
-    /// Of bytes; going beyond is refused.
+    /// A limit of bytes; exceeding it is refused.
     BytesHard,
 }
 
@@ -42,13 +42,13 @@ impl Limit {
         }
     }
 
-    /// Whether it counts znodes, and not bytes.
+    /// Whether it limits znodes, and not bytes.
     pub fn is_count(self) -> bool {
         matches!(self, Limit::Count | Limit::CountHard)
     }
 }
 
-/// Limits, or what there is.
+/// The values of one znode: limits, or counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Track {
     values: BTreeMap<String, i64>,
@@ -58,13 +58,13 @@ impl Track {
     /// Reads the text of a znode: `count=1,bytes=2=;countHardLimit=3`.
     ///
     /// # Errors
-    /// It is another text.
+    /// The text has another form.
     pub fn parse(text: &str) -> Result<Track, String> {
         let mut values = BTreeMap::new();
         for pair in text.split([',', ';']).filter(|pair| !pair.is_empty()) {
             let wrong = || format!("{text:?} is no quota");
             let (key, value) = pair.split_once('=').ok_or_else(wrong)?;
-            // `bytes=2=`: old readers stop there.
+            // `bytes=2=`: old readers stop at the second `=`.
             let value = value.split('=').next().unwrap_or_default();
             let value = if value.is_empty() { -1 } else { value.parse().map_err(|_| wrong())? };
             values.insert(key.to_string(), value);
@@ -72,34 +72,34 @@ impl Track {
         Ok(Track { values })
     }
 
-    /// No limits yet: all four are named.
+    /// The limits of a new quota: all four, with no limit.
     pub fn unlimited() -> Track {
         let values = LIMIT_OPTIONS.iter().map(|(limit, _)| (limit.key().to_string(), -1));
         Track { values: values.collect() }
     }
 
-    /// Nothing counted yet.
+    /// The counts of a new quota: 0.
     pub fn zero() -> Track {
         Track { values: [COUNT, BYTES].map(|key| (key.to_string(), 0)).into() }
     }
 
-    /// A value, or -1.
+    /// The value of a limit, or -1.
     pub fn get(&self, limit: Limit) -> i64 {
         self.values.get(limit.key()).copied().unwrap_or(-1)
     }
 
-    /// Sets a value.
+    /// Sets the value of a limit.
     pub fn set(&mut self, limit: Limit, value: i64) {
         self.values.insert(limit.key().to_string(), value);
     }
 
-    /// All that is named in it.
+    /// All values by their names.
     pub fn values(&self) -> &BTreeMap<String, i64> {
         &self.values
     }
 }
 
-/// The order and the second `=` are what older readers expect.
+/// Older readers expect this order and the second `=`.
 impl fmt::Display for Track {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "count={},bytes={}", self.get(Limit::Count), self.get(Limit::Bytes))?;
@@ -111,7 +111,7 @@ impl fmt::Display for Track {
     }
 }
 
-/// Where what belongs to the quota of a path stands.
+/// The path of a quota's znodes for a path.
 pub fn quota_path(path: &str) -> String {
     match path {
         "/" => QUOTA_ROOT.to_string(),

@@ -1,8 +1,9 @@
-//! Where output goes: the answers of commands, and the events that come between them, whole lines
-//! at a time.
+//! The output of the shell: the answers of commands, and the events between them, whole lines at a
+//! time.
 //!
-//! The thread that runs commands writes, that of the connection, and, while a line is being edited,
-//! one that shows events above it. None asks a server or waits for the line editor under the lock.
+//! Three threads write: the one that runs commands, the one of the connection, and, while a line is
+//! being edited, one that shows events above it. No thread waits for a server or for the line
+//! editor under the lock.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
@@ -26,12 +27,12 @@ pub enum Format {
     Json,
 }
 
-/// What `watch` waits for.
+/// The signals that `watch` waits for.
 #[derive(Clone, Debug)]
 pub enum Signal {
-    /// Something happened.
+    /// An event arrived.
     Event(Event),
-    /// The user wants it to end.
+    /// The user wants `watch` to end.
     Interrupted,
 }
 
@@ -39,35 +40,35 @@ pub enum Signal {
 pub struct Screen {
     format: Format,
     state: Mutex<State>,
-    /// Events are held for a line that is being edited.
+    /// Notified when an event is held for a line that is being edited.
     is_held: Condvar,
 }
 
 struct State {
-    /// Not yet written.
+    /// Bytes that are not written yet.
     out: Vec<u8>,
-    /// There is a thread that shows events above a line that is being edited.
+    /// Whether a thread shows events above a line that is being edited.
     shows_above: bool,
-    /// A line is being edited: events wait for that thread.
+    /// Whether a line is being edited: events then wait for that thread.
     is_editing: bool,
-    /// Told of events in place of the user.
+    /// The receiver of events, in place of the user, while `watch` runs.
     watcher: Option<SyncSender<Signal>>,
     prints_watches: bool,
-    /// A JSON value is begun: events wait until it is ended.
+    /// Whether a JSON value is begun: events then wait until it is ended.
     in_value: bool,
     held: VecDeque<Event>,
     held_too_many: usize,
-    /// Connections and losses are of interest.
+    /// Whether connections are printed even if none was lost before.
     prints_connections: bool,
-    /// There was a connection, and there is none yet in its place.
+    /// Whether the last connection was lost and no other one has replaced it yet.
     is_lost: bool,
-    /// A command is under way that ends when it is told to.
+    /// Whether a command is under way that ends when it is interrupted.
     interruptible: bool,
     interrupted: bool,
 }
 
 impl Screen {
-    /// `prints_connections`: also the first connection, and not only what goes wrong later.
+    /// `prints_connections`: prints the first connection, too, and not only later losses.
     pub fn new(format: Format, prints_connections: bool) -> Screen {
         let state = State {
             out: Vec::new(),
@@ -95,12 +96,12 @@ impl Screen {
         self.state.lock().expect("nothing panics while it prints")
     }
 
-    /// Shows events above lines that are being edited from now on. On a thread of its own:
-    /// `printer` takes a few events and then waits until the editor has read them, which it does
-    /// not do once the line is done, and whoever waits with it has no part in running a command.
+    /// Shows events above lines that are being edited, from now on, on a thread of its own.
+    /// `printer` takes a few events and then waits until the editor has read them. The editor stops
+    /// reading once the line is done, so only this thread may wait there: it runs no commands.
     ///
     /// # Errors
-    /// There can be no such thread.
+    /// No such thread can be made.
     pub fn show_above(
         self: &Arc<Screen>,
         mut printer: impl ExternalPrinter + Send + 'static,
@@ -112,7 +113,7 @@ impl Screen {
         Ok(())
     }
 
-    /// What happened since the last time, once a line is being edited.
+    /// The events since the last call, as text, once a line is being edited.
     fn next_above(&self) -> String {
         let idle = |state: &mut State| !state.is_editing || state.held.is_empty();
         let state = self.is_held.wait_while(self.lock(), idle);
@@ -120,7 +121,7 @@ impl Screen {
         state.take_held(self.format)
     }
 
-    /// A line is being edited while `edit` runs.
+    /// Runs `edit`, during which a line is being edited.
     pub fn while_editing<T>(&self, edit: impl FnOnce() -> T) -> T {
         let mut state = self.lock();
         state.is_editing = state.shows_above;
@@ -133,16 +134,17 @@ impl Screen {
         edited
     }
 
-    /// Events go there from now on, or to the user again.
+    /// Sends events to this receiver from now on; none: to the user again.
     pub fn set_watcher(&self, watcher: Option<SyncSender<Signal>>) {
         self.lock().watcher = watcher;
     }
 
-    /// The user wants what is under way to end. Whether anything is that can, and was not told yet.
+    /// Interrupts the command under way. Returns whether there is one that can end, and was not
+    /// interrupted yet.
     pub fn interrupt(&self) -> bool {
         let mut state = self.lock();
         match &state.watcher {
-            // One that is full is being read, and ends with the next.
+            // A full channel is being read; the watcher ends at the next signal.
             Some(watcher) => {
                 drop(watcher.try_send(Signal::Interrupted));
                 true
@@ -151,13 +153,13 @@ impl Screen {
         }
     }
 
-    /// A command that asks [`Screen::is_interrupted`] now and then begins or ends.
+    /// Says that a command begins or ends that asks [`Screen::is_interrupted`] now and then.
     pub fn set_interruptible(&self, on: bool) {
         let mut state = self.lock();
         (state.interruptible, state.interrupted) = (on, false);
     }
 
-    /// Whether the command under way is to end.
+    /// Whether the command under way must end.
     pub fn is_interrupted(&self) -> bool {
         self.lock().interrupted
     }
@@ -167,41 +169,41 @@ impl Screen {
         self.lock().prints_watches
     }
 
-    /// Prints them from now on, or not.
+    /// Prints watches that fire from now on, or does not.
     pub fn set_prints_watches(&self, on: bool) {
         self.lock().prints_watches = on;
     }
 
-    /// Whole lines for standard output.
+    /// Puts whole lines on standard output.
     ///
     /// # Errors
-    /// Nobody reads it.
+    /// The reader is gone.
     pub fn put(&self, lines: &str) -> std::io::Result<()> {
         let mut state = self.lock();
         state.out.extend_from_slice(lines.as_bytes());
         if state.out.len() >= OUTPUT_BYTES { state.flush() } else { Ok(()) }
     }
 
-    /// Whole lines for standard error, behind what was put out before.
+    /// Puts whole lines on standard error, after everything that was put on standard output.
     pub fn complain(&self, lines: &str) {
         let mut state = self.lock();
-        // Standard output may be gone where standard error is not.
+        // Standard output may be gone while standard error is not.
         let _ = state.flush();
         let _ = std::io::stderr().write_all(lines.as_bytes());
     }
 
-    /// Writes what is not written yet.
+    /// Writes the bytes that are not written yet.
     ///
     /// # Errors
-    /// Nobody reads it.
+    /// The reader is gone.
     pub fn flush(&self) -> std::io::Result<()> {
         self.lock().flush()
     }
 
-    /// A JSON value of several parts begins: nothing comes between them.
+    /// Begins a JSON value of several parts: no event comes between them.
     ///
     /// # Errors
-    /// Nobody reads it.
+    /// The reader is gone.
     pub fn begin_value(&self, fields: &Map<String, Value>, list: &str) -> std::io::Result<()> {
         self.lock().in_value = true;
         let object = Value::Object(fields.clone()).to_string();
@@ -209,10 +211,10 @@ impl Screen {
         self.put(&format!("{head},{}:[", Value::from(list)))
     }
 
-    /// The value ends with these fields, of which there is at least one.
+    /// Ends the value with these fields, of which there is at least one.
     ///
     /// # Errors
-    /// Nobody reads it.
+    /// The reader is gone.
     pub fn end_value(&self, fields: Map<String, Value>) -> std::io::Result<()> {
         let object = Value::Object(fields).to_string();
         let tail = object.strip_prefix('{').unwrap_or_default();
@@ -223,7 +225,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Something happened. Called by the thread of the connection.
+    /// Delivers an event. The thread of the connection calls it.
     pub fn deliver(&self, event: Event) {
         let mut state = self.lock();
         let shows = state.shows(&event);
@@ -245,10 +247,10 @@ impl Screen {
         }
     }
 
-    /// Prints an event, of whatever kind.
+    /// Prints an event of any kind.
     ///
     /// # Errors
-    /// Nobody reads it.
+    /// The reader is gone.
     pub fn put_event(&self, event: &Event, time_ms: i64) -> std::io::Result<()> {
         let line = match self.format {
             Format::Text => {
@@ -275,7 +277,8 @@ impl State {
         written
     }
 
-    /// Whether it is of interest; of a connection, also whether the one before it was lost.
+    /// Whether an event is shown. A new connection is shown after a loss, or if connections are
+    /// printed.
     fn shows(&mut self, event: &Event) -> bool {
         match event {
             Event::Watch { .. } => self.prints_watches,
@@ -288,12 +291,13 @@ impl State {
         }
     }
 
-    /// Nobody is to be told if the terminal is gone.
+    /// Prints an event. Errors are ignored: without a terminal there is no user to tell.
     fn show(&mut self, event: &Event, format: Format) {
         let is_watch = matches!(event, Event::Watch { .. });
         let text = text_of(event, format);
         let _ = self.flush();
-        // What is no answer and no event of a watch stays out of what programs read.
+        // The text of a connection's event goes to standard error, since programs read the answers
+        // and the watch events.
         let _ = if format == Format::Text && !is_watch {
             std::io::stderr().write_all(text.as_bytes())
         } else {
@@ -302,7 +306,7 @@ impl State {
         };
     }
 
-    /// Shows what was held.
+    /// Prints the events that were held.
     fn release(&mut self, format: Format) {
         for event in std::mem::take(&mut self.held) {
             self.show(&event, format);
@@ -311,13 +315,13 @@ impl State {
         self.out.extend_from_slice(lost.as_bytes());
     }
 
-    /// What was held, as text.
+    /// The events that were held, as text.
     fn take_held(&mut self, format: Format) -> String {
         let held: String = self.held.drain(..).map(|event| text_of(&event, format)).collect();
         held + &self.take_lost(format)
     }
 
-    /// How many events could not be held, if there were any.
+    /// A line with the number of events that could not be held, if there were any.
     fn take_lost(&mut self, format: Format) -> String {
         let message = match std::mem::take(&mut self.held_too_many) {
             0 => return String::new(),
@@ -337,7 +341,7 @@ fn text_of(event: &Event, format: Format) -> String {
     }
 }
 
-/// Whether someone types the commands, and sees the line that is being edited.
+/// Whether a user types the commands, and sees the line that is being edited.
 pub fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }

@@ -12,23 +12,23 @@ use crate::tls::key_store::{StoreKind, read_keys, read_trusted};
 use crate::tls::read_store;
 use crate::zk_client::{Login, Security, client_config};
 
-/// The section of a JAAS file that is a client's (`ZKClientConfig.LOGIN_CONTEXT_NAME_KEY_DEFAULT`).
+/// The default section for clients in a JAAS file
+/// (`ZKClientConfig.LOGIN_CONTEXT_NAME_KEY_DEFAULT`).
 const SECTION_DEFAULT: &str = "Client";
 
-/// A property, and where it was set.
+/// A property, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
     value: String,
     place: Place,
 }
 
-/// Properties by their names, those of `-client-configuration` over those of the flags, as
-/// `ZKConfig` has it.
+/// Properties by name. The file of `-client-configuration` overrides the flags, as in `ZKConfig`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<String, Property>);
 
 impl Properties {
-    /// Reads flags, in the order in which `java` sees them, and the file.
+    /// Reads the flags, in the order in which `java` reads them, and the file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -62,10 +62,10 @@ impl Properties {
         self.value(name).map_or(unless_set, |value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// What they ask for, and what of it is not looked at.
+    /// The security settings in the properties, and warnings of properties that are ignored.
     ///
     /// # Errors
-    /// One line that says where what is set that cannot be used.
+    /// A property cannot be used; the error is one line with its place.
     pub fn security(&self) -> Result<(Security, Vec<String>), String> {
         let mut warnings = Vec::new();
         let tls = match self.is("zookeeper.client.secure", false) {
@@ -100,7 +100,7 @@ impl Properties {
         client_config(keys, trusted, self.is("zookeeper.ssl.hostnameVerification", true))
     }
 
-    /// The store whose properties start with this.
+    /// The store whose properties have this prefix.
     fn store(&self, prefix: &str) -> Result<Option<StoreFile>, String> {
         let key = format!("{prefix}.location");
         let Some(location) = self.0.get(&key).filter(|property| !property.value.is_empty()) else {

@@ -1,4 +1,4 @@
-//! How answers, errors and events are shown: as `zkCli.sh` shows them (the `*Command` classes of
+//! The text of answers, errors and events: as in `zkCli.sh` (the `*Command` classes of
 //! `org.apache.zookeeper.cli` and `StatPrinter`, 3.9.5), or as JSON. Pure.
 
 use std::fmt::Write;
@@ -13,24 +13,24 @@ use super::command::{Form, PERMISSIONS, USAGES, Usage};
 use super::quota::Track;
 use crate::zk_client::{ClientError, Event};
 
-/// What a command gave.
+/// The answer of a command.
 #[derive(Debug, PartialEq)]
 pub enum Answer {
-    /// It was done.
+    /// Success, without more to show.
     Nothing,
-    /// One line for people, under a name for programs.
+    /// One line for people; programs get it under this key.
     Line(&'static str, String),
-    /// A znode was made.
+    /// The path of a znode that was made.
     Created(String),
     /// Names of children.
     Names(Vec<String>, Option<Stat>),
     /// The data of a znode.
     Data(Option<Vec<u8>>, Form, Option<Stat>),
-    /// The configuration of an ensemble, behind a line for people.
+    /// The configuration of an ensemble; people get a line in front of it.
     Config(Option<&'static str>, String, Option<Stat>),
     /// A stat.
     Stat(Stat),
-    /// Who may do what.
+    /// The ACL of a znode.
     Acl(Vec<AclEntry>, Option<Stat>),
     /// A count.
     Count(i64),
@@ -38,7 +38,7 @@ pub enum Answer {
     Ephemerals(Vec<String>),
     /// Schemes and users.
     Identities(Vec<(String, String)>),
-    /// Limits of a path, and what there is below it.
+    /// The limits of a path, and the counts below it.
     Quota(String, Track, Track),
     /// Commands and their numbers.
     History(Vec<(usize, String)>),
@@ -55,7 +55,7 @@ pub struct Shown {
     pub err: String,
 }
 
-/// An answer as `zkCli.sh` gives it. It prints the path of what was made on standard error.
+/// An answer as `zkCli.sh` prints it: the path of a new znode goes to standard error.
 pub fn plain(answer: &Answer) -> Shown {
     let mut shown = Shown::default();
     let out = &mut shown.out;
@@ -104,7 +104,7 @@ pub fn plain(answer: &Answer) -> Shown {
 fn help(names: &[&'static str]) -> String {
     let usages = || USAGES.iter().filter(|usage| names.contains(&usage.name));
     let form = |usage: &Usage| format!("{} {}", usage.name, usage.arguments);
-    // A long one stands alone, and does not push the others to the right.
+    // A long form has a line of its own, and does not push the others to the right.
     let width = usages().map(form).map(|form| form.len()).filter(|len| *len <= 48).max();
     let width = width.unwrap_or(0);
     usages().map(|usage| format!("{:width$}  {}\n", form(usage), usage.meaning)).collect()
@@ -172,9 +172,9 @@ pub fn fields(answer: &Answer) -> Map<String, Value> {
     fields
 }
 
-/// Data and a newline; what is no text is shown as a dump, whatever was asked for.
+/// Data and a newline; data that is no text is always shown as a dump.
 fn data_text(data: Option<&[u8]>, form: Form, shown: &mut Shown) {
-    // `GetCommand`: null looks like the text.
+    // `GetCommand`: null data is shown like the text "null".
     let bytes = data.unwrap_or(b"null");
     match (form, std::str::from_utf8(bytes)) {
         (Form::Base64, _) => shown.out = BASE64.encode(bytes) + "\n",
@@ -194,7 +194,7 @@ fn is_printable(character: char) -> bool {
     !character.is_control() || matches!(character, '\n' | '\t' | '\r')
 }
 
-/// Text from a server, without what would make a terminal do something.
+/// Text from a server, without characters that control a terminal.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -246,8 +246,8 @@ fn optional_stat(own: &Option<Stat>, out: &mut String) -> std::fmt::Result {
     writeln!(out, "numChildren = {}", own.child_count)
 }
 
-/// The fields of `zookeeper.jute`: Stat. Zxids and sessions as text: they do not fit the numbers of
-/// all JSON readers.
+/// The fields of `zookeeper.jute`: Stat. Zxids and sessions are text: not every JSON reader has
+/// numbers that large.
 fn stat_value(own: &Stat) -> Value {
     json!({
         "czxid": format!("{:#x}", own.czxid),
@@ -264,7 +264,7 @@ fn stat_value(own: &Stat) -> Value {
     })
 }
 
-/// `GetAclCommand`: the id as jute writes it, then the permissions on a line of their own.
+/// `GetAclCommand`: the id as jute prints it, then the permissions on a line of their own.
 fn acl_entry(entry: &AclEntry) -> String {
     let (scheme, id) = (printable(&entry.scheme), printable(&entry.id));
     format!("'{scheme},'{id}\n: {}\n", permissions(entry.perms))
@@ -274,7 +274,7 @@ fn permissions(perms: u32) -> String {
     PERMISSIONS.iter().filter(|(_, bit)| perms & bit != 0).map(|(letter, _)| *letter).collect()
 }
 
-/// Why a command failed, in the words of `CliWrapperException`. `path` is what it was about.
+/// The text of a failure, in the words of `CliWrapperException`. `path` is the path of the request.
 pub fn error_text(error: &ClientError, path: Option<&str>) -> String {
     let ClientError::Refused(code) = error else { return error.to_string() };
     let said = match code.0 {
@@ -337,7 +337,7 @@ pub fn code_name(code: ErrorCode) -> String {
     name.to_string()
 }
 
-/// Why a command failed, for programs.
+/// The JSON of a failure.
 pub fn error_value(error: Option<&ClientError>, text: &str) -> Value {
     match error {
         Some(ClientError::Refused(code)) => {
@@ -378,8 +378,8 @@ fn event_state(number: i32) -> String {
     name.to_string()
 }
 
-/// A watch that fired as `ZooKeeperMain` prints it (`WatchedEvent.toString`); what became of the
-/// connection in words.
+/// The text of an event: a watch that fired as `ZooKeeperMain` prints it (`WatchedEvent.toString`),
+/// a change of the connection in words.
 pub fn event_text(event: &Event) -> String {
     match event {
         Event::Watch { event_type: kind, state, path, zxid } => {
@@ -419,7 +419,7 @@ fn connection_text(event: &Event) -> String {
     }
 }
 
-/// The same for programs, as one object.
+/// The JSON of an event, as one object.
 pub fn event_value(event: &Event) -> Value {
     let message = connection_text(event);
     match event {
@@ -442,8 +442,8 @@ pub fn event_value(event: &Event) -> Value {
     }
 }
 
-/// Days from 1970 on, as year, month and day (Howard Hinnant, `chrono`-Compatible Low-Level Date
-/// Algorithms, `civil_from_days`).
+/// The year, month and day of a number of days since 1970 (Howard Hinnant, `chrono`-Compatible
+/// Low-Level Date Algorithms, `civil_from_days`).
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -457,7 +457,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Ms since 1970 as `java.util.Date.toString` has it, in UTC.
+/// A time in ms since 1970, as `java.util.Date.toString` prints it, in UTC.
 fn java_date(ms: i64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -470,7 +470,7 @@ fn java_date(ms: i64) -> String {
     format!("{week_day} {month} {day:02} {hour:02}:{minute:02}:{second:02} UTC {year:04}")
 }
 
-/// Ms since 1970 in the order of ISO 8601, in UTC.
+/// A time in ms since 1970, in the order of ISO 8601, in UTC.
 pub fn time(ms: i64) -> String {
     let (days, in_day) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
     let (year, month, day) = civil(days);
@@ -479,7 +479,7 @@ pub fn time(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// Where clients connect: the version of a configuration and the client address of each server
+/// The addresses for clients: the version of a configuration and the client address of each server
 /// (`ConfigUtils.getClientConfigStr`; `QuorumServer` has one as `...;[host:]port`).
 pub fn client_addresses(config: &str) -> String {
     let lines = || config.lines().filter_map(|line| line.split_once('='));

@@ -1,5 +1,5 @@
-//! Commands on whole trees: they ask for the children of several znodes at once, and hold no more
-//! than the siblings on the way down to where they are.
+//! Commands on whole trees: they ask for the children of several znodes at once, and hold only the
+//! siblings on the way down to the present znode.
 
 use std::collections::VecDeque;
 
@@ -20,15 +20,15 @@ struct Walker<'a> {
     screen: &'a Screen,
     walk: Walk,
     watch: bool,
-    /// How deep children are asked for.
+    /// The depth down to which children are asked for.
     depth_max: usize,
-    /// Children that were asked for in advance, of the znodes that come next.
+    /// Children that were asked for in advance, for the next znodes of the walk.
     ahead: VecDeque<(String, Result<Vec<String>, ErrorCode>)>,
-    /// Znodes whose children may not be read.
+    /// The number of znodes whose children must not be read.
     unread_count: usize,
-    /// The first of them.
+    /// The refusals of the first of these znodes, at most [`NOTES_MAX`].
     unread: Vec<String>,
-    /// How many znodes to ask for at once.
+    /// The number of znodes to ask for at once.
     window: usize,
 }
 
@@ -50,7 +50,8 @@ impl<'a> Walker<'a> {
         Ok(Walker { client, screen, walk, watch, depth_max, ahead, unread_count, unread, window })
     }
 
-    /// What is below a znode that may not be read is left out, and said at the end.
+    /// The next step. A znode whose children must not be read counts as a leaf, and is reported at
+    /// the end.
     fn next(&mut self) -> Result<Option<Step>, Failure> {
         if self.screen.is_interrupted() {
             return Err(Failure::Said("interrupted".to_string()));
@@ -73,10 +74,10 @@ impl<'a> Walker<'a> {
         Ok(step)
     }
 
-    /// The children of the znode that was entered, and in the same round trip those of its next
-    /// siblings, more and more of them as long as they have few.
+    /// The children of the znode that was entered. The same round trip asks for the children of its
+    /// next siblings, for more and more of them as long as they have few.
     fn children(&mut self, path: &str) -> Result<Result<Vec<String>, ErrorCode>, Failure> {
-        // What was asked for in advance is in the order of the walk.
+        // Children that were asked for in advance are in the order of the walk.
         if self.ahead.front().is_none_or(|(next, _)| next != path) {
             self.ask(path)?;
         }
@@ -93,14 +94,14 @@ impl<'a> Walker<'a> {
             true => (self.window * 2).min(WALK_AHEAD_MAX),
             false => 1,
         };
-        // In front: what was asked for above comes after it.
+        // These go to the front: the walk needs the earlier ones later.
         for listed in paths.into_iter().zip(listed).rev() {
             self.ahead.push_front(listed);
         }
         Ok(())
     }
 
-    /// Whether all was read; what was not goes to the notes.
+    /// Ends the walk: an error if some znodes were not read; the notes name them.
     fn end(mut self, notes: &mut Vec<String>) -> Result<(), Failure> {
         notes.append(&mut self.unread);
         match self.unread_count {
@@ -116,7 +117,7 @@ impl Drop for Walker<'_> {
     }
 }
 
-/// Refusals that are shown one by one.
+/// Refusals that are named one by one.
 const NOTES_MAX: usize = 20;
 
 /// A list that is shown while it grows.
@@ -136,7 +137,7 @@ impl<'a> List<'a> {
         Ok(List { screen, is_first: true })
     }
 
-    /// Shows a path: as `line` to people.
+    /// Prints a path; people get `line`.
     fn item(&mut self, line: &str, path: &str) -> std::io::Result<()> {
         match self.screen.format() {
             Format::Text => self.screen.put(&format!("{line}\n")),
@@ -147,7 +148,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Shows whether it is whole.
+    /// Ends the list, and says whether it is complete.
     fn end(self, done: Result<(), Failure>, notes: &mut Vec<String>) -> Result<(), Failure> {
         if self.screen.format() == Format::Text {
             return done;
@@ -170,8 +171,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// `ls -R`: a znode and all below it, in the order of `ZKUtil.visitSubTreeDFS`: all children of a
-/// znode before what is below the first of them.
+/// `ls -R`: a znode and everything below it, in the order of `ZKUtil.visitSubTreeDFS`: all children
+/// of a znode come before the znodes below the first child.
 pub fn list_below(
     client: &Client,
     screen: &Screen,
@@ -196,7 +197,7 @@ pub fn list_below(
     list.end(done, notes)
 }
 
-/// `tree`: the same, drawn.
+/// `tree`: draws a znode and everything below it.
 pub fn draw_below(
     client: &Client,
     screen: &Screen,
@@ -228,8 +229,8 @@ pub fn draw_below(
     list.end(done, notes)
 }
 
-/// `setAcl -R`: of a znode and all below it. One that is refused does not keep it from the others
-/// (`SetAclCommand`); how many there were is said at the end.
+/// `setAcl -R`: sets the ACL of a znode and of all below it. After a refusal it goes on with the
+/// others (`SetAclCommand`), and the error at the end counts the refusals.
 pub fn set_acl_below(
     client: &Client,
     screen: &Screen,
@@ -244,7 +245,7 @@ pub fn set_acl_below(
         let Step::Enter { path, .. } = step else { continue };
         match client.set_acl(&path, acl, version) {
             Ok(_) => {}
-            // Someone took it away.
+            // Another client has deleted the znode.
             Err(ClientError::Refused(ErrorCode::NO_NODE)) if path != root => {}
             Err(error @ ClientError::Refused(_)) => {
                 refused_count += 1;
@@ -262,7 +263,8 @@ pub fn set_acl_below(
     }
 }
 
-/// `deleteall`: what is below first, many in one transaction (`ZKUtil.deleteRecursive`).
+/// `deleteall`: deletes the lowest znodes first, many in one transaction
+/// (`ZKUtil.deleteRecursive`).
 pub fn delete_below(
     client: &Client,
     screen: &Screen,
@@ -287,7 +289,8 @@ pub fn delete_below(
     walker.end(notes)
 }
 
-/// All at once, or one by one where that is refused: someone else may have removed some of them.
+/// Deletes all at once; if that is refused, one by one: another client may have deleted some of
+/// them.
 fn delete_batch(client: &Client, batch: &[String]) -> Result<(), Failure> {
     if batch.len() > 1 {
         match client.delete_each(batch) {

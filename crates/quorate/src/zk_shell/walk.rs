@@ -1,22 +1,23 @@
-//! A walk over a tree, depth first, that knows only the siblings still to be visited on the way
-//! down to where it is. It asks for nothing: its owner lists the children of each znode it enters.
-//! Pure.
+//! A walk over a tree, depth first, that holds only the siblings still to be visited on the way
+//! down to the present znode. It sends no requests: its owner lists the children of each znode that
+//! it enters. Pure.
 
-/// What is next.
+/// The next step of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A znode, before those below it. Its children go to [`Walk::listed`], or it counts as a leaf.
+    /// Enters a znode, before the znodes below it. Its children are passed to [`Walk::listed`];
+    /// else it counts as a leaf.
     Enter {
-        /// Which.
+        /// The path of the znode.
         path: String,
-        /// How far below the root of the walk.
+        /// The depth below the root of the walk.
         depth: usize,
     },
-    /// A znode, after all below it.
+    /// Leaves a znode, after everything below it.
     Leave(String),
 }
 
-/// The walk.
+/// A walk.
 #[derive(Debug)]
 pub struct Walk {
     root: Option<String>,
@@ -26,17 +27,17 @@ pub struct Walk {
 #[derive(Debug)]
 struct Level {
     path: String,
-    /// The children not yet entered.
+    /// The children that were not entered yet.
     names: std::vec::IntoIter<String>,
 }
 
 impl Walk {
-    /// Starts at a znode.
+    /// A walk that starts at this znode.
     pub fn new(root: &str) -> Walk {
         Walk { root: Some(root.to_string()), levels: Vec::new() }
     }
 
-    /// The next step, or the end.
+    /// The next step; none at the end.
     pub fn next(&mut self) -> Option<Step> {
         if let Some(path) = self.root.take() {
             return Some(self.enter(path));
@@ -57,7 +58,7 @@ impl Walk {
         Step::Enter { path, depth }
     }
 
-    /// The children of the znode that was entered last, in the order in which they are visited.
+    /// Sets the children of the znode that was entered last, in the order of the visits.
     pub fn listed(&mut self, names: Vec<String>) {
         if let Some(level) = self.levels.last_mut() {
             level.names = names.into_iter();
@@ -69,15 +70,16 @@ impl Walk {
         self.levels.last().map_or(&[], |level| level.names.as_slice())
     }
 
-    /// Siblings of the znode that was entered last, which are entered next if nothing is below.
+    /// The next siblings of the znode that was entered last; the walk enters them next if there is
+    /// nothing below it.
     pub fn siblings(&self, count_max: usize) -> Vec<String> {
         let Some([parent, _]) = self.levels.last_chunk() else { return Vec::new() };
         let names = parent.names.as_slice().iter();
         names.take(count_max).map(|name| join(&parent.path, name)).collect()
     }
 
-    /// Of the znode that was entered last and those above it, without the root: whether each is the
-    /// last of its siblings.
+    /// Whether the znode that was entered last, and each one above it but the root, is the last of
+    /// its siblings; the highest one first.
     pub fn lasts(&self) -> impl Iterator<Item = bool> {
         let above = self.levels.split_last().map_or(&[][..], |(_, above)| above);
         above.iter().map(|level| level.names.as_slice().is_empty())

@@ -1,4 +1,4 @@
-//! The settings of an ensemble, put together from all sources.
+//! Combines the settings of an ensemble from all sources.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::config::files::{ReadFile, must_read};
 use crate::config::report::{ConfigError, Place};
 use crate::config::storage::DATA_DIR_DEFAULT;
 
-/// Finds out which server this is, lets its line name the client port, and puts together what was
-/// said. None: a standalone server.
+/// Finds this server's number, takes the client port from its line, and combines the settings.
+/// None: a standalone server.
 pub(in crate::config) fn settle(
     draft: &mut Draft,
     read: ReadFile<'_>,
@@ -63,7 +63,7 @@ pub(in crate::config) fn settle(
     }))
 }
 
-/// Without a list of servers it is a standalone one, unless that is forbidden.
+/// Handles a missing list of servers: that is a standalone server, unless it is forbidden.
 fn no_servers(draft: &mut Draft) -> Result<Option<ClusterConfig>, ConfigError> {
     if !draft.cluster.standalone_enabled {
         return Err(draft.report.missing("standaloneEnabled=false, and there is no server.N"));
@@ -82,7 +82,7 @@ fn complain_of_grouping(draft: &mut Draft) {
     }
 }
 
-/// Where the number of this server stands, if it does not stand in the configuration itself.
+/// The file with the number of this server, if the number is not in the configuration itself.
 fn my_id_file(draft: &Draft) -> Option<PathBuf> {
     match &draft.storage.data_dir {
         Some(data_dir) => Some(data_dir.join("myid")),
@@ -91,7 +91,7 @@ fn my_id_file(draft: &Draft) -> Option<PathBuf> {
     }
 }
 
-/// The number of this server and where it stands, if anything says it.
+/// The number of this server and its place, if there is one.
 fn own_number(draft: &Draft, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, ConfigError> {
     if draft.cluster.own.number.is_some() {
         return Ok(draft.cluster.own.number.clone());
@@ -104,7 +104,7 @@ fn own_number(draft: &Draft, read: ReadFile<'_>) -> Result<Option<(u64, Place)>,
     Ok(found.or_else(|| draft.cluster.own.number_default.clone()))
 }
 
-/// The number in the first line of `myid`, if there is such a file.
+/// The number in the first line of `myid`, if that file exists.
 fn read_my_id(path: &Path, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, ConfigError> {
     let file = path.display().to_string();
     let text = read(path)
@@ -121,8 +121,8 @@ fn read_my_id(path: &Path, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, C
     }
 }
 
-/// The number of this server, which must be one of the list. None where it cannot be looked for: a
-/// `zoo.cfg` without `dataDir`, which is refused for that.
+/// The number of this server, which must be in the list. None if there is no place to look for it:
+/// a `zoo.cfg` without `dataDir`, which is refused elsewhere.
 fn settle_own_number(draft: &Draft, own: Option<(u64, Place)>) -> Result<Option<u32>, ConfigError> {
     let mut numbers: Vec<_> = draft.cluster.servers.iter().map(|server| server.number).collect();
     numbers.sort_unstable();
@@ -143,7 +143,7 @@ fn settle_own_number(draft: &Draft, own: Option<(u64, Place)>) -> Result<Option<
     }
 }
 
-/// What cannot be in a list of several servers.
+/// Refuses lists of servers that cannot work.
 fn check_servers(cluster: &ClusterDraft) -> Result<(), ConfigError> {
     if let Some(observer) = cluster.servers.iter().find(|it| it.address.role == Role::Observer) {
         return Err(observer
@@ -176,7 +176,7 @@ fn check_servers(cluster: &ClusterDraft) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A port for other servers that both have on the same host.
+/// A port for other servers that both servers have on one host.
 fn shared_address(one: &ServerAddress, other: &ServerAddress) -> Option<String> {
     if !one.host.eq_ignore_ascii_case(&other.host) {
         return None;
@@ -186,8 +186,8 @@ fn shared_address(one: &ServerAddress, other: &ServerAddress) -> Option<String> 
     Some(format!("{}:{shared}", in_brackets(&one.host)))
 }
 
-/// `QuorumPeerConfig.setupClientPort`: the own line's client address is the one, and must not
-/// disagree with `clientPort`.
+/// `QuorumPeerConfig.setupClientPort`: the client address in the own line is taken, and must not
+/// contradict `clientPort`.
 fn settle_client_port(draft: &mut Draft) -> Result<(), ConfigError> {
     let is_own = |server: &&ServerLine| Some(u64::from(server.number)) == draft.cluster.own.my_id;
     let Some(own) = draft.cluster.servers.iter().find(is_own) else { return Ok(()) };
@@ -206,7 +206,8 @@ fn settle_client_port(draft: &mut Draft) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// `QuorumPeerConfig.parseDynamicConfig` warns of these, too.
+/// Warns of fewer than three servers and of even numbers, as `QuorumPeerConfig.parseDynamicConfig`
+/// does.
 fn warn_of_numbers(draft: &mut Draft, first: &Said) {
     let count = draft.cluster.servers.len();
     if count <= 2 {
@@ -222,7 +223,7 @@ fn warn_of_numbers(draft: &mut Draft, first: &Said) {
     }
 }
 
-/// The list outweighs `peerType` (`QuorumPeerConfig.setupPeerType`).
+/// Warns of a `peerType` that contradicts the list, which wins (`QuorumPeerConfig.setupPeerType`).
 fn warn_of_peer_type(draft: &mut Draft) {
     if let Some((Role::Observer, place)) = draft.cluster.own.peer_type.take() {
         let message = "the list of servers says participant, and counts";
@@ -259,7 +260,7 @@ fn settle_auth(draft: &mut Draft, read: ReadFile<'_>) -> Result<PeerAuth, Config
     }
 }
 
-/// The secret is the content of the file but for white space at its end.
+/// Reads the secret: the content of the file without white space at its end.
 fn read_secret(path: &Path, said: &Said, read: ReadFile<'_>) -> Result<Secret, ConfigError> {
     let text = must_read(read, path).map_err(|error| said.refused(error.to_string()))?;
     let bytes = text.trim_end().as_bytes();

@@ -1,4 +1,4 @@
-//! Ensembles: the list of servers, which of them this one is, and how they believe each other.
+//! Ensembles: the list of servers, this server's number in it, and how servers trust each other.
 
 use member::bootstrap::Attendance;
 
@@ -8,12 +8,12 @@ use crate::config::cluster::{PeerAuth, Role, ServerAddress};
 const THREE: &str = "server.1=zk1:2888:3888\nserver.2=zk2:2888:3888\nserver.3=zk3:2888:3888\n";
 const SECRET: &str = "0123456789abcdef";
 
-/// Server 2 of three, whose lines are 3 to 5 of its file; with these lines from line 6 on.
+/// Server 2 of three, with the list on lines 3 to 5 of its file, and these lines from line 6 on.
 fn member(lines: &str) -> World {
     zoo(&format!("{THREE}{lines}")).and("/d/myid", "2\n").and("/secret", SECRET)
 }
 
-/// The servers with these lines, of which this is number 1.
+/// Server 1 of an ensemble with these lines.
 fn ensemble(lines: &str) -> World {
     zoo(lines).and("/d/myid", "1")
 }
@@ -22,7 +22,7 @@ fn cluster(world: &World) -> ClusterConfig {
     world.config().cluster.unwrap()
 }
 
-/// What is warned of, but for the absence of authentication.
+/// All warnings but the one about missing authentication.
 fn warnings(world: &World) -> Vec<String> {
     let mut warnings = world.warnings();
     warnings.retain(|warning| !warning.ends_with("authentication between servers"));
@@ -332,7 +332,7 @@ fn a_toml_file_has_a_table_for_the_ensemble() {
     assert!(matches!(cluster.auth, PeerAuth::Secret(_)));
     assert_eq!(world.warnings(), Vec::<String>::new());
 
-    // Without `id` the number stands where ZooKeeper has it.
+    // Without `id`, the number is in ZooKeeper's file.
     let text = format!("data_dir = \"/d\"\n[cluster.servers]\n{servers}");
     let of_file = World::toml(&text).and("/d/myid", "3").config().cluster.unwrap();
     assert_eq!(of_file.number, 3);

@@ -6,7 +6,7 @@ use crate::tls::key_store::StoreKind;
 
 const STORES: &str = "ssl.keyStore.location=/k.jks\nssl.trustStore.location=/t.p12\n";
 
-/// A `zoo.cfg` with a port for TLS on line 3, its two stores, and these lines from line 6 on.
+/// A `zoo.cfg` with a TLS port on line 3, its two stores, and these lines from line 6 on.
 fn secure(lines: &str) -> World {
     zoo(&format!("secureClientPort=2281\n{STORES}{lines}"))
 }

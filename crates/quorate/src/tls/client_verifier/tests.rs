@@ -5,7 +5,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use std::time::Duration;
 
-/// 2026-01-01, when all but those made to fail are valid.
+/// 2026-01-01, when all certificates are valid but those made to fail.
 const NOW: u64 = 1_767_225_600;
 
 fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
@@ -62,7 +62,7 @@ fn dates_are_kept() {
             "{refused}"
         );
     }
-    // Version 1, and one that is trusted itself, have their dates checked here.
+    // The dates of a version 1 certificate, and of one that is trusted itself, are checked here.
     let (before, after) = (NOW - 7 * 366 * 86_400, NOW + 100 * 366 * 86_400);
     for name in ["client-v1", "self-signed"] {
         let trusted = ["ca", "self-signed-trusted"];

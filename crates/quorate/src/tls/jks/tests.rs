@@ -7,7 +7,7 @@ const TRUSTED: &[u8] = include_bytes!("../../../tests/fixtures/tls/trust.jks");
 const OTHER_PASSWORD: &[u8] =
     include_bytes!("../../../tests/fixtures/tls/server-other-password.jks");
 
-/// A file of these bytes between magic and digest, with the digest of this password.
+/// A file with these bytes between magic and digest, and the digest for this password.
 fn signed(content: &[u8], password: &str) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(content);
@@ -62,9 +62,9 @@ fn counts_and_lengths_are_held_against_the_file() {
     check(&[0, 0, 0, 3, 0, 0, 0, 0], Err(JksError::Malformed(8)));
     check(&[0, 0, 0, 2], Err(JksError::Malformed(8)));
     check(&[0, 0, 0, 2, 0, 0, 0, 0, 0], Err(JksError::Malformed(12)));
-    // One entry more than there may be.
+    // One entry more than the limit.
     check(&[0, 0, 0, 2, 0, 0, 0x27, 0x11], Err(JksError::Malformed(12)));
-    // An entry that is not there, one of an unknown kind, and a certificate of 4 GiB.
+    // A missing entry, an entry of an unknown kind, and a certificate of 4 GiB.
     check(&[0, 0, 0, 2, 0, 0, 0, 1], Err(JksError::Malformed(12)));
     let entry = [0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     check(&[&[0, 0, 0, 2, 0, 0, 0, 1][..], &entry].concat(), Err(JksError::Malformed(26)));

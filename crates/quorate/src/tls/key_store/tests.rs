@@ -1,4 +1,4 @@
-//! Stores as the tools of others wrote them; `tests/peers/make-tls-fixtures.sh` says how.
+//! Stores that other tools wrote; `tests/peers/make-tls-fixtures.sh` says how.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -18,7 +18,7 @@ fn trusted(name: &str, password: &str) -> Result<Vec<CertificateDer<'static>>, S
     read_trusted(&fixture(name), kind, password)
 }
 
-/// The length of the one chain in a store that can be used.
+/// The length of the only chain in a store that can be used.
 fn check(name: &str, password: &str, chain_count: usize) {
     let keys = keys(name, password).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!((keys.len(), keys[0].cert.len()), (1, chain_count), "{name}");
@@ -46,7 +46,7 @@ fn keys_are_read_from_what_openssl_wrote() {
 fn keys_are_read_from_what_keytool_wrote() {
     check("server-keytool.p12", "secret", 2);
     check("server-rsa.jks", "secret", 2);
-    // Java writes such a key without its public half.
+    // Java writes this key without its public half.
     check("server-ec.jks", "secret", 2);
 }
 
@@ -67,7 +67,7 @@ fn what_openssl_and_keytool_write_here_today_is_read() {
         ("rsa.p12", "-keyalg RSA -storetype PKCS12"),
         ("ec.p12", "-keyalg EC -groupname secp384r1"),
         ("ec.jks", "-keyalg EC -storetype JKS -keypass secret"),
-        // PKCS #12 since Java 9, whatever the name says.
+        // PKCS #12 since Java 9, in spite of the name.
         ("plain.jks", "-keyalg EC"),
     ] {
         if run("keytool", &format!("{generate} {options} -keystore {file}")) {

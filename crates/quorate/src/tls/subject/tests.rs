@@ -1,4 +1,4 @@
-//! Names as OpenJDK 17 prints them: each encoded, and `X500Principal.getName()` of it.
+//! Names as OpenJDK 17 prints them: each encoded, and its `X500Principal.getName()`.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

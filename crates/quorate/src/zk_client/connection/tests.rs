@@ -10,7 +10,7 @@ use zk::{RequestHeader, request::opcode};
 use super::super::{Client, Target};
 use super::*;
 
-/// One connection as its server sees it.
+/// One connection, seen from its server.
 struct Served {
     stream: TcpStream,
     frames: Frames,
@@ -34,7 +34,7 @@ impl Served {
         self.greet_as(session, timeout_ms, false);
     }
 
-    /// The same; of a server that is cut off from its ensemble, or not.
+    /// Answers a connect request; `read_only`: as a server that is cut off from its ensemble.
     fn greet_as(&mut self, session: i64, timeout_ms: i32, read_only: bool) {
         let (password, read_only) = ([7; 16], Some(read_only));
         let response = ConnectResponse { timeout_ms, session, password, read_only };
@@ -43,7 +43,7 @@ impl Served {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// The next request: xid, opcode and what follows.
+    /// The next request: its header, and the bytes behind it.
     fn request(&mut self) -> (RequestHeader, Vec<u8>) {
         let body = self.next();
         let mut reader = JuteReader::new(&body);
@@ -162,7 +162,7 @@ fn the_next_server_is_tried_where_one_has_no_session_to_give() {
     drop(server.join().unwrap());
     let (refused, _) = self::client(&first.to_string(), 30_000);
     assert!(matches!(refused, Err(ClientError::Unreachable { .. })));
-    // Why it is none of them.
+    // The error names the cause for each server.
     let (refused, _) = self::client(&format!("{first},{second}"), 30_000);
     let text = refused.err().unwrap().to_string();
     for server in [first, second] {
@@ -176,7 +176,7 @@ fn a_server_without_a_word_is_left() {
     let server = std::thread::spawn(move || {
         let (mut silent, _) = Served::accept(&listener);
         silent.greet(9, 300);
-        // Pings come, and are not answered.
+        // Pings arrive, and are not answered.
         assert_eq!(silent.request().0.opcode, opcode::PING);
         let (mut second, asked) = Served::accept(&listener);
         assert_eq!(asked.session, 9);
@@ -220,7 +220,7 @@ fn a_server_that_may_only_be_read_from_and_opens_no_session_is_said_so() {
     server.join().unwrap();
 }
 
-/// Answers the question whether a server can be written to.
+/// Answers the question whether the server can be written to.
 fn answer_probe(listener: &TcpListener, answer: &str) {
     let (mut stream, _) = listener.accept().unwrap();
     let mut word = [0; 4];
@@ -238,12 +238,12 @@ fn a_session_that_may_only_read_goes_to_a_server_that_can_be_written_to() {
         served.greet_as(9, 30_000, true);
         let (create, _) = served.request();
         served.reply(create.xid, -1, -119, |_| {});
-        // Its ensemble is there again for some servers, but not yet, and not for this one.
+        // The ensemble works again for some servers, but not yet for this one.
         answer_probe(&whole, "ro");
         answer_probe(&cut_off, "ro");
         answer_probe(&whole, "rw");
         let (mut served, asked) = Served::accept(&whole);
-        // No other server knows the session of one that is cut off.
+        // No other server knows a session that a cut-off server gave.
         assert_eq!((asked.session, asked.password), (0, vec![0; 16]));
         served.greet_as(10, 30_000, false);
         let (delete, _) = served.request();
@@ -277,7 +277,7 @@ fn what_follows_refused_credentials_is_asked_on_the_next_connection() {
         let (mut second, asked) = Served::accept(&listener);
         assert_eq!(asked.session, 9);
         second.greet(9, 30_000);
-        // They are not shown again.
+        // The refused credentials are not sent again.
         let (sync, _) = second.request();
         assert_eq!(sync.opcode, opcode::SYNC);
         second.reply(sync.xid, 1, 0, |_| {});
@@ -289,7 +289,7 @@ fn what_follows_refused_credentials_is_asked_on_the_next_connection() {
     assert!(matches!(refused, Err(ClientError::Refused(ErrorCode::AUTH_FAILED))), "{refused:?}");
     client.sync("/").unwrap();
     let _connections = server.join().unwrap();
-    // That the first connection ended is no news.
+    // The end of the first connection is not reported.
     let said: Vec<Event> = events.try_iter().collect();
     assert!(matches!(said[..], [Event::Connected { .. }]), "{said:?}");
 }

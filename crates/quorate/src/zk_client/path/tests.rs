@@ -1,4 +1,4 @@
-//! Paths and what ZooKeeper's own shell says of them.
+//! Paths, and the errors of ZooKeeper's own shell about them.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn good_paths_have_no_fault() {
     }
 }
 
-/// The expected texts are those of the real `zkCli.sh`.
+/// The expected texts are from the real `zkCli.sh`.
 #[test]
 fn faults_are_said_in_the_words_of_zkcli() {
     let check = |path: &str, expected: &str| {

@@ -1,4 +1,4 @@
-//! Which watches are left, and how they are set again.
+//! The watches that are left, and the requests that set them again.
 #![allow(clippy::unwrap_used)]
 
 use zk::{JuteReader, RequestHeader};

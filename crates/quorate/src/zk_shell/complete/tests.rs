@@ -1,4 +1,4 @@
-//! What the end of a line may become.
+//! Completions of the end of a line.
 
 use super::*;
 

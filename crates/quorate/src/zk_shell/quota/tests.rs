@@ -1,4 +1,4 @@
-//! The text of quotas; the expected ones are the real server's.
+//! The text of quotas; the expected texts are from the real server.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

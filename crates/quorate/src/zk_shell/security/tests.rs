@@ -1,4 +1,4 @@
-//! What properties ask for.
+//! The security settings in properties.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -40,7 +40,7 @@ fn tls_needs_someone_to_believe() {
     assert!(of_flags(&format!("{jks}secret")).is_ok());
 }
 
-/// Writes a file of a test and gives its path.
+/// Writes a test's file and returns its path.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("quorate-{}-{name}", std::process::id()));
     std::fs::write(&path, text).unwrap();

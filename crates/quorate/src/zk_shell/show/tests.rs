@@ -1,4 +1,4 @@
-//! How things are shown. Texts for people are those that the real `zkCli.sh` printed.
+//! The text and JSON of answers. Texts for people were printed by the real `zkCli.sh`.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Walks a tree given as paths and writes down what it did.
+/// Walks a tree, given as paths, and notes the steps.
 fn check(root: &str, tree: &[&str], expected: &str) {
     let mut walk = Walk::new(root);
     let mut log = Vec::new();
