@@ -11,10 +11,10 @@ use bodies::BODIES;
 
 /// Changed inputs for each body.
 const CHANGED_COUNT: usize = 20_000;
-/// Places at which a seed is cut off, at most.
+/// The most places at which a seed is cut off.
 const CUTS_MAX: usize = 300;
 
-/// A small generator (splitmix64): same seed, same numbers.
+/// A small generator (splitmix64): equal seeds give equal numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -31,7 +31,8 @@ impl Chance {
     }
 }
 
-/// One to four changes: a byte, a number, a piece that goes, comes twice or comes from elsewhere.
+/// Makes one to four changes: a byte, a number, or a piece that is deleted, doubled or copied from
+/// `other`.
 fn change(chance: &mut Chance, bytes: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..=chance.below(4) {
         let at = chance.below(bytes.len() + 1);

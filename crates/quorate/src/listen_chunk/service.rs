@@ -40,7 +40,7 @@ pub(super) struct Client {
 }
 
 /// Failures of the store that no client caused. Each client learns of its own; the log has one a
-/// second, with the number of those left out.
+/// second, with the count of the others.
 #[derive(Default)]
 pub(super) struct Failures(Mutex<(Option<Instant>, u64)>);
 

@@ -1,5 +1,5 @@
-//! Clients that send what none should, or take nothing, or never stop. The connection may suffer;
-//! the server, its memory and its other clients may not.
+//! Clients that send malformed requests, take no bytes, or never stop. Their connections may
+//! suffer; the server, its memory and its other clients must not.
 
 pub mod disk_full;
 mod flood;
@@ -20,10 +20,10 @@ use crate::client::{self, Client, TIMEOUT_MS};
 use crate::server::{PATIENCE, Server, wait_until};
 use bench::differential::wire::Received;
 
-/// `jute.maxbuffer` unless it is set.
+/// The default of `jute.maxbuffer`.
 const FRAME_BYTES_MAX: usize = zk::limits::FRAME_BYTES_MAX_DEFAULT as usize;
 
-/// Another client is served, and nothing panicked.
+/// Checks that another client is served, and that nothing panicked.
 fn assert_well(server: &Server) {
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     let path = client.create("/well-", b"well", client::SEQUENTIAL).unwrap();
@@ -34,7 +34,7 @@ fn assert_well(server: &Server) {
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
-/// A whole frame around a body.
+/// A frame with the length of its body in front.
 fn frame(body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     let start = begin_frame(&mut out);
@@ -52,14 +52,14 @@ fn raw_request(xid: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8
     })
 }
 
-/// A four-letter word's answer, to the end of the connection.
+/// The answer to a four-letter word, up to the end of the connection.
 fn ask_word(address: SocketAddr, word: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(word).unwrap();
     read_to_end(&mut stream)
 }
 
-/// Everything until the end. A reset is an end, too.
+/// Reads up to the end of the connection. A reset is an end, too.
 fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut all = Vec::new();
@@ -69,7 +69,7 @@ fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// Memory of a process that is in RAM, in MiB.
+/// Resident memory of a process, in MiB.
 fn resident_mib(pid: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -96,8 +96,8 @@ fn error_of(body: &[u8]) -> (i32, ErrorCode) {
     (xid, ErrorCode(reader.int().unwrap()))
 }
 
-/// Sends bytes on a connection with a session and tells what comes: the errors of the replies, and
-/// whether the connection ended. A ping behind the bytes marks the end if it is answered.
+/// Sends bytes on a connection with a session. Returns the errors of the replies, and whether the
+/// connection ended. A ping behind the bytes marks the end of the replies if it is answered.
 fn provoke(server: &Server, bytes: &[u8]) -> (Vec<(i32, ErrorCode)>, bool) {
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     let mut all = bytes.to_vec();

@@ -1,4 +1,4 @@
-//! `quorate bench`, small, against this server and the real one: the counts are what was asked for.
+//! `quorate bench`, small, against this server and the real one: the counts match the options.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -17,7 +17,7 @@ use crate::server::{RealServer, Server, folder, wait_until};
 
 const CONFIG: [&str; 2] = ["4lw.commands.whitelist=*", "maxClientCnxns=0"];
 
-/// Runs it with `--json` and gives its output and what it wrote.
+/// Runs it with `--json` and returns its output and the text of the JSON file.
 fn bench(name: &str, args: &[&str]) -> (String, String) {
     let json: PathBuf = folder(&format!("bench-{name}")).join("figures.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
@@ -45,8 +45,8 @@ fn the_latency_test_counts_the_same_on_both_servers() {
         assert!(text.contains("ratios, ZooKeeper 3.9.5"), "{text}");
         assert!(!text.contains("errors"), "{text}");
         assert!(!json.contains("\"errors\": 1"), "{json}");
-        // Three servers, the null server among them, two runs, for 1 and for 3 clients: 100 of each
-        // but for the watches, and 1,100 in all.
+        // Three servers, with the null server; two runs; 1 and 3 clients. Each phase has 100
+        // operations but the watches, and all have 1,100.
         for (clients, operations, times) in [(1, 100, 6), (1, 500, 1), (1, 1_100, 1)] {
             let count = json.matches(&format!("\"operations\": {operations},")).count();
             assert_eq!(count, clients * 3 * 2 * times, "{operations}");
@@ -57,7 +57,8 @@ fn the_latency_test_counts_the_same_on_both_servers() {
     }
 }
 
-/// At 1,000 a second for a second, in bursts of 5: 500 requests of each of two clients, 11 times.
+/// The rate is 1,000 a second for a second, in bursts of 5: 500 requests from each of two clients,
+/// 11 times.
 #[test]
 fn a_fixed_rate_shows_what_each_operation_and_an_idle_server_cost() {
     let ours = Server::start("bench-rate-ours", &CONFIG);
@@ -70,7 +71,7 @@ fn a_fixed_rate_shows_what_each_operation_and_an_idle_server_cost() {
     assert!(text.contains("idle for 1 s without a client: Quorate"), "{text}");
     assert!(!text.contains("errors"), "{text}");
     assert_eq!(json.matches("\"operations\": 11000,").count(), 2, "{json}");
-    // The null server is a thread of the generator, whose wake-ups are not told apart.
+    // The null server is a thread of the generator, so its wake-ups are not known.
     let wakeups = values(&json, "server_wakeups_per_operation");
     let (ours, null) = wakeups.split_at(8);
     assert!(ours.iter().all(|phase| phase[0] > 0.0), "{json}");
@@ -78,8 +79,8 @@ fn a_fixed_rate_shows_what_each_operation_and_an_idle_server_cost() {
     assert_eq!(values(&json, "pid").len(), 1, "{json}");
 }
 
-/// A figure of each server of a `--json` file, in the order of the file: one value, or one for each
-/// round; none if it is not known.
+/// A figure of each server in a `--json` file, in order: one value, or one for each round; none if
+/// it is not known.
 fn values(json: &str, key: &str) -> Vec<Vec<f64>> {
     let key = format!("\"{key}\": ");
     let after = json.split(&key).skip(1);
@@ -92,17 +93,17 @@ fn values(json: &str, key: &str) -> Vec<Vec<f64>> {
     after.map(value).collect()
 }
 
-/// The same, where each server has as many rounds.
+/// Like [`values`], all in one list; the first two servers must have `count` rounds.
 fn rounds(json: &str, key: &str, count: usize) -> Vec<f64> {
     let all = values(json, key);
-    // The null server is the last where there is one, and has one round.
+    // The null server, if there is one, is the last and has one round.
     for server in &all[..2] {
         assert_eq!(server.len(), count, "{key}");
     }
     all.concat()
 }
 
-/// What lies below the root of a server.
+/// The names below the root of a server.
 fn below_root(address: SocketAddr) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output =
@@ -123,7 +124,7 @@ fn a_filled_tree_is_counted_and_removed_unless_it_is_kept() {
     // The null server is the third, and has one round.
     assert_eq!(rounds(&json, "znodes", 2), [4500.0; 5]);
     assert_eq!(values(&json, "trouble").concat(), [0.0; 3]);
-    // Of the first round only: a server that is fresh.
+    // Memory is a figure of the first round only, when the server is fresh.
     let memory = values(&json, "resident_memory_per_znode_bytes");
     assert_eq!(memory.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 0]);
     assert!(text.contains("warm: no round of 4500 creates before the first of 2 that count; at"));
@@ -150,7 +151,7 @@ fn watches_are_all_set_and_a_change_is_seen_by_all() {
     for mode in [&[][..], &["--distinct"][..]] {
         let (text, json) = bench("watch", &[&args[..], mode].concat());
         assert_eq!(rounds(&json, "watches", 2), [1000.0; 5]);
-        // The null server does not count.
+        // The null server does not count its watches.
         assert_eq!(rounds(&json, "watches_that_the_server_counts", 2), [1000.0; 4]);
         assert_eq!(values(&json, "trouble").concat(), [0.0; 3], "{text}");
         assert_eq!(rounds(&json, "events", 2), [30.0; 5]);
@@ -162,8 +163,8 @@ fn watches_are_all_set_and_a_change_is_seen_by_all() {
     }
 }
 
-/// `quorate serve` on a port that stays the same, unlike that of [`Server`]: it is killed and
-/// started again by the benchmark.
+/// Starts `quorate serve` on a port that does not change, unlike [`Server`]: the benchmark kills it
+/// and starts it again.
 fn serve_on_fixed_port(name: &str) -> (Child, PathBuf, SocketAddr) {
     let folder = folder(name);
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -178,7 +179,7 @@ fn serve_on_fixed_port(name: &str) -> (Child, PathBuf, SocketAddr) {
     std::fs::write(folder.join("zoo.cfg"), config).unwrap();
     drop(free);
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-    // The folder is what the configuration is found by, the second time as well.
+    // The relative path of the configuration needs this folder, at the second start as well.
     command.args(["serve", "--config", "zoo.cfg"]).current_dir(&folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -188,7 +189,7 @@ fn serve_on_fixed_port(name: &str) -> (Child, PathBuf, SocketAddr) {
     (child, folder, address)
 }
 
-/// Ends what a benchmark left running, by the ids that it printed.
+/// Ends the servers that a benchmark left running, by the process ids that it printed.
 fn end_restarted(text: &str) -> usize {
     let after = |line: &str| {
         let rest = line.trim().strip_prefix("started again as process ")?;
@@ -212,7 +213,7 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
     let (text, json) = bench("restart", &args);
     child.wait().unwrap();
     for address in [address, real.address()] {
-        // It goes on when the benchmark has ended, and what was made is removed.
+        // The server goes on after the benchmark has ended, and the benchmark's znodes are removed.
         assert!(!below_root(address).contains("bench-"));
     }
     assert_eq!(end_restarted(&text), 2, "{text}");
@@ -225,7 +226,8 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
     std::fs::remove_dir_all(data).unwrap();
 }
 
-/// A standalone server leads nobody and is killed all the same; there is no other one to go on at.
+/// A standalone server leads no other server, but is killed all the same; clients have no other
+/// server to go on at.
 #[test]
 fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there() {
     let (mut child, data, address) = serve_on_fixed_port("bench-failover-ours");
@@ -254,8 +256,8 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
     std::fs::remove_dir_all(data).unwrap();
 }
 
-/// Its leader is killed twice, and then a follower loses its directory: all of it is there again,
-/// and whoever was told that a write is done was told the truth.
+/// An ensemble's leader is killed twice, and then a follower loses its directory: the data is there
+/// again, and every acknowledged write is kept.
 #[test]
 fn an_ensemble_loses_leaders_and_a_directory_and_no_acknowledged_write() {
     let mut members = Members::prepare("bench-ensemble", "maxClientCnxns=0\n");
@@ -292,7 +294,7 @@ fn an_ensemble_loses_leaders_and_a_directory_and_no_acknowledged_write() {
     for address in &clients {
         assert!(!below_root(*address).contains("bench-"));
     }
-    // Those that the benchmark started go on when it has ended.
+    // The servers that the benchmark started go on when it has ended.
     let running = Processes::listening(&clients);
     running.kill().unwrap();
     wait_until("they are gone", || running.are_gone());
@@ -301,7 +303,7 @@ fn an_ensemble_loses_leaders_and_a_directory_and_no_acknowledged_write() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The data of a server that follows nobody is all there is: it is refused before anything is done.
+/// A server that follows no leader has the only copy of its data: the benchmark refuses it at once.
 #[test]
 fn a_member_joins_only_where_one_follows() {
     let ours = Server::start("bench-join-ours", &CONFIG);
@@ -318,7 +320,7 @@ fn a_member_joins_only_where_one_follows() {
 
 #[test]
 fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
-    // A snapshot every 2,000 commands or so; ZooKeeper waits for a random part of its number.
+    // This makes a snapshot every 2,000 commands or so; ZooKeeper adds a random part.
     let config = [&CONFIG[..], &["snapCount=2000"][..]].concat();
     let ours = Server::start("bench-gap-ours", &config);
     let real = RealServer::start("bench-gap-real", &config);
@@ -331,7 +333,7 @@ fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
     assert_eq!(rounds(&json, "rate_asked_for_per_s", 2), [2000.0; 5]);
     assert_eq!(rounds(&json, "requests", 2), [4000.0; 5]);
     assert_eq!(values(&json, "trouble").concat(), [0.0; 3], "{text}");
-    // The null server does not say.
+    // The null server does not report snapshots.
     let snapshots = rounds(&json, "snapshots_meanwhile", 2);
     assert_eq!(snapshots.len(), 4);
     assert!(snapshots.iter().all(|count| *count > 0.0), "{text}");
@@ -350,7 +352,7 @@ fn the_rate_is_half_of_what_is_sustained() {
     let (text, json) = bench("maximum", &args);
     let maxima = values(&json, "maximum_open_loop_per_s").concat();
     let asked = values(&json, "rate_asked_for_per_s").concat();
-    // The null server is asked at the rate of the first server.
+    // The null server gets the rate of the first server.
     let half = (maxima[0] / 2.0).floor().max(1.0);
     assert_eq!(asked, [half; 2], "{text}");
     assert_eq!(maxima.len(), 2);
@@ -372,8 +374,8 @@ fn every_item_is_published_and_seen_or_overtaken() {
         (&["--event-only"][..], "watches_set_again", "4096 bytes, event only, 5 client hosts"),
     ] {
         let (text, json) = bench("pubsub", &[&args[..], mode].concat());
-        // Two sizes on three servers, the null server among them; two scenarios publish. Two
-        // servers have two rounds, which makes five runs.
+        // Two sizes on three servers, with the null server; two scenarios publish. Two servers have
+        // two rounds, which makes five runs.
         assert_eq!(values(&json, "trouble").concat(), [0.0; 18], "{text}");
         assert_eq!(values(&json, "ephemerals_made").concat(), [205.0; 10]);
         assert_eq!(values(&json, "items_published").concat(), [205.0; 20]);
@@ -385,7 +387,7 @@ fn every_item_is_published_and_seen_or_overtaken() {
         assert_eq!(all.collect::<Vec<_>>(), [205.0 * 3.0; 10]);
         assert!(text.contains(&format!("published: {published}")), "{text}");
         assert_eq!(text.matches("ratios, ZooKeeper 3.9.5").count(), 6, "{text}");
-        // A round that warms goes before the first size of a scenario only.
+        // Only the first size of a scenario has a warm-up round.
         assert_eq!(text.matches("warm: 1 round of 205 items").count(), 3, "{text}");
         assert_eq!(text.matches("warm: no round of 205 items").count(), 3, "{text}");
         for address in [ours.address(), real.address()] {
@@ -427,7 +429,7 @@ fn the_chunk_read_test_says_what_is_cold() {
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0);
 }
 
-/// The server's constants are its own: what is compared is how its source writes them.
+/// The server keeps these constants private, so the test looks for them in its source.
 #[test]
 fn the_chunk_test_keeps_a_store_up_as_often_as_the_server_does() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/listen_chunk/limits.rs");

@@ -1,12 +1,12 @@
-//! Members as processes, real connections, and everything that goes wrong: `kill -9`, pauses,
-//! cuts between members and to clients, in one direction or both. At the end all is well again, all
-//! members must show one tree, and `workload::linear` judges what the clients saw.
+//! Members as processes, real connections, and faults: `kill -9`, pauses, cuts between members and
+//! to clients, in one direction or both. At the end all faults are over; all members must then show
+//! one tree, and `workload::linear` judges the history of the clients.
 //!
-//! `QUORATE_CHAOS_SEED=N` repeats the choice of what goes wrong and of what clients ask (not the
-//! moments: processes are not a simulator). `QUORATE_CHAOS_SECONDS=N` is how long it lasts, and
-//! `QUORATE_CHAOS_MEMBERS=5` how many there are. `QUORATE_CHAOS_PEER=1` does it to the real
+//! `QUORATE_CHAOS_SEED=N` repeats the choice of faults and of client requests (not the moments:
+//! processes are not a simulator). `QUORATE_CHAOS_SECONDS=N` is the duration, and
+//! `QUORATE_CHAOS_MEMBERS=5` the number of members. `QUORATE_CHAOS_PEER=1` tests the real
 //! ZooKeeper, to test the test; `QUORATE_CHAOS_PORT=N` gives the servers the ports from N on
-//! instead of any.
+//! instead of random ones.
 
 mod ensemble;
 mod faults;
@@ -26,20 +26,20 @@ use ensemble::{Ensemble, Kind};
 use faults::{Begun, Planned};
 use load::{Client, Gone, Greeting, Session, TIMEOUT_MS, World};
 
-/// Clients that work while things go wrong.
+/// Clients that work during the faults.
 const CLIENTS: u32 = 6;
 
-/// Things that are wrong at one time, at most.
+/// Faults at one time.
 const FAULTS_MAX: usize = 2;
 
-/// How long the load goes on when all is well again.
+/// How long the load goes on after the last fault.
 const CALM: Duration = Duration::from_secs(2);
 
 fn number_from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// What the environment asks for, with what it does not.
+/// The settings in the environment, with defaults.
 struct Asked {
     seed: u64,
     lasts: Duration,
@@ -97,7 +97,7 @@ fn survive(name: &str, asked: &Asked) {
             let file = ensemble.folder().join("history.txt");
             std::fs::write(&file, written(&history)).unwrap();
             violations.iter().for_each(|violation| println!("{violation}"));
-            // A leader of ZooKeeper 3.9 that is cut off answers a sync without asking anybody
+            // A leader of ZooKeeper 3.9 that is cut off answers a sync without asking a quorum
             // (`Leader.processSync`).
             let is_known = |it: &Violation| kind == Kind::Real && it.rule == Rule::Sync;
             let known = violations.iter().all(is_known);
@@ -111,7 +111,7 @@ fn rules(kind: Kind) -> Rules {
     Rules { refusal_is_committed, expiry_slack_ms: TIMEOUT_MS / 2 }
 }
 
-/// Were the judge blind, or the clients, all of this would prove nothing.
+/// The judge and the clients must see a lost write: else the other tests would prove nothing.
 #[test]
 fn a_server_that_forgets_what_it_acknowledged_is_noticed() {
     let mut server = Server::start("chaos-forgets", &[]);
@@ -146,7 +146,7 @@ fn a_server_that_forgets_what_it_acknowledged_is_noticed() {
     assert!(rules_broken().contains(&Rule::RealTime), "{:?}", rules_broken());
 }
 
-/// Waits until every member has a session for whoever asks.
+/// Waits until every member gives a session and answers a sync.
 fn await_all(ensemble: &Ensemble, world: &World) {
     for member in 0..ensemble.count() {
         let mut session = Session::new(world, CLIENTS);
@@ -158,12 +158,12 @@ fn await_all(ensemble: &Ensemble, world: &World) {
     }
 }
 
-/// Clients work, things go wrong and well again.
+/// Runs the clients while faults begin and end.
 fn under_load(ensemble: &mut Ensemble, world: &World, seed: u64, lasts: Duration) {
     let mut random = Random::new(seed);
     let mut of_faults = random.fork();
     std::thread::scope(|scope| {
-        // Whatever happens, the clients end.
+        // The clients end even if this panics.
         let _over = Over(world);
         for id in 0..CLIENTS {
             let random = random.fork();
@@ -209,7 +209,7 @@ impl Drop for Over<'_> {
 
 type Tree = BTreeMap<String, (Option<Vec<u8>>, Stat)>;
 
-/// All members show one tree, and in it no znode of a session that is over.
+/// Checks that all members show one tree, and that it has no znode of an ended session.
 fn check_convergence(world: &World, members: usize) {
     let has_ephemerals = |tree: &Tree| tree.values().any(|(_, stat)| stat.ephemeral_owner != 0);
     wait_until("the sessions are over", || {
@@ -233,7 +233,7 @@ fn check_convergence(world: &World, members: usize) {
     }
 }
 
-/// The tree as one member shows it behind a sync.
+/// The tree of one member, read after a sync.
 fn read_tree(world: &World, member: usize) -> Result<Tree, Gone> {
     let mut session = Session::new(world, CLIENTS);
     session.connect(member)?;
@@ -244,7 +244,7 @@ fn read_tree(world: &World, member: usize) -> Result<Tree, Gone> {
         let (code, answer) = session.call(op)?;
         let names = match (code, answer) {
             (error::OK, Answer::ChildrenStat(names, _)) => names,
-            // Nobody came to make it.
+            // No client has made this znode.
             (error::NO_NODE, _) => continue,
             other => panic!("{parent}: {other:?}"),
         };
@@ -255,7 +255,7 @@ fn read_tree(world: &World, member: usize) -> Result<Tree, Gone> {
                 (error::OK, Answer::Data(data, stat)) => {
                     tree.insert(path, (data, stat));
                 }
-                // Its session ended in between.
+                // The session of its owner ended in between.
                 (error::NO_NODE, _) => return Err(Gone),
                 other => panic!("{path}: {other:?}"),
             }
@@ -265,7 +265,7 @@ fn read_tree(world: &World, member: usize) -> Result<Tree, Gone> {
     Ok(tree)
 }
 
-/// A history for people: every operation, then every connection.
+/// A history as text: every operation, then every connection.
 fn written(history: &History) -> String {
     let mut text = String::new();
     for (number, record) in history.ops.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The chunk store of the real process, killed under load: a block whose commit was answered is
+//! The chunk store of the real process, killed under load: a block whose commit was acknowledged is
 //! there with its bytes, in every layout.
 
 use std::fs::File;
@@ -30,7 +30,7 @@ use crate::server::{Server, folder, wait_until};
 /// Clients that write while the server is killed.
 const WORKERS: u64 = 4;
 
-/// What was answered, if the server was there to answer; a refusal is a fault.
+/// The answer, if the server was there to answer; a refusal fails the test.
 fn answered<T>(result: anyhow::Result<T>) -> Option<T> {
     match result {
         Err(error) if error.is::<Refused>() => panic!("{error}"),
@@ -44,7 +44,7 @@ const CHUNK_STOP_TIME: Duration = Duration::from_secs(5);
 /// Clients that write to a full disk at once.
 const MANY_WRITERS: u64 = 40;
 
-/// A block, whose bytes come from its id.
+/// A block. Its bytes come from its id.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     id: BlockId,
@@ -82,7 +82,7 @@ impl Block {
         block_of(self.id, self.chunks().into_iter().map(|(chunk, _)| chunk).collect())
     }
 
-    /// Writes and commits it; nothing if that was not answered.
+    /// Writes and commits the block; none if that was not acknowledged.
     fn write(&self, client: &Client) -> Option<()> {
         for (chunk, data) in self.chunks() {
             answered(client.write_chunk(self.id, &chunk, &data))?;
@@ -101,7 +101,7 @@ impl Block {
     }
 }
 
-/// Writes blocks until the server goes away; those whose commit was answered.
+/// Writes blocks until the server is gone. Returns the blocks whose commit was acknowledged.
 fn write_until_gone(address: SocketAddr, life: u64, worker: u64, some: &AtomicBool) -> Vec<Block> {
     let mut random = Random::new(life * 100 + worker);
     let mut acknowledged = Vec::new();
@@ -137,7 +137,7 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
                 })
                 .collect();
             wait_until("some blocks are written", || some.load(Ordering::SeqCst));
-            // The last life ends in order.
+            // The last life ends with SIGTERM.
             if life == 4 {
                 server.stop()
             } else {
@@ -158,8 +158,8 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
     }
 }
 
-/// Writes chunks of 1,000,000 bytes, a block each, until one is refused: how many were taken, and
-/// why no more.
+/// Writes chunks of 1,000,000 bytes, one to a block, until one is refused. Returns how many were
+/// taken, and the refusal.
 fn write_until_full(client: &Client, container_id: u64) -> (u64, anyhow::Error) {
     let data = Bytes::from(vec![7; 1_000_000]);
     let mut taken = 0;
@@ -193,10 +193,10 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
         let blocks: Vec<Block> =
             (0..20).map(|local_id| Block::draw(&mut random, 1, local_id)).collect();
         blocks.iter().for_each(|block| block.write(&client).expect("it is answered"));
-        // Some room is left for the file system's own.
+        // Some room is left for the file system itself.
         let filler = disk.fill(0);
-        // More clients than the log has buffers: some wait for one when it turns out that there is
-        // no room.
+        // There are more clients than the log has buffers: some wait for a buffer when the room
+        // runs out.
         let address = server.face("chunk");
         let workers: Vec<_> = (100..100 + MANY_WRITERS)
             .map(|container_id| {
@@ -212,7 +212,7 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
             assert!(error.to_string().contains("DISK_OUT_OF_SPACE"), "{layout}: {error}");
             taken.extend((0..count).map(|local_id| BlockId { container_id, local_id }));
         }
-        // What is there is read; what needs no room is done.
+        // Existing blocks can be read; requests that need no room succeed.
         blocks.iter().for_each(|block| block.check(&client));
         for id in &taken {
             let mut found = Vec::new();
@@ -254,7 +254,7 @@ fn what_a_server_left_is_inspected_and_exported() {
     let to = data_dir.with_extension("exported");
     let [data_dir, to] = [&data_dir, &to].map(|path| path.to_str().expect("it is text"));
     let export = ["export-chunks", data_dir, "--to", to];
-    // Beside the server it can be looked at, not exported.
+    // A store that a server has open can be inspected, but not exported.
     let (is_sound, text) = quorate(&["inspect", data_dir]);
     assert!(is_sound && text.contains("container 2: LOG, Open, 3 blocks committed"), "{text}");
     let (is_done, text) = quorate(&export);
@@ -262,7 +262,7 @@ fn what_a_server_left_is_inspected_and_exported() {
     server.stop();
     let (is_done, text) = quorate(&export);
     assert!(is_done && text.contains("container 1: 3 blocks"), "{text}");
-    // What is there is not written again, and an id that is not is refused before anything is
+    // Containers that exist are not written again. An unknown id is refused before any file is
     // written.
     let (is_done, text) = quorate(&export);
     assert!(is_done && text.contains("container 2: it is in"), "{text}");
@@ -280,19 +280,19 @@ fn what_a_server_left_is_inspected_and_exported() {
         assert!(found == wanted, "{block:?}");
     }
     std::fs::remove_dir_all(to).unwrap();
-    // A byte of a block is damaged.
+    // A byte of a block is damaged here.
     let log = Path::new(data_dir).join("chunks/log/00000001.log");
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[200_000] ^= 1;
     std::fs::write(&log, bytes).unwrap();
-    // An export says it, and so does a second one, which finds the containers there.
+    // The export reports it, and so does a second export, which finds the containers there.
     for _ in 0..2 {
         let (is_done, text) = quorate(&export);
         assert!(!is_done && text.contains("PROBLEM: block "), "{text}");
     }
     std::fs::remove_dir_all(to).unwrap();
     assert!(!quorate(&["export-chunks", to, "--to", to]).0);
-    // A folder that is empty is no store, and is not made one.
+    // An empty folder is no store, and does not become one.
     let empty = Path::new(to).join("chunks");
     std::fs::create_dir_all(&empty).unwrap();
     let (is_done, text) = quorate(&["export-chunks", to, "--to", &other]);
@@ -307,7 +307,7 @@ fn a_server_without_descriptors_closes_files_of_blocks_and_goes_on() {
     let lines = ["quorate.chunkAddr=127.0.0.1:0", "quorate.chunkLayout=per-block"];
     let mut server = Server::start("chunks-descriptors", &lines);
     let client = Client::connect(server.face("chunk")).expect("it is served");
-    // Once it answers, all its threads are there.
+    // An answer shows that all its threads run.
     client.create_container(9).expect("it is served");
     let open = || Path::new(&format!("/proc/{}/fd", server.pid().as_raw_pid())).read_dir();
     let open = || open().expect("it runs").count() as u64;
@@ -326,8 +326,8 @@ fn a_server_without_descriptors_closes_files_of_blocks_and_goes_on() {
     server.stop();
 }
 
-/// Puts a pipe in the place of a file, which nobody can open before somebody writes to it: the disk
-/// hangs for whoever reads the file. The file's other name.
+/// Replaces a file by a pipe, which cannot be opened for reading before another program writes to
+/// it: so the disk hangs for a reader of the file. Returns the new name of the file.
 fn hang(path: &Path) -> PathBuf {
     let aside = path.with_extension("aside");
     std::fs::rename(path, &aside).expect("is renamed");
@@ -335,7 +335,7 @@ fn hang(path: &Path) -> PathBuf {
     aside
 }
 
-/// How often the thread of this name has given up the CPU; none where there is no such thread.
+/// How often the thread of this name has given up the CPU; none if there is no such thread.
 fn rests_of_thread(pid: Pid, name: &str) -> Option<String> {
     let tasks = format!("/proc/{}/task", pid.as_raw_pid());
     Path::new(&tasks).read_dir().expect("the process runs").find_map(|task| {
@@ -361,14 +361,14 @@ fn zookeeper_is_served_while_the_chunk_store_is_opened() {
     server.stop();
     let identity = server.data_dir().join("chunks").join("store");
     let aside = hang(&identity);
-    // The line that says that the server is ready comes all the same.
+    // The server prints its ready line all the same.
     server.restart();
     let mut session = ZkClient::open(server.address(), 10_000);
     assert_eq!(session.create("/a", b"one", 0).as_deref(), Ok("/a"));
     let (status, text) = chunk_health(&server);
     assert!(status == 503 && text.ends_with("is being opened\n"), "{text}");
     assert_eq!(http(server.face("admin"), "GET /health/ready").0, 200);
-    // And it ends although the store hangs.
+    // The server ends although the store hangs.
     server.stop();
     std::fs::rename(&aside, &identity).expect("is renamed");
     server.restart();
@@ -382,7 +382,7 @@ fn zookeeper_is_served_while_the_chunk_store_is_opened() {
 #[test]
 fn a_leader_hands_over_before_its_chunk_store_ends() {
     let mut members = Members::prepare("chunks-handover", "");
-    // Another port than any member's.
+    // The port differs from any member's ports.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).unwrap().port();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let config = members.folder.join("1").join("zoo.cfg");
@@ -407,12 +407,12 @@ fn a_leader_hands_over_before_its_chunk_store_ends() {
     hang(&folder.join("1.block"));
     members.start(0);
     members.make_leader(0);
-    // A read that hangs, and the scrub that waits for its block, keep the store from ending.
+    // A hanging read, and the scrub that waits for its block, keep the store from ending.
     let client = client();
     thread::scope(|scope| {
         let (chunk, _) = block.chunks().remove(0);
         scope.spawn(move || client.read_chunk(block.id, &chunk, &mut Vec::new()));
-        // The thread that scrubs wakes ten times a second, until it waits for the same block.
+        // The scrubbing thread wakes ten times a second, until it waits for this block, too.
         let (mut rests, mut since) = (None, Instant::now());
         wait_until("the scrub waits for the disk", || {
             let now = rests_of_thread(members.pid(0), "chunk-upkeep");
@@ -434,7 +434,7 @@ fn a_leader_hands_over_before_its_chunk_store_ends() {
     members.stop();
 }
 
-/// What was printed of a benchmark of the server that is there.
+/// The output of a benchmark of running servers.
 fn bench(workload: &str, options: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output = command.args(["bench", workload]).args(options).output().expect("it runs");
@@ -464,7 +464,7 @@ fn the_benchmark_writes_and_reads_over_the_network() {
     server.stop();
 }
 
-/// What the server says of its chunk store: the status and the text.
+/// The status and the text of the server's health check of the chunk store.
 fn chunk_health(server: &Server) -> (u16, String) {
     let (status, _, text) = http(server.face("admin"), "GET /health/chunks");
     (status, text)
@@ -480,7 +480,7 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
         "admin.serverPort=0",
         "admin.serverAddress=127.0.0.1",
     ];
-    // A fresh file system has that folder.
+    // A fresh file system has this folder.
     std::fs::create_dir_all(dir.join("lost+found")).expect("is made");
     let mut server = Server::start("chunks-not-opened", &lines);
     let client = Client::connect(server.face("chunk")).expect("it is served");
@@ -496,7 +496,7 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
     let mut bad = identity.clone();
     bad[20] ^= 1;
     std::fs::write(dir.join("store"), &bad).expect("is written");
-    // The line that says that the server is ready comes all the same.
+    // The server prints its ready line all the same.
     server.restart();
     wait_until("the store has failed", || server.log().contains("there is no chunk store"));
     let (status, text) = chunk_health(&server);
@@ -504,7 +504,7 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
     assert_eq!(http(server.face("admin"), "GET /health/ready").0, 200);
     wait_until("the port is closed", || Client::connect(server.face("chunk")).is_err());
     server.stop();
-    // Nothing was changed in it.
+    // The file in the folder is unchanged.
     assert_eq!(std::fs::read(dir.join("store")).expect("is there"), bad);
     std::fs::write(dir.join("store"), &identity).expect("is written");
     server.restart();

@@ -1,5 +1,5 @@
-//! A client that asks and waits for the answer, over plain TCP or TLS. A failed expectation is a
-//! failed test.
+//! A client that sends a request and waits for the answer, over plain TCP or TLS. A failed
+//! expectation fails the test.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
 use bench::differential::wire::{Connection, Received};
 
-/// What a session asks for where the test does not care.
+/// The session timeout in tests that do not care.
 pub const TIMEOUT_MS: i32 = 30_000;
 
 /// `CreateMode` on the wire.
@@ -20,12 +20,13 @@ pub const EPHEMERAL: i32 = 1;
 /// `CreateMode` on the wire.
 pub const SEQUENTIAL: i32 = 2;
 
-/// What carries bytes to a server, and its frames back.
+/// A connection that sends bytes to a server and receives its frames.
 pub trait Wire {
-    /// Sends bytes. That the server may have ended the connection shows when it is read.
+    /// Sends bytes. An error is not reported here: if the server has ended the connection, a read
+    /// shows it.
     fn send(&mut self, bytes: &[u8]);
 
-    /// What comes next.
+    /// The next thing that the connection receives.
     fn receive(&mut self) -> Received;
 }
 
@@ -49,11 +50,11 @@ pub struct Client<W = Connection> {
     xid: i32,
 }
 
-/// What came of a connect request.
+/// The result of a connect request.
 #[derive(Debug)]
 pub enum Greeted<W = Connection> {
     Attached(Box<Client<W>>),
-    /// There is no such session.
+    /// No such session exists.
     Refused,
     /// The connection ended.
     Ended,
@@ -67,23 +68,23 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The stat that the body ends with.
+    /// The stat at the end of the body.
     pub fn stat(&self) -> Stat {
         let start = self.body.len() - zk::limits::STAT_BYTES;
         decode_stat(&mut JuteReader::new(&self.body[start..])).unwrap()
     }
 
-    /// The text that the body begins with.
+    /// The text at the beginning of the body.
     pub fn text(&self) -> String {
         JuteReader::new(&self.body).text().unwrap().to_string()
     }
 
-    /// The buffer that the body begins with.
+    /// The buffer at the beginning of the body.
     pub fn data(&self) -> Option<Vec<u8>> {
         JuteReader::new(&self.body).buffer().unwrap().map(<[u8]>::to_vec)
     }
 
-    /// The texts that the body begins with.
+    /// The texts at the beginning of the body.
     pub fn names(&self) -> Vec<String> {
         let texts = JuteReader::new(&self.body).texts().unwrap();
         texts.into_iter().map(str::to_string).collect()
@@ -116,7 +117,7 @@ impl Client {
 }
 
 impl<W: Wire> Client<W> {
-    /// Says hello on a connection.
+    /// Sends a connect request on a connection.
     pub fn greet(mut connection: W, request: &ConnectRequest) -> Greeted<W> {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
@@ -134,7 +135,7 @@ impl<W: Wire> Client<W> {
         Greeted::Attached(Box::new(Client { connection, session, password, timeout_ms, xid: 0 }))
     }
 
-    /// Sends a request, and gives its xid.
+    /// Sends a request and returns its xid.
     pub fn send(&mut self, request: &Request<'_>) -> i32 {
         let mut bytes = Vec::new();
         let xid = self.encode(request, &mut bytes);
@@ -142,7 +143,7 @@ impl<W: Wire> Client<W> {
         xid
     }
 
-    /// Appends a request to bytes that the caller sends, and gives its xid.
+    /// Appends a request to bytes that the caller sends, and returns its xid.
     pub fn encode(&mut self, request: &Request<'_>, bytes: &mut Vec<u8>) -> i32 {
         self.xid = if *request == Request::Ping { self.xid } else { self.xid + 1 };
         let ping = *request == Request::Ping;
@@ -165,7 +166,8 @@ impl<W: Wire> Client<W> {
         }
     }
 
-    /// Sends a request and waits for its reply, over all events. `None` if the connection ended.
+    /// Sends a request and waits for its reply; events in between are dropped. `None` if the
+    /// connection ended.
     pub fn try_call(&mut self, request: &Request<'_>) -> Option<Answer> {
         let xid = self.send(request);
         loop {
@@ -182,7 +184,7 @@ impl<W: Wire> Client<W> {
         self.try_call(request).expect("the connection lives")
     }
 
-    /// Creates a znode, and gives its path.
+    /// Creates a znode and returns its path.
     pub fn create(&mut self, path: &str, data: &[u8], flags: i32) -> Result<String, ErrorCode> {
         let answer = self.call(&Request::Write(create(path, data, flags)));
         match answer.header.error {
@@ -222,7 +224,7 @@ impl<W: Wire> Client<W> {
     }
 }
 
-/// A request for a new session, as bytes.
+/// A connect request for a new session, as bytes.
 pub fn greeting(timeout_ms: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     ConnectRequest::new(timeout_ms).encode(&mut bytes);
@@ -249,7 +251,7 @@ pub fn create<'a>(path: &'a str, data: &'a [u8], flags: i32) -> WriteRequest<'a>
     WriteRequest::Create { kind, path, data: Some(data), acl: open_acl(), flags, ttl_ms: -1 }
 }
 
-/// Everything for everybody.
+/// The ACL that allows everything to everybody.
 pub fn open_acl() -> Vec<AclEntry> {
     vec![AclEntry {
         perms: machine::zk::acl::perms::ALL,

@@ -1,4 +1,4 @@
-//! Znodes that go by themselves: containers and those with a time to live, on the real binary.
+//! Znodes that the server deletes by itself: containers, and znodes with a time to live.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn error(client: &mut Client, request: &Request<'_>) -> ErrorCode {
     client.call(request).header.error
 }
 
-/// Waits until a znode has gone by itself.
+/// Waits until the server has deleted a znode.
 fn wait_until_gone(client: &mut Client, path: &str) {
     let begun = Instant::now();
     while client.exists(path) {

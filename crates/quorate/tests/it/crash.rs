@@ -1,4 +1,4 @@
-//! The real process is killed, stopped and started on damaged data: what was acknowledged stays.
+//! The real process is killed, stopped and started on damaged data: every acknowledged write stays.
 
 mod load;
 mod part;
@@ -22,17 +22,17 @@ use load::World;
 /// Clients that write while the server is killed.
 const WORKERS: usize = 5;
 
-/// How long something that needs no load may take. Reaching it is a failure.
+/// How long a step without load may take. A longer one is a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// So that snapshots are taken and log segments recycled within every few lives.
+/// Settings that take snapshots and recycle log segments within every few lives.
 const SMALL_SNAPSHOTS: &[&str] = &["snapCount=500", "snapSizeLimitInKb=4096"];
 
 fn number_from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// A hundred times, or as often as QUORATE_KILLS says; another QUORATE_SEED gives other moments.
+/// This runs a hundred times, or QUORATE_KILLS times; another QUORATE_SEED chooses other moments.
 #[test]
 fn whatever_was_acknowledged_outlives_a_hundred_kills() {
     let kills = number_from_env("QUORATE_KILLS", 100);
@@ -42,7 +42,7 @@ fn whatever_was_acknowledged_outlives_a_hundred_kills() {
     let mut server = Server::start("kills", SMALL_SNAPSHOTS);
     let report = under_load(&mut server, kills, seed, |server| {
         server.kill_nine();
-        // A start that does not get far is killed as well.
+        // A start that has just begun is killed as well.
         for _ in 0..random.below(3) {
             kill_a_start(server.folder(), random.between(1, 80));
         }
@@ -59,8 +59,8 @@ fn sigterm_under_load_ends_with_status_0_and_loses_nothing() {
     println!("{report}");
 }
 
-/// Ends the server again and again while clients write, and starts it again each time; at last it
-/// is stopped.
+/// Ends the server again and again while clients write, and starts it again each time; in the end
+/// it is stopped.
 fn under_load(
     server: &mut Server,
     ends: u64,
@@ -71,12 +71,12 @@ fn under_load(
     let mut random = Random::new(seed.rotate_left(32));
     load::prepare(server.address(), WORKERS);
     std::thread::scope(|scope| {
-        // Whatever happens, the clients end.
+        // The clients end even if this panics.
         let _over = Over(&world);
         let clients = load::start(scope, &world, WORKERS, seed);
         for _ in 0..ends {
             world.begin_life(server.address());
-            // Now and then nobody has looked around yet.
+            // Now and then the server is ended before any client has looked at its state.
             if !random.one_in(8) {
                 world.wait_satisfied(clients);
             }
@@ -102,7 +102,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Starts a server and kills it after so many ms, however far it is.
+/// Starts a server and kills it after so many ms, at any point of its start.
 fn kill_a_start(folder: &Path, ms: u64) {
     let mut child = command(folder).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(ms));
@@ -130,7 +130,8 @@ fn a_directory_whose_birth_was_killed_is_born_all_the_same() {
     }
 }
 
-/// Expiry counts only time that the server had: what waits at its sockets is heard first.
+/// A session expires only by time in which the server ran: pings that wait at its sockets count
+/// first.
 #[test]
 fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
     for (tick_ms, stopped_ms) in [(200, 1_500), (500, 2_500), (2_000, 6_000)] {
@@ -144,7 +145,7 @@ fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
         for (id, client) in clients.iter_mut().enumerate() {
             client.create(&format!("/pings-{id}"), b"", EPHEMERAL).unwrap();
         }
-        // Time for the sessions to age: they are heard from at a third of their timeout.
+        // The sessions age meanwhile: each pings at a third of its timeout.
         let interval = Duration::from_millis(timeout_ms as u64 / 3);
         let mut sent = ping_for(&mut clients, interval, 2 * interval);
         kill_process(server.pid(), Signal::STOP).unwrap();
@@ -158,7 +159,7 @@ fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
             }
             assert!(client.exists(&format!("/pings-{id}")));
         }
-        // The one that does not ping goes, late.
+        // The session that does not ping expires, late.
         let deadline = Instant::now() + PATIENCE;
         while clients[0].exists("/silent") {
             assert!(Instant::now() < deadline, "nobody expires any more");
@@ -169,7 +170,7 @@ fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
     }
 }
 
-/// Pings once every `interval` for a while, and gives how often.
+/// Pings once every `interval` for a while, and returns how often.
 fn ping_for(clients: &mut [Client], interval: Duration, duration: Duration) -> usize {
     let end = Instant::now() + duration;
     let mut count = 0;
@@ -183,7 +184,7 @@ fn ping_for(clients: &mut [Client], interval: Duration, duration: Duration) -> u
     count
 }
 
-/// Runs a server that should refuse to start.
+/// Runs a server that must refuse to start; returns its output.
 fn run_refused(folder: &Path) -> String {
     let mut child = command(folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -236,7 +237,7 @@ fn the_data_of_a_real_zookeeper_is_refused_and_not_touched() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Root may write where others may not, so these are places where nobody can.
+/// Root may write to folders where other users must not, so these are folders where nobody can.
 #[test]
 fn the_log_lies_where_it_is_configured_and_nowhere_else() {
     let mut server = Server::start("log-dir", &["dataLogDir=log-mount"]);
@@ -263,7 +264,7 @@ fn the_log_lies_where_it_is_configured_and_nowhere_else() {
     assert!(Client::open(server.address(), 30_000).exists("/a"));
 }
 
-/// The ready line says that it may be ended, too.
+/// The ready line also means that the server can be stopped.
 #[test]
 fn a_server_that_is_stopped_as_soon_as_it_is_ready_ends_cleanly() {
     let mut server = Server::start("stopped-at-once", &[]);
@@ -296,7 +297,7 @@ fn look(server: &Server) -> Report {
     storage::inspect::inspect(&disk, &mut |_, _, _| Ok(()))
 }
 
-/// Status and output of `quorate inspect`.
+/// The status and the output of `quorate inspect`.
 fn inspect(server: &Server) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.arg("inspect").arg(server.data_dir()).output().unwrap()
@@ -309,7 +310,7 @@ fn assert_sound(server: &Server) {
     assert_eq!(said.lines().last(), Some("sound"), "{said}");
 }
 
-/// Writes what a damage is to destroy.
+/// Writes data for a damage to destroy.
 fn write_nodes(server: &Server, name: &str) {
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     for number in 0..50 {
@@ -318,7 +319,7 @@ fn write_nodes(server: &Server, name: &str) {
     client.close();
 }
 
-/// Waits until an idle server has noted that all it wrote is durable.
+/// Waits until an idle server has noted that all its log is durable.
 fn wait_marked(server: &Server) {
     let deadline = Instant::now() + PATIENCE;
     let is_marked = |segment: &SegmentReport| segment.mark == segment.end;
@@ -328,7 +329,7 @@ fn wait_marked(server: &Server) {
     }
 }
 
-/// Turns one bit over in the middle of a segment.
+/// Flips one bit in the middle of a segment.
 fn flip(server: &Server, segment: &SegmentReport) -> (String, u64) {
     let name = storage::wal::log_path(segment.sequence);
     let path = server.data_dir().join(&name);
@@ -362,13 +363,14 @@ fn a_log_that_was_damaged_is_refused_by_name_and_place() {
         assert!(said.contains(&format!("quorate inspect {dir}")), "{said}");
         let (_, rest) = said.split_once("corrupt at byte ").expect(&said);
         let at: u64 = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
-        // The frame that holds the byte: no larger than one entry of these.
+        // The offset is that of the frame with the byte: a frame is no larger than one of these
+        // entries.
         assert!(at <= offset && offset < at + 300_000, "{offset}: {said}");
         let output = inspect(&server);
         let shown = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(shown.contains(&format!("{name} is corrupt at byte {at}")), "{shown}");
-        // Mended, it holds everything.
+        // After the repair, the log holds everything.
         flip(&server, segment);
         server.restart();
         let mut client = Client::open(server.address(), TIMEOUT_MS);
@@ -399,13 +401,13 @@ fn the_advice_for_a_damaged_log_names_the_log_where_it_lies() {
     assert!(shown.contains(" is corrupt at byte "), "{advised}: {shown}");
 }
 
-/// The log is kept from the snapshot before the newest.
+/// The log reaches back to the snapshot before the newest.
 #[test]
 fn a_snapshot_that_was_cut_costs_nothing_and_two_are_refused_by_name() {
     let mut server = Server::start("cut-snapshot", &["snapCount=200"]);
     let deadline = Instant::now() + PATIENCE;
     let mut rounds = 0;
-    // That of the birth goes with the third.
+    // The first snapshot, of the birth, is removed with the third.
     let is_later = |snapshot: &&SnapshotReport| !snapshot.name.starts_with("0000000000000001-");
     while look(&server).snapshots.iter().filter(is_later).count() < 2 {
         assert!(Instant::now() < deadline, "no snapshot is taken");
@@ -438,7 +440,7 @@ fn a_snapshot_that_was_cut_costs_nothing_and_two_are_refused_by_name() {
     assert!(said.contains("quorate inspect"), "{said}");
 }
 
-/// A session is not lost with the connection, nor with the server; its end is not lost either.
+/// A session outlives its connection and the server; the end of a session is not lost either.
 #[test]
 fn sessions_and_their_ends_outlive_a_kill() {
     let mut server = Server::start("sessions", &[]);

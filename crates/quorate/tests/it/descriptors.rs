@@ -1,4 +1,4 @@
-//! File descriptors: a server takes all that it may have, and clients leave some of them alone.
+//! File descriptors: a server uses as many as it may have, and clients leave some of them free.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ fn open_count(pid: Pid) -> u64 {
     open.expect("it runs").count() as u64
 }
 
-/// What a process may have open, now and at most.
+/// The soft and the hard limit of a process's open files.
 fn limits(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
@@ -34,7 +34,7 @@ fn a_server_may_open_as_many_files_as_the_system_lets_it() {
     fs::write(folder.join("zoo.cfg"), format!("dataDir={}\nclientPort=0\n", data.display()))
         .unwrap();
     let serve = command(&folder);
-    // As a shell starts it.
+    // The limits are those that a shell gives.
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -Sn 256 && exec \"$0\" \"$@\""]).arg(serve.get_program());
     shell.args(serve.get_args()).current_dir(&folder).stdout(Stdio::piped());
@@ -50,12 +50,12 @@ fn a_server_may_open_as_many_files_as_the_system_lets_it() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Connects as often as told; those connections that were not closed at once.
+/// Connects so often. Returns the connections that were not closed at once.
 fn connect_many(address: SocketAddr, count: u64, first: &[u8]) -> Vec<TcpStream> {
     let mut kept = Vec::new();
     for _ in 0..count {
         let Ok(mut stream) = TcpStream::connect(address) else { continue };
-        // A refusal is an end, which may come while this is written.
+        // A refusal ends the connection, perhaps during this write.
         if stream.write_all(first).is_ok() {
             kept.push(stream);
         }
@@ -63,7 +63,7 @@ fn connect_many(address: SocketAddr, count: u64, first: &[u8]) -> Vec<TcpStream>
     kept
 }
 
-/// Waits until all are answered or closed, and gives those that are answered.
+/// Waits until all are answered or closed, and returns those that were answered.
 fn answered(streams: Vec<TcpStream>) -> Vec<TcpStream> {
     let is_answered = |mut stream: &TcpStream| {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -85,7 +85,7 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
     let few = open_count(server.pid()) + 80;
     let limit = Rlimit { current: Some(few), ..getrlimit(Resource::Nofile) };
     prlimit(Some(server.pid()), Resource::Nofile, limit).expect("may be lowered");
-    // What HTTP/2 begins with, which a server answers with its settings.
+    // The preface of HTTP/2, which a server answers with its settings.
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let of_chunks = answered(connect_many(server.face("chunk"), 20, preface));
     assert_eq!(of_chunks.len(), 20);
@@ -94,11 +94,11 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
     assert!(!many.is_empty());
     wait_until("those that were cut off are gone", || open_count(server.pid()) <= few - few / 4);
     assert!(server.log().contains("too few descriptors are left"));
-    // The other port does not take what this one left.
+    // The clients of the other port cannot use the descriptors that this port left free.
     let others = answered(connect_many(server.face("chunk"), 100, preface));
     assert!(others.len() < 80, "{} more", others.len());
     assert!(open_count(server.pid()) < few);
-    // There are descriptors for new segments of both logs.
+    // Both logs get descriptors for new segments.
     let data = vec![7; 900_000];
     client.create("/a", b"", 0).unwrap();
     for _ in 0..100 {
@@ -116,7 +116,7 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
     server.stop();
 }
 
-/// Connections that got an answer to a first request of ZooKeeper's, and are kept.
+/// The connections that got an answer to a ZooKeeper request, kept open.
 fn answered_to_words(address: SocketAddr, count: u64) -> Vec<TcpStream> {
     answered(connect_many(address, count, &greeting(TIMEOUT_MS)))
 }

@@ -1,6 +1,6 @@
-//! This server beside the real ZooKeeper, as `quorate bench differential` compares any two.
+//! This server next to the real ZooKeeper, compared by `quorate bench differential`.
 //!
-//! `QUORATE_DIFF_SEEDS=N` runs the seeds 1 to N; `QUORATE_DIFF_SEED=N` that one alone.
+//! `QUORATE_DIFF_SEEDS=N` runs the seeds 1 to N; `QUORATE_DIFF_SEED=N` runs only seed N.
 
 mod audit;
 mod deliberate;
@@ -17,10 +17,10 @@ use crate::server::{JVMFLAGS_FILE, RealServer, Server, folder};
 /// Seeds of an ordinary run: some 10,000 requests, in a quarter of a minute.
 const SEEDS: u64 = 24;
 
-/// Sessions must not expire while a seed runs, however slow the machine.
+/// Timeouts so long that no session expires while a seed runs, even on a slow machine.
 const CONFIG: [&str; 2] = ["minSessionTimeout=100000", "maxSessionTimeout=1000000"];
 
-/// No container is removed while a seed runs.
+/// A flag by which no container is removed while a seed runs.
 const NO_SWEEPS: &str = "-Dznode.container.checkIntervalMs=86400000";
 
 #[test]
@@ -34,7 +34,7 @@ fn every_answer_is_that_of_the_real_server_where_znodes_have_a_time_to_live() {
     check_seeds("differential-ttl", SEEDS / 3, &flags);
 }
 
-/// The two servers, empty, with these properties.
+/// Starts the two servers, empty, with these properties.
 fn both(name: &str, config: &[&str], flags: &str) -> (RealServer, Server) {
     let [of_real, of_ours] = ["real", "ours"].map(|side| folder(&format!("{name}-{side}")));
     for folder in [&of_real, &of_ours] {

@@ -18,18 +18,18 @@ use crate::server::{command_at, folder, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// What lies between the ports of one server: for clients, for servers, the one that is shown, and
-/// for those who watch it.
+/// The distances from a server's client port to its other ports: for clients, for servers, the
+/// election port that is only shown, and the admin port.
 const DISTANCES: [u16; 4] = [0, 707, 1_707, 2_414];
 
-/// A port from which on an ensemble of this size finds all that it needs. Each test gets another.
+/// A first port for an ensemble of this size; all its ports are free. Each test gets another one.
 fn first_port(count: u16) -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let seed = std::process::id().wrapping_mul(61);
     loop {
         let next = seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 80;
-        // Far enough apart for seven servers, and no port of one is another's.
+        // The distance suffices for seven servers, and no two servers share a port.
         let first = 22_000 + u16::try_from(next * 8).expect("it is small");
         let ports = (0..count).flat_map(|index| DISTANCES.map(|distance| first + index + distance));
         if ports.into_iter().all(is_free) {
@@ -38,13 +38,13 @@ fn first_port(count: u16) -> u16 {
     }
 }
 
-/// `quorate serve --local-ensemble`, ended by its own process id when dropped; its servers end with
+/// `quorate serve --local-ensemble`. Dropping it kills it by its process id; its servers end with
 /// it.
 struct LocalEnsemble {
     child: Child,
     folder: PathBuf,
     clients: Vec<SocketAddr>,
-    /// Their admin servers, as `--admin` takes them.
+    /// The admin servers, in the form of `--admin`.
     admin: String,
     _stdout: BufReader<ChildStdout>,
 }
@@ -77,7 +77,7 @@ impl LocalEnsemble {
         LocalEnsemble { child, folder, clients, admin, _stdout: stdout }
     }
 
-    /// The process of a server, by its number.
+    /// The process of a server, by the server's number.
     fn pid_of(&self, number: usize) -> Pid {
         let own = self.child.id();
         let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap();
@@ -90,22 +90,22 @@ impl LocalEnsemble {
         Pid::from_raw(pid.parse().unwrap()).unwrap()
     }
 
-    /// The places of those that say that they lead.
+    /// The indexes of the servers that report that they lead.
     fn leaders(&self) -> Vec<usize> {
         leaders(&self.clients)
     }
 
-    /// The place of the one that leads, once there is one.
+    /// The index of the leader, once there is one.
     fn leader(&self) -> usize {
         wait_for_leader(&self.clients, |_| true)
     }
 
-    /// What `quorate cluster` says to these words, and its status.
+    /// The output of `quorate cluster` for these words, and whether it succeeds.
     fn cluster(&self, words: &[&str]) -> (String, bool) {
         cluster(words, &self.admin)
     }
 
-    /// Ends it with SIGTERM and waits; it must end with status 0.
+    /// Ends it with SIGTERM and waits; the status must be 0.
     fn stop(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();
@@ -128,14 +128,14 @@ fn log_in(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }
 
-/// The places of those that say that they lead.
+/// The indexes of the servers that report that they lead.
 fn leaders(clients: &[SocketAddr]) -> Vec<usize> {
     let leads = |address: &SocketAddr| word(*address, "srvr").contains("Mode: leader\n");
     let places = clients.iter().enumerate();
     places.filter(|(_, address)| leads(address)).map(|(place, _)| place).collect()
 }
 
-/// A new session at a server that may not serve yet, or be in an election just now.
+/// Opens a session at a server that may not serve yet, or be in an election just now.
 pub fn open(address: SocketAddr) -> Client {
     let mut opened = None;
     wait_until("a session is given", || {
@@ -147,7 +147,7 @@ pub fn open(address: SocketAddr) -> Client {
     opened.expect("it was given")
 }
 
-/// What `quorate cluster` says to these words about these servers, and whether it succeeds.
+/// The output of `quorate cluster` for these words and servers, and whether it succeeds.
 fn cluster(words: &[&str], admin: &str) -> (String, bool) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output = command.arg("cluster").args(words).args(["--admin", admin]).output().unwrap();
@@ -155,7 +155,7 @@ fn cluster(words: &[&str], admin: &str) -> (String, bool) {
     (String::from_utf8(said).unwrap(), output.status.success())
 }
 
-/// The place of the only one that says that it leads, and `is_wanted`, once there is one.
+/// The index of the only server that reports that it leads, if it `is_wanted`, once there is one.
 fn wait_for_leader(clients: &[SocketAddr], is_wanted: impl Fn(usize) -> bool) -> usize {
     let mut leader = 0;
     wait_until("one leader", || match leaders(clients)[..] {
@@ -168,7 +168,7 @@ fn wait_for_leader(clients: &[SocketAddr], is_wanted: impl Fn(usize) -> bool) ->
     leader
 }
 
-/// The answer to a four-letter word; nothing if there is none.
+/// The answer to a four-letter word; empty if there is none.
 pub fn word(address: SocketAddr, word: &str) -> String {
     let mut text = String::new();
     let Ok(mut socket) = TcpStream::connect(address) else { return text };
@@ -204,7 +204,7 @@ fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
     {
         assert!(shown.lines().any(|it| it == line), "{line} in {shown}");
     }
-    // It follows since its start, or has led before.
+    // The server has followed since its start, or has led before.
     let synced = ["zk_cnt_follower_sync_time\t0", "zk_cnt_follower_sync_time\t1"];
     assert!(shown.lines().any(|it| synced.contains(&it)), "{shown}");
     wait_until("a follower knows how long proposals take to it", || {
@@ -247,7 +247,7 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
     let ensemble = LocalEnsemble::start("leadership", 3);
     wait_until("one leader, who hears both", || {
         let (shown, is_led) = ensemble.cluster(&["status"]);
-        // Each is known by its number, and was heard.
+        // Each server is known by its number, and was heard.
         is_led && shown.matches(" ms ago").count() == 3 && !shown.contains('?')
     });
     let leader = ensemble.leader();
@@ -271,7 +271,7 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
         let mut lines = log.lines().filter(|line| line.starts_with(&handed));
         lines.any(|line| line.contains("leadership was handed over"))
     });
-    // The same connection goes on.
+    // The client's connection goes on.
     assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
     wait_until("it is gone, and another leads", || {
         let (said, is_led) = ensemble.cluster(&["status"]);
@@ -280,18 +280,18 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
     ensemble.stop();
 }
 
-/// Servers on a `zoo.cfg` each, killed when dropped.
+/// Three servers, each with a `zoo.cfg`. Dropping this kills them.
 pub struct Members {
-    /// Of all of them.
+    /// The folder of all servers.
     pub folder: PathBuf,
-    /// By place; none where none was started.
+    /// The processes by index; none where no server runs.
     children: [Option<Child>; 3],
-    /// Where clients connect.
+    /// The client addresses.
     pub clients: Vec<SocketAddr>,
 }
 
 impl Members {
-    /// Writes the files of three servers, with these lines more in each.
+    /// Writes the files of three servers, each with these additional lines.
     pub fn prepare(name: &str, lines: &str) -> Members {
         let folder = folder(name);
         let first = first_port(3);
@@ -320,24 +320,24 @@ impl Members {
         Members { folder, children: [None, None, None], clients }
     }
 
-    /// Starts the one at this place.
+    /// Starts a server by its index.
     pub fn start(&mut self, place: usize) {
         let own = self.folder.join((place + 1).to_string());
         let child = command_at(&own, self.clients[place]).spawn();
         self.children[place] = Some(child.unwrap());
     }
 
-    /// Where the one at this place keeps its data.
+    /// The data folder of a server.
     pub fn data(&self, place: usize) -> PathBuf {
         self.folder.join((place + 1).to_string()).join("data")
     }
 
-    /// The process of the one at this place.
+    /// The process id of a server.
     pub fn pid(&self, place: usize) -> Pid {
         Pid::from_child(self.children[place].as_ref().expect("it was started"))
     }
 
-    /// What the one at this place logged.
+    /// The log of a server.
     pub fn log(&self, place: usize) -> String {
         log_in(&self.folder.join((place + 1).to_string()))
     }
@@ -346,22 +346,22 @@ impl Members {
         (0..3).map(|place| self.log(place)).collect()
     }
 
-    /// The place of the one that leads, once there is one.
+    /// The index of the leader, once there is one.
     pub fn leader(&self) -> usize {
         self.leader_if(|_| true)
     }
 
-    /// The place of the one that leads, once there is one for which `is_wanted`.
+    /// The index of the leader, once there is one for which `is_wanted` holds.
     pub fn leader_if(&self, is_wanted: impl Fn(usize) -> bool) -> usize {
         wait_for_leader(&self.clients, is_wanted)
     }
 
-    /// Where the one at this place is watched.
+    /// The admin address of a server.
     pub fn admin(&self, place: usize) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.clients[place].port() + DISTANCES[3]))
     }
 
-    /// Has the one at this place lead.
+    /// Makes a server the leader.
     pub fn make_leader(&self, place: usize) {
         let number = (place + 1).to_string();
         wait_until("it leads", || {
@@ -370,13 +370,13 @@ impl Members {
         });
     }
 
-    /// What `quorate cluster` says to these words, and whether it succeeds.
+    /// The output of `quorate cluster` for these words, and whether it succeeds.
     pub fn cluster(&self, words: &[&str]) -> (String, bool) {
         let admin: Vec<String> = (0..3).map(|place| self.admin(place).to_string()).collect();
         cluster(words, &admin.join(","))
     }
 
-    /// Waits until the one at this place has ended by itself.
+    /// Waits until a server has ended by itself.
     pub fn wait_for_end(&mut self, place: usize) -> ExitStatus {
         let mut ended = None;
         let child = self.children[place].as_mut().expect("it was started");
@@ -388,7 +388,7 @@ impl Members {
         ended.expect("it has ended")
     }
 
-    /// Ends the one at this place with SIGTERM; it must end with status 0.
+    /// Ends a server with SIGTERM; its status must be 0.
     pub fn stop_one(&mut self, place: usize) {
         let mut child = self.children[place].take().expect("it was started");
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
@@ -396,14 +396,14 @@ impl Members {
         assert!(status.success(), "one ended with {status}; {}", self.logs());
     }
 
-    /// Ends all with SIGTERM and removes their files; each must end with status 0.
+    /// Ends all servers with SIGTERM and removes their files; each status must be 0.
     pub fn stop(self) {
         let folder = self.folder.clone();
         self.stop_keeping_files();
         fs::remove_dir_all(folder).unwrap();
     }
 
-    /// Ends all with SIGTERM; each must end with status 0.
+    /// Ends all servers with SIGTERM; each status must be 0.
     pub fn stop_keeping_files(mut self) {
         for child in self.children.iter().flatten() {
             kill_process(Pid::from_child(child), Signal::TERM).unwrap();
@@ -433,7 +433,7 @@ fn a_server_that_waits_for_the_others_lives_and_serves_nobody() {
     let not_serving = "This ZooKeeper instance is not currently serving requests\n";
     assert_eq!(word(address, "srvr"), not_serving);
     assert_eq!(word(address, "isro"), "null");
-    // The length of a connect request.
+    // The first bytes of a connect request: its length.
     assert_eq!(word(address, "\0\0\0\u{2c}"), "");
     assert!(members.logs().contains("whoever reaches the peer port is taken for a server"));
     members.stop();
@@ -466,13 +466,13 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
         says(1, " leads, in term ") && says(2, " leads, in term ") && says(3, " leads, in term ")
     });
     wait_until("it is said that the third is there", || says(1, "server 3 is connected again"));
-    // Until the change is complete, a majority of the voters before it is needed as well: that is
-    // the first and the second.
+    // Until the change is complete, a majority of the old voters is needed as well: the first and
+    // the second server.
     wait_until("the change is complete", || {
         let (shown, is_led) = members.cluster(&["status"]);
         is_led && shown.lines().count() == 5 && !shown.contains("joining")
     });
-    // Whoever that leads or not: the first and the third are a majority.
+    // The second server may lead or not: the first and the third are a majority.
     let mut second = members.children[1].take().expect("it runs");
     second.kill().unwrap();
     second.wait().unwrap();
@@ -482,9 +482,9 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
     members.stop();
 }
 
-/// Two of three are killed. A client that connects to the third is sent away, so that it may try
-/// another server, and is not held until a third of its timeout, which is the longest there is, has
-/// gone by. Sessions are given again once there is a leader.
+/// Two of three servers are killed. The third one refuses a client that connects, so that the
+/// client can try another server; it does not hold the client for a third of its timeout. It gives
+/// sessions again once there is a leader.
 #[test]
 fn a_server_without_a_leader_sends_away_those_who_connect() {
     let mut members = Members::prepare("without-a-leader", "");
@@ -525,7 +525,7 @@ fn servers_that_show_each_other_certificates_are_an_ensemble() {
     members.leader();
     let mut client = Client::open(members.clients[0], TIMEOUT_MS);
     assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
-    // Who speaks no TLS is not a server.
+    // A peer that does not speak TLS is no server of the ensemble.
     let first = members.clients[0].port() + DISTANCES[1];
     let mut stranger = TcpStream::connect(("127.0.0.1", first)).unwrap();
     stranger.write_all(&[0; 64]).unwrap();

@@ -1,5 +1,5 @@
-//! A disk of one member that hangs: its file system is frozen for 8 s, and each write to it waits.
-//! Clients of all members go on writing meanwhile, and nothing that was acknowledged is lost.
+//! The disk of one member hangs: its file system is frozen for 8 s, and each write to it waits.
+//! Clients of all members go on writing meanwhile, and no acknowledged write is lost.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -22,14 +22,15 @@ const FROZEN_FOR: Duration = Duration::from_secs(8);
 /// Bytes of a member's file system: for its segments, and the room for its snapshots.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// A file system on a loop device; thawed and gone when dropped.
+/// A file system on a loop device. Dropping it thaws and unmounts it.
 struct LoopDisk {
     mounted: PathBuf,
     image: PathBuf,
 }
 
 impl LoopDisk {
-    /// Makes an empty one at a folder. None, and why, where this process may not mount.
+    /// Makes an empty one, mounted at a folder. The error is the reason why this process cannot
+    /// mount.
     fn mount(mounted: &Path) -> Result<LoopDisk, String> {
         let image = mounted.with_extension("image");
         File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
@@ -49,14 +50,14 @@ impl LoopDisk {
 
 impl Drop for LoopDisk {
     fn drop(&mut self) {
-        // One that is not frozen cannot be thawed.
+        // This fails if the file system is not frozen.
         let _ = self.thaw();
         let _ = Command::new("umount").arg("-l").arg(&self.mounted).status();
         let _ = fs::remove_file(&self.image);
     }
 }
 
-/// Runs a command to its end. The error is what it printed.
+/// Runs a command to its end. The error is its output.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
@@ -65,7 +66,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Three members, each on a file system of its own, and who leads.
+/// Starts three members, each on a file system of its own. Returns the index of the leader, too.
 fn start(name: &str) -> Result<(Members, Vec<LoopDisk>, usize), String> {
     let mut members = Members::prepare(name, "");
     let mut disks = Vec::new();
@@ -86,7 +87,7 @@ fn wait_for_all(clients: &[SocketAddr]) {
     });
 }
 
-/// A session that sets its znode to one number after the other, until it is told to end.
+/// Sets a znode to one number after the other in a session, until it is told to end.
 fn write(address: SocketAddr, path: &str, acknowledged: &AtomicU64, is_over: &AtomicBool) {
     let mut client = Client::open(address, TIMEOUT_MS);
     assert_eq!(client.create(path, b"0", 0).as_deref(), Ok(path));
@@ -98,7 +99,7 @@ fn write(address: SocketAddr, path: &str, acknowledged: &AtomicU64, is_over: &At
     }
 }
 
-/// The same, but when its connection ends it takes its session to the next address.
+/// Like [`write`], but when its connection ends, its session goes on at the next address.
 fn write_anywhere(
     addresses: &[SocketAddr],
     path: &str,
@@ -133,9 +134,9 @@ fn write_anywhere(
     }
 }
 
-/// Freezes the disk of the member at `frozen` while one client writes at each member. `whose` names
-/// the znodes. All go on before the disk does, those of the frozen member at another one if need
-/// be.
+/// Freezes the disk of the member at `frozen` while one client writes at each member. `whose` is in
+/// the names of the znodes. All clients go on before the disk does; the clients of the frozen
+/// member may move to another one.
 fn hang(members: &Members, disks: &[LoopDisk], frozen: usize, whose: &str) {
     let places: Vec<usize> = (frozen..frozen + 3).map(|place| place % 3).collect();
     let addresses: Vec<SocketAddr> = places.iter().map(|place| members.clients[*place]).collect();
@@ -159,7 +160,7 @@ fn hang(members: &Members, disks: &[LoopDisk], frozen: usize, whose: &str) {
         disks[frozen].thaw().unwrap();
         is_over.store(true, Ordering::Relaxed);
         for (before, after) in at_freeze.iter().zip(at_thaw) {
-            // One may have been on its way.
+            // One number may have been on its way at the freeze.
             assert!(after > before + 1, "from {at_freeze:?} to {at_thaw:?} while the disk hung");
         }
     });
@@ -183,7 +184,7 @@ fn a_hung_disk_of_one_member_stops_no_client() {
         Err(reason) => return skip(&reason),
     };
     hang(&members, &disks, leader, "leader");
-    // Another one may lead by now.
+    // Another member may lead by now.
     let leader = members.leader();
     hang(&members, &disks, (leader + 1) % 3, "follower");
     let folder = members.folder.clone();

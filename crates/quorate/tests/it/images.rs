@@ -1,4 +1,4 @@
-//! `snapshot` and `restore` of the admin server: a state is given away, and comes back.
+//! `snapshot` and `restore` of the admin server: a state is downloaded, and restored.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,15 +14,15 @@ use crate::server::{Server, wait_until};
 /// How long a server may be silent when an answer is due.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// Without it one is restored in five minutes.
+/// A setting without which a server restores once in five minutes.
 const OFTEN: &str = "admin.rateLimiterIntervalInMS=0";
 
 const CONFIG: [&str; 3] = ["admin.serverPort=0", "admin.serverAddress=127.0.0.1", OFTEN];
 
-/// Somebody, with a password.
+/// The header of an identity with a password.
 const SOMEBODY: &str = "Authorization: digest bob:secret\r\n";
 
-/// What an answer consists of.
+/// The parts of an answer.
 pub struct Answer {
     pub status: u16,
     head: String,
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-/// Asks for a command, with these headers and this body.
+/// Sends a command, with these headers and this body.
 fn ask(admin: SocketAddr, line: &str, headers: &str, body: &[u8]) -> Answer {
     try_ask(admin, line, headers, body).expect("the server answers")
 }
@@ -54,7 +54,7 @@ fn try_ask(admin: SocketAddr, line: &str, headers: &str, body: &[u8]) -> Option<
         "{line} HTTP/1.1\r\nHost: q\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
     );
     stream.write_all(head.as_bytes()).ok()?;
-    // A server that refuses need not have read all of it.
+    // A server that refuses need not have read the whole body.
     let _ = stream.write_all(body);
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).ok()?;
@@ -72,7 +72,7 @@ fn restore(admin: SocketAddr, image: &[u8]) -> Answer {
     ask(admin, "POST /commands/restore", SOMEBODY, image)
 }
 
-/// Files of received snapshots that lie in the data directory.
+/// Files of received snapshots in the data directory.
 fn received(server: &Server) -> Vec<PathBuf> {
     let files = std::fs::read_dir(server.data_dir().join("snapshots")).unwrap();
     let paths = files.map(|entry| entry.unwrap().path());
@@ -101,7 +101,8 @@ fn a_snapshot_brings_back_znodes_and_sessions() {
     assert_eq!(restored.status, 200, "{}", String::from_utf8_lossy(&restored.body));
     let restored_zxid = restored.json()["last_zxid"].as_i64().unwrap();
     assert!(restored_zxid > zxid + 3);
-    // Both are disconnected. One comes back to its session, of the other there is none.
+    // Both clients are disconnected. One attaches to its session again; the session of the other
+    // does not exist.
     assert!(first.receive().is_none());
     assert!(later.receive().is_none());
     let again = Client::try_greet(server.address(), first.session, &first.password, zxid + 3);
@@ -112,7 +113,8 @@ fn a_snapshot_brings_back_znodes_and_sessions() {
     assert!(matches!(gone, Greeted::Refused), "{gone:?}");
     assert_eq!(first.set("/a", b"after"), ErrorCode::OK);
 
-    // What it needed is gone once a snapshot of its own is there, and a start finds all of it.
+    // The received file is removed once the server has a snapshot of its own; a start then finds
+    // all data.
     wait_until("discarding", || received(&server).is_empty());
     server.kill_nine();
     server.restart();
@@ -121,7 +123,7 @@ fn a_snapshot_brings_back_znodes_and_sessions() {
     assert_eq!(first.get("/a").unwrap(), b"after");
     assert!(first.exists("/e") && !first.exists("/later"));
 
-    // Another server takes it as well.
+    // Another server can restore the file as well.
     let other = Server::start("images-other", &CONFIG);
     assert_eq!(restore(other.face("admin"), &taken.body).status, 200);
     let mut client = Client::open(other.address(), TIMEOUT_MS);
@@ -146,7 +148,7 @@ fn a_snapshot_is_for_those_who_may_do_everything_to_the_root() {
     }
     assert_eq!(asked(SOMEBODY), refused(200, "none"));
     assert_eq!(asked("Authorization: ip\r\n"), refused(200, "none"));
-    // From now on the root is for one address alone, and one permission is missing for others.
+    // From here on, the root's ACL allows all to one address, and all but one permission to others.
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     let entry = |perms, scheme: &str, id: &str| machine::AclEntry {
         perms,
@@ -202,7 +204,7 @@ fn what_is_no_whole_snapshot_leaves_the_state_as_it_was() {
         assert_eq!(answer.status, 400, "{}", String::from_utf8_lossy(&answer.body));
         assert!(received(&server).is_empty());
     }
-    // One that says more than it sends, and goes.
+    // This client sends less than it announces, and goes.
     let mut stream = TcpStream::connect(admin).unwrap();
     let head = format!(
         "POST /commands/restore HTTP/1.1\r\nHost: q\r\n{SOMEBODY}Content-Length: 999\r\n\r\n"
@@ -212,7 +214,7 @@ fn what_is_no_whole_snapshot_leaves_the_state_as_it_was() {
     wait_until("receiving", || !received(&server).is_empty());
     drop(stream);
     wait_until("giving up", || received(&server).is_empty());
-    // Its client was not disturbed.
+    // The client of the server was not disturbed.
     assert!(client.exists("/b"));
     assert_eq!(restore(admin, &whole).status, 200);
     assert!(client.receive().is_none());
@@ -227,14 +229,14 @@ fn a_server_that_is_killed_while_it_restores_has_one_state_or_the_other() {
         client.create(&format!("/old/{at}"), &[7; 500], 0).unwrap();
     }
     let image = snapshot(server.face("admin")).body;
-    // How often the one and the other was found.
+    // The counts of rounds that found the old state, and of rounds that found the restored state.
     let mut seen = [0, 0];
     for round in 0..100_u64 {
         if seen.iter().all(|count| *count > 7) {
             break;
         }
         let mut client = Client::open(server.address(), TIMEOUT_MS);
-        // The other state: nothing of the old one, and a mark that was acknowledged.
+        // The other state has no znode of the old one, and a mark that was acknowledged.
         for at in 0..200 {
             client.delete(&format!("/old/{at}"));
         }
@@ -260,8 +262,8 @@ fn a_server_that_is_killed_while_it_restores_has_one_state_or_the_other() {
         }
         seen[usize::from(is_restored)] += 1;
         if !is_restored {
-            // What was not installed went at the start. That of a round before may be in the log
-            // still: it goes when a snapshot covers it.
+            // A received file that was not installed is removed at the start. A file of an earlier
+            // round may still be in the log: a later snapshot removes it.
             wait_until("keeping no image", || received(&server).is_empty());
         }
     }

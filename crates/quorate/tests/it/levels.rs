@@ -1,8 +1,8 @@
 //! Members of two builds in one ensemble: an upgrade of one server at a time under load, the way
 //! back, and the raise of the level, after which an older build is refused.
 //!
-//! The newer build is this one where it knows the next level, the older build is this one where it
-//! does not: they speak ranges of messages and levels that differ, as two releases do.
+//! The newer build is this build with the next level known, the older build is this one without it:
+//! they speak ranges of messages and levels that differ, as two releases do.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,10 +23,10 @@ use crate::server::wait_until;
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// What the configuration of a newer build says more.
+/// The additional configuration of a newer build.
 const NEWER: &str = "quorate.unreleasedLevel=true\n";
 
-/// From now on the server at this place is of the newer build, or of the older one.
+/// Makes a server the newer build, or the older one, from its next start on.
 fn install(members: &Members, place: usize, is_newer: bool) {
     let file = members.folder.join((place + 1).to_string()).join("zoo.cfg");
     let config = fs::read_to_string(&file).unwrap().replace(NEWER, "");
@@ -34,7 +34,7 @@ fn install(members: &Members, place: usize, is_newer: bool) {
     fs::write(&file, config + more).unwrap();
 }
 
-/// The server at this place is stopped, and started as the other build, while the others serve.
+/// Stops a server and starts it as the other build, while the others serve.
 fn replace(members: &mut Members, place: usize, is_newer: bool) {
     members.stop_one(place);
     install(members, place, is_newer);
@@ -43,7 +43,7 @@ fn replace(members: &mut Members, place: usize, is_newer: bool) {
     wait_until("it serves again", || word(address, "srvr").contains("Mode: "));
 }
 
-/// The directory of a server, in which nothing was set aside.
+/// Checks that a server has kept its directory: nothing was set aside.
 fn check_kept(members: &Members, place: usize) {
     let names = fs::read_dir(members.data(place)).unwrap().map(|it| it.unwrap().file_name());
     let names: BTreeSet<String> = names.map(|it| it.into_string().unwrap()).collect();
@@ -51,10 +51,10 @@ fn check_kept(members: &Members, place: usize) {
     assert!(names.iter().all(|name| !name.starts_with("set-aside")), "{names:?}");
 }
 
-/// Creates znodes until it is told to stop, with any server that takes them. Returns those that
-/// were acknowledged.
+/// Creates znodes until it is told to stop, with any server that takes them. Returns the
+/// acknowledged paths.
 fn write(clients: &[SocketAddr], is_over: &AtomicBool, count: &AtomicUsize) -> Vec<String> {
-    // So much that the leader's memory does not hold the log of all of it.
+    // The data is so large that the leader's memory does not hold the whole log.
     let data = vec![7; 64 * 1024];
     let mut written = Vec::new();
     for attempt in 0.. {
@@ -82,13 +82,13 @@ fn write(clients: &[SocketAddr], is_over: &AtomicBool, count: &AtomicUsize) -> V
     unreachable!("the loop has no end")
 }
 
-/// Lets the writer write some more.
+/// Waits until the writer has written some more.
 fn let_it_write(count: &AtomicUsize) {
     let before = count.load(Ordering::Acquire);
     wait_until("something is written", || count.load(Ordering::Acquire) > before + 20);
 }
 
-/// Empties the directory of a server, which comes back with what another one lends it.
+/// Empties the directory of a server, which comes back with another server's snapshot.
 fn refill(members: &mut Members, place: usize) {
     members.stop_one(place);
     let data = members.data(place);
@@ -112,12 +112,12 @@ fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
         let writer = scope.spawn(|| write(&clients, &is_over, &count));
         for (place, is_newer) in [(0, true), (1, true), (1, false), (1, true), (2, true)] {
             let (said, is_done) = members.cluster(&["upgrade"]);
-            // The older build knows nothing to raise it to.
+            // The older build knows no level to raise to.
             let is_refused = !is_done && said.contains("install version 0.2.0 or later there");
             assert!(is_refused || said.contains("the level is 1"), "{said}");
             replace(&mut members, place, is_newer);
             let_it_write(&count);
-            // The lender is of one build and the borrower of the other, both ways round.
+            // The sender and the receiver of the snapshot are of two builds, both ways round.
             if (place, is_newer) == (0, true) {
                 let before = count.load(Ordering::Acquire);
                 wait_until("the log is long", || count.load(Ordering::Acquire) > before + 300);
@@ -145,7 +145,8 @@ fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
     members.stop();
 }
 
-/// With a directory that the level is in, and with an empty one.
+/// Checks that an older build is refused: with a directory that has the new level, and with an
+/// empty one.
 fn an_older_build_is_refused(members: &mut Members) {
     let old = (members.leader() + 1) % 3;
     members.stop_one(old);
@@ -172,7 +173,7 @@ fn an_older_build_is_refused(members: &mut Members) {
     kill_process(members.pid(old), Signal::KILL).unwrap();
     members.wait_for_end(old);
 
-    // As it was before, and of the newer build.
+    // The server is as it was before, and of the newer build.
     fs::remove_dir_all(members.data(old)).unwrap();
     fs::rename(&kept, members.data(old)).unwrap();
     install(members, old, true);

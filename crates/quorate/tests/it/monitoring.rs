@@ -1,4 +1,4 @@
-//! Four-letter words, metrics and the admin server, as those who watch a server use them.
+//! Four-letter words, metrics and the admin server, as operators use them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(20);
 const TIMEOUT_MS: i32 = 30_000;
 const ALL_WORDS: &str = "4lw.commands.whitelist=*";
 
-/// The answer to a word, to the end of the connection.
+/// The answer to a word, up to the end of the connection.
 fn ask(address: SocketAddr, word: impl AsRef<[u8]>) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SILENCE)).unwrap();
@@ -55,7 +55,7 @@ fn client_with_watches(address: SocketAddr) -> Client {
     client
 }
 
-/// The text with each number in its place only: `0x1f` and `17` are `#`.
+/// The text with `#` in place of each number, such as `0x1f` and `17`.
 fn without_numbers(text: &str) -> String {
     let mut shown = String::new();
     let mut digits = false;
@@ -85,7 +85,8 @@ fn words_are_answered_as_by_the_real_server() {
         let [real, ours] = both(word);
         assert_eq!(ours, real, "{word}");
     }
-    // The session of the watches is one: the order of its paths is that of a hash set there.
+    // All watches belong to one session; the real server lists its paths in the order of a hash
+    // set.
     for word in ["wchc", "wchp", "dirs"] {
         let [real, ours] = both(word).map(|text| {
             let mut lines: Vec<String> = without_numbers(&text).lines().map(Into::into).collect();
@@ -99,7 +100,7 @@ fn words_are_answered_as_by_the_real_server() {
         text.lines().filter_map(key).collect::<Vec<_>>()
     });
     assert_eq!(our_conf, real_conf);
-    // The session's own line, after a reset on both sides.
+    // The session's own line, after both servers were reset.
     let [real_cons, our_cons] = both("cons").map(|text| {
         let line = text.lines().find(|line| line.contains("sid=")).unwrap_or_default();
         without_numbers(line)
@@ -134,12 +135,12 @@ fn mntr_counts_what_clients_did() {
     for (key, by) in [
         ("zk_znode_count", 3.0),
         ("zk_ephemerals_count", 2.0),
-        // The one on the data is gone; a persistent one counts as two.
+        // The data watch has fired; a persistent watch counts as two.
         ("zk_watch_count", 5.0),
         ("zk_global_sessions", 1.0),
         ("zk_num_alive_connections", 1.0),
         ("zk_connection_request_count", 1.0),
-        // A session, three creates and a set.
+        // The commits are a session, three creates and a set.
         ("zk_commit_count", 5.0),
         ("zk_proposal_count", 5.0),
         ("zk_cnt_updatelatency", 4.0),
@@ -153,7 +154,7 @@ fn mntr_counts_what_clients_did() {
     assert!(grew("zk_cnt_fsynctime") >= 1.0);
     assert!(grew("zk_bytes_received_count") > 100.0);
     assert!(grew("zk_response_bytes") > 100.0);
-    // What the client is told of: 16 bytes of header, 8 of type and state, and the path.
+    // The bytes of an event: 16 of the header, 8 of type and state, and the path.
     assert_eq!(grew("zk_watch_bytes"), 16.0 + 8.0 + 4.0 + 4.0);
     assert_eq!(value(&after, "zk_cnt_dbinittime"), 1.0);
     assert!(value(&after, "zk_open_file_descriptor_count") > 3.0);
@@ -199,7 +200,7 @@ fn a_word_waits_for_its_argument_and_not_for_ever() {
     slow.set_read_timeout(Some(SILENCE)).unwrap();
     slow.read_to_string(&mut text).unwrap();
     assert_eq!((text.as_str(), ask(server.address(), "gtmk").as_str()), ("7", "7"));
-    // One that never comes: the connection is closed like any that says nothing.
+    // This word never arrives whole: the connection is closed like any silent one.
     let mut silent = TcpStream::connect(server.address()).unwrap();
     silent.write_all(b"stmk\0").unwrap();
     silent.set_read_timeout(Some(SILENCE)).unwrap();
@@ -256,7 +257,7 @@ fn metrics_are_scraped_by_zookeepers_names() {
     assert!(sample(&after, "jvm_memory_bytes_used{area=\"heap\"}") > 1e5);
     assert!(sample(&after, "process_resident_memory_bytes") > 1e6);
     assert!(sample(&after, "process_start_time_seconds") > 1.7e9);
-    // Counters do not fall for Prometheus' sake, as in ZooKeeper; the server's own numbers do.
+    // Counters do not fall, for Prometheus' sake, as in ZooKeeper; the server's own numbers do.
     assert_eq!(ask(server.address(), "srst"), "Server stats reset.\n");
     let reset = http(metrics, "GET /metrics").2;
     assert!(sample(&reset, "updatelatency_count") >= sample(&after, "updatelatency_count"));
@@ -305,7 +306,7 @@ fn metrics_of_the_chunk_store_are_a_datanodes() {
         assert_eq!(sample(&all, name), wanted, "{name}");
     }
     assert!(sample(&all, "chunk_log_syncs") >= 1.0);
-    // Whoever has no chunk store is shown none of it.
+    // A server without a chunk store shows none of these metrics.
     let server = Server::start("metrics-no-chunks", &METRICS);
     let all = http(server.face("metrics"), "GET /metrics").2;
     assert!(!all.contains("storage_container_metrics"), "{all}");
@@ -339,7 +340,7 @@ fn a_port_for_monitoring_survives_bad_input() {
     let send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(metrics).unwrap();
         stream.set_read_timeout(Some(SILENCE)).unwrap();
-        // The server may close before it has read all.
+        // The server may close before it has read everything.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -353,7 +354,7 @@ fn a_port_for_monitoring_survives_bad_input() {
     assert!(send(long.as_bytes()).starts_with("HTTP/1.1 431"));
     let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(1_000));
     assert!(send(many.as_bytes()).starts_with("HTTP/1.1 431"));
-    // More that say nothing than there may be: those who wait do not disturb the clients.
+    // There are more silent connections than the limit: those that wait do not disturb the clients.
     let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(metrics).unwrap()).collect();
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     assert!(client.exists("/"));
@@ -381,7 +382,7 @@ fn a_port_that_is_taken_is_an_error() {
 
 const ADMIN: [&str; 2] = ["admin.serverPort=0", "admin.serverAddress=127.0.0.1"];
 
-/// The JSON that a command answers with.
+/// The JSON answer of a command.
 fn command(address: SocketAddr, name: &str) -> serde_json::Value {
     let (status, head, body) = http(address, &format!("GET /commands/{name}"));
     assert_eq!(status, 200, "{name}");
@@ -389,7 +390,7 @@ fn command(address: SocketAddr, name: &str) -> serde_json::Value {
     serde_json::from_str(&body).unwrap_or_else(|error| panic!("{name}: {error} in {body}"))
 }
 
-/// Keys of an object, in order as they are written.
+/// The keys of an object, in the order of the text.
 fn keys(value: &serde_json::Value) -> Vec<String> {
     value.as_object().expect("an object").keys().cloned().collect()
 }
@@ -399,7 +400,7 @@ fn commands_answer_with_the_fields_of_zookeeper() {
     let server = Server::start("admin", &ADMIN);
     let admin = server.face("admin");
     let client = client_with_watches(server.address());
-    // The fields of ZooKeeper 3.9.5, sorted, as its AdminServer answered the same clients.
+    // The fields of ZooKeeper 3.9.5, sorted: its AdminServer gave them to equal clients.
     for (name, fields) in [
         ("crst", "command error"),
         ("dirs", "command datadir_size error logdir_size"),
@@ -500,7 +501,7 @@ fn no_admin_server_is_served_unless_it_is_asked_for() {
     assert!(!server.has_face("admin"));
 }
 
-/// What the audit log says, from its first field on, without the session.
+/// The lines of the audit log, from the first field on, without the session.
 fn audit_lines(log: &str) -> Vec<String> {
     let line = |line: &str| {
         let from = line.find("AUDIT: session=0x").filter(|_| line.contains("\toperation="))?;
@@ -529,15 +530,15 @@ fn writes_are_audited() {
     assert_eq!(audit_lines(&server.log()), expected);
     server.stop();
     let log = server.log();
-    // All of them are found by one word.
+    // The word AUDIT finds all these lines.
     let marked = log.lines().filter(|line| line.contains(" AUDIT: ")).count();
     assert_eq!(marked, log.lines().filter(|line| line.contains("\toperation=")).count(), "{log}");
     assert!(log.contains("\toperation=serverStart\tresult=success\n"), "{log}");
     assert!(log.contains("\toperation=serverStop\tresult=invoked\n"), "{log}");
 }
 
-/// A version with each letter and digit replaced by what it is, and what stands before ", built on"
-/// but for the first numbers left out.
+/// The shape of a version: the numbers at its beginning, and the time behind ", built on" with `#`
+/// in place of its numbers.
 fn shape_of_version(version: &str) -> String {
     let (name, built) = version.split_once(", built on ").expect("it says when it was built");
     let numbers = name.split('-').next().unwrap_or_default();
@@ -586,7 +587,7 @@ fn namespaces_reconnects_and_failed_authentications_are_counted() {
 
     let text = http(server.face("metrics"), "GET /metrics").2;
     for (name, value) in [
-        // A create counts as its path and its data.
+        // A create counts the bytes of its path and its data.
         ("write_per_namespace_count{key=\"app\"}", 2.0),
         ("write_per_namespace_sum{key=\"app\"}", 4.0 + 6.0 + 10.0),
         ("read_per_namespace_count{key=\"app\"}", 1.0),

@@ -1,5 +1,5 @@
-//! What operators rely on: settings that protect data, and what a running server does when it is
-//! told that something has changed.
+//! Promises to operators: settings that protect data, and the reactions of a running server to
+//! changed files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ fn a_data_directory_that_must_be_there_is_not_made() {
     let said = refusal();
     assert!(said.contains("is no directory, and datadir.autocreate=false"), "{said}");
     assert!(!data.exists());
-    // The mount point of a volume that is not mounted.
+    // This is the mount point of a volume that is not mounted.
     fs::create_dir(&data).unwrap();
     let said = refusal();
     assert!(said.contains("is empty, and datadir.autocreate=false"), "{said}");
@@ -51,9 +51,9 @@ fn a_data_directory_that_must_be_there_is_not_made() {
     assert!(Client::open(address, TIMEOUT_MS).exists("/a"));
 }
 
-/// The status of a probe, and what it says.
+/// The status and the text of a probe.
 fn probe(admin: SocketAddr, name: &str) -> (u16, String) {
-    // A port that is not open yet is a probe that fails.
+    // A port that is not open yet is a failed probe.
     match TcpStream::connect(admin) {
         Ok(_) => {
             let (status, _, text) = http(admin, &format!("GET /health/{name}"));
@@ -68,7 +68,7 @@ fn servers_that_are_started_one_after_the_other_come_through_and_say_who_is_miss
     let mut members = Members::prepare("ordered-start", "");
     for place in 0..3 {
         members.start(place);
-        // As an orchestrator does: the next one is started once this probe succeeds.
+        // An orchestrator starts the next server once this probe succeeds.
         let admin = members.admin(place);
         wait_until("the next may be started", || probe(admin, "started").0 == 200);
         assert_eq!(probe(admin, "live"), (200, "live\n".to_string()));
@@ -98,7 +98,7 @@ fn servers_that_are_started_one_after_the_other_come_through_and_say_who_is_miss
     }
     members.leader();
 
-    // With data, too, the first of them can only wait for the next.
+    // With data, too, the first servers can only wait for the next one.
     for place in 0..3 {
         members.stop_one(place);
     }
@@ -126,7 +126,7 @@ fn a_hangup_reloads_certificates_and_the_filter_of_the_log() {
         "secureClientPortAddress=127.0.0.1".to_string(),
         format!("ssl.keyStore.location={}", keys.display()),
         format!("ssl.trustStore.location={}", fixture("ca.pem").display()),
-        // Changes of the files are not looked for: only the signal counts.
+        // The server does not look for changed files: only the signal counts.
         "client.certReload=false".to_string(),
         "quorate.log=info".to_string(),
         "admin.serverAddress=127.0.0.1".to_string(),
@@ -149,13 +149,13 @@ fn a_hangup_reloads_certificates_and_the_filter_of_the_log() {
     assert!(log.contains("SIGHUP: the log's filter is \"debug\""), "{log}");
     assert!(log.contains("SIGHUP: TLS: the stores were read again"), "{log}");
     assert!(!log.contains("DEBUG"), "{log}");
-    // Bytes that are no request are said at that level. They may be answered by a reset.
+    // At that level the server logs malformed bytes. It may answer them with a reset.
     let mut stranger = TcpStream::connect(server.face("admin")).unwrap();
     stranger.write_all(b"\0\r\n\r\n").unwrap();
     let _ = stranger.read_to_end(&mut Vec::new());
     wait_until("lines for debugging", || server.log().contains("DEBUG"));
 
-    // A file that cannot be used changes nothing, and ends nothing.
+    // A file that cannot be used changes no setting, and does not end the server.
     fs::write(&config, text.replace("log=debug", "log=info,=")).unwrap();
     kill_process(server.pid(), Signal::HUP).unwrap();
     wait_until("it is said", || server.log().contains("SIGHUP: the log's filter stays"));

@@ -1,5 +1,5 @@
-//! Members whose directories are not what they should be: each is found out, sets its directory
-//! aside, and has the others' state again. And ensembles that begin with a backup.
+//! Members with wrong directories: each is detected, sets its directory aside, and gets the state
+//! of the others again. And ensembles that start from a backup.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::server::{folder, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// Changes what the newest snapshot of a directory that nobody uses says, as no checksum shows.
+/// Changes the newest snapshot in a directory that no server uses, with right checksums.
 fn falsify(data: &Path) {
     let disk = RealDisk::new(data).unwrap();
     let (meta, mut machine) = restore_newest(&disk, 0, |_| {}).unwrap();
@@ -59,7 +59,7 @@ fn pieces(machine: &mut Machine) -> Vec<Vec<u8>> {
     }
 }
 
-/// A new ensemble, the place of its leader, and a client of that which has made `/a`.
+/// Starts a new ensemble. Returns the leader's index, and a client that has made `/a`.
 fn started(name: &str) -> (Members, usize, Client) {
     let mut members = Members::prepare(name, "");
     (0..3).for_each(|place| members.start(place));
@@ -69,14 +69,14 @@ fn started(name: &str) -> (Members, usize, Client) {
     (members, leader, client)
 }
 
-/// A client of a member, once that serves.
+/// A client of a member, once it serves.
 fn open(members: &Members, place: usize) -> Client {
     let address = members.clients[place];
     wait_until("it serves", || word(address, "srvr").contains("Mode: "));
     Client::open(address, TIMEOUT_MS)
 }
 
-/// Starts the member again, whose directory is condemned: it comes back without it.
+/// Starts a member whose directory is condemned: it comes back without its old data.
 fn comes_back(members: &mut Members, place: usize, client: &mut Client) {
     members.start(place);
     let address = members.clients[place];
@@ -98,7 +98,7 @@ fn a_server_whose_state_differs_from_the_others_is_found_and_refilled() {
     members.start(wrong);
     let address = members.clients[wrong];
     wait_until("it serves", || word(address, "srvr").contains("Mode: follower\n"));
-    // Each alone makes an entry of the log.
+    // Each of these writes makes an entry of the log of its own.
     for number in 0..300 {
         client.set("/a", number.to_string().as_bytes());
     }
@@ -155,7 +155,7 @@ fn a_server_on_an_old_copy_of_its_directory_is_found_and_refilled() {
     members.stop();
 }
 
-/// What `quorate restore` says to these words, and whether it succeeds.
+/// The output of `quorate restore` for these words, and whether it succeeds.
 fn restore(words: &[&str]) -> (String, bool) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output = command.arg("restore").args(words).output().unwrap();
@@ -163,21 +163,21 @@ fn restore(words: &[&str]) -> (String, bool) {
     (String::from_utf8(said).unwrap(), output.status.success())
 }
 
-/// A number that a member tells of itself.
+/// A number in the metrics of a member.
 fn count(members: &Members, place: usize, name: &str) -> u64 {
     let told = word(members.clients[place], "mntr");
     let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
     line.unwrap_or_else(|| panic!("no {name} in {told}")).parse().unwrap()
 }
 
-/// Writes come all the time, before the member is away and until it is back.
+/// Writes go on all the time, before the member is away and until it is back.
 #[test]
 fn a_server_that_no_log_reaches_has_its_snapshot_from_a_follower() {
     let (mut members, leader, mut client) = started("lent");
     let (away, lender) = ((leader + 1) % 3, (leader + 2) % 3);
     members.stop_one(away);
     let left = Instant::now();
-    // More than a leader keeps in memory for members that are not there.
+    // This is more than a leader keeps in memory for absent members.
     let large = vec![7; 500_000];
     for number in 0..24 {
         let path = format!("/large{number}");
@@ -197,7 +197,7 @@ fn a_server_that_no_log_reaches_has_its_snapshot_from_a_follower() {
             count
         })
     };
-    // A leader keeps more for one that it has just heard.
+    // A leader keeps more log for a member that it has just heard.
     wait_until("the leader has given it up", || left.elapsed() > Duration::from_secs(2));
     members.start(away);
     let address = members.clients[away];
@@ -230,7 +230,7 @@ fn an_ensemble_begins_with_a_backup() {
     wait_until("the follower has it, too", || there.exists("/a/b"));
     let taken = images::snapshot(members.admin(follower));
     assert_eq!(taken.status, 200);
-    // What comes behind the backup is lost, and that is all.
+    // Only the writes after the backup are lost.
     client.create("/later", b"lost", 0).unwrap();
     let last_zxid = client.call(&read(ReadKind::Exists, "/later")).header.zxid;
     (0..3).for_each(|place| members.stop_one(place));

@@ -1,5 +1,5 @@
-//! Clients that prove who they are by SASL, or do not, on the real binary; and servers that ask for
-//! it.
+//! Clients that prove their identity by SASL, or do not, on the real binary; and servers that
+//! require it.
 
 mod alike;
 
@@ -46,7 +46,7 @@ fn open(server: &Server) -> Client {
     Client::open(server.address(), TIMEOUT_MS)
 }
 
-/// The error of an answer to a token, and the token in it.
+/// The error code of an answer to a token, and the token in it.
 type Answered = (ErrorCode, Option<Vec<u8>>);
 
 fn sasl(client: &mut Client, token: &[u8]) -> Answered {
@@ -55,7 +55,7 @@ fn sasl(client: &mut Client, token: &[u8]) -> Answered {
     (answer.header.error, token)
 }
 
-/// Asks for a challenge and gives the right response to it.
+/// Asks for a challenge and returns the right response to it.
 fn response(client: &mut Client, user: &str, password: &str) -> Vec<u8> {
     let (error, challenge) = sasl(client, b"");
     assert_eq!(error, ErrorCode::OK);
@@ -71,7 +71,7 @@ fn log_in(server: &Server, user: &str, password: &str) -> Client {
     client
 }
 
-/// The client is told so, and the connection ends.
+/// Checks that a token is refused with this error, and that the connection ends.
 fn assert_refused(client: &mut Client, token: &[u8], expected: ErrorCode) {
     assert_eq!(sasl(client, token), (expected, None));
     assert!(client.receive().is_none(), "the connection ends");
@@ -172,7 +172,7 @@ fn an_exchange_that_is_cut_off_leaves_nothing() {
         let end = bytes.len() * cut / 40;
         client.connection.send(&bytes[..end]);
     }
-    // No token at all ends the connection without an answer.
+    // Without a token, the connection ends without an answer.
     let mut client = open(&server);
     let mut bytes = Vec::new();
     client.encode(&Request::Sasl { token: b"" }, &mut bytes);
@@ -295,7 +295,7 @@ fn a_server_whose_users_cannot_be_read_does_not_start() {
     }
 }
 
-/// As Java writes it; others shorten it.
+/// The form that Java writes; other clients shorten it.
 #[test]
 fn a_client_is_told_its_ipv6_address_in_full() {
     let mut server = Server::start("ipv6", &[]);
@@ -312,7 +312,7 @@ fn a_client_is_told_its_ipv6_address_in_full() {
     assert_eq!(error_of_get(&mut client, "/others"), ErrorCode::NO_AUTH);
 }
 
-/// The kernel's table of connections says which have a timer, and an idle one has none but that of
+/// The kernel's table of connections shows their timers. An idle connection has only the timer of
 /// the keep-alive.
 #[test]
 fn connections_are_kept_alive_if_asked_for() {
@@ -331,7 +331,7 @@ fn connections_are_kept_alive_if_asked_for() {
                 found.then(|| words[5][..2].to_string())
             })
         };
-        // Until what it sent is acknowledged, the timer is that of the retransmission.
+        // Until the bytes are acknowledged, the timer is that of the retransmission.
         while timer().as_deref() == Some("01") {
             std::thread::yield_now();
         }

@@ -14,13 +14,13 @@ use rustix::process::Pid;
 /// The digest of `super:test`, for tests that must get past every ACL.
 pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
-/// In a server's folder: properties that it is started with.
+/// The file in a server's folder that holds the value of `JVMFLAGS`.
 pub const JVMFLAGS_FILE: &str = "jvmflags";
 
-/// How long a condition that must come may take. Reaching it is a failure.
+/// How long a wait for a condition may take. A longer one is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits for what a server does at its own pace.
+/// Waits for a condition that a server brings about at its own pace.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -29,7 +29,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A folder for one test, emptied. Kept when the test fails.
+/// An empty folder for one test. It stays when the test fails.
 pub fn folder(name: &str) -> PathBuf {
     let name = format!("it-{name}-{}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -40,7 +40,7 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// `quorate serve`, ended by its own process id when dropped.
+/// `quorate serve`. Dropping it kills it by its process id.
 pub struct Server {
     folder: PathBuf,
     running: Option<Running>,
@@ -62,8 +62,8 @@ impl Server {
         Server::start_in(folder(name), lines)
     }
 
-    /// As [`Server::start`], in a folder that the test made and may have put files into. Of these,
-    /// [`JVMFLAGS_FILE`] holds what `JVMFLAGS` is to be.
+    /// Like [`Server::start`], in a folder that the test made and may have put files into. The file
+    /// [`JVMFLAGS_FILE`] holds the value of `JVMFLAGS`.
     pub fn start_in(folder: PathBuf, lines: &[&str]) -> Server {
         let data = folder.join("data");
         let mut config = format!("tickTime=2000\ndataDir={}\nclientPort=0\n", data.display());
@@ -76,12 +76,12 @@ impl Server {
         Server { folder, running: Some(running), address }
     }
 
-    /// Where clients connect. Another port after each start.
+    /// The client address. Each start has another port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where another face is served, by its name in the ready line.
+    /// The address of another face, by its name in the ready line.
     pub fn face(&self, name: &str) -> SocketAddr {
         let faces = &self.running.as_ref().expect("the server runs").faces;
         let found = faces.iter().find_map(|face| face.strip_prefix(name)?.strip_prefix('='));
@@ -94,22 +94,22 @@ impl Server {
         faces.iter().any(|face| face.starts_with(&format!("{name}=")))
     }
 
-    /// Where its data is kept.
+    /// The data folder.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// Its folder: its configuration, its log, its data.
+    /// The folder of its configuration, its log and its data.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its process.
+    /// The process id.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.running.as_ref().expect("the server runs").child)
     }
 
-    /// Ends it with SIGTERM and waits; it must end with status 0.
+    /// Ends it with SIGTERM and waits; the status must be 0.
     pub fn stop(&mut self) {
         let mut running = self.running.take().expect("the server runs");
         let pid = Pid::from_child(&running.child);
@@ -139,7 +139,7 @@ impl Server {
         (self.running, self.address) = (Some(running.0), running.1);
     }
 
-    /// What it logged.
+    /// The text of its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
@@ -151,26 +151,26 @@ impl Drop for Server {
             self.kill_nine();
         }
         if !std::thread::panicking() {
-            // What is left lies below the target folder.
+            // An error does not matter: the folder is below the target folder.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
 }
 
-/// `quorate serve` on the zoo.cfg in a folder. It logs there, too.
+/// `quorate serve` with the zoo.cfg in a folder. Its log is there, too.
 pub fn command(folder: &Path) -> Command {
     command_at(folder, ANY_PORT)
 }
 
-/// A port that is free.
+/// The address of any free port.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// As [`command`], at the address that the zoo.cfg says.
+/// Like [`command`], at the address in the zoo.cfg.
 pub fn command_of(folder: &Path) -> Command {
     command_with(folder, &[])
 }
 
-/// The same at this address.
+/// Like [`command`], at this address.
 pub fn command_at(folder: &Path, address: SocketAddr) -> Command {
     command_with(folder, &["--zk-addr", &address.to_string()])
 }
@@ -208,7 +208,7 @@ impl Running {
         let faces: Vec<String> = words.filter(|_| is_ready).map(str::to_string).collect();
         let address = faces.iter().find_map(|face| face.strip_prefix("zk=")?.parse().ok());
         let Some(address) = address else {
-            // It says nothing or something else: it is of no use any more.
+            // The server printed no ready line, so it is of no use any more.
             let _ = child.kill();
             let status = child.wait();
             let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
@@ -218,8 +218,8 @@ impl Running {
     }
 }
 
-/// A free port that the system gives to nobody who asks for any: the servers of other tests come
-/// and go on those, and one of them would be taken for the one that is waited for.
+/// A free port outside of the range of random ports: servers of other tests use that range, and one
+/// of them could be taken for the expected server.
 pub fn port_of_its_own() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(61);
@@ -244,7 +244,7 @@ impl RealServer {
         RealServer::start_in(folder(name), lines)
     }
 
-    /// As [`Server::start_in`].
+    /// Like [`Server::start_in`].
     pub fn start_in(folder: PathBuf, lines: &[&str]) -> RealServer {
         let server = RealServer { folder, port: port_of_its_own() };
         let mut start = server.script("start");
@@ -255,12 +255,12 @@ impl RealServer {
         server
     }
 
-    /// Where clients connect.
+    /// The client address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// What it logged.
+    /// The text of its log.
     pub fn log(&self) -> String {
         let folder = self.folder.join(format!("standalone-{}/s1/log", self.port));
         fs::read_to_string(folder).unwrap_or_default()
@@ -282,7 +282,7 @@ impl RealServer {
             .env("ZK_FRESH", "1")
             .env("ZK_TIER", "1")
             .env("SERVER_JVMFLAGS", flags)
-            // tests/run.sh names this tree's binary there.
+            // tests/run.sh sets this variable to this tree's binary.
             .env_remove("SERVER_CMD")
             .stdin(Stdio::null());
         command
@@ -291,7 +291,7 @@ impl RealServer {
 
 impl Drop for RealServer {
     fn drop(&mut self) {
-        // It was started by a script, which ends it by the process id it noted.
+        // A script started it, and ends it by the process id that it noted.
         let _ = self.script("stop").env_remove("ZK_FRESH").output();
         if !std::thread::panicking() {
             let _ = fs::remove_dir_all(&self.folder);

@@ -1,4 +1,4 @@
-//! TLS: who is served and who is not, what a certificate makes of a client, and what harms nobody.
+//! TLS: which clients are served, what a certificate proves, and attacks that harm no other client.
 //!
 //! The keys are in `tests/fixtures/tls`; `tests/peers/make-tls-fixtures.sh` says what each is.
 
@@ -23,7 +23,7 @@ use crate::server::{self, PATIENCE, Server, wait_until};
 use bench::differential::wire::Received;
 use wire::{Shape, TlsClient, TlsConnection, certificates, fixture};
 
-/// A server with a port for TLS and these lines more.
+/// A server with a TLS port and these additional lines.
 fn start(name: &str, lines: &[&str]) -> Server {
     start_with(name, "server.pem", "ca.pem", lines)
 }
@@ -42,7 +42,7 @@ fn start_with(name: &str, keys: &str, trusted: &str, lines: &[&str]) -> Server {
     Server::start(name, &lines)
 }
 
-/// A client with this certificate is served.
+/// Checks that a client with this certificate is served.
 fn assert_served(address: SocketAddr, shape: Shape) -> TlsClient {
     let mut client = wire::open(address, shape)
         .unwrap_or_else(|error| panic!("{:?} is not served: {error}", shape.shows));
@@ -146,7 +146,7 @@ fn a_certificate_may_be_wanted_or_not_asked_for() {
     assert_refused(wanted.face("zk-tls"), Shape::with("stranger"));
     let none = start("tls-none", &["ssl.clientAuth=none"]);
     let mut client = assert_served(none.face("zk-tls"), Shape::with("stranger"));
-    // Who was not asked is nobody.
+    // A client that was not asked for its certificate has no identity.
     assert_eq!(client.call(&create_for("/own", "auth", "")).header.error, ErrorCode::INVALID_ACL);
 }
 
@@ -187,7 +187,7 @@ fn words_are_answered_by_tls_and_conf_names_the_port() {
     let server = start("tls-words", &[]);
     let mut client = TlsConnection::connect(server.face("zk-tls"), Shape::with("client")).unwrap();
     client.send(b"conf");
-    // The end is said, too.
+    // The server also announces the end by TLS.
     let answer = String::from_utf8(client.rest().unwrap()).unwrap();
     let line = format!("secureClientPort={}\n", server.face("zk-tls").port());
     assert!(answer.contains(&line), "{answer}");
@@ -237,7 +237,7 @@ fn the_super_user_may_do_everything() {
     let mut root = assert_served(server.face("zk-tls"), Shape::with("client"));
     let found = root.call(&read(ReadKind::GetData, "/own"));
     assert_eq!(found.header.error, ErrorCode::OK);
-    // It is no less itself for that.
+    // The super user keeps its own identity, too.
     assert_eq!(root.call(&create_for("/root", "auth", "")).header.error, ErrorCode::OK);
     assert_eq!(acl_of(&mut root, "/root").len(), 1);
     let refused = owner.call(&read(ReadKind::GetData, "/root"));
@@ -272,7 +272,7 @@ fn changed_stores_are_used_without_a_restart_and_broken_ones_are_not() {
     let mut first = assert_served(address, Shape::with("client"));
     assert_eq!(first.connection.server_certificate(), certificates("server")[0]);
 
-    // Written in place, then by a new name, as people and tools do.
+    // The file is overwritten in place, then replaced by a rename, as people and tools do.
     fs::copy(fixture("server-2.pem"), &keys).unwrap();
     let shown =
         || TlsConnection::connect(address, Shape::with("client")).unwrap().server_certificate();
@@ -286,7 +286,7 @@ fn changed_stores_are_used_without_a_restart_and_broken_ones_are_not() {
     let kept = server.log().lines().filter(|line| line.contains("is kept")).count();
     assert_eq!(kept, 1, "{}", server.log());
 
-    // Another authority: who was let in stays, who comes is judged by it.
+    // The authority changes: connected clients stay, and new clients are judged by the new one.
     fs::copy(fixture("other-ca.pem"), &trusted).unwrap();
     wait_until("the new authority", || wire::open(address, Shape::with("stranger")).is_ok());
     assert_refused(address, Shape::with("client"));
@@ -353,10 +353,10 @@ fn a_handshake_that_never_ends_is_cut_off() {
         }
     }
     for mut stream in waiting {
-        // Unless configured it would be as long.
+        // Without the configured limit, the connection would stay open for this time.
         let default = Duration::from_millis(member::limits::SESSIONLESS_MS_DEFAULT);
         stream.set_read_timeout(Some(default - Duration::from_secs(1))).unwrap();
-        // What it is told, and the end.
+        // The alert, and the end.
         stream.read_to_end(&mut Vec::new()).unwrap();
     }
     wait_until("they are forgotten", || connections(&server) == 1);
@@ -376,7 +376,7 @@ fn a_certificate_may_be_what_is_enforced() {
     assert_eq!(refused.header.error, ErrorCode::AUTH_REQUIRED);
 }
 
-/// What a client says first.
+/// The first bytes of a client.
 fn client_hello() -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -396,13 +396,13 @@ fn handshakes_under_way_are_limited_where_that_is_asked_for() {
     let server = start("tls-handshakes", &["netty.server.outstandingHandshake.limit=1"]);
     let address = server.face("zk-tls");
     let waiting = TcpStream::connect(address).unwrap();
-    // Its runtime counts it as soon as it has accepted it. Another runtime's may come before it,
-    // and then it would be the one too many.
+    // Its runtime counts it as soon as it has accepted it. Another runtime may accept a later
+    // connection first; that would then be the one above the limit.
     wait_until("it is under way", || metric(&server, "outstanding_tls_handshake") == 1);
     assert!(TlsConnection::connect(address, Shape::with("client")).is_err());
     drop(waiting);
     assert!(metric(&server, "tls_handshake_exceeded") > 0);
-    // Done handshakes do not count, once the server has seen that they are done.
+    // Finished handshakes do not count, once the server has seen their end.
     let mut served = Vec::new();
     wait_until("there is room for three, one after the other", || {
         served.extend(wire::open(address, Shape::with("client")));
@@ -420,7 +420,8 @@ fn large_replies_wait_for_a_slow_reader() {
     assert_eq!(made.header.error, ErrorCode::OK);
     let xids: Vec<i32> =
         (0..REPLIES).map(|_| client.send(&read(ReadKind::GetData, "/large"))).collect();
-    // 180 MB are due. They stay undone as long as they are not taken, and others are served.
+    // 180 MB are due. The server does not encrypt them before the client takes bytes, and other
+    // clients are served.
     let before = resident_bytes(&server);
     for _ in 0..20 {
         assert_served(server.face("zk-tls"), Shape::with("client-v1"));
@@ -444,7 +445,7 @@ fn who_never_reads_is_let_go() {
         client.send(&read(ReadKind::GetData, "/large"));
     }
     assert_eq!(connections(&server), 2);
-    // Its session expires, it is given time to take its last bytes, and does not.
+    // Its session expires; it gets time to take its last bytes, and does not take them.
     wait_until("its end", || connections(&server) == 1);
     let mut taken = 0;
     while let Received::Frame(reply) = client.connection.receive() {
@@ -453,7 +454,7 @@ fn who_never_reads_is_let_go() {
     assert!(taken < 50 * data.len(), "{taken} bytes were kept for it");
 }
 
-/// The answer to a four-letter word, on the port without TLS.
+/// The answer to a four-letter word, on the plain port.
 fn ask_word(server: &Server, word: &str) -> String {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(word.as_bytes()).unwrap();
@@ -462,12 +463,12 @@ fn ask_word(server: &Server, word: &str) -> String {
     answer
 }
 
-/// Connections as `cons` counts them, its own included.
+/// The number of connections in `cons`, including its own.
 fn connections(server: &Server) -> usize {
     ask_word(server, "cons").lines().filter(|line| line.contains('[')).count()
 }
 
-/// A number that `mntr` shows.
+/// A number in `mntr`.
 fn metric(server: &Server, name: &str) -> u64 {
     let answer = ask_word(server, "mntr");
     let start = format!("zk_{name}\t");
@@ -549,7 +550,7 @@ fn openssl_shakes_hands_in_every_shape_it_can() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // It ends when the server does, and must not see the end of its input before.
+        // openssl ends when the server does, and must not see the end of its input before.
         let mut input = child.stdin.take().unwrap();
         let _ = input.write_all(b"ruok");
         let output = child.wait_with_output().unwrap();

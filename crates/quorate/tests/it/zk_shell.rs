@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::server::{RealServer, Server};
 
-/// What a process gave.
+/// The output and the status of a process.
 struct Given {
     good: bool,
     stdout: String,
@@ -30,7 +30,7 @@ fn given(child: Child) -> Given {
     Given { good: output.status.success(), stdout, stderr }
 }
 
-/// Runs one command; it must succeed with this on standard error and gives the other.
+/// Runs one command, which must succeed with this on standard error. Returns its standard output.
 fn good_with(address: SocketAddr, words: &[&str], stderr: &str) -> String {
     let given = given(command(address, words).spawn().unwrap());
     assert!(given.good, "{words:?}: {}", given.stderr);
@@ -38,18 +38,18 @@ fn good_with(address: SocketAddr, words: &[&str], stderr: &str) -> String {
     given.stdout
 }
 
-/// Runs one command; it must succeed without a word on standard error.
+/// Runs one command, which must succeed with nothing on standard error.
 fn good(address: SocketAddr, words: &[&str]) -> String {
     good_with(address, words, "")
 }
 
-/// Makes a znode. What was made is said on standard error, as `zkCli.sh` has it.
+/// Makes a znode. Its path is on standard error, as in `zkCli.sh`.
 fn create(address: SocketAddr, words: &[&str], made: &str) {
     let words: Vec<&str> = [&["create"], words].concat();
     assert_eq!(good_with(address, &words, &format!("Created {made}\n")), "");
 }
 
-/// Runs one command; it must fail with this line.
+/// Runs one command, which must fail with this line.
 fn bad(address: SocketAddr, words: &[&str], line: &str) {
     let given = given(command(address, words).spawn().unwrap());
     assert!(!given.good, "{words:?}: {}", given.stdout);
@@ -74,7 +74,7 @@ fn json_lines(address: SocketAddr, text: &str) -> Vec<Value> {
     given.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Output without what differs from run to run.
+/// The output without zxids, which differ from run to run.
 fn without_zxids(text: &str) -> String {
     let line = |line: &str| match line.split_once(" zxid: ") {
         Some((before, _)) => format!("{before}\n"),
@@ -83,7 +83,7 @@ fn without_zxids(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// A watch that fired as it is printed, without its zxid.
+/// The line for a watch that fired, without its zxid.
 fn fired(kind: &str, path: &str) -> String {
     format!("\nWATCHER::\n\nWatchedEvent state:SyncConnected type:{kind} path:{path}\n")
 }
@@ -140,7 +140,7 @@ fn an_ephemeral_goes_with_the_command_that_made_it() {
     bad(at, &["get", "/e"], "Node does not exist: /e");
 }
 
-/// The lines are those of the real `zkCli.sh`, where it has one.
+/// The lines are those of the real `zkCli.sh`, if it has one.
 #[test]
 fn what_fails_says_so_in_one_line() {
     let server = Server::start("zk-bad", &[]);
@@ -228,7 +228,7 @@ fn tls_server(name: &str, keys: &str, trusted: &str) -> Server {
     Server::start(name, &lines.each_ref().map(String::as_str))
 }
 
-/// Runs a command with these flags for Java.
+/// Runs a command with these Java flags.
 fn with_flags(flags: &str, words: &[&str]) -> Given {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.env("CLIENT_JVMFLAGS", flags).env_remove("JVMFLAGS").arg("zk").args(words);
@@ -247,11 +247,12 @@ fn a_server_is_asked_by_tls_and_shown_a_certificate() {
     assert!(given.good, "{}", given.stderr);
     let x509 = "x509: CN=client,O=Test\\, Inc.,C=DE\n";
     assert!(given.stdout.contains(x509), "{}", given.stdout);
-    // More than one record of TLS holds, both ways.
+    // The data needs more than one TLS record, both ways.
     let data = "x".repeat(100_000);
     assert!(with_flags(&flags, &["-server", &at, "create", "/large", &data]).good);
     assert_eq!(with_flags(&flags, &["-server", &at, "get", "/large"]).stdout, format!("{data}\n"));
-    // None to show, one to show of an authority that is not believed, a server that is not.
+    // A client without a certificate, one with a certificate of another authority, and a server
+    // that is not trusted.
     let stranger = format!("{trust} -Dzookeeper.ssl.keyStore.location={}", store("stranger.pem"));
     let other = format!("{SECURE}trustStore.location={}", store("other-ca.pem"));
     for flags in [&trust, &stranger, &other] {
@@ -291,7 +292,8 @@ fn the_name_of_a_server_is_checked_unless_that_is_not_wanted() {
 
 #[test]
 fn a_server_may_name_its_host_by_its_subject_alone() {
-    // Of version 1, as `openssl x509 -req` makes it: it can say it nowhere else.
+    // The certificate is of version 1, as `openssl x509 -req` makes it: only its subject names the
+    // host.
     let server = tls_server("zk-tls-v1", "server-v1.pem", "ca.pem");
     let flags = format!(
         "{SECURE}trustStore.location={} -Dzookeeper.ssl.keyStore.location={}",
@@ -429,7 +431,7 @@ fn trees_are_listed_drawn_changed_and_removed() {
         text += &format!("create {path}\n");
     }
     assert!(lines(at, &text).good);
-    // All children of a znode before what is below the first of them, as `zkCli.sh` has it.
+    // All children of a znode come before the znodes below the first child, as in `zkCli.sh`.
     let listed = "/t\n/t/a\n/t/b\n/t/a/x\n/t/a/x/y\n/t/b/z\n";
     assert_eq!(good(at, &["ls", "-R", "/t"]), listed);
     let drawn = "/t\n├── a\n│   └── x\n│       └── y\n└── b\n    └── z\n";
@@ -448,7 +450,7 @@ fn trees_are_listed_drawn_changed_and_removed() {
     assert_eq!(good(at, &["ls", "/"]), "[zookeeper]\n");
 }
 
-/// More siblings than are asked for at once, with some below every fifth.
+/// There are more siblings than are asked for at once, and every fifth has children.
 #[test]
 fn a_wide_tree_is_walked_in_order() {
     let server = Server::start("zk-wide", &[]);
@@ -502,7 +504,7 @@ fn a_command_that_there_is_not_has_a_status_of_its_own() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// Every kind of request that the shell makes, and what goes wrong with each.
+/// All kinds of requests of the shell, and errors of each.
 const EVERYTHING: &str = "\
     create /a one\ncreate /a/b\ncreate -s /a/n- x\ncreate -e /e x\ncreate -c /c\n\
     create -t 5000000 /t ttl\ncreate /a\ncreate /no/x\ncreate /e/x\ncreate /q x digest:u:h=:r\n\
@@ -518,7 +520,7 @@ const EVERYTHING: &str = "\
     delete /zookeeper\ndeleteall /a\ndeleteall /r\ntree -d 1 /\nconfig\nconfig -c\n\
     reconfig -remove 3\n";
 
-/// Output without times, which differ from server to server.
+/// The output without times, which differ from server to server.
 fn without_times(text: &str) -> String {
     let is_time = |line: &str| line.starts_with("ctime = ") || line.starts_with("mtime = ");
     text.lines().filter(|line| !is_time(line)).map(|line| format!("{line}\n")).collect()
@@ -530,7 +532,7 @@ fn the_real_server_is_shown_as_this_one() {
     let (ours, real) = (Server::start("zk-same", &config), RealServer::start("zk-real", &config));
     let shown = |address| {
         let given = lines(address, EVERYTHING);
-        // Ephemerals of the session are there and gone again: only their owner differs.
+        // The session's ephemerals are made and deleted here: only their owner differs.
         (without_times(&given.stdout), given.stderr)
     };
     let (ours, real) = (shown(ours.address()), shown(real.address()));
@@ -634,7 +636,7 @@ fn json_is_one_value_for_each_command_and_event() {
     assert_eq!(missing["error"]["name"], "NoNode");
 }
 
-/// A shell on pipes that is asked and answers.
+/// A shell on pipes that gets lines and answers.
 struct Talk {
     child: Child,
     output: std::io::Lines<BufReader<ChildStdout>>,
@@ -663,7 +665,7 @@ impl Talk {
 #[test]
 fn a_session_goes_on_with_its_watches_when_the_server_comes_back() {
     let mut server = Server::start("zk-again", &[]);
-    // The server comes back on the same port.
+    // The server comes back at its old port.
     let at = free_port();
     server.kill_nine();
     server.restart_at(at);
@@ -688,7 +690,7 @@ fn a_session_goes_on_with_its_watches_when_the_server_comes_back() {
     assert!(talk.child.wait().unwrap().success());
 }
 
-/// An address that nobody listens on.
+/// An address at which no server listens.
 fn free_port() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()

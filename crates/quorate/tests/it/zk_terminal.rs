@@ -1,4 +1,4 @@
-//! `quorate zk` on a terminal, as someone types.
+//! `quorate zk` on a terminal, with typed lines.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,19 +21,19 @@ const ENTER: &str = "\r";
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 
-/// What a line editor writes when it gives the terminal back (bracketed paste ends): from here on
-/// Ctrl-C is a signal.
+/// The bytes that a line editor writes when it gives the terminal back (bracketed paste ends): from
+/// here on Ctrl-C is a signal.
 const LINE_DONE: &str = "\x1b[?2004l";
 
-/// How long anything may take to be shown.
+/// How long a text may take until it is shown.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A pseudo-terminal, and what runs on it. Ended by its own process id when dropped.
+/// A pseudo-terminal, and the process on it. Dropping it kills the process by its id.
 struct Terminal {
     child: Child,
     keyboard: File,
     screen: Receiver<Vec<u8>>,
-    /// Shown, and not yet looked at.
+    /// Text that is shown and not yet looked at.
     shown: String,
 }
 
@@ -45,7 +45,7 @@ impl Terminal {
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
         let own = || Stdio::from(ioctl_tiocgptpeer(&keyboard, flags).unwrap());
-        // Without a controlling terminal Ctrl-C is a character like others.
+        // Without a controlling terminal, Ctrl-C is an ordinary character.
         let mut on_it = Command::new("setsid");
         on_it.arg("--ctty").arg(command.get_program()).args(command.get_args());
         on_it.env_remove("CLIENT_JVMFLAGS").env_remove("JVMFLAGS").env("TERM", "xterm");
@@ -58,7 +58,7 @@ impl Terminal {
         let (sender, screen) = sync_channel(1_024);
         std::thread::spawn(move || {
             let mut buffer = [0; 4_096];
-            // It fails once nobody has the terminal open any more.
+            // The read fails once no process has the terminal open any more.
             while let Ok(count @ 1..) = reading.read(&mut buffer) {
                 if sender.send(buffer[..count].to_vec()).is_err() {
                     return;
@@ -72,7 +72,7 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this is shown, and gives what was shown before it.
+    /// Waits until this text is shown, and returns the text before it.
     fn sees(&mut self, text: &str) -> String {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -90,7 +90,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until the process is gone, and gives what it showed and its status.
+    /// Waits until the process is gone. Returns the shown text and the status.
     fn ends(mut self) -> (String, ExitStatus) {
         let deadline = Instant::now() + LIMIT;
         let mut shown = std::mem::take(&mut self.shown);
@@ -104,7 +104,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It is gone where all went well.
+        // The process is gone already if the test succeeded.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -114,7 +114,7 @@ impl Drop for Terminal {
 struct Typist {
     terminal: Terminal,
     address: SocketAddr,
-    /// Commands so far.
+    /// The number of commands so far.
     count: usize,
 }
 
@@ -143,19 +143,19 @@ impl Typist {
         self.terminal.sees(text)
     }
 
-    /// Types a line, or the rest of one, and ends it.
+    /// Types a line, or the rest of one, and the Enter key.
     fn runs(&mut self, line: &str) {
         self.types(line);
         self.types(ENTER);
         self.count += 1;
     }
 
-    /// Waits for the prompt, and gives what was shown before it.
+    /// Waits for the prompt, and returns the text before it.
     fn is_asked(&mut self) -> String {
         self.sees(&format!("[zk: {}(CONNECTED) {}] ", self.address, self.count))
     }
 
-    /// Runs a line and gives what it shows, up to the next prompt.
+    /// Runs a line and returns its output, up to the next prompt.
     fn answer(&mut self, line: &str) -> String {
         self.runs(line);
         self.sees(LINE_DONE);
@@ -177,7 +177,7 @@ fn lines_are_run_and_counted_until_ctrl_d() {
     let mut other = Client::open(server.address(), TIMEOUT_MS);
     assert!(other.exists("/e"));
     shell.types(CTRL_D);
-    // What failed before is no failure of the shell, and the session ended with it.
+    // Earlier failures are no failure of the shell, and the session ended with it.
     assert!(shell.ends().success());
     assert!(!other.exists("/e"));
 }
@@ -229,14 +229,14 @@ fn tab_completes_commands_options_and_paths() {
     for path in ["/app", "/app/one", "/app/other"] {
         shell.answer(&format!("create {path} at{path}"));
     }
-    // One that fits is put in, with a space behind a command.
+    // A single completion is inserted, with a space behind a command.
     shell.types("getAllC");
     shell.types(TAB);
     shell.sees("getAllChildrenNumber ");
     shell.types("/ap");
     shell.types(TAB);
     assert!(shell.answer("").contains("\n2\r\n"));
-    // What several have in common, then all of them.
+    // Several completions: first their common beginning, then the list of all.
     shell.types("get /app/o");
     shell.types(TAB);
     shell.types(TAB);
@@ -245,7 +245,7 @@ fn tab_completes_commands_options_and_paths() {
     shell.types("t");
     shell.types(TAB);
     assert!(shell.answer("").contains("at/app/other\r\n"));
-    // In any case; and an option.
+    // The case does not matter; and options are completed, too.
     shell.types("SETQ");
     shell.types(TAB);
     shell.sees("setquota ");
@@ -267,13 +267,13 @@ fn a_watch_that_fires_is_shown_above_the_line_that_is_typed() {
     Client::open(server.address(), TIMEOUT_MS).set("/a", b"x");
     shell.sees("WATCHER::\r\n\r\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/a ");
     shell.is_asked();
-    // The line is drawn anew below it, and goes on.
+    // The line is drawn again below the event, and goes on.
     shell.sees("crea");
     assert!(shell.answer("te /b").contains("Created /b\r\n"));
 }
 
-/// The line editor takes few events at a time, and none between two lines: the shell must not wait
-/// for it with what a command needs.
+/// The line editor takes few events at a time, and none between two lines: the thread that runs
+/// commands must not wait for it.
 #[test]
 fn a_stream_of_events_does_not_stop_the_shell() {
     let server = Server::start("pty-stream", &[]);
@@ -321,7 +321,7 @@ fn ctrl_c_ends_a_shell_whose_server_does_not_answer() {
     let server = Server::start("pty-silent", &[]);
     let mut shell = Typist::start(&server);
     kill_process(server.pid(), Signal::STOP).unwrap();
-    // Its threads stop one after the other.
+    // The threads of the server stop one after the other.
     waitpid(Some(server.pid()), WaitOptions::UNTRACED).unwrap();
     shell.runs("ls /");
     shell.sees(LINE_DONE);

@@ -1,4 +1,4 @@
-//! The arrows between our crates stand in three places, which say the same: ARCHITECTURE.md, the
+//! The arrows between our crates are listed in three places, which must agree: ARCHITECTURE.md, the
 //! manifests and `WALLS`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::fs;
 
 use super::{WALLS, assert_none, crates, dependencies, root};
 
-/// An arrow: which crate depends on which.
+/// An arrow: a crate, and a crate that it depends on.
 type Arrow = (String, String);
 
 /// The arrows of ARCHITECTURE.md's list, which is the first block of code under "The walls". `all`
@@ -55,9 +55,9 @@ fn arrows_are_the_same_in_architecture_manifests_and_walls() {
         arrows
     };
     let normal = in_manifests(&["dependencies"]);
-    // `quorate -> all` includes what only the tests of quorate need.
+    // `quorate -> all` includes crates that only the tests of quorate need.
     let any = in_manifests(&["dependencies", "dev-dependencies"]);
-    // WALLS already lists crates that are yet to come.
+    // WALLS already lists planned crates.
     let walls: BTreeSet<Arrow> = WALLS
         .iter()
         .flat_map(|wall| wall.ours.iter().map(|ours| (wall.name.to_string(), ours.to_string())))

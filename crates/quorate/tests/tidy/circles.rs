@@ -1,5 +1,6 @@
-//! Circles of imports inside a crate. A file imports what it is built of, and not what is built of
-//! it: a few files may know each other, larger circles can only be understood as a whole.
+//! Circles of imports inside a crate. A file imports the files that it is built of, and not files
+//! that are built of it: a few files may know each other, but larger circles can only be understood
+//! as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,20 +15,20 @@ const FILES_MAX: usize = 3;
 
 /// A module by its path inside the crate; the root is empty.
 type Module = Vec<String>;
-/// Which modules each module imports.
+/// The modules that each module imports.
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
 /// A path that a file names.
 #[derive(Debug, PartialEq)]
 struct Named {
     path: Module,
-    /// True for `pub use`.
+    /// Whether it is a `pub use`.
     is_reexport: bool,
-    /// Where it stands in the file.
+    /// The offset in the file.
     at: usize,
 }
 
-/// Takes a use tree apart: `a::{b, c::d as e}` is `a::b` and `a::c::d`.
+/// Splits a use tree: `a::{b, c::d as e}` is `a::b` and `a::c::d`.
 fn use_paths(tree: &str) -> Vec<Module> {
     let tree = tree.trim();
     let Some((prefix, list)) = tree.split_once('{') else {
@@ -88,8 +89,8 @@ fn inline_modules(code: &str) -> Vec<(String, Range<usize>)> {
     modules.collect()
 }
 
-/// The module that `named` leads to from `module`, out of those that have a file. The root does not
-/// count: it names every module, and re-exports some of what they hold.
+/// The module with a file that `named` leads to from `module`. The root does not count: it names
+/// every module, and re-exports some of their items.
 fn target(
     module: &Module,
     inline: &[(String, Range<usize>)],
@@ -125,7 +126,7 @@ fn target(
     (found != *module && !is_reexported_child).then_some(found)
 }
 
-/// The modules of a crate by the file that holds each, tests left out, and what each imports.
+/// The modules of a crate by the file of each, without tests, and the imports of each.
 fn imports(sources: Vec<(Module, String)>) -> Imports {
     let mut codes = BTreeMap::new();
     let mut for_tests = BTreeSet::new();
@@ -162,7 +163,7 @@ fn sources(src: &Path) -> Vec<(Module, String)> {
     files.map(|file| (module_of(&file), read(&file))).collect()
 }
 
-/// Every module that can be reached from `from` along imports.
+/// Every module that imports lead to from `from`.
 fn reached(imports: &Imports, from: &Module) -> BTreeSet<Module> {
     let mut reached = BTreeSet::new();
     let mut waiting = vec![from];
@@ -182,7 +183,7 @@ fn circles(imports: &Imports) -> BTreeSet<BTreeSet<Module>> {
     reached.keys().map(circle).filter(|circle| circle.len() > 1).collect()
 }
 
-/// One line for each file of the circle, with what it imports of the circle.
+/// One line for each file of the circle, with its imports inside of the circle.
 fn shown(circle: &BTreeSet<Module>, imports: &Imports) -> String {
     let lines = circle.iter().map(|module| {
         let inside = imports[module].intersection(circle).map(|other| other.join("/"));

@@ -1,10 +1,10 @@
-//! Reads Rust source as far as the tests of the walls need: which bytes are code, where a brace
+//! Reads Rust source as far as the tests of the walls need it: which bytes are code, where a brace
 //! closes, which items are compiled for tests only.
 
 use std::ops::Range;
 
-/// The source with blanks in place of comments and of what strings and chars hold. Every byte keeps
-/// its place, and every line its number.
+/// The source with blanks in place of comments and of the contents of strings and chars. Every byte
+/// keeps its place, and every line its number.
 pub fn code_only(source: &str) -> String {
     let mut code = source.as_bytes().to_vec();
     let mut at = 0;
@@ -32,7 +32,7 @@ pub fn word_at(rest: &str) -> &str {
     &rest[..end]
 }
 
-/// Where every whole word `word` of `code` begins.
+/// The offset of every whole word `word` in `code`.
 pub fn places_of(code: &str, word: &str) -> Vec<usize> {
     let is_whole = |at: &usize| {
         let before = code[..*at].chars().next_back();
@@ -59,11 +59,11 @@ fn comment_or_literal(rest: &str) -> usize {
         (Some('\''), Some(_), after) => after == Some('\''),
         _ => false,
     };
-    // What is left is code, or a lifetime.
+    // The rest is code, or a lifetime.
     if is_char { quoted(rest, '\'') } else { 0 }
 }
 
-/// Bytes up to the `quote` that closes the one at the beginning.
+/// The number of bytes up to the `quote` that closes the first one.
 fn quoted(rest: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -108,8 +108,8 @@ fn raw_string(rest: &str) -> usize {
     rest[opened..].find(&end).map_or(rest.len(), |at| opened + at + end.len())
 }
 
-/// Where the item that begins at `from` ends: behind its `;`, or behind the brace that closes its
-/// body, whose beginning is told too. `code` is free of comments and literals.
+/// The end of the item that begins at `from`: behind its `;`, or behind the brace that closes its
+/// body. Also returns the beginning of the body. `code` has no comments and literals.
 pub fn item_end(code: &str, from: usize) -> (usize, Option<usize>) {
     let mut depth = 0;
     let mut body = None;
@@ -127,7 +127,7 @@ pub fn item_end(code: &str, from: usize) -> (usize, Option<usize>) {
         if depth == 0 && byte == b'}' && body.is_some() {
             return (at + 1, body);
         }
-        // The block around the item ends: the item is its last field, or its last expression.
+        // The block around the item ends here: the item is its last field, or its last expression.
         if depth < 0 {
             return (at, None);
         }
@@ -146,7 +146,7 @@ pub fn test_items(code: &str) -> Vec<Range<usize>> {
     items
 }
 
-/// The code without what is compiled for tests only. Every byte keeps its place.
+/// The code without items that are compiled for tests only. Every byte keeps its place.
 pub fn without_tests(code: &str) -> String {
     let mut left = code.to_string();
     for item in test_items(code) {

@@ -1,5 +1,6 @@
-//! The walls of the workspace, as tests: who may depend on whom, which crates stay pure, what no
-//! file may contain. Taste stays with people; what can be counted is counted here.
+//! The walls of the workspace, as tests: which crate may depend on which, which crates stay pure,
+//! and texts that no file may contain. People judge taste; a test checks everything that can be
+//! counted.
 //!
 //! `ARCHITECTURE.md` gives the reasons. To move a wall, change it there and here in one commit.
 
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What one crate may name in its manifest.
+/// The crates that one crate may name in its manifest.
 struct Wall {
     name: &'static str,
     /// Crates of this workspace it may depend on.
@@ -22,7 +23,7 @@ struct Wall {
     theirs: &'static [&'static str],
 }
 
-/// The whole list. A crate that is not here may not exist.
+/// The whole list. A crate that is missing here must not exist.
 const WALLS: [Wall; 12] = [
     Wall {
         name: "machine",
@@ -141,13 +142,13 @@ const WALLS: [Wall; 12] = [
     },
 ];
 
-/// What any crate's tests may use.
+/// Crates that the tests of any crate may use.
 const FOR_TESTS: [&str; 3] = ["proptest", "prost-build", "protox"];
 /// The crates that run on tokio; the core threads are plain threads.
 const ON_TOKIO: [&str; 4] = ["bench", "etcd", "node", "quorate"];
 /// The crates whose `clippy.toml` bans clocks, chance, threads, files and sockets.
 const PURE: [&str; 7] = ["machine", "member", "replica", "sim", "storage", "workload", "zk"];
-/// Names that say nothing, and so collect everything.
+/// Names that say nothing, and so attract everything.
 const VAGUE: [&str; 7] = ["common", "helper", "helpers", "misc", "types", "util", "utils"];
 /// Folders that hold no source of ours.
 const SKIPPED: [&str; 5] = [".git", "node_modules", "quorate-data", "target", "__pycache__"];
@@ -196,7 +197,7 @@ fn crates() -> BTreeMap<String, (PathBuf, toml::Table)> {
     crates
 }
 
-/// The names in one dependency section, those of `[target.…]` included.
+/// The names in one dependency section, with those of `[target.…]`.
 fn dependencies(manifest: &toml::Table, section: &str) -> BTreeSet<String> {
     let table = |value: Option<&toml::Value>| value.and_then(|v| v.as_table()).cloned();
     let targets = table(manifest.get("target")).unwrap_or_default();
@@ -269,7 +270,7 @@ fn tokio_and_raft_stay_in_their_crates() {
     assert_none(complaints);
 }
 
-/// True when a line of code names the crate `what`, which ends in `::`.
+/// Whether a line of code names the crate `what`, which ends in `::`.
 fn names_crate(line: &str, what: &str) -> bool {
     let code = line.split("//").next().unwrap_or(line);
     code.match_indices(what).any(|(index, _)| {
@@ -371,15 +372,15 @@ fn banned_in_rust() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// True for a file that is compiled only for tests within one process. Tests of real processes kill
-/// them at drawn moments and look again until a deadline, so they need a clock and pauses.
+/// Whether a file is compiled only for tests within one process. Tests of real processes kill them
+/// at random moments and look again until a deadline, so they need a clock and pauses.
 fn is_test_file(path: &Path) -> bool {
     let is_test = path.iter().any(|part| part == "tests" || part == "tests.rs");
     is_test && !path.iter().any(|part| part == "it")
 }
 
-/// True for a comment that does not fit: rustfmt leaves those alone. Formats are set out in
-/// columns, with `|` or blanks between them, and may be wider.
+/// Whether a comment is too wide: rustfmt leaves those alone. Formats are set out in columns, with
+/// `|` or blanks between them, and may be wider.
 fn is_wide_comment(line: &str) -> bool {
     let comment = line.trim_start();
     let text = comment.trim_start_matches(['/', '!']).trim_start();

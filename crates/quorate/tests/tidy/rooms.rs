@@ -1,11 +1,11 @@
 //! The rooms of `member`: only `zk_front` and `local_read` name the protocol of ZooKeeper. And the
-//! room of `quorate` that may name HTTP/2's library.
+//! room of `quorate` that may name the HTTP/2 library.
 
 use std::fs;
 
 use super::{assert_none, files_below, root, shown};
 
-/// Whether code names something of the crate `zk`. Comments do not count, nor does `machine::zk`.
+/// Whether a line of code names an item of the crate `zk`. Comments and `machine::zk` do not count.
 fn names_zk(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     code.match_indices("zk::").any(|(at, _)| {

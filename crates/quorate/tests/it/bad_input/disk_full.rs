@@ -1,5 +1,5 @@
-//! A disk without room: writes are refused and say so, reads go on, and when there is room again
-//! writes are taken again. Nothing that was acknowledged is lost.
+//! A disk without room: the server refuses writes, goes on with reads, and takes writes again once
+//! there is room. No acknowledged write is lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,16 +12,16 @@ use super::*;
 use crate::client::{Greeted, create};
 use crate::server::folder;
 
-/// Segments that a server makes ahead, the reserve included.
+/// The segments that a server prepares, including the reserve.
 const SPARES: usize = SPARE_COUNT_DEFAULT + RESERVE_COUNT;
 
-/// A small file system of its own, in memory; gone when dropped.
+/// A small file system in memory; dropping it unmounts it.
 pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
-    /// None, and why, where this process may not mount.
+    /// Mounts one. The error is the reason why this process cannot mount.
     pub fn mount(path: &Path, mib: u32) -> Result<SmallDisk, String> {
         fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
@@ -33,7 +33,7 @@ impl SmallDisk {
         }
     }
 
-    /// Takes all room but so many bytes. The server may take some at the same time.
+    /// Fills the disk up to `left` bytes. The server may take room at the same time.
     pub fn fill(&self, left: u64) -> PathBuf {
         let path = self.path.join("filler");
         let mut file = fs::File::create(&path).unwrap();
@@ -55,28 +55,28 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
         if !std::thread::panicking() {
-            // What is left lies below the target folder.
+            // An error does not matter: the folder is below the target folder.
             let _ = fs::remove_dir_all(self.path.parent().unwrap());
         }
     }
 }
 
-/// Longer than the server waits until it tries again what may make room.
+/// A time longer than the server's pause before it tries again to make room.
 const FULL_FOR: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS + 2_000);
 
 fn path_of(number: u64) -> String {
     format!("/n{number}")
 }
 
-/// What the znode has: 10,000 bytes that nothing compresses, so that each needs its room in the log
-/// and in a snapshot.
+/// The data of a znode: 10,000 bytes that do not compress, so that each znode needs its room in the
+/// log and in a snapshot.
 fn data_of(number: u64) -> Vec<u8> {
     let mut random = Random::new(number);
     (0..1_250).flat_map(|_| random.bits().to_le_bytes()).collect()
 }
 
-/// Makes znodes from that number on until that is refused for good, and gives the number that is.
-/// Refusals for a while are those that a snapshot ends.
+/// Makes znodes from that number on until one is refused for good, and returns its number. A
+/// snapshot ends temporary refusals.
 fn fill_with_znodes(client: &mut Client, from: u64) -> u64 {
     let (mut next, mut refused_since) = (from, None);
     loop {
@@ -96,20 +96,21 @@ fn fill_with_znodes(client: &mut Client, from: u64) -> u64 {
     }
 }
 
-/// Each of them is there, and has what it got.
+/// Checks that each of these znodes exists with its data.
 fn assert_holds(client: &mut Client, numbers: std::ops::Range<u64>) {
     for number in numbers {
         assert!(client.get(&path_of(number)) == Ok(data_of(number)), "{number}");
     }
 }
 
-/// A server whose data is on a small disk; none, and why, where nothing can be mounted.
+/// Starts a server with its data on a small disk. The error is the reason why nothing can be
+/// mounted.
 fn start(name: &str, mib: u32) -> Result<(SmallDisk, Server), String> {
     let mounted = folder(&format!("disk-of-{name}")).join("mounted");
     let disk = SmallDisk::mount(&mounted, mib)?;
     let line = format!("dataDir={}", mounted.join("data").display());
     let server = Server::start(name, &[&line]);
-    // What is still being made ahead would be room that comes back.
+    // Segments that are still being prepared would look like room that comes back.
     wait_until("segments are made ahead", || spare_count(&mounted.join("data/wal")) == SPARES);
     Ok((disk, server))
 }
@@ -119,7 +120,7 @@ fn spare_count(folder: &Path) -> usize {
     names.filter(|name| name.to_string_lossy().ends_with(".spare")).count()
 }
 
-/// Says that a test was not done.
+/// Reports that a test was skipped.
 pub fn skip(reason: &str) {
     println!("skipped=1: no file system can be mounted: {reason}");
 }
@@ -136,13 +137,13 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     let log = server.log();
     assert!(log.contains("gets no further segment for now: the disk is full"), "{log}");
     assert!(log.contains("no room for the log or the next snapshot: writes are refused"), "{log}");
-    // Reads and syncs go on, and so do refusals.
+    // Reads and syncs go on, and writes are still refused.
     for _ in 0..20 {
         assert_holds(&mut client, count - 100..count);
         assert_eq!(client.set(&path_of(0), b"x"), ErrorCode::SYSTEM_ERROR);
         assert_eq!(client.call(&Request::Sync { path: Some("/") }).header.error, ErrorCode::OK);
     }
-    // It starts on the full disk as well, as often as it must. No session is opened.
+    // The server starts on the full disk as well, again and again. It opens no session.
     for _ in 0..5 {
         server.kill_nine();
         server.restart();
@@ -151,7 +152,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     let mut client = reopen(&server);
     assert_holds(&mut client, 0..count);
     for number in 0..2_000 {
-        // That there is room is noticed within half a second.
+        // The server notices the room within half a second.
         wait_until("a write is taken", || {
             client.set(&path_of(number % 100), &data_of(number)) == ErrorCode::OK
         });
@@ -164,7 +165,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     assert_well(&server);
 }
 
-/// A client with a session, as soon as one is given again.
+/// Opens a session as soon as the server gives sessions again.
 fn reopen(server: &Server) -> Client {
     let mut client = None;
     wait_until("a session is opened", || {
@@ -177,8 +178,8 @@ fn reopen(server: &Server) -> Client {
     client.unwrap()
 }
 
-/// The same without a restart: the session lives through it. The server's own files fill the disk
-/// more and more; a few MiB are enough to get it out of that.
+/// The disk is full for a while, and the session lives through it without a restart. The server's
+/// own files fill the disk gradually; a few MiB are enough to end that.
 #[test]
 fn a_disk_that_is_full_for_a_while_costs_no_session() {
     let (disk, server) = match start("full-for-a-while", 160) {
@@ -205,7 +206,7 @@ fn a_disk_that_is_full_for_a_while_costs_no_session() {
     assert_well(&server);
 }
 
-/// Another's file takes what room there is, again and again: what is overwritten needs no more of
+/// Another program's file fills the disk again and again: overwritten data needs no more room of
 /// it.
 #[test]
 fn a_disk_that_others_fill_keeps_the_room_for_snapshots() {
@@ -217,7 +218,7 @@ fn a_disk_that_others_fill_keeps_the_room_for_snapshots() {
     for number in 0..100 {
         client.create(&path_of(number), &data_of(number), 0).unwrap();
     }
-    // Several times all room that there is for the log.
+    // This is several times the room for the log.
     for number in 100..40_000 {
         if number % 5_000 == 0 {
             disk.fill(0);
@@ -238,7 +239,7 @@ fn a_disk_that_others_fill_keeps_the_room_for_snapshots() {
     assert_well(&server);
 }
 
-/// Most of the log is what was overwritten long ago: a snapshot lets go of it.
+/// Most of the log holds data that was overwritten long ago: a snapshot frees it.
 #[test]
 fn a_disk_that_is_full_of_log_gets_room_by_itself() {
     let (disk, server) = match start("full-of-log", 60) {
@@ -247,7 +248,7 @@ fn a_disk_that_is_full_of_log_gets_room_by_itself() {
     };
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     client.create("/n0", b"", 0).unwrap();
-    // Several segments of log, each of which a snapshot makes useless.
+    // These are several segments of log, and a snapshot makes all of them useless.
     for number in 1..2_000 {
         assert_eq!(client.set("/n0", &data_of(number)), ErrorCode::OK);
     }
@@ -269,8 +270,8 @@ fn a_disk_that_is_full_of_log_gets_room_by_itself() {
     assert_well(&server);
 }
 
-/// Room for the next snapshot is made as the state grows. Where it grows faster than that, the disk
-/// is not full for that reason.
+/// The server reserves room for the next snapshot as the state grows. Even if the state grows
+/// faster, the disk does not become full for that reason.
 #[test]
 fn a_state_that_grows_fast_on_a_disk_with_room_is_never_refused() {
     let server = Server::start("full-not", &[]);
@@ -296,18 +297,18 @@ fn a_state_that_grows_fast_on_a_disk_with_room_is_never_refused() {
     assert!(!log.contains("the disk is full") && !log.contains("no room"), "{log}");
 }
 
-/// A process that is ended when it is dropped.
+/// A process that is killed when it is dropped.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What standard error is written to may be on a disk that is full, too.
+/// The file of standard error may be on a full disk, too.
 #[test]
 fn a_server_that_can_write_no_line_of_its_log_serves_on() {
     let folder = folder("log-full");
@@ -323,7 +324,7 @@ fn a_server_that_can_write_no_line_of_its_log_serves_on() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
     let address = line.split_whitespace().find_map(|word| word.strip_prefix("zk=")).expect(&line);
     let address = address.parse().unwrap();
-    // It says that it turns away who has seen more than it has.
+    // The server logs that it refuses a client that has seen a higher zxid than its own.
     assert!(matches!(Client::try_greet(address, 0, &[0; 16], i64::MAX), Greeted::Ended));
     let mut client = Client::open(address, TIMEOUT_MS);
     client.create("/there", b"", 0).unwrap();

@@ -1,4 +1,4 @@
-//! Too many connections, clients that take nothing, clients that never stop.
+//! Too many connections, clients that take no bytes, and clients that never stop.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +13,7 @@ use crate::client::create;
 /// Bytes of a large znode.
 const LARGE_BYTES: usize = 100 * 1024;
 
-/// Lets this process and its children hold so many files, and gives how many they may.
+/// Raises the limit of open files of this process and its children, and returns the new limit.
 fn raise_file_limit(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let wide = Rlimit { current: Some(wanted), maximum: limit.maximum.map(|max| max.max(wanted)) };
@@ -26,7 +26,7 @@ fn raise_file_limit(wanted: u64) -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(wanted)
 }
 
-/// A quiet one among them never says who it is, and is closed after ten seconds.
+/// One of the connections sends nothing, and is closed after ten seconds.
 #[test]
 fn ten_thousand_connections_are_served_at_once() {
     let count = 10_000.min(raise_file_limit(20_000) - 1_000) as usize;
@@ -69,7 +69,7 @@ fn ten_thousand_connections_are_served_at_once() {
 #[test]
 fn an_address_may_hold_max_client_cnxns_connections() {
     let server = Server::start("per-address", &["maxClientCnxns=3"]);
-    // The last one of the start-up check may still be on its way out.
+    // The last connection of the start-up check may still be closing.
     let mut held: Vec<Client> = Vec::new();
     wait_until("three are let in", || {
         match Client::try_greet(server.address(), 0, &[0; 16], 0) {
@@ -87,8 +87,8 @@ fn an_address_may_hold_max_client_cnxns_connections() {
     assert!(!server.log().contains("panicked"));
 }
 
-/// Runs `harm` in threads of its own while another client works, and gives the most memory that
-/// the server then had. `harm` is told when to stop.
+/// Runs `harm` in threads of its own while another client works, and returns the server's highest
+/// memory meanwhile. `harm` is told when to stop.
 fn most_memory_during(
     server: &Server,
     harms: usize,
@@ -116,7 +116,7 @@ fn most_memory_during(
     most
 }
 
-/// Writes bytes again and again, as far as the socket takes them, until told to stop.
+/// Writes bytes again and again, as fast as the socket takes them, until told to stop.
 fn write_until(stream: &mut TcpStream, bytes: &[u8], stop: &AtomicBool) -> usize {
     stream.set_nonblocking(true).unwrap();
     let mut total = 0;
@@ -163,8 +163,9 @@ fn a_client_that_takes_nothing_is_left_alone() {
 }
 
 /// Twenty clients ask for 64 replies of a MiB each, in 2 KB: behind a write, where Apply answers
-/// them, or between writes, or in multi-reads. All together hold no more than the room for replies,
-/// as Apply made them and as they wait to be taken, and what the allocator keeps of both.
+/// them, or between writes, or in multi-reads. All replies together take at most the room for
+/// replies, as Apply makes them and as they wait to be taken, plus the allocator's overhead of
+/// both.
 #[test]
 fn what_clients_that_take_nothing_hold_is_bounded_together() {
     let set = || Request::Write(WriteRequest::SetData { path: "/", data: Some(b""), version: -1 });
@@ -209,7 +210,7 @@ fn a_reply_beyond_reply_bytes_max_is_an_error_and_no_lost_connection() {
     assert_well(&server);
 }
 
-/// One request may ask for more than anybody can hold.
+/// One request may ask for more than any server can hold.
 #[test]
 fn a_multi_read_of_three_gibibytes_is_refused() {
     let server = Server::start("multi-read", &[]);
@@ -276,7 +277,7 @@ fn frames_that_are_never_finished_cost_no_more_than_they_hold() {
     assert_well(&server);
 }
 
-/// A client that takes nothing may set watches; what they tell it is not kept for ever.
+/// A client that takes no bytes may set watches; their events are not kept for ever.
 #[test]
 fn events_that_are_not_taken_end_the_connection() {
     const WATCHES: usize = 200;
@@ -305,13 +306,13 @@ fn events_that_are_not_taken_end_the_connection() {
     assert_well(&server);
 }
 
-/// Watches on znodes that are not there: nothing else bounds them.
+/// Watches on absent znodes: no other limit bounds them.
 #[test]
 fn watches_of_one_client_hold_so_much_memory_and_no_more() {
     let server = Server::start("many-watches", &[]);
     let before = resident_mib(server.pid());
     let mut most = 0;
-    // Memory of those that are gone is used again.
+    // The memory of closed sessions is used again.
     for _ in 0..3 {
         let mut client = Client::open(server.address(), TIMEOUT_MS);
         let mut set = 0;
@@ -331,7 +332,8 @@ fn watches_of_one_client_hold_so_much_memory_and_no_more() {
     assert_well(&server);
 }
 
-/// A client that takes everything gets it: nothing waits for a tick that the sockets could tell.
+/// A client that takes everything gets it: no byte waits for a tick when the socket could wake the
+/// task.
 #[test]
 fn half_a_gibibyte_of_replies_arrives_whole() {
     const COUNT: i32 = 5_000;
@@ -351,7 +353,8 @@ fn half_a_gibibyte_of_replies_arrives_whole() {
     assert_well(&server);
 }
 
-/// See `create`: what one connection may not send, another may.
+/// One connection sends 100 writes of the largest size: each is answered, and the server needs
+/// memory for a few of them only.
 #[test]
 fn a_write_of_the_largest_size_waits_for_no_other() {
     let server = Server::start("largest-writes", &[]);

@@ -1,4 +1,4 @@
-//! Servers as processes, with a proxy on each way between two of them and before each of them.
+//! Servers as processes, with a proxy on each way between two servers, and one before each of them.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,10 +15,10 @@ use crate::server;
 /// `tickTime`.
 pub const TICK_MS: u64 = 500;
 
-/// How long whoever asks for a status waits for the answer.
+/// How long a request for a server's status waits for the answer.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
 
-/// Which server is tested.
+/// The kind of server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// This tree's binary.
@@ -27,7 +27,7 @@ pub enum Kind {
     Real,
 }
 
-/// What it takes to reach one server.
+/// The addresses of one server.
 #[derive(Clone, Copy)]
 struct Ports {
     client: u16,
@@ -40,13 +40,13 @@ struct Member {
     ports: Ports,
     running: Option<Child>,
     is_paused: bool,
-    /// Before its client port.
+    /// The proxy before its client port.
     clients: Proxy,
-    /// On its ways to the others, by their position: quorum port and election port.
+    /// The proxies on its ways to each other server, by position: quorum port and election port.
     ways: Vec<Option<[Proxy; 2]>>,
 }
 
-/// All of them.
+/// All servers.
 pub struct Ensemble {
     kind: Kind,
     folder: PathBuf,
@@ -58,7 +58,7 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 impl Ensemble {
-    /// Starts so many servers on empty folders. One alone is a standalone server.
+    /// Starts so many servers on empty folders. A single one is a standalone server.
     pub fn start(kind: Kind, name: &str, count: usize, mut port: impl FnMut() -> u16) -> Ensemble {
         let folder = server::folder(name);
         let ports: Vec<Ports> = (0..count)
@@ -88,7 +88,7 @@ impl Ensemble {
         ensemble
     }
 
-    /// How many there are.
+    /// The number of servers.
     pub fn count(&self) -> usize {
         self.members.len()
     }
@@ -140,7 +140,7 @@ impl Ensemble {
         }
     }
 
-    /// Starts a server that is down, and waits for nothing.
+    /// Starts a server that is down, without waiting.
     pub fn restart(&mut self, own: usize) {
         if self.members[own].running.is_none() {
             let child = self.command(own).spawn().unwrap();
@@ -157,22 +157,22 @@ impl Ensemble {
         }
     }
 
-    /// Starts a server again without what it knew but for its number.
+    /// Starts a server again with an empty directory but for its number.
     pub fn forget(&mut self, own: usize) {
-        // Another fault may have started it.
+        // Another fault may have started the server meanwhile.
         self.kill_nine(own);
         fs::remove_dir_all(self.members[own].folder.join("data")).unwrap();
         self.configure(own);
         self.restart(own);
     }
 
-    /// Whether a member may lose its data: where others have it, and where that is safe. A
-    /// ZooKeeper that has lost its data votes as if it had never had any.
+    /// Whether a member may lose its data: others must have it, and it must be safe. A ZooKeeper
+    /// that has lost its data votes as if it had never had any.
     pub fn may_forget(&self) -> bool {
         self.kind == Kind::Ours && self.count() > 2
     }
 
-    /// SIGSTOP, or SIGCONT.
+    /// Sends SIGSTOP or SIGCONT to a server.
     pub fn pause(&mut self, own: usize, is_paused: bool) {
         let member = &mut self.members[own];
         if let Some(child) = &member.running
@@ -184,7 +184,7 @@ impl Ensemble {
         }
     }
 
-    /// Fails if a server ended by itself.
+    /// Fails if a server has ended by itself.
     pub fn assert_running(&mut self) {
         for own in 0..self.count() {
             let Some(child) = &mut self.members[own].running else { continue };
@@ -201,7 +201,7 @@ impl Ensemble {
         String::from_utf8_lossy(&log[log.len().saturating_sub(BYTES)..]).into_owned()
     }
 
-    /// Fails if a server panicked.
+    /// Fails if a server has panicked.
     pub fn assert_no_panics(&self) {
         for member in &self.members {
             let log = fs::read(member.folder.join("log")).unwrap_or_default();
@@ -210,32 +210,32 @@ impl Ensemble {
         }
     }
 
-    /// Where clients reach a member.
+    /// The address of a member for clients.
     pub fn client_address(&self, own: usize) -> SocketAddr {
         self.members[own].clients.address()
     }
 
-    /// All that can be cut: whom clients reach, and who reaches whom.
+    /// Cuts the way between a member and its clients.
     pub fn cut_clients(&self, own: usize, cut: Cut) {
         self.members[own].clients.set(cut);
     }
 
-    /// Cuts what one member dials to another.
+    /// Cuts the way by which one member dials another.
     pub fn cut_way(&self, from: usize, to: usize, cut: Cut) {
         self.members[from].ways[to].iter().flatten().for_each(|proxy| proxy.set(cut));
     }
 
-    /// Breaks what clients have with a member.
+    /// Breaks the connections of clients with a member.
     pub fn break_clients(&self, own: usize) {
         self.members[own].clients.break_all();
     }
 
-    /// Breaks what one member dialled to another.
+    /// Breaks the connections that one member dialled to another.
     pub fn break_way(&self, from: usize, to: usize) {
         self.members[from].ways[to].iter().flatten().for_each(Proxy::break_all);
     }
 
-    /// What a member says it is: its `Mode`, if it answers.
+    /// The `Mode` that a member reports, if it answers.
     pub fn mode(&self, own: usize) -> Option<String> {
         let mut stream = TcpStream::connect(loopback(self.members[own].ports.client)).ok()?;
         stream.set_read_timeout(Some(STATUS_WAIT)).ok()?;
@@ -246,7 +246,7 @@ impl Ensemble {
         text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_string)
     }
 
-    /// Who leads, if somebody says so.
+    /// The position of the leader, if a member reports that it leads.
     pub fn leader(&self) -> Option<usize> {
         let is_up = |own: &usize| {
             let member = &self.members[*own];
@@ -255,7 +255,7 @@ impl Ensemble {
         (0..self.count()).filter(is_up).find(|own| self.mode(*own).as_deref() == Some("leader"))
     }
 
-    /// Its folder.
+    /// The folder of the ensemble.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -267,7 +267,7 @@ impl Drop for Ensemble {
             self.kill_nine(own);
         }
         if !std::thread::panicking() {
-            // What is left lies below the target folder.
+            // An error does not matter: the folder is below the target folder.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }

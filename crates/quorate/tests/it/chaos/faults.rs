@@ -1,4 +1,4 @@
-//! What goes wrong and when, from a seed.
+//! The faults and their times, from a seed.
 
 use std::time::Duration;
 
@@ -8,46 +8,46 @@ use super::ensemble::Ensemble;
 use super::load::TIMEOUT_MS;
 use super::proxy::Cut;
 
-/// Whom a fault is for.
+/// The member that a fault hits.
 #[derive(Clone, Copy, Debug)]
 pub enum Whom {
     /// The member at this position.
     Member(usize),
-    /// Whoever leads then; the member at this position if nobody says that it does.
+    /// The leader at that time; the member at this position if none reports that it leads.
     Leader(usize),
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// SIGKILL; started again at the end.
     Kill(Vec<Whom>),
-    /// SIGKILL; started again at the end, with its data gone. Not twice in a run: what one member
-    /// forgets, another may have been the only other one to know.
+    /// SIGKILL; started again at the end with its data gone. It happens once in a run: only one
+    /// other member may know what this member forgets.
     Forget(Whom),
     /// SIGSTOP until the end.
     Pause(Whom),
-    /// No way between it and the other members.
+    /// Cuts the ways between a member and all others.
     Isolate(Whom, Cut),
-    /// No way between two members: neither what one dialled nor what the other did.
+    /// Cuts both ways between two members: each may have dialled the other.
     Part(usize, usize, Cut),
-    /// No way between it and its clients.
+    /// Cuts the way between a member and its clients.
     CutClients(Whom, Cut),
-    /// All connections with its clients break at once.
+    /// Breaks all connections of a member with its clients at once.
     BreakClients(Whom),
-    /// All connections between the members break at once.
+    /// Breaks all connections between the members at once.
     BreakMembers,
 }
 
 /// A fault and its time.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// After the one before has begun.
+    /// The time since the last fault began.
     pub pause: Duration,
     pub fault: Fault,
-    /// How long it lasts.
+    /// The duration of the fault.
     pub lasts: Duration,
-    /// What was held back by a cut is lost at its end.
+    /// Whether the bytes that a cut held back are lost at its end.
     pub is_lossy: bool,
 }
 
@@ -65,12 +65,12 @@ fn draw_whom(random: &mut Random, count: usize) -> Whom {
 }
 
 impl Planned {
-    /// The next one, for so many members.
+    /// Draws the next fault, for so many members.
     pub fn draw(random: &mut Random, count: usize) -> Planned {
         let any = random.below(count as u64) as usize;
         let other = (any + random.between(1, (count as u64 - 1).max(1)) as usize) % count;
         let fault = match random.below(16) {
-            // One alone has no ways to others.
+            // A single member has no ways to others.
             9..=12 | 15 if count == 1 => Fault::BreakClients(Whom::Member(any)),
             4 | 5 if count == 1 => Fault::Kill(vec![Whom::Member(any)]),
             0..=3 => Fault::Kill(vec![draw_whom(random, count)]),
@@ -83,7 +83,7 @@ impl Planned {
             14 => Fault::BreakClients(draw_whom(random, count)),
             _ => Fault::BreakMembers,
         };
-        // Half of them are shorter than anybody's patience, a few longer than a session's.
+        // Half of the faults are shorter than any timeout, a few are longer than a session's.
         let lasts_ms = match random.below(8) {
             0..=3 => random.between(20, 800),
             4..=6 => random.between(800, TIMEOUT_MS),
@@ -97,7 +97,7 @@ impl Planned {
         }
     }
 
-    /// A member loses its data.
+    /// A fault that makes a member lose its data.
     pub fn forget(random: &mut Random, count: usize) -> Planned {
         let fault = Fault::Forget(draw_whom(random, count));
         Planned { fault, ..Planned::draw(random, count) }
@@ -111,7 +111,7 @@ fn find(whom: Whom, ensemble: &Ensemble) -> usize {
     }
 }
 
-/// A fault that has begun: on whom.
+/// A fault that has begun, with the member that it hit.
 pub struct Begun {
     planned: Planned,
     whom: Vec<usize>,
@@ -169,7 +169,7 @@ impl Begun {
     }
 }
 
-/// What goes from `one` to `other` is cut `there`, whoever dialled.
+/// Cuts bytes from `one` to `other` as `there` says, on connections of either dialler.
 fn part(ensemble: &Ensemble, one: usize, other: usize, cut: Cut) {
     ensemble.cut_way(one, other, cut);
     ensemble.cut_way(other, one, Cut { there: cut.back, back: cut.there });

@@ -1,6 +1,6 @@
-//! Clients of an ensemble that do as ZooKeeper's own do: one session over many connections, each to
-//! any member, requests pipelined, watches set again. What they send and receives goes into one
-//! history.
+//! Clients of an ensemble that act like ZooKeeper's own clients: one session over many connections,
+//! each to any member; pipelined requests; watches that are set again. One history records what
+//! they send and receive.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -19,21 +19,21 @@ use zk::response::{ConnectResponse, ReplyHeader};
 
 /// The session timeout that clients ask for.
 pub const TIMEOUT_MS: u64 = 4_000;
-/// How long a client waits for an answer before it goes elsewhere (`ClientCnxn.readTimeout`).
+/// How long a client waits for an answer before it tries another member (`ClientCnxn.readTimeout`).
 const READ_WAIT: Duration = Duration::from_millis(TIMEOUT_MS * 2 / 3);
-/// How long it waits for a session (`ClientCnxn.connectTimeout`).
+/// How long a client waits for a session (`ClientCnxn.connectTimeout`).
 const CONNECT_WAIT: Duration = Duration::from_millis(TIMEOUT_MS / 3);
-/// Requests without an answer at most.
+/// The most requests without an answer.
 const PIPELINE_MAX: u64 = 12;
-/// Sequential znodes that one client keeps at most.
+/// The most sequential znodes that one client keeps.
 const SEQUENTIAL_MAX: usize = 8;
-/// Each part of the tree is used so long: the judge looks at every list of children beside every
-/// child that there ever was.
+/// How long each part of the tree is used: the judge compares every list of children with every
+/// child that ever existed.
 const SEASON: Duration = Duration::from_secs(15);
 /// Parents of each season.
 const PARENTS: u64 = 2;
 
-/// What all clients share.
+/// The state that all clients share.
 pub struct World {
     pub history: Mutex<History>,
     began: Instant,
@@ -61,7 +61,7 @@ impl World {
         self.began.elapsed().as_micros() as u64
     }
 
-    /// Tells the clients to end their sessions and leave.
+    /// Tells the clients to end their sessions and stop.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ impl World {
         self.began.elapsed().as_secs() / SEASON.as_secs()
     }
 
-    /// All parents that there may be.
+    /// All parents that may exist.
     pub fn parents(&self) -> Vec<String> {
         (0..=self.season()).flat_map(parents_of).collect()
     }
@@ -88,11 +88,11 @@ fn parents_of(season: u64) -> Vec<String> {
     (0..PARENTS).map(|number| format!("/s{season}-{number}")).collect()
 }
 
-/// The connection ended, or it is of no use any more.
+/// The error of a connection that ended or is of no more use.
 #[derive(Debug)]
 pub struct Gone;
 
-/// A connection with what came over it in pieces.
+/// A connection, with the bytes of an incomplete frame.
 struct Wire {
     stream: TcpStream,
     input: Vec<u8>,
@@ -110,7 +110,7 @@ impl Wire {
         self.stream.write_all(bytes).map_err(|_| Gone)
     }
 
-    /// The next frame, if it comes in time.
+    /// The next frame, if it arrives in time.
     fn frame(&mut self, wait: Duration) -> Result<Option<Vec<u8>>, Gone> {
         let deadline = Instant::now() + wait;
         loop {
@@ -153,13 +153,13 @@ enum Table {
     Child,
 }
 
-/// A session, as its client sees it.
+/// A session, from its client's view.
 pub struct Session<'w> {
     world: &'w World,
     client: u32,
     session: i64,
     password: [u8; 16],
-    /// Of the last reply; what the next member must have.
+    /// The zxid of the last reply; the next member must have applied it.
     last_zxid: i64,
     watches: BTreeSet<(Table, String)>,
     wire: Option<Wire>,
@@ -169,7 +169,7 @@ pub struct Session<'w> {
     pings: VecDeque<usize>,
 }
 
-/// What came of an attempt to connect.
+/// The result of an attempt to connect.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Greeting {
     Attached,
@@ -246,14 +246,14 @@ impl<'w> Session<'w> {
         self.send(vec![op])
     }
 
-    /// The session is no more.
+    /// Forgets a session that has ended.
     fn forget(&mut self) {
         self.leave();
         (self.session, self.password, self.last_zxid) = (0, [0; 16], 0);
         self.watches.clear();
     }
 
-    /// The connection is no more.
+    /// Drops the connection.
     pub fn leave(&mut self) {
         self.wire = None;
         self.outstanding.clear();
@@ -301,7 +301,8 @@ impl<'w> Session<'w> {
         result
     }
 
-    /// Receives until at most so many requests are without an answer. Gives what was answered.
+    /// Receives until at most so many requests are without an answer. Returns the numbers of the
+    /// answered operations.
     pub fn receive(&mut self, left: usize) -> Result<Vec<usize>, Gone> {
         let mut answered = Vec::new();
         while self.outstanding.len() + self.pings.len() > left {
@@ -352,7 +353,8 @@ impl<'w> Session<'w> {
         }
         self.learn_watches(&asked, code);
         match code {
-            // ZooKeeper's clients leave as well: they were elsewhere meanwhile.
+            // ZooKeeper's clients leave at these errors as well: another connection used the
+            // session meanwhile.
             error::SESSION_MOVED | error::SESSION_EXPIRED => {
                 self.leave();
                 Err(Gone)
@@ -398,7 +400,7 @@ impl<'w> Session<'w> {
         self.watches.insert((watch.0, watch.1.clone()));
     }
 
-    /// Asks and waits. Gives the error and the answer.
+    /// Sends a request and waits. Returns the error code and the answer.
     pub fn call(&mut self, op: Op) -> Result<(i32, Answer), Gone> {
         self.send(vec![op])?;
         let answered = self.receive(0)?;
@@ -417,9 +419,9 @@ pub struct Client<'w> {
     id: u32,
     drawn: u64,
     season: u64,
-    /// Versions that it saw last.
+    /// The versions that it saw last, by path.
     versions: BTreeMap<String, i32>,
-    /// Sequential znodes that it made.
+    /// The sequential znodes that it made.
     sequential: Vec<String>,
 }
 
@@ -437,11 +439,11 @@ impl<'w> Client<'w> {
         }
     }
 
-    /// Works until all is over, then ends its session.
+    /// Works until the test is over, then ends its session.
     pub fn run(mut self) {
         let _alarm = Alarm(self.world);
         while !self.world.is_over() {
-            // It goes on elsewhere.
+            // After an error it goes on at another member.
             let _ = self.work();
         }
         let give_up = Instant::now() + 2 * READ_WAIT;
@@ -481,12 +483,12 @@ impl<'w> Client<'w> {
             self.learn(number);
         }
         match self.random.below(1000) {
-            // It moves, in the middle of what it asked.
+            // It moves to another member in the middle of its requests.
             0..=4 => self.session.leave(),
             5 => {
                 let _ = self.session.call(Op::CloseSession);
             }
-            // It says nothing, perhaps for too long.
+            // It sends nothing for a while, perhaps for too long.
             6 => {
                 let silence_ms = self.random.between(TIMEOUT_MS / 2, 2 * TIMEOUT_MS);
                 self.be_silent(Duration::from_millis(silence_ms));
@@ -520,7 +522,7 @@ impl<'w> Client<'w> {
         Ok(())
     }
 
-    /// Nobody else writes this.
+    /// Data that no other write has.
     fn data(&mut self) -> Vec<u8> {
         self.drawn += 1;
         format!("{}-{}", self.id, self.drawn).into_bytes()
@@ -611,7 +613,7 @@ impl<'w> Client<'w> {
         Op::Create { path, data: Some(self.data()), perms: perms::ALL, flag, request }
     }
 
-    /// What an answer is good for: the version that the next write asks for, a name to delete.
+    /// Keeps what an answer tells for later requests: a version to expect, a name to delete.
     fn learn(&mut self, number: usize) {
         let history = self.world.history();
         let record = &history.ops[number];
@@ -638,7 +640,7 @@ impl<'w> Client<'w> {
 fn path_of(op: &Op) -> String {
     match op {
         Op::Create { path, flag, data, .. } if flag::is_sequential(*flag) => {
-            // Each makes a path of its own.
+            // The path is unique to each create.
             format!("{path}{data:?}")
         }
         Op::Create { path, .. }

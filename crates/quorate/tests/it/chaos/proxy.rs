@@ -1,22 +1,22 @@
-//! A TCP proxy that can be cut: in one direction or both, for what it carries and for what is to
-//! come.
+//! A TCP proxy that can be cut: in one direction or both, for its present connections and for later
+//! ones.
 //!
-//! What is cut is held back, not lost: it arrives late, as over a network that was down for a
-//! while. Whoever wants it lost breaks the connections.
+//! A cut holds bytes back and does not lose them: they arrive late, as over a network that was down
+//! for a while. Breaking the connections loses them.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Bytes that are read at once, and so the most that is held back beside the sockets' buffers.
+/// Bytes of one read, and so the most bytes that are held back beside the sockets' buffers.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// Which directions are cut, seen from who connects.
+/// The directions that are cut, from the view of the dialler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// What it sends does not arrive.
+    /// Whether the dialler's bytes do not arrive.
     pub there: bool,
-    /// What it is sent does not arrive.
+    /// Whether bytes for the dialler do not arrive.
     pub back: bool,
 }
 
@@ -28,7 +28,7 @@ impl Cut {
 struct Inner {
     cut: Cut,
     is_over: bool,
-    /// Both ends of each connection there was.
+    /// Both ends of every connection so far.
     streams: Vec<TcpStream>,
 }
 
@@ -43,7 +43,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits until a direction is open. False if all is over.
+    /// Waits until a direction is open. False if the proxy has ended.
     fn wait_open(&self, is_there: bool) -> bool {
         let mut inner = self.lock();
         loop {
@@ -63,7 +63,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Carries whatever connects to it to `target`.
+    /// Carries every connection on to `target`.
     pub fn start(target: SocketAddr) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -73,21 +73,21 @@ impl Proxy {
         Proxy { address, shared }
     }
 
-    /// Where to connect.
+    /// The address to connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Cuts and heals.
+    /// Sets which directions are cut.
     pub fn set(&self, cut: Cut) {
         self.shared.lock().cut = cut;
         self.shared.changed.notify_all();
     }
 
-    /// Breaks all its connections. What was held back is lost.
+    /// Breaks all its connections. Bytes that were held back are lost.
     pub fn break_all(&self) {
         for stream in self.shared.lock().streams.drain(..) {
-            // It may be gone already.
+            // The connection may be gone already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -98,7 +98,7 @@ impl Drop for Proxy {
         self.shared.lock().is_over = true;
         self.shared.changed.notify_all();
         self.break_all();
-        // The listener waits for one more.
+        // The listener waits for one more connection.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -111,7 +111,7 @@ fn accept(listener: &TcpListener, target: SocketAddr, shared: &Arc<Shared>) {
         let Ok(stream) = stream else { continue };
         let shared = shared.clone();
         std::thread::spawn(move || {
-            // It is on its way as long as nothing gets there.
+            // A connection counts as on its way until bytes can get there.
             if shared.wait_open(true) {
                 let _ = carry(stream, target, &shared);
             }
@@ -140,7 +140,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_there: bool)
     let mut bytes = [0; CHUNK_BYTES];
     loop {
         let count = from.read(&mut bytes).unwrap_or(0);
-        // Also the news that the other end is gone comes late.
+        // The news that the other end is gone is held back, too.
         if !shared.wait_open(is_there) || count == 0 || to.write_all(&bytes[..count]).is_err() {
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);

@@ -1,5 +1,5 @@
-//! The clients of a crash test: they write until the server is gone, and when it is back they hold
-//! what it shows against what it had acknowledged.
+//! The clients of a crash test: they write until the server is gone. When it is back, they compare
+//! its state with the acknowledged writes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use crate::client::{self, Answer, Client, Greeted, TIMEOUT_MS};
 /// How long the clients may take to find everything as it must be.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Requests sent and not answered at most.
+/// The most requests that are sent and not answered.
 const AHEAD_MAX: u64 = 200;
 
-/// What the clients and the one who kills the server know in common.
+/// The state that the clients share with the thread that kills the server.
 #[derive(Default)]
 pub struct World {
     common: Mutex<Common>,
@@ -29,23 +29,24 @@ pub struct World {
 
 #[derive(Default)]
 struct Common {
-    /// Lives of the server so far.
+    /// The number of the present life of the server.
     life: u64,
-    /// None while it is being killed or started.
+    /// The address of the server; none while it is being killed or started.
     address: Option<SocketAddr>,
-    /// No further life comes.
+    /// Whether no further life comes.
     is_over: bool,
-    /// Clients that found this life's state to be right.
+    /// Clients that found the state of this life to be right.
     satisfied: usize,
-    /// A client's expectation failed.
+    /// Whether a client's expectation failed.
     failed: bool,
-    /// The highest zxid that anybody was shown.
+    /// The highest zxid that any client was shown.
     zxid: i64,
-    /// Whose each number below [`SHARED`] is.
+    /// The znode name that has each number below [`SHARED`].
     numbers: HashMap<String, String>,
-    /// Writes acknowledged, for the report.
+    /// Acknowledged writes, for the report.
     acknowledged: u64,
-    /// Writes not acknowledged that turned out to be done, and those that turned out not to be.
+    /// Writes without acknowledgement that turned out to be done, and those that turned out not to
+    /// be.
     unknown_done: u64,
     unknown_not_done: u64,
 }
@@ -55,7 +56,7 @@ impl World {
         self.common.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// A server is ready.
+    /// Begins a life: a server is ready.
     pub fn begin_life(&self, address: SocketAddr) {
         let mut common = self.common();
         common.life += 1;
@@ -64,18 +65,18 @@ impl World {
         self.changed.notify_all();
     }
 
-    /// From now on connections may end.
+    /// Ends a life: from now on connections may end.
     pub fn end_life(&self) {
         self.common().address = None;
     }
 
-    /// No further life comes.
+    /// Says that no further life comes.
     pub fn end(&self) {
         self.common().is_over = true;
         self.changed.notify_all();
     }
 
-    /// Waits until so many clients have found everything as it must be.
+    /// Waits until so many clients have found the state to be right.
     pub fn wait_satisfied(&self, clients: usize) {
         let deadline = Instant::now() + PATIENCE;
         let mut common = self.common();
@@ -88,7 +89,7 @@ impl World {
         }
     }
 
-    /// What there was to check.
+    /// A line with the counts of lives and writes.
     pub fn report(&self) -> String {
         let common = self.common();
         format!(
@@ -97,7 +98,7 @@ impl World {
         )
     }
 
-    /// The next life after `last`: its number, where it is, and the zxid that it must show.
+    /// The next life after `last`: its number, its address, and the zxid that it must show.
     fn next_life(&self, last: u64) -> Option<(u64, SocketAddr, i64)> {
         let mut common = self.common();
         loop {
@@ -114,7 +115,7 @@ impl World {
         }
     }
 
-    /// A connection ended: it must be because the server was.
+    /// Checks that a connection ended because the server did.
     fn on_connection_end(&self, life: u64) {
         let common = self.common();
         let is_alive = common.life == life && common.address.is_some();
@@ -132,7 +133,7 @@ impl World {
         common.zxid = common.zxid.max(zxid);
     }
 
-    /// A znode below [`SHARED`] was seen.
+    /// Notes a znode below [`SHARED`] that was seen; no two may have one number.
     fn claim(&self, name: &str) {
         let (key, number) = name.split_at(name.len() - 10);
         let mut common = self.common();
@@ -160,12 +161,13 @@ pub struct Worker<'a> {
     random: Random,
     session: i64,
     password: Vec<u8>,
-    /// What was acknowledged, what was sent behind that, and what all of it makes.
+    /// The part as the acknowledged writes left it, then the other writes, then the part that all
+    /// of them make.
     acked: Part,
     unacked: VecDeque<(i32, Step)>,
     ahead: Part,
     drawn: u64,
-    /// Of its last acknowledged write.
+    /// The zxid of its last acknowledged write.
     zxid_acked: i64,
     life: u64,
 }
@@ -187,7 +189,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Lives through all lives of the server.
+    /// Works through all lives of the server.
     pub fn run(mut self) {
         let _alarm = Alarm(self.world);
         while let Some((life, address, floor)) = self.world.next_life(self.life) {
@@ -198,7 +200,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// None when the connection ended.
+    /// Works through one life. None when the connection ended.
     fn live(&mut self, address: SocketAddr, floor: i64) -> Option<()> {
         let mut client = match Client::try_greet(address, self.session, &self.password, floor) {
             Greeted::Ended => return None,
@@ -237,7 +239,7 @@ impl<'a> Worker<'a> {
         Some(())
     }
 
-    /// Everything that is this worker's.
+    /// Reads every znode of this worker.
     fn look(&mut self, client: &mut Client, floor: i64) -> Option<BTreeMap<String, Seen>> {
         let mut paths = Vec::new();
         let parents = [Part::parent(self.id), Part::sequential_parent(self.id), SHARED.to_string()];
@@ -338,13 +340,13 @@ fn refused_at(answer: &Answer) -> Option<(usize, ErrorCode)> {
     }
 }
 
-/// Opens and closes sessions that each own a znode, one after the other.
+/// A client that opens and closes sessions, each with a znode of its own, one after the other.
 pub struct Closer<'a> {
     world: &'a World,
     random: Random,
     /// Sessions whose end was acknowledged.
     closed: Vec<Session>,
-    /// The one that was under way when the server was killed.
+    /// The session that was under way when the server was killed.
     under_way: Option<Session>,
     opened: u64,
     life: u64,
@@ -354,9 +356,9 @@ struct Session {
     session: i64,
     password: Vec<u8>,
     znode: String,
-    /// The znode was acknowledged.
+    /// Whether the znode was acknowledged.
     is_made: bool,
-    /// Its end was asked for.
+    /// Whether its end was asked for.
     is_ending: bool,
 }
 
@@ -366,7 +368,7 @@ impl<'a> Closer<'a> {
         Closer { world, random: Random::new(!seed), closed, under_way, opened: 0, life: 0 }
     }
 
-    /// Lives through all lives of the server.
+    /// Works through all lives of the server.
     pub fn run(mut self) {
         let _alarm = Alarm(self.world);
         while let Some((life, address, floor)) = self.world.next_life(self.life) {
@@ -403,7 +405,7 @@ impl<'a> Closer<'a> {
         }
     }
 
-    /// The session that was under way either lives, with its znode, or is gone with it.
+    /// Checks that the session that was under way either lives, with its znode, or is gone with it.
     fn settle(&mut self, address: SocketAddr, floor: i64) -> Option<()> {
         let Some(session) = &self.under_way else { return Some(()) };
         match Client::try_greet(address, session.session, &session.password, floor) {
@@ -460,7 +462,7 @@ fn open(address: SocketAddr) -> Option<Client> {
     }
 }
 
-/// The clients of one test, in threads of `scope`.
+/// Starts the clients of one test, in threads of `scope`.
 pub fn start<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     world: &'scope World,
@@ -474,7 +476,7 @@ pub fn start<'scope>(
     workers + 1
 }
 
-/// Makes the znodes below which the clients write.
+/// Makes the parents of the clients' znodes.
 pub fn prepare(address: SocketAddr, workers: usize) {
     let mut client = Client::open(address, TIMEOUT_MS);
     let parts = (0..workers).flat_map(|id| [Part::parent(id), Part::sequential_parent(id)]);

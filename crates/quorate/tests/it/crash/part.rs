@@ -1,9 +1,9 @@
-//! The part of the tree that one worker writes alone, as its acknowledged writes left it, and what
-//! each further write makes of it.
+//! The part of the tree that only one worker writes: its state after the acknowledged writes, and
+//! the change by each further write.
 //!
 //! A worker's writes are applied in the order in which it sent them. So after a crash its part is
-//! what the acknowledged writes left, changed by the first few of the others: each of them wholly,
-//! none behind one that is missing.
+//! the result of the acknowledged writes, changed by the first few of the others: each of these
+//! wholly, and none after a missing one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use zk::request::{Request, WriteRequest};
 
 use crate::client::{self, EPHEMERAL, SEQUENTIAL};
 
-/// Where all workers create sequential znodes.
+/// The parent of the sequential znodes of all workers.
 pub const SHARED: &str = "/shared";
 
 /// Digits of a sequential name.
@@ -24,12 +24,12 @@ const DIGITS: usize = 10;
 /// Bytes of a large value.
 const LARGE_BYTES: usize = 200 * 1024;
 
-/// Znodes of each kind at most: what is there is read after each crash.
+/// The most znodes of each kind: all of them are read after each crash.
 const NAMES: u64 = 12;
 const SEQUENTIALS_MAX: usize = 12;
 const SHARED_MAX: usize = 12;
 
-/// One znode. What only the server can say is none until it was acknowledged or seen.
+/// One znode. Values that the server chooses are none until they were acknowledged or seen.
 #[derive(Clone, Debug)]
 pub struct Znode {
     data: Arc<Vec<u8>>,
@@ -37,7 +37,7 @@ pub struct Znode {
     is_ephemeral: bool,
     czxid: Option<i64>,
     mzxid: Option<i64>,
-    /// Of a znode below [`SHARED`], whose key has no number.
+    /// The number in the name of a znode below [`SHARED`]; its key has no number.
     number: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Znode {
 pub struct Part {
     worker: usize,
     znodes: BTreeMap<String, Znode>,
-    /// Creates that there ever were below the worker's own parent of sequential znodes.
+    /// The number of creates so far below the worker's own parent of sequential znodes.
     sequence: u32,
 }
 
@@ -61,7 +61,8 @@ enum Op {
     Sequential {
         data: Arc<Vec<u8>>,
     },
-    /// Creates a sequential znode that only its key tells from those of the other workers.
+    /// Creates a sequential znode next to those of other workers; only its key tells it from
+    /// theirs.
     Shared {
         key: String,
         data: Arc<Vec<u8>>,
@@ -71,7 +72,7 @@ enum Op {
         data: Arc<Vec<u8>>,
         version: i32,
     },
-    /// `path` is the key with its number.
+    /// Deletes a znode; `path` is the key with its number.
     Delete {
         key: String,
         path: String,
@@ -90,28 +91,28 @@ pub struct Step {
     is_multi: bool,
 }
 
-/// What a step is answered.
+/// The expected answer to a step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// The names of what it created; none where the number is the server's.
+    /// The names of the created znodes; none where the server chooses the number.
     Done(Vec<Option<String>>),
-    /// The operation at this position is refused, and nothing is done.
+    /// The operation at this position is refused, and no operation takes effect.
     Refused(usize, ErrorCode),
 }
 
-/// A znode as a server shows it.
+/// A znode, as a server shows it.
 pub struct Seen {
     pub data: Vec<u8>,
     pub stat: Stat,
 }
 
 impl Part {
-    /// Of a worker that has written nothing.
+    /// The part of a worker that has written nothing.
     pub fn new(worker: usize) -> Part {
         Part { worker, ..Part::default() }
     }
 
-    /// The parent of all but the sequential znodes.
+    /// The parent of all znodes but the sequential ones.
     pub fn parent(worker: usize) -> String {
         format!("/w{worker}")
     }
@@ -121,12 +122,12 @@ impl Part {
         format!("/w{worker}/s")
     }
 
-    /// Whether a name below [`SHARED`] is this worker's.
+    /// Whether a name below [`SHARED`] belongs to this worker.
     pub fn owns(&self, name: &str) -> bool {
         name.starts_with(&format!("{}-", self.worker))
     }
 
-    /// Carries a step out.
+    /// Applies a step.
     pub fn apply(&mut self, step: &Step, zxid: Option<i64>) -> Expected {
         let mut after = self.clone();
         let mut names = Vec::new();
@@ -199,7 +200,7 @@ impl Part {
         znode.number = Some(number.to_string());
     }
 
-    /// Why what the server shows is not this; none if it is.
+    /// The difference between the server's state and this one; none if they are equal.
     pub fn difference(
         &self,
         seen: &BTreeMap<String, Seen>,
@@ -220,7 +221,7 @@ impl Part {
         None
     }
 
-    /// Takes from what the server shows what only it can say.
+    /// Takes over the values that the server has chosen.
     pub fn learn(&mut self, seen: &BTreeMap<String, Seen>) {
         for (path, seen) in seen {
             let znode = self.znodes.get_mut(key_of(path)).expect("there is no difference");
@@ -230,8 +231,8 @@ impl Part {
         }
     }
 
-    /// A step that makes sense if this is what was sent so far. `acked` is what was acknowledged;
-    /// `unique` is a number that no other step has.
+    /// A step that makes sense after the steps sent so far. `acked` is the part after the
+    /// acknowledged steps; `unique` is a number that no other step has.
     pub fn draw(&self, acked: &Part, random: &mut Random, unique: u64) -> Step {
         let is_multi = random.one_in(6);
         let count = if is_multi { random.between(1, 6) } else { 1 };
@@ -244,7 +245,8 @@ impl Part {
     fn draw_op(&self, acked: &Part, random: &mut Random, unique: u64, is_multi: bool) -> Op {
         let worker = self.worker;
         let name = random.below(NAMES);
-        // An ephemeral znode has a name that no other has: it stays one when it is made again.
+        // An ephemeral znode has a name of its own, so that it stays ephemeral when it is made
+        // again.
         let is_ephemeral = name < 4;
         let path = format!("{}/n{name}", Part::parent(worker));
         let version = match self.znodes.get(&path) {
@@ -303,7 +305,7 @@ impl Znode {
         for (what, known, seen) in
             [("czxid", self.czxid, stat.czxid), ("mzxid", self.mzxid, stat.mzxid)]
         {
-            // What was not acknowledged came after all that was.
+            // A write without acknowledgement has a higher zxid than all acknowledged ones.
             if known.map_or(seen <= zxid_min, |known| known != seen) {
                 return Some(format!("has {what} {seen:#x}, not {known:x?}, floor {zxid_min:#x}"));
             }
@@ -317,7 +319,7 @@ impl Znode {
 }
 
 impl Step {
-    /// Sends nothing: hands the request to `with`.
+    /// Calls `with` with the request of this step; sends nothing.
     pub fn with_request<T>(&self, worker: usize, with: impl FnOnce(&Request<'_>) -> T) -> T {
         let parent = format!("{}/q-", Part::sequential_parent(worker));
         let writes: Vec<WriteRequest<'_>> = self.ops.iter().map(|op| op.request(&parent)).collect();
@@ -328,12 +330,12 @@ impl Step {
         }
     }
 
-    /// Whether it is a multi.
+    /// Whether the step is a multi.
     pub fn is_multi(&self) -> bool {
         self.is_multi
     }
 
-    /// Whether it answers with a path.
+    /// Whether the answer is a path.
     pub fn is_create(&self) -> bool {
         let creates =
             |op| matches!(op, &Op::Create { .. } | &Op::Sequential { .. } | &Op::Shared { .. });
@@ -358,7 +360,7 @@ impl Op {
     }
 }
 
-/// The path without the number that the server chose.
+/// The path without the number that the server has chosen.
 fn key_of(path: &str) -> &str {
     if path.starts_with(SHARED) { &path[..path.len() - DIGITS] } else { path }
 }

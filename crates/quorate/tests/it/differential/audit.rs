@@ -1,4 +1,4 @@
-//! The audit log beside that of the real server, of sessions that end with their ephemerals.
+//! The audit log next to the real server's, for sessions that end with their ephemerals.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use bench::differential::wire::Received;
 use super::both;
 use crate::client::{Client, EPHEMERAL, SEQUENTIAL, TIMEOUT_MS};
 
-/// Two sessions with ephemerals: one is closed, the other expires.
+/// Runs two sessions with ephemerals: one is closed, the other expires.
 fn play(address: SocketAddr) {
     let mut closed = Client::open(address, TIMEOUT_MS);
     closed.create("/p", b"", 0).unwrap();
@@ -23,12 +23,12 @@ fn play(address: SocketAddr) {
     assert_eq!(expired.delete("/p/a"), ErrorCode::OK);
     assert_eq!(closed.call(&Request::CloseSession).header.error, ErrorCode::OK);
     assert_eq!(expired.connection.receive(), Received::End);
-    // Behind this everything before it is told.
+    // The audit log of this write comes after all lines of the others.
     Client::open(address, TIMEOUT_MS).create("/end", b"", 0).unwrap();
 }
 
-/// What the audit log says of sessions, which are numbered as they appear, in no order: ephemerals
-/// go in that of a hash set in the real server.
+/// The audit lines about sessions, sorted; sessions are numbered as they appear. The real server
+/// deletes ephemerals in the order of a hash set.
 fn audited(log: &str) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let mut lines = Vec::new();
@@ -56,7 +56,7 @@ fn ephemerals_that_go_with_their_session_are_audited_as_by_the_real_server() {
     assert_eq!(got, expected);
     let ended = "ephemeralZNodeDeletionOnSessionCloseOrExpire";
     assert_eq!(got.iter().filter(|line| line.contains(ended)).count(), 3, "{got:?}");
-    // What is applied again at a start was told before.
+    // Changes replayed at a start are not logged again.
     server.kill_nine();
     server.restart();
     assert_eq!(audited(&server.log()), got);

@@ -1,5 +1,5 @@
-//! Where this server and the real one differ, and why: each case is asked of both, and both answers
-//! are asserted as they are. What the seeds ask keeps away from these.
+//! Deliberate differences between this server and the real one, with the reasons: each case is sent
+//! to both, and both answers are asserted. The seeds avoid these cases.
 
 use zk::jute::{JuteWrite, begin_frame, end_frame};
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest, opcode};
@@ -13,12 +13,12 @@ use bench::differential::side::Side;
 use super::{CONFIG, both};
 use crate::server::{RealServer, Server};
 
-/// Something that is asked, and the answers.
+/// Requests, and the answers of both servers.
 struct Difference {
     name: &'static str,
     why: &'static str,
     rounds: Vec<Round>,
-    /// `None` where the real server does not always answer the same.
+    /// The real server's answers; `None` if it does not always answer alike.
     real: Option<&'static [&'static str]>,
     ours: &'static [&'static str],
 }
@@ -28,13 +28,13 @@ const INTERNAL: &str = "an operation of servers among themselves, unknown to our
 const ENDED: &[&str] = &["zxid=-1 error=-6", "End"];
 const MALFORMED: &[&str] = &["zxid=+0 error=-5"];
 
-/// A single request that is answered differently.
+/// A single request that the two servers answer differently.
 struct Row {
     name: &'static str,
     why: &'static str,
     /// The opcode.
     code: i32,
-    /// Writes what follows the opcode.
+    /// Writes the bytes behind the opcode.
     body: fn(&mut Vec<u8>),
     /// The answers of the real server.
     real: &'static [&'static str],
@@ -91,12 +91,12 @@ struct OddRow {
     name: &'static str,
     /// The opcode.
     code: i32,
-    /// Writes what follows the opcode.
+    /// Writes the bytes behind the opcode.
     body: fn(&mut Vec<u8>),
     answer: &'static str,
 }
 
-/// Odd requests that both answer alike. The seeds do not ask them.
+/// Odd requests that both servers answer alike. The seeds do not send them.
 const ALIKE: [OddRow; 64] = [
     OddRow { name: "sync of null", code: opcode::SYNC, body: null, answer: "zxid=+0 error=0 None" },
     OddRow {
@@ -584,7 +584,7 @@ fn not_text_and_int(out: &mut Vec<u8>) {
     out.put_int(-1);
 }
 
-/// What a create has behind its path: null data, the open ACL, a flag.
+/// The bytes of a create behind its path: null data, the open ACL, a flag.
 fn null_data_and_flag(out: &mut Vec<u8>, flag: i32) {
     null(out);
     out.put_int(1);
@@ -708,7 +708,7 @@ fn odd_requests_are_answered_as_the_real_server_does() {
     check_alike("odd", &CONFIG, &ALIKE);
 }
 
-/// What each of the creates makes of each flag, a time to live behind those that have one.
+/// Each kind of create with each flag; flags with a time to live have one behind them.
 #[test]
 fn every_create_with_every_flag_is_answered_as_the_real_server_does() {
     for (name, flags) in [("flags", ""), ("flags-ttl", "-Dzookeeper.extendedTypesEnabled=true")] {
@@ -745,7 +745,7 @@ fn every_create_with_every_flag_is_answered_as_the_real_server_does() {
     }
 }
 
-/// Opcode, flag, time to live, and whether it stands in a multi.
+/// The creates: opcode, flag, time to live, and whether it is in a multi.
 fn creates() -> Vec<(i32, i32, Option<i64>, bool)> {
     let mut all = Vec::new();
     let codes = [opcode::CREATE, opcode::CREATE2, opcode::CREATE_CONTAINER, opcode::CREATE_TTL];
@@ -768,7 +768,7 @@ fn creates() -> Vec<(i32, i32, Option<i64>, bool)> {
     all
 }
 
-/// Opcode and body.
+/// An opcode, and the function that writes the body.
 type Bare = (i32, fn(&mut Vec<u8>));
 
 #[test]
@@ -855,7 +855,7 @@ fn check_alike(name: &str, config: &[&str], rows: &[OddRow]) {
     }
 }
 
-/// Runs the rounds in a new session of slot 0 and gives the answers without xids and pings.
+/// Runs the rounds in a new session of slot 0. Returns the answers without xids and pings.
 fn answers(side: &mut Side, rounds: &[Round]) -> Vec<String> {
     side.run(&greet_anew(0)).unwrap();
     side.begin_seed();
@@ -883,14 +883,15 @@ fn differences() -> Vec<Difference> {
         name: "sync beyond the basic plane",
         why: "text is UTF-8; Java writes each half of a surrogate pair as a character of its own",
         rounds: vec![burst(vec![generator.asked(&Request::Sync { path: Some("/\u{10000}") })])],
-        // As our decoder reads what is not UTF-8.
+        // Our decoder replaces bytes that are not UTF-8.
         real: Some(&["zxid=+0 error=0 Some(\"/\u{fffd}\")"]),
         ours: &["zxid=+0 error=0 Some(\"/\u{10000}\")"],
     });
     all.push(wrong_password(&mut generator));
     all.push(write_behind_set_acl(&mut generator));
     all.push(auth_behind_reads(&mut generator));
-    // Last: the zxid in what the real server says is none, and leaves the side confused.
+    // This case comes last: the real server's answer has no real zxid, which leaves the side
+    // confused.
     let create_session = raw(&mut generator, -10, |out| out.put_int(10_000));
     all.push(Difference {
         name: "createSession",

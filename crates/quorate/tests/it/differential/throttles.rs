@@ -1,5 +1,5 @@
-//! The throttle of connections and the bound of large requests beside the real server: who is
-//! refused, and what the metrics tell of it.
+//! The throttle of connections and the limit of large requests next to the real server: which
+//! clients are refused, and what the metrics show.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,8 +16,8 @@ use super::both;
 
 const WORDS: &str = "4lw.commands.whitelist=*";
 
-/// What two servers with these properties answer to the rounds, which must be the same, and the
-/// values of these keys of `mntr` then.
+/// Runs the rounds on two servers with these properties. Their answers must be equal to each other
+/// and to `expected`, and these keys of `mntr` must have these values.
 fn check(name: &str, flags: &str, rounds: &[Round], expected: &[&str], keys: &[(&str, &str)]) {
     let (real_server, server) = both(name, &[WORDS], flags);
     for (name, address) in [("real", real_server.address()), ("ours", server.address())] {
@@ -35,7 +35,7 @@ fn check(name: &str, flags: &str, rounds: &[Round], expected: &[&str], keys: &[(
     }
 }
 
-/// What is left of a line: whether a session was given, or an error, or an end.
+/// The essence of a line: a session was given, or an error, or an end.
 fn ending(line: &str) -> Option<&'static str> {
     let endings = [
         ("closed without an answer", "refused"),

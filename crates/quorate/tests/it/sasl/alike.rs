@@ -1,4 +1,4 @@
-//! The same exchanges and the same ACLs on the real server and on ours.
+//! Equal exchanges and equal ACLs on the real server and on ours.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ const ODD_USERS: [(&str, &str); 9] = [
     ("a/b@REALM", "z"),
 ];
 
-/// What stands behind a good response.
+/// Texts behind a good response.
 const MORE: [&str; 16] = [
     "",
     ",",
@@ -47,7 +47,7 @@ const MORE: [&str; 16] = [
     ",a=\"b",
 ];
 
-/// Parts of a good response, and what stands there instead.
+/// Parts of a good response, and their replacements.
 const INSTEAD: [(&str, &str); 18] = [
     ("charset=utf-8,", ""),
     ("charset=utf-8", "charset=UTF-8"),
@@ -69,7 +69,7 @@ const INSTEAD: [(&str, &str); 18] = [
     (",nonce=\"", ",nonce=\"A"),
 ];
 
-/// How a client makes a token of the one before.
+/// A function by which a client makes a token from the one before.
 type Token<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 fn start_ours(name: &str, lines: &[&str]) -> Server {
@@ -82,8 +82,8 @@ fn start_real(name: &str, lines: &[&str]) -> RealServer {
     RealServer::start_in(folder, &[&[PROVIDER], lines].concat())
 }
 
-/// What comes of `tokens`, each made of the token before: errors and kinds of tokens, whom the
-/// client is afterwards, or that the connection ended.
+/// Sends `tokens`, each made from the token before. Returns lines: errors and kinds of tokens, the
+/// client's identities afterwards, or that the connection ended.
 fn tell(address: SocketAddr, tokens: &[Token<'_>]) -> Vec<String> {
     let mut client = Client::open(address, TIMEOUT_MS);
     let mut told = Vec::new();
@@ -106,7 +106,7 @@ fn tell(address: SocketAddr, tokens: &[Token<'_>]) -> Vec<String> {
     told
 }
 
-/// Whom a client is. The real server tells that in an order of its own.
+/// The identities of a client, sorted: the real server has an order of its own.
 fn who(answer: &Answer) -> String {
     if answer.header.error != ErrorCode::OK {
         return answer.header.error.name().to_string();
@@ -119,7 +119,7 @@ fn who(answer: &Answer) -> String {
     all.join(" ")
 }
 
-/// A token without what differs from time to time.
+/// A token without the parts that differ each time.
 fn kind(token: &Option<Vec<u8>>) -> String {
     let Some(token) = token else { return "null".to_string() };
     let text = String::from_utf8(token.clone()).unwrap();

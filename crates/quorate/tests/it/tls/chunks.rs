@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::{Shape, certificates, fixture};
 use crate::server::{Server, folder, wait_until};
 
-/// A server with such a port, and without TLS for ZooKeeper's clients.
+/// A server with a TLS port for chunks, and without TLS for ZooKeeper's clients.
 fn start(name: &str, lines: &[&str]) -> Server {
     let stores = [
         "quorate.chunkTlsAddr=127.0.0.1:0".to_string(),
@@ -27,8 +27,8 @@ fn start(name: &str, lines: &[&str]) -> Server {
     Server::start(name, &lines)
 }
 
-/// Writes a block and reads it, over TLS, as somebody who offers HTTP/2 and no more. Gives the
-/// certificate that the server showed.
+/// Writes a block and reads it over TLS, as a client that offers only HTTP/2. Returns the
+/// certificate of the server.
 fn write_and_read(
     address: SocketAddr,
     shape: Shape,
@@ -72,7 +72,7 @@ fn clients_of_the_chunk_store_are_believed_by_their_certificates() {
         assert!(write_and_read(secure, shape, 3).is_err(), "{cause}");
         wait_until(cause, || server.log().contains(cause));
     }
-    // Plain text is for the other port.
+    // Plain text works only on the other port.
     assert!(Client::connect(secure).and_then(|client| client.get_block(of_first())).is_err());
     let plain = Client::connect(server.face("chunk")).unwrap();
     assert_eq!(plain.get_block(of_first()).unwrap().chunks.len(), 1);

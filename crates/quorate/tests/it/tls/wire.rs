@@ -1,4 +1,4 @@
-//! Connections that speak TLS, and what their clients show and demand.
+//! Connections over TLS, with the certificates that clients show and demand.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,10 +21,10 @@ pub fn fixture(name: &str) -> String {
     format!("{}/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a client is to show and to demand.
+/// The certificates that a client shows and demands.
 #[derive(Clone, Copy)]
 pub struct Shape {
-    /// The certificate it shows.
+    /// The certificate that it shows.
     pub shows: Option<&'static str>,
     /// The authority that the server's certificate must come from.
     pub believes: &'static str,
@@ -32,12 +32,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a client with this certificate.
+    /// The shape of a client with this certificate.
     pub fn with(shows: &'static str) -> Shape {
         Shape { shows: Some(shows), ..Shape::bare() }
     }
 
-    /// Of a client without one.
+    /// The shape of a client without a certificate.
     pub fn bare() -> Shape {
         Shape { shows: None, believes: "ca", version: &rustls::version::TLS13 }
     }
@@ -69,7 +69,7 @@ pub fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_file_iter(path).unwrap().map(Result::unwrap).collect()
 }
 
-/// A connection that speaks TLS. It reads only when told.
+/// A TLS connection. It reads only when told to.
 pub struct TlsConnection {
     stream: StreamOwned<ClientConnection, TcpStream>,
 }
@@ -88,7 +88,8 @@ pub fn open(address: SocketAddr, shape: Shape) -> io::Result<TlsClient> {
 }
 
 impl TlsConnection {
-    /// Connects and shakes hands. With TLS 1.3 a client learns that it is refused when it reads.
+    /// Connects and does the handshake. With TLS 1.3 a client learns of a refusal only when it
+    /// reads.
     pub fn connect(address: SocketAddr, shape: Shape) -> io::Result<TlsConnection> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
@@ -102,12 +103,12 @@ impl TlsConnection {
         Ok(TlsConnection { stream })
     }
 
-    /// The certificate that the server has shown.
+    /// The certificate of the server.
     pub fn server_certificate(&self) -> CertificateDer<'static> {
         self.stream.conn.peer_certificates().unwrap()[0].clone().into_owned()
     }
 
-    /// All that comes until the server says that it ends; an error if it ends without saying so.
+    /// All bytes up to the server's announced end; an error if the connection ends without that.
     pub fn rest(&mut self) -> io::Result<Vec<u8>> {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest)?;
