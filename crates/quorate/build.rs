@@ -9,7 +9,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
-    // What grows with each commit that is checked out.
+    // This file grows with each commit that is checked out.
     if let Some(path) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={path}");
     }
@@ -19,7 +19,7 @@ fn main() {
     println!("cargo::rustc-env=QUORATE_BUILD_DATE={}", shown(seconds));
 }
 
-/// What git says to these words; nothing where there is no git, or no repository.
+/// The output of git for these words; none if there is no git, or no repository.
 fn git(words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?.trim().to_string();

@@ -1,4 +1,4 @@
-//! What the index of the chunk store costs: how long a start takes that reads a checkpoint of many
+//! The cost of the index of the chunk store: how long a start takes that reads a checkpoint of many
 //! blocks, the memory of each block, and how long a writer waits at most while a checkpoint is
 //! written.
 //!
@@ -99,7 +99,7 @@ fn open(path: &Path) -> anyhow::Result<Store<RealDisk>> {
     Ok(Store::open(RealDisk::new(path)?, StoreOptions::default())?)
 }
 
-/// Fills a store, and writes a checkpoint while somebody goes on writing.
+/// Fills a store, and writes a checkpoint while a writer goes on.
 fn fill(args: &ChunkOpenArgs) -> anyhow::Result<()> {
     let store = open(&args.dir)?;
     let began = Instant::now();

@@ -19,7 +19,7 @@ pub enum SessionError {
     /// The server does not give or keep the session.
     #[error("the session is refused or expired")]
     Refused,
-    /// What the server sends is not the protocol.
+    /// The server sent bytes that are not the protocol.
     #[error("an answer that is not ZooKeeper's: {0}")]
     Undecodable(#[from] JuteError),
     /// A reply that does not answer the oldest request under way.

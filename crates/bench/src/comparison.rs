@@ -1,5 +1,5 @@
-//! What all workloads share: the options that say where to measure, taking turns between the
-//! servers, and what is printed and written down whatever was measured.
+//! The parts that all workloads share: the options that say where to measure, the turns of the
+//! servers, and the output for any figures.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! How long no client can write when something happens to the leader: many sessions write in closed
 //! loop; the leader is killed, paused, or its disk hangs; the sessions go on as real clients do.
 //! The figures are the longest times between two acknowledged writes: of each session, of all
-//! together, of the sessions at the leader, and of the sessions at the followers. Every acknowledged
-//! write must be there in the end.
+//! together, of the sessions at the leader, and of the sessions at the followers. Every
+//! acknowledged write must be there in the end.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

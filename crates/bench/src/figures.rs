@@ -130,7 +130,7 @@ impl Block {
         }
     }
 
-    /// As JSON.
+    /// The block as JSON.
     pub fn to_json(&self) -> Value {
         let value = |figure: &Figure| match figure.values.as_slice() {
             [] => Value::Null,

@@ -65,7 +65,7 @@ pub fn lines(targets: &[Target], idle: &[Vec<IdleProcess>], seconds: u64) -> Str
     out
 }
 
-/// As JSON.
+/// The measurements as JSON.
 pub fn to_json(targets: &[Target], idle: &[Vec<IdleProcess>]) -> Value {
     let process = |it: &IdleProcess| {
         json!({

@@ -1,4 +1,4 @@
-//! How a process was started, and starting it again the same way.
+//! The command line of a process, and starting it again by that.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

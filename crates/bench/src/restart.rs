@@ -149,7 +149,7 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &TreeArgs) -> anyhow::Res
     Ok(block)
 }
 
-/// What happened between the last reply before the kill and the first one after it.
+/// The time between the last reply before the kill and the first one after it.
 #[derive(Debug)]
 struct Outage {
     /// The time from the kill until no thread was left.

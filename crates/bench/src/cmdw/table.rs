@@ -229,7 +229,7 @@ impl Series {
         out
     }
 
-    /// As JSON.
+    /// The series as JSON.
     pub fn to_json(&self) -> Value {
         let run = |run: &Run| {
             json!({

@@ -1,4 +1,4 @@
-//! What the command line accepts, and the one line it says otherwise.
+//! Command lines that are accepted, and the one-line errors of others.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -106,7 +106,7 @@ fn the_options_of_zkcli_are_read() {
     let args = zk("quorate zk --output json ls");
     assert_eq!(args.output, Format::Json);
     assert!(wrong("quorate zk --output xml").contains("json"));
-    // Only there.
+    // Only `quorate zk` takes options with one dash.
     assert!(wrong("quorate serve -server h:1").contains("serve --help"));
 }
 

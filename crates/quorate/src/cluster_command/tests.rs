@@ -1,4 +1,4 @@
-//! How an ensemble is shown.
+//! The table of an ensemble.
 
 use super::*;
 

@@ -47,9 +47,9 @@ impl fmt::Display for Warning {
 /// The level of a [`Warning`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// For the log at its usual level: the server differs from the setting.
+    /// A line for the log at its usual level: the server differs from the setting.
     Warning,
-    /// For a debug log: no effect was lost.
+    /// A line for a debug log: no effect was lost.
     Note,
 }
 

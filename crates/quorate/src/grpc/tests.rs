@@ -137,7 +137,7 @@ impl Rig {
         let (flooded, ends) = (self.flooded.clone(), self.end_sender.clone());
         tokio::spawn(async move {
             let handle = move |call| serve_call(call, flooded.clone(), ends.clone());
-            // What ends it is the client's doing.
+            // The client of each test ends the connection, so its error does not matter.
             let _ = serve(theirs, &server, &shares, handle).await;
         });
         ours
@@ -243,7 +243,7 @@ fn message(bytes: &[u8]) -> Bytes {
     framed(|out| out.extend_from_slice(bytes))
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     http: u16,
@@ -313,7 +313,7 @@ fn each_kind_of_call_is_answered() {
     run(|rig| async move {
         let connection = rig.connect().await;
         let two: Bytes = [message(b"one"), message(b"two")].concat().into();
-        // Two messages in one frame.
+        // Both messages come in one frame.
         let echoed = exchange(&connection, head("Echo", &[]), two.clone()).await;
         echoed.assert_is(200, &two, Code::Ok, "");
         let counted = exchange(&connection, head("Count", &[]), two).await;
@@ -363,7 +363,7 @@ fn messages_arrive_however_they_are_cut_into_frames() {
         for first in 0..=bytes.len() {
             let (response, mut stream) = open(&connection, head("Echo", &[])).await;
             stream.send_data(bytes.slice(..first), false).unwrap();
-            // The server reads that first.
+            // The server reads the first part before the rest comes.
             tokio::task::yield_now().await;
             stream.send_data(bytes.slice(first..), true).unwrap();
             outcome(response).await.assert_is(200, &bytes, Code::Ok, "");
@@ -394,7 +394,7 @@ fn what_is_wrong_with_a_message_ends_its_stream_alone() {
         let connection = rig.connect().await;
         let cases: [(&[u8], Code, &str); 5] = [
             (
-                // Announced, and not sent.
+                // The message is announced and not sent.
                 &[0, 0, 1, 0x86, 0xa1],
                 Code::ResourceExhausted,
                 "grpc: received message larger than max (100001 vs. 100000)",
@@ -466,7 +466,7 @@ fn a_call_past_its_deadline_is_answered_and_its_handler_told() {
     run(|mut rig| async move {
         let connection = rig.connect().await;
         let text = "context deadline exceeded";
-        // Within a wait for work, for a message, and for the client.
+        // The deadline passes during a wait for work, for a message, and for the client.
         let short = [("grpc-timeout", "20m")];
         let outcome = exchange(&connection, head("Wait", &short), message(b"a")).await;
         outcome.assert_is(200, b"", Code::DeadlineExceeded, text);
@@ -477,7 +477,7 @@ fn a_call_past_its_deadline_is_answered_and_its_handler_told() {
         let outcome = self::outcome(response).await;
         outcome.assert_is(200, &message(b"a"), Code::DeadlineExceeded, text);
         assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
-        // Within a message that its client does not take: a status would end the message there.
+        // The client does not take its message: a status would end the message there.
         let (response, mut stream) = open(&connection, head("Flood", &short)).await;
         stream.send_data(message(&[7; 50_000]), true).unwrap();
         assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
@@ -499,7 +499,8 @@ fn resets_are_seen_wherever_the_handler_waits() {
     run(|mut rig| async move {
         let connection = rig.connect().await;
         let cases = [
-            // Within work, within a message, between messages, and with an answer nobody takes.
+            // The reset comes within work, within a message, between messages, and during an
+            // answer that the client does not take.
             ("Wait", message(b"a")),
             ("Echo", message(b"hello").slice(..7)),
             ("Echo", message(b"hello")),
@@ -569,7 +570,8 @@ fn a_connection_that_goes_away_ends_its_calls() {
     });
 }
 
-/// Lets all tasks go on until Flood hands over no more; how many messages it has handed over.
+/// Lets all tasks go on until Flood hands over no more messages. Returns how many it has handed
+/// over.
 async fn settled(rig: &Rig) -> usize {
     let mut before = usize::MAX;
     loop {
@@ -587,7 +589,7 @@ async fn settled(rig: &Rig) -> usize {
 #[test]
 fn a_client_that_takes_nothing_costs_one_message() {
     run(|rig| async move {
-        // It keeps a window for the other streams of its connection.
+        // The client keeps a window for the other streams of its connection.
         let handshake = h2::client::Builder::new()
             .initial_connection_window_size(1 << 20)
             .handshake::<_, Bytes>(rig.socket());
@@ -598,10 +600,10 @@ fn a_client_that_takes_nothing_costs_one_message() {
         stream.send_data(message(&[7; 50_000]), true).unwrap();
         let response = soon("a response", response).await.unwrap();
         assert_eq!(settled(&rig).await, 2);
-        // Others are served meanwhile.
+        // Other streams are served meanwhile.
         let other = exchange(&connection, head("Metadata", &[]), message(b"")).await;
         other.assert_is(200, &message(b""), Code::Ok, "");
-        // What it takes is replaced.
+        // New messages replace the bytes that the client takes.
         let mut body = response.into_body();
         let mut taken = 0;
         while taken < 1_000_000 {
@@ -617,7 +619,7 @@ fn a_client_that_takes_nothing_costs_one_message() {
 #[test]
 fn a_client_that_reads_nothing_from_its_socket_costs_one_message() {
     run(|rig| async move {
-        // It allows for 1 GiB, and reads none of it.
+        // The client allows 1 GiB, and reads none of it.
         let handshake = h2::client::Builder::new()
             .initial_window_size(1 << 30)
             .initial_connection_window_size(1 << 30)
@@ -627,7 +629,7 @@ fn a_client_that_reads_nothing_from_its_socket_costs_one_message() {
         stream.send_data(message(&[7; 1_000]), true).unwrap();
         let mut connection = Box::pin(connection);
         for _ in 0..5 {
-            // Until the request is there.
+            // The loop ends when the request has arrived.
             tokio::select! {
                 biased;
                 _ = &mut connection => panic!("it ended"),
@@ -650,7 +652,7 @@ fn a_thousand_idle_streams_take_nothing_from_others() {
         let mut idle = Vec::new();
         for number in 0..1_000_u16 {
             let (response, mut stream) = open(&connection, head("Echo", &[])).await;
-            // Some have begun a message.
+            // Every other stream has begun a message.
             if number % 2 == 0 {
                 stream.send_data(Bytes::from_static(&[0, 0]), false).unwrap();
             }
@@ -686,7 +688,7 @@ fn streams_that_are_silent_for_too_long_end() {
         let (response, mut stream) = open(&connection, head("Echo", &[])).await;
         stream.send_data(message(b"a"), false).unwrap();
         outcome(response).await.assert_is(200, &message(b"a"), Code::Unavailable, text);
-        // Within a message, and within an answer, the stream is reset.
+        // Silence within a message, and within an answer, resets the stream.
         let (response, mut stream) = open(&connection, head("Echo", &[])).await;
         stream.send_data(Bytes::from_static(&[0, 0]), false).unwrap();
         assert_gone(soon("an end", rig.ends.recv()).await);

@@ -88,7 +88,7 @@ async fn open(connection: &SendRequest<Bytes>) -> (ResponseFuture, SendStream<By
     connection.send_request(head(PATH, "application/grpc"), false).unwrap()
 }
 
-/// What came of a stream: the HTTP status, the bytes of all messages and the gRPC status.
+/// The result of a stream: the HTTP status, the bytes of all messages and the gRPC status.
 async fn outcome(response: ResponseFuture) -> (u16, Bytes, Option<u32>) {
     let response = response.await.unwrap();
     let code = |headers: &hyper::HeaderMap| -> Option<u32> {
@@ -151,7 +151,7 @@ fn requests_of_one_stream_are_answered_in_order() {
         let requests: Vec<u8> =
             (0..100_u8).flat_map(|number| create(number, &format!("trace {number:03}"))).collect();
         let (response, mut stream) = open(&connection).await;
-        // In pieces that have nothing to do with the messages.
+        // The pieces do not end where messages end.
         for piece in requests.chunks(7) {
             stream.send_data(Bytes::copy_from_slice(piece), false).unwrap();
         }
@@ -183,7 +183,7 @@ fn an_answer_comes_as_fast_as_the_client_takes_it() {
         let (response, mut stream) = open(&connection).await;
         stream.send_data(framed(&echo).into(), true).unwrap();
         let mut body = response.await.unwrap().into_body();
-        // Others are not kept waiting by a client that takes nothing.
+        // Other clients do not wait for a client that takes nothing.
         let other = rig.connect().await;
         for number in 2..10 {
             assert_serves(&other, number).await;
@@ -255,7 +255,7 @@ fn clients_that_go_away_within_a_request_harm_nobody() {
 fn more_streams_than_there_may_be_are_served_one_after_the_other() {
     with_face("streams", |rig| async move {
         let connection = rig.connect().await;
-        // By then the client knows how many there may be.
+        // An answer shows that the client knows the limit of streams by now.
         assert_serves(&connection, 0).await;
         let mut open_streams = Vec::new();
         for _ in 0..STREAMS_MAX {
@@ -329,7 +329,7 @@ fn read_of(answer_bytes: u32) -> Bytes {
     framed_request(&message)
 }
 
-/// Sends the whole of a stream as fast as it is taken; what comes back.
+/// Sends a whole stream as fast as the server takes it. Returns the answers.
 async fn ask(connection: &SendRequest<Bytes>, bytes: Bytes) -> Bytes {
     let (response, mut stream) = open(connection).await;
     send(&mut stream, bytes).await;
@@ -356,14 +356,14 @@ fn clients_that_take_nothing_of_a_block_hold_no_thread() {
     with_face("slow", |rig| async move {
         let writer = rig.connect().await;
         assert!(!ask(&writer, write_of(2 << 20)).await.is_empty());
-        // More of them on each runtime than it has threads that may wait.
+        // Each runtime has more slow clients than threads that may wait.
         let mut slow = Vec::new();
         for _ in 0..rig.face.runtimes.len() * (WAITING_THREADS_MAX / STREAMS_MAX as usize + 1) {
             let connection = rig.connect().await;
             for _ in 0..STREAMS_MAX {
                 let (response, mut stream) = open(&connection).await;
                 stream.send_data(read_of(64 * 1024), true).unwrap();
-                // The first answer is there, and nobody takes it.
+                // The first answer has arrived, and the client does not take it.
                 slow.push(soon("an answer", response).await.unwrap());
             }
         }
@@ -373,7 +373,8 @@ fn clients_that_take_nothing_of_a_block_hold_no_thread() {
             let read = soon("a block", ask(&other, read_of(1 << 20))).await;
             assert!(read.len() > 2 << 20);
         }
-        // One that goes on reading gets all, once the others let go of its connection's window.
+        // A client that goes on reading gets everything, once the other streams leave the
+        // window of its connection.
         slow.truncate(1);
         for response in slow {
             let block = soon("the rest", async { all(&mut response.into_body()).await }).await;
@@ -390,7 +391,7 @@ fn what_is_announced_and_not_sent_costs_others_nothing() {
             let connection = rig.connect().await;
             for _ in 0..STREAMS_MAX {
                 let (response, mut stream) = open(&connection).await;
-                // 33 MiB, four times what there is for all of them together.
+                // Each announces 33 MiB: all together, several times the room that there is.
                 let begun = Bytes::from_static(&[0, 2, 16, 0, 0, 8]);
                 stream.send_data(begun, false).unwrap();
                 stalled.push((response, stream, connection.clone()));
@@ -412,7 +413,7 @@ fn requests_that_stall_with_all_the_room_are_cut_off_for_those_that_go_on() {
     };
     with_limits("stalled", limits, 256, |rig| async move {
         let mut stalled = Vec::new();
-        // Half of it is for one address; each of these has 1 MiB of 2 and says no more.
+        // One address gets half of the room. Each of these sends 1 MiB of 2 and stops.
         for _ in 0..4 {
             let connection = rig.connect().await;
             let (response, mut stream) = open(&connection).await;
@@ -492,7 +493,7 @@ fn connections_share_the_windows_of_their_streams() {
         let mut connections = Vec::new();
         for left in [2, 1, 0, 0, 0] {
             let connection = rig.connect().await;
-            // One after the other, they take no more than one.
+            // Requests one after the other take only one window.
             for number in 0..3 {
                 assert_serves(&connection, 10 * connections.len() as u8 + number).await;
             }

@@ -36,7 +36,7 @@ pub struct Ensemble {
     now_ms: u64,
 }
 
-/// What a member does in its ensemble (`QuorumPeer.ServerState`).
+/// The part of a member in its ensemble (`QuorumPeer.ServerState`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Looking,

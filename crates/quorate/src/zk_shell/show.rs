@@ -49,9 +49,9 @@ pub enum Answer {
 /// Text for people.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// For standard output.
+    /// Text for standard output.
     pub out: String,
-    /// For standard error.
+    /// Text for standard error.
     pub err: String,
 }
 

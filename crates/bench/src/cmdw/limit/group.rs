@@ -117,7 +117,7 @@ struct DirectState {
     buffer: AlignedMemory,
     /// Bytes gathered, from the buffer's beginning.
     filled: usize,
-    /// Where the buffer begins in the file, which is at a block.
+    /// The offset of the buffer in the file, which is the beginning of a block.
     offset: u64,
     /// The other buffer. None while a leader writes it.
     spare: Option<AlignedMemory>,

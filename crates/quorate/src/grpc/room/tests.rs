@@ -20,7 +20,7 @@ fn shares(all: &Arc<Share>) -> Shares {
 fn requests_that_have_parts_of_all_room_are_all_finished() {
     run(async {
         let all = Share::new(64 * KIB);
-        // Each could have it alone; together they have all of it, and half of what they need.
+        // Each request fits alone; together they hold all room, which is half of what they need.
         let tasks: Vec<_> = (0..16)
             .map(|number| {
                 let shares = shares(&all);
@@ -59,7 +59,7 @@ fn connections_of_one_address_finish_in_their_share_and_leave_the_others() {
                 }
             }));
         }
-        // They have 16 KiB, and one of them 8 more: there is always room for somebody else.
+        // They hold 16 KiB, and one of them 8 KiB more: other clients always find room.
         for _ in 0..100 {
             let mut other = Room::new(&shares(&all));
             other.grow_to(32 * KIB).await;
@@ -94,7 +94,7 @@ fn one_that_holds_room_knows_that_it_is_waited_for() {
         let mut holder = Room::new(&shares(&all));
         holder.grow_to(8 * KIB).await;
         assert!(!holder.is_waited_for());
-        // The first that waits finishes without room; the second has to wait for it.
+        // The first waiter becomes the finisher and needs no room; the second waits for it.
         let mut first = Room::new(&shares(&all));
         first.grow_to(KIB).await;
         assert!(first.is_finisher());
@@ -116,7 +116,7 @@ fn room_beside_that_of_a_finisher_is_had_at_once() {
         holder.grow_to(8 * KIB).await;
         let mut found = Room::new(&shares(&all));
         found.grow_to(KIB).await;
-        // Without the right of the other it would wait for itself.
+        // Without the right of `found`, this room would wait for its own client.
         let mut part = found.beside();
         part.grow_to(4 * KIB).await;
         assert!(part.is_finisher());

@@ -76,7 +76,7 @@ fn what_two_turns_write_is_one_write() {
     rig.write(1);
     rig.flush();
     rig.check("");
-    // It is owed, so the next turn writes.
+    // A flush is owed, so the next turn writes.
     rig.pause();
     rig.write(2);
     rig.flush();
@@ -84,7 +84,7 @@ fn what_two_turns_write_is_one_write() {
     rig.pause();
     rig.flush();
     rig.check("");
-    // Nothing is owed.
+    // No flush is owed.
     rig.pause();
     rig.write(4);
     rig.flush();
