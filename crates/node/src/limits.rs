@@ -30,7 +30,7 @@ pub const SEGMENT_RESTS: u32 = 1;
 /// The rest after a piece of a snapshot was written, sent, received or checked, as a multiple of
 /// the time that it took: the clients of all members wait for the log, and no client for a
 /// snapshot. With it, writers on one disk and two processors kept some four fifths of their rate
-/// while a member fetched a million znodes (`docs/benchmarks.md`).
+/// while a member fetched a million znodes (`docs/benchmark-results.md`).
 pub const SNAPSHOT_RESTS: u32 = 2;
 
 /// The longest of these rests.

@@ -81,7 +81,8 @@ pub enum StorageError {
     },
     /// The directory holds ZooKeeper's data and none of ours.
     #[error(
-        "the data directory holds ZooKeeper's files ({file}): bring them over with `quorate import`"
+        "the data directory holds ZooKeeper's files ({file}), which this version does not read: name an \
+         empty directory; `quorate import` is not built yet"
     )]
     ForeignZooKeeper {
         /// One file that shows it.

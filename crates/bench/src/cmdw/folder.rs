@@ -146,7 +146,7 @@ impl FileSystem {
             ),
             _ => Some(
                 "take a fresh ext4 with a journal, which is what most clusters have, and where the \
-                 figures in docs/benchmarks.md are from (tests/peers/ozone/loop-image.sh makes \
+                 figures in docs/benchmark-results.md are from (tests/peers/ozone/loop-image.sh makes \
                  one)",
             ),
         }
