@@ -7,6 +7,7 @@
 mod arrows;
 mod circles;
 mod code;
+mod commits;
 mod lengths;
 mod rooms;
 
