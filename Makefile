@@ -1,7 +1,7 @@
 # What people do here. `make run` starts a server, `make test` runs every test.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test fmt clippy clean cargo
+.PHONY: help run build check test fmt clippy clean cargo
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ run: cargo ## Build and start a standalone server: clients on 127.0.0.1:2181, da
 
 build: cargo ## Build the release binary
 	cargo build --release
+
+check: cargo ## Run what a change should pass before the next edit: lint, unit tests, a few seeds
+	@tests/check.sh
 
 test: cargo ## Run every test; the last line is the count
 	@tests/run.sh
