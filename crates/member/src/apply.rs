@@ -1,8 +1,8 @@
-//! Apply: runs committed commands on the machine, in order, and tells those who wait.
+//! Apply: runs committed commands on the machine, in order, and answers their waiters.
 //!
-//! The driver holds the machine's write lock while [`Apply::step`] runs, pushes what
-//! [`Apply::take_output`] gives to the Fronts and to Loop, and only then lets go of the lock: so a
-//! reader never sees a state whose changes are not in its feed already.
+//! The driver holds the machine's write lock while [`Apply::step`] runs, pushes the output of
+//! [`Apply::take_output`] to the Fronts and to Loop, and only then releases the lock: so a reader
+//! never sees a state whose changes are not in its feed already.
 //!
 //! A hold may end inside an entry, and between the reads that travelled with a command: nothing
 //! else changes the state meanwhile. Images are taken between entries only.
@@ -36,40 +36,40 @@ use giving_up::GiveUp;
 /// The third of a member's step functions.
 pub struct Apply {
     origin: Origin,
-    /// Committed, not yet applied. Bounded by the credits of the Fronts and by what the replica
-    /// hands out.
+    /// Committed entries that are not applied yet. Bounded by the credits of the Fronts and by what
+    /// the replica hands out.
     entries: VecDeque<Entry>,
     at: Option<Position>,
     /// Own batches under way, in the order of their sequences.
     expected: VecDeque<Expected>,
     /// Commands that were given up since the last step.
     give_ups: Vec<GiveUp>,
-    /// By index, ascending.
+    /// Syncs by index, ascending.
     syncs: VecDeque<(LogIndex, Caller)>,
     freeze_wanted: bool,
     freeze_step_wanted: bool,
     thaw_wanted: bool,
     search_wanted: Option<ContainerSearch>,
     prepared: Option<PreparedImage>,
-    /// A snapshot to take the place of the state, and whether this member may be forgotten in it.
+    /// A snapshot that is to replace the state, and whether this member may be forgotten in it.
     replacement: Option<(WholeSnapshot, bool)>,
-    /// The sessions of one that has, for Loop.
+    /// The sessions of a snapshot that has replaced the state, for Loop.
     replaced_owners: Option<Vec<OwnerEvent>>,
     /// Index and term of the last whole entry.
     last_index: LogIndex,
     last_term: u64,
-    /// Of the last own batch that was applied.
+    /// The sequence of the last own batch that was applied.
     own_sequence: u64,
-    /// Of the last one that is to come.
+    /// The sequence of the last own batch that Loop announced.
     announced: u64,
     /// The highest level that this build knows.
     level_max: Level,
-    /// This directory is not to be used any more, or not by this build, as Loop was told: nothing
-    /// more is applied.
+    /// Whether the directory must not be used any more, or not by this build. Loop was told, and
+    /// nothing more is applied.
     is_ended: bool,
-    /// What Loop was told last.
+    /// The applied index that Loop was last told.
     reported_index: LogIndex,
-    /// What an image of the machine has at most after the last step.
+    /// The most bytes that an image of the machine can have after the last step.
     image_bytes_max: u64,
     output: ApplyOutput,
     changes: ChangeBatch,
@@ -78,7 +78,7 @@ pub struct Apply {
     pending: Option<Pending>,
     /// Bytes of answers to travelling reads since the last call of [`Apply::take_output`].
     answer_bytes: u64,
-    /// Shared with the Fronts.
+    /// The room for replies, shared with the Fronts.
     replies: Arc<ReplyRoom>,
 }
 
@@ -89,9 +89,9 @@ struct Pending {
     ticket: Ticket,
     mark: Mark,
     answered: Answered,
-    /// Not yet run.
+    /// The reads that are not run yet.
     reads: std::vec::IntoIter<LocalRead>,
-    /// Answers to the reads before those.
+    /// Answers to the reads that were run.
     done: Vec<ReadAnswer>,
 }
 
@@ -106,12 +106,12 @@ impl Pending {
 /// The command that takes the place of one that was given up.
 const NOTHING: Command<'static> = Command::Control(ControlCommand::Nothing);
 
-/// Where in the first entry the next command stands.
+/// The position of the next command in the first entry.
 struct Position {
     header: EntryHeader,
     batches_left: u32,
     batch_offset: usize,
-    /// Set while the batch is begun: whose it is, and how many of its commands are done.
+    /// The position in the batch, while one is begun.
     batch: Option<BatchPosition>,
 }
 
@@ -125,7 +125,7 @@ struct BatchPosition {
 struct Expecting {
     /// The sequence of the batch.
     sequence: u64,
-    /// How many waited when the batch was begun.
+    /// The number of waiters when the batch was begun.
     count: usize,
     front: Option<FrontId>,
     waiters: std::vec::IntoIter<Waiter>,
@@ -150,23 +150,24 @@ enum Expected {
     Refused { front: FrontId, waiters: VecDeque<Waiter>, reason: Unavailable },
 }
 
-/// What a hold gave, to be passed on before the lock is let go.
+/// The output of one hold of the lock, to be passed on before the lock is released.
 #[derive(Debug, Default)]
 pub struct ApplyOutput {
     /// Answers by Front. A Front without any still gets the changes.
     pub answers: Vec<(FrontId, Vec<Answer>)>,
-    /// For every Front, unless empty.
+    /// Changes for every Front, unless empty.
     pub changes: SharedChanges,
-    /// For Loop.
+    /// Messages for Loop.
     pub to_loop: Vec<FromApply>,
-    /// To be dropped where nobody waits for it: a whole state.
+    /// The state that was replaced. It is large, so the driver drops it where nobody waits for
+    /// that.
     pub replaced: Option<Box<Machine>>,
-    /// The leader's time in the last entry of which something was applied, in ms since 1970.
+    /// The leader's stamp of the last entry from which a command was applied, in ms since 1970.
     pub stamped_ms: Option<i64>,
 }
 
 impl ApplyOutput {
-    /// Splits the output into what each of `front_count` Fronts gets, if anything.
+    /// Splits the output into a delivery for each of `front_count` Fronts that gets any.
     pub fn deliveries(&mut self, front_count: u32) -> Vec<(FrontId, Delivery)> {
         let mut deliveries = Vec::new();
         for front in (0..front_count).map(FrontId) {
@@ -182,7 +183,7 @@ impl ApplyOutput {
 }
 
 impl Apply {
-    /// Starts behind the entry at `index`, which the restored machine holds. `level_max` is the
+    /// Starts after the entry at `index`, which the restored machine holds. `level_max` is the
     /// highest level that this build knows.
     pub fn new(origin: Origin, index: LogIndex, term: u64, level_max: Level) -> Apply {
         Apply {
@@ -226,7 +227,7 @@ impl Apply {
         self.answer_bytes
     }
 
-    /// Takes what Loop sent. Nothing happens to the machine yet.
+    /// Takes a message of Loop. The machine does not change yet.
     pub fn receive(&mut self, input: ToApply) {
         match input {
             ToApply::Expect { sequence, front, waiters } => {
@@ -242,7 +243,7 @@ impl Apply {
             }
             ToApply::Entries(entries) => self.entries.extend(entries),
             ToApply::Sync { index, caller } => {
-                // Answers of a leader may come in another order than they were asked for.
+                // A leader's answers may come in another order than they were asked for.
                 let at = self.syncs.partition_point(|(other, ..)| *other <= index);
                 self.syncs.insert(at, (index, caller));
             }
@@ -252,23 +253,23 @@ impl Apply {
             ToApply::FindContainers(search) => self.search_wanted = Some(search),
             ToApply::Prepare(image) => self.prepared = Some(image),
             ToApply::Replace { image, is_voter } => {
-                // These are in it; what follows comes later.
+                // The snapshot holds these entries; later ones follow.
                 self.entries.clear();
                 self.at = None;
-                // A member votes before it hands anything over. What it hands over behind this
-                // message comes from a vote that is newer than the snapshot.
+                // A member becomes a voter before it hands any batch over. A batch handed over
+                // after this message comes from a membership that is newer than the snapshot.
                 let may_be_forgotten = !is_voter && self.expects_own();
                 self.replacement = Some((image, may_be_forgotten));
             }
         }
     }
 
-    /// Whether [`Apply::step`] has anything to do. Not while its answers are to be taken first.
+    /// Whether [`Apply::step`] has work to do. False while its answers must be taken first.
     pub fn has_work(&self) -> bool {
         !self.is_output_full() && self.has_something()
     }
 
-    /// Whether one hold has built as many answers to travelling reads as it may.
+    /// Whether this hold has built as many answers to travelling reads as it may.
     fn is_output_full(&self) -> bool {
         self.answer_bytes >= APPLY_HOLD_ANSWER_BYTES_MAX
     }
@@ -291,8 +292,8 @@ impl Apply {
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
     }
 
-    /// Whether nothing more is applied: the directory is not to be used any more, or not by this
-    /// build. The state may be inside an entry then.
+    /// Whether nothing more is applied: the directory must not be used any more, or not by this
+    /// build. The state may then be inside an entry.
     pub fn is_ended(&self) -> bool {
         self.is_ended
     }
@@ -307,7 +308,8 @@ impl Apply {
         if core::mem::take(&mut self.thaw_wanted) {
             machine.thaw();
         }
-        // Before anything is applied: `Nothing` may stand in the place of what they waited for.
+        // Waiters go before anything is applied: `Nothing` may stand in the place of their
+        // commands.
         self.give_up(machine.mark());
         if let Some(image) = self.prepared.take() {
             machine.prepare_image(image);
@@ -316,7 +318,7 @@ impl Apply {
             self.replace(machine, image, may_be_forgotten);
         }
         self.run_pending(machine);
-        // Inside a batch its own waiters come first.
+        // Inside a batch, the batch's own waiters come first.
         if self.at.as_ref().is_none_or(|at| at.batch.is_none()) {
             self.answer_refused(machine);
         }
@@ -347,7 +349,7 @@ impl Apply {
         count
     }
 
-    /// What the steps since the last call gave.
+    /// Takes the output of the steps since the last call.
     pub fn take_output(&mut self) -> ApplyOutput {
         let mut output = core::mem::take(&mut self.output);
         output.answers = core::mem::take(&mut self.answers);
@@ -408,9 +410,9 @@ impl Apply {
         output
     }
 
-    /// The state of a snapshot takes the place of the one there is. Whoever is connected is
-    /// disconnected: the events between the two are not known, nor are the outcomes of this
-    /// member's commands that the snapshot contains. The sessions live on.
+    /// Replaces the state by that of a snapshot. All clients are disconnected: the events between
+    /// the two states are not known, nor the outcomes of this member's commands that the snapshot
+    /// contains. The sessions live on.
     fn replace(&mut self, machine: &mut Machine, image: WholeSnapshot, may_be_forgotten: bool) {
         if let Some((boot, sequence)) = image.machine.control().last_batch(self.origin.member)
             && self.is_of_another_life(boot, sequence)
@@ -422,7 +424,7 @@ impl Apply {
             self.on_forgotten();
             return;
         }
-        // Its connection is disconnected as the others are.
+        // The pending command's connection is disconnected like the others.
         self.pending = None;
         let replaced = core::mem::replace(machine, *image.machine);
         if replaced.is_freezing() {
@@ -452,7 +454,8 @@ impl Apply {
         self.output.to_loop.push(FromApply::Digest { index, digest });
     }
 
-    /// Own batches up to this one are in the snapshot: nobody can be told what came of them.
+    /// Forgets the waiters of own batches up to this one, which are in the snapshot: their outcomes
+    /// are not known.
     fn forget_expected(&mut self, sequence: u64) {
         let last = self.expected.iter().rposition(|expected| {
             matches!(expected, Expected::Batch { sequence: own, .. } if *own <= sequence)
@@ -460,7 +463,7 @@ impl Apply {
         self.expected.drain(..last.map_or(0, |last| last + 1));
     }
 
-    /// Goes on with the first entry, for at most `commands_max` commands.
+    /// Applies the rest of the first entry, at most `commands_max` commands.
     fn apply_entry(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let entry = self.entries.front().expect("the caller looked").clone();
         if entry.kind == EntryKind::Membership || entry.payload.is_empty() {
@@ -524,7 +527,7 @@ impl Apply {
         Some(BatchPosition { skipped, command_offset: 0, expected })
     }
 
-    /// Goes on with the batch at the position, and past it once it is done.
+    /// Applies the rest of the batch at the position, and moves past it once it is done.
     fn apply_batch(
         &mut self,
         machine: &mut Machine,
@@ -586,20 +589,20 @@ impl Apply {
         count
     }
 
-    /// Whether an own batch was handed over in a life of this member that this one knows nothing
-    /// of: later than this one, or another one with the same number. The directory is an old copy.
+    /// Whether an own batch was handed over by a start of this member that this one does not know
+    /// of: a later start, or another one with the same number. The directory is then an old copy.
     fn is_of_another_life(&self, boot: BootId, sequence: u64) -> bool {
         (boot, sequence) > (self.origin.boot, self.announced)
     }
 
-    /// Whether the state holds a batch of this member. A member is forgotten, too, that came and
-    /// went before it handed anything over: that does no harm.
+    /// Whether the state holds a batch of this member. A member that came and went before it handed
+    /// over any batch is forgotten, too, which does no harm.
     fn is_known(&self, machine: &Machine) -> bool {
         machine.control().last_batch(self.origin.member).is_some()
     }
 
-    /// Whether commands of clients were handed over, or are about to be, and are not applied. What
-    /// Loop handed over by itself does no harm if it is handed over again.
+    /// Whether commands of clients were handed over, or are about to be, and are not applied.
+    /// Loop's own commands do no harm if they are handed over again.
     fn expects_own(&self) -> bool {
         let of_clients =
             |it: &Expected| matches!(it, Expected::Batch { front, .. } if front.is_some());
@@ -611,15 +614,16 @@ impl Apply {
         self.output.to_loop.push(FromApply::Outlived { boot });
     }
 
-    /// Another member took this one's place, and the state has forgotten which of this member's
-    /// batches it holds: one that is handed over again could be applied twice, or never.
+    /// Ends, since another member took this one's place and the state has forgotten which of this
+    /// member's batches it holds: a batch that is handed over again could be applied twice, or
+    /// never.
     fn on_forgotten(&mut self) {
         self.is_ended = true;
         self.output.to_loop.push(FromApply::Forgotten);
     }
 
-    /// The waiters of an own batch. A batch of an earlier boot is never expected: it has no waiters
-    /// left, and its origin differs.
+    /// Takes the waiters of an own batch. A batch of an earlier boot is never expected: it has no
+    /// waiters left, and its origin differs.
     fn expect(&mut self, wanted: u64) -> Expecting {
         match self.expected.pop_front() {
             Some(Expected::Batch { sequence, front, waiters }) if sequence == wanted => {
@@ -630,7 +634,7 @@ impl Apply {
         }
     }
 
-    /// Answers refused commands once everything that was handed over before them is answered.
+    /// Answers refused commands once everything handed over before them is answered.
     fn answer_refused(&mut self, machine: &Machine) {
         while self.may_go_on()
             && let Some(Expected::Refused { front, waiters, reason }) = self.expected.front_mut()
@@ -649,8 +653,8 @@ impl Apply {
     }
 
     /// Runs the reads behind a command on the state right after it, as many as one hold may answer,
-    /// and answers the command with them once all are run. One that is handed back hands back those
-    /// behind it: their replies come after its own.
+    /// and answers the command once all have run. If one is handed back, so are the ones behind it:
+    /// their replies come after its own.
     fn run_pending(&mut self, machine: &Machine) {
         let Some(mut pending) = self.pending.take() else { return };
         while !pending.reads.as_slice().is_empty() {
@@ -709,8 +713,9 @@ impl Position {
     }
 }
 
-/// An entry was checked when it was made and by checksums since: one that does not decode is a bug
-/// or was written by a newer program, and going on would make this member differ from the others.
+/// Panics. An entry was checked when it was made and by checksums since: one that does not decode
+/// is a bug or was written by a newer program, and going on would make this member differ from the
+/// others.
 fn undecodable(index: u64, error: &DecodeError) -> ! {
     panic!("log entry {index} cannot be applied: {error}")
 }

@@ -1,19 +1,20 @@
-//! Who gives birth to what, before there is a log.
+//! Decides the first voters of an ensemble, before there is a log.
 //!
 //! An unborn directory has a member id and nothing else. The server with the lowest number decides,
-//! once all that are to vote are there, or a majority of them where that is enough, unborn and
-//! configured alike: their member ids are the first voters. For each that is absent nobody votes
-//! ([`absent_voter`]), so that a majority of the voters is one of the servers; whoever comes later
-//! as that server takes its place. Everybody else is born as one that is born already says: as a
-//! voter, if its member id is among the first voters, which no other directory has and which was
-//! never told before it was durable; so it has not voted yet, and is only late. Or without a vote,
-//! because it is new, or has lost what it had: then it has another member id.
+//! once all servers that are to vote are linked to it, or a majority of them where that is enough;
+//! all must be unborn and have the same configuration. Their member ids are the first voters. Each
+//! absent server gets a placeholder voter that never votes ([`absent_voter`]), so a majority of the
+//! voters is one of the servers; a member that comes later as that server takes the placeholder's
+//! place. Every other server takes the birth that a born server tells it. It is born as a voter if
+//! its member id is among the first voters: no other directory has that id, and it was told to
+//! nobody before it was durable, so this server has not voted yet and is only late. Otherwise it is
+//! born without a vote: it is new, or has lost its directory and so has another member id.
 //!
-//! So where all must be there, an ensemble begins twice only if all that were born have lost their
-//! directories, and then nothing is left of what it was. Where a majority is enough, it does if the
-//! server that decides has lost its directory, and is one of a majority without one that sees
-//! nobody who is born. Nothing here waits or retries: the driver tells which links there are, and
-//! asks again.
+//! Where all servers must be present, an ensemble begins twice only if all servers that were born
+//! have lost their directories, and then nothing is left of the first one. Where a majority is
+//! enough, an ensemble begins twice if the deciding server has lost its directory, and it and the
+//! servers it sees are a majority of which none is born. Nothing here waits or retries: the driver
+//! reports the links, and asks again.
 
 use core::fmt;
 
@@ -23,70 +24,69 @@ use storage::datadir::Birth;
 use crate::hello::{Hello, Known};
 use crate::limits::VOTERS_MAX;
 
-/// Which of the servers that are to vote must be there for an ensemble to begin.
+/// How many of the voting servers must be present for an ensemble to begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attendance {
     /// All of them.
     #[default]
     All,
-    /// More than half of them, the one that decides among them.
+    /// More than half of them, with the server that decides.
     Majority,
 }
 
-/// Voters from this id on are nobody: no directory draws such an id.
+/// Voters with this id or a higher one are placeholders: no directory draws such an id.
 pub const ABSENT_VOTERS_FROM: u64 = (u32::MAX as u64) << 32;
 
-/// Who votes for a server that is absent when an ensemble begins: nobody, so that it can be
-/// replaced without waiting for it. None: a number so large is no server's.
+/// The placeholder voter of a server that is absent when an ensemble begins. It never votes, so it
+/// can be replaced without waiting for it. None: the number is too large for a server's.
 pub fn absent_voter(server: u64) -> Option<u64> {
     ABSENT_VOTERS_FROM.checked_add(server)
 }
 
-/// The server that such a voter stands for; none of a member that there is.
+/// The server that a placeholder voter stands for; none for the id of a real member.
 pub fn absent_server(voter: u64) -> Option<u64> {
     voter.checked_sub(ABSENT_VOTERS_FROM)
 }
 
-/// What an unborn server knows.
+/// An unborn server and what it has heard from others.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     own: Hello,
     attendance: Attendance,
-    /// What the other ends of the links that are up have said; several of one server, where there
-    /// are several links to it.
+    /// The hellos from the links that are up. A server with several links has several.
     links: Vec<Hello>,
 }
 
-/// What follows from what is known.
+/// The decision of an unborn server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The directory is to be born so.
+    /// Create the directory with this birth.
     BeBorn(Birth),
-    /// Nothing yet.
+    /// Wait, for this reason.
     Wait(Waiting),
 }
 
-/// What is missing, for the log.
+/// The reason why an unborn server waits, to be logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// Servers that must be there, unborn, before this one decides.
+    /// Servers that must be present, unborn, before this one decides.
     ForServers(Vec<u64>),
-    /// So many more of these servers must be.
+    /// More of these servers must be present before this one decides.
     ForMajority {
-        /// How many.
+        /// How many more.
         count: usize,
-        /// Those that are absent.
+        /// The servers that are absent.
         servers: Vec<u64>,
     },
-    /// The server that decides, or any that is born.
+    /// The server that decides, or any server that is born.
     ForDecision(u64),
-    /// Any server that is born: this one is none of those that vote.
+    /// Any server that is born: this one is not among the servers that are to vote.
     ForEnsemble,
     /// A server has another configuration.
     Configurations {
-        /// Which.
+        /// The number of that server.
         server: u64,
-        /// What it says the servers are.
+        /// The servers that it is configured with.
         servers: Vec<u64>,
     },
     /// Two servers have this number.
@@ -98,8 +98,8 @@ pub enum Waiting {
 }
 
 impl Bootstrap {
-    /// An unborn directory, started by a build that knows so much. `servers` are the numbers of the
-    /// servers that are to vote, each of 32 bits.
+    /// An unborn directory, started by a build that knows the levels in `known`. `servers` are the
+    /// numbers of the servers that are to vote, each of 32 bits.
     pub fn new(
         server: u64,
         member: MemberId,
@@ -119,30 +119,31 @@ impl Bootstrap {
         Bootstrap { own, attendance, links: Vec::new() }
     }
 
-    /// What this server says of itself until it is born.
+    /// The hello that this server sends until it is born.
     pub fn hello(&self) -> &Hello {
         &self.own
     }
 
-    /// A link came up, and this was said at its other end.
+    /// A link came up, and its other end sent this hello.
     pub fn on_link_up(&mut self, hello: Hello) {
         self.links.push(hello);
     }
 
-    /// A link ended, at the other end of which this was said.
+    /// A link ended. Its other end had sent this hello.
     pub fn on_link_down(&mut self, hello: &Hello) {
         if let Some(position) = self.links.iter().position(|link| link == hello) {
             self.links.swap_remove(position);
         }
     }
 
-    /// What is to be done now. `cluster_id` is one that no other ensemble has, in case that this
-    /// server decides.
+    /// Decides what to do now. `cluster_id` is used if this server decides; no other ensemble may
+    /// have it.
     pub fn decide(&self, cluster_id: u128) -> Decision {
         let born = || self.links.iter().filter_map(|it| Some((it.server, it.birth.as_ref()?)));
         let own = self.own.member.0;
         let is_ours = |birth: &Birth| birth.voters.contains(&own);
-        // Whoever has us among its voters is of our ensemble, whoever else is there.
+        // A born server with this member among its voters belongs to this member's ensemble, and
+        // outweighs any other.
         let first = born().find(|(_, birth)| is_ours(birth)).or_else(|| born().next());
         if let Some((server, birth)) = first {
             let mut others = born().filter(|(_, other)| is_ours(other) || !is_ours(birth));
@@ -157,8 +158,8 @@ impl Bootstrap {
         }
     }
 
-    /// The member ids of all that are to vote, and nobody's for those that are absent, ascending,
-    /// if this server is to decide and may.
+    /// The first voters, ascending: the member id of each present server, and a placeholder for
+    /// each absent one. An error if this server is not to decide, or not yet.
     fn first_voters(&self) -> Result<Vec<u64>, Waiting> {
         let Hello { server, servers, .. } = &self.own;
         let all = || self.links.iter().chain([&self.own]);
@@ -209,7 +210,7 @@ impl Bootstrap {
 }
 
 impl Waiting {
-    /// Whether more servers would end the wait: what contradicts itself needs a person.
+    /// Whether more servers would end the wait. A contradiction between servers needs a person.
     pub fn is_for_servers(&self) -> bool {
         match self {
             Waiting::ForServers(_)

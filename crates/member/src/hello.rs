@@ -1,8 +1,9 @@
-//! The hello: each server begins a link with it. It says who the server is, where its directory
-//! stands, which versions it knows, and at which level its ensemble is.
+//! The hello, with which each server begins a link. It names the server, and says where its
+//! directory stands, which versions it knows, and at which level its ensemble is.
 //!
-//! A hello is a list of tagged fields, so that members of two builds understand each other's: a
-//! field that is new to a reader is skipped, or is *needed*, and the link is refused.
+//! A hello is a list of tagged fields, so that members of two builds understand each other. A
+//! reader skips a field that it does not know, unless the field is *needed*: then it refuses the
+//! link.
 //!
 //! Byte layout: `docs/formats.md`, "Hello".
 
@@ -24,102 +25,103 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// The highest version that both know; none if there is none.
+    /// The highest version that is in both ranges; none if they share none.
     pub fn common(self, other: VersionRange) -> Option<u16> {
         let highest = self.max.min(other.max);
         (highest >= self.min.max(other.min)).then_some(highest)
     }
 }
 
-/// What a build knows, as it tells other servers.
+/// The message versions and levels that a build knows, as it tells other servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The versions of the messages between members that it speaks.
     pub messages: VersionRange,
     /// The highest level that it knows; it knows all below.
     pub level_max: Level,
-    /// Its version, for people; empty where it does not say.
+    /// The program's version, for people; empty if unknown.
     pub program: String,
 }
 
 impl Known {
-    /// What this build knows of levels up to that one.
+    /// This build, as if it knew levels up to `level_max`.
     pub fn up_to(level_max: Level) -> Known {
         let program = env!("CARGO_PKG_VERSION").to_string();
         Known { messages: VersionRange { min: 1, max: 1 }, level_max, program }
     }
 }
 
-/// Why two servers do not understand each other. Said on both sides.
+/// Why two servers do not understand each other. Each side reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Stranger {
-    /// There is no version of messages that both speak.
+    /// No version of messages is known to both.
     #[error(
         "server {} speaks versions {} to {} of the messages between members, this one {} to {}: \
          install a version between both first",
         .server, .theirs.min, .theirs.max, .own.min, .own.max
     )]
     Messages {
-        /// The number of the other one.
+        /// The number of the other server.
         server: u64,
-        /// The versions of this one.
+        /// The versions that this server knows.
         own: VersionRange,
-        /// The versions of the other one.
+        /// The versions that the other server knows.
         theirs: VersionRange,
     },
-    /// The other one's ensemble is at a level that this one does not know.
+    /// The other server's ensemble is at a level that this server does not know.
     #[error(
         "the ensemble of server {} is at level {}, and this version knows up to {level_max}: \
          install version {} or later",
         .server, .stated.level, .stated.version
     )]
     Older {
-        /// The number of the other one.
+        /// The number of the other server.
         server: u64,
-        /// What the other one has said.
+        /// The level of the other server's ensemble.
         stated: StatedLevel,
-        /// The highest level that this one knows.
+        /// The highest level that this server knows.
         level_max: Level,
     },
-    /// This one's ensemble is at a level that the other one does not know.
+    /// This server's ensemble is at a level that the other server does not know.
     #[error(
         "the ensemble is at level {}, and server {} knows up to {level_max}: \
          install version {} or later there",
         .stated.level, .server, .stated.version
     )]
     Newer {
-        /// The number of the other one.
+        /// The number of the other server.
         server: u64,
-        /// Of this one.
+        /// The level of this server's ensemble.
         stated: StatedLevel,
-        /// The highest level that the other one knows.
+        /// The highest level that the other server knows.
         level_max: Level,
     },
 }
 
-/// Who is at the other end of a link, or at this one.
+/// A server's description of itself, sent to the other end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Its number in the configuration (`server.N`).
     pub server: u64,
     /// Its directory's member id.
     pub member: MemberId,
-    /// Which start of that directory; 0 while it is unborn.
+    /// The start of that directory; 0 while it is unborn.
     pub boot: BootId,
-    /// The numbers of the servers that are to vote, as it is configured, ascending.
+    /// The numbers of the servers that are to vote, from its configuration, ascending.
     pub servers: Vec<u64>,
-    /// How its ensemble began; none while its directory is unborn.
+    /// The birth of its ensemble; none while its directory is unborn.
     pub birth: Option<Birth>,
-    /// What its build knows.
+    /// The message versions and levels that its build knows.
     pub known: Known,
     /// The level of its ensemble, as of its state; none while its directory is unborn.
     pub level: Option<StatedLevel>,
-    /// Fields that this build does not know, by ascending tags. They are part of what the proofs of
-    /// a handshake cover.
+    /// Fields that this build does not know, by ascending tags. The proofs of a handshake cover
+    /// them, too.
     pub unknown: Vec<(u16, Vec<u8>)>,
 }
 
-/// Set in the tag of a field without which a hello is misunderstood.
+/// The bit in a tag that marks the field as needed: a reader that does not know it refuses the
+/// link.
 const NEEDED: u16 = 0x8000;
 
 const TAG_SERVER: u16 = 1;
@@ -132,7 +134,7 @@ const TAG_LEVEL_MAX: u16 = 7;
 const TAG_LEVEL: u16 = 8;
 const TAG_PROGRAM: u16 = 9;
 
-/// Fields of a hello at most.
+/// The most fields that a hello may have.
 const FIELDS_MAX: u16 = 64;
 
 impl Hello {
@@ -155,10 +157,10 @@ impl Hello {
         Hello { boot, birth: Some(birth), level: Some(level), ..self }
     }
 
-    /// The version of messages that both speak: the highest that both know.
+    /// The version of messages to speak on the link: the highest that both know.
     ///
     /// # Errors
-    /// There is none, or one does not know the level that the other's ensemble is at.
+    /// They share no version, or one does not know the level of the other's ensemble.
     pub fn agree(&self, other: &Hello) -> Result<u16, Stranger> {
         let server = other.server;
         let is_above = |stated: &&StatedLevel, known: &Known| stated.level > known.level_max;
@@ -174,7 +176,7 @@ impl Hello {
         own.common(theirs).ok_or(Stranger::Messages { server, own, theirs })
     }
 
-    /// Appends its bytes.
+    /// Appends the bytes of the hello.
     pub fn encode(&self, out: &mut Vec<u8>) {
         assert!(self.servers.len() <= VOTERS_MAX, "more servers than the limit");
         let mut servers = Vec::new();
@@ -215,7 +217,7 @@ impl Hello {
         }
     }
 
-    /// Reads one.
+    /// Reads a hello.
     ///
     /// # Errors
     /// The bytes are no hello, or a needed field is missing or not known here.
@@ -328,7 +330,7 @@ fn decode_stated_level(reader: &mut Reader) -> Result<StatedLevel, DecodeError> 
     Ok(StatedLevel { level, version: decode_version(reader)? })
 }
 
-/// Reads what is left as the name of a version, which goes into logs.
+/// Reads the remaining bytes as the name of a version, which goes into logs.
 fn decode_version(reader: &mut Reader) -> Result<String, DecodeError> {
     let bytes = reader.take(reader.remaining())?;
     let is_shown = |byte: &u8| byte.is_ascii_graphic();

@@ -1,4 +1,4 @@
-//! What a connection has proved to be, kept beyond the bytes that said it.
+//! The identities that a connection has proved, kept longer than the bytes that carried them.
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ pub fn inspect<D: Disk + Clone>(disk: &D) -> Report {
     let restored = report.newest_snapshot();
     if let Some((index, hash)) = named.filter(|(index, _)| restored.is_none_or(|it| it < *index)) {
         let received = report.snapshots.iter().find(|it| it.name == RECEIVED_NAME);
-        // A file that cannot be read is a problem that was noted already.
+        // A file that cannot be read was reported already.
         let is_noted = received.is_some_and(|it| it.hash.is_none());
         if !is_noted && let Err(error) = check_named(index, hash, received.and_then(|it| it.hash)) {
             report.problems.push(error.to_string());

@@ -1,4 +1,4 @@
-//! What a member keeps and does only while it leads.
+//! The state and the work of a member only while it leads.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(crate) mod lending;
 pub(crate) struct Leading {
     /// When this member became the leader, by Loop's clock.
     pub since_ms: u64,
-    /// The last entry that there was then: once it is applied, so is everything that earlier
+    /// The last entry of the log at that time. Once it is applied, so is everything that earlier
     /// leaders committed.
     pub from: LogIndex,
     /// Whether a command that replaces the settings is under way.
@@ -32,24 +32,24 @@ pub(crate) struct Leading {
     pub raising: Option<Level>,
     /// An entry that the replica could not take yet.
     pub unproposed: Option<Bytes>,
-    /// What the others forwarded.
+    /// The position in each follower's stream of forwarded batches.
     pub followed: Followed,
     /// The last report of each follower that was not answered.
     pub heeded: BTreeMap<MemberId, (BootId, u64)>,
-    /// When containers are looked for.
+    /// The search for containers and TTL znodes to remove.
     pub containers: ContainerManager,
-    /// Snapshots that are offered to members that the log does not reach.
+    /// Snapshots that are offered to members that have fallen off the log.
     pub offers: Offers,
-    /// Which member supplies such a snapshot.
+    /// The choice of the member that supplies such a snapshot.
     pub lending: Lending,
-    /// Members that come and go.
+    /// The replacement of lost members.
     pub joining: Joining,
     /// The digests that the members gave.
     pub digests: Digests,
 }
 
 impl Leading {
-    /// A leader from now on, whose log ends with that entry.
+    /// A member that begins to lead, with a log that ends at `from`.
     pub fn new(now_ms: u64, from: LogIndex, containers: &ContainerSettings) -> Leading {
         Leading {
             since_ms: now_ms,

@@ -1,4 +1,4 @@
-//! What a member does, as three pure step functions that meet only in messages and in `&Machine`.
+//! A member's work, as three pure step functions that meet only in messages and in `&Machine`.
 //!
 //! - [`Loop`] orders: it packs what clients hand over into entries, proposes them, hands committed
 //!   ones on, keeps the sessions' leases and says when to take a snapshot.

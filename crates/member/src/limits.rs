@@ -16,20 +16,21 @@ pub const WINDOW_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// connections is read. It bounds every queue behind it.
 pub const FRONT_COMMANDS_MAX: usize = 32 * 1024;
 
-/// Bytes of those commands.
+/// Bytes of commands of one connection runtime that are not yet answered. At the bound none of its
+/// connections is read.
 pub const FRONT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes of large requests that are not answered, of all clients, unless configured
-/// (`largeRequestMaxBytes`, ZooKeeper's default); only where it is configured which are large. A
-/// request beyond closes its connection.
+/// Bytes of unanswered large requests of all clients, unless configured (`largeRequestMaxBytes`,
+/// ZooKeeper's default). The bound holds only if the size of a large request is configured. A
+/// request beyond it closes its connection.
 pub const LARGE_REQUESTS_BYTES_MAX_DEFAULT: u64 = 100 * 1024 * 1024;
 
 /// Bytes of output that a client has not taken. At the bound its requests are not read any more;
 /// what is under way is still answered.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of output at which a client that does not read is disconnected: only events can bring it
-/// there, one for each watch it set, and any number for a persistent one. While the room for all
+/// Bytes of output at which a client that does not read is disconnected. Only events can take it
+/// that far: one for each watch it set, and any number for a persistent one. While the room for all
 /// replies is full, [`OUTPUT_BYTES_MAX`] is enough for that.
 pub const OUTPUT_BYTES_LIMIT: usize = 64 * 1024 * 1024;
 
@@ -48,12 +49,12 @@ pub const REPLIES_BYTES_TIGHT: u64 = REPLIES_BYTES_MAX / 4 * 3;
 /// others must come through at some time.
 pub const REPLIES_BYTES_CALM: u64 = REPLIES_BYTES_MAX / 4;
 
-/// Bytes of a reply that is built even where the room for all replies is full, so that clients with
-/// small requests are served whatever others leave lying.
+/// Bytes of a reply that is built even if the room for all replies is full, so that clients with
+/// small requests are served although others do not read their replies.
 pub const SMALL_REPLY_BYTES: usize = 16 * 1024;
 
-/// How long a client may take to take [`OUTPUT_TAKEN_BYTES_MIN`] while the room for all replies is
-/// nearly full. One that is slower, and leaves more than a small reply lying, is disconnected.
+/// How long a client may take to read [`OUTPUT_TAKEN_BYTES_MIN`] while the room for all replies is
+/// nearly full. A slower client with more than a small reply unread is disconnected.
 pub const OUTPUT_STALL_MS: u64 = 2_000;
 
 /// How long a request waits for room for its reply, or a sixth of its session's timeout if that is
@@ -61,16 +62,17 @@ pub const OUTPUT_STALL_MS: u64 = 2_000;
 /// come back and ask again.
 pub const ROOM_WAIT_MS_MAX: u64 = 2 * OUTPUT_STALL_MS;
 
-/// Bytes that a client takes in that time at least: 16 KB a second.
+/// Bytes that a client must read within [`OUTPUT_STALL_MS`]: 16 KB a second.
 pub const OUTPUT_TAKEN_BYTES_MIN: u64 = 32 * 1024;
 
-/// Bytes by which a connection runtime's share of the room may differ from what it has told.
+/// Bytes by which a connection runtime's share of the room for replies may differ from what it last
+/// reported.
 pub const REPLIES_TOLD_BYTES: usize = 64 * 1024;
 
-/// Connections that go on at once when there is room for replies again; the others follow.
+/// Connections that resume at once when there is room for replies again; the others follow later.
 pub const PARKED_RESUMED_MAX: usize = 64;
 
-/// How long replies that are too large are only counted after one was told, by each Front.
+/// How long each Front only counts replies that are too large after it logged one.
 pub const REFUSED_REPLY_INTERVAL_MS: u64 = 1_000;
 
 /// Bytes read ahead from a connection beyond its current frame.
@@ -84,7 +86,7 @@ pub const TRAVELLING_READS_MAX: usize = 64;
 /// bounds what it builds there: 64 MiB.
 pub const FRONT_TRAVELLING_READS_MAX: usize = 4_096;
 
-/// Bytes of a write behind which no read travels: its reply may be as large.
+/// Bytes of a write from which on no read travels with it: its reply may be as large.
 pub const TRAVELLED_WRITE_BYTES_MAX: usize = SMALL_REPLY_BYTES;
 
 /// Small replies that a connection must get after a large one before its reads travel again.
@@ -99,8 +101,9 @@ pub const MULTI_READ_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// ZooKeeper has no bound. Enough for half a million watches with paths of 150 bytes.
 pub const WATCH_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Bytes that a watch takes beside its path. Where many watch the same path it is a third of that,
-/// and the path is stored once: a bound must not depend on what others do.
+/// Bytes that a watch takes beside its path. Where many watch the same path, a watch takes a third
+/// of that and the path is stored once; the bound ignores this, so that it does not depend on other
+/// clients.
 pub const WATCH_BYTES: usize = 100;
 
 /// Requests that one read hold of the state's lock answers.
@@ -111,7 +114,7 @@ pub const READ_HOLD_BYTES_MAX: usize = 64 * 1024;
 
 /// Slots of the tree that one step of a getAllChildrenNumber looks at. A step takes about as long
 /// as a read, and counts as one in the bounds of a hold and of a turn: a count among a million
-/// znodes takes some hundred holds, and everybody else's requests run in between.
+/// znodes takes some hundred holds, and other requests run in between.
 pub const COUNT_STEP_SLOTS_MAX: u32 = 128;
 
 /// Requests of one connection that are answered before the next one's turn.
@@ -121,7 +124,8 @@ pub const READ_TURN_REQUESTS_MAX: usize = 16;
 /// way.
 pub const OUTPUT_KEPT_BYTES: usize = 64 * 1024;
 
-/// The same while none is: a reply or two without data fit.
+/// Capacity of an emptied output buffer that is kept while no request is under way: a reply or two
+/// without data fit.
 pub const OUTPUT_KEPT_IDLE_BYTES: usize = 512;
 
 /// Requests that an emptied window keeps room for while none is under way.
@@ -138,13 +142,14 @@ pub const SESSIONLESS_MS_DEFAULT: u64 = 10_000;
 /// takes less. Then the connection is closed, and the client tries another server.
 pub const CONNECT_HOLD_MS_MAX: u64 = 1_000;
 
-/// Part of the client's timeout that it waits at most: it has the rest to find another server.
+/// The part of a client's timeout that it is made to wait at most: one in this many. The rest is
+/// left to find another server.
 pub const CONNECT_HOLD_PART: u64 = 6;
 
-/// How old the contact to a leader that is there may be, while nothing is written.
+/// How old the contact to a reachable leader may be while nothing is written.
 pub const CONTACT_MS_USUAL: u64 = 3 * HEARTBEAT_QUIET_MS;
 
-/// How long a connection that is being closed may leave its last bytes lying.
+/// How long a connection that is being closed may take to read its last bytes.
 pub const CLOSING_MS_MAX: u64 = 5_000;
 
 /// Commands that one write hold of the state's lock applies.
@@ -157,13 +162,15 @@ pub const APPLY_HOLD_ANSWER_BYTES_MAX: u64 = 64 * 1024;
 /// Identities that one connection may collect by auth packets. One more disconnects it.
 pub const CONNECTION_IDENTITIES_MAX: usize = 100;
 
-/// Bytes of those identities as they travel with each batch: a name of any length fits an auth
-/// packet. ZooKeeper has no bound; a digest takes some 40 bytes and the name. More disconnects it.
+/// Bytes of one connection's identities as they travel with each batch: a name of any length fits
+/// an auth packet. ZooKeeper has no bound; a digest takes some 40 bytes and the name. A connection
+/// with more is disconnected.
 pub const CONNECTION_IDENTITY_BYTES_MAX: usize = 16 * 1024;
 
-/// Connections of one Front that ended before their commands were answered. Beyond it the commands
-/// of those that end are handed over, though nobody waits for them. Each had credit for its
-/// commands, so only clients that come and go while nothing is committed can be more.
+/// Connections of one Front that ended before their commands were answered. At the bound the
+/// commands of further connections that end are not given up: they are handed over, though nobody
+/// waits for them. Each connection had credit for its commands, so only clients that come and go
+/// while nothing is committed can reach the bound.
 pub const DEPARTED_CONNECTIONS_MAX: usize = 10_000;
 
 /// How often each Front reports the sessions it heard from.
@@ -175,18 +182,18 @@ pub const REST_TICK_MS_MAX: u64 = 5_000;
 /// How often the driver lets each Front look at the clock, and Loop while something is under way.
 pub const CLOCK_INTERVAL_MS: u64 = 100;
 
-/// What each deadline includes, so that a client that is never silent for its whole timeout is
-/// never expired. Its bytes are reported at the first look at the clock that ends a report
-/// interval, up to one look later than that; a follower's report waits for the answer to the one
-/// before, which comes with a heartbeat; and the leases' clock stands still between two rounds of
-/// Loop, so a deadline is set up to one round too early.
+/// Time added to each deadline, so that a client that is never silent for its whole timeout is
+/// never expired. A client's bytes are reported at the first look at the clock that ends a report
+/// interval, up to one look later than that. A follower's report waits for the answer to the one
+/// before, which comes with a heartbeat. The leases' clock stands still between two rounds of Loop,
+/// so a deadline is set up to one round too early.
 pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS + HEARTBEAT_QUIET_MS;
 
-/// How long Loop sleeps at most if nothing arrives and nothing is due: links that broke, disks that
-/// stall and questions that were lost are noticed by then.
+/// How long Loop sleeps at most if nothing arrives and nothing is due: it notices broken links,
+/// stalled disks and lost questions by then.
 pub const LOOK_MS_MAX: u64 = 500;
 
-/// How late Loop may look at the clock before it takes itself for one that was paused.
+/// How late Loop may look at the clock before it assumes that the process was paused.
 pub const LATE_MS: u64 = 40;
 
 /// How long before a deadline Loop begins to look at the clock every [`CLOCK_INTERVAL_MS`]: a
@@ -203,7 +210,7 @@ pub const LEASE_ADVANCE_MS_MAX: u64 = 200;
 /// round of Loop: a new leader finds all of its sessions due at once.
 pub const EXPIRY_LOOKS_MAX: usize = 16 * 1024;
 
-/// How long a follower waits for the answer to such a report before it reports again.
+/// How long a follower waits for the answer to a report of heard sessions before it reports again.
 pub const HEARD_RETRY_MS: u64 = 500;
 
 /// Sessions in one report to the leader. More wait for its answer.
@@ -213,12 +220,12 @@ pub const HEARD_SESSIONS_MAX: usize = 64 * 1024;
 pub const FORWARD_BATCHES_MAX: usize = 1_024;
 
 /// Bytes of batches that the leader was given and that are not applied here, or one batch if
-/// larger. At the bound more waits: it bounds what a leader holds for each follower.
+/// larger. At the bound further batches wait: this bounds what a leader holds for each follower.
 pub const FORWARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long nothing of what the leader was given may be applied here before it is given again. It
-/// only happens where a message is lost and the link goes on; a disk that is so slow costs
-/// duplicates.
+/// How long none of the batches given to the leader may be applied here before they are given
+/// again. This is needed only if a message is lost while the link goes on; on a disk that is so
+/// slow it costs duplicates.
 pub const FORWARD_SILENCE_MS: u64 = 3_000;
 
 /// Entries that a new member may be behind when it is given its vote: some round trips' worth.
@@ -228,7 +235,7 @@ pub const CAUGHT_UP_ENTRIES: u64 = 64;
 /// again.
 pub const REGISTERS_INTERVAL_MS: u64 = 1_000;
 
-/// How often a level that clients need is asked for while it is not there: as often as a person
+/// How often a level that clients need is asked for until the state has it: as often as a person
 /// might try.
 pub const RAISES_INTERVAL_MS: u64 = 1_000;
 
@@ -245,18 +252,20 @@ pub const REPLACED_SILENCE_MS: u64 = 2_000;
 /// election timeout.
 pub const HEARTBEAT_MS: u64 = 100;
 
-/// How often a leader does that while nothing is written: nearly twice within the shortest election
-/// timeout. A heartbeat to two followers, and their answers, are most of what an idle ensemble
-/// costs. A little longer than [`HEARD_INTERVAL_MS`], so that each heartbeat finds a report due.
+/// How often a leader sends heartbeats while nothing is written: nearly twice within the shortest
+/// election timeout. A heartbeat to two followers, and their answers, are most of what an idle
+/// ensemble costs. A little longer than [`HEARD_INTERVAL_MS`], so that each heartbeat finds a
+/// report due.
 pub const HEARTBEAT_QUIET_MS: u64 = 210;
 
-/// How long nothing is written before heartbeats are that rare.
+/// How long nothing must be written before a leader sends heartbeats at [`HEARTBEAT_QUIET_MS`].
 pub const QUIET_MS: u64 = 1_000;
 
-/// Heartbeats are that rare only where the configuration admits no shorter timeout, and while no
-/// session of a server with another configuration has one. A follower's contact is up to three such
-/// heartbeats old then, or [`HEARD_RETRY_MS`] more where a report is lost; a third of the timeout
-/// must be longer, from the moment at which a session is opened.
+/// The shortest session timeout with which heartbeats may come at [`HEARTBEAT_QUIET_MS`]: the
+/// configuration must admit no shorter one, and no session of a server with another configuration
+/// may have one. A follower's contact is up to three such heartbeats old then, or
+/// [`HEARD_RETRY_MS`] more if a report is lost; a third of the timeout must be longer, from the
+/// moment at which a session is opened.
 pub const QUIET_TIMEOUT_MS_MIN: u32 = 4_000;
 
 const _: () = assert!(
@@ -267,24 +276,25 @@ const _: () = assert!(
 /// Loop sends its own, with the question that proves contact, at [`HEARTBEAT_MS`].
 pub const HEARTBEAT_TICKS: u32 = 19;
 
-/// How long a member may be without contact before it hands over again what a leader was given: it
-/// first applies what is committed, since another member may have taken its place meanwhile.
+/// How long a member may be without contact before it must apply everything that is committed, and
+/// only then may hand over again what a leader was given: another member may have taken its place
+/// meanwhile.
 pub const PROOF_SILENCE_MS: u64 = REPLACED_SILENCE_MS / 2;
 
 /// How long the log's disk may take to make something durable before a leader hands over, unless
 /// configured (`quorate.diskStallMs`). A disk that is often that slow may take longer.
 pub const DISK_STALL_MS: u64 = 1_000;
 
-/// How long any disk may take, however slow it usually is.
+/// How long a disk may take at most before it stalls, however slow it usually is.
 pub const DISK_STALL_MS_MAX: u64 = 10_000;
 
-/// Minutes that say how slow a disk usually is.
+/// The last minutes from which a disk's usual slowness is computed.
 pub const STALL_HISTORY_MINUTES: usize = 8;
 
-/// Minutes that must be known before they say anything.
+/// Minutes that must be known before a usual slowness is computed.
 pub const STALL_MINUTES_MIN: usize = 3;
 
-/// Length of such a minute.
+/// Length of a minute of that history.
 pub const STALL_MINUTE_MS: u64 = 60_000;
 
 /// Bytes of entries that wait for this member's disk while a quorum of the others has them. A
@@ -297,27 +307,27 @@ pub const OFFER_INTERVAL_MS: u64 = 1_000;
 /// How long a piece of a snapshot may take before it is asked for again.
 pub const PIECE_PATIENCE_MS: u64 = 2_000;
 
-/// How long a member goes on asking for a piece of a snapshot that another one than the leader has,
-/// before it tells the leader that it does not come.
+/// How long a member asks a holder other than the leader for a piece of a snapshot, before it tells
+/// the leader that the piece does not come.
 pub const HOLDER_PATIENCE_MS: u64 = 3 * PIECE_PATIENCE_MS;
 
 /// How often a leader asks a member for a snapshot that another one needs, until it has an answer:
-/// that comes with the first question after the snapshot is durable.
+/// the first question after the snapshot is durable gets it.
 pub const LEND_INTERVAL_MS: u64 = 100;
 
-/// How long that member may take until its snapshot is durable: one of a state of several gigabytes
-/// is by then.
+/// How long a lender may take until its snapshot is durable: enough for a state of several
+/// gigabytes.
 pub const LEND_PATIENCE_MS: u64 = 120_000;
 
-/// How long a leader waits for a member that can lend, where there are others but none of them can,
-/// before it takes a snapshot itself: one that has just begun to lead does not know them yet.
+/// How long a leader waits for a member that can lend, if none of the others can yet, before it
+/// takes a snapshot itself: a leader that has just begun does not know the others yet.
 pub const LENDER_PATIENCE_MS: u64 = 2_000;
 
-/// How often a lender is asked for one member, if its snapshot does not get there.
+/// How often a lender may fail to supply a snapshot to one member before it is not asked any more.
 pub const LEND_FAILURES_MAX: u32 = 2;
 
-/// How long a member that is sent nothing remains known as one that needs a snapshot: it says so
-/// with each answer to a heartbeat.
+/// How long a member that is sent nothing remains known as one that needs a snapshot: it repeats
+/// the need with each answer to a heartbeat.
 pub const BORROWER_SILENCE_MS_MAX: u64 = 10_000;
 
 /// Bytes of a snapshot's file in one piece to another member.
@@ -329,23 +339,23 @@ pub const DISK_IDLE_MS: u64 = 100;
 /// How often a full disk is tried again.
 pub const DISK_FULL_RETRY_MS: u64 = 500;
 
-/// Bytes of log that must still fit when the disk is full: what is under way and was accepted
+/// Bytes of log that must still fit when the disk is full: commands under way that were accepted
 /// before. Below this, writes are refused. A larger request (`jute.maxbuffer` allows it) may find
 /// no room after it was accepted; it is answered when there is some.
 pub const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
 
-/// How often a snapshot is tried that is to make room on a full disk, if the last one failed.
+/// How often a failed snapshot is tried again that is to make room on a full disk.
 pub const SNAPSHOT_RETRY_MS: u64 = 10_000;
 
-/// Room for the next snapshot is set aside for so many bytes of growth at least, and writes are
-/// refused when as much is left: what is under way then is less.
+/// Bytes of growth for which room for the next snapshot is set aside at least. Writes are refused
+/// when this much is left: the writes under way then need less.
 pub const SNAPSHOT_ROOM_STEP_BYTES: u64 = 1024 * 1024;
 
 /// How often room for the next snapshot is looked for while there is none.
 pub const SNAPSHOT_ROOM_RETRY_MS: u64 = 500;
 
-/// Snapshots that are kept, the newest included. Where there is no room for another beside them,
-/// the newest alone.
+/// Snapshots that are kept, the newest included. If there is no room for another beside them, only
+/// the newest is kept.
 pub const SNAPSHOTS_KEPT: usize = 2;
 
 /// Bytes of a piece of a snapshot's image.
@@ -355,38 +365,38 @@ pub const SNAPSHOT_PIECE_BYTES: usize = 1024 * 1024;
 pub const SNAPSHOT_STEP_SLOTS_MAX: u32 = 4_096;
 
 /// Bytes of log after which a snapshot is taken, if the configuration does not say. A start holds
-/// the log behind its snapshot in memory, and runs what this holds in half a second. ZooKeeper's
+/// the log behind its snapshot in memory, and applies this much in half a second. ZooKeeper's
 /// `snapSizeLimitInKb` is 4 GiB; there the number of commands decides.
 pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
-/// Largest value that the histogram of a summary tells from larger ones: an hour in ms.
+/// Largest value that a summary's histogram can tell from larger ones: an hour in ms.
 pub const SUMMARY_VALUE_MAX: u64 = 3_600_000;
 
-/// Significant decimal digits of its quantiles; with these a summary takes 36 KiB.
+/// Significant decimal digits of a summary's quantiles; with these a summary takes 36 KiB.
 pub const SUMMARY_DIGITS: u8 = 2;
 
 /// How long equal values of a summary are counted as one run.
 pub const SUMMARY_RUN_MS: u64 = 1_000;
 
-/// How long values go into one histogram before the other one's turn: quantiles are of the last
+/// How long values go into one histogram before the other takes its turn: quantiles are of the last
 /// five to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
 pub const SUMMARY_TURN_MS: u64 = 300_000;
 
-/// First elements of paths that one Front counts reads and writes of, each by itself; the others
-/// are counted together. ZooKeeper has no bound. A scrape shows six lines of each.
+/// First elements of paths for which one Front counts reads and writes separately; the others are
+/// counted together. ZooKeeper has no bound. A scrape shows six lines of each.
 pub const NAMESPACES_MAX: usize = 256;
 
-/// Bytes of such an element. A longer one is counted with the others.
+/// Bytes of a first element of a path. A longer one is counted with the others.
 pub const NAMESPACE_BYTES_MAX: usize = 128;
 
-/// How long slow requests are only counted after one was told, by each Front.
+/// How long each Front only counts slow requests after it logged one.
 pub const SLOW_REQUEST_INTERVAL_MS: u64 = 1_000;
 
 /// Watches that a runtime looks at in one go for a list of them. Between two pages it serves
 /// clients.
 pub const WATCH_PAGE_COUNT: usize = 2_048;
 
-/// Bytes of paths in such a page, or one path if longer.
+/// Bytes of paths in a page of watches, or one path if longer.
 pub const WATCH_PAGE_BYTES: usize = 256 * 1024;
 
 /// Connections that a runtime looks at in one go for a list of them.
@@ -396,15 +406,15 @@ pub const CONNECTION_PAGE_COUNT: usize = 1_024;
 /// refused.
 pub const VOTERS_MAX: usize = replica::limits::MEMBERS_MAX;
 
-/// Bytes of what a server says of itself.
+/// Bytes of a hello.
 pub const HELLO_BYTES_MAX: usize = 64 + 2 * 8 * VOTERS_MAX;
 
-/// Bytes of a message to another member: one of the replica, or batches, of which the last one may
-/// be as large as an entry.
+/// Bytes of a message to another member: a message of the replica, or batches, of which the last
+/// may be as large as an entry.
 pub const PEER_BODY_BYTES_MAX: usize = replica::limits::MESSAGE_BYTES_MAX + (1 << 20);
 
 const _: () = assert!(EXPIRY_MARGIN_MS > 2 * LEASE_ADVANCE_MS_MAX);
-// A pause must not use up what deadlines include.
+// A pause must not use up the time that each deadline includes.
 const _: () = assert!(LEASE_ADVANCE_MS_MAX < HEARING_MS_MAX);
 const _: () = assert!(CONNECTION_IDENTITIES_MAX < machine::limits::IDENTITIES_MAX);
 const _: () =
@@ -415,40 +425,40 @@ const _: () = assert!(SMALL_REPLY_BYTES < OUTPUT_BYTES_MAX);
 const _: () = assert!((OUTPUT_BYTES_MAX as u64) < REPLIES_BYTES_TIGHT);
 const _: () = assert!(REPLIES_BYTES_TIGHT < REPLIES_BYTES_MAX);
 const _: () = assert!(REPLIES_BYTES_CALM + MULTI_READ_BYTES_MAX < REPLIES_BYTES_MAX);
-// However many connections share a batch, it fits an entry, and so does the largest request.
+// A batch fits an entry, however many connections share it, and so does the largest request.
 const _: () = assert!(
     machine::limits::BATCH_COMMANDS_MAX * CONNECTION_IDENTITY_BYTES_MAX
         + 2 * machine::limits::BATCH_BYTES_MAX
         <= machine::limits::ENTRY_BYTES_MAX
 );
 
-/// Pieces of a snapshot that a start decodes at once while those before are installed: enough that
-/// handing them over costs nothing, few enough that they take some 20 MB of memory.
+/// Pieces of a snapshot that a start decodes at once while the ones before are installed: enough
+/// that handing them over costs nothing, few enough that they take some 20 MB of memory.
 pub const START_PIECES: usize = 4;
 
-/// Bytes of entries that a start decodes at once while those before are applied: enough that
+/// Bytes of entries that a start decodes at once while the ones before are applied: enough that
 /// handing them over costs little, few enough that the decoded commands stay in a core's cache.
 pub const REPLAY_STEP_BYTES: usize = 1 << 20;
 
-/// Bytes of entries that a start applies before it lets go of them: their memory is used again for
-/// the znodes that they create.
+/// Bytes of entries that a start applies before it frees them: the znodes that they create reuse
+/// their memory.
 pub const REPLAY_WINDOW_BYTES: usize = 16 << 20;
 
-/// Commands whose places in the tree a start looks at together, as Apply does with those of a step.
+/// Commands that a start looks up in the tree together, as Apply does with the commands of a step.
 pub const REPLAY_LOOK_AHEAD_COMMANDS: usize = 32;
 
-/// A member gives the digest of its state at each entry whose index is a multiple of this: often
-/// enough to find a state that differs within seconds of writing, and seldom enough to cost
-/// nothing.
+/// Entries between two digests that a member compares with others: each whose index is a multiple
+/// of this. Often enough to find a state that differs within seconds of writing, and seldom enough
+/// to cost nothing.
 pub const DIGEST_INTERVAL_ENTRIES: u64 = 128;
 
-/// Indexes at which a leader keeps digests that it was given; it forgets the oldest. Followers are
-/// hardly ever further behind each other, and what is missed is compared at the next.
+/// Indexes at which a leader keeps members' digests; it forgets the oldest. Followers are hardly
+/// ever further behind each other, and a comparison that is missed is made at the next index.
 pub const DIGEST_CHECKS_MAX: usize = 64;
 
-/// Entries for which a member keeps the digest of its own state: that of a snapshot that it is lent
-/// is compared with it, and is asked for anew where it is older. More than are written while a
-/// large state is, in 4 MiB.
+/// Entries for which a member keeps the digest of its own state. A leader compares the digest of a
+/// lent snapshot with it, and asks for a newer snapshot if it is older. More than are written while
+/// a large state is, in 4 MiB.
 pub const OWN_DIGESTS_MAX: usize = 1 << 18;
 
 /// How long a leader whose state is not that of the majority tries to hand over before it resigns.

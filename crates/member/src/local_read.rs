@@ -13,16 +13,16 @@ use crate::identities::{Identities, borrow};
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
-/// A read behind an own write in flight.
+/// A read behind a write of its own session that is under way.
 #[derive(Clone, Debug)]
 pub enum LocalRead {
-    /// Of ZooKeeper's tree.
+    /// A read of ZooKeeper's tree.
     Zk {
-        /// Of the request.
+        /// The xid of the request.
         xid: i32,
-        /// What is asked.
+        /// The read itself.
         read: OwnedRead,
-        /// By whom.
+        /// The identities of the connection, for the ACL check.
         identities: Identities,
     },
 }
@@ -30,9 +30,9 @@ pub enum LocalRead {
 /// A read that waits: for its turn in a connection's window, or behind a write on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRead {
-    /// What is asked.
+    /// The kind of the read.
     pub kind: ReadKind,
-    /// Of which znode.
+    /// The path of the znode.
     pub path: Box<str>,
     /// Whether to set a watch.
     pub watch: bool,
@@ -50,19 +50,20 @@ impl OwnedRead {
     }
 }
 
-/// The answer to a read that travelled, or that there is none.
+/// The answer to a read that travelled with a write, or the read handed back.
 #[derive(Clone, Debug)]
 pub enum ReadAnswer {
-    /// It was run right after its write.
+    /// The read was run right after its write.
     Answered {
         /// The whole response frame.
         frame: Vec<u8>,
-        /// What it says.
+        /// The error in it, or that there is none.
         outcome: ReadOutcome,
         /// The frame's place in the room for replies; none for a small one.
         held: Option<HeldReply>,
     },
-    /// It was not run: its reply is large, and there is no room for it. The connection runs it.
+    /// The read was not run: its reply is large, and there is no room for it. The connection runs
+    /// the read itself.
     HandedBack,
 }
 
@@ -76,10 +77,10 @@ impl ReadAnswer {
     }
 }
 
-/// What the answer to a read says, by the protocol that asked.
+/// The outcome of a read, in the protocol that asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// The error in it.
+    /// The error code of the reply.
     Zk(ErrorCode),
 }
 

@@ -1,18 +1,18 @@
-//! What the thread of the disk does: whatever jobs are queued go into the log in one write and one
-//! sync, segments are made ahead, and a full disk refuses writes until there is room.
+//! The work of the disk thread: it writes all queued jobs to the log in one write and one sync,
+//! makes segments ahead, and refuses writes on a full disk until there is room.
 //!
-//! The driver feeds it what has arrived, then calls [`LogWriter::finish`] and passes on what that
-//! gives; it wakes up again at [`LogWriter::deadline_ms`] even if nothing comes. An error from any
-//! of them is the end of the process: nothing more can be promised, and another start recovers.
+//! The driver feeds it the inputs that have arrived, then calls [`LogWriter::finish`] and passes on
+//! the output; it wakes up again at [`LogWriter::deadline_ms`] even if nothing comes. An error from
+//! any of them ends the process: nothing more can be promised, and another start recovers.
 //!
 //! A full disk. Jobs that find no room stay held, in order, and are tried again: the replica has
-//! them in its log, so they cannot be refused any more. Before it comes to that, Loop is told to
-//! refuse writes: when no segment can be made ahead and the room in the current one is low. Room
-//! comes back when a snapshot lets go of log, or when somebody makes some. While the next snapshot
-//! has no room, what there is is left to it.
+//! them in its log, so they cannot be refused any more. Before that happens Loop is told to refuse
+//! writes: when no segment can be made ahead and the current one has little room left. Room comes
+//! back when a snapshot lets log go, or when somebody frees some. While the next snapshot has no
+//! room, free room is left to it.
 //!
-//! A process that has as many files open as it may is such a disk: no segment can be made, and the
-//! same is tried again.
+//! A process at its limit of open files is treated like a full disk: no segment can be made, and
+//! the work is tried again.
 
 use core::mem;
 
@@ -24,19 +24,19 @@ use storage::wal::{SnapshotPoint, SpareJob, Wal};
 use crate::limits::{DISK_FULL_RETRY_MS, DISK_IDLE_MS};
 use crate::message::DiskJob;
 
-/// What arrives at the disk.
+/// An input of the disk thread.
 pub enum LogInput<D: Disk> {
-    /// From Loop: to be made durable.
+    /// From Loop: a job to make durable.
     Job(DiskJob),
     /// From Loop: a durable snapshot covers the log up to here.
     Release(SnapshotPoint),
-    /// From Loop: whether the room that there is is needed for a snapshot.
+    /// From Loop: whether the free room is needed for a snapshot.
     YieldRoom(bool),
-    /// A segment made ahead, to the end or to an error.
+    /// A segment that was made ahead, or the error that prevented it.
     Spare(SpareJob<D>, Result<(), StorageError>),
 }
 
-/// What the driver is to pass on.
+/// The output of the disk thread, for the driver to pass on.
 #[derive(Debug)]
 pub struct LogOutput<D: Disk> {
     /// For Loop: every job up to this one is durable.
@@ -46,23 +46,23 @@ pub struct LogOutput<D: Disk> {
     /// The error that says what the log lacks, room or a file descriptor. The driver logs it. Set
     /// once, when the shortage begins.
     pub lack: Option<StorageError>,
-    /// To be carried out on another thread, and given back as [`LogInput::Spare`].
+    /// A segment to make on another thread; the result comes back as [`LogInput::Spare`].
     pub spare: Option<SpareJob<D>>,
 }
 
-/// The log, and what waits for it.
+/// The log, and the jobs that wait for it.
 pub struct LogWriter<D: Disk> {
     wal: Wal<D>,
     room_bytes_min: u64,
     held: Vec<DiskJob>,
-    /// How many of those the log has queued and could not write.
+    /// How many of the held jobs the log has queued but could not write.
     queued: usize,
-    /// What a durable snapshot covers and the log has not let go of.
+    /// The point up to which a durable snapshot covers the log, until the log has let go of it.
     release: Option<SnapshotPoint>,
     has_received: bool,
-    /// Everything is durable and the log says so: there is nothing to wake up for.
+    /// Whether everything is durable and marked so in the log: there is nothing to wake up for.
     is_marked: bool,
-    /// The last try to get a segment found no room, or no descriptor.
+    /// Whether the last try to get a segment found no room, or no descriptor.
     is_spare_missing: bool,
     /// The error of that try, until [`LogWriter::finish`] returns it.
     lack: Option<StorageError>,
@@ -71,8 +71,9 @@ pub struct LogWriter<D: Disk> {
 }
 
 impl<D: Disk> LogWriter<D> {
-    /// Takes the recovered log. Below `room_bytes_min` bytes in the current segment, and with no
-    /// other to be had, writes are refused; usually [`crate::limits::ROOM_BYTES_MIN`].
+    /// Takes the recovered log. Writes are refused when the current segment has less than
+    /// `room_bytes_min` bytes left and no other can be had; usually
+    /// [`crate::limits::ROOM_BYTES_MIN`].
     pub fn new(wal: Wal<D>, room_bytes_min: u64) -> LogWriter<D> {
         LogWriter {
             wal,
@@ -89,8 +90,8 @@ impl<D: Disk> LogWriter<D> {
         }
     }
 
-    /// Takes one input. A release is done at once, also while jobs are held: on a full disk it is
-    /// what makes room. It waits only for the installation of the snapshot that it is about.
+    /// Takes one input. A release is done at once, even while jobs are held: on a full disk it
+    /// makes room. It waits only until the snapshot that it names is installed.
     ///
     /// # Errors
     /// The disk failed.
@@ -111,8 +112,8 @@ impl<D: Disk> LogWriter<D> {
                 self.is_spare_missing = false;
             }
             LogInput::Spare(job, Err(error)) if error.is_for_now() => {
-                // Where there is no room for an ordinary segment there may be for a small one, and
-                // that is tried at once.
+                // A disk without room for an ordinary segment may have room for a small one, which
+                // is tried at once.
                 if !self.wal.abandon_spare(job) {
                     self.on_lack(error, now_ms);
                 }
@@ -122,8 +123,8 @@ impl<D: Disk> LogWriter<D> {
         Ok(())
     }
 
-    /// Does what the inputs since the last call made possible; without any, says in the log that
-    /// everything is durable.
+    /// Does the work that the inputs since the last call made possible. Without any input, marks
+    /// the log as wholly durable.
     ///
     /// # Errors
     /// The disk failed.
@@ -164,8 +165,8 @@ impl<D: Disk> LogWriter<D> {
         self.held.len()
     }
 
-    /// Lets go of what a snapshot covers, or tries again later: a full disk may have no room even
-    /// to say so.
+    /// Lets go of the log that a snapshot covers, or tries again later: a full disk may have no
+    /// room even to record that.
     fn let_go(&mut self, now_ms: u64) -> Result<(), StorageError> {
         let reaches = |point: &SnapshotPoint| point.index <= self.wal.last_index();
         let release = self.release.filter(|point| reaches(point) && !self.is_to_install(*point));
@@ -182,15 +183,15 @@ impl<D: Disk> LogWriter<D> {
         Ok(())
     }
 
-    /// Whether a held job installs a snapshot at this point or before it: the log is another one
-    /// then, and does not reach the point.
+    /// Whether a held job installs a snapshot at this point or before it. The log is then still the
+    /// old one, and does not reach the point.
     fn is_to_install(&self, point: SnapshotPoint) -> bool {
         let installs = self.held.iter().filter_map(|job| job.install);
         let mut open = installs.filter(|install| *install != self.wal.snapshot());
         open.any(|install| install.index <= point.index)
     }
 
-    /// Appends and syncs the held jobs. Those that find no room stay held.
+    /// Appends and syncs the held jobs. Jobs that find no room stay held.
     fn write(&mut self, now_ms: u64) -> Result<Option<PersistId>, StorageError> {
         let mut lack = None;
         for job in &self.held[self.queued..] {
@@ -236,8 +237,8 @@ impl<D: Disk> LogWriter<D> {
     }
 }
 
-/// Queues what a job says. An installed snapshot is durable at once, and so is what comes before
-/// it.
+/// Queues a job's entries, hard state and membership. An installed snapshot is durable at once, and
+/// so is everything before it.
 fn append<D: Disk>(wal: &mut Wal<D>, job: &DiskJob) -> Result<(), StorageError> {
     let mut membership = job.membership.clone();
     // A job that found no room for its entries is tried again as a whole.

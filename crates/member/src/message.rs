@@ -18,36 +18,36 @@ use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
 use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
 
-/// Which connection runtime of this member.
+/// A connection runtime of this member, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontId(pub u32);
 
-/// A request of a connection, in the order in which the connection handed them over. Whoever
-/// answers names it: nothing may be concluded from the order of answers.
+/// A request of a connection, numbered in the order in which the connection hands them over. Each
+/// answer names its ticket: nothing may be concluded from the order of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Who waits for an answer.
+/// A request that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller {
-    /// Which Front.
+    /// The Front of the requests.
     pub front: FrontId,
-    /// Which of its connections.
+    /// The connection of that Front.
     pub connection: ConnectionId,
-    /// For which of its requests.
+    /// The request of that connection.
     pub ticket: Ticket,
 }
 
-/// Who waits for a command.
+/// A client's request that waits for a command.
 #[derive(Clone, Debug)]
 pub struct Waiter {
     /// The connection that sent it.
     pub connection: ConnectionId,
-    /// As which request.
+    /// The ticket of that request.
     pub ticket: Ticket,
     /// The reads right behind it, for Apply to run right after it and before the next command.
     pub reads: Vec<LocalRead>,
-    /// Set once the command is given up: whatever comes of it, this waiter is told no more.
+    /// Set once the command is given up: this waiter is then told nothing more.
     pub is_given_up: bool,
 }
 
@@ -61,7 +61,7 @@ impl Waiter {
 /// Commands that a Front hands over.
 #[derive(Debug)]
 pub struct Submission {
-    /// Which Front.
+    /// The Front of the requests.
     pub front: FrontId,
     /// The commands.
     pub batch: UnstampedBatch,
@@ -69,132 +69,132 @@ pub struct Submission {
     pub waiters: Vec<Waiter>,
 }
 
-/// What a Front asks of Loop.
+/// A message of a Front to Loop.
 #[derive(Debug)]
 pub enum ToLoop {
     /// Commands to be replicated.
     Submit(Submission),
     /// Tell this caller when everything committed by now is applied here.
     Sync(Caller),
-    /// Those whose clients were heard from since the last report.
+    /// Sessions whose clients were heard from since the last report.
     Heard(Vec<Owner>),
-    /// Requests of a Front whose time is up, or whose clients have cancelled them. Each is answered
-    /// at once, and no leader is given its command from now on.
+    /// Requests of a Front that have timed out, or that their clients have cancelled. Each is
+    /// answered at once, and no leader is given its command from now on.
     GiveUp(FrontId, Vec<(ConnectionId, Ticket)>),
     /// Connections of a Front, ascending, that ended before they had a session, or whose session
     /// has ended: nobody waits for their commands.
     Withdraw(FrontId, Vec<ConnectionId>),
-    /// A client uses what this level adds for the first time: the level is to be raised.
+    /// A client uses a feature of this level for the first time: the level is to be raised.
     Need(Level),
 }
 
-/// What arrives at Loop.
+/// An input of Loop.
 #[derive(Debug)]
 pub enum LoopInput {
-    /// From a Front.
+    /// A message from a Front.
     Front(ToLoop),
-    /// From Apply.
+    /// A message from Apply.
     Apply(FromApply),
     /// Every disk job up to this one is durable.
     Persisted(PersistId),
     /// Whether the log still has room to grow, as the disk thread sees it.
     DiskRoom {
-        /// It has none.
+        /// Whether the log has no room.
         is_full: bool,
     },
-    /// What is set aside for the next snapshot.
+    /// The room that is set aside for the next snapshot.
     SnapshotRoom(RoomKept),
-    /// From the snapshot thread, of a snapshot that it writes.
+    /// A message from the snapshot thread, about a snapshot that it writes.
     Snapshot(FromSnapshot),
-    /// From the snapshot thread, of one that is sent or received.
+    /// A message from the snapshot thread, about a snapshot that is sent to another member or
+    /// received from one.
     Transfer(FromTransfer),
-    /// A frame of another member, whose identity its link has proved.
+    /// A frame of another member. Its link has proved the member's identity.
     Peer {
-        /// Which member.
+        /// The member that sent the frame.
         from: MemberId,
         /// The frame.
         frame: PeerFrame,
     },
-    /// A link to another member was made, or one broke: what was sent on it may be lost.
+    /// A link to another member was made, or broke: messages sent on it may be lost.
     Link {
-        /// Which member.
+        /// The other member.
         peer: MemberId,
-        /// It was made.
+        /// Whether the link was made.
         is_up: bool,
     },
     /// A link from another member was made, or it ended.
     Linked {
-        /// Which member.
+        /// The other member.
         peer: MemberId,
-        /// What it said of itself; none: the link ended.
+        /// The server as its hello describes it; none: the link ended.
         server: Option<LinkedServer>,
     },
 }
 
-/// What Loop asks of Apply.
+/// A message of Loop to Apply.
 #[derive(Debug)]
 pub enum ToApply {
-    /// The batch with this sequence is under way, and these wait for it. Comes before the entry.
+    /// The batch with this sequence is under way, and these waiters wait for it. Comes before the
+    /// entry.
     Expect {
-        /// Of the batch.
+        /// The sequence of the batch.
         sequence: u64,
-        /// Which Front; none for Loop's own batches.
+        /// The Front of the waiters; none for Loop's own batches.
         front: Option<FrontId>,
-        /// One per command.
+        /// One waiter per command, in their order.
         waiters: Vec<Waiter>,
     },
-    /// These commands will never be in the log: answer so, in order with the others.
+    /// These commands will never be in the log. Apply answers so, in order with the other answers.
     Refuse {
-        /// Which Front.
+        /// The Front of the requests.
         front: FrontId,
-        /// One per command.
+        /// One waiter per command, in their order.
         waiters: Vec<Waiter>,
-        /// Why.
+        /// The reason that each waiter is told.
         reason: Unavailable,
     },
     /// Nobody waits for these commands any more. Comes before any entry in which
     /// `ControlCommand::Nothing` has taken the place of one.
     GiveUp {
-        /// Which Front.
+        /// The Front of the requests.
         front: FrontId,
         /// The commands.
         given_up: Vec<GivenUp>,
-        /// Whether their callers are to be told, at once and before the callers of earlier
-        /// commands.
+        /// Whether to tell the waiters, at once and before the waiters of earlier commands.
         is_told: bool,
     },
     /// Committed entries, in order, without gaps.
     Entries(Vec<replica::Entry>),
-    /// Tell this caller once the index is applied.
+    /// Tell this caller once the index is applied here.
     Sync {
-        /// What must be applied.
+        /// The index that must be applied first.
         index: LogIndex,
-        /// Who asked.
+        /// The request that asked.
         caller: Caller,
     },
-    /// Start an image at the end of the current entry.
+    /// Begin a snapshot's image at the end of the current entry.
     Freeze,
     /// Give the next piece of the image.
     FreezeStep,
-    /// Give the image up.
+    /// Abandon the image.
     Thaw,
-    /// Look for containers and TTL znodes whose time has come.
+    /// Look for containers and TTL znodes that are due for removal.
     FindContainers(ContainerSearch),
-    /// A command to come installs this. Comes before its entry.
+    /// A snapshot that a later command installs. Comes before the entry of that command.
     Prepare(PreparedImage),
-    /// The state of a snapshot takes the place of the one there is. What comes later goes on from
-    /// it.
+    /// Replace the state by that of a snapshot. Later entries go on from it.
     Replace {
         /// The snapshot.
         image: WholeSnapshot,
-        /// Whether this member has a vote in it. A member that was replaced meanwhile has none: it
-        /// comes back as a learner.
+        /// Whether this member has a vote in the snapshot's membership. A member that was replaced
+        /// meanwhile has none: it comes back as a learner.
         is_voter: bool,
     },
 }
 
 impl ToApply {
-    /// Whether there is anything to do, and not only to know for later.
+    /// Whether Apply has work to do now, and does not only note something for later.
     pub fn is_work(&self) -> bool {
         !matches!(self, ToApply::Expect { .. } | ToApply::Prepare(_))
     }
@@ -205,22 +205,22 @@ impl ToApply {
 pub struct GivenUp {
     /// The connection that sent it.
     pub connection: ConnectionId,
-    /// As which request.
+    /// The ticket of that request.
     pub ticket: Ticket,
-    /// Where Loop found it.
+    /// The place in which Loop found it.
     pub at: GivenUpAt,
 }
 
-/// Where Loop found a command that was given up.
+/// The place in which Loop found a command that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenUpAt {
-    /// In a batch without a sequence. Apply has not heard of it.
+    /// In a batch that has no sequence yet. Apply has not heard of it.
     Waiting,
     /// In a batch with a sequence. The fate is definite if no leader was ever given the batch.
     Batch {
         /// The sequence of the batch.
         sequence: u64,
-        /// The command's position in the batch.
+        /// The position of the command in the batch, from 0.
         position: usize,
         /// Whether a leader may have the command.
         fate: Fate,
@@ -236,8 +236,8 @@ pub enum Unavailable {
     DiskFull,
     /// This member is not the leader and cannot reach it.
     NotLeader,
-    /// Its caller gave it up before there was an outcome: without a leader that was given it
-    /// (definite), or with one that did not commit it in time (unknown).
+    /// Its caller gave it up before it had an outcome: before any leader was given it (definite),
+    /// or while a leader may still commit it (unknown).
     GivenUp(Fate),
 }
 
@@ -254,44 +254,45 @@ impl Unavailable {
 /// Whether a command that has no outcome may still take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It has not, and never will: no entry has it.
+    /// The command has had no effect and never will: no entry has it.
     Definite,
-    /// It may have, or may yet: a leader may have it. It does so once at most.
+    /// The command may have taken effect, or may yet: a leader may have it. It takes effect at most
+    /// once.
     Unknown,
 }
 
-/// Why a command has no outcome, or what it is.
+/// The outcome of a command, or why it has none.
 pub type Answered = Result<Outcome, Unavailable>;
 
-/// What a waiter is told.
+/// An answer to a waiter.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// To a command and the reads behind it.
+    /// The answer to a command and the reads behind it.
     Command {
-        /// Who waited.
+        /// The connection that waits.
         connection: ConnectionId,
-        /// For which request.
+        /// The request that is answered.
         ticket: Ticket,
-        /// Where the command stands.
+        /// The command's place in the order of commands.
         mark: Mark,
-        /// What came of it.
+        /// The outcome, or why there is none.
         answered: Answered,
-        /// In the order of the waiter's reads.
+        /// The answers to the waiter's reads, in their order.
         reads: Vec<ReadAnswer>,
     },
-    /// To a sync.
+    /// The answer to a sync.
     Synced {
-        /// Who waited.
+        /// The connection that waits.
         connection: ConnectionId,
-        /// For which request.
+        /// The request that is answered.
         ticket: Ticket,
-        /// Where the last command applied stands.
+        /// The place of the last command applied.
         mark: Mark,
     },
 }
 
 impl Answer {
-    /// Where the answer stands in the order of commands.
+    /// The ordinal of the command that the answer follows.
     pub fn ordinal(&self) -> Ordinal {
         match self {
             Answer::Command { mark, .. } | Answer::Synced { mark, .. } => mark.ordinal,
@@ -299,30 +300,31 @@ impl Answer {
     }
 }
 
-/// What Apply pushes to a Front before it lets go of the lock.
+/// The answers and changes that Apply pushes to a Front before it releases the lock.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Changes of this hold, shared by all Fronts.
+    /// The changes made during this hold of the lock, shared by all Fronts.
     pub changes: SharedChanges,
     /// Answers for this Front, in order.
     pub answers: Vec<Answer>,
 }
 
-/// What became of those that live while they are heard, for the deadlines that Loop keeps.
+/// A change to a session, for the deadlines that Loop keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerEvent {
-    /// Opened or attached.
+    /// The session was opened, or a client attached to it.
     Attached {
-        /// Which.
+        /// The session.
         owner: Owner,
-        /// Expiry names it.
+        /// The ordinal of the attach. A command that expires the session names it.
         attached: Ordinal,
-        /// Negotiated.
+        /// The negotiated timeout.
         timeout_ms: u32,
     },
-    /// Closed or expired.
+    /// The session was closed or has expired.
     Ended(Owner),
-    /// The state was replaced: of those before there is none. Those that there are now follow.
+    /// The state was replaced: all sessions before it are gone. The sessions of the new state
+    /// follow.
     AllReplaced,
 }
 
@@ -334,21 +336,21 @@ pub enum OwnerEvent {
     version.as_ref().map_or("a later version".to_string(), |it| format!("version {it} or later"))
 )]
 pub struct UnknownEntry {
-    /// Its index.
+    /// The index of the entry.
     pub index: u64,
     /// The level that its commands need.
     pub level: Level,
-    /// The highest that this build knows.
+    /// The highest level that this build knows.
     pub level_max: Level,
     /// The first version of the program that knows the level, where the entry says it.
     pub version: Option<String>,
 }
 
 impl UnknownEntry {
-    /// Looks whether a snapshot, whose last entry is that one, is of a level above that one.
+    /// Checks that a snapshot, which ends with entry `index`, is of no level above `level_max`.
     ///
     /// # Errors
-    /// It is.
+    /// The snapshot's level is above it.
     pub fn check_level(
         index: u64,
         stated: &StatedLevel,
@@ -361,10 +363,10 @@ impl UnknownEntry {
         Err(UnknownEntry { index, level, level_max, version: Some(version) })
     }
 
-    /// Looks whether an entry needs a level above that one.
+    /// Checks that entry `index` needs no level above `level_max`.
     ///
     /// # Errors
-    /// It does.
+    /// The entry needs a higher level.
     pub fn check(index: u64, payload: &[u8], level_max: Level) -> Result<(), UnknownEntry> {
         match entry::decode_header(payload) {
             Ok(header) if header.level > level_max => Err(UnknownEntry {
@@ -378,155 +380,159 @@ impl UnknownEntry {
     }
 }
 
-/// What Apply tells Loop.
+/// A message of Apply to Loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromApply {
-    /// Whole entries were applied, or a snapshot was.
+    /// Whole entries were applied, or a snapshot replaced the state.
     Applied {
-        /// Up to this one.
+        /// The last entry that is applied.
         index: LogIndex,
-        /// What became of sessions meanwhile, in order.
+        /// The changes to sessions meanwhile, in order.
         owners: Vec<OwnerEvent>,
         /// The settings, if they were replaced.
         configured: Option<Arc<Settings>>,
         /// The mark of an image, if one was installed.
         installed: Option<Mark>,
-        /// What an image has at most after them.
+        /// The most bytes that an image of the state can have after them.
         image_bytes_max: u64,
         /// The last batch of this boot that was applied; 0 before there is one.
         own_sequence: u64,
     },
-    /// An image was started.
+    /// A snapshot's image was begun.
     Frozen {
-        /// At the end of this entry.
+        /// The entry at the end of which it was begun.
         index: LogIndex,
-        /// Of that entry.
+        /// The term of that entry.
         term: u64,
         /// The mark of the last command in the image.
         mark: Mark,
-        /// What it has at most.
+        /// The most bytes that the image can have.
         image_bytes_max: u64,
     },
     /// A piece of the image.
     Piece {
-        /// Its bytes.
+        /// The bytes of the piece.
         bytes: Vec<u8>,
-        /// Whether it is the last.
+        /// Whether the piece is the last.
         last: bool,
     },
     /// The image had to be given up.
     FreezeAborted,
-    /// Containers and TTL znodes whose time has come.
+    /// Containers and TTL znodes that are due for removal.
     Containers(ContainersFound),
-    /// What the state's digest is at the end of an entry: of each, and of that of a snapshot which
-    /// took the place of the state.
+    /// The state's digest at the end of an entry. Sent for each entry, and for a snapshot that
+    /// replaced the state.
     Digest {
-        /// Its index.
+        /// The index of the entry.
         index: LogIndex,
         /// The digest.
         digest: Digest,
     },
-    /// The servers, and which of them each member is: each time that changes.
+    /// The servers, and which of them each member is; sent each time that changes.
     Servers(Arc<Servers>),
-    /// The level has risen, or is that of a snapshot which took the place of the state.
+    /// The level has risen, or a snapshot that replaced the state has this level.
     Raised(StatedLevel),
     /// The log has an entry of a level that this build does not know. Apply applies nothing more.
     Unknown(UnknownEntry),
-    /// The state has forgotten this member, whose place another has taken, and Apply applies
-    /// nothing more.
+    /// Another member has taken this member's place, and the state has forgotten this one. Apply
+    /// applies nothing more.
     Forgotten,
-    /// This member has handed over a batch that it does not know of, and applies nothing more.
+    /// The log holds a batch of a start of this member that this directory does not know of. Apply
+    /// applies nothing more.
     Outlived {
-        /// In the start of it with this number.
+        /// The number of the start that handed over the batch.
         boot: BootId,
     },
 }
 
-/// One job for the disk thread. Jobs are done in order; whatever is queued goes in one write and
-/// one sync.
+/// One job for the disk thread. Jobs are done in order; all queued jobs go in one write and one
+/// sync.
 #[derive(Clone, Debug)]
 pub struct DiskJob {
-    /// Reported back when it is durable.
+    /// The job's id, which is reported back once the job is durable.
     pub id: PersistId,
-    /// To be appended; an index that is in the log already replaces it and all behind it.
+    /// Entries to append. An entry at an index that the log has already replaces that entry and all
+    /// behind it.
     pub entries: Vec<storage::wal::LogEntry>,
-    /// To be appended behind the entries.
+    /// The term, vote and commit index, appended behind the entries.
     pub hard_state: Option<storage::wal::HardState>,
-    /// The membership, where it changed.
+    /// The membership, if it has changed.
     pub membership: Option<storage::wal::Membership>,
-    /// Before the entries: a snapshot, which is durable, takes the place of the whole log. The
-    /// membership is its own.
+    /// A durable snapshot that takes the place of the whole log, before the entries are appended.
+    /// `membership` is then the snapshot's.
     pub install: Option<storage::wal::SnapshotPoint>,
 }
 
 /// One job for the snapshot thread, done in order.
 #[derive(Clone, Debug)]
 pub enum SnapshotJob {
-    /// Start a file.
+    /// Begin a file.
     Begin {
-        /// Counts up from 1: which of those that were begun since the start.
+        /// The number of the snapshot; counts the snapshots begun since the start, from 1.
         number: u64,
-        /// The last entry it holds.
+        /// The index of the last entry that the snapshot holds.
         index: u64,
-        /// Of that entry.
+        /// The term of that entry.
         term: u64,
-        /// Active after it.
+        /// The membership that is active after that entry.
         membership: storage::wal::Membership,
         /// The mark of the last command in the image. People are shown it; no file's name has it.
         mark: Mark,
     },
-    /// Append a piece.
+    /// Append a piece to the file.
     Piece(Vec<u8>),
-    /// End it and give it its name.
+    /// End the file and give it its name.
     Finish,
-    /// Throw it away.
+    /// Remove the unfinished file.
     Abort,
-    /// Remove the snapshot that was received: what installed it is covered.
+    /// Remove the received snapshot: a newer snapshot covers the command that installed it.
     DiscardReceived,
-    /// Set room aside for the next one, and keep as much from now on.
+    /// Set room aside for the next snapshot, and keep as much from now on.
     KeepRoom(RoomWanted),
-    /// Read of one that there is, for another member.
+    /// Read a piece of a finished snapshot, for another member.
     Read {
-        /// For whom.
+        /// The member that the piece is for.
         to: MemberId,
-        /// What.
+        /// The snapshot and the offset to read from.
         want: Want,
     },
-    /// Append to the one that comes from another member.
+    /// Append bytes to the snapshot that another member sends.
     Receive {
-        /// Whether this is its beginning: what there was of another is thrown away.
+        /// Whether these are its first bytes: anything received of another snapshot is removed.
         is_first: bool,
         /// The next bytes.
         bytes: bytes::Bytes,
     },
-    /// All of it is there: read it, and give it its name.
+    /// Check the snapshot that was received whole, and give it its name.
     CheckReceived(SnapshotAt),
 }
 
-/// What the snapshot thread tells Loop of snapshots that go to other members, or come from them.
+/// A message of the snapshot thread to Loop about snapshots that go to other members, or come from
+/// them.
 #[derive(Debug)]
 pub enum FromTransfer {
-    /// For another member: a piece, or that there is none.
+    /// The answer to [`SnapshotJob::Read`]: a piece, or that the snapshot is gone.
     Read {
-        /// For whom.
+        /// The member that the piece is for.
         to: MemberId,
-        /// What to say.
+        /// The message to send to that member.
         message: PeerMessage,
     },
-    /// The bytes are in the file.
+    /// The received bytes are in the file.
     Written,
-    /// It is whole, and durable under its name.
+    /// The received snapshot is whole, and durable under its name.
     Whole(WholeSnapshot),
-    /// It cannot be written. Nothing is left of it.
+    /// The received snapshot cannot be written. Nothing is left of it.
     Failed,
-    /// It is not what it should be. Nothing is left of it.
+    /// The received file is not the snapshot that was offered, or is damaged. Nothing is left of
+    /// it.
     Spoiled,
 }
 
 /// Room to set aside for the next snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomWanted {
-    /// Bytes that the next snapshot has at most, as things stand.
+    /// The most bytes that the next snapshot can have, as the state is now.
     pub bytes_min: u64,
     /// Bytes without which writes are refused.
     pub bytes: u64,
@@ -537,25 +543,26 @@ pub struct RoomWanted {
 /// Room that is set aside for the next snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomKept {
-    /// How much there is.
+    /// Bytes that are set aside.
     pub bytes: u64,
-    /// What was wanted at most when that was tried: with less than that the disk has no more.
+    /// The largest amount that was wanted when the disk was last asked. Where `bytes` is less, the
+    /// disk has no more.
     pub bytes_wanted: u64,
 }
 
-/// What the snapshot thread tells Loop.
+/// A message of the snapshot thread to Loop about the snapshot that it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromSnapshot {
-    /// The piece is on its way: the next may come.
+    /// The piece was written, and the next may come.
     PieceWritten,
     /// The snapshot is durable under its name.
     Finished {
-        /// The last entry it holds.
+        /// The index of the last entry that the snapshot holds.
         index: u64,
-        /// Of that entry.
+        /// The term of that entry.
         term: u64,
     },
-    /// It could not be written. Loop schedules it anew.
+    /// The snapshot could not be written. Loop schedules another.
     Failed,
 }
 
@@ -563,45 +570,45 @@ pub enum FromSnapshot {
 pub struct Start {
     /// This member and this start of it.
     pub origin: machine::Origin,
-    /// For everything drawn at random by the replica.
+    /// The seed of everything that the replica draws at random.
     pub seed: u64,
-    /// What Raft finds on the disk.
+    /// The Raft state that the disk holds.
     pub restored: replica::Restored,
-    /// What the configuration wants the replicated settings to be.
+    /// The replicated settings that the configuration wants.
     pub settings: Settings,
-    /// What they are in the restored machine.
+    /// The replicated settings of the restored machine.
     pub settings_restored: Settings,
     /// The sessions of the restored machine.
     pub sessions: Vec<OwnerEvent>,
     /// Bytes of log since the snapshot.
     pub log_bytes: u64,
-    /// What an image of the restored machine has at most.
+    /// The most bytes that an image of the restored machine can have.
     pub image_bytes_max: u64,
     /// The digest of the restored machine.
     pub digest: Digest,
-    /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for
-    /// theirs.
+    /// Commands after which a snapshot is taken (`snapCount`); `u64::MAX`: commands do not count.
     pub snapshot_commands: u64,
-    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its
-    /// size.
+    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: bytes do not
+    /// count.
     pub snapshot_log_bytes: Option<u64>,
-    /// How long the log's disk may take before it stalls, unless it often is that slow.
+    /// How long the log's disk may take before it counts as stalled, in ms. A disk that is often
+    /// that slow gets longer.
     pub disk_stall_ms: u64,
     /// When containers and TTL znodes are looked for.
     pub containers: ContainerSettings,
-    /// Length of a tick.
+    /// Length of a tick of the sessions' deadlines.
     pub tick_ms: u64,
     /// The shortest timeout of a session that may be opened at any time, in ms.
     pub session_timeout_ms_min: u32,
     /// Length of a tick of the replica.
     pub raft_tick_ms: u64,
-    /// What the replica keeps of its log, for members that lag.
+    /// How much of its log the replica keeps in memory, for members that lag.
     pub log_memory: replica::LogMemory,
-    /// Which server of the configuration this member is; 0 where there is no ensemble.
+    /// The number of this member's server in the configuration; 0 without an ensemble.
     pub server: u64,
-    /// What the configuration wants the list of servers to be; empty: as it is.
+    /// The list of servers that the configuration wants; empty: any list.
     pub servers: ServerList,
-    /// What this build knows.
+    /// The message versions and levels that this build knows.
     pub known: Known,
     /// The level of the restored machine.
     pub level: Level,

@@ -69,12 +69,12 @@ pub use records::{to_restored, to_storage};
 pub struct Loop {
     origin: Origin,
     replica: Replica,
-    /// Whom this member follows, if it knows. None while it leads.
+    /// The leader that this member follows, where it knows one. None while it leads.
     leader: Option<MemberId>,
-    /// As it was last told to people.
+    /// The leader and term that were last reported for the log.
     leadership: Leadership,
     timing: Timing,
-    /// Sum of what went by.
+    /// Loop's clock: the sum of the time that has passed, in ms.
     now_ms: u64,
     contact: Contact,
     /// Set while this member leads.
@@ -99,7 +99,7 @@ pub struct Loop {
     levels: Levels,
     room: Room,
     own_digests: OwnDigests,
-    /// This member, as leader, has found that its state is not that of the majority.
+    /// Set once this member, as leader, has found that its state is not that of the majority.
     differs: Option<Differs>,
     ready: bool,
     counts: LoopCounts,
@@ -130,7 +130,7 @@ impl Configured {
     }
 }
 
-/// What Loop has counted since the start.
+/// The counts of Loop since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCounts {
     /// Commands in entries that were proposed.
@@ -143,22 +143,22 @@ pub struct LoopCounts {
     pub snapshot_bytes_sent: u64,
     /// Snapshots that this member has fetched whole (`snapshots_fetched`).
     pub snapshots_fetched: u64,
-    /// Of those, the ones that another than the leader sent (`snapshots_borrowed`).
+    /// How many of the fetched snapshots came from a follower (`snapshots_borrowed`).
     pub snapshots_borrowed: u64,
-    /// Bytes of the last entry that was proposed, of the smallest and of the largest; none: there
-    /// was none.
+    /// Bytes of the last, the smallest and the largest entry that was proposed; none before the
+    /// first.
     pub proposal_bytes: Option<[u64; 3]>,
     /// How often no leader was known any more (`looking_count`).
     pub looking_count: u64,
-    /// How long that took until one was (`election_time`).
+    /// How long this member knew no leader, each time (`election_time`).
     pub election_time: Latency,
     looking_since_ms: Option<u64>,
-    /// How long clients could not be served then (`unavailable_time`): a leader serves them once it
-    /// has committed an entry of its term, and no member does before it was ready once.
+    /// How long clients could not be served, each time (`unavailable_time`). A leader serves them
+    /// once it has committed an entry of its term; no member serves any before it was ready once.
     pub unavailable_time: Latency,
     unavailable_since_ms: Option<u64>,
-    /// How long this member, as a follower, took after its start from when it knew a leader until
-    /// it had applied what was committed then (`follower_sync_time`).
+    /// How long this member took, as a follower after its start, from knowing a leader to having
+    /// applied what was committed then (`follower_sync_time`).
     pub follower_sync_time: Latency,
     following_since_ms: Option<u64>,
     /// Times that this member, as leader, has given another one a snapshot, because the log did not
@@ -227,50 +227,53 @@ pub struct LoopHeld {
     pub lease_places: usize,
 }
 
-/// An image on its way into the state: until it is covered by a snapshot no other may be received.
+/// A snapshot on its way into the state. No other may be received until a snapshot of this member
+/// covers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Installing {
-    /// Its command was handed over.
+    /// The command that installs it was submitted.
     Proposed,
-    /// It is the state; the snapshot with this number covers it.
+    /// It has become the state. The snapshot with this number will cover it.
     Installed { snapshot: u64 },
 }
 
 /// Why a member's directory is not to be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Condemned {
-    /// It has lost what it once said to be durable, and may have forgotten a vote as well: an old
-    /// copy.
+    /// The log ends before an entry that this member acknowledged as durable: the directory is an
+    /// old copy. It may have forgotten a vote as well.
     #[error(
         "entry {acknowledged} was acknowledged by this member, and its log ends at {last_index}: it is \
          an old copy of the directory, or what was written was lost"
     )]
     Forgot {
-        /// An entry that it has acknowledged.
+        /// The index of an entry that this member has acknowledged.
         acknowledged: u64,
-        /// The last one that it has.
+        /// The index of the last entry in its log.
         last_index: u64,
     },
-    /// Where it once acknowledged an entry it has another one: an old copy.
+    /// The log has another entry at an index that this member acknowledged: the directory is an old
+    /// copy.
     #[error(
         "entry {acknowledged} was acknowledged by this member, and its log has another one there, of \
          term {term}: it is an old copy of the directory, or what was written was lost"
     )]
     HoldsAnother {
-        /// The index of both.
+        /// The index of the acknowledged entry and of the other one.
         acknowledged: u64,
-        /// The term of the one that it has.
+        /// The term of the entry that the log has there.
         term: u64,
     },
-    /// The log holds what another start of this member handed over: an old copy.
+    /// The log holds a batch of a start that this directory does not know of: a later one, or
+    /// another one with the same number. The directory is an old copy.
     #[error(
         "the log holds what start {boot} of this member wrote, of which this one, start {own} of its \
          directory, knows nothing: it is an old copy of the directory"
     )]
     Outlived {
-        /// How often it had been started then.
+        /// The number of the start that handed over the batch.
         boot: u64,
-        /// The same of this start.
+        /// The number of this start.
         own: u64,
     },
     /// Another member took this one's place, and the state no longer knows which of this member's
@@ -280,7 +283,7 @@ pub enum Condemned {
     /// The state is not that of the majority.
     #[error("the state at log index {index} differs from that of the majority of the members")]
     Differs {
-        /// The last entry that is applied to both.
+        /// The last entry that is applied to both states.
         index: u64,
     },
 }
@@ -288,15 +291,15 @@ pub enum Condemned {
 /// A leader whose state is not that of the majority.
 #[derive(Clone, Copy)]
 struct Differs {
-    /// At this index.
+    /// The log index at which the digests differ.
     index: u64,
     since_ms: u64,
 }
 
-/// Why an image is not installed.
+/// Why a snapshot is not installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InstallRefused {
-    /// The one before is not covered yet.
+    /// The snapshot that was installed before is not covered yet.
     #[error("another snapshot is being restored")]
     UnderWay,
     /// The log cannot take the command.
@@ -305,18 +308,18 @@ pub enum InstallRefused {
     /// This member is not the leader, or not yet.
     #[error("this member does not take writes now")]
     NotLeader,
-    /// The others do not have the image.
+    /// This server is a member of an ensemble, and the others do not have the snapshot.
     #[error(
         "this server is a member of an ensemble: a snapshot is restored by a standalone server"
     )]
     Ensemble,
 }
 
-/// A batch that was given to no leader yet.
+/// A batch that no leader has been given yet.
 enum Waiting {
-    /// Of this member, and who waits for it: a Front's clients, or nobody.
+    /// A batch of this member, with its waiters: a Front's clients, or none for one of Loop's own.
     Own { front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter> },
-    /// Of another, to this one as leader.
+    /// A batch that a follower forwarded to this member as leader.
     Forwarded(ForwardedBatch),
 }
 
@@ -330,18 +333,18 @@ impl Waiting {
     }
 }
 
-/// Indexes that are asked for, from which on a read sees everything that was committed before.
+/// The ReadIndex questions: a read at such an index sees everything that was committed before.
 #[derive(Default)]
 struct Reads {
     /// Syncs that cannot be asked for yet.
     syncs_wanted: Vec<Caller>,
     under_way: BTreeMap<ReadId, ReadFor>,
-    /// Whether the index is asked for from which on this member is ready, and that index.
+    /// Whether the index at which this member becomes ready was asked for.
     is_ready_asked: bool,
     ready_from: Option<LogIndex>,
 }
 
-/// What the answer to a ReadIndex is for.
+/// The use of the answer to a ReadIndex question.
 #[derive(Clone, Copy)]
 enum ReadFor {
     Sync(Caller),
@@ -356,75 +359,75 @@ enum ReadFor {
     },
 }
 
-/// What the driver is to pass on, each list in order.
+/// Everything that the driver is to pass on, each list in order.
 #[derive(Debug, Default)]
 pub struct LoopOutput {
-    /// For the disk thread.
+    /// Jobs for the disk thread.
     pub disk: Vec<DiskJob>,
-    /// For Apply.
+    /// Messages for Apply.
     pub apply: Vec<ToApply>,
-    /// For the snapshot thread.
+    /// Jobs for the snapshot thread.
     pub snapshot: Vec<SnapshotJob>,
-    /// For other members. Those to one member arrive in this order or, when a link breaks, not at
-    /// all.
+    /// Frames for other members. The frames to one member arrive in this order or, when a link
+    /// breaks, not at all.
     pub peers: Vec<(MemberId, PeerFrame)>,
-    /// The log up to here is covered by a durable snapshot.
+    /// A durable snapshot covers the log up to this point.
     pub release: Option<storage::wal::SnapshotPoint>,
-    /// Whether the log is to leave what room there is to a snapshot, each time that changes.
+    /// Whether the log must leave the free room to a snapshot; set each time that changes.
     pub yield_room: Option<bool>,
-    /// Whether writes are refused for want of room, each time that changes: for people.
+    /// Whether writes are refused because the disk is full; set each time that changes, for people.
     pub disk_is_full: Option<bool>,
-    /// Who leads, each time that changes, if there are others: for people.
+    /// The leader, each time it changes, if there are other members; for people.
     pub leadership: Vec<Leadership>,
-    /// This member serves clients from now on. Given once.
+    /// Set once, when this member begins to serve clients.
     pub ready: bool,
-    /// The leader's time in the last entry of another leader that goes to the disk; none: there is
-    /// none.
+    /// The time that another leader stamped into the last entry that goes to the disk; none without
+    /// such an entry.
     pub proposed_ms: Option<i64>,
-    /// The data directory is not to be used any more, and the process is to end: the driver sees to
-    /// both. Another start has the other members' state.
+    /// Set if the data directory must not be used any more. The driver marks it and ends the
+    /// process; another start gets the other members' state.
     pub condemned: Option<Condemned>,
-    /// The log has an entry that this build cannot apply, and the process is to end: the driver
-    /// sees to it. The data directory stays as it is.
+    /// Set if the log has an entry that this build cannot apply. The driver ends the process; the
+    /// data directory stays as it is.
     pub unknown: Option<UnknownEntry>,
-    /// The state's level, each time that it rises: other servers are to be told.
+    /// The state's level, each time it rises, for the driver to tell other servers.
     pub raised: Option<StatedLevel>,
-    /// What a leader found when it compared digests: for people.
+    /// Differences that a leader found when it compared digests; for people.
     pub differences: Vec<Difference>,
-    /// A snapshot is fetched from now on: for people.
+    /// Snapshots that this member begins to fetch; for people.
     pub fetching: Vec<Fetching>,
-    /// An image was installed, with this mark.
+    /// The mark of a snapshot that was installed.
     pub installed: Option<Mark>,
 }
 
 /// A snapshot that this member begins to fetch, since the leader's log does not reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetching {
-    /// The last entry that it holds.
+    /// The index of the last entry that the snapshot holds.
     pub index: u64,
-    /// Who has it.
+    /// The member that sends it.
     pub holder: MemberId,
-    /// Which server that is, where that is known.
+    /// The number of that member's server, where it is known.
     pub server: Option<u64>,
 }
 
 /// A member that sent what no correct member sends.
 #[derive(Debug)]
 pub struct BadPeer {
-    /// Which.
+    /// The member that sent it.
     pub from: MemberId,
-    /// What it sent.
+    /// The error in what it sent.
     pub error: PeerError,
 }
 
-/// Who leads an ensemble.
+/// The leader of an ensemble, as this member knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leadership {
-    /// This member, in this term.
+    /// This member leads, in this term.
     Own(u64),
-    /// Another, in this term, and which server it is, where that is known.
+    /// Another member leads, in this term, with the number of its server where that is known.
     Other(u64, MemberId, Option<u64>),
-    /// Nobody that this member knows of.
+    /// This member knows no leader.
     Nobody,
 }
 
@@ -432,7 +435,7 @@ impl Loop {
     /// A member as its data directory gave it; not yet a leader.
     ///
     /// # Errors
-    /// What was restored contradicts itself.
+    /// The restored state contradicts itself.
     pub fn new(start: Start) -> Result<Loop, ReplicaError> {
         let applied = LogIndex(start.restored.applied_index);
         let (index, term) = (start.restored.snapshot_index, start.restored.snapshot_term);
@@ -501,10 +504,9 @@ impl Loop {
         })
     }
 
-    // What arrives.
+    // Input.
 
-    /// Takes what has arrived. The driver calls it for each input in order, and
-    /// [`Loop::finish`] then.
+    /// Takes one input. The driver calls it for each input in order, then [`Loop::finish`].
     ///
     /// # Errors
     /// A member sent what no correct member sends: its links are to be closed.
@@ -526,7 +528,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Something from a Front.
+    /// Takes a message of a Front.
     fn on_front(&mut self, message: ToLoop) {
         match message {
             ToLoop::Submit(submission) if self.room.is_full || self.leader_is_full() => {
@@ -550,7 +552,7 @@ impl Loop {
         }
     }
 
-    /// Batches that no leader was given yet.
+    /// How many batches no leader was given yet.
     pub fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
@@ -559,7 +561,7 @@ impl Loop {
         self.output.condemned.get_or_insert(why);
     }
 
-    /// Something from Apply.
+    /// Takes a message of Apply.
     fn on_apply(&mut self, message: FromApply) {
         match message {
             FromApply::Applied {
@@ -624,7 +626,7 @@ impl Loop {
         }
     }
 
-    /// The membership that an image has, or the newest.
+    /// The membership at the snapshot that begins, or the newest.
     fn membership_of(&self, message: &FromApply) -> storage::wal::Membership {
         match message {
             FromApply::Frozen { index, .. } => self.memberships.at(*index).clone(),
@@ -655,7 +657,7 @@ impl Loop {
         }
     }
 
-    /// Every disk job up to this one is durable.
+    /// Takes the news that every disk job up to this one is durable.
     fn on_persisted(&mut self, id: PersistId) {
         self.persisting.on_persisted();
         while let Some(job) = self.persisting.pop(id) {
@@ -668,7 +670,7 @@ impl Loop {
         }
     }
 
-    /// Something from the snapshot thread.
+    /// Takes a message of the snapshot thread.
     fn on_snapshot(&mut self, message: FromSnapshot) {
         if let FromSnapshot::Finished { index, term } = message {
             self.room.snapshot.on_finished();
@@ -687,7 +689,8 @@ impl Loop {
         }
     }
 
-    /// The log that an installed image was needed for goes, and so may the image.
+    /// Removes the file of an installed snapshot once a newer snapshot covers it: the log that
+    /// names the file is let go of, too.
     fn maybe_discard_received(&mut self) {
         if let Some(Installing::Installed { snapshot }) = self.installing
             && self.snapshots.begun() >= snapshot
@@ -698,10 +701,10 @@ impl Loop {
         }
     }
 
-    /// Whether an image may be received, to be installed.
+    /// Whether a snapshot may be received, to be installed.
     ///
     /// # Errors
-    /// It could not be installed now.
+    /// The reason it could not be installed now.
     pub fn check_install(&self) -> Result<(), InstallRefused> {
         match () {
             () if !self.is_alone() => Err(InstallRefused::Ensemble),
@@ -712,11 +715,11 @@ impl Loop {
         }
     }
 
-    /// Replaces the state by that of an image, which the data directory holds: behind everything
-    /// that was handed over so far. [`LoopOutput::installed`] says when.
+    /// Replaces the state by that of a snapshot, which the data directory holds, after everything
+    /// that was handed over so far. [`LoopOutput::installed`] says when it is done.
     ///
     /// # Errors
-    /// Nothing happens then, and nothing names the image.
+    /// The snapshot cannot be installed now. Nothing has happened, and nothing names it.
     pub fn install(&mut self, image: PreparedImage) -> Result<(), InstallRefused> {
         self.check_install()?;
         self.installing = Some(Installing::Proposed);
@@ -738,7 +741,7 @@ impl Loop {
         self.pursue_difference();
         self.weigh_stall(counted_ms);
         if self.leads() && self.room.is_full {
-            // Nobody, where all are full.
+            // No voter takes it where all disks are full.
             self.hand_over(None);
         }
         self.room.snapshot.advance(elapsed_ms);
@@ -762,7 +765,7 @@ impl Loop {
         }
     }
 
-    /// Does the next thing for members that come or go.
+    /// Takes the next step for members that come or go.
     fn pursue_joining(&mut self) {
         if !self.is_caught_up() || self.is_alone() {
             return;
@@ -783,15 +786,16 @@ impl Loop {
         match step {
             Some(JoinStep::Submit(command)) => self.submit_own(&command),
             Some(JoinStep::Change(change)) => {
-                // What is refused is tried again: another change is under way, or leadership moves.
+                // A refused change is tried again: another change is under way, or leadership
+                // moves.
                 let _ = self.replica.propose_membership(&change);
             }
             None => {}
         }
     }
 
-    /// A leader whose disk hangs lets another lead, whose log is not behind; where there is none,
-    /// it leads no longer.
+    /// A leader with a stalled disk hands leadership to the voter that is least behind. If it still
+    /// leads once the disk has stalled for long, it resigns.
     fn weigh_stall(&mut self, elapsed_ms: u64) {
         self.persisting.advance(elapsed_ms);
         if !self.leads() || self.is_alone() || !self.persisting.is_stalled() {
@@ -804,9 +808,9 @@ impl Loop {
         }
     }
 
-    /// Hands leadership to a voter that is there and whose disk is not full: to the given one, or
-    /// to the one that is least behind. False if this member does not lead, or there is none to
-    /// hand it to.
+    /// Hands leadership to a voter that is reachable and has room on its disk: to the given one, or
+    /// to the one that is least behind. False if this member does not lead, or no voter can take
+    /// it.
     pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
         let voters = &self.replica.membership().voters;
         let peers = self.replica.peers();
@@ -823,24 +827,24 @@ impl Loop {
         self.replica.transfer_leader(to).is_ok()
     }
 
-    /// Asks for a snapshot of the state as it is now. Returns its number: it is done with when that
-    /// one, or a later one, was finished or has failed.
+    /// Asks for a snapshot of the state as it is now. Returns its number: the request is over once
+    /// that snapshot, or a later one, was finished or has failed.
     pub fn want_snapshot(&mut self) -> u64 {
         self.snapshots.want()
     }
 
-    /// Which member this is.
+    /// This member's id.
     pub fn id(&self) -> MemberId {
         self.origin.member
     }
 
-    /// Where the replica stands.
+    /// The replica's term, role and indexes.
     pub fn status(&self) -> Status {
         self.replica.status()
     }
 
-    /// Those whose votes count, by member id: while a change is under way also those that are to
-    /// go.
+    /// The members whose votes count, by member id; while a change is under way also the voters
+    /// that are to leave.
     pub fn voters(&self) -> Vec<u64> {
         let membership = self.replica.membership();
         let mut voters = [&membership.voters[..], &membership.voters_outgoing].concat();
@@ -849,33 +853,33 @@ impl Loop {
         voters
     }
 
-    /// Those that have the log and no vote, by member id.
+    /// The members that have the log and no vote, by member id.
     pub fn learners(&self) -> Vec<u64> {
         self.replica.membership().learners.clone()
     }
 
-    /// The other members as a leader sees them; none at anyone else.
+    /// The other members as a leader sees them; empty at a follower.
     pub fn peers(&self) -> Vec<PeerStatus> {
         self.replica.peers()
     }
 
-    /// Who has the snapshot that this member is fetching, if it is.
+    /// The member that sends the snapshot that this member is fetching, if it fetches one.
     pub fn fetches_from(&self) -> Option<MemberId> {
         self.catch_up.fetch().map(|fetch| fetch.holder)
     }
 
-    /// What was counted.
+    /// The counts since the start.
     pub fn counts(&self) -> LoopCounts {
         self.counts
     }
 
-    /// Those that live while they are heard, with the time that they have left: at most `max` of
-    /// them, and how many there are.
+    /// Sessions with the time that they have left, in ms: at most `max` of them, and the number of
+    /// all.
     pub fn leases(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
         (self.leases.remaining_ms().take(max).collect(), self.leases.len())
     }
 
-    /// How much it keeps: for tests of its bounds. It looks at all places of deadlines.
+    /// How much Loop keeps, for tests of its bounds. Looks at all places of deadlines.
     pub fn held(&self) -> LoopHeld {
         let is_sync = |read: &&ReadFor| matches!(read, ReadFor::Sync(..));
         LoopHeld {
@@ -888,10 +892,10 @@ impl Loop {
         }
     }
 
-    // What is to be done.
+    // Output.
 
-    /// Does what the messages since the last call made possible, and gives what is to be passed on.
-    /// `wall_ms` is stamped into new entries.
+    /// Does what the messages since the last call made possible, and returns the output for the
+    /// driver. `wall_ms` is stamped into new entries.
     pub fn finish(&mut self, wall_ms: i64) -> LoopOutput {
         self.maybe_campaign();
         self.maybe_configure();
@@ -920,8 +924,8 @@ impl Loop {
         core::mem::take(&mut self.output)
     }
 
-    /// Begins the snapshot that is due, but not during the replay of a start: it would cover only
-    /// what is applied so far, and the log that made it due would stay behind it.
+    /// Begins the snapshot that is due, but not during the replay of a start: it would hold only
+    /// what is applied so far, and the log that made it due would stay.
     fn maybe_begin_snapshot(&mut self) {
         if self.applied >= self.replayed_to {
             self.output.apply.extend(self.snapshots.maybe_begin());
@@ -931,7 +935,7 @@ impl Loop {
     /// A lone voter does not wait for an election timeout.
     fn maybe_campaign(&mut self) {
         if self.is_alone() && !self.leads() {
-            // An obstacle goes away by itself: this is tried again after every message.
+            // A refused campaign is tried again after every message.
             let _ = self.replica.campaign();
         }
     }
@@ -954,7 +958,8 @@ impl Loop {
         }
     }
 
-    /// The leader's configuration is the ensemble's.
+    /// Submits this leader's settings and servers where the state has others: the leader's
+    /// configuration is the ensemble's.
     fn maybe_configure(&mut self) {
         if let Some(leading) = &mut self.leading
             && leading.is_caught_up(self.applied)
@@ -1075,7 +1080,8 @@ impl Loop {
         }
     }
 
-    /// Another role, term or leader: what the one before was given may be lost.
+    /// Takes a change of role, term or leader. Batches that the leader before was given may be
+    /// lost.
     fn on_role(&mut self, change: RoleChange) {
         self.note_leadership(&change);
         self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
@@ -1127,8 +1133,8 @@ impl Loop {
         self.leadership = leadership;
     }
 
-    /// What only a leader wants is not wanted any more, and what others forwarded they send again,
-    /// to the next one.
+    /// Drops Loop's own batches, which only a leader needs, and those that followers forwarded: the
+    /// followers send theirs again, to the next leader.
     fn give_up_forwarded(&mut self) {
         self.forwarder.empty_loops();
         self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
@@ -1136,7 +1142,8 @@ impl Loop {
 
     fn persist(&mut self, persist: replica::Persist, membership: Option<storage::wal::Membership>) {
         let install = persist.install.map(|meta| self.install_snapshot(persist.id, meta));
-        // What the log has reached is a snapshot like any other.
+        // A received snapshot that the log has reached by itself need not be installed. Its file
+        // stays.
         let commit_index = self.replica.status().commit_index;
         self.catch_up.take_whole_if(|whole| whole.at.index <= commit_index);
         let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
@@ -1180,7 +1187,7 @@ impl Loop {
         self.lazy_hard_state = None;
     }
 
-    /// The replica takes the snapshot that was received in place of its log.
+    /// Puts the received snapshot in place of the replica's log.
     fn install_snapshot(
         &mut self,
         job: PersistId,
@@ -1197,7 +1204,7 @@ impl Loop {
         (point, membership)
     }
 
-    /// Jobs that nothing waits for are over once those before them are.
+    /// Finishes jobs that need no sync once all jobs before them are durable.
     fn finish_lazy_jobs(&mut self) {
         while let Some(job) = self.persisting.pop_lazy() {
             self.replica.on_persisted(job);

@@ -1,7 +1,7 @@
-//! What members say to each other, and its bytes. The frames around them, and the links, are the
+//! The messages between members, and their bytes. The frames around them, and the links, are the
 //! driver's.
 //!
-//! Bytes of a peer are checked here, whole: nothing that does not decode reaches the log. All
+//! A peer's bytes are checked here, whole: nothing that does not decode reaches the log. All
 //! numbers are little-endian:
 //!
 //! ```text
@@ -45,7 +45,8 @@ const KIND_LEND: u8 = 10;
 const KIND_LENT: u8 = 11;
 const KIND_NEED_LEVEL: u8 = 12;
 
-/// Kinds from here on are bulk: nothing else waits behind them.
+/// Kinds from here on are bulk: they have a channel of their own, so nothing else waits behind
+/// them.
 const KIND_BULK: u8 = 16;
 const KIND_WANT: u8 = 16;
 const KIND_PIECE: u8 = 17;
@@ -54,14 +55,14 @@ const KIND_GONE: u8 = 18;
 /// A message as a link carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFrame {
-    /// What the body is.
+    /// The kind of the message.
     pub kind: u8,
-    /// See the module.
+    /// The bytes of the message; the module describes them.
     pub body: Bytes,
 }
 
 impl PeerFrame {
-    /// Whether it goes over the link's second channel: nothing else is to wait behind it.
+    /// Whether the message goes over the link's second channel, so that no other waits behind it.
     pub fn is_bulk(&self) -> bool {
         self.kind >= KIND_BULK
     }
@@ -70,154 +71,154 @@ impl PeerFrame {
 /// A message between two members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
-    /// What the replica wants sent.
+    /// A message of the replica.
     Raft(Bytes),
     /// A follower's batches, for the leader.
     Forward(Forward),
-    /// The leader missed something of what was forwarded: begin anew.
+    /// The leader missed a piece of the follower's stream: the follower begins a new one.
     Restart {
-        /// Of the member this is for.
+        /// The boot of the member that the message is for.
         boot: BootId,
         /// The stream that has a gap.
         stream: u64,
     },
     /// Sessions whose clients were heard from, for the leader.
     Heard(Heard),
-    /// The leader has renewed those sessions.
+    /// The leader has renewed the sessions of a report.
     Heeded {
-        /// Of the member this is for.
+        /// The boot of the member that the message is for.
         boot: BootId,
-        /// Of what it sent.
+        /// The number of the report.
         number: u64,
         /// How long ago the leader heard from a quorum.
         contact_ms: u64,
     },
     /// Whether the sender's disk is full, so that a leader refuses writes.
     Full(bool),
-    /// The leader's log does not reach the follower.
+    /// The leader's log no longer reaches back to the follower, which is to fetch a snapshot.
     Offer(Offer),
-    /// Of a follower's state, for the leader.
+    /// The digest of a follower's state, for the leader.
     Digest {
-        /// The last entry that is applied to it.
+        /// The last entry that is applied to the state.
         index: u64,
-        /// What it is there.
+        /// The digest of the state after that entry.
         digest: Digest,
     },
-    /// At this index the follower's state is not that of the majority.
+    /// The follower's state differs from that of the majority.
     Differs {
-        /// The last entry that was applied to both.
+        /// The index at which it differs.
         index: u64,
     },
     /// The leader asks a follower for a snapshot that another member can be sent.
     Lend {
-        /// Whom the leader's log does not reach.
+        /// The member that the leader's log does not reach.
         to: MemberId,
-        /// The last entry that it must hold.
+        /// The lowest index that the snapshot may have.
         index: u64,
     },
     /// The follower's answer, once it has one.
     Lent {
-        /// For whom it was asked.
+        /// The member that the snapshot was asked for.
         to: MemberId,
-        /// What it has; none: it cannot take one.
+        /// The snapshot; none: this member cannot take one.
         snapshot: Option<LentSnapshot>,
     },
     /// A client of the sender needs that level: the leader is to raise it.
     NeedLevel(Level),
-    /// Of a snapshot that was offered.
+    /// A request for a piece of a snapshot that was offered.
     Want(Want),
-    /// What was wanted.
+    /// A piece of a snapshot, in answer to `Want`.
     Piece(Piece),
-    /// There is no such snapshot, or not any more; or, to the leader: it cannot be had where the
-    /// leader said.
+    /// The snapshot is gone, or never existed. Sent to the member that wants it; that member sends
+    /// it to the leader if the holder that the leader named cannot supply the snapshot.
     Gone(SnapshotAt),
 }
 
 /// A snapshot for a member that the leader's log does not reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Who has its file.
+    /// The member that has the snapshot's file.
     pub holder: MemberId,
-    /// The replica's message that installs it.
+    /// The replica's message that installs the snapshot.
     pub message: Bytes,
 }
 
-/// Names a snapshot.
+/// The name of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotAt {
-    /// The last entry it holds.
+    /// The index of the last entry that the snapshot holds.
     pub index: u64,
-    /// Of that entry.
+    /// The term of that entry.
     pub term: u64,
 }
 
 /// A snapshot that a follower has for another member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentSnapshot {
-    /// Which.
+    /// The snapshot's index and term.
     pub at: SnapshotAt,
-    /// Of the state that it holds.
+    /// The digest of the state that the snapshot holds.
     pub digest: Digest,
 }
 
-/// The next bytes of a snapshot's file, please.
+/// A request for the next bytes of a snapshot's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// Which.
+    /// The snapshot's index and term.
     pub at: SnapshotAt,
-    /// Where they start.
+    /// The offset in the file at which the bytes start.
     pub offset: u64,
 }
 
 /// Bytes of a snapshot's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which.
+    /// The snapshot's index and term.
     pub at: SnapshotAt,
-    /// Where they start.
+    /// The offset in the file at which the bytes start.
     pub offset: u64,
-    /// Bytes of the whole file.
+    /// The size of the whole file, in bytes.
     pub total: u64,
-    /// At most [`FETCHED_PIECE_BYTES`].
+    /// The bytes, at most [`FETCHED_PIECE_BYTES`].
     pub bytes: Bytes,
 }
 
-/// A report of those whose clients were heard from. It is answered: that is how its sender knows
-/// that it is heard.
+/// A report of the sessions whose clients were heard from. The leader answers it, so the sender
+/// knows that the leader hears it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Of the member that sends it.
+    /// The boot of the member that sends it.
     pub boot: BootId,
-    /// Grows with each.
+    /// The number of the report; grows with each.
     pub number: u64,
-    /// At most [`HEARD_SESSIONS_MAX`].
+    /// The sessions, at most [`HEARD_SESSIONS_MAX`].
     pub owners: Vec<Owner>,
 }
 
 /// Batches in the order of their sequences, as a piece of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Of the member that sends it.
+    /// The boot of the member that sends it.
     pub boot: BootId,
-    /// Grows with each beginning.
+    /// The number of the stream; grows each time the stream begins anew.
     pub stream: u64,
     /// How many pieces of the stream came before.
     pub position: u64,
-    /// At most [`FORWARD_BATCHES_MAX`], stamped.
+    /// The stamped batches, at most [`FORWARD_BATCHES_MAX`].
     pub batches: Vec<ForwardedBatch>,
 }
 
 /// A stamped batch on its way to the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardedBatch {
-    /// What stands in the bytes.
+    /// The header, decoded from the bytes.
     pub header: BatchHeader,
-    /// As they go into an entry.
+    /// The bytes of the batch, as they go into an entry.
     pub bytes: Bytes,
 }
 
 impl ForwardedBatch {
-    /// Commands and bytes.
+    /// The numbers of commands and bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.header.command_count as usize, self.bytes.len())
     }
@@ -226,7 +227,7 @@ impl ForwardedBatch {
 /// Why a message of a peer was not taken. The link it came on is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PeerError {
-    /// The kind is of another version, or garbage.
+    /// The kind is unknown: another version sent it, or it is garbage.
     #[error("a message of unknown kind {0}")]
     UnknownKind(u8),
     /// The body is no message of that kind.
@@ -234,13 +235,13 @@ pub enum PeerError {
     Malformed {
         /// The kind.
         kind: u8,
-        /// Where and why.
+        /// The reason, with the offset.
         cause: DecodeError,
     },
-    /// Batches of another member, or another boot than the message says.
+    /// Batches of another member, or of another boot than the message says.
     #[error("forwarded batches of another origin than member {from:x}")]
     ForeignBatch {
-        /// Who sent it.
+        /// The member that sent the message.
         from: u64,
     },
     /// A message that installs a snapshot comes as an offer, and no other does.
@@ -249,23 +250,24 @@ pub enum PeerError {
     /// Nobody lends to itself.
     #[error("a snapshot for the member that has it")]
     OwnSnapshot,
-    /// A snapshot holds what is committed, so it is of every leader's log.
+    /// The log has another entry at the snapshot's index, or none. A snapshot holds only committed
+    /// entries, so every leader's log must have them.
     #[error(
         "a snapshot at log index {index}, term {term}, where the log has another entry or none"
     )]
     ForeignSnapshot {
-        /// What it says to hold.
+        /// The last entry that the snapshot is said to hold.
         index: u64,
-        /// Of that entry.
+        /// The term of that entry.
         term: u64,
     },
-    /// The replica refuses it.
+    /// The replica refuses the message.
     #[error("a Raft message: {0}")]
     Raft(#[from] replica::MessageError),
 }
 
 impl PeerMessage {
-    /// The bytes. A Raft message is not copied.
+    /// Encodes the message. A Raft message is not copied.
     pub fn encode(self) -> PeerFrame {
         let mut out = Vec::new();
         let kind = match self {
@@ -339,7 +341,7 @@ impl PeerMessage {
     /// Reads what [`PeerMessage::encode`] wrote, sent by `from`.
     ///
     /// # Errors
-    /// It is nothing that a correct member sends.
+    /// No correct member sends such a frame.
     pub fn decode(from: MemberId, frame: PeerFrame) -> Result<PeerMessage, PeerError> {
         let PeerFrame { kind, body } = frame;
         if kind == KIND_RAFT {
@@ -443,7 +445,7 @@ fn decode_forward(body: &Bytes) -> Result<Forward, DecodeError> {
     }
 }
 
-/// Each batch is the sender's own, and they follow each other.
+/// Checks that each batch is the sender's own and that their sequences follow each other.
 fn check_origins(from: MemberId, forward: &Forward) -> Result<(), PeerError> {
     let mut before = None;
     for batch in &forward.batches {
@@ -527,7 +529,7 @@ fn decode_want(reader: &mut Reader<'_>) -> Result<Want, DecodeError> {
     Ok(want)
 }
 
-/// A piece lies within its file, and none is empty.
+/// Decodes a piece, which must lie within its file and not be empty.
 fn decode_piece(body: &Bytes) -> Result<Piece, DecodeError> {
     let mut reader = Reader::new(body);
     let (at, offset, total) = (decode_at(&mut reader)?, reader.u64()?, reader.u64()?);

@@ -1,8 +1,8 @@
-//! Recovery: what a data directory holds, as the step functions want it; a directory that is empty
-//! is born first. Called at start, by the real shell and by the simulator alike.
+//! Recovery: reads a data directory for the step functions; an empty directory is born first.
+//! Called at a start, by the real shell and by the simulator alike.
 //!
 //! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may
-//! be unborn for a while, until [`crate::Bootstrap`] knows how.
+//! stay unborn for a while, until [`crate::Bootstrap`] decides its birth.
 
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
@@ -37,15 +37,15 @@ pub enum RecoveryError {
     /// A snapshot passed its checksums but is not a state.
     #[error("snapshot {name}: {cause}")]
     Snapshot {
-        /// Which file.
+        /// The name of the snapshot's file.
         name: String,
-        /// Why.
+        /// The reason it is not a state.
         cause: RestoreError,
     },
-    /// There is no snapshot that the log goes on from.
+    /// No snapshot can be read that the log goes on from.
     #[error("no usable snapshot: the log starts behind entry {index}")]
     NoSnapshot {
-        /// Where the log starts.
+        /// The last index before the log.
         index: u64,
     },
     /// A later version wrote the log, which has an entry that this build cannot apply.
@@ -53,14 +53,14 @@ pub enum RecoveryError {
     Unknown(#[from] UnknownEntry),
 }
 
-/// What a member is configured to be.
+/// A member's configuration.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the replicated settings are to be.
+    /// The replicated settings that the configuration wants.
     pub settings: Settings,
-    /// What the replicated list of servers is to be; empty: as it is.
+    /// The list of servers that the configuration wants; empty: any list.
     pub servers: ServerList,
-    /// What this build knows: all that is released, or more.
+    /// The message versions and levels that this build knows: all released ones, or more.
     pub known: Known,
     /// When containers and TTL znodes are looked for.
     pub containers: ContainerSettings,
@@ -70,15 +70,14 @@ pub struct Options {
     pub session_timeout_ms_min: u32,
     /// Length of a tick of the replica, in which it counts heartbeats and elections.
     pub raft_tick_ms: u64,
-    /// What the replica keeps of its log, for members that lag.
+    /// How much of its log the replica keeps in memory, for members that lag.
     pub log_memory: replica::LogMemory,
-    /// Which server of the configuration this member is; 0 where there is no ensemble.
+    /// The number of this member's server in the configuration; 0 without an ensemble.
     pub server: u64,
-    /// Commands after which a snapshot is taken (`snapCount`); the greatest number: never for
-    /// theirs.
+    /// Commands after which a snapshot is taken (`snapCount`); `u64::MAX`: commands do not count.
     pub snapshot_commands: u64,
-    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: never for its
-    /// size.
+    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: bytes do not
+    /// count.
     pub snapshot_log_bytes: Option<u64>,
     /// How long the log's disk may take to make something durable before a leader hands over
     /// (`quorate.diskStallMs`): from 1 to
@@ -94,7 +93,7 @@ pub struct Reading {
     pub log: WalOptions,
     /// Runs the two jobs of a restore: on two threads, or one after the other.
     pub together: Together,
-    /// The highest level that this build knows, or is to know.
+    /// The highest level that this build knows, or is to act as knowing.
     pub level_max: Level,
 }
 
@@ -104,32 +103,32 @@ impl From<WalOptions> for Reading {
     }
 }
 
-/// What a data directory holds.
+/// The content of a data directory.
 pub struct Recovered<D: Disk> {
-    /// Locked as long as this lives.
+    /// The directory, locked as long as this lives.
     pub dir: DataDir<D>,
     /// This member, and this start of it.
     pub origin: Origin,
-    /// Whether it was born just now.
+    /// Whether the directory was born just now.
     pub is_new: bool,
-    /// A write that was never acknowledged and that was cut off the log.
+    /// A write that was never acknowledged and was cut off the log, if there was one.
     pub cut: Option<TornTail>,
-    /// The log ended before the snapshot, at this index: what followed was damaged, and was cut as
-    /// torn. The snapshot has it.
+    /// The index at which the log ended, if that was before the snapshot: the log was damaged
+    /// there, and was cut as torn. The snapshot has the lost entries.
     pub log_ended: Option<u64>,
     /// The log, open for appending.
     pub wal: Wal<D>,
     /// The state at the newest snapshot, or as far as [`Recovered::replay`] went.
     pub machine: Machine,
-    /// The entries behind it, and what else Raft is to know.
+    /// The entries behind the snapshot, and the rest of the Raft state.
     pub restored: Restored,
 }
 
-/// What a member of an ensemble finds.
+/// The directory that a start of an ensemble's member finds.
 pub enum OpenedMember<D: Disk> {
     /// A directory that was born. Boxed: the other one is small.
     Born(Box<Recovered<D>>),
-    /// One that was not, or that holds nothing any more.
+    /// A directory that was not born, or that was emptied because it was corrupt.
     Unborn(UnbornMember<D>),
 }
 
@@ -140,34 +139,35 @@ pub struct UnbornMember<D: Disk> {
     drawn: [u8; 32],
     /// The member id that it has from now on.
     pub member: MemberId,
-    /// Set if it was corrupt: the name of the directory that has all of it now, and what was wrong.
+    /// Set if the directory was corrupt: the name of the directory that its content was moved to,
+    /// and the damage.
     pub set_aside: Option<(String, RecoveryError)>,
 }
 
-/// Ids that nobody else has, from random bytes that nobody else has: of a cluster and of a member.
+/// A cluster id and a member id that nobody else has, from random bytes that nobody else has.
 pub fn draw_ids(drawn: &[u8; 32]) -> (u128, MemberId) {
     let (cluster, rest) = drawn.split_at(16);
     let cluster_id = u128::from_le_bytes(cluster.try_into().expect("16 bytes were split off"));
     let member_id = u64::from_le_bytes(rest[..8].try_into().expect("16 bytes are left"));
-    // 0 means nobody, and those are nobody's.
+    // 0 means nobody, and higher ids are placeholders'.
     (cluster_id, MemberId(member_id.clamp(1, ABSENT_VOTERS_FROM - 1)))
 }
 
-/// The id of the start that the directory counts as number `count`.
+/// The id of the start with number `count` of its directory.
 ///
 /// # Panics
 /// `count` is 2^32 or more: nobody starts a server that often.
 fn boot_id(count: u64, drawn: &[u8; 32]) -> BootId {
     let count = u32::try_from(count).expect("nobody starts a server 2^32 times");
-    // Behind the bytes that `draw_ids` takes.
+    // These bytes follow the ones that `draw_ids` uses.
     let random = drawn[24..28].try_into().expect("4 bytes are left");
     BootId::new(count, u32::from_le_bytes(random))
 }
 
 /// Opens the directory that is `disk`'s root, and counts this start. `drawn` is random and new at
-/// each start: the id of the start is drawn from it, and the ids with which an empty directory
-/// becomes an ensemble of one. Those ids are no secrets, so nothing secret may be derived from
-/// `drawn`. Each snapshot that cannot be used is told to `skipped`.
+/// each start: the id of the start is drawn from it, and so are the ids with which an empty
+/// directory becomes an ensemble of one. Those ids are not secret, so nothing secret may be derived
+/// from `drawn`. Each snapshot that cannot be used is passed to `skipped`.
 ///
 /// # Errors
 /// The directory cannot be used.
@@ -189,9 +189,9 @@ pub fn recover<D: Disk + Clone>(
     recover_born(disk, dir, is_new, drawn, reading, skipped)
 }
 
-/// As [`recover`] for a member of an ensemble. One that is empty gets a member id, drawn from
-/// `drawn`, that it keeps. One that is corrupt is set aside: the other members have what it held,
-/// and it comes back under another member id, without a vote.
+/// As [`recover`], for a member of an ensemble. An empty directory gets a member id, drawn from
+/// `drawn`, that it keeps. A corrupt directory is set aside: the other members have its content,
+/// and the server comes back under another member id, without a vote.
 ///
 /// # Errors
 /// The directory cannot be used, and setting it aside would not help or fails, too.
@@ -236,10 +236,11 @@ fn unborn<D: Disk + Clone>(
 }
 
 impl<D: Disk + Clone> UnbornMember<D> {
-    /// The directory is born as was decided, and its first start counted.
+    /// Creates the directory with the decided birth, and counts its first start.
     ///
     /// # Errors
-    /// It cannot be written. Another start finds it unborn, with the same member id, or born.
+    /// The directory cannot be written. Another start finds it unborn, with the same member id, or
+    /// born.
     pub fn be_born(
         self,
         disk: &D,
@@ -252,14 +253,14 @@ impl<D: Disk + Clone> UnbornMember<D> {
 }
 
 impl RecoveryError {
-    /// Whether what was durable is not what was written, so that it has to come from elsewhere. Not
-    /// a disk that cannot be read, which another start may read.
+    /// Whether durable data is damaged, so that it has to come from another member. False for a
+    /// disk that cannot be read now: another start may read it.
     pub fn is_corruption(&self) -> bool {
         match self {
             RecoveryError::Storage(error) => {
                 matches!(error, StorageError::Corrupt { .. } | StorageError::Condemned { .. })
             }
-            // It passed its checksums: another version wrote it.
+            // The snapshot passed its checksums, so another version may have written it.
             RecoveryError::Snapshot { cause, .. } => !cause.is_of_another_version(),
             RecoveryError::Unknown(_) => false,
             RecoveryError::NoSnapshot { .. } => true,
@@ -275,7 +276,8 @@ fn recover_born<D: Disk + Clone>(
     reading: Reading,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<Recovered<D>, RecoveryError> {
-    // Before anything is changed: a directory whose count is damaged is left as it is.
+    // The boot is read before anything is changed: a directory with a damaged count is left as it
+    // is.
     let boot = boot_id(dir.next_boot()?, drawn);
     let (mut wal, log) = Wal::open(disk.clone(), reading.log)?;
     let (meta, mut machine) = restore_newest_together(disk, log.snapshot.index, &reading, skipped)?;
@@ -287,7 +289,7 @@ fn recover_born<D: Disk + Clone>(
     let differs = |entry: &LogEntry| entry.index == meta.index && entry.term != meta.term;
     let mut entries = log.entries;
     if entries.iter().any(differs) {
-        // The snapshot came from another member, and what the log has there was never committed.
+        // The snapshot came from another member, and the log's entry there was never committed.
         skip_log(&mut wal, snapshot, meta.membership.clone())?;
         entries.clear();
     }
@@ -303,14 +305,14 @@ fn recover_born<D: Disk + Clone>(
 }
 
 impl<D: Disk> Recovered<D> {
-    /// Applies what of the log needs no decision of Loop or Apply, before [`start`]: of a
-    /// standalone server nearly all that is committed, of a member of an ensemble nothing.
+    /// Applies the entries of the log that need no decision of Loop or Apply, before [`start`]: for
+    /// a standalone server nearly all committed ones, for a member of an ensemble none.
     pub fn replay(&mut self, together: Together) {
         replay(&mut self.machine, &mut self.restored, self.origin, together);
     }
 }
 
-/// The log goes on behind the snapshot, in a term at least as new.
+/// Makes the log go on behind the snapshot, in a term at least as new.
 fn skip_log<D: Disk>(
     wal: &mut Wal<D>,
     snapshot: SnapshotPoint,
@@ -324,10 +326,10 @@ fn skip_log<D: Disk>(
     wal.install_snapshot(snapshot, membership)
 }
 
-/// The first two step functions of a member that starts from the state and the entries behind it.
+/// Loop and Apply of a member that starts from the state and the entries behind it.
 ///
 /// # Errors
-/// What was restored contradicts itself.
+/// The restored state contradicts itself.
 pub fn start(
     origin: Origin,
     machine: &Machine,
@@ -365,11 +367,11 @@ pub fn start(
     Ok((member, apply))
 }
 
-/// Makes the data directory of a member whose ensemble begins with the state of a backup, in an
-/// empty one that is `disk`'s root. All members of it begin with the same state.
+/// Creates the data directory of a member whose ensemble begins with the state of a backup, in an
+/// empty directory that is `disk`'s root. All members of the ensemble begin with the same state.
 ///
 /// # Errors
-/// The directory holds something, or cannot be written. It is as it was, or unborn.
+/// The directory is not empty, or cannot be written. It is as it was, or unborn.
 pub fn be_born_with<D: Disk + Clone>(
     disk: &D,
     member: MemberId,
@@ -389,16 +391,15 @@ pub fn be_born_with<D: Disk + Clone>(
 /// Why a directory is not born with a backup.
 #[derive(Debug, Error)]
 pub enum BirthError {
-    /// It is in use, or cannot be written.
+    /// The directory is in use, or cannot be written.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// It is of a server already.
+    /// The directory belongs to a server already.
     #[error("it is the data directory of a server, and would be lost")]
     NotEmpty,
 }
 
-/// A new directory, of a voter or of one that is not among the first. All begin with the same
-/// snapshot.
+/// Creates the directory of a first voter or of a later member. All begin with the same snapshot.
 fn give_birth<D: Disk + Clone>(
     empty: EmptyDir<D>,
     member: MemberId,
@@ -425,12 +426,12 @@ fn give_birth<D: Disk + Clone>(
     empty.birth(identity, &membership, &pieces, options)
 }
 
-/// The newest snapshot that reads, if the log, which starts behind `log_from`, goes on from it.
-/// Each one that does not is told to `skipped`.
+/// Restores the newest readable snapshot that the log, which starts behind `log_from`, goes on
+/// from. Each snapshot that cannot be used is passed to `skipped`.
 ///
 /// # Errors
-/// That of the oldest one tried; but if one of them may be good, as it could not be read now or is
-/// of a newer version, that of the newest of those.
+/// No snapshot can be used. The error is that of the newest snapshot that may still be good, since
+/// it could not be read now or is of a newer version; without such a snapshot, that of the oldest.
 pub fn restore_newest<D: Disk + Clone>(
     disk: &D,
     log_from: u64,
@@ -475,7 +476,7 @@ fn restore<D: Disk + Clone>(
     Ok((reader.meta().clone(), machine))
 }
 
-/// The state that a snapshot holds, to its end. `rest` is called after each piece.
+/// Reads the state of a snapshot to its end. `rest` is called after each piece.
 pub(crate) fn read_image<D: Disk>(
     reader: &mut SnapshotReader<D>,
     name: &str,
@@ -484,8 +485,8 @@ pub(crate) fn read_image<D: Disk>(
     read_image_together(reader, name, one_by_one, 1, rest)
 }
 
-/// As [`read_image`], some pieces at a time: they are decoded while those before are installed. A
-/// piece that is damaged is named before one behind it.
+/// As [`read_image`], some pieces at a time: they are decoded while the ones before are installed.
+/// Of two damaged pieces the first is reported.
 fn read_image_together<D: Disk>(
     reader: &mut SnapshotReader<D>,
     name: &str,
@@ -518,7 +519,7 @@ fn read_image_together<D: Disk>(
     }
 }
 
-/// Up to so many pieces, none at the end, and what kept it from reading more.
+/// Reads up to `piece_count` pieces, none at the end, and the error that kept it from reading more.
 fn read_pieces<D: Disk>(
     reader: &mut SnapshotReader<D>,
     piece_count: usize,
@@ -536,7 +537,7 @@ fn read_pieces<D: Disk>(
     (stored, Ok(()))
 }
 
-/// What is wrong with a piece that was read.
+/// The error in a piece that was read.
 enum PieceError {
     Damaged(DamagedPiece),
     Malformed(RestoreError),

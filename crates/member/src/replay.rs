@@ -1,11 +1,12 @@
-//! The replay of a start: a standalone server applies what its log holds before Loop and Apply
-//! begin. Nobody waits for an answer, nobody watches, and no other member compares digests, so the
-//! digest is computed once, at the end, and the next commands are decoded while some are applied.
+//! The replay of a start: a standalone server applies the committed entries of its log before Loop
+//! and Apply begin. No client waits for an answer or watches, and no other member compares digests.
+//! So the digest is computed once, at the end, and the next commands are decoded while some are
+//! applied.
 //!
-//! The replay applies what Apply would have applied, in the same order. The replay ends at the
-//! first entry that Loop or Apply must decide about: one that is not known to be committed, changes
-//! the membership, installs an image, forgets a member, was handed over in a later life of this
-//! member, or cannot be decoded. That one and all behind it go their usual way.
+//! The replay applies what Apply would have applied, in the same order. It ends at the first entry
+//! that Loop or Apply must decide about: one that is not known to be committed, changes the
+//! membership, installs a snapshot, forgets a member, was handed over by this start or a later one
+//! of this member, or cannot be decoded. Loop and Apply take that entry and all behind it.
 
 use machine::codec::DecodeError;
 use machine::entry::{self, Batch, EntryHeader, Framed};
@@ -48,7 +49,7 @@ pub(crate) fn replay(
     machine.settle_digest(together);
 }
 
-/// The next committed entries that are not applied, none at the end.
+/// The next committed entries to apply; none at the end.
 fn window(restored: &Restored) -> &[Entry] {
     let commit = restored.hard_state.commit;
     let committed = restored.entries.partition_point(|entry| entry.index <= commit);
@@ -62,7 +63,7 @@ fn window(restored: &Restored) -> &[Entry] {
     &rest[..rest.iter().take_while(is_within).count()]
 }
 
-/// The entries of a window that are left, and whether one was met that ends the replay.
+/// The remaining entries of a window, and whether one was met that ends the replay.
 struct Steps<'e> {
     entries: &'e [Entry],
     origin: Origin,
@@ -72,13 +73,13 @@ struct Steps<'e> {
 /// An entry whose commands are decoded.
 struct DecodedEntry<'e> {
     index: u64,
-    /// None of one that holds no commands.
+    /// The header; none if the entry holds no commands.
     header: Option<EntryHeader>,
     batches: Vec<(Batch<'e>, Vec<Framed<'e>>)>,
 }
 
 impl<'e> Steps<'e> {
-    /// The next entries, about as many as one job is to apply; none at the end.
+    /// The next entries, decoded, about as many as one job applies; none at the end.
     fn next_step(&mut self) -> Vec<DecodedEntry<'e>> {
         let mut step = Vec::new();
         let mut bytes = 0;
@@ -96,7 +97,7 @@ impl<'e> Steps<'e> {
         step
     }
 
-    /// An entry, unless Loop or Apply must decide about it.
+    /// Decodes an entry; none if Loop or Apply must decide about it.
     fn decode(&self, entry: &'e Entry) -> Result<Option<DecodedEntry<'e>>, DecodeError> {
         let index = entry.index;
         if entry.kind != EntryKind::Normal {
@@ -121,8 +122,8 @@ impl<'e> Steps<'e> {
         Ok(is_whole.then_some(DecodedEntry { index, header: Some(header), batches }))
     }
 
-    /// Whether this member handed a batch over in this life or a later one: in this one it has
-    /// handed over nothing.
+    /// Whether a batch of this member comes from this start or a later one. This start has handed
+    /// over nothing yet.
     fn is_of_another_life(&self, of: Origin) -> bool {
         of.member == self.origin.member && of.boot >= self.origin.boot
     }
@@ -136,7 +137,7 @@ fn needs_a_decision(framed: &Framed<'_>) -> bool {
     )
 }
 
-/// As Apply does it, for nobody.
+/// Applies an entry as Apply does, but without waiters or watchers.
 fn apply(machine: &mut Machine, entry: &DecodedEntry<'_>) {
     let mut changes = ChangeBatch::for_nobody();
     for (batch, commands) in &entry.batches {

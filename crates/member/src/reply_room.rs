@@ -1,10 +1,10 @@
 //! The room that a member has for replies: bytes that are built and not yet taken by clients.
 //!
-//! Each connection has a bound of its own, and those of many connections add up to any size. So the
-//! Fronts of a member and its Apply share one [`ReplyRoom`]. Where it is full, large replies wait
-//! ([`Front`](crate::Front)), or are not built behind a write ([`Apply`](crate::Apply)). It is a
-//! bound that may be passed by a little, and not a reservation: counting costs the path of a
-//! request next to nothing.
+//! Each connection has a bound of its own, but the bounds of many connections add up to any size.
+//! So the Fronts of a member and its Apply share one [`ReplyRoom`]. When it is full, large replies
+//! wait ([`Front`](crate::Front)), or are not built behind a write ([`Apply`](crate::Apply)). The
+//! bound may be passed by a little; nothing is reserved. So counting costs the path of a request
+//! next to nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::limits::{
 /// Counts the bytes of replies that a member holds.
 #[derive(Debug, Default)]
 pub struct ReplyRoom {
-    /// Rises when a reply is built, falls when it is taken or thrown away.
+    /// Bytes held. Rises when a reply is built, falls when it is taken or thrown away.
     bytes: AtomicU64,
 }
 
@@ -27,12 +27,12 @@ impl ReplyRoom {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether no large reply is to be built.
+    /// Whether the room is full, so that no large reply may be built.
     pub fn is_full(&self) -> bool {
         self.bytes() >= REPLIES_BYTES_MAX
     }
 
-    /// Whether a reply of so many bytes is to be built now.
+    /// Whether a reply of `bytes` bytes may be built now.
     pub fn takes(&self, bytes: u64) -> bool {
         let held = self.bytes();
         match bytes {
@@ -43,17 +43,17 @@ impl ReplyRoom {
         }
     }
 
-    /// Whether [`ReplyRoom::takes`] is true whatever the size.
+    /// Whether [`ReplyRoom::takes`] is true for any size.
     pub fn is_calm(&self) -> bool {
         self.bytes() <= REPLIES_BYTES_CALM
     }
 
-    /// Whether clients that leave their replies lying are to be looked for.
+    /// Whether Fronts must look for clients that do not read their replies.
     pub fn is_tight(&self) -> bool {
         self.bytes() >= REPLIES_BYTES_TIGHT
     }
 
-    /// Counts a Front's share anew, which was `before` when it was last told.
+    /// Changes a Front's share from `before`, as it last reported it, to `now`.
     pub(crate) fn tell(&self, before: usize, now: usize) {
         if now >= before {
             self.bytes.fetch_add((now - before) as u64, Ordering::Relaxed);
@@ -71,7 +71,7 @@ pub struct HeldReply {
 }
 
 impl HeldReply {
-    /// Counts so many bytes.
+    /// Counts `bytes` bytes.
     pub fn new(room: &Arc<ReplyRoom>, bytes: usize) -> HeldReply {
         room.tell(0, bytes);
         HeldReply { room: room.clone(), bytes }

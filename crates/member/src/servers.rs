@@ -1,4 +1,4 @@
-//! Which server of the configuration each member is, as the state and the links say.
+//! The server of the configuration that each member is, according to the state and the links.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use machine::{Level, MemberId};
 
 use crate::hello::Hello;
 
-/// What a member knows of that.
+/// The servers that a member knows.
 pub(crate) struct Servers {
-    /// This member, and which server it is.
+    /// This member, with the number of its server.
     pub own: (MemberId, u64),
-    /// As of the state.
+    /// The servers as the state has them.
     pub registered: Arc<machine::Servers>,
-    /// The members that a link comes from, with what they said.
+    /// The members that a link comes from, with their descriptions.
     pub linked: BTreeMap<MemberId, LinkedServer>,
 }
 
-/// What the other end of a link has said of itself.
+/// A server as its hello describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedServer {
     /// Its number in the configuration.
     pub number: u64,
     /// The highest level that it knows.
     pub level_max: Level,
-    /// The version of its program, for people; empty where it does not say.
+    /// The version of its program, for people; empty if unknown.
     pub program: String,
 }
 
@@ -47,12 +47,12 @@ impl From<&Hello> for LinkedServer {
 }
 
 impl Servers {
-    /// As of the state of a start, before there are links.
+    /// The servers that a start restores, without any links.
     pub fn new(own: (MemberId, u64), registered: machine::Servers) -> Servers {
         Servers { own, registered: Arc::new(registered), linked: BTreeMap::new() }
     }
 
-    /// A member links to this one, or its link ended.
+    /// Notes a member's link to this one, or its end.
     pub fn on_link(&mut self, member: MemberId, server: Option<LinkedServer>) {
         match server {
             Some(server) => self.linked.insert(member, server),
@@ -65,7 +65,7 @@ impl Servers {
         self.linked.contains_key(&member)
     }
 
-    /// Which server a member is, as the state or its link says.
+    /// The server of a member, according to the state or its link.
     pub fn server_of(&self, member: MemberId) -> Option<u64> {
         let linked = || self.linked.get(&member).map(|linked| linked.number);
         self.registered.number_of(member).or_else(linked)

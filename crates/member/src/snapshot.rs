@@ -1,5 +1,5 @@
-//! Snapshots: when one is taken, what writes it, what it needs of the disk, and how a member that
-//! lags gets another's.
+//! Snapshots: when one is taken, what writes it, the room it needs on the disk, and how a member
+//! that lags fetches another's.
 
 pub mod fetch;
 pub mod received;

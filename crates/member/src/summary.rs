@@ -1,31 +1,31 @@
-//! What was measured many times: how often, how much, and how it was distributed lately.
+//! Repeated measurements: how often, how much, and how the values were distributed lately.
 //!
-//! Each has one owner, which records into it without a lock and gives away copies. Sums are since
-//! the start; quantiles are of the last minutes, as a Prometheus client has them: two histograms
-//! take turns, the older one is thrown away. Memory is bounded, and there is none before the first
-//! record.
+//! Each summary has one owner, which records into it without a lock and gives away copies. Sums are
+//! since the start; quantiles are of the last minutes, as a Prometheus client has them: two
+//! histograms take turns, and the older one is thrown away. Memory is bounded, and none is taken
+//! before the first record.
 
 use hdrhistogram::Histogram;
 
 use crate::limits::{SUMMARY_DIGITS, SUMMARY_RUN_MS, SUMMARY_TURN_MS, SUMMARY_VALUE_MAX};
 
-/// Times, in ms, of which no quantiles are wanted.
+/// Times in ms, without quantiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Of the last one.
+    /// The last time.
     pub last_ms: u64,
-    /// Shortest.
+    /// The shortest time.
     pub min_ms: u64,
-    /// Longest.
+    /// The longest time.
     pub max_ms: u64,
-    /// Sum of all.
+    /// The sum of all times.
     pub total_ms: u64,
-    /// How many.
+    /// How many times were recorded.
     pub count: u64,
 }
 
 impl Latency {
-    /// Counts one more.
+    /// Counts one more time.
     pub fn record(&mut self, ms: u64) {
         self.last_ms = ms;
         self.min_ms = if self.count == 0 { ms } else { self.min_ms.min(ms) };
@@ -34,7 +34,7 @@ impl Latency {
         self.count += 1;
     }
 
-    /// Joins what two places counted.
+    /// Adds the times that another place counted.
     pub fn merge(&mut self, other: &Latency) {
         if other.count == 0 {
             return;
@@ -45,24 +45,24 @@ impl Latency {
         self.count += other.count;
     }
 
-    /// Mean; 0 of none.
+    /// The mean; 0 if nothing was recorded.
     pub fn average(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_ms as f64 / self.count as f64 }
     }
 }
 
-/// What was measured many times, as it is shown.
+/// A summary as it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// How often.
+    /// How many values were recorded.
     pub count: u64,
-    /// All together.
+    /// The sum of all values.
     pub sum: f64,
-    /// Least; 0 of none.
+    /// The least value; 0 if there is none.
     pub min: f64,
-    /// Most; 0 of none.
+    /// The greatest value; 0 if there is none.
     pub max: f64,
-    /// [`QUANTILES`] of what was measured in the last minutes, if anything was.
+    /// The [`QUANTILES`] of the values of the last minutes, if there are any.
     pub quantiles: Option<[f64; 5]>,
 }
 
@@ -80,8 +80,8 @@ pub struct Summary {
     run: Run,
 }
 
-/// Equal values one after the other, not counted yet: most requests of a burst take as many ms, and
-/// the histogram is asked once for all of them.
+/// A run of equal values that is not counted yet: most requests of a burst take as many ms, and the
+/// run is added to the histogram at once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     value: u64,
@@ -97,7 +97,7 @@ struct Recent {
 }
 
 impl Summary {
-    /// One more value, at a time that never falls. In the histogram it counts as
+    /// Records a value, at a time that never goes back. In the histogram it counts as
     /// [`SUMMARY_VALUE_MAX`] at most.
     pub fn record(&mut self, value: u64, now_ms: u64) {
         let is_young = now_ms < self.run.since_ms + SUMMARY_RUN_MS;
@@ -124,7 +124,7 @@ impl Summary {
         recent.current.saturating_record_n(value, count);
     }
 
-    /// Joins what two places measured.
+    /// Adds the values that another place measured.
     pub fn merge(&mut self, other: &Summary) {
         self.end_run();
         let mut other = other.clone();
@@ -150,7 +150,7 @@ impl Summary {
         }
     }
 
-    /// What there is to show as of `now_ms`, each value divided by `unit`.
+    /// The distribution as of `now_ms`, each value divided by `unit`.
     pub fn distribution(&self, unit: f64, now_ms: u64) -> Distribution {
         let mut counted = self.clone();
         counted.end_run();

@@ -1,6 +1,6 @@
-//! What keeps clients from overwhelming a member: how many may ask for a session in a time
+//! Keeps clients from overwhelming a member. Bounds how many may ask for a session in a time
 //! (`BlueThrottle`), and how many bytes of large requests may be under way at once
-//! (`ZooKeeperServer.checkRequestSizeWhenReceivingMessage`), ZooKeeper 3.9.5.
+//! (`ZooKeeperServer.checkRequestSizeWhenReceivingMessage`), as ZooKeeper 3.9.5 does.
 //!
 //! Both are bounds of the whole member, so its Fronts share one [`Throttle`]. Both are off unless
 //! configured. The lock is held for one decision about one connection; large requests are counted
@@ -14,51 +14,53 @@ use crate::limits::LARGE_REQUESTS_BYTES_MAX_DEFAULT;
 /// The bounds, as they are configured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThrottleConfig {
-    /// How many may ask for a session.
+    /// The bound for requests for sessions.
     pub connections: ConnectionThrottleConfig,
-    /// How much large requests may take.
+    /// The bound for large requests.
     pub large_requests: LargeRequestsConfig,
 }
 
-/// A bucket of tokens, of which each request for a session takes some; and a chance that one is
-/// refused whatever the bucket holds, which grows while it is empty.
+/// A bucket of tokens: each request for a session takes some. In addition each request is refused
+/// with a certain chance, which grows while the bucket is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionThrottleConfig {
-    /// `connection_throttle_tokens`: what the bucket holds; 0: nobody is refused.
+    /// `connection_throttle_tokens`: the tokens of a full bucket; 0: no request is refused.
     pub tokens_max: u32,
-    /// `connection_throttle_fill_time`: every so often it is filled, at least 1 ms.
+    /// `connection_throttle_fill_time`: the interval at which tokens are added, in ms; at least 1.
     pub fill_ms: u32,
-    /// `connection_throttle_fill_count`: with so many.
+    /// `connection_throttle_fill_count`: how many tokens are added then.
     pub fill_count: u32,
-    /// `connection_throttle_freeze_time`: for so long the chance stays as it is; none: there is no
-    /// chance.
+    /// `connection_throttle_freeze_time`: how long the chance stays as it is, in ms; none: no
+    /// request is refused by chance.
     pub freeze_ms: Option<u32>,
-    /// `connection_throttle_drop_increase`: what is added to the chance while the bucket is empty.
+    /// `connection_throttle_drop_increase`: the increase of the chance while the bucket is empty.
     pub drop_increase: f64,
-    /// `connection_throttle_drop_decrease`: what is taken from it while the bucket is nearly full.
+    /// `connection_throttle_drop_decrease`: the decrease of the chance while the bucket is nearly
+    /// full.
     pub drop_decrease: f64,
-    /// `connection_throttle_decrease_ratio`: the part of a full bucket that is missing at most
-    /// where it is nearly full.
+    /// `connection_throttle_decrease_ratio`: the part of a full bucket that may be missing while
+    /// the bucket counts as nearly full.
     pub decrease_ratio: f64,
-    /// `connection_throttle_weight_enabled`: tokens by what is asked for. None: each takes one.
+    /// `connection_throttle_weight_enabled`: the tokens that each kind of request takes. None: each
+    /// takes one.
     pub weights: Option<Weights>,
 }
 
 /// Tokens that a request for a session takes; both at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// A new session. The size of the bucket and what it is filled with count in these.
+    /// Tokens for a new session. The size of the bucket and its filling count in these.
     pub new_session: u32,
-    /// A session that exists.
+    /// Tokens for a session that exists.
     pub renewed_session: u32,
 }
 
-/// Requests that are large, and what they may take together.
+/// The size of large requests, and the bound for all of them together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeRequestsConfig {
-    /// `largeRequestThreshold`: requests of more bytes are large; none: none is.
+    /// `largeRequestThreshold`: a request with more bytes is large; none: no request is.
     pub threshold: Option<u32>,
-    /// `largeRequestMaxBytes`.
+    /// `largeRequestMaxBytes`: bytes of all large requests under way.
     pub bytes_max: u64,
 }
 
@@ -83,7 +85,7 @@ impl Default for LargeRequestsConfig {
     }
 }
 
-/// What the Fronts of a member ask before they take something on.
+/// The throttle of a member, which its Fronts ask before they admit a client or a request.
 #[derive(Debug, Default)]
 pub struct Throttle {
     config: ThrottleConfig,
@@ -92,7 +94,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// One with a full bucket.
+    /// A throttle with a full bucket.
     pub fn new(config: ThrottleConfig) -> Throttle {
         let bucket = Mutex::new(Bucket::new(&config.connections));
         Throttle { config, bucket, large_bytes: AtomicU64::new(0) }
@@ -102,8 +104,9 @@ impl Throttle {
         self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody may ask for a session, new or not: the tokens that the bucket lacks then,
-    /// or none if that one is to be refused. `chance` gives a number from 0 to 1, if one is needed.
+    /// Decides whether a client may ask for a session, new or not. Returns the tokens that the
+    /// bucket lacks then; none: the client is refused. `chance` returns a number from 0 to 1, and
+    /// is called only if one is needed.
     pub fn admits(&self, is_new: bool, now_ms: u64, chance: impl FnOnce() -> f64) -> Option<u64> {
         let config = &self.config.connections;
         let need = config.weights.map_or(1, |weights| match is_new {
@@ -115,19 +118,19 @@ impl Throttle {
         admitted.then(|| bucket.deficit().unsigned_abs())
     }
 
-    /// The chance to be refused whatever the bucket holds (`connection_drop_probability`).
+    /// The chance to be refused regardless of the bucket (`connection_drop_probability`).
     pub fn drop_probability(&self) -> f64 {
         self.bucket().drop
     }
 
-    /// Whether a frame of so many bytes would be too much beside the large requests under way.
+    /// Whether a frame of `bytes` bytes would be too much beside the large requests under way.
     pub fn is_too_large(&self, bytes: u32) -> bool {
         let under_way = self.large_bytes.load(Ordering::Relaxed);
         self.is_large(bytes) && under_way + u64::from(bytes) > self.config.large_requests.bytes_max
     }
 
-    /// Counts a request of so many bytes: what of it is to be given back once it is answered. None:
-    /// it is too much, and not counted.
+    /// Counts a request of `bytes` bytes. Returns the bytes to give back once it is answered. None:
+    /// the request is too much, and not counted.
     pub fn begin_request(&self, bytes: u32) -> Option<u32> {
         if !self.is_large(bytes) {
             return Some(0);
@@ -158,7 +161,7 @@ impl Throttle {
     }
 }
 
-/// `BlueThrottle`, its numbers as that counts them: in tokens of the weights.
+/// `BlueThrottle`. Its numbers are tokens of the weights, as there.
 #[derive(Debug, Default)]
 struct Bucket {
     tokens_max: i64,

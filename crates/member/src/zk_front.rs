@@ -1,24 +1,24 @@
 //! Front: the connections of one runtime, the order within each session, and the watches.
 //!
-//! The driver puts bytes it read into [`Front::input`] and calls [`Front::on_input`]; it takes the
-//! lock for reading when [`Front::is_runnable`], hands over what Apply pushed before
-//! ([`Front::on_delivery`]), and calls [`Front::run_reads`]; it passes on what
-//! [`Front::take_output`] gives, and writes each connection's output to its socket.
+//! The driver puts the bytes it read into [`Front::input`] and calls [`Front::on_input`]. When
+//! [`Front::is_runnable`], it takes the lock for reading, hands over the deliveries that Apply
+//! pushed before ([`Front::on_delivery`]), and calls [`Front::run_reads`]. It passes on the output
+//! of [`Front::take_output`], and writes each connection's output to its socket.
 //!
-//! Order within a session is exact: reads before a write run first, then the write is handed over;
-//! a read behind an own write that is still in this Front's batch travels with it; any other read
-//! behind an own write waits for its answer, and holds back the session's later writes; so does a
-//! sync that is not answered. A connection that is held back is not decoded any further.
+//! Order within a session is exact: reads before a write run first, then the write is handed over.
+//! A read behind an own write that is still in this Front's batch travels with it. Any other read
+//! behind an own write waits for that write's answer, and holds back the session's later writes; so
+//! does a sync that is not answered. A connection that is held back is not decoded any further.
 //!
-//! Nobody knows how large the reply to a read will be when it is handed over. So no read travels
-//! behind a large write, nor on a connection that was just answered with much; and Apply hands back
-//! a read whose reply is large where the member has no room for replies (`room`). Such a read is
-//! run here, at the front of the window, and holds back the session's later writes from then on:
-//! its reply shows the state before the next own write. Where that write was handed over already
-//! this cannot be promised, and the read is refused.
+//! Nobody knows how large the reply to a read will be when the read is handed over. So no read
+//! travels behind a large write, nor on a connection that recently got a large reply; and Apply
+//! hands back a read with a large reply if the member has no room for replies (`room`). Such a read
+//! runs here, at the front of the window, and holds back the session's later writes from then on:
+//! its reply shows the state before the next own write. If that write was handed over already, this
+//! cannot be promised, and the read is refused.
 //!
-//! A client's output is ordered by ordinal, events before the replies that show what they tell, and
-//! the zxids of its replies never fall.
+//! A client's output is ordered by ordinal: events come before the replies that show their changes,
+//! and the zxids of its replies never fall.
 
 mod admission;
 mod answered;
@@ -75,10 +75,10 @@ pub use reports::{FrontMetrics, FrontReport, Reset, ResponseSize, WatchPage};
 pub use room::{HeldBytes, RefusedReply};
 pub use watches::WatchCursor;
 
-/// What a Front is told when it is made.
+/// The configuration of a Front.
 #[derive(Clone, Debug)]
 pub struct FrontConfig {
-    /// Which one of this member's.
+    /// The number of this Front within its member.
     pub id: FrontId,
     /// This member and this start of it.
     pub origin: Origin,
@@ -87,7 +87,8 @@ pub struct FrontConfig {
     /// Commands of all connections that are not yet answered, at least 1. At the bound none of them
     /// is read. By default [`FRONT_COMMANDS_MAX`](crate::limits::FRONT_COMMANDS_MAX).
     pub commands_max: usize,
-    /// Requests that waited longer for that are refused (`throttled_op_wait_time`); 0: they wait.
+    /// Requests that waited longer for that credit are refused (`throttled_op_wait_time`), in ms;
+    /// 0: they wait.
     pub throttled_op_wait_ms: u64,
     /// `minSessionTimeout`.
     pub session_timeout_ms_min: u32,
@@ -101,7 +102,7 @@ pub struct FrontConfig {
     pub settings: Arc<Settings>,
     /// How clients prove who they are.
     pub auth: Arc<AuthConfig>,
-    /// What the Fronts of this member admit clients and large requests by.
+    /// The throttle for clients and large requests, shared by the Fronts of this member.
     pub throttle: Arc<Throttle>,
     /// The room for replies, which the Fronts of this member share with its Apply
     /// ([`Apply::replies`](crate::Apply::replies)).
@@ -111,42 +112,42 @@ pub struct FrontConfig {
     pub reply_bytes_max: Option<u64>,
     /// How long a connection may be without a session (`nio.sessionlessCnxnTimeout`).
     pub sessionless_ms_max: u64,
-    /// Whether each write is told to the audit log (`audit.enable`).
+    /// Whether each write is reported to the audit log (`audit.enable`).
     pub audit: bool,
-    /// Requests that took longer are told; none: no request is.
+    /// Requests that took longer, in ms, are logged; none: no request is.
     pub slow_request_ms: Option<u64>,
-    /// Without contact for so long, clients that ask for it are served reads
-    /// (`readonlymode.enabled`); none: nobody is.
+    /// After this time without contact, in ms, clients that ask for it are served reads
+    /// (`readonlymode.enabled`); none: no client is.
     pub read_only_after_ms: Option<u64>,
 }
 
 /// The clocks of the driver.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
-    /// Never falls; latencies and intervals.
+    /// A clock that never goes back, for latencies and intervals.
     pub monotonic_ms: u64,
     /// Ms since 1970; shown to people only.
     pub wall_ms: i64,
-    /// When, by the monotonic clock, this member was in touch with those who decide whether a
-    /// session lives (`Loop::contact_ms`); none where it decides alone, 0 where it cannot
-    /// take part any more.
+    /// When, by the monotonic clock, this member last had contact to the members that decide
+    /// whether a session lives (`Loop::contact_ms`). None if it decides alone, 0 if it cannot take
+    /// part any more.
     pub contact_at_ms: Option<u64>,
 }
 
-/// What the driver is to pass on.
+/// The output of a Front, for the driver to pass on.
 #[derive(Debug, Default)]
 pub struct FrontOutput {
-    /// For Loop, in order.
+    /// Messages for Loop, in order.
     pub to_loop: Vec<ToLoop>,
-    /// Connections that have bytes to be written, or are to be closed.
+    /// Connections that have bytes to write, or are to be closed.
     pub dirty: Vec<ConnectionId>,
     /// Four-letter words to be answered by [`Front::answer_word`].
     pub words: Vec<(ConnectionId, Word)>,
-    /// For the log, each with the connection's peer.
+    /// Notices for the log, each with the connection's peer.
     pub notices: Vec<Notice>,
-    /// For the audit log, in order.
+    /// Events for the audit log, in order.
     pub audits: Vec<AuditEvent>,
-    /// For the log, as warnings.
+    /// Slow requests for the log, as warnings.
     pub slow: Vec<SlowRequest>,
 }
 
@@ -155,7 +156,7 @@ pub struct FrontOutput {
 pub struct Notice {
     /// The client's address.
     pub peer: String,
-    /// What happened.
+    /// The event, as text.
     pub what: String,
 }
 
@@ -164,7 +165,7 @@ pub struct Front {
     config: FrontConfig,
     settings: Arc<Settings>,
     connections: HashMap<ConnectionId, Connection, FixedState>,
-    /// Which connection here speaks for a session.
+    /// The connection here that speaks for each session.
     sessions: HashMap<SessionId, ConnectionId, FixedState>,
     watches: Watches,
     commands: Commands,
@@ -173,16 +174,16 @@ pub struct Front {
     departed: Departed,
     held: HeldReplies,
     heard: Heard,
-    /// Connections by the time they began to close.
+    /// Closing connections, by the time they began to close.
     closing: VecDeque<(u64, ConnectionId)>,
-    /// Some may be served reads only.
+    /// Whether some connections may be read-only.
     has_read_only: bool,
     spare: Spare,
-    /// The highest zxid this Front has seen; for pings.
+    /// The highest zxid that this Front has seen, for replies to pings.
     last_zxid: i64,
     now: Now,
     traffic: Traffic,
-    /// What the request that is being decoded counts as a large one, until it is in its window.
+    /// Bytes that the request being decoded counts as a large one, until it is in its window.
     large_bytes: u32,
     metrics: FrontMetrics,
     slow: SlowRequests,
@@ -202,14 +203,14 @@ struct Turns {
 #[derive(Default)]
 struct Traffic {
     latency: Latency,
-    /// Frames.
+    /// Frames received.
     received: u64,
     sent: u64,
     /// Requests in all windows.
     outstanding: u64,
 }
 
-/// Why a connection ends where this member may not answer for its session.
+/// The reason logged when a connection ends because this member may not answer for its session.
 const NO_CONTACT: &str = "there is no contact with a leader";
 
 /// Bytes of a frame's length.
@@ -253,14 +254,15 @@ impl Front {
         }
     }
 
-    // What the driver calls.
+    // The driver's calls.
 
-    /// Sets the clocks for what follows.
+    /// Sets the clocks for the calls that follow.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
     }
 
-    /// A client connected. `ip` is its address as `ip` identities have it, `peer` its `host:port`.
+    /// Adds the connection of a client. `ip` is its address as `ip` identities have it, `peer` its
+    /// `host:port`.
     pub fn on_accept(&mut self, id: ConnectionId, ip: &str, peer: String) {
         let identity = OwnedIdentity { scheme: "ip".into(), id: ip.into() };
         let mut connection = Connection {
@@ -300,8 +302,8 @@ impl Front {
         assert!(previous.is_none());
     }
 
-    /// A client proved who it is by its certificate, before it said anything. One with a name too
-    /// long to travel with every batch is disconnected.
+    /// Adds the identities that a client's certificate proved, before its first frame. A client
+    /// with a name too long to travel with every batch is disconnected.
     ///
     /// ZooKeeper 3.9 `NettyServerCnxnFactory.CertificateVerifier`.
     pub fn on_identified(&mut self, id: ConnectionId, proved: &[(&str, &str)]) {
@@ -310,19 +312,20 @@ impl Front {
         }
     }
 
-    /// Where the driver appends what it read. `None` if the connection is over, or must not be
-    /// read for now.
+    /// The buffer to which the driver appends the bytes it read. `None` if the connection is over,
+    /// or must not be read for now.
     pub fn input(&mut self, id: ConnectionId) -> Option<&mut BytesMut> {
         let connection = self.connections.get_mut(&id)?;
         if connection.wants_input() { Some(&mut connection.input) } else { None }
     }
 
-    /// Bytes were appended to the input of a connection.
+    /// Decodes the bytes that were appended to the input of a connection.
     pub fn on_input(&mut self, id: ConnectionId) {
         if self.end_if_cut_off(id) {
             return;
         }
-        // Before decoding: a client whose requests are held back behind a slow disk is alive.
+        // The session counts as heard before decoding: a client whose requests are held back behind
+        // a slow disk is alive.
         if let Some(connection) = self.connections.get_mut(&id)
             && let State::Attached = connection.state
         {
@@ -335,18 +338,18 @@ impl Front {
         self.hand_over();
     }
 
-    /// Whether anything waits for the state's lock.
+    /// Whether any connection waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
         !self.turns.runnable.is_empty()
     }
 
-    /// Whether anything became possible that [`Front::resume`] or the lock would get done.
+    /// Whether [`Front::resume`] or [`Front::run_reads`] has work to do.
     pub fn may_go_on(&self) -> bool {
         !self.turns.runnable.is_empty() || !self.turns.resumable.is_empty()
     }
 
-    /// Runs what waits for the lock, up to the bounds of one hold. The driver holds the lock for
-    /// reading, and has handed over every delivery that was pushed before.
+    /// Runs the requests that wait for the lock, up to the bounds of one hold. The driver holds the
+    /// lock for reading, and has handed over every delivery that was pushed before.
     pub fn run_reads(&mut self, machine: &Machine) {
         let mut requests = 0;
         let mut bytes = 0;
@@ -376,7 +379,7 @@ impl Front {
         self.connections.get(&id).map_or(0, Connection::output_bytes)
     }
 
-    /// Goes on decoding what was held back. Called after [`Front::run_reads`] and
+    /// Goes on decoding connections that were held back. Called after [`Front::run_reads`] and
     /// [`Front::on_delivery`], without the lock.
     pub fn resume(&mut self) {
         self.unpark();
@@ -399,7 +402,7 @@ impl Front {
         self.hand_over();
     }
 
-    /// Takes what Apply pushed: events and answers, merged by ordinal.
+    /// Takes a delivery of Apply: events and answers, merged by ordinal.
     pub fn on_delivery(&mut self, delivery: Delivery) {
         let mut changes = delivery.changes.iter().peekable();
         for answer in delivery.answers {
@@ -430,7 +433,7 @@ impl Front {
         self.unpark();
     }
 
-    /// What is to be written to a connection's socket, and whether it is to be closed after that.
+    /// The bytes to write to a connection's socket, and whether to close it after that.
     pub fn pending_output(&mut self, id: ConnectionId) -> Option<(&[u8], bool)> {
         let connection = self.connections.get_mut(&id)?;
         connection.dirty = false;
@@ -438,7 +441,7 @@ impl Front {
         Some((connection.pending_output(), closing))
     }
 
-    /// The socket is gone, or the driver closed it.
+    /// Removes a connection: its socket is gone, or the driver closed it.
     pub fn on_closed(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(&id) else { return };
         if !matches!(connection.state, State::Closing) {
@@ -465,7 +468,8 @@ impl Front {
         }
     }
 
-    /// Time went by: reports the sessions heard from.
+    /// Acts on the time that has passed: ends connections that are late, and reports the sessions
+    /// heard from.
     pub fn on_tick(&mut self) {
         self.end_sessionless();
         self.end_connecting();
@@ -483,8 +487,8 @@ impl Front {
         }
     }
 
-    /// How long until [`Front::on_tick`] is due, if nothing arrives before. A Front whose clients
-    /// are all at rest only looks, now and then, whether its member still has contact.
+    /// How long until [`Front::on_tick`] is due if nothing arrives before, in ms. A Front whose
+    /// clients are all at rest only checks now and then whether its member still has contact.
     pub fn tick_ms(&self) -> u64 {
         let is_busy = self.traffic.outstanding > 0
             || self.commands.count > 0
@@ -506,26 +510,26 @@ impl Front {
         left_ms.clamp(CLOCK_INTERVAL_MS, REST_TICK_MS_MAX)
     }
 
-    /// Whether the others may have ended a session with this timeout, and this member would not
-    /// know. Its clients then have two thirds of the timeout left to find another member.
+    /// Whether the other members may have ended a session with this timeout without this member's
+    /// knowing. Its clients then have two thirds of the timeout left to find another member.
     fn is_cut_off(&self, timeout_ms: u32) -> bool {
         self.is_silent_for(u64::from(timeout_ms) / 3)
     }
 
-    /// Whether this member had no contact for so long with those who decide whether a session
-    /// lives. Never where it decides alone.
+    /// Whether this member had no contact for `ms` to the members that decide whether a session
+    /// lives. Never if it decides alone.
     fn is_silent_for(&self, ms: u64) -> bool {
         let is_silent = |at_ms| at_ms == 0 || self.now.monotonic_ms.saturating_sub(at_ms) >= ms;
         self.now.contact_at_ms.is_some_and(is_silent)
     }
 
-    /// Whether clients are served reads only, if they ask for that (`ReadOnlyZooKeeperServer`).
+    /// Whether clients that ask for it are served as read-only (`ReadOnlyZooKeeperServer`).
     fn is_read_only(&self) -> bool {
         self.config.read_only_after_ms.is_some_and(|after_ms| self.is_silent_for(after_ms))
     }
 
-    /// Ends a session's connection whose client must not be answered any more, or may be served
-    /// more than reads again.
+    /// Ends the connection of a session that this member may not answer for any more, or a
+    /// read-only connection whose client can be fully served again.
     fn end_if_cut_off(&mut self, id: ConnectionId) -> bool {
         let (timeout_ms, read_only) = match self.connections.get(&id) {
             Some(connection) if matches!(connection.state, State::Attached) => {
@@ -544,7 +548,7 @@ impl Front {
     }
 
     fn end_those_cut_off(&mut self) {
-        // Mostly no session is, and those that there are need not be looked at.
+        // Usually no session is cut off, and none needs to be looked at.
         let may_serve_more = self.has_read_only && !self.is_read_only();
         if may_serve_more || self.is_cut_off(self.config.session_timeout_ms_min) {
             self.has_read_only &= !may_serve_more;
@@ -556,8 +560,8 @@ impl Front {
         }
     }
 
-    /// A client that is not read because its requests are held back waits for us: what it says
-    /// meanwhile lies unread behind them.
+    /// Counts clients as heard that are not read because their requests are held back: what they
+    /// send meanwhile lies unread behind those.
     fn hear_those_held_back(&mut self) {
         let attached = |found: &&Connection| matches!(found.state, State::Attached);
         let held_back = self.connections.values().filter(attached);
@@ -565,8 +569,8 @@ impl Front {
         self.heard.sessions.extend(held_back.filter_map(|found| found.session));
     }
 
-    /// Ends connections that have no session in time, whatever they have said until then. A word
-    /// that is not answered, half a frame and a handshake of TLS count like silence.
+    /// Ends connections that have no session in time, whatever they have sent until then. An
+    /// unanswered four-letter word, half a frame and a TLS handshake count like silence.
     ///
     /// ZooKeeper 3.9 `NIOServerCnxnFactory.touchCnxn`, where each byte counts anew.
     fn end_sessionless(&mut self) {
@@ -587,8 +591,8 @@ impl Front {
     }
 
     /// Ends connections that wait for a session while this member has no contact to a leader, after
-    /// as long as an election usually takes: their clients try another server. Then tells Loop of
-    /// all that ended while they waited.
+    /// as long as an election usually takes: their clients try another server. Then tells Loop
+    /// about all that ended while they waited.
     fn end_connecting(&mut self) {
         let now_ms = self.now.monotonic_ms;
         for id in core::mem::take(&mut self.admission.connecting) {
@@ -609,7 +613,7 @@ impl Front {
         }
     }
 
-    /// Ends connections that leave their last bytes lying.
+    /// Ends closing connections whose clients do not read their last bytes.
     fn end_closing(&mut self) {
         let now_ms = self.now.monotonic_ms;
         while let Some(&(since_ms, id)) = self.closing.front()
@@ -623,12 +627,12 @@ impl Front {
         }
     }
 
-    /// What is to be passed on.
+    /// Takes the output for the driver to pass on.
     pub fn take_output(&mut self) -> FrontOutput {
         core::mem::take(&mut self.output)
     }
 
-    /// The answer to a four-letter word, after which the connection is closed.
+    /// Sends the answer to a four-letter word, and then closes the connection.
     pub fn answer_word(&mut self, id: ConnectionId, text: &str) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.output.extend_from_slice(text.as_bytes());
@@ -638,22 +642,22 @@ impl Front {
         self.close_after_output(id);
     }
 
-    /// Commands that were handed over and not answered.
+    /// How many commands were handed over and are not answered.
     pub fn commands_in_flight(&self) -> usize {
         self.commands.count
     }
 
-    /// Whether any connection here waits for a change.
+    /// Whether any connection here has a watch.
     pub fn has_watches(&self) -> bool {
         self.watches.len() > 0
     }
 
-    /// Connections that are over, whose commands are not answered and may take effect.
+    /// How many connections have ended with commands that are not answered and may take effect.
     pub fn departed_count(&self) -> usize {
         self.departed.len()
     }
 
-    /// Connections, whatever their state.
+    /// How many connections this Front has, in any state.
     pub fn connection_count(&self) -> usize {
         self.connections.len()
     }
@@ -679,7 +683,7 @@ impl Front {
 
     // Handing over.
 
-    /// Puts a command, of a request of `bytes`, into the batch.
+    /// Puts the command of a request of `bytes` bytes into the batch.
     fn submit(&mut self, id: ConnectionId, command: &Command<'_>, bytes: usize) {
         if self.commands.batch.is_full_for(bytes) {
             self.hand_over();
@@ -703,7 +707,7 @@ impl Front {
         matches!(state, Some(State::Attached))
     }
 
-    // What Apply pushed.
+    // Deliveries of Apply.
 
     fn on_answer(&mut self, answer: Answer) {
         match answer {
@@ -720,14 +724,15 @@ impl Front {
 
     // Ends.
 
-    /// Closes a connection at once, with what it was sent so far.
+    /// Closes a connection once its client has taken the output so far. Nothing more is read or
+    /// answered.
     fn disconnect(&mut self, id: ConnectionId, why: &str) -> Halt {
         self.notice(id, why);
         self.close_after_output(id);
         Halt::Closed
     }
 
-    /// Nothing more is read or run for this connection; it ends when its output is taken.
+    /// Stops reading and running requests of a connection, and closes it once its output is taken.
     fn close_after_output(&mut self, id: ConnectionId) {
         let now_ms = self.now.monotonic_ms;
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -759,7 +764,7 @@ impl Front {
         self.soil(id);
     }
 
-    /// Keeps a connection that ended with this window, if commands of it are not answered.
+    /// Remembers a connection that ended with this window, if commands of it are not answered.
     fn note_departed(
         &mut self,
         id: ConnectionId,
@@ -772,8 +777,8 @@ impl Front {
         }
     }
 
-    /// The session has ended, or belongs to another connection: Loop is told, at the next tick, to
-    /// give up what earlier connections of it left behind.
+    /// Withdraws the commands of a session's earlier connections: the session has ended, or belongs
+    /// to another connection. Loop is told at the next tick to give them up.
     fn withdraw_departed(&mut self, session: SessionId) {
         self.admission.withdrawn.extend(self.departed.end(session));
     }
@@ -802,7 +807,7 @@ impl Front {
     }
 }
 
-/// How long a client with this timeout is let wait for its session while there is no leader.
+/// How long a client with this timeout may wait for its session while there is no leader, in ms.
 fn connect_hold_ms(timeout_ms: u32) -> u64 {
     CONNECT_HOLD_MS_MAX.min(u64::from(timeout_ms) / CONNECT_HOLD_PART)
 }

@@ -6,17 +6,17 @@ use machine::{ConnectionId, Mark};
 use super::{Apply, Expected, push_answer};
 use crate::message::{Answer, Fate, FrontId, GivenUp, GivenUpAt, Ticket, Unavailable, Waiter};
 
-/// Commands of a Front that were given up, as Loop tells of them.
+/// Commands of a Front that were given up, as Loop reports them.
 pub(super) struct GiveUp {
     pub front: FrontId,
     pub given_up: Vec<GivenUp>,
-    /// Whether those who waited are to be told.
+    /// Whether the waiters are to be told.
     pub is_told: bool,
 }
 
 impl Apply {
-    /// Marks the waiters of what was given up, and tells them where they want to know. A waiter
-    /// that is answered already is not told again.
+    /// Marks the waiters of commands that were given up, and tells them if they are to be told. A
+    /// waiter that is answered already is not told again.
     pub(super) fn give_up(&mut self, mark: Mark) {
         for GiveUp { front, given_up, is_told } in core::mem::take(&mut self.give_ups) {
             for GivenUp { connection, ticket, at } in given_up {
@@ -36,7 +36,7 @@ impl Apply {
         }
     }
 
-    /// The waiter of this command of an own batch; none: the command is applied.
+    /// The waiter of a command of an own batch; none: the command is applied.
     fn waiter(&mut self, wanted: u64, position: usize) -> Option<&mut Waiter> {
         let at = self.at.as_mut().and_then(|at| at.batch.as_mut()?.expected.as_mut());
         if let Some(expecting) = at.filter(|expecting| expecting.sequence == wanted) {
@@ -52,8 +52,8 @@ impl Apply {
         })
     }
 
-    /// Gives up a command that was refused, and whose caller was not told yet, since earlier
-    /// commands are not applied. Returns why it was refused.
+    /// Gives up a refused command. Its caller was not told of the refusal yet, since commands
+    /// before it are still waited for. Returns the reason of the refusal.
     fn give_up_refused(
         &mut self,
         of_front: FrontId,
@@ -71,7 +71,7 @@ impl Apply {
     }
 }
 
-/// False if it did not wait any more.
+/// Ends the wait. False if the waiter had ended it already.
 fn stop_waiting(waiter: &mut Waiter) -> bool {
     waiter.reads = Vec::new();
     !core::mem::replace(&mut waiter.is_given_up, true)

@@ -1,4 +1,4 @@
-//! Apply: the same answers wherever its holds end.
+//! Apply gives the same answers wherever its holds end.
 
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::HeldReply;
@@ -74,7 +74,7 @@ fn entries(entries: Vec<Entry>) -> ToApply {
     ToApply::Entries(entries)
 }
 
-/// Everything there is: entries of several batches, of the Loop itself, of others, skipped ones,
+/// Every kind of input: entries of several batches, of Loop itself, of other members, skipped ones,
 /// empty ones, refusals in between, and syncs.
 fn everything() -> Vec<ToApply> {
     let other = Origin { member: MemberId(9), boot: BootId(2) };
@@ -137,8 +137,8 @@ fn everything() -> Vec<ToApply> {
     ]
 }
 
-/// The log of a member that was started three times, of which its directory knows two: it is
-/// started as the third, or the second, and has announced one batch or none.
+/// The log of a member that was started three times, where its directory knows only two starts: it
+/// is started as the third, or the second, and has announced one batch or none.
 #[test]
 fn what_a_life_that_it_does_not_know_of_handed_over_is_never_applied() {
     let set = |sequence: u64, boot: u64| {
@@ -225,15 +225,16 @@ fn nothing_is_applied_from_an_entry_on_that_needs_a_level_that_is_not_known() {
     }
 }
 
-/// The state knows no more which batches of the forgotten member it holds: what that member hands
-/// over again could be applied twice, or never.
+/// The state no longer knows which batches of the forgotten member it holds: a batch that the
+/// member hands over again could be applied twice, or never.
 #[test]
 fn a_member_that_the_state_forgets_applies_nothing_more() {
     let of = |member: MemberId, commands: &[(u64, Command<'_>)], sequence: u64| {
         batch(commands).stamp(Origin { member, ..ORIGIN }, sequence)
     };
     let leader = MemberId(9);
-    // Whom the state forgets, and whether this member has handed anything over before.
+    // The member that the state forgets, whether this member has handed over anything before, and
+    // whether it ends.
     for (forgotten, has_given, expected) in
         [(ORIGIN.member, true, true), (ORIGIN.member, false, false), (MemberId(8), true, false)]
     {
@@ -270,8 +271,8 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
 fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
     let known = Origin { boot: BootId(2), ..ORIGIN };
     let stranger = Origin { member: MemberId(9), ..ORIGIN };
-    // What the snapshot holds of whom, how many batches this start has announced before it came and
-    // behind it, and whether this member has a vote.
+    // The origin of a batch in the snapshot, how many batches this start has announced before the
+    // snapshot came and after it, and whether this member has a vote.
     for (origin, announced, behind, is_voter, expected) in [
         (known, 1, 0, false, false),
         (stranger, 0, 0, false, false),
@@ -301,7 +302,7 @@ fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
     }
 }
 
-/// What came of it.
+/// Everything that Apply gave.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     /// Answers to commands, by Front.
@@ -461,7 +462,7 @@ fn skipped_batches_change_nothing() {
         player.step(1);
     }
     assert!(player.machine.zk().tree().find("/theirs").is_some());
-    // Only the one that followed its origin's last batch.
+    // Only the batch that followed its origin's last one was applied.
     assert_eq!(player.machine.zk().tree().find("/twice").map(|znode| znode.stat().czxid), Some(13));
     let boots =
         [MemberId(9), ORIGIN.member].map(|member| player.machine.control().last_batch(member));
@@ -490,7 +491,7 @@ fn a_sync_is_answered_when_its_index_is_applied_and_not_before() {
         let due = [2, 3, 5, 6].iter().filter(|wanted| **wanted <= index).count();
         assert_eq!(player.seen.syncs.len(), due, "after {before} at index {index}");
     }
-    // One for what is applied already.
+    // A sync for an index that is applied already.
     player.apply.receive(sync(6, 8));
     assert!(player.apply.has_work());
     player.step(0);
@@ -534,7 +535,7 @@ fn an_image_is_started_between_entries_only() {
                 }
             }
         }
-        // What follows is not in the image.
+        // Later entries are not in the image.
         while player.apply.has_work() {
             player.apply.step(&mut player.machine, usize::MAX);
             player.apply.take_output();
@@ -667,7 +668,7 @@ fn answers_to_travelling_reads_end_a_hold() {
     assert_eq!(reads.len(), 42);
 }
 
-/// The first read for which there is no room, and those behind it.
+/// The first read without room is handed back, and so are the reads behind it.
 #[test]
 fn without_room_large_travelling_reads_are_handed_back() {
     let data = "d".repeat(SMALL_REPLY_BYTES + 1);
@@ -689,7 +690,7 @@ fn without_room_large_travelling_reads_are_handed_back() {
     assert_eq!(player.apply.replies().bytes(), 0);
 }
 
-/// The first batch: three commands, of a connection each, with the tickets 1, 2 and 3.
+/// The first batch: three commands, of one connection each, with the tickets 1, 2 and 3.
 fn asked() -> ToApply {
     let waiter = |number: u64| {
         let reads = vec![get(number as i32, "/a")];
@@ -698,7 +699,7 @@ fn asked() -> ToApply {
     expect(1, Some(0), (1..=3).map(waiter).collect())
 }
 
-/// What they ask for; or what is left of that, without the commands at these positions.
+/// The commands of that batch, with the ones at these positions replaced.
 fn asked_for(replaced: &[usize]) -> ToApply {
     let mut batch = batch(&[(1, open(1)), (2, open(2)), (3, open(3))]);
     batch.replace_by_nothing(|position, _| replaced.contains(&position));
@@ -715,8 +716,8 @@ fn at(position: usize, fate: Fate) -> GivenUpAt {
     GivenUpAt::Batch { sequence: 1, position, fate }
 }
 
-/// Who was told what since this was last asked: the number, and why there is no outcome. All that
-/// is possible is done, in holds of one command at most.
+/// The answers since the last call: the waiter's number, and why there is no outcome. Runs Apply
+/// until nothing is left to do, in holds of one command at most.
 fn told(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
     let mut told = Vec::new();
     while player.apply.has_work() {
@@ -742,15 +743,15 @@ fn told_in_one_step(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
         .collect()
 }
 
-/// Someone gives up after so many commands of the batch are applied; twice, and those behind get
-/// their own answers, whether the log has what was given up or not.
+/// A waiter gives up after so many commands of the batch are applied, and again. The waiters behind
+/// it get their own answers, whether the log has its command or `Nothing`.
 #[test]
 fn who_gives_up_is_told_once_and_at_once_unless_an_outcome_came_before() {
     let reason = Unavailable::GivenUp(Fate::Unknown);
     for (position, done, is_replaced) in (0..3).flat_map(|position| {
         (0..4).flat_map(move |done| [false, true].map(|it| (position, done, it)))
     }) {
-        // It is replaced before the log has it.
+        // A command is replaced only before the log has it.
         if is_replaced && done > 0 {
             continue;
         }
@@ -801,7 +802,7 @@ fn a_batch_that_is_given_up_whole_is_applied_for_nobody() {
     }
 }
 
-/// Clients that are gone: nobody is told, neither at once nor later.
+/// Clients that are gone are told nothing, neither at once nor later.
 #[test]
 fn who_does_not_wait_any_more_is_not_told() {
     let mut player = Player::new();
@@ -810,13 +811,13 @@ fn who_does_not_wait_any_more_is_not_told() {
     assert_eq!(told(&mut player), []);
     player.apply.receive(asked_for(&[1]));
     assert_eq!(told(&mut player), [(1, None), (3, None)]);
-    // Nobody waited for this one in the first place.
+    // Nobody ever waited for this command.
     player.apply.receive(gives_up(2, at(7, Fate::Unknown), true));
     player.apply.receive(gives_up(2, at(1, Fate::Unknown), true));
     assert_eq!(told(&mut player), []);
 }
 
-/// It stands in no batch yet, or was refused behind those that wait.
+/// The command is in no batch yet, or was refused behind waiting ones.
 #[test]
 fn who_has_no_place_in_a_batch_is_told_before_those_who_have() {
     let mut player = Player::new();

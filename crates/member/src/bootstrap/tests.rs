@@ -14,7 +14,7 @@ fn bootstrap(server: u64, servers: &[u64], attendance: Attendance) -> Bootstrap 
     Bootstrap::new(server, MemberId(10 * server), servers, attendance, known())
 }
 
-/// What an unborn server with this number and ten times that as its member id says.
+/// The hello of an unborn server with this number, whose member id is ten times as much.
 fn unborn(server: u64, servers: &[u64]) -> Hello {
     bootstrap(server, servers, Attendance::All).own
 }
@@ -28,7 +28,7 @@ fn birth(voters: &[u64]) -> Birth {
     Birth { cluster_id: CLUSTER, voters: voters.to_vec() }
 }
 
-/// What an unborn server of three decides after links came up.
+/// The decision of an unborn server of three after links came up.
 fn decided(server: u64, links: &[Hello]) -> Decision {
     let mut bootstrap = bootstrap(server, &[3, 1, 2], Attendance::All);
     links.iter().for_each(|link| bootstrap.on_link_up(link.clone()));
@@ -39,7 +39,7 @@ fn check(server: u64, links: &[Hello], expected: Waiting, said: &str) {
     let decision = decided(server, links);
     assert_eq!(decision, Decision::Wait(expected.clone()), "{links:?}");
     assert_eq!(expected.to_string(), said);
-    // More servers end a wait, and no contradiction.
+    // More servers end a wait, but not a contradiction.
     assert_eq!(expected.is_for_servers(), said.starts_with("waiting"));
 }
 
@@ -82,7 +82,7 @@ fn a_server_that_died_before_the_decision_is_waited_for() {
     assert!(matches!(bootstrap.decide(CLUSTER), Decision::BeBorn(_)));
     bootstrap.on_link_down(&unborn(2, &ALL));
     assert_eq!(bootstrap.decide(CLUSTER), Decision::Wait(Waiting::ForServers(vec![2])));
-    // It comes with another directory.
+    // The server comes with another directory.
     bootstrap.on_link_up(Hello { member: MemberId(21), ..unborn(2, &ALL) });
     assert_eq!(bootstrap.decide(CLUSTER), Decision::BeBorn(birth(&[10, 21, 30])));
 }
@@ -102,15 +102,15 @@ fn where_a_majority_is_enough_nobody_votes_for_those_that_are_absent() {
     let voters = [10, 30, 40, nobody(2), nobody(5)];
     assert_eq!(decided(1, &[4, 3]), Decision::BeBorn(birth(&voters)));
     assert_eq!(decided(1, &[2, 3, 4, 5]), Decision::BeBorn(birth(&[10, 20, 30, 40, 50])));
-    // Another one does not decide, whoever is there.
+    // Another server does not decide, even with a majority.
     assert_eq!(decided(2, &[3, 4, 5]), Decision::Wait(Waiting::ForDecision(1)));
-    // Of an even number half is not enough.
+    // Half of an even number is not enough.
     let mut of_two = bootstrap(1, &[1, 2], Attendance::Majority);
     let waiting = Waiting::ForMajority { count: 1, servers: vec![2] };
     assert_eq!(of_two.decide(CLUSTER), Decision::Wait(waiting));
     of_two.on_link_up(unborn(2, &[1, 2]));
     assert_eq!(of_two.decide(CLUSTER), Decision::BeBorn(birth(&[10, 20])));
-    // Whoever comes later is no voter yet, the one that decides included.
+    // A server that comes later is no voter yet, the deciding one included.
     let mut late = bootstrap(1, &ALL, Attendance::Majority);
     late.on_link_up(unborn(2, &ALL));
     late.on_link_up(born(3, &[11, 30, nobody(2)]));
@@ -133,13 +133,13 @@ fn whoever_finds_an_ensemble_is_born_into_it_as_a_voter_or_not() {
     assert_eq!(decided(3, &[born(1, &voters)]), Decision::BeBorn(birth(&voters)));
     assert_eq!(decided(3, &[born(2, &voters)]), Decision::BeBorn(birth(&voters)));
     assert_eq!(decided(3, &[unborn(2, &ALL), born(1, &voters)]), Decision::BeBorn(birth(&voters)));
-    // One that lost its directory, the one that decides included.
+    // A server that lost its directory is no voter, the deciding one included.
     assert_eq!(decided(3, &[born(1, &[10, 20, 31])]), Decision::BeBorn(birth(&[10, 20, 31])));
     assert_eq!(
         decided(1, &[unborn(3, &ALL), born(2, &[11, 20, 30])]),
         Decision::BeBorn(birth(&[11, 20, 30]))
     );
-    // One that grew from a standalone server.
+    // The ensemble grew from a standalone server.
     assert_eq!(decided(1, &[born(2, &[20]), unborn(3, &ALL)]), Decision::BeBorn(birth(&[20])));
 }
 
@@ -150,7 +150,7 @@ fn servers_that_are_configured_differently_begin_nothing() {
     let said = "server 3 is configured differently: for it the servers that vote are 1, 3";
     check(1, &[unborn(2, &ALL), other.clone()], waiting.clone(), said);
     check(1, &[other], waiting, said);
-    // What was begun is joined, whatever the configuration.
+    // An ensemble that has begun is joined, whatever its configuration.
     let mut of_two = born(3, &[20, 30]);
     of_two.servers = vec![2, 3];
     assert_eq!(decided(1, &[of_two]), Decision::BeBorn(birth(&[20, 30])));
@@ -204,14 +204,14 @@ fn between_two_ensembles_nothing_is_chosen_but_ones_own() {
 /// A server whose process and directory come and go.
 #[derive(Default)]
 struct Server {
-    /// The member id that it keeps, and how it was born.
+    /// The member id that it keeps, and its birth.
     directory: Option<(u64, Option<Birth>)>,
     /// Its process, while it is unborn.
     bootstrap: Option<Bootstrap>,
     is_up: bool,
 }
 
-/// Servers of which each sees a link to each other one now and then.
+/// Servers, each of which sees links to the others now and then.
 struct World {
     chance: Chance,
     attendance: Attendance,
@@ -255,7 +255,7 @@ impl World {
         Some(Hello { boot, birth, ..Hello::unborn(number, MemberId(member), servers, known()) })
     }
 
-    /// An unborn server hears some of those that are there, and does what follows.
+    /// An unborn server hears some of the running servers, and acts on its decision.
     fn look(&mut self, at: usize, sees_all: bool) {
         let cluster_id = u128::from(self.draw());
         let Some(mut bootstrap) = self.servers[at].bootstrap.clone() else { return };
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// All that are born are of one ensemble and know the same first voters.
+    /// Checks that all born servers are of one ensemble and know the same first voters.
     fn check(&self) {
         let births = self.servers.iter().filter_map(|it| it.directory.as_ref()?.1.as_ref());
         let mut births: Vec<&Birth> = births.collect();
@@ -286,7 +286,7 @@ impl World {
         match self.chance.below(20) {
             0 => {
                 self.stop(at);
-                // Where a majority begins, the one that decides must not forget that it did.
+                // If a majority may begin, the deciding server must not forget that it decided.
                 if self.attendance == Attendance::All || at > 0 {
                     self.servers[at].directory = None;
                 }
@@ -298,8 +298,8 @@ impl World {
     }
 }
 
-/// Whether all servers lost nothing and vote at last, in one history; there must be one ensemble,
-/// and all must find it.
+/// Runs one history, in which there must be one ensemble that all servers find. True if no server
+/// lost its directory and all vote at its end.
 fn is_whole_at_last(seed: u64, attendance: Attendance) -> bool {
     let count = 1 + seed % 5;
     let mut world = World::new(seed, count, attendance);

@@ -9,7 +9,7 @@ fn born() -> Hello {
     unborn().born(BootId(4), birth, Level::FIRST.into())
 }
 
-/// As a later version may say it.
+/// A hello as a later version may send it.
 fn later() -> Hello {
     let unknown = vec![(10, vec![]), (40, b"anything".to_vec())];
     let level_max = Level::from_number(12).unwrap();

@@ -1,14 +1,14 @@
-//! When the leader looks for znodes that go by themselves, and how many it removes: containers that
-//! have lost their last child, and znodes whose time to live has passed.
+//! Decides when the leader looks for znodes that are to be removed by themselves, and how many it
+//! removes: containers that have lost their last child, and znodes whose time to live has passed.
 //!
-//! A round looks at all of them once, a bounded step at a time: Loop asks Apply for some whose time
-//! has come, and proposes to remove these in one command; whether they still can go is decided when
-//! it is applied. A round begins one interval after the one before began, or after it ended if that
-//! was later; there is at most one step per look at the clock. Removals are spread over time, so
-//! that their watchers do not come all at once.
+//! A round looks at all of them once, one bounded step at a time. Loop asks Apply for some that are
+//! due and proposes to remove these in one command; Apply checks again that each may go. A round
+//! begins one interval after the one before began, or when that one ended if it took longer. Each
+//! look at the clock makes at most one step. Removals are spread over time, so that their watchers
+//! are not all notified at once.
 //!
-//! Source: `ContainerManager`, ZooKeeper 3.9.5. There, what a round is to remove is found at its
-//! start.
+//! Source: `ContainerManager`, ZooKeeper 3.9.5. There, a round finds at its start everything that
+//! it is to remove.
 
 use crate::limits::CLOCK_INTERVAL_MS;
 use machine::limits::CONTAINER_ZNODES_DELETED_MAX;
@@ -30,7 +30,7 @@ pub struct ContainerSettings {
 }
 
 impl Default for ContainerSettings {
-    /// ZooKeeper's (`ZooKeeperServerMain`).
+    /// ZooKeeper's defaults (`ZooKeeperServerMain`).
     fn default() -> Self {
         ContainerSettings {
             check_interval_ms: 60_000,
@@ -40,13 +40,13 @@ impl Default for ContainerSettings {
     }
 }
 
-/// Where the leader stands with its rounds. Time here goes by while it serves only.
+/// The leader's progress with its rounds. Its time passes only while the leader serves clients.
 pub struct ContainerManager {
     settings: ContainerSettings,
-    /// Since the round began.
+    /// Time since the round began.
     round_ms: u64,
-    /// What may be removed now, each worth [`MINUTE_MS`]: it grows by the removals per minute each
-    /// ms.
+    /// The allowance for removals. Each removal costs [`MINUTE_MS`]; every ms adds the number of
+    /// removals per minute.
     allowance: u64,
     state: State,
 }
@@ -57,9 +57,9 @@ enum State {
     Resting,
     /// The next step begins here, after the next look at the clock.
     Waiting(ZnodeId),
-    /// A step is to be asked for.
+    /// A step is due, beginning here.
     Due(ZnodeId),
-    /// Apply was asked.
+    /// Apply was asked for a step.
     Asked,
 }
 
@@ -69,7 +69,7 @@ impl ContainerManager {
         ContainerManager { settings, round_ms: 0, allowance: 0, state: State::Resting }
     }
 
-    /// Lets time go by.
+    /// Lets `elapsed_ms` pass.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.round_ms = self.round_ms.saturating_add(elapsed_ms);
         let per_minute_max = u64::from(self.settings.removals_per_minute_max);
@@ -80,7 +80,7 @@ impl ContainerManager {
         self.state = match self.state {
             State::Resting if self.round_ms >= interval_ms => {
                 self.round_ms = 0;
-                // What was not used between rounds is not for this one.
+                // Allowance that was left over between rounds does not count for this one.
                 self.allowance = self.allowance.min(more.max(MINUTE_MS));
                 State::Due(ROOT)
             }
@@ -89,7 +89,7 @@ impl ContainerManager {
         };
     }
 
-    /// How long until time moves the round on, if nothing else does.
+    /// How long until the next step is due by the clock, in ms.
     pub fn due_ms(&self) -> u64 {
         let interval_ms = u64::from(self.settings.check_interval_ms);
         let per_minute_max = u64::from(self.settings.removals_per_minute_max);
@@ -104,7 +104,7 @@ impl ContainerManager {
         }
     }
 
-    /// The step that is to be asked for now, if any. `wall_ms` is the time that would be stamped.
+    /// The search to ask Apply for now, if one is due. `wall_ms` is the time that would be stamped.
     pub fn search(&mut self, wall_ms: i64) -> Option<ContainerSearch> {
         let State::Due(from) = self.state else { return None };
         self.state = State::Asked;
@@ -116,7 +116,8 @@ impl ContainerManager {
         })
     }
 
-    /// What a step found. True if it is to be removed; not if this member led no more meanwhile.
+    /// Takes what a step found. True if Loop is to remove it; false if nothing was found, or if
+    /// this member stopped leading since it asked.
     pub fn on_found(&mut self, found: &ContainersFound) -> bool {
         if self.state != State::Asked {
             return false;

@@ -1,9 +1,9 @@
 //! Leases: when each session expires, unless it is heard from. Kept by Loop, not replicated.
 //!
-//! Time here is the leases' own: it advances by what the driver says went by, but at most by what
-//! was planned, so that a process that was paused does not expire the world before it has heard
-//! what waited at its sockets meanwhile. Close to a deadline no more than [`LEASE_ADVANCE_MS_MAX`]
-//! is planned.
+//! The leases have their own clock. It advances by the time that the driver says has passed, but at
+//! most by the time that was planned: a process that was paused must first hear what waited at its
+//! sockets before it expires sessions. Close to a deadline no more than [`LEASE_ADVANCE_MS_MAX`] is
+//! planned.
 //!
 //! Sessions stand in buckets of one tick, as in ZooKeeper (`ExpiryQueue`): a session expires up to
 //! a tick late and never early. Hearing from a session only moves its deadline; the session changes
@@ -26,7 +26,7 @@ use crate::limits::{EXPIRY_LOOKS_MAX, HEARING_MS_MAX, LEASE_ADVANCE_MS_MAX, QUIE
 pub struct Leases {
     tick_ms: u64,
     now_ms: u64,
-    /// When everyone was last given a full timeout.
+    /// When every session was last given a full timeout.
     renewed_all_ms: u64,
     leases: HashMap<Owner, Lease, FixedState>,
     /// Each session with the tick at whose end it is looked at next.
@@ -42,7 +42,7 @@ struct Lease {
     timeout_ms: u32,
     /// When the client was last heard from, or attached.
     heard_ms: u64,
-    /// The bucket it stands in; none while its expiry is under way.
+    /// The bucket that the session stands in; none while its expiry is under way.
     bucket: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Leases {
         }
     }
 
-    /// The session was opened or attached: a full timeout from now.
+    /// The session was opened or attached. It gets a full timeout from now.
     pub fn attach(&mut self, owner: Owner, attached: Ordinal, timeout_ms: u32) {
         self.close(owner);
         let lease = Lease { attached, timeout_ms, heard_ms: self.now_ms, bucket: None };
@@ -81,7 +81,7 @@ impl Leases {
         self.renew(owner);
     }
 
-    /// There is none any more.
+    /// Removes all leases.
     pub fn clear(&mut self) {
         self.leases.clear();
         self.buckets.clear();
@@ -99,13 +99,13 @@ impl Leases {
         };
     }
 
-    /// Its client was heard from within the last report interval.
+    /// The session's client was heard from within the last report interval.
     pub fn heard(&mut self, owner: Owner) {
         self.renew(owner);
     }
 
-    /// A new leader gives everyone a full timeout. Sessions whose expiry was under way are judged
-    /// again after that, since the command may be lost.
+    /// Gives every session a full timeout, for a new leader. Sessions whose expiry was under way
+    /// are judged again after that, since the command may be lost.
     pub fn renew_all(&mut self) {
         self.renewed_all_ms = self.now_ms;
         while let Some(owner) = self.judged.pop_first() {
@@ -118,7 +118,7 @@ impl Leases {
         self.leases.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no leases.
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()
     }
@@ -156,22 +156,22 @@ impl Leases {
         self.buckets.insert((bucket, owner));
     }
 
-    /// Lets time go by: as much as was planned to go by before anyone looks, and
-    /// [`LEASE_ADVANCE_MS_MAX`] in any case. Nothing longer is planned than ends
+    /// Advances the clock by `elapsed_ms`, but at most by `planned_ms` or [`LEASE_ADVANCE_MS_MAX`],
+    /// whichever is more. A longer plan must end
     /// [`EXPIRY_MARGIN_MS`](crate::limits::EXPIRY_MARGIN_MS) before [`Leases::due_ms`].
     pub fn advance(&mut self, elapsed_ms: u64, planned_ms: u64) {
         self.now_ms += elapsed_ms.min(planned_ms.max(LEASE_ADVANCE_MS_MAX));
     }
 
-    /// How long until a session is to be looked at; none without sessions.
+    /// How long until the first bucket falls due, in ms; none without sessions.
     pub fn due_ms(&self) -> Option<u64> {
         let (bucket, _) = self.buckets.first()?;
         Some(((bucket + 1) * self.tick_ms).saturating_sub(self.now_ms))
     }
 
-    /// Sessions whose time is up, at most `max`, each with the attach that is judged. Each is given
-    /// once, until it is attached or heard from again. Looks at [`EXPIRY_LOOKS_MAX`] sessions at
-    /// most.
+    /// Sessions whose timeout has passed, at most `max`, each with the attach that is judged. Each
+    /// is returned once, until it is attached or heard from again. Looks at [`EXPIRY_LOOKS_MAX`]
+    /// sessions at most.
     pub fn expired(&mut self, max: usize) -> Vec<(Owner, Ordinal)> {
         let mut expired = Vec::new();
         for _ in 0..EXPIRY_LOOKS_MAX {

@@ -1,13 +1,12 @@
-//! Whether the members have the same state: a leader compares their digests at equal index.
+//! Checks that the members have the same state: a leader compares their digests at equal index.
 //!
-//! Each member gives the digest of its state at every [`DIGEST_INTERVAL_ENTRIES`]th entry, a
-//! follower to its leader. Where a majority of the voters has the same, whoever has another is
-//! *outside*: its state is wrong, and it is to fetch that of the others. Where there is no such
-//! majority nobody can tell who is right, and nobody is touched.
+//! Each member computes the digest of its state at every [`DIGEST_INTERVAL_ENTRIES`]th entry; a
+//! follower sends it to the leader. If a majority of the voters has the same digest, a member with
+//! another one is *outside*: its state is wrong, and it must fetch the state of the others. Without
+//! such a majority nobody can tell which state is right, and no member is touched.
 //!
-//! A state that was copied bears no witness: a snapshot that is wrong would make a majority that
-//! is. So the snapshot of a follower is passed on only if its digest is the leader's at that very
-//! index.
+//! A copied state proves nothing: a wrong snapshot that is passed on would become a wrong majority.
+//! So a follower's snapshot is passed on only if its digest equals the leader's at that very index.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,7 +21,7 @@ pub(crate) struct Digests {
     checks: BTreeMap<u64, Check>,
 }
 
-/// What the digest of this member's own state was after each of the last entries, without a gap.
+/// The digest of this member's own state after each of the last entries, without a gap.
 pub(crate) struct OwnDigests {
     first_index: u64,
     digests: VecDeque<Digest>,
@@ -31,24 +30,24 @@ pub(crate) struct OwnDigests {
 #[derive(Default)]
 struct Check {
     by_member: BTreeMap<MemberId, Digest>,
-    /// Whether there is a majority, or it was said that there is none.
+    /// Whether a majority was found, or the lack of one was reported.
     is_said: bool,
 }
 
-/// What a digest brought to light.
+/// A difference that a digest showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// This member's state is not that of a majority.
     Outside {
-        /// Who.
+        /// The member with the other digest.
         member: MemberId,
-        /// The last entry that is in all of the states.
+        /// The last entry that is applied to all of the compared states.
         index: u64,
     },
-    /// There are different ones, and no majority of the voters has given the same: all have given
-    /// theirs, or those that have not are gone.
+    /// Digests differ, and no majority of the voters has the same one: all voters have sent theirs,
+    /// or the others are not waited for any more.
     NoMajority {
-        /// Likewise.
+        /// The last entry that is applied to all of the compared states.
         index: u64,
     },
 }
@@ -59,12 +58,12 @@ pub(crate) fn is_due(index: u64) -> bool {
 }
 
 impl OwnDigests {
-    /// Begins with the state that a start finds.
+    /// Begins with the digest of the state that a start restores.
     pub fn new(index: u64, digest: Digest) -> OwnDigests {
         OwnDigests { first_index: index, digests: VecDeque::from([digest]) }
     }
 
-    /// The newest. What came before a gap, which a snapshot leaves that is installed, is forgotten.
+    /// Adds the newest digest. An installed snapshot leaves a gap: digests before it are forgotten.
     pub fn push(&mut self, index: u64, digest: Digest) {
         if self.first_index + self.digests.len() as u64 != index {
             self.digests.clear();
@@ -77,20 +76,20 @@ impl OwnDigests {
         self.digests.push_back(digest);
     }
 
-    /// After this entry.
+    /// The digest after this entry, if it is known.
     pub fn at(&self, index: u64) -> Option<Digest> {
         let offset = index.checked_sub(self.first_index)?;
         self.digests.get(usize::try_from(offset).ok()?).copied()
     }
 
-    /// The first entry after which it is known.
+    /// The first entry after which the digest is known.
     pub fn first_index(&self) -> u64 {
         self.first_index
     }
 }
 
 impl Digests {
-    /// Whether two members gave different digests when both gave theirs last.
+    /// Whether two members differed at the last index for which both have sent a digest.
     pub fn differ(&self, one: MemberId, other: MemberId) -> bool {
         let both = |check: &Check| {
             let given = |member| check.by_member.get(member);
@@ -99,7 +98,7 @@ impl Digests {
         self.checks.values().rev().find_map(both).unwrap_or(false)
     }
 
-    /// A member gives its digest. What comes of it is said once for each member and index.
+    /// Takes a member's digest. Each difference is reported once for each member and index.
     pub fn on_digest(
         &mut self,
         member: MemberId,
@@ -123,7 +122,7 @@ impl Digests {
 }
 
 impl Check {
-    /// Whether there is a difference that nobody was told of.
+    /// Whether digests differ and that was not reported yet.
     fn is_open(&self) -> bool {
         let mut digests = self.by_member.values();
         let first = digests.next();

@@ -1,4 +1,4 @@
-//! What a leader was forwarded.
+//! The batches that followers forward to a leader.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use machine::{BootId, MemberId};
 
 use crate::peer::{Forward, ForwardedBatch, PeerMessage};
 
-/// What a leader was forwarded in its term.
+/// The position in each follower's stream of batches, in this leader's term.
 #[derive(Default)]
 pub(crate) struct Followed {
     members: BTreeMap<MemberId, Stream>,
@@ -16,12 +16,14 @@ struct Stream {
     boot: BootId,
     stream: u64,
     next_position: u64,
-    /// The last sequence taken, of any stream of this boot: it is in the log, or on its way there.
+    /// The last sequence taken from any stream of this boot: its batch is in the log, or on its way
+    /// there.
     taken: u64,
 }
 
 impl Followed {
-    /// What is new of a piece of a stream, or what to tell its sender.
+    /// Takes a piece of a follower's stream. Returns the batches that are new, or the answer to
+    /// send to the follower, if any.
     pub fn take(
         &mut self,
         from: MemberId,

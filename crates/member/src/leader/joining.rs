@@ -1,11 +1,11 @@
-//! Members that are new: a server that has lost its directory comes with another member id, and
-//! takes the place of the one that it was. See `docs/design/ensemble.md`, "Identity, birth,
+//! Replaces lost members. A server that has lost its directory comes back with another member id,
+//! and takes the place of the member that it was. See `docs/design/ensemble.md`, "Identity, birth,
 //! joining".
 //!
-//! Only a leader acts on it. It registers which server each member is that it is linked to; adds
-//! one that is not a member as a learner, if the member that was that server is not heard from; and
-//! when the learner has caught up, gives it the old one's vote, in one step of joint consensus.
-//! Whoever is no member any more is forgotten.
+//! Only a leader acts on it. It registers the server of each member that links to it. It adds a
+//! member that is new as a learner, if the server's former member is silent. Once the learner has
+//! caught up, the leader gives it the former member's vote, in one step of joint consensus. A
+//! member that has left the membership is forgotten.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,15 @@ use crate::bootstrap::{absent_server, absent_voter};
 use crate::limits::{CAUGHT_UP_ENTRIES, REGISTERS_INTERVAL_MS};
 use crate::servers::Servers;
 
-/// What a leader has asked for, of members that come and go.
+/// A leader's requests for members that come and go.
 #[derive(Default)]
 pub(crate) struct Joining {
-    /// When a command of these was last handed over.
+    /// When a command that registers or forgets a member was last handed over; reset when the
+    /// registered servers change.
     asked_ms: Option<u64>,
 }
 
-/// What is to be done next, one thing at a time.
+/// The next step for members that come or go; one at a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum JoinStep {
     /// A command for the log.
@@ -32,28 +33,28 @@ pub(crate) enum JoinStep {
     Change(MembershipChange),
 }
 
-/// What a step depends on beside that.
+/// A leader's view of the ensemble, on which a step depends.
 pub(crate) struct JoinView<'a> {
     pub servers: &'a Servers,
     pub membership: &'a Membership,
     pub peers: &'a [PeerStatus],
     pub last_index: u64,
-    /// A member that was not heard for so many ticks is gone.
+    /// A member that was silent for this many ticks counts as gone.
     pub silent_ticks_min: u64,
     /// A member that does not know this level is not added.
     pub level: Level,
-    /// Whether this member leads for as long, so that whoever is there was heard.
+    /// Whether this member has led for as long, so that it has heard every member that is alive.
     pub has_listened: bool,
     pub now_ms: u64,
 }
 
 impl Joining {
-    /// The state says anew who is registered: what was asked for is done.
+    /// The registered servers have changed: the command that was asked for is applied.
     pub fn on_registered(&mut self) {
         self.asked_ms = None;
     }
 
-    /// What a leader is to do, if anything.
+    /// The leader's next step, if there is any.
     pub fn step(&mut self, view: &JoinView<'_>) -> Option<JoinStep> {
         let is_soon =
             self.asked_ms.is_some_and(|asked_ms| view.now_ms < asked_ms + REGISTERS_INTERVAL_MS);
@@ -84,10 +85,10 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
     gone.next().map(|member| Command::Control(ControlCommand::Forget { member: *member }))
 }
 
-/// The voters that were registered as this server, and are not this member; or nobody, who
-/// votes for a server that was absent at the birth. If there is none, one voter that is silent:
-/// one that no leader ever had a link from, so that it is registered as no server, was lost right
-/// after its birth; else one whose server has another voter.
+/// The voters that a member of this server replaces: voters registered as this server, other than
+/// `but`, and the placeholder of a server that was absent at the birth. If there is none, one
+/// silent voter: first one that is registered as no server, since it was lost right after the
+/// birth, before any leader had a link from it; else one whose server has another voter.
 fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
     let server_of = |voter: &u64| view.servers.registered.number_of(MemberId(*voter));
@@ -102,8 +103,8 @@ fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     unknown.or_else(|| lost.find(|voter| is_second(view, *voter))).into_iter().collect()
 }
 
-/// Whether a voter's server has another one, which is heard: it took the vote of a server whose
-/// member no leader knew, and the one that it was came back later.
+/// Whether a voter's server has another voter, which is heard: that one took the vote of a server
+/// whose member no leader knew, and the server's former member came back later.
 fn is_second(view: &JoinView<'_>, voter: u64) -> bool {
     let server_of = |member: u64| view.servers.registered.members().get(&MemberId(member));
     let server = server_of(voter);
@@ -117,8 +118,8 @@ fn is_heard(view: &JoinView<'_>, member: u64) -> bool {
     member == view.servers.own.0.0 || !is_silent(view, member)
 }
 
-/// Whether a member is not heard any more. Before a leader has listened it does not know, but
-/// of those who are nobody.
+/// Whether a member is silent. A placeholder always is. Before a leader has listened long enough,
+/// no other member counts as silent.
 fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
     if absent_server(member).is_some() {
         return true;
@@ -131,9 +132,9 @@ fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
     silent_ticks.is_none_or(|ticks| ticks >= view.silent_ticks_min)
 }
 
-/// A learner that has caught up takes the vote of the member that was its server: one vote, so
-/// that there are as many as before. Where its server had two, the other one is left for a server
-/// that has none.
+/// Gives a learner that has caught up the vote of its server's former member. It replaces one
+/// voter, so the number of votes stays. If the server has two voters, the other one is left for a
+/// server that has none.
 fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
     for learner in &view.membership.learners {
         let Some(server) = view.servers.registered.members().get(&MemberId(*learner)) else {
@@ -157,8 +158,8 @@ fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
     None
 }
 
-/// Whoever comes as a server whose member is gone becomes a learner; so that there is one for
-/// each server at most, an earlier one that is gone, too, makes place.
+/// Adds a linked member as a learner, if its server's voters are silent. The same change removes
+/// earlier learners of that server that are silent, so a server has at most one.
 fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
     for (member, linked) in &view.servers.linked {
         let server = &linked.number;
@@ -186,9 +187,9 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
     None
 }
 
-/// Removes a learner that is gone, if the voter that the learner was to replace is heard again, or
-/// if no server is known whose it was: it was forgotten before it was added, and nothing else would
-/// ever remove it. Should it come back, it is registered and added again.
+/// Removes a silent learner if the voter that it was to replace is heard again, or if its server is
+/// not registered: the learner was forgotten before it was added, and nothing else would ever
+/// remove it. If it comes back, it is registered and added again.
 fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
     let mut learners = view.membership.learners.iter().copied();
     let gone = learners.find(|learner| {

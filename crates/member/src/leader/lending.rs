@@ -1,11 +1,10 @@
-//! Whose snapshot a member is sent that the leader's log does not reach: another member's, where
-//! one has it or can take it, so that the leader, which has the most to do, neither takes it nor
-//! sends it.
+//! Picks which member supplies the snapshot for a follower that has fallen off the leader's log.
+//! Prefers another follower, to spare the leader, which has the most to do.
 //!
-//! The leader asks one that is there and has caught up, again and again until that one answers,
-//! with a snapshot that is durable; the file goes from there to the borrower. A lender that says
-//! that it cannot, does not answer for too long or does not get its file across is passed over.
-//! Where nobody is left, it is the leader's own; if that does not get across either, all are asked
+//! The leader asks one follower that is linked and has caught up, again and again until it answers
+//! with a durable snapshot; the file then goes from that lender to the borrower. A lender is passed
+//! over if it refuses, does not answer for too long, or does not get its file across. If no lender
+//! is left, the leader sends its own snapshot; if that does not get across either, all are asked
 //! once more.
 
 use std::collections::BTreeMap;
@@ -19,70 +18,70 @@ use crate::limits::{
 };
 use crate::peer::{PeerMessage, SnapshotAt};
 
-/// A leader's view of who is given whose snapshot.
+/// A leader's record of the members that need a snapshot, and of each one's lender.
 #[derive(Default)]
 pub(crate) struct Lending {
     borrowers: BTreeMap<MemberId, Borrower>,
 }
 
-/// A member that the log does not reach.
+/// A member that has fallen off the leader's log.
 struct Borrower {
     /// When it last wanted a snapshot.
     wanted_ms: u64,
-    /// The snapshot's index is to be at least this.
+    /// The lowest index that its snapshot may have.
     index_min: u64,
     source: Source,
-    /// How often others had nothing for it.
+    /// How often each lender has failed to supply a snapshot.
     failures: BTreeMap<MemberId, u32>,
 }
 
-/// Whose snapshot it is given.
+/// The source of a borrower's snapshot.
 enum Source {
-    /// Nobody's yet.
+    /// No lender was found yet.
     Nobody { since_ms: u64 },
-    /// This one was asked for one.
+    /// This lender was asked for a snapshot.
     Asked { lender: MemberId, since_ms: u64, said_ms: u64 },
-    /// This one has it.
+    /// This lender has the snapshot.
     Lent { lender: MemberId, meta: SnapshotMeta },
-    /// The leader's.
+    /// The leader sends its own.
     Own,
 }
 
-/// What comes next for a borrower.
+/// The next step for a borrower.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LendStep {
-    /// Ask this one.
+    /// Send this message to this lender.
     Ask(MemberId, PeerMessage),
-    /// It is sent this one's.
+    /// Offer the lender's snapshot to the borrower.
     Lent(SnapshotMeta),
-    /// It is sent the leader's own, one that has this index at least.
+    /// Offer the leader's own snapshot, with at least this index.
     Own { index_min: u64 },
 }
 
-/// What a step depends on beside that.
+/// The members and the time, on which a step depends.
 pub(crate) struct LendView<'a> {
-    /// All others, those that are least behind first.
+    /// All other members, those with the most of the log first.
     pub others: &'a [Lender],
     pub now_ms: u64,
 }
 
-/// Another member, as one that may lend.
+/// Another member as a possible lender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lender {
     pub member: MemberId,
-    /// It is linked and heard, and its disk is not full.
+    /// Whether it is linked and heard, and its disk is not full.
     pub is_there: bool,
-    /// It has about all of the log.
+    /// Whether it has nearly all of the log.
     pub has_caught_up: bool,
     /// The last entry that it is known to have.
     pub matched_index: u64,
-    /// The snapshot that it is being sent itself.
+    /// The index of the snapshot that it is being sent itself, if any.
     pub snapshot_index: Option<u64>,
 }
 
 impl Lender {
-    /// Whether it can have a snapshot with this index, or a later one. A short log is not enough to
-    /// go by: whoever needs a snapshot itself may be few entries behind.
+    /// Whether it can have a snapshot with this index, or a later one. Being few entries behind is
+    /// not enough: a member that needs a snapshot itself may be, too.
     fn is_able(&self, index_min: u64) -> bool {
         let has_entries = self.has_caught_up && self.matched_index >= index_min;
         has_entries && self.is_there && self.snapshot_index.is_none()
@@ -90,7 +89,7 @@ impl Lender {
 }
 
 impl Lending {
-    /// The log does not reach a member. Said again as long as that is so and nothing is sent.
+    /// A member has fallen off the log. The replica repeats this until something is sent to it.
     pub fn on_wanted(&mut self, wanted: &SnapshotWanted, view: &LendView<'_>) -> Option<LendStep> {
         let (to, now_ms) = (MemberId(wanted.to), view.now_ms);
         let borrower = self.borrowers.entry(to).or_insert_with(|| Borrower {
@@ -106,7 +105,7 @@ impl Lending {
         match &borrower.source {
             Source::Nobody { .. } => borrower.look_for_lender(to, view),
             Source::Asked { .. } => None,
-            // What it was sent did not arrive, for no fault of the lender's, as far as is known.
+            // The snapshot did not arrive, as far as known for no fault of the lender's.
             Source::Lent { lender, meta } if meta.index >= wanted.index_min => {
                 match view.others.iter().any(|other| other.member == *lender && other.is_there) {
                     true => Some(LendStep::Lent(meta.clone())),
@@ -119,8 +118,8 @@ impl Lending {
         }
     }
 
-    /// From which index on this lender was asked for a snapshot for that member; none if it was
-    /// not.
+    /// The lowest index at which this lender was asked for a snapshot for that member; none if it
+    /// was not asked.
     pub fn asked_for(&self, lender: MemberId, to: MemberId) -> Option<u64> {
         let borrower = self.borrowers.get(&to)?;
         let is_asked =
@@ -128,7 +127,7 @@ impl Lending {
         is_asked.then_some(borrower.index_min)
     }
 
-    /// The lender that was asked has this, which serves.
+    /// The lender that was asked has this snapshot, and it is recent enough.
     pub fn on_lent(&mut self, to: MemberId, meta: SnapshotMeta) {
         if let Some(borrower) = self.borrowers.get_mut(&to)
             && let Source::Asked { lender, .. } = borrower.source
@@ -137,20 +136,21 @@ impl Lending {
         }
     }
 
-    /// The lender that was asked has none, and takes none.
+    /// The lender that was asked has no snapshot and takes none.
     pub fn on_refused(&mut self, to: MemberId, view: &LendView<'_>) -> Option<LendStep> {
         self.borrowers.get_mut(&to)?.pass_over(to, LEND_FAILURES_MAX, view)
     }
 
-    /// The log has gone on from what the lender that was asked has: it is asked for a newer one.
+    /// The log no longer reaches back to the lender's snapshot: the lender is asked for a newer
+    /// one.
     pub fn on_left_behind(&mut self, to: MemberId, index_min: u64) {
         if let Some(borrower) = self.borrowers.get_mut(&to) {
             borrower.index_min = borrower.index_min.max(index_min);
         }
     }
 
-    /// What the member was offered cannot be had, or is no snapshot. If it was the leader's own,
-    /// another is wanted, with this index at least.
+    /// The snapshot that the member was offered is gone, or is not a snapshot. If it was the
+    /// leader's own, another is wanted, with index `own_min` at least.
     pub fn on_gone(&mut self, to: MemberId, at: SnapshotAt, own_min: u64, now_ms: u64) {
         let Some(borrower) = self.borrowers.get_mut(&to) else { return };
         match &borrower.source {
@@ -167,7 +167,7 @@ impl Lending {
         }
     }
 
-    /// Who has the snapshot that a member is offered; none if this member itself has it.
+    /// The lender of the snapshot that a member is offered; none if the leader has it.
     pub fn lender_of(&self, to: MemberId, index: u64) -> Option<MemberId> {
         match &self.borrowers.get(&to)?.source {
             Source::Lent { lender, meta } if meta.index == index => Some(*lender),
@@ -175,8 +175,8 @@ impl Lending {
         }
     }
 
-    /// Time went by: asks again, and passes over who does not answer. Forgets who needs nothing any
-    /// more.
+    /// Asks lenders again, and passes over those that do not answer. Forgets borrowers that need
+    /// nothing any more.
     pub fn pursue(&mut self, view: &LendView<'_>) -> Vec<(MemberId, LendStep)> {
         let now_ms = view.now_ms;
         self.borrowers.retain(|to, borrower| {
@@ -191,7 +191,7 @@ impl Lending {
         steps
     }
 
-    /// Whether there is nobody to be given one.
+    /// Whether no member needs a snapshot.
     pub fn is_empty(&self) -> bool {
         self.borrowers.is_empty()
     }
@@ -231,7 +231,8 @@ impl Borrower {
         self.look_for_lender(to, view)
     }
 
-    /// Asks whoever is able and has failed least; waits a while for those that may come to be able.
+    /// Asks the able lender with the fewest failures. Without one, waits a while for members that
+    /// may become able, then falls back to the leader's own snapshot.
     fn look_for_lender(&mut self, to: MemberId, view: &LendView<'_>) -> Option<LendStep> {
         let now_ms = view.now_ms;
         let failures = |other: &Lender| self.failures.get(&other.member).copied().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! A Loop and its log on a disk that has room or not: what becomes durable, and who is told what.
+//! A Loop and its log on a disk with or without room: which entries become durable, and what Loop
+//! is told.
 
 use machine::{Command, Level, Op, SessionId, Settings, ZkCommand};
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
@@ -27,7 +28,7 @@ struct Rig {
     member: Loop,
     log: LogWriter<FaultDisk>,
     now_ms: u64,
-    /// What Loop was told about the room.
+    /// Whether the disk is full, each time Loop was told.
     told: Vec<bool>,
     /// The shortages that the driver was to log.
     lacks: Vec<String>,
@@ -97,7 +98,7 @@ impl Rig {
         }
     }
 
-    /// One turn of the disk's thread. Whether something came of it.
+    /// One turn of the disk thread. True if it had output.
     fn write(&mut self) -> bool {
         let output = self.log.finish(self.now_ms).expect("the disk works");
         let news = output.persisted.is_some() || output.is_full.is_some() || output.spare.is_some();
@@ -143,7 +144,7 @@ impl Rig {
         self.settle();
     }
 
-    /// What all files together have now, and `more`.
+    /// Limits the disk to the bytes of all files now, and `more`.
     fn limit_room(&mut self, more: u64) {
         let bytes = |path: &String| self.disk.content(path).map_or(0, |it| it.len() as u64);
         let now: u64 = self.disk.paths().iter().map(bytes).sum();
@@ -232,7 +233,7 @@ fn a_full_disk_refuses_before_anything_is_stuck_and_takes_writes_when_there_is_r
         rig.write_one(1_000);
         count += 1;
     }
-    // All segments made ahead were used, but for the reserve.
+    // All segments made ahead were used, except the reserve.
     assert!(count > 400, "{count}");
     assert_eq!(rig.told, [true]);
     assert_eq!(rig.lacks.len(), 1, "{:?}", rig.lacks);
@@ -249,7 +250,7 @@ fn a_full_disk_refuses_before_anything_is_stuck_and_takes_writes_when_there_is_r
     assert_eq!((rig.refused, rig.committed), (1, committed + 1));
 }
 
-/// Each operation on files that needs a descriptor, with none left at the first times it is tried.
+/// Tries each operation on files that needs a descriptor, with none left the first times.
 #[test]
 fn a_log_without_descriptors_refuses_writes_and_takes_them_when_there_are_some() {
     for operation in [Operation::Create, Operation::SyncDir, Operation::Open] {
@@ -293,13 +294,14 @@ fn room_for_small_segments_is_used_before_writes_are_refused() {
         without += 1;
     }
     assert!(in_all > without + 40, "{in_all} and {without}");
-    // With room for one more, writes are taken again although an ordinary one still does not fit.
+    // With room for one more small segment, writes are accepted again although an ordinary one does
+    // not fit.
     rig.limit_room(65 * KIB);
     rig.wait(DISK_FULL_RETRY_MS);
     assert_eq!(rig.told, [true, false]);
 }
 
-/// What was accepted waits for room, in order, and is acknowledged once it is durable.
+/// Accepted writes wait for room, in order, and are acknowledged once they are durable.
 #[test]
 fn what_finds_no_room_is_held_and_tried_again() {
     let mut rig = Rig::new(FaultDisk::new(1));
@@ -341,7 +343,7 @@ fn a_spare_whose_sync_fails_is_the_end() {
     assert!(rig.log.receive(LogInput::Spare(job, Err(error)), 0).is_err());
 }
 
-/// Hard states until not even those find room.
+/// Writes hard states until not even those find room.
 fn use_up(rig: &mut Rig) {
     let hard_state = rig.log.wal.hard_state();
     loop {

@@ -1,12 +1,12 @@
-//! When Loop is to look at the clock next, and how it counts the time that went by.
+//! Decides when Loop looks at the clock next, and how it counts the time that has passed.
 //!
-//! The driver calls [`Loop::advance`] with what went by, hands over what has arrived, and calls
-//! [`Loop::on_time`]; [`Loop::due_ms`] says when again at the latest. An idle member sleeps until
-//! its next heartbeat or election timeout.
+//! The driver calls [`Loop::advance`] with the time that has passed, hands over the inputs that
+//! have arrived, and calls [`Loop::on_time`]; [`Loop::due_ms`] says when to do so again at the
+//! latest. An idle member sleeps until its next heartbeat or election timeout.
 //!
-//! A process that was paused comes back later than it was due. The time of the pause counts for
-//! contact, where it makes a member careful. It does not count for what would be held against
-//! others, who may have spoken meanwhile: of a late look only what was planned counts, and an
+//! A process that was paused looks at the clock later than it had planned. The time of the pause
+//! counts for the age of its contact, which makes a member careful. It does not count against
+//! others, who may have spoken meanwhile: of a late look only the planned time counts, and an
 //! election waits for one more look.
 
 use super::Loop;
@@ -14,10 +14,11 @@ use crate::leader::Leading;
 use crate::limits::{CLOCK_INTERVAL_MS, EXPIRY_MARGIN_MS, LOOK_MS_MAX};
 
 impl Loop {
-    /// Time went by. What arrived meanwhile is handed over next, and then [`Loop::on_time`] called.
+    /// Lets time pass. The driver hands over next what arrived meanwhile, and then calls
+    /// [`Loop::on_time`].
     ///
-    /// The replica is told at once of what went by, as far as that starts no election: a heartbeat
-    /// that has arrived begins the wait for the next one, and time before it must not count.
+    /// The replica is told the time at once, as far as that starts no election: a heartbeat that
+    /// has arrived begins the wait for the next one, and time before it must not count.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.now_ms += elapsed_ms;
         self.leases.advance(elapsed_ms, self.timing.planned_ms);
@@ -28,7 +29,7 @@ impl Loop {
         }
     }
 
-    /// Acts on the time that went by.
+    /// Acts on the time that has passed.
     pub fn on_time(&mut self) {
         let ticks = self.timing.take_ticks(u64::MAX);
         (0..ticks).for_each(|_| self.replica.tick());
@@ -51,7 +52,7 @@ impl Loop {
         self.timing.planned_ms
     }
 
-    /// Lets time go by with nothing arriving.
+    /// Lets time pass while nothing arrives.
     #[cfg(test)]
     pub(crate) fn pass(&mut self, elapsed_ms: u64) {
         self.advance(elapsed_ms);
@@ -72,8 +73,8 @@ impl Loop {
         beat_ms.min(lease_ms.max(CLOCK_INTERVAL_MS)).min(leading.containers.due_ms())
     }
 
-    /// Whether anything is under way that a look at the clock moves on. What is lost only with a
-    /// link, or takes a second to be noticed, can wait for [`LOOK_MS_MAX`].
+    /// Whether work is under way that a look at the clock moves on. Messages that are lost only
+    /// with a link, or whose loss takes a second to be noticed, can wait for [`LOOK_MS_MAX`].
     fn is_busy(&self) -> bool {
         !self.ready
             || (self.is_alone() && !self.leads())

@@ -1,15 +1,15 @@
-//! When this member was last in touch with those who decide whether it is a member, whether it
+//! The age of this member's contact to the members that decide whether it is a member, whether it
 //! leads and whether a session lives.
 //!
 //! A leader's contact is the moment at which it asked a quorum whether they still follow, and they
-//! did: the moment of the question counts, not that of the answer, and not how often Loop ran
-//! since. A leader that is paused or cut off cannot take old answers for new ones. The question is
-//! a ReadIndex round, which is a heartbeat as well. A follower's contact comes with the answers to
+//! did: the moment of the question counts, not that of the answer, nor how often Loop ran since. So
+//! a leader that was paused or cut off cannot take old answers for new ones. The question is a
+//! ReadIndex round, which is a heartbeat as well. A follower's contact comes with the answers to
 //! its reports ([`crate::order::hearing`]).
 //!
 //! A member without contact for long may have been replaced, and the state may have forgotten which
-//! of its batches it holds. Such a member hands nothing over again before it has applied everything
-//! that was committed by then: if it was forgotten, it learns so and ends.
+//! of its batches it holds. Such a member gives no leader a batch again before it has applied
+//! everything that was committed by then: if it was forgotten, it learns so and ends.
 
 use machine::LogIndex;
 
@@ -18,40 +18,41 @@ use crate::limits::{
     HEARTBEAT_MS, HEARTBEAT_QUIET_MS, PROOF_SILENCE_MS, QUIET_MS, QUIET_TIMEOUT_MS_MIN,
 };
 
-/// What this member knows of its contact.
+/// This member's contact.
 #[derive(Default)]
 pub(super) struct Contact {
-    /// By Loop's clock; none before the first contact.
+    /// The time of the last contact, by Loop's clock; none before the first.
     at_ms: Option<u64>,
     /// Whether a client may open a session whose timeout is too short for rare heartbeats.
     admits_short: bool,
-    /// Whether the question of a leader has no answer yet.
+    /// Whether a leader's question to the quorum is not answered yet.
     is_asked: bool,
     /// When a leader sends the next heartbeat.
     beat_at_ms: u64,
-    /// The last entry that was applied at an earlier heartbeat, and the first heartbeat with it.
+    /// The last entry that was applied at an earlier heartbeat, and the time of the first heartbeat
+    /// with it.
     quiet_since: (LogIndex, u64),
     proof: Proof,
-    /// Tells questions for a proof apart: the answer to an earlier one proves nothing.
+    /// The number of the last question for a proof: the answer to an earlier one proves nothing.
     proof_number: u64,
 }
 
-/// Whether this member may hand over again what a leader was given.
+/// Whether this member may give a leader again the batches that an earlier one was given.
 #[derive(Clone, Copy, Default)]
 enum Proof {
-    /// It was never without contact for long.
+    /// The member was never without contact for long.
     #[default]
     NotNeeded,
-    /// It was, and has not asked for an index yet.
+    /// The member was without contact for long, and has not asked for an index yet.
     Wanted,
-    /// It has asked.
+    /// The member has asked for an index.
     Asked,
-    /// It may once this index is applied.
+    /// The member may give the batches again once this index is applied.
     From(LogIndex),
 }
 
 impl Contact {
-    /// No contact yet, of a server whose clients are given this timeout at the least.
+    /// A server without contact yet, whose clients get this session timeout at least.
     pub fn new(session_timeout_ms_min: u32) -> Contact {
         let admits_short = session_timeout_ms_min < QUIET_TIMEOUT_MS_MIN;
         Contact { admits_short, ..Contact::default() }
@@ -64,12 +65,12 @@ impl Contact {
 }
 
 impl Loop {
-    /// How long ago the others were heard for sure: a quorum, by a leader, or such a leader, by a
-    /// follower; before the first time, how long ago this member started. None where there are no
-    /// others. As of the last call of [`Loop::advance`].
+    /// The age of the last contact, in ms: of a leader to a quorum, or of a follower to such a
+    /// leader. Before the first contact, the time since this member started. None without other
+    /// members. As of the last call of [`Loop::advance`].
     ///
-    /// The greatest number: a follower whose disk hangs before the present term is on it takes part
-    /// in nothing. Its clients do better elsewhere.
+    /// `u64::MAX` for a follower whose disk has stalled before the present term is on it: it takes
+    /// part in nothing, and its clients do better elsewhere.
     pub fn contact_ms(&self) -> Option<u64> {
         if self.is_alone() {
             return None;
@@ -81,17 +82,17 @@ impl Loop {
         Some(self.contact_age_ms().min(self.now_ms))
     }
 
-    /// How long ago the last contact was; the greatest number before the first.
+    /// The age of the last contact, in ms; `u64::MAX` before the first.
     pub(super) fn contact_age_ms(&self) -> u64 {
         self.contact.at_ms.map_or(u64::MAX, |at_ms| self.now_ms.saturating_sub(at_ms))
     }
 
-    /// The others followed at that time.
+    /// Notes a contact at `at_ms`.
     pub(super) fn note_contact(&mut self, at_ms: Option<u64>) {
         self.contact.at_ms = self.contact.at_ms.max(at_ms);
     }
 
-    /// Time went by: a leader sends its heartbeat; a long silence is noted.
+    /// Sends a leader's heartbeat when it is due, and notes a long silence.
     pub(super) fn pursue_contact(&mut self) {
         if self.leads() && !self.is_alone() && self.now_ms >= self.contact.beat_at_ms {
             self.contact.beat_at_ms = self.now_ms + self.heartbeat_ms();
@@ -118,8 +119,8 @@ impl Loop {
         if is_quiet && !has_short { HEARTBEAT_QUIET_MS } else { HEARTBEAT_MS }
     }
 
-    /// Asks the others whether they still follow this leader. A question that waits, since nothing
-    /// is committed in this term yet, is asked as of now.
+    /// Asks the others whether they still follow this leader. While nothing is committed in this
+    /// term the question waits, and its time stays that of the asking.
     pub(super) fn ask_contact(&mut self) {
         if self.contact.is_asked || self.is_alone() {
             return;
@@ -130,7 +131,7 @@ impl Loop {
         }
     }
 
-    /// The question was answered, or it failed.
+    /// The quorum answered the question asked at `asked_ms`, or, if none, the question failed.
     pub(super) fn on_contact(&mut self, asked_ms: Option<u64>) {
         self.contact.is_asked = false;
         self.note_contact(asked_ms);
@@ -147,7 +148,7 @@ impl Loop {
         }
     }
 
-    /// The index is known, or cannot be had now.
+    /// Takes the index that proves it, or, if none, that it cannot be had now.
     pub(super) fn on_proof(&mut self, number: u64, index: Option<LogIndex>) {
         if let Proof::Asked = self.contact.proof
             && number == self.contact.proof_number
@@ -156,7 +157,7 @@ impl Loop {
         }
     }
 
-    /// Whether what a leader was given may be handed over again.
+    /// Whether batches that a leader was given may be given again.
     pub(super) fn may_resend(&mut self) -> bool {
         if let Proof::From(index) = self.contact.proof
             && self.applied >= index

@@ -1,5 +1,4 @@
-//! What Loop does about a snapshot that this member fetches from another, and about those that it
-//! offers.
+//! Loop's part in fetching a snapshot from another member, and in offering snapshots.
 
 use machine::MemberId;
 
@@ -9,8 +8,8 @@ use crate::peer::{Offer, PeerError, PeerMessage};
 use crate::snapshot::fetch::{CatchUp, Fetch, FetchStep, WholeSnapshot};
 
 impl Loop {
-    /// The leader's log does not reach this member: it is to fetch a snapshot first, unless it has
-    /// come so far by itself.
+    /// Takes a leader's offer: its log does not reach this member, which must fetch a snapshot
+    /// first, unless its own log has reached the snapshot already.
     pub(super) fn on_offer(&mut self, from: MemberId, offer: Offer) -> Result<(), PeerError> {
         let meta = replica::peek(&offer.message)?.snapshot.ok_or(PeerError::NoOffer)?;
         if offer.holder == self.origin.member {
@@ -20,14 +19,14 @@ impl Loop {
             self.replica.step(from.0, &offer.message)?;
             return Ok(());
         }
-        // One that is on its way into the log already is waited for.
+        // A snapshot that is on its way into the log already is waited for.
         let commit_index = self.replica.status().commit_index;
         let is_it =
             |whole: &WholeSnapshot| (whole.at.index, whole.at.term) == (meta.index, meta.term);
         match &self.catch_up {
             CatchUp::Replacing { .. } => return Ok(()),
             CatchUp::Whole(whole) if whole.at.index <= commit_index => return Ok(()),
-            // The replica did not take the offer of who led before.
+            // The replica did not take the offer of the leader before.
             CatchUp::Whole(whole) if is_it(whole) => {
                 self.replica.step(from.0, &offer.message)?;
                 return Ok(());
@@ -38,8 +37,8 @@ impl Loop {
         let now_ms = self.now_ms;
         let is_of = |fetch: &mut Fetch| fetch.is_of(from, &offer, &meta, now_ms);
         let is_known = self.catch_up.fetch_mut().is_some_and(is_of);
-        // What is being done with the one before would be taken for done with this one. It is
-        // offered again.
+        // The result of a write or check for the fetch before would be taken for this one's. The
+        // leader offers this one again.
         let is_busy = self.catch_up.fetch().is_some_and(|fetch| !fetch.is_waiting());
         if !is_known && !is_busy {
             let (index, holder) = (meta.index, offer.holder);
@@ -52,7 +51,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Something from the snapshot thread, of snapshots of other members.
+    /// Takes a message of the snapshot thread about another member's snapshot.
     pub(super) fn on_transfer(&mut self, message: FromTransfer) {
         match message {
             FromTransfer::Read { to, message } => {
@@ -60,7 +59,7 @@ impl Loop {
                     PeerMessage::Piece(piece) => {
                         self.counts.snapshot_bytes_sent += piece.bytes.len() as u64;
                     }
-                    // What was this member's own: there is a newer one.
+                    // The snapshot was this member's own, and was replaced by a newer one.
                     PeerMessage::Gone(at) => self.withdraw(to, *at),
                     _ => {}
                 }
@@ -81,7 +80,7 @@ impl Loop {
                     Err(unknown) => self.output.unknown = Some(unknown),
                 }
             }
-            // It is offered again.
+            // The leader offers the snapshot again.
             FromTransfer::Failed => _ = self.catch_up.take_fetch(),
             FromTransfer::Spoiled => {
                 if let Some(fetch) = self.catch_up.take_fetch() {
@@ -91,18 +90,18 @@ impl Loop {
         }
     }
 
-    /// The replica is to take it. It does not if who offered it leads no longer: then it waits for
-    /// the offer of who does.
+    /// Steps the replica's message that installs the snapshot. The replica refuses it if the member
+    /// that offered it no longer leads; the snapshot then waits for the new leader's offer.
     fn keep_whole(&mut self, image: WholeSnapshot, fetch: &Fetch) {
-        // What the log has reached meanwhile is a snapshot like any other.
+        // A snapshot that the log has reached meanwhile need not be installed. Its file stays.
         if image.at.index > self.replica.status().commit_index {
             self.catch_up = CatchUp::Whole(image);
-            // It passed its check when it was offered.
+            // The message passed its check when it was offered.
             let _ = self.replica.step(fetch.from.0, &fetch.message);
         }
     }
 
-    /// Does the next thing for the snapshot that is fetched.
+    /// Takes the next step of the fetch.
     fn fetch_on(&mut self, step: FetchStep) {
         let Some(fetch) = self.catch_up.fetch() else { return };
         let (from, holder) = (fetch.from, fetch.holder);
@@ -113,14 +112,14 @@ impl Loop {
         }
     }
 
-    /// Says again what may have been lost of snapshots that are offered or fetched.
+    /// Repeats messages about offers and fetches that may have been lost.
     pub(super) fn pursue_snapshots(&mut self) {
         if let Some(leading) = self.leading.as_mut().filter(|it| !it.offers.is_empty()) {
             let due = leading.offers.due(&self.replica.peers(), self.now_ms);
             due.into_iter().for_each(|(member, offer)| self.send(member, offer));
         }
         self.pursue_lending();
-        // The log has reached this member after all.
+        // This member's log has reached the snapshot by itself.
         let commit_index = self.replica.status().commit_index;
         let is_over = |fetch: &Fetch| fetch.is_waiting() && fetch.at.index <= commit_index;
         self.catch_up.take_fetch_if(is_over);

@@ -1,12 +1,14 @@
-//! Own batches on their way into the log, and those that other members forward: each is in the log
-//! once, in its member's order, whoever leads meanwhile. See `docs/design/ensemble.md`.
+//! Own batches on their way into the log, and batches that other members forward. Each gets into
+//! the log once, in its member's order, however often the leader changes. See
+//! `docs/design/ensemble.md`.
 //!
-//! A batch is kept from when it is stamped until this member has applied it. What a leader was
-//! given is a prefix of what is kept; when that may be lost (another leader, another term, a link
-//! that broke, a long silence) the prefix is empty again: the machine skips what it has had.
+//! A batch is kept from when it is stamped until this member has applied it. The batches that the
+//! leader was given are a prefix of the kept ones. When they may be lost (another leader, another
+//! term, a broken link, a long silence) the prefix becomes empty, and they are given again: the
+//! machine skips batches that it has applied.
 //!
-//! A command that is given up is replaced by `Nothing` in the batch that is kept. A leader that was
-//! given the batch before has the command; what is given from then on has `Nothing`.
+//! A command that is given up is replaced by `Nothing` in the kept batch. A leader that was given
+//! the batch before has the command; a leader that is given it later gets `Nothing`.
 
 use std::collections::VecDeque;
 
@@ -17,13 +19,13 @@ use crate::limits::{FORWARD_BATCHES_MAX, FORWARD_BYTES_MAX, FORWARD_SILENCE_MS};
 use crate::message::{Fate, FrontId, GivenUp, GivenUpAt, Ticket};
 use crate::peer::{Forward, ForwardedBatch, PeerMessage};
 
-/// This member's batches.
+/// The batches of this member that it has not applied.
 pub(crate) struct Forwarder {
     origin: Origin,
     next_sequence: u64,
-    /// Stamped, not applied here, in the order of their sequences.
+    /// Stamped batches that are not applied here, in the order of their sequences.
     unapplied: VecDeque<Unapplied>,
-    /// The first of them that the leader, be it this member or another, was not given.
+    /// How many of them the leader, this member or another, was given.
     given: usize,
     given_bytes: usize,
     unapplied_bytes: usize,
@@ -31,13 +33,14 @@ pub(crate) struct Forwarder {
     position: u64,
     /// The highest sequence that any leader was ever given.
     given_sequence: u64,
-    /// Since anything that was given was applied, or given at first.
+    /// Time since a given batch was last applied, or since the first was given.
     silent_ms: u64,
 }
 
 struct Unapplied {
     batch: ForwardedBatch,
-    /// None: the batch is Loop's own, and only the leader that this member was may want it.
+    /// The callers; none for a command of Loop itself, which only the leader that submitted it
+    /// wants.
     callers: Option<Callers>,
 }
 
@@ -65,7 +68,7 @@ impl Forwarder {
         }
     }
 
-    /// Stamps a batch, to be given to the leader behind those before it. Returns its sequence.
+    /// Stamps a batch, to be given to the leader after the ones before it. Returns its sequence.
     pub fn push(&mut self, batch: UnstampedBatch, callers: Option<Callers>) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -79,12 +82,13 @@ impl Forwarder {
         sequence
     }
 
-    /// The next batch that the leader was not given.
+    /// The next batch to give to the leader.
     pub fn peek(&self) -> Option<&ForwardedBatch> {
         self.unapplied.get(self.given).map(|unapplied| &unapplied.batch)
     }
 
-    /// The leader is given the next batch: this member leads, and it goes into an entry.
+    /// Marks the next batch as given to the leader, and returns it: for an entry if this member
+    /// leads.
     pub fn give(&mut self) -> ForwardedBatch {
         let batch = self.unapplied[self.given].batch.clone();
         if self.given == 0 {
@@ -107,17 +111,17 @@ impl Forwarder {
         first.is_some_and(|first| first.batch.header.sequence <= self.given_sequence)
     }
 
-    /// Bytes of what is kept.
+    /// Bytes of the kept batches.
     pub fn unapplied_bytes(&self) -> usize {
         self.unapplied_bytes
     }
 
-    /// Whether another leader may be given more, on top of what it was and what was not applied.
+    /// Whether another leader may be given more, beside the given batches that are not applied.
     fn has_room(&self) -> bool {
         self.given == 0 || self.given_bytes < FORWARD_BYTES_MAX
     }
 
-    /// The next piece of the stream to another leader, if there is anything to be given.
+    /// The next piece of the stream to another leader, if a batch can be given.
     pub fn forward(&mut self) -> Option<PeerMessage> {
         let mut batches = Vec::new();
         while self.peek().is_some() && self.has_room() && batches.len() < FORWARD_BATCHES_MAX {
@@ -146,7 +150,7 @@ impl Forwarder {
         }
     }
 
-    /// What the leader was given may be lost.
+    /// Begins a new stream, since the batches given to the leader may be lost.
     pub fn restart(&mut self) {
         self.stream += 1;
         self.position = 0;
@@ -155,15 +159,16 @@ impl Forwarder {
         self.silent_ms = 0;
     }
 
-    /// The leader says that it misses something of a stream.
+    /// The leader misses a piece of this stream.
     pub fn on_restart(&mut self, boot: BootId, stream: u64) {
         if boot == self.origin.boot && stream == self.stream {
             self.restart();
         }
     }
 
-    /// This member leads no longer: what it wanted as leader is not wanted by the next one. Those
-    /// batches keep their place, without commands: what was proposed may still be in the log.
+    /// Empties the batches of Loop's own commands, since this member leads no longer and the next
+    /// leader does not want them. The batches keep their place: a proposed one may still get into
+    /// the log.
     pub fn empty_loops(&mut self) {
         for unapplied in self.unapplied.iter_mut().filter(|it| it.callers.is_none()) {
             let header = &mut unapplied.batch.header;
@@ -175,8 +180,8 @@ impl Forwarder {
         }
     }
 
-    /// Replaces those commands of a Front that are given up. A batch that a leader was given is
-    /// replaced as well, for when it is given again.
+    /// Replaces the commands of a Front that are given up by `Nothing`, also in batches that a
+    /// leader was given, for when they are given again.
     pub fn give_up(
         &mut self,
         front: FrontId,
@@ -210,7 +215,7 @@ impl Forwarder {
         given_up
     }
 
-    /// Time went by. True if what was given seems to be lost.
+    /// Lets `elapsed_ms` pass. True if the given batches seem to be lost.
     pub fn is_silent_after(&mut self, elapsed_ms: u64) -> bool {
         self.silent_ms = if self.given == 0 { 0 } else { self.silent_ms + elapsed_ms };
         self.silent_ms >= FORWARD_SILENCE_MS

@@ -1,25 +1,25 @@
-//! What Loop does about a disk that is getting full.
+//! Loop's reaction to a disk that is getting full.
 
 use super::{Loop, Waiting};
 use crate::message::{RoomKept, ToApply, Unavailable};
 use crate::peer::PeerMessage;
 
 impl Loop {
-    /// Whether the log still has room to grow, as the disk thread sees it.
+    /// Takes the disk thread's news whether the log has no room to grow.
     pub(super) fn on_disk_room(&mut self, is_full: bool) {
         self.room.log_is_full = is_full;
         self.weigh_room();
     }
 
-    /// What is set aside for the next snapshot, as its thread sees it: an answer, or news. What
-    /// that thread said of a snapshot with it comes behind it.
+    /// Takes the snapshot thread's report of the room set aside for the next snapshot, as an answer
+    /// or as news. It comes before that thread's message about the same snapshot.
     pub(super) fn on_snapshot_room(&mut self, kept: RoomKept) {
         self.room.snapshot.on_kept(kept);
         self.weigh_room();
     }
 
-    /// Whether there is room for more log. A snapshot under way has its own; while the one behind
-    /// it has none, the log gets no new segment.
+    /// Judges whether there is room for more log. A snapshot under way has its own room; while the
+    /// one after it has none, the log gets no new segment.
     pub(super) fn weigh_room(&mut self) {
         if !self.snapshots.is_running() {
             self.room.snapshot.on_idle();
@@ -39,21 +39,21 @@ impl Loop {
         self.room.is_full = is_full;
         self.output.disk_is_full = Some(is_full);
         self.room.full_ms = 0;
-        // A snapshot lets go of the log that it covers, which may be all the room that there is.
-        // When there is room again, one that failed for want of it has its chance.
+        // A snapshot lets go of the log that it covers, which may be all the room there is to gain.
+        // When there is room again, a snapshot that failed for lack of it can succeed.
         self.snapshots.hurry();
         if is_full {
             self.refuse_waiting();
             self.output.release = Some(self.snapshots.release(is_full));
         } else {
-            // Clients whose connections broke meanwhile could not attach.
+            // Clients could not attach again after their connections broke meanwhile.
             self.leases.renew_all();
         }
-        // All are told, since any of them may lead next, or follow this member.
+        // All members are told, since any of them may lead next, or follow this member.
         self.send_to_all(&PeerMessage::Full(is_full));
     }
 
-    /// Refuses what is in no entry yet, before anything that comes later is refused.
+    /// Refuses clients' batches that are in no entry yet, before any later one is refused.
     pub(super) fn refuse_waiting(&mut self) {
         for waiting in core::mem::take(&mut self.waiting) {
             match waiting {

@@ -1,9 +1,9 @@
-//! How Loop gives up commands: nobody waits for them any more, so no leader is given them from now
-//! on.
+//! Loop's part in giving up commands: nobody waits for them any more, so no leader is given them
+//! from now on.
 //!
-//! A batch without a sequence of which all commands are given up goes. Any other batch keeps its
-//! place and its sequence, and `ControlCommand::Nothing` takes the place of what is given up: the
-//! machine skips every batch behind a sequence that is missing.
+//! A batch without a sequence is dropped if all of its commands are given up. Any other batch keeps
+//! its place and its sequence, and `ControlCommand::Nothing` takes the place of each command that
+//! is given up: the machine skips every batch behind a sequence that is missing.
 
 use std::collections::BTreeSet;
 
@@ -35,9 +35,9 @@ impl Loop {
         }
     }
 
-    /// Gives up all commands of these connections of a Front, ascending, that are over. A client
-    /// that comes back again and again while there is no leader leaves some each time. A session
-    /// that a leader opens for nobody expires.
+    /// Gives up all commands of these ended connections of a Front, ascending. A client that comes
+    /// back again and again while there is no leader leaves some each time. A session that a leader
+    /// opens for nobody expires.
     pub(super) fn give_up_connections(&mut self, front: FrontId, connections: &[ConnectionId]) {
         let is_over = |connection, _| connections.binary_search(&connection).is_ok();
         let mut given_up = self.replace(front, is_over);
@@ -65,8 +65,8 @@ impl Loop {
     }
 }
 
-/// Replaces what is given up of a batch without a sequence. False if nobody waits for any of its
-/// commands any more.
+/// Replaces the given-up commands of a batch without a sequence. False if nobody waits for any of
+/// its commands any more.
 fn replace_waiting(
     batch: &mut UnstampedBatch,
     waiters: &mut [Waiter],

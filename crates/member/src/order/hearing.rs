@@ -1,8 +1,8 @@
-//! What a follower reports to its leader, and what it learns from that.
+//! A follower's reports to its leader, and what it learns from the answers.
 //!
-//! The sessions whose clients were heard from go to the leader, which keeps their leases, one
-//! report at a time; what is not answered is reported again. Each answer is a proof that both can
-//! still hear each other, as of when the report was sent, and that the leader is one: this is the
+//! A follower reports the sessions whose clients were heard from to the leader, which keeps their
+//! leases. It sends one report at a time, and repeats one that is not answered. Each answer proves
+//! that both could hear each other, and that the leader led, when the report was sent: this is the
 //! *contact* by which Fronts judge whether they may still answer for a session.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::peer::{Heard, PeerMessage};
 pub(crate) struct Hearing {
     boot: BootId,
     number: u64,
-    /// Not reported, or not answered.
+    /// Sessions that are not reported yet, or whose report was not answered.
     waiting: BTreeSet<Owner>,
     under_way: Option<Report>,
     reported_ms: u64,
@@ -34,24 +34,25 @@ impl Hearing {
         Hearing { boot, number: 0, waiting, under_way: None, reported_ms: 0 }
     }
 
-    /// Clients of these were heard from.
+    /// Notes sessions whose clients were heard from.
     pub fn heard(&mut self, owners: impl IntoIterator<Item = Owner>) {
         self.waiting.extend(owners);
     }
 
-    /// There is another leader, or none, or a link to it that may have lost what was sent.
+    /// Takes back the report under way: the leader has changed, or the link to it may have lost the
+    /// report.
     pub fn restart(&mut self) {
         self.waiting.extend(self.under_way.take().into_iter().flat_map(|report| report.owners));
         self.reported_ms = 0;
     }
 
-    /// This member leads: nobody is to be told.
+    /// Takes all sessions, since this member leads and reports to nobody.
     pub fn take(&mut self) -> BTreeSet<Owner> {
         self.restart();
         core::mem::take(&mut self.waiting)
     }
 
-    /// What to send now, if it is time.
+    /// The report to send now, if one is due.
     pub fn report(&mut self, now_ms: u64) -> Option<PeerMessage> {
         match &self.under_way {
             Some(report) if now_ms < report.sent_ms + HEARD_RETRY_MS => return None,
@@ -74,7 +75,7 @@ impl Hearing {
         Some(PeerMessage::Heard(Heard { boot, number, owners }))
     }
 
-    /// The leader has answered. Returns when that report was sent, if it is the one under way.
+    /// Takes the leader's answer. Returns when the report was sent, if it is the one under way.
     pub fn on_heeded(&mut self, boot: BootId, number: u64) -> Option<u64> {
         let is_current = boot == self.boot
             && self.under_way.as_ref().is_some_and(|report| report.number == number);

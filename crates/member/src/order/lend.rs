@@ -1,5 +1,5 @@
-//! What Loop does about snapshots that members lend to each other:
-//! [`crate::leader::lending`] says to whom.
+//! Loop's part in lending snapshots between members: [`crate::leader::lending`] decides who lends
+//! to whom.
 
 use core::cmp::Reverse;
 
@@ -13,8 +13,9 @@ use crate::peer::{LentSnapshot, PeerError, PeerMessage, SnapshotAt};
 use crate::snapshot::fetch::Fetch;
 
 impl Loop {
-    /// The leader wants a snapshot for another member: the newest, if it serves, or one that is
-    /// taken now. While it is taken nothing is answered; the leader asks again.
+    /// Takes the leader's request for a snapshot for another member. The newest one is lent if it
+    /// is recent enough; otherwise one is taken. While it is taken there is no answer, and the
+    /// leader asks again.
     pub(super) fn on_lend(
         &mut self,
         from: MemberId,
@@ -24,7 +25,7 @@ impl Loop {
         if to == self.origin.member {
             return Err(PeerError::OwnSnapshot);
         }
-        // Whoever leads no longer soon knows.
+        // A deposed leader soon learns so, and needs no answer.
         if self.leader != Some(from) {
             return Ok(());
         }
@@ -43,7 +44,7 @@ impl Loop {
         Ok(())
     }
 
-    /// A member that was asked for a snapshot has one, or cannot.
+    /// Takes the answer of a member that was asked for a snapshot.
     pub(super) fn on_lent(
         &mut self,
         from: MemberId,
@@ -69,16 +70,17 @@ impl Loop {
             self.on_refused(to);
             return Ok(());
         };
-        // A new leader may have to wait for the borrower before it can apply as much.
+        // A new leader may need the borrower's vote to commit before it can apply this far.
         if index > self.applied.0 && !self.replica.status().has_committed_in_term {
             self.on_refused(to);
             return Ok(());
         }
-        // What is not applied here yet, or older than what was asked for since, is asked for again.
+        // A snapshot that is ahead of this member's state, or older than was asked for since, is
+        // asked for again.
         if index < index_min || index > self.applied.0 {
             return Ok(());
         }
-        // The log has gone on, and the next one is asked for from there on.
+        // The log no longer reaches back to the snapshot: a newer one is asked for.
         let first_index = self.replica.status().first_index - 1;
         let known_from = self.memberships.first_index().0;
         let first_compared = self.own_digests.first_index();
@@ -105,7 +107,7 @@ impl Loop {
         Ok(())
     }
 
-    /// The lender that was asked has none, or none that is right.
+    /// The lender that was asked has no snapshot, or a wrong one.
     fn on_refused(&mut self, to: MemberId) {
         let others = self.lenders();
         let view = LendView { others: &others, now_ms: self.now_ms };
@@ -115,8 +117,7 @@ impl Loop {
         }
     }
 
-    /// A snapshot cannot be had: from its holder, or, for whom it was offered, where it was said to
-    /// be.
+    /// A snapshot is gone. Sent by its holder, or by the member that it was offered to.
     pub(super) fn on_gone(&mut self, from: MemberId, at: SnapshotAt) {
         let is_lost = |fetch: &Fetch| {
             fetch.holder == from && fetch.at == at && fetch.from != from && fetch.is_waiting()
@@ -127,22 +128,21 @@ impl Loop {
         self.withdraw(from, at);
     }
 
-    /// A snapshot that a member was offered cannot be had: it is offered another.
+    /// Withdraws an offer whose snapshot is gone; the member is offered another.
     pub(super) fn withdraw(&mut self, from: MemberId, at: SnapshotAt) {
         if let Some(leading) = &mut self.leading
             && leading.offers.withdraw_at(from, at)
         {
             self.replica.report_snapshot(from.0, false);
-            // An own one that was not what it should be is not offered again, if there can be a
-            // newer.
+            // If this member's own snapshot was bad, a newer one is offered, if there can be one.
             let own_min = self.applied.0.min(at.index + 1);
             leading.lending.on_gone(from, at, own_min, self.now_ms);
         }
     }
 
-    /// The log does not reach a member: a snapshot is to be found for it.
+    /// Finds a snapshot for a member that has fallen off the log.
     pub(super) fn on_snapshot_wanted(&mut self, mut wanted: SnapshotWanted) {
-        // It was wanted before this member came to lead no longer.
+        // The replica asked before this member stopped leading.
         if self.leading.is_none() {
             return;
         }
@@ -157,14 +157,13 @@ impl Loop {
         }
     }
 
-    /// From this index on a snapshot has the member in its membership, as far as that is known
-    /// here.
+    /// The index from which on a snapshot has the member in its membership, as far as known here.
     fn member_from(&self, member: MemberId) -> u64 {
         let has = |membership: &storage::wal::Membership| to_replica(membership).contains(member.0);
         self.memberships.since(has).unwrap_or(self.applied).0
     }
 
-    /// Whether a snapshot of this member could not be written, not long ago.
+    /// Whether this member recently failed to write a snapshot.
     fn has_failed_to_write(&self) -> bool {
         let failed_ms = self.snapshots.failed_ms();
         failed_ms.is_some_and(|failed_ms| self.now_ms < failed_ms + SNAPSHOT_RETRY_MS)
@@ -173,7 +172,7 @@ impl Loop {
     fn lend(&mut self, to: MemberId, step: LendStep) {
         match step {
             LendStep::Ask(lender, message) => self.send(lender, message),
-            // If it is not sent it is wanted again.
+            // If the replica does not send it, it asks again.
             LendStep::Lent(meta) => {
                 self.counts.snapshots_given += 1;
                 self.replica.send_snapshot(to.0, &meta);
@@ -190,8 +189,9 @@ impl Loop {
         }
     }
 
-    /// The others as members that may lend snapshots, those that are least behind first. One whose
-    /// state is not this one's would make another that is not.
+    /// The other members as possible lenders, the ones with the most of the log first. A member
+    /// with a state that differs from this one's is not able: its snapshot would spread the wrong
+    /// state.
     fn lenders(&self) -> Vec<Lender> {
         let last_index = self.replica.status().last_index;
         let mut peers = self.replica.peers();
@@ -210,7 +210,7 @@ impl Loop {
         peers.into_iter().map(lender).collect()
     }
 
-    /// Asks again those that were asked for a snapshot, and others in place of who does not answer.
+    /// Asks lenders again, and asks others in place of lenders that do not answer.
     pub(super) fn pursue_lending(&mut self) {
         if self.leading.as_ref().is_none_or(|leading| leading.lending.is_empty()) {
             return;

@@ -1,10 +1,11 @@
-//! How the level of the ensemble rises: a leader hands `Raise` over once every member has said that
-//! it knows the level.
+//! Raises the level of the ensemble: a leader submits `Raise` once every member has said that it
+//! knows the level.
 //!
-//! A member counts if it is in the membership, voter or learner; a placeholder of a birth does not.
-//! It has said so if it links to the leader now. While a change of the membership is under way
-//! nothing is raised, and from when a level was asked for no learner is added that does not know
-//! it: so nobody becomes a member behind the leader's back.
+//! Every member of the membership counts, voter or learner, but no placeholder of a birth. A member
+//! says what it knows in its hello, so it must be linked to the leader now. No level is raised
+//! while a change of the membership is under way; and once a level was asked for, no learner is
+//! added that does not know it. So no server becomes a member without the leader's knowing its
+//! level.
 
 use std::collections::BTreeMap;
 
@@ -19,30 +20,30 @@ use crate::limits::RAISES_INTERVAL_MS;
 use crate::peer::PeerMessage;
 use crate::servers::{LinkedServer, Servers};
 
-/// What a member knows of levels.
+/// A member's view of levels.
 pub(super) struct Levels {
-    /// What its build knows.
+    /// The message versions and levels that this build knows.
     known: Known,
-    /// As of the state.
+    /// The level of the state.
     pub replicated: Level,
-    /// What its clients need; the leader may not have raised it yet.
+    /// The level that clients need; the leader may not have raised it yet.
     needed: Level,
-    /// When a leader was last asked for that.
+    /// When the leader was last asked to raise it.
     asked_ms: Option<u64>,
 }
 
 impl Levels {
-    /// Of a build that knows that much, and a state of that level.
+    /// The view of a build that knows `known`, with a state of level `replicated`.
     pub fn new(known: Known, replicated: Level) -> Levels {
         Levels { known, replicated, needed: replicated, asked_ms: None }
     }
 
-    /// The highest that this build knows.
+    /// The highest level that this build knows.
     pub fn own_max(&self) -> Level {
         self.known.level_max
     }
 
-    /// Whether it is time to ask for the level that is needed, and notes it.
+    /// Whether it is time to ask for the needed level; if so, notes the time.
     fn is_due(&mut self, now_ms: u64) -> bool {
         let is_soon = self.asked_ms.is_some_and(|asked_ms| now_ms < asked_ms + RAISES_INTERVAL_MS);
         if self.needed <= self.replicated || is_soon {
@@ -56,38 +57,38 @@ impl Levels {
 /// Why the level is not raised.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RaiseRefused {
-    /// Only a leader raises it, once it has applied what earlier leaders committed.
+    /// This member does not lead, or has not yet applied everything that earlier leaders committed.
     #[error("this server does not lead, or not yet: ask the one that does")]
     NotLeader,
-    /// This build does not know it.
+    /// This build does not know the level.
     #[error("this version knows levels up to {level_max}")]
     UnknownHere {
-        /// The highest that it knows.
+        /// The highest level that it knows.
         level_max: Level,
     },
-    /// A member is not there to say what it knows.
+    /// A member is not linked, so it cannot say what it knows.
     #[error("{} is not connected: every server must be there to say that it knows level {level}", named(.server, *.member))]
     Absent {
-        /// Which level was wanted.
+        /// The level to raise to.
         level: Level,
-        /// Its server, where that is known.
+        /// The number of its server, where it is known.
         server: Option<u64>,
-        /// Its id.
+        /// The id of the member.
         member: MemberId,
     },
-    /// A member does not know it.
+    /// A member does not know the level.
     #[error("server {server}, of version {program}, knows levels up to {level_max}: install version {} or later there", .level.version())]
     UnknownThere {
-        /// Which level was wanted.
+        /// The level to raise to.
         level: Level,
-        /// Its server.
+        /// The number of its server.
         server: u64,
         /// The version of its program.
         program: String,
-        /// The highest that it knows.
+        /// The highest level that it knows.
         level_max: Level,
     },
-    /// Servers come or go.
+    /// The membership is being changed.
     #[error("the membership is being changed: try again")]
     Changing,
 }
@@ -100,17 +101,17 @@ fn named(server: &Option<u64>, member: MemberId) -> String {
 }
 
 impl Loop {
-    /// What may be used, as of the state.
+    /// The level of the state: its features may be used.
     pub fn level(&self) -> Level {
         self.levels.replicated
     }
 
-    /// What this build knows.
+    /// The message versions and levels that this build knows.
     pub fn known(&self) -> &Known {
         &self.levels.known
     }
 
-    /// The members that link to this one, with what they said of themselves.
+    /// The members that link to this one, with their descriptions.
     pub fn linked(&self) -> &BTreeMap<MemberId, LinkedServer> {
         &self.servers.linked
     }
@@ -119,13 +120,14 @@ impl Loop {
     /// which the state has already or will have soon.
     ///
     /// # Errors
-    /// Nothing was handed over.
+    /// The level cannot be raised now; nothing was submitted.
     pub fn upgrade(&mut self) -> Result<Level, RaiseRefused> {
         let level = self.levels.own_max();
         self.raise(level).map(|()| level.max(self.levels.replicated))
     }
 
-    /// A client of this member, or of another one, needs a level: asks for it until it is there.
+    /// Notes the level that a client of this member, or of another one, needs. Loop asks for it
+    /// until the state has it.
     pub(super) fn need_level(&mut self, level: Level) {
         self.levels.needed = self.levels.needed.max(level);
     }
@@ -137,7 +139,7 @@ impl Loop {
         }
         let level = self.levels.needed;
         match self.leader {
-            // Where it is refused it is tried again.
+            // A refused raise is tried again.
             _ if self.leads() => drop(self.raise(level)),
             Some(leader) => self.send(leader, PeerMessage::NeedLevel(level)),
             None => {}
@@ -168,7 +170,7 @@ impl Loop {
         Ok(())
     }
 
-    /// The level has risen, or the state was replaced by one of that level.
+    /// The level of the state has risen, or the state was replaced by one of this level.
     pub(super) fn on_raised(&mut self, stated: StatedLevel) {
         let level = stated.level;
         assert!(level <= self.levels.own_max(), "Apply stops before a level that is not known");
@@ -179,14 +181,15 @@ impl Loop {
         }
     }
 
-    /// The level that a new member must know: the present one, or one that was asked for.
+    /// The level that a new member must know: the level of the state, or a higher one that is being
+    /// raised.
     pub(super) fn level_to_join(&self) -> Level {
         let raising = self.leading.as_ref().and_then(|leading| leading.raising);
         raising.unwrap_or(Level::FIRST).max(self.levels.replicated)
     }
 }
 
-/// Whether every member but this one says that it knows the level.
+/// Checks that every other member says that it knows the level.
 fn check_all_know(
     level: Level,
     membership: &Membership,

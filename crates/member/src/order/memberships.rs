@@ -1,50 +1,51 @@
-//! The memberships of the log, as far back as a snapshot may need them.
+//! The memberships of the log, as far back as the next snapshot may need them.
 
 use std::collections::VecDeque;
 
 use machine::LogIndex;
 use storage::wal::Membership;
 
-/// The newest membership last, each with the entry that it is active from: back to the one that the
-/// next snapshot has. There is always one.
+/// Memberships in order, the newest last, each with the entry from which it is active. The first is
+/// the one that the next snapshot has, so there is always one.
 pub(super) struct Memberships {
     by_index: VecDeque<(LogIndex, Membership)>,
 }
 
 impl Memberships {
-    /// The one that a start finds.
+    /// Begins with the membership that a start restores.
     pub fn new(from: LogIndex, membership: Membership) -> Memberships {
         Memberships { by_index: VecDeque::from([(from, membership)]) }
     }
 
-    /// Another one, active from that entry on.
+    /// Adds a membership that is active from this entry on.
     pub fn push(&mut self, from: LogIndex, membership: Membership) {
         self.by_index.push_back((from, membership));
     }
 
-    /// The one that is active.
+    /// The active membership.
     pub fn newest(&self) -> &Membership {
         &self.by_index.back().expect("there is always one").1
     }
 
-    /// The one that was active at that entry, which a snapshot may have.
+    /// The membership that was active at an entry with which a snapshot may end.
     pub fn at(&self, index: LogIndex) -> &Membership {
         let older = self.by_index.iter().rev().find(|(from, _)| *from <= index);
         &older.expect("those that a snapshot may have are kept").1
     }
 
-    /// The first entry at which it is known.
+    /// The first entry at which the membership is known.
     pub fn first_index(&self) -> LogIndex {
         self.by_index.front().expect("there is always one").0
     }
 
-    /// The first entry since which all of them are such.
+    /// The entry from which on all memberships, up to the newest, pass `is_such`; none if the
+    /// newest does not.
     pub fn since(&self, is_such: impl Fn(&Membership) -> bool) -> Option<LogIndex> {
         let known = self.by_index.iter().rev();
         known.take_while(|(_, membership)| is_such(membership)).last().map(|(from, _)| *from)
     }
 
-    /// A snapshot of that entry is durable: no later one needs what was active before it.
+    /// Forgets memberships before a durable snapshot at `index`: no later snapshot needs them.
     pub fn forget_before(&mut self, index: LogIndex) {
         while self.by_index.get(1).is_some_and(|(from, _)| *from <= index) {
             self.by_index.pop_front();

@@ -1,4 +1,4 @@
-//! How Loop gives what waits to the leader: into entries where this member leads, forwarded
+//! Gives waiting batches to the leader: packs them into entries if this member leads, forwards them
 //! otherwise.
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use crate::message::{FrontId, ToApply, Waiter};
 use crate::peer::ForwardedBatch;
 
 impl Loop {
-    /// Gives what waits to the leader.
+    /// Gives the waiting batches to the leader.
     pub(super) fn pack(&mut self, wall_ms: i64) {
         match self.leader {
             _ if self.leads() => self.pack_entries(wall_ms),
@@ -24,7 +24,7 @@ impl Loop {
     }
 
     fn forward(&mut self, leader: MemberId) {
-        // A learner serves nobody yet, but where it may serve reads alone before it is ready.
+        // A learner forwards nothing: it serves no clients yet, except read-only ones.
         if !self.is_voter() || (self.forwarder.is_resending() && !self.may_resend()) {
             return;
         }
@@ -41,8 +41,8 @@ impl Loop {
         }
     }
 
-    /// From here on the batch has its place in this member's order, and Apply knows who waits for
-    /// it.
+    /// Stamps a batch. From now on it has its place in this member's order, and Apply knows its
+    /// waiters.
     fn stamp(&mut self, front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter>) {
         let tickets = || waiters.iter().map(|waiter| waiter.ticket).collect();
         let callers = front.map(|front| Callers { front, tickets: tickets() });
@@ -50,7 +50,7 @@ impl Loop {
         self.output.apply.push(ToApply::Expect { sequence, front, waiters });
     }
 
-    /// Packs what waits into entries, while few enough are on their way.
+    /// Packs waiting batches into entries, while few enough entries are on their way.
     fn pack_entries(&mut self, wall_ms: i64) {
         if self.forwarder.is_resending() && !self.may_resend() {
             return;
@@ -73,8 +73,7 @@ impl Loop {
                     }
                     return;
                 }
-                // The effects to come say so: what is this member's own is given to the next
-                // leader.
+                // The next effects report it. This member's own batches go to the next leader.
                 Err(Refused::NotLeader { .. }) => return,
                 Err(refused) => unreachable!("a leader's own entry is not refused: {refused}"),
             }
@@ -82,8 +81,8 @@ impl Loop {
         }
     }
 
-    /// Whether few enough entries are on their way to a quorum's disks: to this one, which usually
-    /// is the first, or, where it hangs, to others.
+    /// Whether few enough entries are on their way: to this member's disk, usually the first to be
+    /// done, or, if it stalls, to a quorum of the others.
     fn may_pack(&self) -> bool {
         let persisting = &self.persisting;
         persisting.awaited_count() < ENTRIES_TO_DISK_MAX
@@ -91,7 +90,7 @@ impl Loop {
                 && persisting.bytes() < PERSISTING_BYTES_MAX)
     }
 
-    /// At least one batch, and as many as fit one entry.
+    /// Packs at least one batch, and as many as fit, into an entry.
     fn next_entry(&mut self, wall_ms: i64) -> Bytes {
         let mut batches = Vec::new();
         let (mut commands, mut bytes, mut level) = (0, 0, Level::FIRST);
@@ -113,7 +112,7 @@ impl Loop {
         payload
     }
 
-    /// Commands and bytes of the batch that goes into an entry next: own ones that an earlier
+    /// Commands and bytes of the batch that goes into an entry next. Own batches that an earlier
     /// leader was given come first.
     fn next_size(&self) -> Option<(usize, usize)> {
         match self.forwarder.peek() {

@@ -1,4 +1,4 @@
-//! What Loop does with what other members say, and about the links to them.
+//! Loop's handling of other members' messages and of the links to them.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::peer::{Forward, PeerError, PeerFrame, PeerMessage};
 use crate::servers::LinkedServer;
 
 impl Loop {
-    /// Something from another member, whose identity its link has proved.
+    /// Takes a frame of another member. Its link has proved the member's identity.
     ///
     /// # Errors
-    /// No correct member sends this: the link is to be closed.
+    /// No correct member sends this frame: the link is to be closed.
     pub(super) fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
         match PeerMessage::decode(from, frame)? {
             PeerMessage::Raft(bytes) => {
@@ -24,7 +24,8 @@ impl Loop {
                 if seen.snapshot.is_some() {
                     return Err(PeerError::NoOffer);
                 }
-                // What a hanging disk cannot take is asked for again by the replica.
+                // Entries that a stalled disk cannot take are dropped; the replica asks for them
+                // again.
                 if !seen.is_append || self.persisting.bytes() < PERSISTING_BYTES_MAX {
                     self.step(from, &bytes)?;
                 }
@@ -46,9 +47,9 @@ impl Loop {
                 self.output.snapshot.extend(job);
             }
             PeerMessage::Gone(at) => self.on_gone(from, at),
-            // Another member may have taken the place of one that is none.
+            // A sender outside the membership may have been replaced by another member.
             PeerMessage::Forward(_) if !self.replica.membership().contains(from.0) => {}
-            // Where this member does not lead the sender learns soon who does.
+            // If this member does not lead, the sender soon learns who does.
             PeerMessage::Forward(forward) => self.on_forward(from, forward),
             PeerMessage::Heard(heard) => {
                 if let Some(leading) = &mut self.leading {
@@ -82,7 +83,7 @@ impl Loop {
     }
 
     /// # Errors
-    /// No correct member sends this; or this member has lost what it once acknowledged.
+    /// No correct member sends this; or this member has lost entries that it once acknowledged.
     fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), PeerError> {
         let stepped = self.replica.step(from.0, bytes);
         match stepped {
@@ -97,7 +98,7 @@ impl Loop {
         Ok(stepped?)
     }
 
-    /// What this member's own state is, which is said to who leads now and then.
+    /// Takes the digest of this member's own state, and sends it to the leader at every due index.
     pub(super) fn on_own_digest(&mut self, index: u64, digest: Digest) {
         if self.is_alone() {
             return;
@@ -113,7 +114,7 @@ impl Loop {
         }
     }
 
-    /// A member's digest, or this one's own, as leader.
+    /// Compares a member's digest, or this member's own, if this member leads.
     pub(super) fn compare(&mut self, member: MemberId, given: (u64, Digest)) {
         let Some(leading) = &mut self.leading else { return };
         for difference in leading.digests.on_digest(member, given, self.replica.membership()) {
@@ -129,8 +130,8 @@ impl Loop {
         }
     }
 
-    /// A member whose state is not that of the majority does not lead: it hands over or resigns,
-    /// and is condemned then.
+    /// Removes a leader whose state is not that of the majority: it hands leadership over or
+    /// resigns, and is condemned once it follows.
     pub(super) fn pursue_difference(&mut self) {
         let Some(Differs { index, since_ms }) = self.differs else { return };
         if !self.leads() {
@@ -140,7 +141,7 @@ impl Loop {
         }
     }
 
-    /// A member says whether its disk is full. A leader says so before its followers know that it
+    /// Notes whether a member's disk is full. A leader says so before its followers know that it
     /// leads.
     fn on_full(&mut self, from: MemberId, is_full: bool) {
         if is_full {
@@ -162,17 +163,17 @@ impl Loop {
         self.room.is_member_full(member, self.now_ms)
     }
 
-    /// A link from another member was made, which says that of itself, or it ended.
+    /// A link from another member was made, with this description of its server, or the link ended.
     pub(super) fn on_linked(&mut self, member: MemberId, server: Option<LinkedServer>) {
         if server.is_none() {
             self.replica.miss_leader(member.0);
         }
-        // It says so again if it is.
+        // The member reports a full disk again on its new link.
         self.room.full_members.remove(&member);
         self.servers.on_link(member, server);
     }
 
-    /// A link to another member was made, or one broke: what was sent on it may be lost.
+    /// A link to another member was made, or broke: messages sent on it may be lost.
     pub(super) fn on_link(&mut self, member: MemberId, is_up: bool) {
         if !is_up {
             let leading = self.leading.as_mut();
@@ -199,7 +200,8 @@ impl Loop {
         is_heard && self.servers.is_linked(member) && !self.is_full(member)
     }
 
-    /// Answers reports of followers, along with what is sent to them anyway: a heartbeat soon is.
+    /// Answers followers' reports together with other messages to them; a heartbeat is sent soon at
+    /// the latest.
     pub(super) fn answer_reports(&mut self) {
         if self.leading.as_ref().is_none_or(|leading| leading.heeded.is_empty()) {
             return;

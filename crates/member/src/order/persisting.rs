@@ -1,8 +1,8 @@
-//! What the log's disk was given and has not made durable, and how long it takes.
+//! The jobs that the disk was given and has not made durable, and how long they take.
 //!
-//! A disk stalls when it makes nothing durable for longer than is usual for it: a second, unless
-//! configured, or twice what it needed at worst in most of the last minutes. One long stall says
-//! nothing of what is usual.
+//! A disk stalls when it makes nothing durable for longer than is usual for it: for a second,
+//! unless configured, or for twice the usual worst wait, which is the median of the worst waits of
+//! the last minutes. So one long stall does not change what is usual.
 
 use std::collections::VecDeque;
 
@@ -13,12 +13,12 @@ use crate::limits::{DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS, S
 /// Jobs of the disk, in order.
 #[derive(Default)]
 pub(crate) struct Persisting {
-    /// How long it may take, if it is not usually slower.
+    /// How long a job may take before the disk stalls, unless it usually is slower.
     stall_ms: u64,
     jobs: VecDeque<Job>,
     awaited_count: usize,
     bytes: usize,
-    /// Since the disk last made something durable, while it has something to do.
+    /// Time since the disk last made something durable, while it has jobs.
     stalled_ms: u64,
     /// Time within the present minute, and the longest wait that ended in it, if any did.
     minute_ms: u64,
@@ -29,39 +29,39 @@ pub(crate) struct Persisting {
 
 struct Job {
     id: PersistId,
-    /// Whether anything waits for it, and so whether the disk has it at all.
+    /// Whether the job waits for the disk; if not, the disk does not have it at all.
     is_awaited: bool,
     bytes: usize,
 }
 
 impl Persisting {
-    /// The disk has nothing to do. It stalls after `stall_ms`, from 1 to [`DISK_STALL_MS_MAX`],
-    /// unless it often is that slow.
+    /// A disk without jobs. It stalls after `stall_ms`, from 1 to [`DISK_STALL_MS_MAX`], unless it
+    /// often is that slow.
     pub fn new(stall_ms: u64) -> Persisting {
         assert!((1..=DISK_STALL_MS_MAX).contains(&stall_ms));
         Persisting { stall_ms, ..Persisting::default() }
     }
 
-    /// A job for the disk, of so many bytes of entries.
+    /// Adds a job for the disk, with `bytes` bytes of entries.
     pub fn push(&mut self, id: PersistId, bytes: usize) {
         self.jobs.push_back(Job { id, is_awaited: true, bytes });
         self.awaited_count += 1;
         self.bytes += bytes;
     }
 
-    /// A job that nothing waits for: it is over once those before it are.
+    /// Adds a job that needs no sync: it is done once all jobs before it are.
     pub fn push_lazy(&mut self, id: PersistId) {
         self.jobs.push_back(Job { id, is_awaited: false, bytes: 0 });
     }
 
-    /// Everything up to this job is durable. Call [`Persisting::pop`] until it gives nothing.
+    /// The disk has made jobs durable. The caller calls [`Persisting::pop`] until it returns none.
     pub fn on_persisted(&mut self) {
         let worst_ms = self.minute_worst_ms.get_or_insert(0);
         *worst_ms = self.stalled_ms.max(*worst_ms);
         self.stalled_ms = 0;
     }
 
-    /// Removes the first job if it is at most this one.
+    /// Removes the first job if its id is at most `up_to`.
     pub fn pop(&mut self, up_to: PersistId) -> Option<PersistId> {
         let job = self.jobs.pop_front_if(|job| job.id <= up_to)?;
         self.awaited_count -= usize::from(job.is_awaited);
@@ -69,7 +69,7 @@ impl Persisting {
         Some(job.id)
     }
 
-    /// Removes the first job if nothing waits for it.
+    /// Removes the first job if it needs no sync.
     pub fn pop_lazy(&mut self) -> Option<PersistId> {
         self.jobs.pop_front_if(|job| !job.is_awaited).map(|job| job.id)
     }
@@ -84,7 +84,7 @@ impl Persisting {
         self.bytes
     }
 
-    /// Time went by.
+    /// Lets `elapsed_ms` pass.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.stalled_ms = if self.awaited_count > 0 { self.stalled_ms + elapsed_ms } else { 0 };
         self.minute_ms += elapsed_ms;

@@ -30,7 +30,7 @@ pub(super) fn to_replica(membership: &storage::wal::Membership) -> replica::Memb
     }
 }
 
-/// What a data directory gave, as the replica wants it.
+/// The Raft state of a data directory, as the replica wants it.
 pub fn to_restored(
     hard_state: storage::wal::HardState,
     membership: storage::wal::Membership,

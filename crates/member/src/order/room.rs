@@ -1,4 +1,4 @@
-//! The room on this member's disk, and whose disks are full.
+//! The room on this member's disk, and the members with full disks.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,28 @@ use machine::MemberId;
 use crate::limits::FULL_LASTS_MS;
 use crate::snapshot::room::SnapshotRoom;
 
-/// The room on this member's disk, and whose disks are full.
+/// The room on this member's disk, and the members with full disks.
 pub(super) struct Room {
-    /// What is set aside for the next snapshot.
+    /// The room set aside for the next snapshot.
     pub snapshot: SnapshotRoom,
-    /// As the disk's thread sees it.
+    /// Whether the log has no room to grow, as the disk thread says.
     pub log_is_full: bool,
-    /// The log was told to leave what room there is to a snapshot.
+    /// Whether the log was told to leave the free room to a snapshot.
     pub log_yields: bool,
-    /// Writes are refused.
+    /// Whether writes are refused.
     pub is_full: bool,
-    /// Members whose disks are full, as they said on their present links. A leader among them
-    /// refuses writes; leadership is handed to none of them.
-    /// Each with when it last said so: a message that it has room again may be lost.
+    /// Members with a full disk, as they said on their present links. A leader among them refuses
+    /// writes; leadership is handed to none of them. Each comes with the time when it last said so:
+    /// a message that it has room again may be lost.
     pub full_members: BTreeMap<MemberId, u64>,
     /// When this member says again that its disk is full.
     pub say_full_at_ms: u64,
-    /// Since a snapshot was last asked to make room.
+    /// Time since a snapshot was last asked to make room.
     pub full_ms: u64,
 }
 
 impl Room {
-    /// Enough of it, as far as is known.
+    /// Enough room, as far as is known.
     pub fn new(image_bytes_max: u64) -> Room {
         Room {
             snapshot: SnapshotRoom::new(image_bytes_max),

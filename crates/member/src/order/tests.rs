@@ -1,4 +1,4 @@
-//! Loop with a pretend disk: what it packs, what it waits for and what it does not.
+//! Loop with a pretend disk: what it packs, and what it waits for.
 
 use machine::{Machine, Ordinal, SessionId, ZkCommand};
 
@@ -130,7 +130,7 @@ fn four_entries_are_on_their_way_to_the_disk_at_most() {
         real.finish(at);
     }
     assert_eq!(packed(&real), [(1, 1); ENTRIES_TO_DISK_MAX]);
-    // One is durable: what waited goes as one.
+    // One entry is durable: all waiting batches go into one.
     real.jobs.clear();
     real.persist(1);
     real.finish(10);
@@ -217,7 +217,7 @@ fn a_commit_index_alone_is_never_a_job_of_its_own() {
     assert_eq!(real.jobs.len(), 20);
     for job in &real.jobs {
         assert_eq!(job.entries.len(), 1);
-        // It goes along with the next entry, behind which it stands on the disk.
+        // The commit index goes with the next entry, and stands behind it on the disk.
         let commit = job.hard_state.map_or(last_commit, |state| state.commit);
         assert!(commit >= last_commit);
         assert!(commit < job.entries[0].index);
@@ -237,7 +237,7 @@ fn a_full_disk_refuses_what_is_in_no_entry_and_keeps_the_order() {
     real.member.handle(LoopInput::Front(submission(10))).unwrap();
     let to_apply = real.finish(7);
     assert_eq!(refusals(&to_apply), 4);
-    // A snapshot is hurried, for the room that the log before it takes.
+    // A snapshot is hurried, to free the room of the log before it.
     assert!(matches!(to_apply.last(), Some(ToApply::Freeze)));
     assert_eq!(to_apply.len(), 5);
     real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
@@ -269,7 +269,7 @@ fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
     assert_eq!(expired(&real), [(1, 5)]);
 }
 
-/// Snapshots that Apply is asked for.
+/// How many snapshots Apply is asked for.
 fn freezes(to_apply: &[ToApply]) -> usize {
     to_apply.iter().filter(|message| matches!(message, ToApply::Freeze)).count()
 }
@@ -303,7 +303,8 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
     }
 }
 
-/// A Loop whose state has so many MiB, and that was told what room there is for a snapshot of it.
+/// A Loop with a state of `state_mib`, which was told that `room_mib` is set aside for its
+/// snapshot.
 fn with_room(state_mib: u64, room_mib: u64) -> Real {
     let mut real = leading(start());
     real.keep_room(2 << 20);
@@ -325,7 +326,7 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     assert_eq!((refusals(&to_apply), freezes(&to_apply)), (1, 0));
     assert_eq!(real.yielded, [true]);
     assert_eq!(real.released, [1]);
-    // It is asked for again and again.
+    // Room is asked for again and again.
     real.snapshot.clear();
     real.member.pass(SNAPSHOT_ROOM_RETRY_MS);
     real.finish(0);
@@ -356,7 +357,7 @@ fn the_log_is_full_until_both_it_and_the_snapshot_have_room() {
     assert_eq!(refusals(&real.finish(0)), 0);
 }
 
-/// The one that is written has its room; the log only gets no more.
+/// The snapshot that is written has its room; only the log gets no more.
 #[test]
 fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
     let mut real = with_room(50, 110);
@@ -381,7 +382,8 @@ fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
     real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 0);
     assert_eq!(real.yielded, [true]);
-    // It ended, and there is still no room: the log is let go of up to it, whatever else is kept.
+    // The snapshot ended, and there is still no room: the log is let go of up to it, although the
+    // one before was kept otherwise.
     real.member
         .handle(LoopInput::Apply(FromApply::Piece { bytes: Vec::new(), last: true }))
         .unwrap();
@@ -483,7 +485,7 @@ fn settings_that_differ_are_configured_before_a_member_is_ready() {
         rig.step_loop();
     }
     assert_eq!(rig.real().ready, 1);
-    // Once: the entry of the term, and one with the command.
+    // The settings are configured once: the entry of the term, and one with the command.
     assert_eq!(packed(rig.real()), [(1, 1)]);
     assert_eq!(rig.machine.mark().ordinal, Ordinal(1));
 }
@@ -537,7 +539,7 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
     assert_eq!(expired(&real), [(1, 5)]);
     pass(&mut real, 3_000);
     assert_eq!(expired(&real), [(1, 5)]);
-    // Attached anew meanwhile, it is judged anew.
+    // A session that was attached again meanwhile is judged again.
     let index = LogIndex(real.jobs.last().unwrap().entries[0].index);
     let owners = vec![attached(1, 8, 2_000)];
     real.member
@@ -633,7 +635,7 @@ fn a_snapshot_is_taken_by_commands_and_its_log_released() {
     assert_eq!(rig.real().finished.len(), 1);
     rig.play("c1: set /a 5");
     assert_eq!(rig.real().finished.len(), 2);
-    // The first lets go of nothing: before it there was only the birth.
+    // The first snapshot lets go of nothing: before it there was only the birth.
     assert_eq!(rig.real().released, [1, index - 1]);
 }
 
@@ -673,7 +675,7 @@ fn writes_go_on_while_a_snapshot_is_taken() {
     assert!(finished[0] <= at && at < rig.machine.index().0, "{finished:?}");
 }
 
-/// What the disk of a member holds that wrote these lines, for its next start.
+/// The next start of a member that played these lines, from what its disk holds.
 fn restarted(rig: &mut Rig, script: &str) -> Start {
     rig.play(script);
     let jobs = rig.real().jobs.clone();
@@ -737,7 +739,7 @@ fn commands_of_the_loop_itself_are_nobodys() {
     assert_eq!(decoded.command(0).unwrap().unwrap().connection, ConnectionId(0));
 }
 
-/// Lets a look at the clock go by at this time; what Apply is asked to find.
+/// Looks at the clock once, at this time. Returns the search that Apply is asked for.
 fn search_at(real: &mut Real, wall_ms: i64) -> Option<machine::ContainerSearch> {
     real.member.pass(100);
     let to_apply = real.finish(wall_ms);
@@ -775,7 +777,7 @@ fn containers_that_were_found_are_removed_by_a_command() {
     let command = batch.command(0).unwrap().unwrap().command;
     let (paths, never_used_ms_max) = (vec!["/a", "/b"], 9);
     assert_eq!(command, Command::Zk(ZkCommand::DeleteContainers { paths, never_used_ms_max }));
-    // Nothing found, nothing logged.
+    // If nothing is found, nothing is proposed.
     real.persist(usize::MAX);
     real.finish(80);
     real.jobs.clear();
@@ -819,7 +821,7 @@ fn an_image_replaces_the_state_and_is_kept_until_a_snapshot_covers_it() {
     let first = image(&mut rig.machine, 1);
     rig.play("c1: create /b y");
     let second = image(&mut rig.machine, 2);
-    // Up to here: the machine was frozen for its copies, not by Loop.
+    // So far Loop took no snapshot: the machine was frozen for its copies.
     assert_eq!(rig.real().finished, [0; 0]);
     assert_eq!(rig.real().member.install(first), Ok(()));
     assert_eq!(rig.real().member.install(second), Err(InstallRefused::UnderWay));
@@ -855,7 +857,7 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
     real.member.handle(LoopInput::Apply(installed)).unwrap();
     assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
     assert_eq!(freezes(&real.finish(0)), 1);
-    // It finds no room: the next one that is written covers it as well.
+    // The snapshot finds no room: the next one that is written covers the image as well.
     let (index, mark) = (LogIndex(3), machine::Mark::default());
     real.member
         .handle(LoopInput::Apply(FromApply::Frozen { index, term: 1, mark, image_bytes_max: 0 }))
@@ -907,7 +909,7 @@ fn a_snapshot_that_is_wanted_is_taken_whatever_was_written() {
         rig.run();
         assert_eq!(rig.real().finished.len(), number as usize);
     }
-    // The same state twice: the log lets go of nothing more for the second.
+    // Both snapshots hold one state: the log lets go of nothing more for the second.
     let index = rig.machine.index().0;
     assert_eq!(rig.real().finished, [index, index]);
     assert_eq!(rig.real().released, [1, 1]);
@@ -931,7 +933,7 @@ fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
     counts.on_role(true, true, 30);
     assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 1), Some(30)));
     assert_eq!(counts.election_time.last_ms, 30);
-    // A leader serves only later.
+    // A leader begins to serve only later.
     assert_eq!(counts.unavailable_time.count, 0);
     counts.on_available(35);
     assert_eq!((counts.unavailable_time.count, counts.unavailable_time.last_ms), (1, 35));
@@ -944,7 +946,7 @@ fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
     assert_eq!((elections(&counts), counts.leading_since_ms), ((2, 2), None));
     assert_eq!(counts.election_time.last_ms, 20);
 
-    // Ready under the second leader that it follows.
+    // The member becomes ready under the second leader that it follows.
     counts.on_role(false, true, 80);
     counts.on_ready(83);
     let sync_time = counts.follower_sync_time;
@@ -985,7 +987,7 @@ fn what_nobody_waits_for_any_more_is_forgotten_before_a_leader_has_it() {
         )))
         .unwrap();
     assert_eq!(member.waiting_count(), 2);
-    // A client that comes again and again leaves nothing.
+    // A client that comes again and again leaves nothing behind.
     for connection in 10..1_000 {
         member.handle(LoopInput::Front(submission(0, connection))).unwrap();
         member

@@ -1,4 +1,4 @@
-//! Messages of members: written and read, cut off anywhere, changed anywhere, of someone else.
+//! Messages of members: written and read, cut off anywhere, changed anywhere, of another origin.
 
 use machine::Origin;
 use machine::entry::UnstampedBatch;
@@ -65,7 +65,7 @@ fn a_message_is_read_back() {
 fn a_message_that_is_cut_off_or_too_long_is_refused() {
     for message in messages() {
         let PeerFrame { kind, body } = message.encode();
-        // What is in these is for others to check; a piece ends where its frame does.
+        // Other code checks the content of these; a piece ends where its frame does.
         if [KIND_RAFT, KIND_OFFER, KIND_PIECE].contains(&kind) {
             continue;
         }

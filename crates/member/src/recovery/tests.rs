@@ -1,4 +1,4 @@
-//! What a start makes of a data directory that is not as a clean end leaves it.
+//! Starts from a data directory that is not as a clean end leaves it.
 
 mod damage;
 mod failures;
@@ -56,7 +56,7 @@ fn write_snapshot(disk: &FaultDisk, found: &Recovered<FaultDisk>, index: u64, te
     write_image(disk, found, (index, term), |_| {});
 }
 
-/// The same, whose image is changed before it is written.
+/// Writes a durable snapshot of the empty state, with its image changed by `change`.
 fn write_image(
     disk: &FaultDisk,
     found: &Recovered<FaultDisk>,
@@ -107,8 +107,8 @@ fn an_empty_directory_is_born_once_and_each_start_is_counted() {
     assert_eq!((origin.boot.count(), second.origin.boot.count()), (1, 2));
 }
 
-/// The second one may hand over a batch of the same number: it must not take the first one's in the
-/// log for its own, and answer its clients from it.
+/// The second copy may hand over a batch of the same number: it must not take the first one's batch
+/// in the log for its own, and answer its clients from it.
 #[test]
 fn two_starts_of_copies_of_a_directory_are_different_ones() {
     let starts = [1, 2].map(|start| {
@@ -301,7 +301,7 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
     };
     let damages: [Damage; 8] = [
         ("identity is corrupt", &|disk| flip(disk, "identity", 20)),
-        // What says which version a file is of.
+        // This byte names the version of the file.
         ("identity is corrupt", &|disk| flip(disk, "identity", 9)),
         (".snap is corrupt", &|disk| flip(disk, ".snap", 9)),
         (".log is corrupt", &|disk| flip(disk, ".log", 8_256)),
@@ -319,7 +319,7 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
         (2..9).for_each(|index| append(&mut lived, index, 1));
         drop(lived);
         damage(&disk);
-        // A standalone server is refused: nobody else has what it held.
+        // A standalone server does not start: nobody else has its data.
         let refused = recover(&disk, &SECRET, WalOptions::default(), |_| {});
         assert!(refused.is_err_and(|error| error.to_string().contains(expected)), "{expected}");
         let before = disk.paths();
@@ -329,7 +329,8 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
         let (name, cause) = after.set_aside.as_ref().expect("was set aside");
         assert_eq!(name, "set-aside-1");
         assert!(cause.to_string().contains(expected), "{cause}");
-        // A start that finds a bad snapshot has opened the log, which then has other segments.
+        // A start that finds a bad snapshot has opened the log already, and so changed its
+        // segments.
         let is_log = |path: &String| path.starts_with("wal/");
         for path in before.iter().filter(|path| *path != "LOCK" && !is_log(path)) {
             assert!(disk.content(&format!("set-aside-1/{path}")).is_some(), "{path}");
@@ -343,7 +344,7 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
     }
 }
 
-/// As in the formats on disk.
+/// CRC-32C, as in the formats on disk.
 fn crc32c(bytes: &[u8]) -> u32 {
     let bit = |crc: u32, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))
@@ -460,8 +461,8 @@ fn a_snapshot_of_a_higher_level_is_refused_and_not_set_aside() {
     assert!(matches!(open_knowing(&disk, Level::ETCD), Ok(OpenedMember::Born(_))));
 }
 
-/// Starts a member whose newest image was changed and the older one is damaged, or is not enough;
-/// nothing of it is set aside. The text of the error.
+/// Starts a member whose newest image was changed, and whose older one is damaged or cannot be
+/// used. Checks that nothing is set aside, and returns the text of the error.
 fn refused_image(change: impl FnOnce(&mut Vec<u8>), is_older_damaged: bool) -> String {
     let disk = FaultDisk::new(1);
     let member = unborn(&disk, 1);

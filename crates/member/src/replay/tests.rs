@@ -1,4 +1,4 @@
-//! What a start applies before Loop and Apply begin, and where it leaves off.
+//! The entries that a start applies before Loop and Apply begin, and where it stops.
 
 use bytes::Bytes;
 use machine::entry::BatchBuilder;
@@ -12,7 +12,7 @@ use crate::message::ToApply;
 
 /// This start of the member.
 const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(4) };
-/// The one before.
+/// The start before.
 const BEFORE: Origin = Origin { member: MemberId(7), boot: BootId(3) };
 
 /// An entry of one batch.
@@ -91,7 +91,7 @@ fn applied(entries: &[Entry]) -> Machine {
 #[test]
 fn a_replay_makes_the_state_that_apply_makes() {
     let mut entries = plain(40);
-    // A batch that came twice, one behind a gap, and the first entry of a leader.
+    // A batch that came twice, a batch behind a gap, and the first entry of a leader.
     entries.push(entry(42, BEFORE, 40, &[create("/twice", b"")]));
     entries.push(entry(43, BEFORE, 50, &[create("/gap", b"")]));
     entries.push(Entry { index: 44, term: 2, kind: EntryKind::Normal, payload: Bytes::new() });
@@ -105,7 +105,7 @@ fn a_replay_makes_the_state_that_apply_makes() {
     assert!(machine.zk().tree().find("/twice").is_none());
 }
 
-/// Replays plain entries up to index 3, this one, and plain ones behind it.
+/// Replays plain entries up to index 3, this entry, and plain ones behind it.
 fn check_ends_before(entry: Entry) {
     let mut entries = plain(2);
     entries.push(Entry { index: 4, ..entry });
@@ -121,7 +121,7 @@ fn a_replay_ends_before_what_loop_and_apply_decide_about() {
     check_ends_before(command(Command::Control(ControlCommand::Forget { member: MemberId(9) })));
     check_ends_before(command(Command::Control(ControlCommand::InstallImage { hash: 1 })));
     check_ends_before(Entry { kind: EntryKind::Membership, ..plain(1).remove(0) });
-    // What this life, or a later one, handed over: the directory is an old copy.
+    // A batch of this start, or of a later one: the directory is an old copy.
     for boot in [4, 5] {
         let later = Origin { boot: BootId(boot), ..ORIGIN };
         check_ends_before(entry(
@@ -163,7 +163,7 @@ fn a_member_of_an_ensemble_replays_nothing() {
     }
 }
 
-/// Entries of 1 MiB each, more than two windows hold.
+/// Uses entries of 1 MiB each, more than two windows hold.
 #[test]
 fn what_is_applied_is_let_go_of_but_for_the_end() {
     let data = vec![b'x'; 1 << 20];

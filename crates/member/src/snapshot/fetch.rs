@@ -1,12 +1,12 @@
 //! Catching up by a snapshot: what a leader offers, and how a member fetches it, piece by piece.
 //!
-//! The replica's own message that installs the snapshot is the offer, and says who has its file:
-//! the leader, or another that lends it ([`crate::leader::lending`]). It is sent again until the
-//! member has it, or the leader has another. The member asks the holder for the pieces itself, one
-//! at a time, so that it goes on where a broken link stopped, at its own pace; when the file is
-//! whole, checked and has its name, the message is stepped. A file that its holder has no more ends
-//! that, and so does a holder that does not answer, or whose file is none; the leader is told, and
-//! then offers another.
+//! The offer is the replica's own message that installs the snapshot, with the member that has its
+//! file, the *holder*: the leader, or a member that lends it ([`crate::leader::lending`]). It is
+//! sent again until the member has the snapshot, or the leader has another. The member asks the
+//! holder for the pieces, one at a time, so it resumes where a broken link stopped, and at its own
+//! pace. Once the file is whole, checked and has its name, the message is stepped. The fetch ends
+//! early if the holder no longer has the file, does not answer, or has a file that is no snapshot;
+//! the leader is told, and offers another.
 
 use std::collections::BTreeMap;
 
@@ -21,21 +21,21 @@ use crate::peer::{Offer, PeerMessage, Piece, SnapshotAt, Want};
 /// A snapshot that was received whole, checked, and has its name in the data directory.
 #[derive(Debug)]
 pub struct WholeSnapshot {
-    /// What it is of.
+    /// The last entry that it holds, with its term.
     pub at: SnapshotAt,
     /// The state.
     pub machine: Box<Machine>,
 }
 
-/// Where this member stands with a snapshot that takes the place of its log.
+/// This member's progress with a snapshot that takes the place of its log.
 pub(crate) enum CatchUp {
-    /// It needs none.
+    /// No snapshot is needed.
     Idle,
-    /// It is fetched, or checked.
+    /// The snapshot is being fetched, or checked.
     Fetching(Fetch),
-    /// It is there, on its way into the log.
+    /// The snapshot is whole, and the replica is to install it.
     Whole(WholeSnapshot),
-    /// The log takes it, and says so once this job is durable.
+    /// The log is being replaced by the snapshot, which is done once this job is durable.
     Replacing {
         /// The job.
         job: PersistId,
@@ -45,7 +45,7 @@ pub(crate) enum CatchUp {
 }
 
 impl CatchUp {
-    /// The snapshot that is fetched.
+    /// The fetch under way, if there is one.
     pub fn fetch(&self) -> Option<&Fetch> {
         match self {
             CatchUp::Fetching(fetch) => Some(fetch),
@@ -53,7 +53,7 @@ impl CatchUp {
         }
     }
 
-    /// As [`CatchUp::fetch`], to go on with it.
+    /// As [`CatchUp::fetch`], to change it.
     pub fn fetch_mut(&mut self) -> Option<&mut Fetch> {
         match self {
             CatchUp::Fetching(fetch) => Some(fetch),
@@ -66,7 +66,7 @@ impl CatchUp {
         self.take_fetch_if(|_| true)
     }
 
-    /// Ends the fetch, if it is such a one.
+    /// Ends the fetch if `is_over` says so.
     pub fn take_fetch_if(&mut self, is_over: impl FnOnce(&Fetch) -> bool) -> Option<Fetch> {
         match core::mem::replace(self, CatchUp::Idle) {
             CatchUp::Fetching(fetch) if is_over(&fetch) => Some(fetch),
@@ -77,7 +77,7 @@ impl CatchUp {
         }
     }
 
-    /// Takes the snapshot that is there, if it is such a one.
+    /// Takes the whole snapshot if `is_it` says so.
     pub fn take_whole_if(
         &mut self,
         is_it: impl FnOnce(&WholeSnapshot) -> bool,
@@ -91,7 +91,7 @@ impl CatchUp {
         }
     }
 
-    /// Takes the snapshot that the log has taken, once every job up to this one is durable.
+    /// Takes the snapshot that has replaced the log, once every job up to `durable` is durable.
     pub fn take_replacing(&mut self, durable: PersistId) -> Option<WholeSnapshot> {
         match core::mem::replace(self, CatchUp::Idle) {
             CatchUp::Replacing { job, image } if job <= durable => Some(image),
@@ -103,7 +103,7 @@ impl CatchUp {
     }
 }
 
-/// What a leader offers to members that its log does not reach.
+/// The snapshots that a leader offers to members that have fallen off its log.
 #[derive(Default)]
 pub(crate) struct Offers {
     members: BTreeMap<MemberId, Offered>,
@@ -116,12 +116,13 @@ struct Offered {
 }
 
 impl Offers {
-    /// An offer that the replica wants sent, and is sent now.
+    /// Notes an offer that is sent now, for the replica.
     pub fn offer(&mut self, to: MemberId, offer: Offer, meta: &SnapshotMeta, now_ms: u64) {
         self.members.insert(to, Offered { at: at(meta), offer, sent_ms: now_ms });
     }
 
-    /// What is to be said again. What is not wanted any more is forgotten.
+    /// The offers that are due to be sent again. Offers that the replica no longer wants are
+    /// forgotten.
     pub fn due(&mut self, peers: &[PeerStatus], now_ms: u64) -> Vec<(MemberId, PeerMessage)> {
         let is_wanted = |member: &MemberId| {
             peers.iter().any(|peer| peer.member_id == member.0 && peer.snapshot_index.is_some())
@@ -137,37 +138,37 @@ impl Offers {
         due
     }
 
-    /// Whether there is none.
+    /// Whether nothing is offered.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// It did not arrive, or perhaps not. True if there was one.
+    /// Withdraws the offer to this member, which may not have arrived. True if there was one.
     pub fn withdraw(&mut self, from: MemberId) -> bool {
         self.members.remove(&from).is_some()
     }
 
-    /// That snapshot cannot be had. True if it was offered.
+    /// Withdraws the offer of a snapshot that is gone. True if it was offered.
     pub fn withdraw_at(&mut self, from: MemberId, at: SnapshotAt) -> bool {
         let is_offered = self.members.get(&from).is_some_and(|offered| offered.at == at);
         is_offered && self.withdraw(from)
     }
 }
 
-/// Names the snapshot.
+/// The index and term that name the snapshot.
 fn at(meta: &SnapshotMeta) -> SnapshotAt {
     SnapshotAt { index: meta.index, term: meta.term }
 }
 
 /// A snapshot on its way to this member.
 pub(crate) struct Fetch {
-    /// Who offered it.
+    /// The member that offered it, as leader.
     pub from: MemberId,
-    /// Who has it.
+    /// The member that has the file.
     pub holder: MemberId,
-    /// To be stepped once it is there.
+    /// The replica's message that installs the snapshot, stepped once the file is whole.
     pub message: Bytes,
-    /// Which it is.
+    /// The snapshot's index and term.
     pub at: SnapshotAt,
     offset: u64,
     state: FetchState,
@@ -175,13 +176,13 @@ pub(crate) struct Fetch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FetchState {
-    /// A piece was asked for, and again.
+    /// A piece was asked for, first at `since_ms` and last at `again_ms`.
     Asked { since_ms: u64, again_ms: u64 },
-    /// The holder did not answer. If it is offered again, it is asked again.
+    /// The holder did not answer. If the snapshot is offered again, the holder is asked again.
     GivenUp,
-    /// It is being written.
+    /// A piece is being written.
     Writing { is_last: bool },
-    /// All of it is being read.
+    /// The whole file is being read and checked.
     Checking,
 }
 
@@ -193,13 +194,13 @@ impl Fetch {
         Fetch { from, holder, message, at: at(meta), offset: 0, state }
     }
 
-    /// What to ask for next.
+    /// The request for the next piece.
     pub fn want(&self) -> PeerMessage {
         PeerMessage::Want(Want { at: self.at, offset: self.offset })
     }
 
-    /// It is offered again, perhaps by another leader. False if this is another snapshot, or
-    /// another's file of it: such files need not be the same bytes.
+    /// Takes a repeated offer, perhaps of another leader. False if the offer is of another
+    /// snapshot, or of another member's file of it: such files need not hold the same bytes.
     pub fn is_of(
         &mut self,
         from: MemberId,
@@ -213,19 +214,19 @@ impl Fetch {
             self.message = offer.message.clone();
         }
         if is_same && self.state == FetchState::GivenUp {
-            // It is asked at once.
+            // The holder is asked at once.
             self.state = FetchState::Asked { since_ms: now_ms, again_ms: 0 };
         }
         is_same
     }
 
-    /// Whether nothing is being done with what came.
+    /// Whether no received piece is being written or checked.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, FetchState::Asked { .. } | FetchState::GivenUp)
     }
 
-    /// Asks again for what does not come. A leader that has the file itself offers another when it
-    /// is time to; of another holder it has to be told.
+    /// Asks again for a piece that does not come. If the holder is not the leader, the leader must
+    /// be told of its silence; a leader that has the file itself makes another offer in time.
     pub fn pursue(&mut self, now_ms: u64) -> Option<FetchStep> {
         let FetchState::Asked { since_ms, again_ms } = self.state else { return None };
         if self.holder != self.from && now_ms >= since_ms + HOLDER_PATIENCE_MS {
@@ -239,7 +240,7 @@ impl Fetch {
         Some(FetchStep::Ask(self.want()))
     }
 
-    /// A piece came. What to do with it, if it is the next one.
+    /// Takes a piece. Returns the job that writes it, if it is the next one.
     pub fn on_piece(&mut self, from: MemberId, piece: Piece) -> Option<SnapshotJob> {
         let is_asked = matches!(self.state, FetchState::Asked { .. });
         let is_next = from == self.holder && piece.at == self.at && piece.offset == self.offset;
@@ -253,7 +254,7 @@ impl Fetch {
         Some(SnapshotJob::Receive { is_first, bytes: piece.bytes })
     }
 
-    /// The piece is in the file: the next is asked for, or all of it is checked.
+    /// The piece is in the file. Asks for the next one, or has the whole file checked.
     pub fn on_written(&mut self, now_ms: u64) -> FetchStep {
         match self.state {
             FetchState::Writing { is_last: true } => {
@@ -268,14 +269,14 @@ impl Fetch {
     }
 }
 
-/// What comes next of a snapshot that is fetched.
+/// The next step of a fetch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FetchStep {
-    /// Another piece, from the one who has it.
+    /// Ask the holder for a piece.
     Ask(PeerMessage),
-    /// All of it is there.
+    /// Check the file, which is whole.
     Check(SnapshotAt),
-    /// The holder does not answer: the one who offered it is told.
+    /// Tell the leader that the holder does not answer.
     GiveUp(SnapshotAt),
 }
 

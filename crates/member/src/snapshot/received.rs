@@ -1,5 +1,5 @@
-//! A snapshot that somebody gives to be installed: written, checked whole, then kept, so that the
-//! log may name it.
+//! A snapshot that an operator gives to be installed: it is written, checked whole, then kept, so
+//! that the log may name it.
 
 use machine::codec::DecodeError;
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
@@ -23,7 +23,8 @@ pub struct ImageReceiver<D: Disk + Clone> {
 }
 
 impl<D: Disk + Clone> ImageReceiver<D> {
-    /// Begins one in the data directory that is `disk`'s root. None may be under way or kept.
+    /// Begins a file in the data directory that is `disk`'s root. No other may be under way or
+    /// kept.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -40,7 +41,7 @@ impl<D: Disk + Clone> ImageReceiver<D> {
         self.writer.write(bytes)
     }
 
-    /// Checks all of it and keeps it: a member that is started again finds it.
+    /// Checks the whole snapshot and keeps it: a member that is started again finds it.
     ///
     /// # Errors
     /// It is no snapshot, or is damaged; or the disk failed.
@@ -52,10 +53,10 @@ impl<D: Disk + Clone> ImageReceiver<D> {
     }
 }
 
-/// Prepares the machine for entries that are about to be applied; they are those behind the
-/// snapshot that was restored. The image that one of them installs is read. Where none does, a
-/// received image is removed: it was never installed, or the snapshot covers that. The tables get
-/// room for the znodes that the entries create.
+/// Prepares the machine for the entries behind the restored snapshot, which are about to be
+/// applied. If one of them installs a snapshot, that one is read. If none does, a received snapshot
+/// is removed: it was never installed, or the restored snapshot covers its installation. The tables
+/// get room for the znodes that the entries create.
 ///
 /// # Errors
 /// The image is missing, is another one, or cannot be read.
@@ -73,7 +74,7 @@ pub(crate) fn prepare<D: Disk + Clone>(
     let (index, hash) = match survey.named {
         Some(named) => named,
         None if !survey.is_unreadable => return Ok(discard(disk)?),
-        // An entry that cannot be read may name what was received.
+        // An entry that cannot be decoded may name the received snapshot.
         None => return Ok(()),
     };
     let image = match has_received(disk)? {
@@ -85,7 +86,7 @@ pub(crate) fn prepare<D: Disk + Clone>(
     Ok(())
 }
 
-/// What the commands of some entries say before any of them is applied.
+/// A summary of the commands of some entries, made before any of them is applied.
 #[derive(Default)]
 struct Survey {
     /// The last entry that installs an image, and the image's hash.
@@ -125,7 +126,7 @@ impl Survey {
         }
     }
 
-    /// Adds what later entries say.
+    /// Adds the summary of later entries.
     fn add(&mut self, later: Survey) {
         self.named = later.named.or(self.named);
         self.is_unreadable |= later.is_unreadable;
@@ -133,7 +134,7 @@ impl Survey {
         self.delete_count += later.delete_count;
     }
 
-    /// How many znodes there will be more than now, about.
+    /// About how many znodes the entries add.
     fn znodes_more(&self) -> u32 {
         u32::try_from(self.create_count.saturating_sub(self.delete_count)).unwrap_or(u32::MAX)
     }
@@ -142,7 +143,7 @@ impl Survey {
 /// The hash of the image that an entry installs, if it installs one.
 ///
 /// # Errors
-/// The payload is none of an entry.
+/// The payload is not an entry's.
 pub(crate) fn image_named(kind: u8, payload: &[u8]) -> Result<Option<u128>, DecodeError> {
     if kind != EntryKind::Normal.as_u8() || payload.is_empty() {
         return Ok(None);
@@ -179,10 +180,10 @@ fn visit_commands(payload: &[u8], mut visit: impl FnMut(&Command<'_>)) -> Result
     Ok(())
 }
 
-/// Entry `index` installs the image of that hash: it must be the one that was received.
+/// Checks that the received snapshot is the one, by its hash, that entry `index` installs.
 ///
 /// # Errors
-/// None is there, or another one.
+/// No snapshot was received, or another one.
 pub(crate) fn check_named(
     index: u64,
     hash: u128,
@@ -197,7 +198,7 @@ pub(crate) fn check_named(
     Err(StorageError::corrupt(&file, 0, format!("{what}: entry {index} of the log installs it")))
 }
 
-/// Removes what was received, kept or not, once nothing names it.
+/// Removes the received snapshot, kept or not, once nothing names it.
 ///
 /// # Errors
 /// The disk failed. The next start tries again.

@@ -1,13 +1,14 @@
-//! Whether the next snapshot has its room: on a full disk it is what lets go of log, so the log and
-//! the state grow only while room for it is set aside.
+//! Checks that the next snapshot has room on the disk. On a full disk only a snapshot lets log go,
+//! so the log and the state may grow only while room for it is set aside.
 //!
-//! The thread of the snapshots keeps the room, and says how much there is: after each change, and
-//! as an answer. Needed is what an image of the state has at most, and beyond that as much as the
-//! state has grown since the newest snapshot. For when the next one is written into the room, and
-//! replaces the newest, what is left of the room and what the newest had are the room for the one
-//! behind it: enough again, since the next is larger than the newest by that growth at most. So
-//! while no other takes what is free for a moment then, one snapshot after the other finds room, on
-//! a disk that is full to the last byte.
+//! The snapshot thread keeps the room, and tells Loop how much there is: after each change, and as
+//! an answer.
+//!
+//! Reserve N + G bytes: N bounds the next snapshot, G is the growth of the state since the newest
+//! one. The next snapshot uses N of them and frees the newest, of N - G bytes: so N bytes are left,
+//! which the snapshot behind it needs at that moment. As long as nothing else takes the space that
+//! is free for a moment then, one snapshot after the other finds room, even on a disk that is full
+//! to the last byte.
 
 use std::collections::VecDeque;
 
@@ -19,31 +20,32 @@ use crate::message::{RoomKept, RoomWanted, SnapshotJob};
 
 /// Loop's view of the room.
 pub struct SnapshotRoom {
-    /// What an image has at most: after the last entry applied, and in the newest snapshot.
+    /// The most bytes that an image can have: of the state after the last entry applied, and of the
+    /// newest snapshot.
     image_bytes_max: u64,
     newest_image_bytes: u64,
-    /// Entries that are not applied yet, and their bytes: the state may grow by as much.
+    /// Entries that are not applied yet, and their bytes. The state may grow by as much.
     unapplied: VecDeque<(LogIndex, u64)>,
     unapplied_bytes: u64,
     under_way: Option<UnderWay>,
     kept_bytes: u64,
-    /// A question is on its way, or its answer.
+    /// Whether a question to the snapshot thread, or its answer, is under way.
     is_asked: bool,
-    /// There was less than was wanted then: the disk has no more.
+    /// Whether the last answer had less than was wanted: the disk has no more.
     is_scarce: bool,
-    /// Since the last answer.
+    /// Time since the last answer.
     waited_ms: u64,
 }
 
 /// A snapshot that is being written.
 struct UnderWay {
     image_bytes_max: u64,
-    /// What was set aside for it.
+    /// The bytes that were set aside for it.
     room_bytes: u64,
 }
 
 impl SnapshotRoom {
-    /// Begins with the snapshot that was restored, of so many bytes at most.
+    /// Begins with the restored snapshot, of `image_bytes_max` bytes at most.
     pub fn new(image_bytes_max: u64) -> SnapshotRoom {
         SnapshotRoom {
             image_bytes_max,
@@ -58,7 +60,7 @@ impl SnapshotRoom {
         }
     }
 
-    /// An entry goes into the log, in place of those from that index on.
+    /// An entry goes into the log, and replaces the entries from its index on.
     pub fn on_proposed(&mut self, index: LogIndex, bytes: u64) {
         while let Some(&(replaced, bytes)) = self.unapplied.back()
             && replaced >= index
@@ -81,7 +83,8 @@ impl SnapshotRoom {
         self.image_bytes_max = image_bytes_max;
     }
 
-    /// A snapshot begins, which uses what is set aside. What to ask for before it does.
+    /// A snapshot begins and will use the room set aside. Returns the question to ask before it
+    /// does.
     pub fn on_begin(&mut self, image_bytes_max: u64) -> SnapshotJob {
         self.under_way = Some(UnderWay { image_bytes_max, room_bytes: self.kept_bytes });
         self.ask()
@@ -104,8 +107,8 @@ impl SnapshotRoom {
         self.under_way = None;
     }
 
-    /// So much is set aside now. What is wanted may be more by now, however fast the disk gives
-    /// room: that it has none is known only from what was wanted then.
+    /// Takes the snapshot thread's answer. The disk counts as scarce only by the amount that was
+    /// wanted when it was asked: more may be wanted by now, and the disk may have it.
     pub fn on_kept(&mut self, kept: RoomKept) {
         self.kept_bytes = kept.bytes;
         self.is_asked = false;
@@ -113,30 +116,30 @@ impl SnapshotRoom {
         self.is_scarce = kept.bytes < kept.bytes_wanted;
     }
 
-    /// Time went by.
+    /// Lets `elapsed_ms` pass.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.waited_ms = self.waited_ms.saturating_add(elapsed_ms);
     }
 
-    /// Whether the disk had less room than was wanted. It is asked again now and then.
+    /// Whether the disk had less room than was wanted. The disk is asked again now and then.
     pub fn is_scarce(&self) -> bool {
         self.is_scarce
     }
 
-    /// Whether the next snapshot, behind one that is being written, has too little room and there
-    /// is no more.
+    /// Whether the next snapshot, behind one that is being written, has too little room, and the
+    /// disk has no more.
     pub fn is_missing(&self) -> bool {
         self.is_scarce && self.kept_bytes < self.wanted().bytes
     }
 
-    /// Whether the state must not grow: what is set aside, be it in use by a snapshot or not, would
-    /// not do any more.
+    /// Whether the state must not grow any more, because the room would not suffice for it. Room in
+    /// use by a snapshot under way counts.
     pub fn is_used_up(&self) -> bool {
         let needed = self.needed_bytes(self.newest_image_bytes);
         self.is_missing() && self.under_way.as_ref().is_none_or(|it| it.room_bytes < needed)
     }
 
-    /// What to ask for, when it is time to.
+    /// The question to ask the snapshot thread, when it is time.
     pub fn maybe_ask(&mut self) -> Option<SnapshotJob> {
         let wanted = self.wanted();
         // Half of what is kept for growth is used up.
@@ -157,8 +160,9 @@ impl SnapshotRoom {
         RoomWanted { bytes_min, bytes, bytes_max: bytes + growth }
     }
 
-    /// With a newest snapshot of so many bytes. What is refused too late is within a step more: so
-    /// when it ends, and there is no other room, there is at least as much as one snapshot needs.
+    /// The bytes that must be set aside, beside a newest snapshot of `newest_image_bytes`. They
+    /// include one step for writes that are refused too late: so when the snapshot ends, and no
+    /// other room is left, there is still enough for one more.
     fn needed_bytes(&self, newest_image_bytes: u64) -> u64 {
         let image_bytes = self.image_bytes_max + self.unapplied_bytes;
         let grown_bytes = image_bytes.saturating_sub(newest_image_bytes);
@@ -166,7 +170,8 @@ impl SnapshotRoom {
     }
 }
 
-/// What does not compress becomes larger by far less than one part in 64, headers included.
+/// The most bytes of a snapshot's file. Data that does not compress grows by far less than one part
+/// in 64, headers included.
 fn snapshot_bytes(image_bytes: u64) -> u64 {
     (image_bytes + image_bytes / 64).next_multiple_of(DIRECT_BLOCK_BYTES)
 }

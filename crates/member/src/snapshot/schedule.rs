@@ -1,11 +1,11 @@
-//! When a snapshot is taken, and the pieces on their way from Apply to the file.
+//! Decides when a snapshot is taken, and moves its pieces from Apply to the file.
 //!
-//! One piece is under way at a time: Apply gives one, the snapshot thread writes it, then the next
-//! is asked for. So a snapshot needs the memory of one piece, and its pace is that of the file.
+//! One piece is under way at a time: Apply gives one, the snapshot thread writes it, then Loop asks
+//! for the next. So a snapshot needs the memory of one piece, and goes at the pace of the file.
 //!
-//! The state may be ahead of this member's disk, which a quorum of others does not wait for. A
-//! snapshot gets its name once the disk has every entry that it holds: the log never ends before
-//! it.
+//! The state may be ahead of this member's disk, since a quorum of others commits without it. A
+//! snapshot gets its name only once the disk has every entry that it holds: the log never ends
+//! before its snapshot.
 
 use storage::wal::SnapshotPoint;
 
@@ -15,14 +15,14 @@ use crate::message::{FromApply, FromSnapshot, SnapshotJob, ToApply};
 pub struct Snapshots {
     commands_max: u64,
     log_bytes_max: u64,
-    /// Since the last snapshot was begun.
+    /// Bytes and commands of the log since the last snapshot was begun.
     log_bytes: u64,
     commands: u64,
-    /// Log that snapshots under way, or that failed, were to cover.
+    /// Bytes of the log that a snapshot under way, or failed ones, were to cover.
     uncovered_bytes: u64,
-    /// Due whatever was counted.
+    /// Whether a snapshot is due regardless of the counts.
     is_hurried: bool,
-    /// How many were begun.
+    /// How many snapshots were begun.
     begun: u64,
     /// The last entry that the image under way holds.
     image_index: u64,
@@ -30,7 +30,7 @@ pub struct Snapshots {
     newest: SnapshotPoint,
     before: SnapshotPoint,
     state: State,
-    /// When one could last not be written.
+    /// When a snapshot last failed to be written.
     failed_ms: Option<u64>,
 }
 
@@ -39,17 +39,17 @@ enum State {
     Idle,
     /// Apply was asked to freeze.
     Asked,
-    /// Pieces are going over.
+    /// Pieces go from Apply to the file.
     Streaming,
-    /// The last piece was handed over, and the log does not reach the image yet.
+    /// The last piece was handed over; the log on the disk does not reach the image yet.
     Written,
     /// The file gets its name.
     Finishing,
 }
 
 impl Snapshots {
-    /// Starts with the snapshot that was restored and what the log holds behind it. Without a
-    /// maximum the bytes do not count.
+    /// Starts with the restored snapshot and the log behind it. Without `log_bytes_max`, bytes do
+    /// not count.
     pub fn new(
         commands_max: u64,
         log_bytes_max: Option<u64>,
@@ -72,12 +72,12 @@ impl Snapshots {
         }
     }
 
-    /// One could not be written just now.
+    /// A snapshot could not be written just now.
     pub fn on_failed(&mut self, now_ms: u64) {
         self.failed_ms = Some(now_ms);
     }
 
-    /// When one could last not be written.
+    /// When a snapshot last failed to be written.
     pub fn failed_ms(&self) -> Option<u64> {
         self.failed_ms
     }
@@ -88,32 +88,32 @@ impl Snapshots {
         self.commands += commands as u64;
     }
 
-    /// Does not wait for more log: what there is takes room that is needed. After a failure this is
-    /// how the same log is tried again.
+    /// Makes a snapshot due without waiting for more log, which takes room that is needed. After a
+    /// failure this tries the same log again.
     pub fn hurry(&mut self) {
         let is_retry = self.state == State::Idle && self.uncovered_bytes > 0;
         self.is_hurried |= self.log_bytes > 0 || is_retry;
     }
 
-    /// Somebody wants one of the state as it is now, whatever was written since the last. Returns
-    /// the number of the snapshot that will do: the next to be begun.
+    /// Makes a snapshot of the present state due, however little was written since the last.
+    /// Returns its number: that of the next snapshot to be begun.
     pub fn want(&mut self) -> u64 {
         self.is_hurried = true;
         self.begun + 1
     }
 
-    /// How many were begun.
+    /// How many snapshots were begun.
     pub fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// The log behind the snapshot before the newest cannot be applied any more: it is not kept.
+    /// Stops keeping the log behind the snapshot before the newest: it cannot be applied any more.
     pub fn forget_older(&mut self) {
         self.before = self.newest;
     }
 
-    /// What the log may let go of: it is kept from the snapshot before the newest, in case that one
-    /// cannot be read, unless the disk is full.
+    /// The point up to which the log may be let go of: the snapshot before the newest, in case the
+    /// newest cannot be read; on a full disk the newest.
     pub fn release(&self, disk_is_full: bool) -> SnapshotPoint {
         match disk_is_full {
             true => self.newest,
@@ -121,7 +121,7 @@ impl Snapshots {
         }
     }
 
-    /// One of another member took the place of log and state.
+    /// Another member's snapshot took the place of log and state.
     pub fn on_installed(&mut self, point: SnapshotPoint) {
         self.newest = point;
         self.before = point;
@@ -130,7 +130,7 @@ impl Snapshots {
         self.uncovered_bytes = 0;
     }
 
-    /// Whether one is under way.
+    /// Whether a snapshot is under way.
     pub fn is_running(&self) -> bool {
         self.state != State::Idle
     }
@@ -152,7 +152,8 @@ impl Snapshots {
         Some(ToApply::Freeze)
     }
 
-    /// Turns what Apply gave into a job for the file. `membership` is the one active at the image.
+    /// Turns a message of Apply into jobs for the file. `membership` is the one active at the
+    /// image.
     pub fn on_apply(
         &mut self,
         message: FromApply,
@@ -192,7 +193,8 @@ impl Snapshots {
         })
     }
 
-    /// What Apply is to do after what the snapshot thread said: the next piece, or nothing more.
+    /// Takes a message of the snapshot thread. Returns what Apply is to do next: another piece, or
+    /// nothing more.
     pub fn on_snapshot(&mut self, message: FromSnapshot) -> Option<ToApply> {
         match message {
             FromSnapshot::PieceWritten if self.state == State::Streaming => {
@@ -202,8 +204,8 @@ impl Snapshots {
             FromSnapshot::Finished { index, term } => {
                 self.state = State::Idle;
                 let finished = SnapshotPoint { index, term };
-                // One that was wanted where nothing was written replaces the newest; one that was
-                // received meanwhile is newer.
+                // Otherwise nothing changes: a snapshot at the newest one's index replaces its
+                // file, and one that was received meanwhile is newer.
                 if finished.index > self.newest.index {
                     self.before = self.newest;
                     self.newest = finished;
@@ -212,7 +214,7 @@ impl Snapshots {
                 None
             }
             FromSnapshot::Failed => {
-                // Not at once again: the next one is taken after another full interval.
+                // The next snapshot is taken after another full interval, not at once.
                 self.state = State::Idle;
                 Some(ToApply::Thaw)
             }

@@ -1,11 +1,12 @@
-//! What the thread of the snapshots does: the pieces of an image into a file, one job after the
-//! other. A file that cannot be written is given up and its room given back; the log needs it more.
+//! The work of the snapshot thread: it writes the pieces of an image into a file, one job after the
+//! other. A file that cannot be written is given up and its room freed; the log needs it more.
 //!
-//! Room for the next one is set aside ahead: before a snapshot uses its own, and again after each
-//! that ended. Where there is none, older snapshots than the newest make room for it.
+//! Room for the next snapshot is set aside ahead: before a snapshot uses its own, and again after
+//! each one. If there is none, snapshots older than the newest are removed to make room.
 //!
-//! One that another member is reading outlives the next, whatever its age: under load snapshots may
-//! come as fast as one is read, and nobody would ever get to the end.
+//! A snapshot that another member is reading is kept when the next one is finished, whatever its
+//! age. Under load snapshots may come as fast as one is read, and no reader would ever get to the
+//! end.
 
 use storage::StorageError;
 use storage::disk::Disk;
@@ -19,39 +20,39 @@ use crate::recovery::{RecoveryError, read_image};
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::snapshot::received;
 
-/// The file being written.
+/// The snapshot thread's state, with the file being written.
 pub struct SnapshotWriter<D: Disk> {
     disk: D,
     cluster_id: u128,
     current: Option<(FileWriter<D>, SnapshotMeta)>,
-    /// The one that comes from another member.
+    /// The file that comes from another member.
     receiving: Option<ReceivedWriter<D>>,
-    /// The name of the one that another member read of last, since a snapshot was last finished.
+    /// The snapshot that another member last read, since a snapshot was last finished.
     read_of: Option<String>,
     room: Room<D>,
     room_wanted: RoomWanted,
-    /// What Loop was told of the room.
+    /// The bytes of room that Loop was last told.
     room_told: u64,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub struct ImageOutput {
-    /// For Loop: what is set aside for the next snapshot, when that changed or was asked. It goes
-    /// before the report.
+    /// For Loop: the room set aside for the next snapshot, when it changed or was asked for. It
+    /// goes before the report.
     pub room: Option<RoomKept>,
-    /// For Loop.
+    /// For Loop: the progress of the snapshot that is written.
     pub report: Option<FromSnapshot>,
-    /// For Loop, of snapshots of other members.
+    /// For Loop: about snapshots that other members send or read.
     pub transfer: Option<FromTransfer>,
-    /// What went wrong, to be logged; none of it is the end of the process.
+    /// Errors to be logged. None of them ends the process.
     pub problems: Vec<RecoveryError>,
 }
 
 impl<D: Disk + Clone> SnapshotWriter<D> {
     /// For the data directory that is `disk`'s root, before the threads of its log run.
     pub fn new(disk: D, cluster_id: u128) -> SnapshotWriter<D> {
-        // What cannot be taken over is asked for again, and then said.
+        // Room that cannot be taken over is asked for again; an error is reported then.
         let room = Room::take_over(disk.clone()).unwrap_or_else(|_| Room::none(disk.clone()));
         let room_wanted = RoomWanted { bytes_min: 0, bytes: 0, bytes_max: room.bytes() };
         SnapshotWriter {
@@ -66,8 +67,8 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         }
     }
 
-    /// Does one job. `rest` is called after each piece of what takes long: nobody waits for it as
-    /// the others wait for the disk and the processor.
+    /// Does one job. A long job calls `rest` after each piece: other threads wait for the disk and
+    /// the processor, nobody waits for this job as much.
     pub fn handle(&mut self, job: SnapshotJob, rest: impl FnMut()) -> ImageOutput {
         let mut problems: Vec<StorageError> = Vec::new();
         if matches!(
@@ -102,7 +103,7 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         ImageOutput { room, report, transfer: None, problems }
     }
 
-    /// Does a job for another member, or with what one sends.
+    /// Does a job that sends to another member, or receives from one.
     fn transfer(&mut self, job: SnapshotJob, rest: impl FnMut()) -> ImageOutput {
         let transferred = match job {
             SnapshotJob::Read { to, want } => {
@@ -171,8 +172,8 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         Ok(FromTransfer::Whole(WholeSnapshot { at, machine }))
     }
 
-    /// Sets aside what is wanted, or what there is room for. A disk without is no problem to be
-    /// told: Loop knows what it means.
+    /// Sets aside the room that is wanted, or as much as the disk has. A disk without room is no
+    /// error: Loop acts on the amount.
     fn keep_room(&mut self) -> Result<(), StorageError> {
         let RoomWanted { bytes_min, bytes, bytes_max } = self.room_wanted;
         if self.has_kept_between(bytes, bytes_max)? {
@@ -184,7 +185,8 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         Ok(())
     }
 
-    /// Sets aside as much as there is room for, about.
+    /// Sets aside between `low` and `high` bytes, about as much as the disk has. False if it has
+    /// less than `low`.
     fn has_kept_between(&mut self, low: u64, high: u64) -> Result<bool, StorageError> {
         let more = high.saturating_sub(low);
         for bytes in [more, more / 2, more / 4, more / 8, 0].map(|more| low.saturating_add(more)) {
@@ -243,7 +245,8 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
     }
 }
 
-/// Whether what was read is no whole snapshot of ours, and not that it could not be read.
+/// Whether the content is not a whole snapshot of this ensemble. False for a file that could not be
+/// read or written.
 fn is_of_content(error: &RecoveryError) -> bool {
     match error {
         RecoveryError::Storage(error) => matches!(

@@ -1,13 +1,13 @@
-//! What a waiter is told of a command of ZooKeeper's.
+//! The answer that a waiter gets to a ZooKeeper command.
 
 use machine::{Outcome, Refusal, ZkOutcome};
 
 use crate::message::{Answered, Unavailable};
 
-/// What came of a command of ZooKeeper's, or why nothing can.
+/// The outcome of a ZooKeeper command, or why it has none.
 pub(super) type ZkAnswered = Result<Result<ZkOutcome, Refusal>, Unavailable>;
 
-/// The answer to a command of a connection here: all of them are ZooKeeper's.
+/// The answer to a command of a client. All commands of clients are ZooKeeper's.
 pub(super) fn of_zk(answered: Answered) -> ZkAnswered {
     answered.map(|outcome| match outcome {
         Outcome::Zk(outcome) => outcome,

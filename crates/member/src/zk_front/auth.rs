@@ -1,8 +1,8 @@
-//! Who a connection has proved to be: SASL exchanges, the `ensemble` scheme, and what clients that
-//! have proved nothing may ask for.
+//! Proofs of identity: SASL exchanges, the `ensemble` scheme, and what a client that has proved
+//! nothing may ask for.
 //!
-//! None of this is replicated. Each member knows its own users, as ZooKeeper's servers do; what a
-//! connection has proved travels with its commands.
+//! None of this is replicated. Each member knows its own users, as ZooKeeper's servers do; the
+//! identities that a connection has proved travel with its commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,33 +18,34 @@ use super::{Front, set_identities};
 use crate::identities::{OwnedIdentity, borrow};
 use crate::limits::{CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX};
 
-/// How clients may prove who they are on the connections of this member, and whether they must.
+/// How clients may prove their identity on this member's connections, and whether they must.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// The users of SASL's DIGEST-MD5 and their passwords; none: no mechanism is offered.
+    /// The users of SASL's DIGEST-MD5 with their passwords; none: no mechanism is offered.
     pub sasl_users: Option<BTreeMap<String, String>>,
     /// SASL users that are super users too (`zookeeper.superUser`).
     pub sasl_super_users: BTreeSet<String>,
-    /// A client that fails keeps its connection (`zookeeper.allowSaslFailedClients`).
+    /// Whether a client that fails keeps its connection (`zookeeper.allowSaslFailedClients`).
     pub sasl_failed_allowed: bool,
-    /// What the `ensemble` scheme takes; none: there is no such scheme.
+    /// The names that the `ensemble` scheme accepts; none: there is no such scheme.
     pub ensemble: Option<EnsembleNames>,
-    /// Of these schemes a connection must have proved one before it may ask for anything
+    /// Schemes of which a connection must have proved one before it may ask for anything
     /// (`enforce.auth.schemes`, `sessionRequireClientSASLAuth`); empty: it need not.
     pub enforced_schemes: BTreeSet<String>,
 }
 
-/// Which ensemble a client may think that it talks to (`ensembleAuthName`).
+/// The names by which clients may know this ensemble (`ensembleAuthName`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnsembleNames {
-    /// None is configured.
+    /// No name is configured, and any is accepted.
     Any,
     /// One of these.
     These(BTreeSet<String>),
 }
 
 impl EnsembleNames {
-    /// `EnsembleAuthenticationProvider.handleAuthentication`: a client that names none is let pass.
+    /// `EnsembleAuthenticationProvider.handleAuthentication`: a client that gives no name is
+    /// accepted.
     fn accept(&self, name: &[u8]) -> bool {
         match self {
             EnsembleNames::Any => true,
@@ -55,7 +56,7 @@ impl EnsembleNames {
     }
 }
 
-/// What became of an auth packet of the scheme `ensemble`.
+/// The result of an auth packet of the scheme `ensemble`.
 pub(super) enum Ensemble {
     /// There is no such scheme.
     Unknown,
@@ -94,7 +95,7 @@ impl Front {
         }
     }
 
-    /// `X509AuthenticationProvider.handleAuthentication`: an auth packet only looks again at the
+    /// `X509AuthenticationProvider.handleAuthentication`: an auth packet only checks again the
     /// certificate of the connection.
     fn has_certificate(&self, id: ConnectionId) -> bool {
         let connection = self.connections.get(&id).expect("its frame was just decoded");
@@ -107,8 +108,8 @@ impl Front {
         self.add_identities(id, &proved)
     }
 
-    /// Whether a request with this opcode is refused, because its connection has proved nothing
-    /// that counts (`AuthenticationHelper.enforceAuthentication`). Even pings are.
+    /// Whether a request with this opcode is refused, because its connection has proved none of the
+    /// enforced schemes (`AuthenticationHelper.enforceAuthentication`). Even pings are refused.
     pub(super) fn lacks_auth(&self, id: ConnectionId, opcode: i32) -> bool {
         let enforced = &self.config.auth.enforced_schemes;
         if enforced.is_empty() || matches!(opcode, opcode::AUTH | opcode::SASL) {
@@ -118,7 +119,7 @@ impl Front {
         !connection.identities.iter().any(|identity| enforced.contains(&*identity.scheme))
     }
 
-    /// An auth packet of the scheme `ensemble`, which proves nothing about the client.
+    /// Checks an auth packet of the scheme `ensemble`, which proves nothing about the client.
     pub(super) fn check_ensemble(&mut self, id: ConnectionId, name: &[u8]) -> Ensemble {
         match &self.config.auth.ensemble {
             None => Ensemble::Unknown,
@@ -131,8 +132,9 @@ impl Front {
         }
     }
 
-    /// One token of a SASL exchange (`ZooKeeperServer.processSasl`). Where no mechanism is offered,
-    /// it is answered with no token and no error: the client then gives up, or goes on without.
+    /// Takes a token of a SASL exchange (`ZooKeeperServer.processSasl`). If no mechanism is
+    /// offered, the answer has no token and no error: the client then gives up, or goes on without
+    /// SASL.
     pub(super) fn on_sasl(&mut self, id: ConnectionId, xid: i32, token: &[u8]) {
         let config = self.config.auth.clone();
         let Some(users) = &config.sasl_users else {
@@ -163,7 +165,8 @@ impl Front {
         self.push_slot(id, xid, SlotKind::Sasl { token, error: ErrorCode::OK, close: false });
     }
 
-    /// A failure ends the connection, unless that is allowed and SASL is not required.
+    /// Answers a failure, which ends the connection unless failures are allowed and SASL is not
+    /// required.
     fn fail_sasl(&mut self, id: ConnectionId, xid: i32, failure: &SaslError) {
         self.metrics.auth_failed_count += 1;
         let required = self.config.auth.enforced_schemes.contains("sasl");
@@ -173,7 +176,7 @@ impl Front {
             true => ErrorCode::AUTH_FAILED,
             false => ErrorCode::OK,
         };
-        // A client that stays could go on like that for ever.
+        // A client that stays could repeat such failures for ever, so they are not logged.
         if close || !matches!(failure, SaslError::Over | SaslError::TokenTooLong { .. }) {
             self.notice(id, &format!("SASL: {failure}"));
         }
@@ -183,7 +186,7 @@ impl Front {
         }
     }
 
-    /// Adds what a connection has just proved. False if it is too much.
+    /// Adds identities that a connection has just proved. False if they are too many.
     pub(super) fn add_identities(&mut self, id: ConnectionId, proved: &[(&str, &str)]) -> bool {
         let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
         let mut identities = connection.identities.to_vec();
@@ -201,7 +204,7 @@ impl Front {
         true
     }
 
-    /// The next number that nobody can guess.
+    /// A nonce that nobody can guess.
     fn draw_nonce(&mut self) -> [u8; NONCE_BYTES] {
         let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (nonce, _) = secret.split_first_chunk().expect("a secret is longer than a nonce");

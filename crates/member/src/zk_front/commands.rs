@@ -1,4 +1,4 @@
-//! The commands of a Front: those that are gathered for the next batch, and those that were handed
+//! The commands of a Front: the ones gathered for the next batch, and the ones that were handed
 //! over and are not answered.
 
 use machine::ConnectionId;
@@ -13,28 +13,28 @@ pub(super) struct Commands {
     pub batch: BatchBuilder,
     /// A waiter for each command of the batch, in the same order.
     pub waiters: Vec<Waiter>,
-    /// Commands that are not answered.
+    /// How many commands are not answered.
     pub count: usize,
-    /// Bytes of these.
+    /// Bytes of the commands that are not answered.
     pub bytes: usize,
-    /// Connections that could not go on because the credit was spent.
+    /// Connections that wait because the credit was spent.
     pub starved: Vec<ConnectionId>,
 }
 
 impl Commands {
-    /// One more, of so many bytes, is on its way.
+    /// Counts a command of `bytes` bytes as under way.
     pub fn take(&mut self, bytes: usize) {
         self.count += 1;
         self.bytes += bytes;
     }
 
-    /// One, of so many bytes, is answered, or its connection is gone.
+    /// A command of `bytes` bytes is answered, or its connection is gone.
     pub fn give_back(&mut self, bytes: usize) {
         self.count -= 1;
         self.bytes -= bytes;
     }
 
-    /// Whether another command may be taken, where `count_max` may be on their way.
+    /// Whether another command may be taken, if `count_max` may be under way.
     pub fn has_credit(&self, count_max: usize) -> bool {
         self.count < count_max && self.bytes < FRONT_BYTES_MAX
     }

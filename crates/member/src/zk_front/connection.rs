@@ -2,8 +2,8 @@
 //! not yet answered.
 //!
 //! The window keeps the order of a session exact. Requests enter at its back as they are decoded
-//! and leave at its front as they are answered; what is answered behind an unanswered one waits in
-//! the window.
+//! and leave at its front as they are answered. A request that is done behind an unanswered one
+//! waits in the window.
 
 use crate::message::Ticket;
 use crate::summary::Latency;
@@ -26,16 +26,17 @@ use crate::limits::{
 };
 use crate::local_read::OwnedRead;
 
-/// Which state a connection is in.
+/// The state of a connection.
 pub(super) enum State {
-    /// Nothing read yet.
+    /// The first frame is not read yet.
     New,
-    /// Nothing is read until a four-letter word is answered, after which it is closed.
+    /// A four-letter word waits for its answer. Nothing is read until then, and the connection is
+    /// closed after it.
     Waiting,
-    /// Its connect request waits for the lock, to be held against the state.
+    /// Its connect request waits for the lock, to be checked against the state.
     Greeting(ConnectRequest),
-    /// Its session is being opened or attached. `since_ms` says since when it asks for one, and
-    /// stays where the session id was taken and another is tried.
+    /// Its session is being opened or attached. `since_ms` says since when it waits, and stays if
+    /// the session id was taken and another is tried.
     Connecting {
         connect: ConnectRequest,
         session: SessionId,
@@ -43,67 +44,67 @@ pub(super) enum State {
         timeout_ms: u32,
         since_ms: u64,
     },
-    /// Speaks for a session.
+    /// The connection speaks for a session.
     Attached,
-    /// Nothing is read any more; closed once its output is taken.
+    /// Nothing is read any more; the connection is closed once its output is taken.
     Closing,
 }
 
-/// Whether a connection is served reads only, without contact to a leader.
+/// Whether a connection is read-only, since this member has no contact to a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadOnly {
-    /// It is served all.
+    /// The connection may read and write.
     No,
-    /// Its session is of here, and of nowhere else.
+    /// Read-only, with a session that only this member knows.
     Local,
-    /// Its session is one of the ensemble.
+    /// Read-only, with a session of the ensemble.
     Global,
 }
 
 /// A request that was decoded and not yet answered.
 pub(super) struct Slot {
     pub xid: i32,
-    /// Names the request where it is handed over.
+    /// The ticket of the request, which answers name.
     pub ticket: Ticket,
     /// When it was decoded, in the driver's ms.
     pub received_ms: u64,
     pub kind: SlotKind,
-    /// What it counts as a large request.
+    /// Bytes that it counts as a large request.
     pub large_bytes: u32,
-    /// What is to be told of a write once it is answered, if anything is.
+    /// Details of a write for the audit log and for slow requests, if they are kept.
     pub pending: Option<Box<Pending>>,
-    /// What a write counts as in the metrics once it has succeeded.
+    /// The counts of a write, for the metrics, once it has succeeded.
     pub written: Written,
 }
 
 pub(super) enum SlotKind {
-    /// Handed over; `bytes` are counted against the connection until it is answered.
+    /// Handed over. Its `bytes` count against the connection until it is answered.
     Write { form: WriteForm, bytes: usize },
     /// Handed over, as the end of the session.
     Close { bytes: usize },
-    /// Travels with the write before it.
+    /// A read that travels with the write before it.
     TravellingRead(OwnedRead),
-    /// To be run here, once it is at the front.
+    /// Runs here, once it is at the front.
     Read(OwnedRead),
-    /// To be run here, once it is at the front.
+    /// Runs here, once it is at the front.
     MultiRead(Vec<OwnedRead>),
-    /// To be run here, once it is at the front.
+    /// Runs here, once it is at the front.
     SetWatches(Box<OwnedSetWatches>),
-    /// To be run here, once it is at the front.
+    /// Runs here, once it is at the front.
     AddWatch { path: Box<str>, mode: AddWatchMode },
-    /// To be run here, once it is at the front.
+    /// Runs here, once it is at the front.
     CheckWatches { path: Box<str>, watcher_type: WatcherType },
-    /// To be run here, once it is at the front.
+    /// Runs here, once it is at the front.
     RemoveWatches { path: Box<str>, watcher_type: WatcherType },
-    /// To be run here in steps, once it is at the front.
+    /// Runs here in steps, once it is at the front.
     Count { path: Box<str>, so_far: DescendantCount },
-    /// To be run here, once it is at the front; the prefix.
+    /// Runs here, once it is at the front. Holds the prefix.
     Ephemerals(Box<str>),
-    /// Handed over; `done` once it is answered but not yet at the front.
+    /// Handed over; `done` once it is answered. It leaves once it is at the front.
     Sync { path: Option<Box<str>>, done: bool },
     /// Answered when its turn comes.
     Ping,
-    /// Answered when its turn comes, for these identities: those of when it was asked.
+    /// Answered when its turn comes, with the identities of when it was asked.
     WhoAmI(Identities),
     /// Answered when its turn comes.
     AuthAccepted,
@@ -120,7 +121,7 @@ impl SlotKind {
         matches!(self, SlotKind::Write { .. } | SlotKind::Close { .. })
     }
 
-    /// Whether it is run by this Front, under the state's lock, once it is at the front.
+    /// Whether this Front runs it, under the state's lock, once it is at the front.
     pub fn runs_here(&self) -> bool {
         matches!(
             self,
@@ -173,7 +174,7 @@ fn own(paths: &[&str]) -> Vec<Box<str>> {
     paths.iter().map(|path| (*path).into()).collect()
 }
 
-/// What `cons` shows of a connection.
+/// The statistics of a connection that `cons` shows.
 #[derive(Default)]
 pub(super) struct Stats {
     pub received: u64,
@@ -193,12 +194,12 @@ pub(super) struct Connection {
     pub output: Vec<u8>,
     /// Bytes of `output` that the socket has taken.
     pub output_start: usize,
-    /// Bytes of `output` as they count in the Front's sum; follows each change of it.
+    /// Bytes of `output` as they count in the Front's sum; updated with each change of it.
     pub output_counted: usize,
     /// Bytes that the socket has taken since the connection was accepted.
     pub taken_bytes: u64,
-    /// The value of `taken_bytes` when slow takers were last looked for; none: it left no large
-    /// replies lying then.
+    /// The value of `taken_bytes` when slow clients were last looked for; none if it had no large
+    /// replies unread then.
     pub taken_before: Option<u64>,
     /// Whether the Front's list of connections that wait for room for replies holds this one.
     pub parked: bool,
@@ -209,34 +210,35 @@ pub(super) struct Connection {
     pub window: VecDeque<Slot>,
     /// Bytes of commands in the window.
     pub window_bytes: usize,
-    /// Reads in the window that are to be run here.
+    /// Reads in the window that run here.
     pub local_reads: usize,
     /// Reads in the window that travel with a write.
     pub travelling_reads: usize,
     /// Syncs in the window that are not answered.
     pub open_syncs: usize,
-    /// Of the next request.
+    /// The ticket of the next request.
     pub next_ticket: Ticket,
     pub session: Option<SessionId>,
     pub timeout_ms: u32,
-    /// How far the client has proved who it is by SASL.
+    /// The state of the client's SASL exchange.
     pub sasl: Exchange,
     pub identities: Identities,
-    /// The same as a batch wants them.
+    /// The identities, encoded as a batch holds them.
     pub identity_bytes: Vec<u8>,
     pub read_only: ReadOnly,
-    /// Whether this connection stands in the Front's list of those with something to run.
+    /// Whether the Front's list of runnable connections holds this one.
     pub listed: bool,
-    /// Whether this connection stands in the Front's list of those with output.
+    /// Whether the Front's list of connections with output holds this one.
     pub dirty: bool,
-    /// Since when this connection stands in the Front's list of those that wait for credit.
+    /// Since when the Front's list of connections that wait for credit holds this one; none: it
+    /// does not.
     pub starved_since_ms: Option<u64>,
-    /// Bytes of the input whose requests waited for credit for too long, and are refused.
+    /// Bytes of input whose requests waited too long for credit, and are refused.
     pub throttled_bytes: usize,
     pub stats: Stats,
 }
 
-/// What the connection that came to rest last has given back, empty, for the next busy one.
+/// The empty buffers of the connection that last came to rest, for the next busy one.
 #[derive(Default)]
 pub(super) struct Spare {
     window: VecDeque<Slot>,
@@ -244,7 +246,8 @@ pub(super) struct Spare {
 }
 
 impl Connection {
-    /// Whether the frame of so many bytes that was just taken from the input waited for too long.
+    /// Whether the frame of `frame_bytes` bytes that was just taken from the input waited too long
+    /// for credit.
     pub fn takes_throttled(&mut self, frame_bytes: usize) -> bool {
         let throttled = self.throttled_bytes > 0;
         self.throttled_bytes = self.throttled_bytes.saturating_sub(frame_bytes);
@@ -252,14 +255,15 @@ impl Connection {
     }
 
     /// Whether more bytes may be read from the socket: always to complete a frame, and a little
-    /// beyond one that is held back.
+    /// beyond a frame that is held back.
     pub fn wants_input(&self) -> bool {
         let reading = matches!(self.state, State::New | State::Attached);
         let stopped = self.is_refused() || self.output_is_full() || self.input_is_full();
         reading && !stopped
     }
 
-    /// Whether so much was read behind a request that is held back that no more is.
+    /// Whether no more input is read: it holds a whole frame, which is held back, and at least
+    /// [`INPUT_BYTES_MAX`] bytes.
     pub fn input_is_full(&self) -> bool {
         let first = self.input.first_chunk::<4>();
         let bytes = self.input.len();
@@ -267,8 +271,8 @@ impl Connection {
             && first.is_some_and(|first| bytes - 4 >= u32::from_be_bytes(*first) as usize)
     }
 
-    /// Whether the last request will be answered with the end of the connection, so that nothing
-    /// behind it is read.
+    /// Whether the answer to the last request will end the connection, so that nothing behind it is
+    /// read.
     pub fn is_refused(&self) -> bool {
         let last = self.window.back().map(|slot| &slot.kind);
         let ends = |kind: &SlotKind| {
@@ -285,7 +289,7 @@ impl Connection {
         &self.output[self.output_start..]
     }
 
-    /// Bytes of it.
+    /// Bytes of output that the socket has not taken.
     pub fn output_bytes(&self) -> usize {
         self.output.len() - self.output_start
     }
@@ -297,15 +301,15 @@ impl Connection {
         if self.output_start == self.output.len() {
             self.drop_output();
         } else if self.output_start >= OUTPUT_KEPT_BYTES.max(self.output_bytes()) {
-            // A client may stay behind for ever: what it took is given back meanwhile.
+            // A client may stay behind for ever, so the memory of what it took is freed meanwhile.
             self.output.drain(..self.output_start);
             self.output.shrink_to(OUTPUT_KEPT_BYTES);
             self.output_start = 0;
         }
     }
 
-    /// Takes the spare buffers if many requests came at once, which would grow its own step by
-    /// step.
+    /// Takes the spare buffers if many requests came at once, which would make its own buffers grow
+    /// step by step.
     pub fn take_spare(&mut self, spare: &mut Spare) {
         if self.input.len() < SPARE_INPUT_BYTES_MIN {
             return;
@@ -318,8 +322,8 @@ impl Connection {
         }
     }
 
-    /// Gives back what only a busy connection needs, if nothing is under way: most connections are
-    /// idle most of the time.
+    /// Gives back the buffers that only a busy connection needs, if nothing is under way: most
+    /// connections are idle most of the time.
     pub fn rest(&mut self, spare: &mut Spare) {
         if !self.window.is_empty() || !self.input.is_empty() || !self.output.is_empty() {
             return;
@@ -343,26 +347,27 @@ impl Connection {
         }
     }
 
-    /// Whether the client leaves its replies lying, so that none is to be added.
+    /// Whether the client has so many bytes unread that no reply is to be added.
     pub fn output_is_full(&self) -> bool {
         self.output_bytes() >= OUTPUT_BYTES_MAX
     }
 
-    /// Whether it leaves so much lying that it is not served where the room for replies is full.
+    /// Whether the client has so many bytes unread that it is not served while the room for replies
+    /// is full.
     pub fn leaves_replies_lying(&self) -> bool {
         self.output_bytes() >= SMALL_REPLY_BYTES
     }
 
-    /// Whether the request at the front of the window has waited for room for as long as it may. A
-    /// client that leaves replies lying is no reason to answer it.
+    /// Whether the request at the front of the window has waited for room for as long as it may.
+    /// Never if the client has replies unread: it would not read this one either.
     pub fn has_waited_for_room(&self, now_ms: u64) -> bool {
         let wait_ms = ROOM_WAIT_MS_MAX.min(u64::from(self.timeout_ms) / 6);
         let has_waited = |since_ms| now_ms >= since_ms + wait_ms;
         !self.leaves_replies_lying() && self.wants_room_since_ms.is_some_and(has_waited)
     }
 
-    /// A read was answered with so many bytes: reads behind writes travel only where replies are
-    /// small, as nobody knows how large one will be when it is handed over.
+    /// Notes the size of the reply to a read. Reads travel behind writes only while replies are
+    /// small, since nobody knows how large a reply will be when the read is handed over.
     pub fn note_reply(&mut self, bytes: usize) {
         if bytes > SMALL_REPLY_BYTES {
             self.small_replies_wanted = SMALL_REPLIES_TO_TRAVEL;
@@ -371,7 +376,7 @@ impl Connection {
         }
     }
 
-    /// Whether something of this connection waits for the state's lock.
+    /// Whether a request of this connection waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
         if matches!(self.state, State::Greeting(_)) {
             return true;

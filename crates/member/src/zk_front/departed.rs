@@ -1,8 +1,8 @@
 //! Connections that ended before all commands that they had handed over were answered.
 //!
-//! While the session lives such commands may take effect, as those of a client of ZooKeeper's that
-//! lost its connection. Once the session has ended, or belongs to another connection, they change
-//! nothing and nobody waits for them: Loop is asked to give them up.
+//! While the session lives such commands may take effect, like the commands of a ZooKeeper client
+//! that lost its connection. Once the session has ended, or belongs to another connection, they
+//! change nothing and nobody waits for them: Loop is asked to give them up.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -11,7 +11,7 @@ use machine::{ConnectionId, SessionId};
 use crate::limits::DEPARTED_CONNECTIONS_MAX;
 use crate::message::Ticket;
 
-/// The connections, until their commands are answered or their session has ended.
+/// Ended connections, until their commands are answered or their session has ended.
 #[derive(Default)]
 pub(super) struct Departed {
     /// The session of each connection, and the ticket of its last command.
@@ -21,8 +21,8 @@ pub(super) struct Departed {
 }
 
 impl Departed {
-    /// A connection of a session ended, and its command with the ticket `last` is not answered. At
-    /// the bound it is not kept: its commands are then not given up.
+    /// Adds a connection that ended before its command with the ticket `last` was answered. At the
+    /// bound it is not kept: its commands are then not given up.
     pub fn insert(&mut self, id: ConnectionId, session: SessionId, last: Ticket) {
         if self.connections.len() < DEPARTED_CONNECTIONS_MAX {
             self.connections.insert(id, (session, last));
@@ -30,7 +30,7 @@ impl Departed {
         }
     }
 
-    /// A command of a connection that is over was answered. Its commands are answered in order.
+    /// Takes the answer to a command of an ended connection. Its commands are answered in order.
     pub fn on_answer(&mut self, id: ConnectionId, ticket: Ticket) {
         let Some(&(session, last)) = self.connections.get(&id) else { return };
         if ticket < last {
@@ -45,8 +45,8 @@ impl Departed {
         }
     }
 
-    /// The session has ended, or belongs to another connection: those whose commands are to be
-    /// given up.
+    /// The session has ended, or belongs to another connection. Returns the connections whose
+    /// commands are to be given up.
     pub fn end(&mut self, session: SessionId) -> Vec<ConnectionId> {
         let ids = self.sessions.remove(&session).unwrap_or_default();
         ids.iter().for_each(|id| {
@@ -55,13 +55,13 @@ impl Departed {
         ids
     }
 
-    /// Forgets all of them: nobody is answered any more.
+    /// Forgets all connections: their commands get no answers any more.
     pub fn clear(&mut self) {
         self.connections.clear();
         self.sessions.clear();
     }
 
-    /// How many there are.
+    /// How many connections are kept.
     pub fn len(&self) -> usize {
         self.connections.len()
     }

@@ -1,5 +1,5 @@
-//! What changes of the state mean for the connections here: events of watches, and sessions that
-//! are over or have moved.
+//! The effect of state changes on the connections here: events of watches, and sessions that are
+//! over or have moved.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -68,7 +68,7 @@ impl Front {
         }
     }
 
-    /// Data and child watches of a removed znode: one event per connection.
+    /// Fires the data and child watches of a removed znode: one event per connection.
     fn fire_deleted(&mut self, path: &str, zxid: i64, at: Ordinal, acl: &Option<Acl>) {
         let data = self.watches.fire(WatchKind::Data, path, at);
         let child = self.watches.fire(WatchKind::Child, path, at);
@@ -85,7 +85,8 @@ impl Front {
         }
     }
 
-    /// Since 3.9 a watcher that may not read the znode is not told (`NIOServerCnxn.process`).
+    /// Sends an event if the watcher may read the znode, as ZooKeeper does since 3.9
+    /// (`NIOServerCnxn.process`).
     fn send_permitted_event(
         &mut self,
         id: ConnectionId,
@@ -139,9 +140,9 @@ impl Front {
         self.withdraw_departed(session);
     }
 
-    /// What those who are connected have read is of another state. Their sessions live on, where
-    /// the image has them. What a client that is connecting waits for may be in the image: nobody
-    /// answers it.
+    /// Disconnects all clients, since they have read another state. Their sessions live on, if the
+    /// snapshot has them. A client that is connecting would get no answer: its session may be in
+    /// the snapshot already.
     fn on_installed(&mut self) {
         let attached = |(_, of): &(&ConnectionId, &Connection)| {
             matches!(of.state, State::Attached | State::Connecting { .. })
@@ -155,7 +156,7 @@ impl Front {
         self.departed.clear();
     }
 
-    /// An older connection of the session is closed, here as on every other member.
+    /// Closes an older connection of the session, as every other member does.
     fn on_session_attached(&mut self, session: SessionId, owner: Attachment) {
         if let Some(&id) = self.sessions.get(&session) {
             let own = Attachment { origin: self.config.origin, connection: id };

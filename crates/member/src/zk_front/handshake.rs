@@ -13,7 +13,7 @@ use super::connection::{ReadOnly, State};
 use super::{Front, Halt, NO_CONTACT, take_frame};
 use crate::limits::CONNECT_HOLD_MS_MAX;
 
-/// What a client is told of its session.
+/// The session that a client is welcomed to.
 struct Welcome {
     session: SessionId,
     password: [u8; 16],
@@ -21,7 +21,7 @@ struct Welcome {
 }
 
 impl Front {
-    /// A four-letter word or a connect request.
+    /// Decodes the first frame: a four-letter word or a connect request.
     pub(super) fn decode_first(&mut self, id: ConnectionId) -> Result<(), Halt> {
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         let Some(first) = connection.input.first_chunk::<4>() else { return Err(Halt::NeedsBytes) };
@@ -59,7 +59,7 @@ impl Front {
         Err(Halt::HeldBack)
     }
 
-    /// Whether one more may ask for a session, new or not
+    /// Whether another client may ask for a session, new or not
     /// (`ZooKeeperServer.processConnectRequest`).
     fn admits(&mut self, is_new: bool) -> bool {
         let (throttle, now_ms) = (self.config.throttle.clone(), self.now.monotonic_ms);
@@ -74,7 +74,7 @@ impl Front {
     fn chance(&mut self) -> f64 {
         let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (first, _) = secret.split_first_chunk().expect("a secret has 32 bytes");
-        // As many bits as a number has.
+        // The bits that a float's mantissa has.
         (u64::from_be_bytes(*first) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
@@ -94,14 +94,14 @@ impl Front {
         self.metrics.bytes_received_count += 4;
         match word {
             _ if !is_allowed => self.answer_word(id, &zk::four_letter::not_allowed(word)),
-            // It is allowed to be no word: then it is a negative length.
+            // Telnet's close is no real word: it is taken for a negative frame length.
             Word::TelnetClose => return Err(self.disconnect(id, "telnet closed it")),
             _ => self.output.words.push((id, word)),
         }
         Err(Halt::HeldBack)
     }
 
-    /// Holds a connect request against the state and asks for its session.
+    /// Checks a connect request against the state and asks for its session.
     /// `ZooKeeperServer.processConnectRequest`.
     pub(super) fn greet(&mut self, id: ConnectionId, machine: &Machine) {
         let connection = self.connections.get_mut(&id).expect("the caller looked");
@@ -130,7 +130,8 @@ impl Front {
         }
     }
 
-    /// A session of here, or one of the ensemble as this member last knew it.
+    /// Welcomes a read-only client: to a session that only this member knows, or to one of the
+    /// ensemble as this member last knew it.
     fn greet_read_only(&mut self, id: ConnectionId, connect: &ConnectRequest, machine: &Machine) {
         let (min, max) = (self.config.session_timeout_ms_min, self.config.session_timeout_ms_max);
         let timeout_ms = u32::try_from(connect.timeout_ms).unwrap_or(0).clamp(min, max);
@@ -155,11 +156,11 @@ impl Front {
         self.welcome(id, connect, Welcome { session, password, timeout_ms });
     }
 
-    /// Asks Loop for the session, for a client that waits for it since `since_ms`.
+    /// Asks Loop for the session of a client that has waited for it since `since_ms`.
     fn ask_for_session(&mut self, id: ConnectionId, connect: ConnectRequest, since_ms: u64) {
         let (min, max) = (self.config.session_timeout_ms_min, self.config.session_timeout_ms_max);
         let timeout_ms = u32::try_from(connect.timeout_ms).unwrap_or(0).clamp(min, max);
-        // Later than that no election is under way that would end soon.
+        // After that time no election is under way that would end soon.
         if self.is_cut_off(timeout_ms) || self.is_silent_for(2 * CONNECT_HOLD_MS_MAX) {
             self.disconnect(id, NO_CONTACT);
             return;
@@ -178,7 +179,8 @@ impl Front {
             0 => Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms }),
             _ => Command::Zk(ZkCommand::Attach { session, password, timeout_ms }),
         };
-        // In a batch of its own, so that Loop can forget it if the client does not wait.
+        // The command gets a batch of its own, so that Loop can drop it if the client does not
+        // wait.
         self.hand_over();
         self.submit(id, &command, CONNECT_BYTES_MAX as usize);
         self.commands.take(0);
@@ -187,8 +189,9 @@ impl Front {
         self.hand_over();
     }
 
-    /// A new session's id and password. The top byte is 1, as of a ZooKeeper with server id 1: ids
-    /// whose top byte is 0, 0x80 or 0xff would be taken for other owners of znodes.
+    /// Draws a new session's id and password. The top byte of the id is 1, as of a ZooKeeper with
+    /// server id 1: ids whose top byte is 0, 0x80 or 0xff would be taken for other owners of
+    /// znodes.
     pub(super) fn draw_session(&mut self) -> (SessionId, [u8; 16]) {
         let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (id, password) = secret.split_at(16);
@@ -200,7 +203,7 @@ impl Front {
         (SessionId(i64::from_be_bytes(low)), own)
     }
 
-    /// The session of a connecting client exists, or does not.
+    /// Takes the answer to a connecting client's request for a session.
     pub(super) fn on_session(&mut self, id: ConnectionId, answered: &ZkAnswered) {
         self.commands.give_back(0);
         let connection = self.connections.get_mut(&id).expect("the caller looked");
@@ -221,7 +224,7 @@ impl Front {
         }
     }
 
-    /// The connection speaks for the session from now on.
+    /// Makes the connection speak for the session from now on.
     fn welcome(&mut self, id: ConnectionId, connect: &ConnectRequest, welcome: Welcome) {
         let Welcome { session, password, timeout_ms } = welcome;
         let connection = self.connections.get_mut(&id).expect("the caller looked");

@@ -6,7 +6,7 @@ use machine::{Owner, SessionId};
 
 use crate::limits::HEARD_INTERVAL_MS;
 
-/// Sessions whose clients said something.
+/// Sessions whose clients sent something.
 #[derive(Default)]
 pub(super) struct Heard {
     pub sessions: HashSet<SessionId, FixedState>,
@@ -14,12 +14,12 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Whether Loop is to be told again.
+    /// Whether the next report to Loop is due.
     pub fn is_due(&self, now_ms: u64) -> bool {
         now_ms >= self.told_ms + HEARD_INTERVAL_MS
     }
 
-    /// All that were heard, in order, to be told to Loop now.
+    /// Takes all sessions that were heard, in order, for a report to Loop now.
     pub fn take(&mut self, now_ms: u64) -> Vec<Owner> {
         self.told_ms = now_ms;
         let mut heard: Vec<SessionId> = self.sessions.drain().collect();

@@ -1,10 +1,10 @@
-//! What is told of single requests: the audit log, with one event for each write of a client
+//! The reports of single requests. The audit log has one event for each write of a client
 //! (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5) and one for each ephemeral that goes with its
-//! session (`DataTree.killSession`), and requests that took too long.
+//! session (`DataTree.killSession`). Slow requests are logged, too.
 //!
-//! Both are off unless configured; then a request costs a pointer's room and no more. An event is
-//! made where the request is decoded and told where it is answered. A write whose connection is
-//! gone before that may take effect or not: its result is `invoked`.
+//! Both are off unless configured; a request then costs the room of a pointer and no more. An event
+//! is made when the request is decoded and reported when it is answered. A write whose connection
+//! ends before that may take effect or not: its result is `invoked`.
 
 use core::fmt;
 
@@ -18,14 +18,14 @@ use super::{Front, Slot, SlotKind};
 use crate::identities::OwnedIdentity;
 use crate::limits::SLOW_REQUEST_INTERVAL_MS;
 
-/// What became of an operation (`AuditEvent.Result`).
+/// The result of an operation (`AuditEvent.Result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditResult {
-    /// It took effect.
+    /// The operation took effect.
     Success,
-    /// It did not.
+    /// The operation failed.
     Failure,
-    /// It was asked for, and nobody waited for the answer.
+    /// The operation was asked for, and its connection ended before the answer.
     Invoked,
 }
 
@@ -34,24 +34,25 @@ pub enum AuditResult {
 pub struct AuditEvent {
     /// Session id.
     pub session: i64,
-    /// Names of all that the client has proved to be.
+    /// The names in all identities that the client has proved.
     pub user: String,
     /// The client's address; empty where there is no client.
     pub ip: String,
-    /// What was done (`AuditConstants`).
+    /// The operation (`AuditConstants`).
     pub operation: &'static str,
-    /// To which znode; none of a multi that failed.
+    /// The path of the znode; none for a multi that failed.
     pub znode: Option<String>,
     /// The mode of a create.
     pub znode_type: Option<&'static str>,
     /// The ACL that was set.
     pub acl: Option<String>,
-    /// What became of it.
+    /// The result.
     pub result: AuditResult,
 }
 
 impl fmt::Display for AuditEvent {
-    /// `AuditEvent.toString`. Control characters, which a user's name may have, do not make lines.
+    /// `AuditEvent.toString`. Control characters, which a user's name may have, become `?` so that
+    /// they begin no lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "session={:#x}", self.session)?;
         let fields = [
@@ -84,19 +85,19 @@ pub struct SlowRequest {
     pub peer: String,
     /// Its session.
     pub session: i64,
-    /// Its number.
+    /// The xid of the request.
     pub xid: i32,
-    /// What was asked for.
+    /// The kind of the request.
     pub operation: &'static str,
-    /// Of which znode; empty where it is of none, or of many.
+    /// The path of the znode; empty if the request names none, or several.
     pub path: String,
-    /// From its decoding to its reply.
+    /// The time from its decoding to its reply.
     pub elapsed_ms: u64,
-    /// Others like it since the last one that was told.
+    /// Slow requests since the last logged one that were only counted.
     pub not_told: u64,
 }
 
-/// Slow requests that were not told, and when one was.
+/// The count of slow requests that were not logged, and when one was last logged.
 #[derive(Default)]
 pub(super) struct SlowRequests {
     told_ms: Option<u64>,
@@ -106,12 +107,12 @@ pub(super) struct SlowRequests {
 const EPHEMERAL_ENDED: &str = "ephemeralZNodeDeletionOnSessionCloseOrExpire";
 
 impl Front {
-    /// Whether writes are to be kept in mind.
+    /// Whether details of writes are kept for the audit log or for slow requests.
     pub(super) fn keeps_journal(&self) -> bool {
         self.config.audit || self.config.slow_request_ms.is_some()
     }
 
-    /// Keeps a write that was just put into the window in mind.
+    /// Keeps the details of a write that was just put into the window.
     pub(super) fn keep_pending(&mut self, id: ConnectionId, request: &Request<'_>) {
         let keeps_journal = self.keeps_journal();
         let window = self.connections.get_mut(&id).map(|connection| &mut connection.window);
@@ -123,7 +124,7 @@ impl Front {
         }
     }
 
-    /// A write was answered.
+    /// Reports a write that was answered to the audit log.
     pub(super) fn audit(&mut self, id: ConnectionId, slot: &Slot, answered: &ZkAnswered) {
         let Some(pending) = slot.pending.as_ref().filter(|_| self.config.audit) else { return };
         let Some(connection) = self.connections.get(&id) else { return };
@@ -131,7 +132,8 @@ impl Front {
             Ok(Ok(ZkOutcome::Multi(outcomes))) => {
                 let parts = pending.parts.iter().zip(outcomes);
                 let told = parts.filter_map(|(part, outcome)| Some((part.as_ref()?, outcome)));
-                // Of a multi, setAcl is not told; a sequential create is told without its mode.
+                // A setAcl within a multi is not reported; a sequential create is reported without
+                // its mode.
                 let events = told.map(|(part, outcome)| {
                     let (path, mode) = part.done(outcome);
                     let mode = mode.filter(|_| path == &*part.path);
@@ -146,14 +148,16 @@ impl Front {
         self.output.audits.push(event(connection, pending, path, mode, result));
     }
 
-    /// A connection is being closed: nobody here will learn what becomes of its writes.
+    /// Reports the unanswered writes of a connection that is being closed: this Front will not
+    /// learn their results.
     pub(super) fn audit_closing(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get(&id).filter(|_| self.config.audit) {
             self.output.audits.extend(unanswered(connection));
         }
     }
 
-    /// A request was answered: tells of it if that took too long, of one in a while.
+    /// Logs an answered request if it was slow; between two that are logged, slow requests are only
+    /// counted.
     pub(super) fn note_slow(&mut self, id: ConnectionId, slot: &Slot, elapsed_ms: u64) {
         if self.config.slow_request_ms.is_none_or(|limit_ms| elapsed_ms <= limit_ms) {
             return;
@@ -179,9 +183,9 @@ impl Front {
     }
 }
 
-/// Tells of each ephemeral that went with its session, as done by `user`, who runs the server
-/// (`DataTree.killSession`). The end of a session has a zxid of its own, and stands behind what
-/// went with it.
+/// Reports each ephemeral that was removed with its session, as done by `user`, who runs the server
+/// (`DataTree.killSession`). The end of a session has a zxid of its own, and comes after the
+/// removals.
 pub fn audit_ended_sessions(changes: &ChangeBatch, user: &str, mut tell: impl FnMut(&AuditEvent)) {
     let mut removed: Vec<&str> = Vec::new();
     let mut removed_at = Zxid(0);
@@ -241,7 +245,8 @@ fn event(
     }
 }
 
-/// `AuthUtil.getUsers`: of a digest the part before its hash (`getUserName`).
+/// `AuthUtil.getUsers`: the names of identities; for a digest the part before its hash
+/// (`getUserName`).
 fn users(identities: &[OwnedIdentity]) -> String {
     let name = |identity: &OwnedIdentity| match &*identity.scheme {
         "digest" => identity.id.split(':').next().unwrap_or_default().to_string(),
@@ -251,7 +256,7 @@ fn users(identities: &[OwnedIdentity]) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-/// A request for people.
+/// The kind and the path of a request, for people.
 fn described(slot: &Slot) -> (&'static str, &str) {
     if let Some(pending) = &slot.pending {
         return (pending.operation, &pending.path);

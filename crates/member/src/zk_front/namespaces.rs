@@ -1,9 +1,9 @@
-//! How much clients read and write below each first element of a path, which ZooKeeper calls a
+//! Counts what clients read and write below each first element of a path, which ZooKeeper calls a
 //! namespace (`DataTree.updateReadStat`, `updateWriteStat`, 3.9.5).
 //!
-//! A Front counts the requests of its own clients that succeeded. The table is bounded: names that
-//! have no place in it are counted together, under [`OTHERS`]. A name keeps its place until the
-//! process ends, so that a write that is under way knows it by its number.
+//! A Front counts the successful requests of its own clients. The table is bounded: names without a
+//! place in it are counted together, under [`OTHERS`]. A name keeps its place until the process
+//! ends, so that a write under way can name it by number.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,10 @@ const STAT_BYTES: u64 = 68;
 pub struct Namespaces {
     /// The place of each name in `sizes`.
     places: HashMap<Box<str>, u16, FixedState>,
-    /// Reads and writes of each; the first is that of [`OTHERS`].
+    /// Reads and writes of each place; place 0 is [`OTHERS`].
     sizes: Vec<[Sizes; 2]>,
-    /// The name that was counted last, with its place: most requests name the one before again, and
-    /// comparing is cheaper than hashing.
+    /// The last counted name, with its place: most requests repeat the name before, and comparing
+    /// is cheaper than hashing.
     last: Option<(Box<str>, u16)>,
 }
 
@@ -54,13 +54,13 @@ pub(super) struct Part {
 
 #[derive(Clone, Debug)]
 enum Namespace {
-    /// One that has a place.
+    /// A namespace that has a place.
     At(u16),
-    /// One that gets a place if the write succeeds.
+    /// A namespace that gets a place if the write succeeds.
     New(Box<str>),
 }
 
-/// What a write counts as once it has succeeded. The parts of a multi are on the heap.
+/// The counts of a write, once it has succeeded. The parts of a multi are on the heap.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Written {
     #[default]
@@ -69,7 +69,7 @@ pub(super) enum Written {
     Many(Box<[Part]>),
 }
 
-/// Whether something was read or written.
+/// Whether a request reads or writes.
 #[derive(Clone, Copy)]
 enum Direction {
     Read,
@@ -91,7 +91,7 @@ impl Sizes {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// For the metrics; there are no quantiles.
+    /// The distribution for the metrics, without quantiles.
     pub fn distribution(&self) -> Distribution {
         let (sum, min, max) = (self.sum as f64, self.min as f64, self.max as f64);
         Distribution { count: self.count, sum, min, max, quantiles: None }
@@ -99,9 +99,10 @@ impl Sizes {
 }
 
 impl Namespaces {
-    /// A read was answered with so many bytes, its header included; one that failed has no more
-    /// than that. A read counts as its path, its data or names, and a Stat, even where the reply
-    /// has none (`DataTree.STAT_OVERHEAD_BYTES`). The name of a child counts with its length.
+    /// Counts a read that was answered with `reply_bytes`, the header included; the reply to a
+    /// failed read is only the header. A read counts as its path, its data or names, and a Stat,
+    /// even if the reply has none (`DataTree.STAT_OVERHEAD_BYTES`). The name of a child counts with
+    /// its length.
     pub(super) fn on_read(&mut self, kind: ReadKind, path: &str, reply_bytes: u64) {
         let body_bytes = reply_bytes.saturating_sub(HEADER_BYTES);
         let bytes = match kind {
@@ -119,7 +120,7 @@ impl Namespaces {
         self.record(place, Direction::Read, path.len() as u64 + bytes);
     }
 
-    /// What a request counts as if it succeeds.
+    /// The counts of a request if it succeeds.
     pub(super) fn written(&self, request: &Request<'_>) -> Written {
         match request {
             Request::Write(write) => self.part(write).map_or(Written::Nothing, Written::One),
@@ -144,7 +145,7 @@ impl Namespaces {
         Some(Part { namespace, bytes: (path.len() + data_bytes) as u64 })
     }
 
-    /// A write was answered.
+    /// Counts a write that was answered.
     pub(super) fn on_written(&mut self, written: &Written, answered: &ZkAnswered) {
         let parts = match (written, answered) {
             (Written::One(part), Ok(Ok(_))) => core::slice::from_ref(part),
@@ -162,7 +163,7 @@ impl Namespaces {
         }
     }
 
-    /// The place where a name is counted, if that is known.
+    /// The place where a name is counted, if it is decided already.
     fn place_of(&self, name: &str) -> Option<u16> {
         if let Some((last, place)) = &self.last
             && **last == *name
@@ -190,13 +191,13 @@ impl Namespaces {
         self.sizes[place][direction as usize].record(bytes);
     }
 
-    /// Forgets what was counted, and no name.
+    /// Resets the counts, but keeps the names.
     pub(super) fn emptied(mut self) -> Namespaces {
         self.sizes.clear();
         self
     }
 
-    /// Joins what another Front has counted.
+    /// Adds the counts of another Front.
     pub(super) fn merge(&mut self, other: &Namespaces) {
         let all = other.places.iter().map(|(name, place)| (&**name, *place));
         for (name, from) in all.chain([(OTHERS, 0)]) {
@@ -212,12 +213,12 @@ impl Namespaces {
         }
     }
 
-    /// By name, what was read (`read_per_namespace`).
+    /// The bytes read, by name (`read_per_namespace`).
     pub fn read(&self) -> BTreeMap<&str, Sizes> {
         self.of(Direction::Read)
     }
 
-    /// By name, what was written (`write_per_namespace`).
+    /// The bytes written, by name (`write_per_namespace`).
     pub fn written_bytes(&self) -> BTreeMap<&str, Sizes> {
         self.of(Direction::Write)
     }
@@ -232,7 +233,7 @@ impl Namespaces {
     }
 }
 
-/// The first element of a path; none of the root.
+/// The first element of a path; none for the root.
 fn namespace(path: &str) -> Option<&str> {
     path.strip_prefix('/')?.split('/').next().filter(|name| !name.is_empty())
 }

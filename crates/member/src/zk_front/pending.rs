@@ -1,16 +1,16 @@
-//! What is kept of a write until it is answered, for what is told of it then.
+//! Details of a write that are kept until it is answered, for the audit log and for slow requests.
 
 use machine::zk::acl::perms;
 use machine::{AclEntry, ZkOutcome};
 use zk::request::{CreateKind, Request, WriteRequest};
 
-/// What is kept of a write until it is answered.
+/// Details of a write that are kept until it is answered.
 pub(super) struct Pending {
     pub operation: &'static str,
     pub path: Box<str>,
     pub znode_type: Option<&'static str>,
     pub acl: Option<Box<str>>,
-    /// Of a multi, each of its operations that is told.
+    /// The operations of a multi; none for one that is not reported.
     pub parts: Vec<Option<Pending>>,
 }
 
@@ -37,7 +37,7 @@ impl Pending {
         })
     }
 
-    /// What is kept of a request; none of one that is no write.
+    /// The details to keep of a request; none if it is not a write.
     pub fn of_request(request: &Request<'_>) -> Option<Box<Pending>> {
         match request {
             Request::Write(write) => Pending::of(write).map(Box::new),
@@ -49,7 +49,7 @@ impl Pending {
         }
     }
 
-    /// What was done, and to which znode.
+    /// The path of the znode that was changed, and the mode if it was created.
     pub fn done<'a>(&'a self, outcome: &'a ZkOutcome) -> (&'a str, Option<&'static str>) {
         match outcome {
             ZkOutcome::Created { path, .. } => (path, self.znode_type),
@@ -58,7 +58,7 @@ impl Pending {
     }
 }
 
-/// `CreateMode`, in lower case. None of a number that is no mode.
+/// `CreateMode`, in lower case. None if the number is no mode.
 fn create_mode(kind: CreateKind, flags: i32) -> Option<&'static str> {
     match (kind, flags) {
         (_, 0) => Some("persistent"),

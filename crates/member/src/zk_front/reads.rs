@@ -1,5 +1,5 @@
-//! What runs here, under the lock for reading: reads, the watches that they set, and the requests
-//! about watches.
+//! The requests that run here, under the lock for reading: reads, the watches that they set, and
+//! the requests about watches.
 
 use machine::{ConnectionId, Machine, Ordinal};
 use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
@@ -59,7 +59,8 @@ impl Front {
                 let header = ReplyHeader { xid, zxid, error };
                 self.reply(id, &slot, zxid, |out| encode_empty(header, out));
             }
-            // `FinalRequestProcessor` asks for no permission here: events are held against the ACL.
+            // `FinalRequestProcessor` checks no permission here: events are checked against the
+            // ACL.
             SlotKind::AddWatch { path, mode } => {
                 let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
                 self.reply(id, &slot, zxid, |out| encode_add_watch(header, out));
@@ -82,8 +83,9 @@ impl Front {
         true
     }
 
-    /// How much room the request at the front of the window, which is run here, has to wait for:
-    /// its reply is too large beside what is held, or earlier ones lie untaken.
+    /// The room, in bytes, that the request at the front of the window, which runs here, must wait
+    /// for: its reply is too large beside the held ones, or earlier ones are unread. None: it need
+    /// not wait.
     fn wants_room(&self, id: ConnectionId, machine: &Machine) -> Option<u64> {
         let connection = self.connections.get(&id)?;
         let bytes_of = |read: &OwnedRead| {
@@ -93,11 +95,11 @@ impl Front {
         let bytes = match connection.window.front().map(|slot| &slot.kind) {
             Some(SlotKind::Read(read)) => bytes_of(read),
             Some(SlotKind::MultiRead(reads)) => reads.iter().map(bytes_of).sum(),
-            // Nobody knows before they are found.
+            // The size is not known before the paths are found.
             Some(SlotKind::Ephemerals(_)) => OUTPUT_BYTES_MAX as u64,
             _ => 0,
         };
-        // A client that leaves replies lying gets no small ones either.
+        // A client that does not read its replies gets no small ones either.
         let bytes = match connection.leaves_replies_lying() {
             true => bytes.max(OUTPUT_BYTES_MAX as u64),
             false => bytes,
@@ -124,7 +126,7 @@ impl Front {
         self.watch(id, read, error, at);
     }
 
-    /// Sets no watches: `MultiOperationRecord` drops the flag.
+    /// Runs a multi-read. It sets no watches: `MultiOperationRecord` drops the flag.
     fn run_multi_read(
         &mut self,
         id: ConnectionId,
@@ -218,15 +220,16 @@ impl Front {
         }
     }
 
-    /// The client makes the events of removed watches itself: there is a reply and no more.
+    /// Replies to a check or removal of watches. The client makes the events of removed watches
+    /// itself, so only a reply is sent.
     fn answer_watcher(&mut self, id: ConnectionId, slot: &Slot, zxid: i64, found: bool) {
         let error = if found { ErrorCode::OK } else { ErrorCode::NO_WATCHER };
         let header = ReplyHeader { xid: slot.xid, zxid, error };
         self.reply(id, slot, zxid, |out| encode_empty(header, out));
     }
 
-    /// `DataTree.setWatches`: what was missed fires at once, the rest is set. Persistent ones are
-    /// only set: what they missed is not told.
+    /// `DataTree.setWatches`: a watch that missed a change fires at once, the others are set.
+    /// Persistent ones are only set, even if they missed changes.
     fn set_watches(&mut self, id: ConnectionId, asked: &OwnedSetWatches, machine: &Machine) {
         let at = machine.mark().ordinal;
         let since = asked.relative_zxid;
@@ -269,14 +272,14 @@ impl Front {
     ) {
         match missed {
             Some(event) => self.send_event(id, -1, event, path),
-            // The event before may have been one too many.
+            // The event before may have disconnected the client.
             None if self.is_attached(id) => self.set_watch(id, kind, path, at),
             None => {}
         }
     }
 }
 
-/// Makes room for a reply of about so many bytes. A large one gets what it needs, and not twice as
+/// Makes room for a reply of about `bytes` bytes. A large one gets what it needs, and not twice as
 /// much.
 fn reserve(bytes: u64, out: &mut Vec<u8>) {
     if bytes > SMALL_REPLY_BYTES as u64 {

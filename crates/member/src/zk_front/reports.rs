@@ -1,7 +1,7 @@
-//! What a Front tells about itself: to four-letter words, metrics and the admin server.
+//! The reports of a Front: for four-letter words, metrics and the admin server.
 //!
-//! Numbers are counted where they arise and copied out. Lists are given in pages, so that a runtime
-//! with many connections or watches goes on serving them meanwhile.
+//! Numbers are counted where they arise and copied out. Lists are returned in pages, so that a
+//! runtime with many connections or watches keeps serving them meanwhile.
 
 use machine::ConnectionId;
 use zk::four_letter::{self, ConnectionReport, SessionReport};
@@ -14,10 +14,10 @@ use super::watches::WatchCursor;
 use super::{Front, State, Stats};
 use crate::summary::{Distribution, Latency, Summary};
 
-/// What one Front has counted. Joined, that of the member.
+/// The counts of one Front. Joined, the counts of the member.
 #[derive(Clone, Debug, Default)]
 pub struct FrontReport {
-    /// Of all requests.
+    /// The latency of all requests.
     pub latency: Latency,
     /// Frames from clients.
     pub received: u64,
@@ -29,16 +29,16 @@ pub struct FrontReport {
     pub connections: u64,
     /// Watches, as ZooKeeper counts them.
     pub watches: u64,
-    /// Watches but for one-shot child watches: those that `wchs` counts.
+    /// Watches without one-shot child watches, as `wchs` counts them.
     pub data_watches: u64,
     /// `connection_drop_probability`, of the whole member.
     pub connection_drop_probability: f64,
-    /// What metrics show beside these.
+    /// The other metrics.
     pub metrics: FrontMetrics,
 }
 
 impl FrontReport {
-    /// Joins what another Front has counted.
+    /// Adds the counts of another Front.
     pub fn merge(&mut self, other: &FrontReport) {
         self.latency.merge(&other.latency);
         self.received += other.received;
@@ -47,7 +47,7 @@ impl FrontReport {
         self.connections += other.connections;
         self.watches += other.watches;
         self.data_watches += other.data_watches;
-        // The Fronts share it.
+        // The Fronts share the throttle.
         self.connection_drop_probability =
             self.connection_drop_probability.max(other.connection_drop_probability);
         self.metrics.merge(&other.metrics);
@@ -59,9 +59,9 @@ impl FrontReport {
 pub struct FrontMetrics {
     /// `readlatency`: from a request's decoding to its reply.
     pub read_latency: Summary,
-    /// `updatelatency`: the same of requests that are replicated.
+    /// `updatelatency`: from the decoding of a replicated request to its reply.
     pub update_latency: Summary,
-    /// `node_created_watch_count`: connections told of one change, of those of one Front.
+    /// `node_created_watch_count`: connections of one Front that one change notified.
     pub node_created_watch_count: Summary,
     /// `node_deleted_watch_count`.
     pub node_deleted_watch_count: Summary,
@@ -77,13 +77,13 @@ pub struct FrontMetrics {
     pub watch_bytes: u64,
     /// `connection_request_count`: connect requests.
     pub connection_request_count: u64,
-    /// `connection_token_deficit`: of those who were admitted, what the throttle lacked then.
+    /// `connection_token_deficit`: tokens that the throttle lacked when it admitted a client.
     pub connection_token_deficit: Summary,
-    /// `connection_rejected`: those whom the throttle refused.
+    /// `connection_rejected`: clients that the throttle refused.
     pub connection_rejected: u64,
     /// `large_requests_rejected`: requests that were too much beside other large ones.
     pub large_requests_rejected: u64,
-    /// `connection_drop_count`: connections that were not closed from here.
+    /// `connection_drop_count`: connections that this server did not close.
     pub connection_drop_count: u64,
     /// `sessionless_connections_expired`: connections that never asked for a session.
     pub sessionless_connections_expired: u64,
@@ -97,14 +97,14 @@ pub struct FrontMetrics {
     pub namespaces: Namespaces,
     /// `replies_refused`: replies to reads that were larger than `reply_bytes_max`.
     pub replies_refused: u64,
-    /// The last reply that was refused so, by any of the Fronts; none before there is one.
+    /// The last reply that was larger than `reply_bytes_max`, of any Front; none before the first.
     pub last_refused_reply: Option<RefusedReply>,
     /// `travelling_reads_refused`: reads between two own writes that were refused because there was
     /// no room for their replies.
     pub travelling_reads_refused: u64,
     /// `replies_timed_out`: requests that waited for room for their replies for too long.
     pub replies_timed_out: u64,
-    /// `slow_takers_ended`: connections that kept the room for replies full and took nothing.
+    /// `slow_takers_ended`: connections that kept the room for replies full and read nothing.
     pub slow_takers_ended: u64,
     /// Sizes of replies.
     pub response_size: ResponseSize,
@@ -145,16 +145,16 @@ impl FrontMetrics {
 /// Sizes of replies (`BufferStats`); none before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseSize {
-    /// Of the last one, and when it was written.
+    /// The size of the last reply, and when it was written.
     pub last: Option<(u64, u64)>,
-    /// Smallest.
+    /// The smallest size.
     pub min: u64,
-    /// Largest.
+    /// The largest size.
     pub max: u64,
 }
 
 impl ResponseSize {
-    /// One more, at a time that never falls.
+    /// Records a reply, at a time that never goes back.
     pub(super) fn record(&mut self, bytes: u64, now_ms: u64) {
         self.min = if self.last.is_none() { bytes } else { self.min.min(bytes) };
         self.max = self.max.max(bytes);
@@ -171,30 +171,30 @@ impl ResponseSize {
     }
 }
 
-/// What is to be forgotten.
+/// The counts to reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// What `cons` shows of each connection (`ServerCnxn.resetStats`).
+    /// The counts that `cons` shows of each connection (`ServerCnxn.resetStats`).
     Connections,
-    /// What `srvr` shows (`ServerStats.reset`), and the metrics unless they are Prometheus', whose
-    /// counters must not fall (`PrometheusMetricsProvider.resetAllValues`).
+    /// The counts that `srvr` shows (`ServerStats.reset`), and the metrics unless they are
+    /// Prometheus', whose counters must not fall (`PrometheusMetricsProvider.resetAllValues`).
     Server {
-        /// Whether the metrics are forgotten, too.
+        /// Whether the metrics are reset, too.
         metrics: bool,
     },
 }
 
-/// Some of the watches.
+/// A page of the list of watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchPage {
     /// Paths and the sessions that watch them.
     pub watches: Vec<(String, Vec<i64>)>,
-    /// Where the next page starts.
+    /// The start of the next page; none: this was the last.
     pub next: Option<WatchCursor>,
 }
 
 impl Front {
-    /// What is counted here.
+    /// The counts of this Front.
     pub fn report(&self) -> FrontReport {
         FrontReport {
             latency: self.traffic.latency,
@@ -209,20 +209,20 @@ impl Front {
         }
     }
 
-    /// All connections, for [`Front::connection_reports`].
+    /// The ids of all connections, for [`Front::connection_reports`].
     pub fn connection_ids(&self) -> Vec<ConnectionId> {
         let mut ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 
-    /// Those of these connections that are still there. The caller names
+    /// Reports of the given connections; ended ones are left out. The caller names
     /// [`CONNECTION_PAGE_COUNT`](crate::limits::CONNECTION_PAGE_COUNT) at most.
     pub fn connection_reports(&self, ids: &[ConnectionId]) -> Vec<ConnectionReport> {
         ids.iter().filter_map(|id| self.connections.get(id)).map(report_of).collect()
     }
 
-    /// Some of the watches, and who has them.
+    /// A page of the watches, with the sessions that have them.
     pub fn watch_page(&self, from: WatchCursor) -> WatchPage {
         let (page, next) = self.watches.page(from);
         let session = |id: &ConnectionId| Some(self.connections.get(id)?.session?.0);
@@ -232,7 +232,7 @@ impl Front {
         WatchPage { watches: page.into_iter().map(own).collect(), next }
     }
 
-    /// Forgets what was counted.
+    /// Resets counts.
     pub fn reset(&mut self, reset: Reset) {
         match reset {
             Reset::Connections => self.connections.values_mut().for_each(reset_connection),

@@ -1,5 +1,5 @@
-//! From frames to slots of the window: what a request is checked for before it may wait, run or be
-//! handed over.
+//! From frames to slots of the window: the checks of a request before it may wait, run or be handed
+//! over.
 
 use bytes::Bytes;
 use machine::{Command, ConnectionId, DescendantCount, ZkCommand};
@@ -18,8 +18,8 @@ use crate::local_read::{LocalRead, OwnedRead};
 use crate::message::{Caller, ToLoop};
 
 impl Front {
-    /// Takes the next frame of a connection with a session out of its input, if it is there and
-    /// the connection may go on.
+    /// Takes the next whole frame out of the input of a connection with a session, if the
+    /// connection may go on.
     fn next_frame(&mut self, id: ConnectionId) -> Result<Bytes, Halt> {
         let has_credit = self.has_credit();
         let frame_bytes_max = self.config.frame_bytes_max;
@@ -62,7 +62,7 @@ impl Front {
         take_frame(&mut connection.input, length).ok_or(Halt::NeedsBytes)
     }
 
-    /// The next request of a connection with a session.
+    /// Decodes the next request of a connection with a session.
     pub(super) fn decode_request(&mut self, id: ConnectionId) -> Result<(), Halt> {
         let frame = self.next_frame(id)?;
         let connection = self.connections.get_mut(&id).expect("it has a frame");
@@ -98,7 +98,8 @@ impl Front {
         }
         match Request::decode(header.opcode, &mut reader) {
             Ok(request) => self.on_request(id, header, &request, frame.len()),
-            // `ZooKeeperServer.processPacket` reads these before all others, and does not catch.
+            // `ZooKeeperServer.processPacket` decodes these before all others, and does not catch
+            // errors.
             Err(error) if header.opcode == op::AUTH => {
                 Err(self.disconnect(id, &format!("an auth packet: {error}")))
             }
@@ -119,8 +120,9 @@ impl Front {
         }
     }
 
-    /// What only a leader can do is refused where there is none; the end of a session of here is
-    /// its end. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`.
+    /// Refuses requests of a read-only connection that need a leader. A close of a session that
+    /// only this member knows ends it. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`. True if the
+    /// request is done with.
     fn lacks_leader(&mut self, id: ConnectionId, header: RequestHeader) -> bool {
         let connection = self.connections.get(&id).expect("the caller looked");
         let read_only = connection.read_only;
@@ -150,8 +152,9 @@ impl Front {
         }
     }
 
-    /// `ZooKeeperServer.checkRequestSizeWhenReceivingMessage`: by the length of its frame, and
-    /// again once it is there.
+    /// Disconnects a client whose request is too large beside others.
+    /// `ZooKeeperServer.checkRequestSizeWhenReceivingMessage`: checked by the length of the frame,
+    /// and again once the whole frame has arrived.
     pub(super) fn reject_large(&mut self, id: ConnectionId, bytes: u32) -> Halt {
         self.metrics.large_requests_rejected += 1;
         self.disconnect(id, &format!("a request of {bytes} bytes beside other large ones"))
@@ -215,8 +218,8 @@ impl Front {
         Ok(())
     }
 
-    /// A read runs here, or travels with the own write right before it if that one was not handed
-    /// over yet and its reply is likely to be small.
+    /// Takes a read. It travels with the own write right before it if that write was not handed
+    /// over yet and the reply is likely to be small; otherwise it runs here.
     fn on_read(&mut self, id: ConnectionId, xid: i32, read: OwnedRead) {
         let connection = self.connections.get(&id).expect("its frame was just decoded");
         let identities = connection.identities.clone();
@@ -242,7 +245,7 @@ impl Front {
         }
     }
 
-    /// A request that is replicated.
+    /// Takes a request that is replicated.
     fn on_write(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>, bytes: usize) {
         let session = self.connections[&id].session.expect("an attached connection has a session");
         match request {
@@ -262,7 +265,7 @@ impl Front {
                 self.submit(id, &Command::Zk(ZkCommand::CloseSession { session }), bytes);
                 self.push_slot(id, xid, SlotKind::Close { bytes });
             }
-            // PrepRequestProcessor: what a standalone server says, allowed or not.
+            // PrepRequestProcessor: a standalone server's answer, allowed or not.
             Request::Reconfig { .. } => {
                 let form = WriteForm::Refused(match self.settings.reconfig_enabled {
                     true => ErrorCode::UNIMPLEMENTED,
@@ -275,7 +278,7 @@ impl Front {
         }
     }
 
-    /// A request about the connection's own watches.
+    /// Takes a request about the connection's own watches.
     fn on_watches(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>) {
         match request {
             Request::SetWatches(watches) => {
@@ -304,9 +307,9 @@ impl Front {
 }
 
 /// Whether a request with this opcode must wait before it is decoded. A read that waits for its
-/// turn holds back whatever is handed over behind it, and auth and SASL, which would show it more
-/// than it may see. A sync holds back commands: it does not pass the log, and theirs could be
-/// answered first.
+/// turn holds back all later commands and syncs, and also auth and SASL, with which it would see
+/// more than it may. A sync holds back commands: it does not pass the log, and later commands could
+/// be answered first.
 fn is_held_back(connection: &Connection, opcode: i32) -> bool {
     let behind_read = connection.local_reads > 0;
     match opcode {
@@ -325,9 +328,10 @@ fn is_held_back(connection: &Connection, opcode: i32) -> bool {
     }
 }
 
-/// What a request that does not decode is refused with, if it takes a zxid:
-/// `PrepRequestProcessor.pRequestHelper` takes that of a multi on its way out, where an ACL is null
-/// on another, and those of other writes before it looks at the path.
+/// The error for a request that does not decode, if the refusal takes a zxid. In
+/// `PrepRequestProcessor.pRequestHelper` a multi takes its zxid on the way out, unless an ACL is
+/// null, which leaves on another way. Other writes take theirs before their path is looked at, so a
+/// null path takes one.
 fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
     let is_multi = opcode == op::MULTI;
     match error {
@@ -337,8 +341,8 @@ fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
     }
 }
 
-/// Whether a request may be refused because it waited too long (`Request.isThrottlable`, and what
-/// `ZooKeeperServer.processPacket` handles without its throttle).
+/// Whether a request may be refused because it waited too long (`Request.isThrottlable`, and the
+/// requests that `ZooKeeperServer.processPacket` handles without its throttle).
 fn is_throttlable(opcode: i32) -> bool {
     !matches!(opcode, op::PING | op::CLOSE_SESSION | op::AUTH | op::SASL)
 }

@@ -1,11 +1,11 @@
-//! Replies that are large: which wait for room, which are refused, and who is disconnected so that
-//! there is room again.
+//! Room for large replies: decides which wait for room, which are refused, and which clients are
+//! disconnected to free room.
 //!
-//! The room is the whole member's ([`ReplyRoom`](crate::ReplyRoom)). While it is full a connection
-//! gets small replies only, and those only if it takes them; the others are *parked* until there is
-//! room, which a look at each tick finds out as well, since another Front may have made it. Clients
-//! that leave their replies lying would keep it full for ever: those that took next to nothing for
-//! some seconds are disconnected.
+//! The room is the whole member's ([`ReplyRoom`](crate::ReplyRoom)). While it is full, a connection
+//! gets small replies only, and only if its client reads them. Other connections are *parked* until
+//! there is room; each tick checks for it, too, since another Front may have freed some. Clients
+//! that do not read their replies would keep the room full for ever: one that read next to nothing
+//! for some seconds is disconnected.
 
 use machine::{ConnectionId, SessionId};
 use zk::ErrorCode;
@@ -18,7 +18,8 @@ use crate::limits::{OUTPUT_STALL_MS, OUTPUT_TAKEN_BYTES_MIN, PARKED_RESUMED_MAX}
 /// Bytes and reads that a Front holds for its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldBytes {
-    /// Bytes of output that clients have not taken, or have taken and that are not given back yet.
+    /// Bytes of output that clients have not taken, or have taken but whose memory is not freed
+    /// yet.
     pub output: usize,
     /// Bytes that were read and not decoded.
     pub input: usize,
@@ -40,7 +41,7 @@ pub struct RefusedReply {
 }
 
 impl Front {
-    /// What this Front holds, counted anew: for those who judge its bounds.
+    /// The bytes and reads that this Front holds, counted anew, for tests of its bounds.
     pub fn held_bytes(&self) -> HeldBytes {
         let connections = || self.connections.values();
         let output = connections().map(|connection| connection.output.len()).sum();
@@ -54,7 +55,7 @@ impl Front {
         }
     }
 
-    /// Counts the output of a connection, which may have changed.
+    /// Counts the output of a connection anew.
     pub(super) fn count_output(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let now = connection.output.len();
@@ -63,9 +64,9 @@ impl Front {
         self.held.tell(&self.config.replies, self.connections.is_empty());
     }
 
-    /// Lets the request at the front of a connection's window wait for room for its reply, or
-    /// refuses it if it has waited for too long: nothing was read, and the client may ask again.
-    /// Whether it was answered.
+    /// Lets the request at the front of a connection's window wait for room for its reply. If it
+    /// has waited too long, it is refused: nothing was read, and the client may ask again. True if
+    /// it was answered.
     pub(super) fn wait_for_room(&mut self, id: ConnectionId, bytes: u64, zxid: i64) -> bool {
         let now_ms = self.now.monotonic_ms;
         let connection = self.connections.get_mut(&id).expect("the caller looked");
@@ -82,7 +83,7 @@ impl Front {
         true
     }
 
-    /// Lets a connection wait for room for its next reply, of so many bytes.
+    /// Lets a connection wait for room for its next reply, of `bytes` bytes.
     pub(super) fn park(&mut self, id: ConnectionId, bytes: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.parked {
@@ -91,8 +92,8 @@ impl Front {
         }
     }
 
-    /// Lets waiting connections go on, where there is room enough for them or they have waited for
-    /// too long. A reply that does not fit yet keeps no smaller one waiting.
+    /// Lets waiting connections go on, if there is room enough for them or they have waited too
+    /// long. A reply that does not fit yet keeps no smaller one waiting.
     pub(super) fn unpark(&mut self) {
         let now_ms = self.now.monotonic_ms;
         for _ in 0..PARKED_RESUMED_MAX.min(self.held.parked.len()) {
@@ -111,7 +112,7 @@ impl Front {
         }
     }
 
-    /// Disconnects clients that keep the room nearly full and take next to nothing.
+    /// Disconnects clients that keep the room nearly full and read next to nothing.
     pub(super) fn end_slow_takers(&mut self) {
         if !self.config.replies.is_tight() {
             self.held.tight_since_ms = None;
@@ -120,7 +121,7 @@ impl Front {
         let now_ms = self.now.monotonic_ms;
         let is_due = match self.held.tight_since_ms {
             Some(since_ms) if now_ms < since_ms + OUTPUT_STALL_MS => return,
-            // Nothing that was noted before counts.
+            // Values noted before do not count.
             None => false,
             Some(_) => true,
         };
@@ -148,13 +149,13 @@ impl Front {
         }
     }
 
-    /// Whether a reply of so many bytes is larger than the configuration allows.
+    /// Whether a reply of `bytes` bytes is larger than the configuration allows.
     pub(super) fn is_too_large_a_reply(&self, bytes: u64) -> bool {
         self.config.reply_bytes_max.is_some_and(|bytes_max| bytes > bytes_max)
     }
 
-    /// Answers a read whose reply would be too large with a marshalling error: all clients know it,
-    /// it says that nothing was read, and none asks again because of it.
+    /// Answers a read whose reply would be too large with a marshalling error: all clients know the
+    /// error, it says that nothing was read, and no client asks again because of it.
     pub(super) fn refuse_reply(
         &mut self,
         id: ConnectionId,
@@ -180,10 +181,10 @@ impl Front {
         self.reply(id, slot, zxid, |out| encode_empty(header, out));
     }
 
-    /// Takes `count` reads back that travelled, which stand at the front of the window and were not
-    /// run. They are run here, unless a later write of the session is under way: what they showed
-    /// then could be that one's. They are refused with a timeout, which says that nothing was read
-    /// and that the client may ask again.
+    /// Takes back `count` reads that travelled but were not run; they stand at the front of the
+    /// window. They run here, unless a later write of the session is under way: then they could
+    /// show that write. In that case they are refused with a timeout, which says that nothing was
+    /// read and that the client may ask again.
     pub(super) fn take_back(&mut self, id: ConnectionId, count: usize, zxid: i64) {
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         let is_own_command =

@@ -1,16 +1,16 @@
 //! The watches of one Front's connections: not replicated, no lock.
 //!
-//! A watch stores the ordinal of the read that set it and fires only for later changes: a change
-//! that the read has already shown is drained from the feed afterwards, and must not fire it.
+//! A watch stores the ordinal of the read that set it, and fires only for later changes. A change
+//! that the read has already shown comes from the feed afterwards, and must not fire it.
 //!
-//! Data and child watches are two tables in one; a watch for a znode that does not exist is a data
-//! watch, as in ZooKeeper (`DataTree`). Both fire once. Persistent and persistent recursive ones,
-//! in the same tables, stay when they fire. While there are none, a change does not look for them.
+//! One table holds data and child watches; a watch for a znode that does not exist is a data watch,
+//! as in ZooKeeper (`DataTree`). Both kinds fire once. Persistent and persistent recursive watches,
+//! in the same table, stay when they fire. While there are none, a change does not look for them.
 //!
-//! There may be millions, so a watch is small: 12 bytes in the list of its spot, which is a path
-//! and a kind, and 8 bytes in a table of its connection, which says where in that list it stands:
-//! so a connection that is closed takes its watches out without a walk through the lists. Spots and
-//! watchers have numbers of 4 bytes for this; the path of a spot is stored once.
+//! There may be millions, so a watch is small. It takes 12 bytes in the list of its *spot*, a path
+//! and a kind, and 8 bytes in a table of its connection that says where in that list it stands: so
+//! a closed connection removes its watches without a walk through the lists. Spots and watchers
+//! have numbers of 4 bytes for this; the path of a spot is stored once.
 
 use core::hash::BuildHasher;
 use core::ops::{Index, IndexMut};
@@ -24,16 +24,16 @@ use zk::request::{AddWatchMode, WatcherType};
 
 use crate::limits::{WATCH_BYTES, WATCH_PAGE_BYTES, WATCH_PAGE_COUNT};
 
-/// What a watch waits for.
+/// The changes that a watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WatchKind {
     /// Creation, deletion, change of data.
     Data,
     /// Deletion, change of the children.
     Child,
-    /// Both, and stays.
+    /// The changes of `Data` and `Child`; the watch stays.
     Persistent,
-    /// What `Data` waits for, of the znode and all below it, and stays.
+    /// The changes of `Data`, of the znode and all below it; the watch stays.
     PersistentRecursive,
 }
 
@@ -73,22 +73,22 @@ struct Watch {
 
 const _: () = assert!(size_of::<Watch>() == 12);
 
-/// A path and a kind, and who watches it; there is none without a watch.
+/// A path and a kind, with the watches on it. A spot without watches is removed.
 struct Spot {
     path: Box<str>,
     kind: WatchKind,
     watches: Vec<Watch>,
 }
 
-/// Where a watch stands: a position in the list of a spot.
+/// The position of a watch in the list of its spot.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     spot: u32,
     position: u32,
 }
 
-/// Where the next page of a list of watches starts. What changes meanwhile may be missed or be seen
-/// twice.
+/// The start of the next page of a list of watches. Watches that change meanwhile may be missed or
+/// listed twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchCursor {
     spot: u32,
@@ -99,7 +99,7 @@ pub struct WatchCursor {
 struct Watcher {
     connection: ConnectionId,
     places: Places,
-    /// What its watches take, about.
+    /// About how many bytes its watches take.
     bytes: usize,
 }
 
@@ -131,15 +131,15 @@ impl Watches {
         self.counts[kind as usize]
     }
 
-    /// Bytes that the watches of a connection take, about: each with its path, whoever else watches
-    /// that.
+    /// About how many bytes the watches of a connection take. Each counts with its path, even if
+    /// others watch the same path.
     pub fn bytes_of(&self, connection: ConnectionId) -> usize {
         self.watcher_index.get(&connection).map_or(0, |watcher| self.watchers[*watcher].bytes)
     }
 
-    /// Some of the watches but for one-shot child watches, which ZooKeeper's lists leave out as
-    /// well (`DataTree.dumpWatches`): paths with those who watch them, and where it goes on. A path
-    /// may come more than once.
+    /// A page of the watches without one-shot child watches, which ZooKeeper's lists leave out as
+    /// well (`DataTree.dumpWatches`): paths with the connections that watch them, and the start of
+    /// the next page. A path may come more than once.
     pub fn page(&self, from: WatchCursor) -> (Vec<(&str, Vec<ConnectionId>)>, Option<WatchCursor>) {
         let WatchCursor { mut spot, mut position } = from;
         let (mut page, mut count, mut bytes) = (Vec::new(), 0, 0);
@@ -167,7 +167,7 @@ impl Watches {
         (page, None)
     }
 
-    /// Sets a watch as of `ordinal`; one that is there already stays as it is.
+    /// Sets a watch as of the ordinal `at`. An existing watch stays as it is.
     pub fn set(&mut self, connection: ConnectionId, kind: WatchKind, path: &str, at: Ordinal) {
         let spot = self.spot(kind, path);
         let watcher = self.watcher(connection);
@@ -186,7 +186,7 @@ impl Watches {
         self.find(connection, kind, path).is_some()
     }
 
-    /// Takes a watch out; false if there is none.
+    /// Removes a watch; false if there is none.
     pub fn remove(&mut self, connection: ConnectionId, kind: WatchKind, path: &str) -> bool {
         let Some((watcher, place)) = self.find(connection, kind, path) else { return false };
         self.forget(watcher, place.spot, path);
@@ -200,10 +200,10 @@ impl Watches {
         Some((watcher, self.watchers[watcher].places.find(spot)?))
     }
 
-    /// The connections whose watches a change of `kind`, data or child, at `path` fires, each once
-    /// (`WatchManager.triggerWatch`): of the watches that were set before `ordinal` those of that
-    /// kind are taken out, persistent ones stay, and so do recursive ones, on `path` and above it,
-    /// which are not told of children.
+    /// Fires the watches for a change of `kind`, data or child, at `path`, and returns their
+    /// connections, each once (`WatchManager.triggerWatch`). Only watches set before `ordinal`
+    /// fire. Watches of that kind are removed; persistent ones stay. Recursive ones stay, too; they
+    /// fire for `path` and all above it, and only for data.
     pub fn fire(&mut self, kind: WatchKind, path: &str, ordinal: Ordinal) -> Vec<ConnectionId> {
         assert!(matches!(kind, WatchKind::Data | WatchKind::Child));
         let mut fired = self.take_fired(kind, path, ordinal);
@@ -233,7 +233,7 @@ impl Watches {
         fired.extend(watches.map(|watch| self.watchers[watch.watcher].connection));
     }
 
-    /// Takes the watches of `kind` on `path` that were set before `ordinal` out and gives their
+    /// Removes the watches of `kind` on `path` that were set before `ordinal`, and returns their
     /// connections.
     fn take_fired(&mut self, kind: WatchKind, path: &str, ordinal: Ordinal) -> Vec<ConnectionId> {
         let Some(spot) = self.find_spot(kind, path) else { return Vec::new() };
@@ -260,7 +260,7 @@ impl Watches {
         fired
     }
 
-    /// Takes a watch that fired or was removed out of the table of its watcher.
+    /// Removes a watch from the table of its watcher, because it fired or was removed.
     fn forget(&mut self, watcher: u32, spot: u32, path: &str) -> ConnectionId {
         let own = &mut self.watchers[watcher];
         let connection = own.connection;
@@ -281,7 +281,7 @@ impl Watches {
         }
     }
 
-    /// Takes a watch that its watcher has forgotten out of the list of its spot.
+    /// Removes a watch from the list of its spot. Its watcher has forgotten it already.
     fn unlist(&mut self, watcher: u32, place: Place) {
         let Spot { kind, watches: list, .. } = &mut self.spots[place.spot];
         let removed = list.swap_remove(place.position as usize);
@@ -299,7 +299,7 @@ impl Watches {
         found.copied()
     }
 
-    /// The spot of that name, which must get a watch if it is new.
+    /// The spot of this kind and path. A new spot must get a watch.
     fn spot(&mut self, kind: WatchKind, path: &str) -> u32 {
         if let Some(spot) = self.find_spot(kind, path) {
             return spot;
@@ -310,7 +310,7 @@ impl Watches {
         spot
     }
 
-    /// The watcher that a connection is, which must get a watch if it is new.
+    /// The watcher of a connection. A new watcher must get a watch.
     fn watcher(&mut self, connection: ConnectionId) -> u32 {
         let watchers = &mut self.watchers;
         *self.watcher_index.entry(connection).or_insert_with(|| {
@@ -318,7 +318,7 @@ impl Watches {
         })
     }
 
-    /// Gives back what a spot does not need any more, or the spot.
+    /// Shrinks a spot's list, or removes a spot without watches.
     fn trim_spot(&mut self, spot: u32) {
         let found = &mut self.spots[spot];
         if !found.watches.is_empty() {
@@ -373,7 +373,7 @@ impl Places {
         self.0.find(hash(&spot), |other| other.spot == spot).copied()
     }
 
-    /// A watch moved within the list of its spot.
+    /// Updates the place of a watch that moved within the list of its spot.
     fn replace(&mut self, place: Place) {
         let found = self.0.find_mut(hash(&place.spot), |other| other.spot == place.spot);
         *found.expect("each listed watch has its place") = place;
@@ -388,8 +388,8 @@ impl Places {
     }
 }
 
-/// Values by a number that each keeps while it is there. The numbers of those that are gone are
-/// given out again; the memory is given back when all are gone.
+/// Values by number. A value keeps its number until it is removed; then the number is used again.
+/// The memory is freed when all values are gone.
 struct Slab<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
@@ -453,8 +453,8 @@ fn push(list: &mut Vec<Watch>, watch: Watch) {
     list.push(watch);
 }
 
-/// Whether so little of a container is used that it should shrink, to twice what is used: so that
-/// it neither shrinks nor grows again soon.
+/// Whether a container is so empty that it should shrink, to twice what is used: then it neither
+/// shrinks nor grows again soon.
 fn is_roomy(len: usize, capacity: usize) -> bool {
     len < capacity / 4
 }

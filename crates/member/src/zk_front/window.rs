@@ -1,5 +1,5 @@
-//! The window of a connection: its requests that are not answered, in order, the credit they take,
-//! and their replies.
+//! The window of a connection: its unanswered requests in order, the credit they take, and their
+//! replies.
 
 use machine::{ConnectionId, Mark, Refusal};
 use zk::ErrorCode;
@@ -65,7 +65,7 @@ impl Front {
         self.commands.has_credit(self.config.commands_max)
     }
 
-    /// Takes the first slot of the window out, which must be there.
+    /// Removes the first slot of the window, which must not be empty.
     pub(super) fn pop_slot(&mut self, id: ConnectionId) -> Slot {
         let connection = self.connections.get_mut(&id).expect("the caller looked");
         let slot = connection.window.pop_front().expect("the caller looked");
@@ -84,8 +84,8 @@ impl Front {
         slot
     }
 
-    /// Answers what stands at the front of the window and needs nothing more, and lists the
-    /// connection if what stands there then needs the lock.
+    /// Answers the requests at the front of the window that need nothing more, and lists the
+    /// connection if the next one needs the lock.
     pub(super) fn settle(&mut self, id: ConnectionId) {
         loop {
             let Some(connection) = self.connections.get(&id) else { return };
@@ -202,7 +202,7 @@ impl Front {
         self.settle(id);
     }
 
-    /// What stands behind is not decoded any more: the close ends the window.
+    /// Drops the input behind the last request, which closes the connection.
     pub(super) fn forget_input(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.input.clear();
@@ -266,7 +266,8 @@ impl Front {
         }
     }
 
-    /// The client was told that its session has ended. What it sent behind that has no answer.
+    /// Closes the connection of a client that was told that its session has ended. Later requests
+    /// get no answer.
     fn end_session(&mut self, id: ConnectionId) {
         let session = self.connections.get(&id).and_then(|connection| connection.session);
         self.close_after_output(id);
@@ -275,7 +276,7 @@ impl Front {
         }
     }
 
-    /// Answers the reads that travelled with a command. Whether the connection goes on.
+    /// Answers the reads that travelled with a command. False if the connection has ended.
     fn answer_travelled(&mut self, id: ConnectionId, reads: Vec<ReadAnswer>, mark: Mark) -> bool {
         let zxid = mark.zxid.0;
         let mut reads = reads.into_iter();
@@ -299,7 +300,7 @@ impl Front {
             self.note_reply(id, bytes);
             self.watch(id, read, error, mark.ordinal);
             if !self.is_attached(id) {
-                // That watch was one too many.
+                // The watch exceeded the bound, and the client was disconnected.
                 return false;
             }
         }
@@ -328,7 +329,7 @@ impl Front {
     }
 }
 
-/// Appends a frame. The buffer takes what a large one needs, and not twice as much.
+/// Appends a frame. For a large one the buffer grows by what it needs, and does not double.
 fn append(frame: &[u8], out: &mut Vec<u8>) {
     if frame.len() > SMALL_REPLY_BYTES {
         out.reserve_exact(frame.len());
@@ -336,8 +337,9 @@ fn append(frame: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(frame);
 }
 
-/// ZooKeeper has no code for a server that cannot take a write for now; a system error is what its
-/// clients hand to the caller without closing the connection.
+/// The error code of a command without an outcome. ZooKeeper has no code for a server that cannot
+/// take a write for now; its clients hand a system error to the caller without closing the
+/// connection.
 fn unavailable_code(reason: Unavailable) -> ErrorCode {
     match reason {
         Unavailable::DiskFull => ErrorCode::SYSTEM_ERROR,

@@ -10,7 +10,7 @@ fn manager(interval_ms: u32, per_minute: u32) -> ContainerManager {
     })
 }
 
-/// Lets a look at the clock go by; how many the step that is then asked for may find.
+/// Looks at the clock once. Returns how many znodes the step that is then asked for may find.
 fn look(manager: &mut ContainerManager) -> Option<usize> {
     manager.advance(LOOK_MS);
     manager.search(5).map(|search| search.count_max)
@@ -20,7 +20,7 @@ fn found(count: usize, next: Option<u32>) -> ContainersFound {
     ContainersFound { paths: vec!["/c".to_string(); count], next: next.map(ZnodeId) }
 }
 
-/// Removals of a minute, where there is always more to remove.
+/// The removals of a minute, if there is always more to remove.
 fn removals_of_a_minute(per_minute: u32) -> usize {
     let mut manager = manager(100, per_minute);
     let mut removals = 0;
@@ -98,7 +98,7 @@ fn a_member_that_leads_no_more_forgets_its_round() {
     let mut manager = manager(300, 60_000);
     (0..2).for_each(|_| assert_eq!(look(&mut manager), None));
     assert!(look(&mut manager).is_some());
-    // Whoever leads next begins anew.
+    // The next leader begins anew.
     let mut manager = self::manager(300, 60_000);
     assert!(!manager.on_found(&found(1, Some(3))));
     (0..2).for_each(|_| assert_eq!(look(&mut manager), None));

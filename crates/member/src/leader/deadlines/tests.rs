@@ -18,7 +18,7 @@ fn leases(sessions: &[(i64, u32)]) -> Leases {
     leases
 }
 
-/// Lets time go by in steps and gives when each session expired.
+/// Lets time pass in steps and returns when each session expired.
 fn run(leases: &mut Leases, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
     let mut expired = Vec::new();
     for now_ms in (step_ms..=until_ms).step_by(step_ms as usize) {
@@ -30,7 +30,7 @@ fn run(leases: &mut Leases, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
     expired
 }
 
-/// Time goes by without anyone being judged.
+/// Lets time pass without judging any session.
 fn pass(leases: &mut Leases, ms: u64) {
     (0..ms / 100).for_each(|_| leases.advance(100, 0));
 }
@@ -54,7 +54,7 @@ fn a_session_expires_never_early_and_at_most_a_tick_late() {
     }
 }
 
-/// Whatever the phases of the client, of the reports and of Loop's rounds are. Steps of 10 ms.
+/// Tries all phases of the client, of the reports and of Loop's rounds, in steps of 10 ms.
 #[test]
 fn a_client_that_speaks_once_in_its_timeout_is_never_expired() {
     let phases = (90..120).flat_map(|timeout| (0..30).map(move |client| (timeout, client)));

@@ -1,4 +1,4 @@
-//! Who is outside, whatever the order in which the digests come.
+//! The members outside are found whatever the order in which the digests come.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn membership(voters: &[u64]) -> Membership {
     Membership { voters: voters.to_vec(), ..Membership::default() }
 }
 
-/// Gives these digests at index 128 in this order, and collects what is said.
+/// Gives these digests at index 128 in this order, and returns the differences that are reported.
 fn said(voters: &[u64], digests: &[(u64, u128)]) -> Vec<Difference> {
     let mut of_leader = Digests::default();
     let mut all = Vec::new();

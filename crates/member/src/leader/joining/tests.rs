@@ -1,4 +1,4 @@
-//! Who is registered, added, promoted, forgotten, and when not.
+//! When members are registered, added, promoted and forgotten, and when not.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ fn membership(voters: &[u64], learners: &[u64]) -> Membership {
     Membership { learners: learners.to_vec(), ..Membership::of_voters(voters.iter().copied()) }
 }
 
-/// Which server each member is.
+/// The registered server of each member.
 fn registered(members: &[(u64, u64)]) -> machine::Servers {
     let mut servers = machine::Servers::default();
     members.iter().for_each(|(member, server)| servers.register(MemberId(*member), *server));
     servers
 }
 
-/// A leader, as far as members come and go.
+/// A leader's view of members that come and go.
 struct Rig {
     servers: Servers,
     joining: Joining,
@@ -85,7 +85,7 @@ fn who_is_linked_is_registered_one_at_a_time() {
     let mut joining = joining(&[], &[(12, 2)]);
     let members = membership(&[11, 12, 13], &[]);
     assert_eq!(step(&mut joining, &members, &[]), submits(11, Some(1)));
-    // Until that is known, or took too long.
+    // It is not asked for again until it is known, or took too long.
     assert_eq!(step(&mut joining, &members, &[]), None);
     joining.on_registered(Arc::new(registered(&[(11, 1)])));
     assert_eq!(step(&mut joining, &members, &[]), submits(12, Some(2)));
@@ -100,7 +100,7 @@ fn a_server_that_comes_with_another_member_replaces_one_that_is_silent() {
     let heard = [peer(12, Some(3), 1_000), peer(13, Some(0), 1_000)];
     assert_eq!(step(&mut joining, &before, &heard), None, "two servers have one number");
     let silent = [peer(12, Some(50), 900), peer(13, Some(0), 1_000)];
-    // A leader that is new has heard nobody yet.
+    // A new leader has heard no member yet.
     assert_eq!(step_of(&mut joining, &before, &silent, false), None);
     let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
     assert_eq!(step(&mut joining, &before, &silent), added);
@@ -149,7 +149,7 @@ fn a_server_without_a_vote_gets_the_one_of_a_server_that_has_two() {
     assert_eq!(step(&mut joining, &members, &peers), changes(Transition::Joint, &promoted));
 }
 
-/// With both votes of server 2 for one member there would be one voter fewer, for ever.
+/// If one member took both votes of server 2, there would be one voter fewer for ever.
 #[test]
 fn a_member_takes_one_vote_where_its_server_has_two() {
     let registered = [(11, 1), (12, 2), (13, 3), (22, 2), (32, 2)];
@@ -166,7 +166,7 @@ fn whoever_comes_as_a_server_that_was_absent_at_the_birth_is_not_waited_for() {
     let (nobody, other) = (absent_voter(2).unwrap(), absent_voter(4).unwrap());
     let mut joining = joining(&[(11, 1), (13, 3), (22, 2)], &[(13, 3), (22, 2)]);
     let members = membership(&[11, 13, other, nobody], &[]);
-    // The leader is new, and has heard nobody yet.
+    // The leader is new, and has heard no member yet.
     let peers = [peer(13, None, 0), peer(other, None, 0), peer(nobody, None, 0)];
     let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
     assert_eq!(step_of(&mut joining, &members, &peers, false), added);
@@ -175,7 +175,7 @@ fn whoever_comes_as_a_server_that_was_absent_at_the_birth_is_not_waited_for() {
     let promoted = [MemberChange::AddVoter(22), MemberChange::Remove(nobody)];
     let promoted = changes(Transition::Joint, &promoted);
     assert_eq!(step_of(&mut joining, &members, &there, false), promoted);
-    // One that voted and is gone is waited for, beside those that are nobody.
+    // A lost voter is waited for, but placeholders are not.
     let members = membership(&[11, 12, 13, other], &[22]);
     joining.on_registered(Arc::new(registered(&[(11, 1), (12, 2), (13, 3), (22, 2)])));
     assert_eq!(step_of(&mut joining, &members, &there, false), None);
@@ -201,7 +201,8 @@ fn a_learner_that_is_gone_is_removed_once_the_voter_that_it_was_to_replace_is_ba
     let removed = changes(Transition::Auto, &[MemberChange::Remove(22)]);
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), removed);
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), None)), removed);
-    // Not before a leader has listened, while it is heard, or where the voter is gone, too.
+    // The learner stays before the leader has listened, while it is heard, or while the voter is
+    // silent, too.
     assert_eq!(step_of(&mut joining, &membership, &peers(Some(0), None), false), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(49))), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(50), Some(50))), None);
@@ -209,7 +210,7 @@ fn a_learner_that_is_gone_is_removed_once_the_voter_that_it_was_to_replace_is_ba
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), None);
 }
 
-/// Its link ended and it was forgotten before the change that added it was committed.
+/// The learner's link ended, and it was forgotten before the change that added it was committed.
 #[test]
 fn a_learner_that_is_gone_and_that_nobody_knows_is_removed() {
     let membership = membership(&[11, 12, 13], &[22]);
@@ -219,7 +220,7 @@ fn a_learner_that_is_gone_and_that_nobody_knows_is_removed() {
     assert_eq!(step(&mut joining, &membership, &peers(None)), removed);
     assert_eq!(step_of(&mut joining, &membership, &peers(None), false), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(49))), None);
-    // One that comes back is registered first.
+    // A learner that comes back is registered first.
     joining.servers.on_link(MemberId(22), Some(LinkedServer::of(2)));
     assert_eq!(step(&mut joining, &membership, &peers(None)), submits(22, Some(2)));
 }

@@ -1,5 +1,5 @@
-//! Three Loops whose disks are quick and whose states apply nothing of their own: who is in touch
-//! with whom, and what is handed over behind a silence.
+//! Three Loops whose disks are quick and whose states apply nothing of their own: which members
+//! have contact, and which batches are handed over after a silence.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,10 +30,10 @@ pub(in crate::order) struct World {
     forwarded: Vec<usize>,
     /// Members that refused a command of their own clients.
     refused: Vec<usize>,
-    /// Committed entries wait for Apply.
+    /// Whether committed entries wait for Apply.
     pub is_apply_slow: bool,
     pub unapplied: Vec<(usize, replica::Entry)>,
-    /// What each member said that its level is.
+    /// The levels that members reported, each time they rose.
     pub raised: Vec<(usize, Level)>,
 }
 
@@ -55,7 +55,7 @@ fn member(at: usize, membership: &Membership, level_max: Level) -> Loop {
 }
 
 impl World {
-    /// Three members, of which one leads and has contact.
+    /// Three members, one of which leads and has contact.
     pub fn led() -> (World, usize, Vec<usize>) {
         World::led_with(&Membership::of_voters([1, 2, 3]))
     }
@@ -64,7 +64,7 @@ impl World {
         World::led_knowing(membership, [Level::RELEASED; 3])
     }
 
-    /// Three members that know levels up to those.
+    /// Three members that know levels up to these.
     pub fn led_knowing(membership: &Membership, known: [Level; 3]) -> (World, usize, Vec<usize>) {
         let mut world = World {
             members: (0..3).map(|at| member(at, membership, known[at])).collect(),
@@ -92,7 +92,7 @@ impl World {
         (world, leader, followers)
     }
 
-    /// Every member runs once, after so many ms, and what they send arrives.
+    /// Every member runs once, after `ms`, and the messages it sends arrive.
     pub fn pass(&mut self, ms: u64) {
         (0..3).for_each(|at| self.run(at, ms));
         self.settle();
@@ -273,20 +273,20 @@ fn heartbeats_are_never_rare_where_a_short_session_may_be_opened() {
 fn a_leader_that_is_cut_off_loses_contact_however_seldom_it_runs() {
     let (mut world, leader, _) = World::led();
     let silent_ms = world.contact_ms(leader);
-    // What the others sent before is read much later.
+    // Messages that the others sent before are read much later.
     world.members[leader].pass(TICK_MS);
     world.turn(leader);
     let late: Vec<_> = world.flying.drain(..).collect();
     world.away.insert(leader);
     let mut cut_ms = TICK_MS;
     for round in 0..5 {
-        // It runs 100 ms of every 2,500.
+        // The leader runs for 100 ms of every 2,500.
         for ms in [2_400, 20, 20, 20, 20, 20] {
             world.run(leader, ms);
             cut_ms += ms;
         }
         if round == 0 {
-            // The answers to questions of before the pause.
+            // The answers to questions from before the pause arrive.
             for (_, to, frame) in late.clone() {
                 world.members[to].handle(LoopInput::Peer { from: id(leader), frame }).unwrap();
                 world.turn(to);
@@ -354,7 +354,7 @@ fn what_is_handed_over_by_a_member_that_is_none_is_not_taken() {
     }
 }
 
-/// Where a server may serve reads alone, its clients come before it is ready.
+/// A server that may serve read-only clients has clients before it is ready.
 #[test]
 fn a_learner_hands_over_nothing_and_is_not_ready() {
     let membership = Membership { learners: vec![3], ..Membership::of_voters([1, 2]) };
@@ -415,7 +415,7 @@ fn time_before_a_heartbeat_does_not_count_for_an_election() {
     (0..6).for_each(|_| world.pass(TICK_MS));
     world.members[leader].pass(HEARTBEAT_QUIET_MS);
     world.turn(leader);
-    // It sleeps until the heartbeat comes.
+    // The member sleeps until the heartbeat comes.
     world.members[at].advance(HEARTBEAT_QUIET_MS);
     world.settle();
     let after_heartbeat = wait_ticks(&world);

@@ -1,4 +1,4 @@
-//! What a leader takes of what is forwarded, whatever happens on the way.
+//! The batches that a leader takes of a forwarded stream, whatever happens on the way.
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, SessionId, ZkCommand};
@@ -136,8 +136,8 @@ fn what_loop_wanted_as_a_leader_keeps_its_place_without_commands() {
     assert_eq!(forwarder.unapplied_bytes(), 0);
 }
 
-/// Gives pieces to a leader one after the other, and says what became of each: the sequences taken,
-/// "again" for a restart, nothing for one that is dropped.
+/// Gives pieces to a leader one after the other, and checks the result of each: the sequences
+/// taken, "again" for a restart, nothing for one that is dropped.
 fn check(pieces: &[Forward], expected: &str) {
     let mut followed = Followed::default();
     let said: Vec<String> = pieces
@@ -158,10 +158,11 @@ fn a_leader_takes_what_is_next_and_nothing_twice() {
     check(&[piece(4, 0, 1..=2), piece(4, 0, 1..=2), piece(4, 1, 3..=3)], "[1, 2] None [3]");
     check(&[piece(4, 0, 1..=2), piece(4, 2, 4..=4), piece(4, 1, 3..=3)], "[1, 2] again 4 [3]");
     check(&[piece(4, 1, 3..=3), piece(4, 0, 1..=2), piece(4, 1, 3..=3)], "again 4 [1, 2] [3]");
-    // A new stream begins with what is not applied there: some of it was taken.
+    // A new stream begins with the batches that are not applied at the follower; the leader has
+    // taken some of them.
     check(&[piece(4, 0, 1..=3), piece(5, 0, 2..=5), piece(4, 1, 4..=4)], "[1, 2, 3] [4, 5] None");
     check(&[piece(4, 0, 1..=3), piece(6, 1, 4..=4), piece(6, 0, 1..=3)], "[1, 2, 3] again 6 []");
-    // What lies between came with an earlier leader.
+    // An earlier leader took the sequences in between.
     check(&[piece(4, 0, 1..=1), piece(5, 0, 8..=9)], "[1] [8, 9]");
 }
 
@@ -204,7 +205,7 @@ fn push_of(forwarder: &mut Forwarder, front: u32, count: u64) -> u64 {
     forwarder.push(builder.finish(), Some(Callers { front: FrontId(front), tickets }))
 }
 
-/// What a leader is given next: of each batch its sequence, and which of its commands are left.
+/// The batches that a leader is given next: the sequence of each, and its remaining commands.
 fn given(forwarder: &mut Forwarder) -> Vec<(u64, Vec<u64>)> {
     let Some(PeerMessage::Forward(forward)) = forwarder.forward() else { return Vec::new() };
     let left = |batch: &ForwardedBatch| {
@@ -218,8 +219,8 @@ fn given(forwarder: &mut Forwarder) -> Vec<(u64, Vec<u64>)> {
     forward.batches.iter().map(left).collect()
 }
 
-/// Gives up the commands of these connections of Front 0, and says of each where it was: sequence,
-/// position, and whether it was given to no leader.
+/// Gives up the commands of these connections of Front 0, and returns where each was: sequence,
+/// position, and whether no leader was given it.
 fn give_up(forwarder: &mut Forwarder, connections: &[u64]) -> Vec<(u64, usize, bool)> {
     let is_given_up = |connection: ConnectionId, ticket: Ticket| {
         assert_eq!(ticket.0, 10 * connection.0);
@@ -233,7 +234,7 @@ fn give_up(forwarder: &mut Forwarder, connections: &[u64]) -> Vec<(u64, usize, b
     forwarder.give_up(FrontId(0), is_given_up).into_iter().map(place).collect()
 }
 
-/// The bytes that are counted are those of what is kept.
+/// Checks that the counted bytes equal the bytes of the kept batches.
 fn check_bytes(forwarder: &Forwarder) {
     let bytes = |count: usize| {
         let kept = forwarder.unapplied.iter().take(count);
@@ -255,7 +256,7 @@ fn what_is_given_up_before_a_leader_has_it_is_given_to_none() {
     // Another Front's connections have the same numbers.
     assert_eq!(given(&mut forwarder), [(1, vec![2]), (2, vec![1, 2]), (3, vec![])]);
     check_bytes(&forwarder);
-    // Twice; and the rest, which the leader has now.
+    // Some commands are given up a second time, and the rest, which the leader has now.
     assert_eq!(give_up(&mut forwarder, &[1, 2, 3]), [(1, 1, false)]);
     forwarder.on_applied(3);
     assert_eq!((forwarder.unapplied_bytes, forwarder.given_bytes), (0, 0));
@@ -273,7 +274,8 @@ fn what_is_given_up_after_a_leader_had_it_is_given_to_the_next_one_as_nothing() 
     check_bytes(&forwarder);
     forwarder.restart();
     check_bytes(&forwarder);
-    // Another leader: no longer given to it, and yet not known to be in no log.
+    // After a change of leader the batches are not given to the new one yet, but the log may still
+    // hold them.
     assert_eq!(give_up(&mut forwarder, &[2]), [(1, 1, false), (2, 1, false), (3, 1, true)]);
     let emptied: Vec<(u64, Vec<u64>)> = (1..=3).map(|sequence| (sequence, vec![])).collect();
     assert_eq!(given(&mut forwarder), emptied);
@@ -286,8 +288,8 @@ fn what_is_given_up_after_a_leader_had_it_is_given_to_the_next_one_as_nothing() 
     assert_eq!((forwarder.unapplied_bytes, forwarder.given_bytes), (0, 0));
 }
 
-/// A leader that gives up its own: what it has proposed may be in the log, and if it leads no
-/// longer, the next one is given the rest.
+/// A leader gives up its own commands: an entry that it has proposed may be in the log, and the
+/// next leader gets the rest.
 #[test]
 fn an_entry_of_this_member_has_what_is_given_up_and_what_is_sent_again_has_not() {
     let mut forwarder = Forwarder::new(ORIGIN);
@@ -301,8 +303,7 @@ fn an_entry_of_this_member_has_what_is_given_up_and_what_is_sent_again_has_not()
     assert_eq!(given(&mut forwarder), [(1, vec![1])]);
 }
 
-/// What the start before handed over and gave up is no concern of this one: it keeps no batch of
-/// it, and counts its own from 1.
+/// A start keeps no batch that the start before handed over and gave up, and counts its own from 1.
 #[test]
 fn another_start_sends_nothing_of_what_the_one_before_gave_up() {
     let mut before = Forwarder::new(ORIGIN);
@@ -316,7 +317,7 @@ fn another_start_sends_nothing_of_what_the_one_before_gave_up() {
     assert_eq!(given(&mut forwarder), [(1, vec![1])]);
 }
 
-/// Loop's own batches, and batches that nobody waits for, are given up by nobody.
+/// Loop's own batches, and batches without waiters, are never given up.
 #[test]
 fn what_nobody_waits_for_is_never_given_up() {
     let mut forwarder = Forwarder::new(ORIGIN);

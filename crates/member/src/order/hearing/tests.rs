@@ -1,4 +1,4 @@
-//! Reports of a follower: each session until it is answered for.
+//! Reports of a follower: each session is reported until the leader answers.
 
 use machine::SessionId;
 
@@ -29,7 +29,7 @@ fn one_report_is_under_way_at_a_time_and_is_sent_again_with_what_came_meanwhile(
     hearing.heard(sessions([3]));
     assert_eq!(reported(&mut hearing, 1_000 + HEARD_RETRY_MS - 1), None);
     assert_eq!(reported(&mut hearing, 1_000 + HEARD_RETRY_MS), Some((2, vec![1, 2, 3])));
-    // The answer to the first says nothing of the second.
+    // The answer to the first report does not count for the second.
     assert_eq!(hearing.on_heeded(BOOT, 1), None);
     assert_eq!(hearing.on_heeded(BOOT, 2), Some(1_000 + HEARD_RETRY_MS));
     assert_eq!(hearing.on_heeded(BOOT, 2), None);
@@ -43,7 +43,7 @@ fn a_leader_is_asked_for_a_sign_of_life_though_there_is_nothing_to_report() {
     assert_eq!(reported(&mut hearing, 1_000 + HEARD_INTERVAL_MS - 1), None);
     assert_eq!(reported(&mut hearing, 1_000 + HEARD_INTERVAL_MS), Some((2, vec![])));
     hearing.on_heeded(BOOT, 2);
-    // What there is goes at once.
+    // Sessions that were heard go at once.
     hearing.heard(sessions([5]));
     assert_eq!(reported(&mut hearing, 1_001 + HEARD_INTERVAL_MS), Some((3, vec![5])));
 }

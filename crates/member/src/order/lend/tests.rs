@@ -1,4 +1,4 @@
-//! Three Loops with pretend disks and files: one leads, one lends, and the log does not reach one.
+//! Three Loops with pretend disks and files: one leads, one lends, and one has fallen off the log.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -26,11 +26,12 @@ struct Node {
     applied: (u64, u64),
     begun: (u64, u64),
     files: BTreeSet<(u64, u64)>,
-    /// It cannot write snapshots.
+    /// Whether it fails to write snapshots.
     fails: bool,
-    /// Its state is not that of the others.
+    /// Whether its state differs from that of the others.
     is_wrong: bool,
-    /// It is still checking this when others have long gone on; none: it never does.
+    /// The snapshots that it was asked to check, while it finishes no check; none: it checks at
+    /// once.
     checks: Option<Vec<SnapshotAt>>,
     taken_count: usize,
     pieces_sent: usize,
@@ -38,9 +39,9 @@ struct Node {
 
 struct World {
     nodes: Vec<Node>,
-    /// Whoever is not there neither hears nor is heard.
+    /// Members that are away: they neither hear nor are heard.
     away: BTreeSet<usize>,
-    /// Nothing comes through from one to another.
+    /// Pairs of members: nothing comes through from the first to the second.
     cut: BTreeSet<(usize, usize)>,
     flying: VecDeque<(usize, usize, crate::peer::PeerFrame)>,
 }
@@ -80,7 +81,7 @@ fn node(at: usize, count: usize) -> Node {
 }
 
 impl Node {
-    /// What the threads of a member do with what Loop gives them, at once.
+    /// Does at once what the threads of a member do with Loop's output.
     fn take(&mut self, output: LoopOutput) {
         let member = &mut self.member;
         assert!(output.condemned.is_none());
@@ -179,7 +180,7 @@ impl Node {
 }
 
 impl Node {
-    /// As if it had been started again.
+    /// Forgets its own digests, as if it had been started again.
     fn forget_digests(&mut self) {
         let (index, _) = self.applied;
         self.member.own_digests = OwnDigests::new(index, digest(index, self.is_wrong));
@@ -187,7 +188,7 @@ impl Node {
 }
 
 impl World {
-    /// So many members, of which the first leads; the log does not reach the last any more.
+    /// `count` members, of which the first leads and the last has fallen off the log.
     fn new(count: usize) -> World {
         let mut world = World {
             nodes: (0..count).map(|at| node(at, count)).collect(),
@@ -203,7 +204,7 @@ impl World {
         world
     }
 
-    /// It is gone for longer than the log is kept for it.
+    /// A member is away for longer than the log is kept for it.
     fn leave_behind(&mut self, gone: usize) {
         self.go(gone);
         self.run(5_000);
@@ -228,7 +229,7 @@ impl World {
         }
     }
 
-    /// A member is gone, and its links are.
+    /// A member goes away, and its links break.
     fn go(&mut self, gone: usize) {
         self.away.insert(gone);
         for other in (0..self.nodes.len()).filter(|other| *other != gone) {
@@ -243,7 +244,7 @@ impl World {
         }
     }
 
-    /// It is there again, as it was.
+    /// A member comes back, as it was.
     fn come(&mut self, at: usize) {
         self.away.remove(&at);
         for other in (0..self.nodes.len()).filter(|other| *other != at) {
@@ -258,7 +259,7 @@ impl World {
         }
     }
 
-    /// An entry of the leader.
+    /// The leader writes an entry.
     fn write(&mut self) {
         let nothing = Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() });
         let batch = own_batch(0, &nothing);
@@ -277,7 +278,7 @@ impl World {
         }
     }
 
-    /// Until nobody says anything more.
+    /// Runs until no member sends anything more.
     fn settle(&mut self) {
         let mut quiet_rounds = 0;
         while quiet_rounds < 5 {
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// All say what they have to say, and one frame arrives or is lost. False: there was none.
+    /// Every member runs, and one frame arrives or is lost. False if there was none.
     fn step(&mut self) -> bool {
         for at in 0..self.nodes.len() {
             let output = self.nodes[at].member.finish(0);
@@ -329,7 +330,7 @@ fn a_follower_takes_the_snapshot_and_sends_it() {
     assert_eq!(world.nodes[1].member.counts().snapshot_bytes_sent, 4);
     let given = world.nodes.iter().map(|node| node.member.counts().snapshots_given);
     assert_eq!(given.sum::<u64>(), 1);
-    // The next time it has one, and the log still goes on from that.
+    // The next time the follower has a snapshot, and the log still reaches back to it.
     world.leave_behind(2);
     let at = world.commit(0);
     world.nodes[0].member.replica.pin_log(Some(at));
@@ -340,7 +341,7 @@ fn a_follower_takes_the_snapshot_and_sends_it() {
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 2), (0, 0)]));
 }
 
-/// A wrong one would make a majority of two that are wrong.
+/// A wrong snapshot would make a wrong majority of two.
 #[test]
 fn the_snapshot_of_a_state_that_is_not_the_leaders_is_not_passed_on() {
     let mut world = World::new(3);
@@ -349,7 +350,7 @@ fn the_snapshot_of_a_state_that_is_not_the_leaders_is_not_passed_on() {
     world.come(2);
     world.run(LENDER_PATIENCE_MS + 3_000);
     assert_eq!(world.outcome(), (true, vec![(1, 1), (1, 0), (0, 0)]));
-    // Of five it is that of another one.
+    // With five members another one lends.
     let mut world = World::new(5);
     let asked = 1;
     world.nodes[asked].is_wrong = true;
@@ -361,7 +362,7 @@ fn the_snapshot_of_a_state_that_is_not_the_leaders_is_not_passed_on() {
     assert_eq!((done[0], done[asked].1), ((0, 0), 0), "{done:?}");
 }
 
-/// It was started again since, and has the last one only.
+/// The lender was started again since its snapshot, and knows only the newest digest.
 #[test]
 fn whoever_does_not_know_the_digest_of_its_snapshot_takes_another() {
     let mut world = World::new(3);
@@ -375,7 +376,7 @@ fn whoever_does_not_know_the_digest_of_its_snapshot_takes_another() {
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 1), (0, 0)]));
 }
 
-/// Nor does a leader know what its own state was then.
+/// A leader does not know the digest of its own state at that time either.
 #[test]
 fn a_snapshot_from_before_what_the_leader_can_compare_is_asked_for_anew() {
     let mut world = World::new(3);
@@ -397,7 +398,7 @@ fn what_is_checked_is_not_taken_for_what_is_offered_meanwhile() {
     world.run(3_000);
     let checked = world.nodes[2].checks.clone().unwrap();
     let [at] = checked[..] else { panic!("{checked:?}") };
-    // The leader takes it for lost, and the lender has a newer one.
+    // The leader takes the borrower for lost, and the lender has a newer snapshot.
     world.write();
     world.nodes[1].member.want_snapshot();
     world.run(1_000);
@@ -455,7 +456,7 @@ fn a_follower_whose_disk_is_full_is_not_asked() {
     assert_eq!((done[0], done[1].1), ((1, 1), 0));
 }
 
-/// It sends its file, and dies before that is there.
+/// The lender sends its file, and dies before all of it has arrived.
 #[test]
 fn a_lender_that_dies_in_the_middle_is_replaced() {
     let mut world = World::new(5);
@@ -477,7 +478,7 @@ fn a_lender_that_dies_in_the_middle_is_replaced() {
     assert_eq!(done.iter().map(|(_, sent)| sent).sum::<usize>(), 1 + done[lender].1);
 }
 
-/// Nobody gets through to the borrower but the leader.
+/// Only the leader gets through to the borrower.
 #[test]
 fn where_no_lender_gets_through_it_is_the_leaders_own_in_the_end() {
     let mut world = World::new(3);
@@ -496,7 +497,7 @@ fn a_file_that_is_gone_is_replaced_by_a_newer_one() {
     world.come(2);
     world.run(2_500);
     assert_eq!(world.nodes[1].taken_count, 1);
-    // What it wants is not heard. Meanwhile the file goes, as older ones do.
+    // The borrower's requests are lost. Meanwhile the file is removed, as older ones are.
     world.nodes[1].files.clear();
     world.nodes[1].member.want_snapshot();
     (0..3).for_each(|_| world.write());
@@ -505,7 +506,7 @@ fn a_file_that_is_gone_is_replaced_by_a_newer_one() {
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 1), (0, 0)]));
 }
 
-/// Who leads is lost in the middle: the next leader finds its own lender.
+/// The leader is lost in the middle: the next leader finds its own lender.
 #[test]
 fn a_new_leader_sees_to_it_as_well() {
     let mut world = World::new(5);
@@ -582,7 +583,8 @@ fn what_no_correct_member_says_of_lending_ends_the_link() {
     assert_eq!(said(&mut world, 0, lent(1, at(1, 1))), Err(PeerError::OwnSnapshot));
     let lend = PeerMessage::Lend { to: id(2), index: 1 };
     assert_eq!(said(&mut world, 2, lend), Err(PeerError::OwnSnapshot));
-    // What is too late, or for somebody who does not lead, or who did not ask, changes nothing.
+    // Messages that are late, sent to a member that does not lead, or sent by one that was not
+    // asked, change nothing.
     for message in [
         lent(2, at(1, 1)),
         lent(2, at(last_index, 2)),

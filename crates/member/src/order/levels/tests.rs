@@ -19,7 +19,7 @@ fn levels(world: &World) -> Vec<Level> {
     world.members.iter().map(Loop::level).collect()
 }
 
-/// Some rounds, in which what was asked for comes about.
+/// Runs enough rounds for a raise that was asked for to happen.
 fn run(world: &mut World) {
     (0..2 * RAISES_INTERVAL_MS / TICK_MS).for_each(|_| world.pass(TICK_MS));
 }
@@ -54,7 +54,7 @@ fn the_level_is_not_raised_while_a_member_does_not_know_it() {
         let (mut world, leader, _) = led(known);
         let refused = world.members[leader].upgrade();
         if old == leader {
-            // There is nothing to raise it to.
+            // The leader knows no higher level.
             assert_eq!(refused, Ok(OLD));
         } else {
             let (server, program, level_max) = (old as u64 + 1, "0.1.0".to_string(), OLD);
@@ -64,7 +64,7 @@ fn the_level_is_not_raised_while_a_member_does_not_know_it() {
         tell(&mut world, leader, LoopInput::Front(ToLoop::Need(NEW)));
         run(&mut world);
         assert_eq!(levels(&world), [OLD; 3]);
-        // Its server is started with a newer build.
+        // The follower's server is started with a newer build.
         if old != leader {
             let server = Some(linked(old, NEW));
             world.members[leader].handle(LoopInput::Linked { peer: id(old), server }).unwrap();
@@ -97,7 +97,7 @@ fn a_follower_asks_the_leader_for_what_its_clients_need() {
     tell(&mut world, followers[1], LoopInput::Front(ToLoop::Need(NEW)));
     run(&mut world);
     assert_eq!(levels(&world), [NEW; 3]);
-    // A level that is there already is not asked for.
+    // A level that the state already has is not asked for.
     tell(&mut world, followers[1], LoopInput::Front(ToLoop::Need(OLD)));
     run(&mut world);
     assert_eq!(world.raised.len(), 3);

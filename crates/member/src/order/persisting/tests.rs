@@ -3,7 +3,7 @@ use replica::{Effects, Membership, Replica, Restored};
 use super::*;
 use crate::limits::DISK_STALL_MS;
 
-/// Ids as a replica gives them.
+/// Ids as a replica assigns them.
 fn ids(count: usize) -> Vec<PersistId> {
     let restored = Restored {
         membership: Membership { voters: vec![1], ..Membership::default() },
@@ -27,7 +27,7 @@ fn ids(count: usize) -> Vec<PersistId> {
     ids
 }
 
-/// A disk that took so long for its slowest job, in each of the last minutes.
+/// A disk with these waits for its slowest job, one in each of the last minutes.
 fn usually(worst_ms: &[u64]) -> Persisting {
     let mut persisting = Persisting::new(DISK_STALL_MS);
     let ids = ids(worst_ms.len());
@@ -46,7 +46,7 @@ fn a_disk_stalls_after_a_second_unless_it_is_often_that_slow() {
     for (worst_ms, expected) in [
         (&[][..], DISK_STALL_MS),
         (&[2, 3, 5], DISK_STALL_MS),
-        // One long stall is no habit, nor are two of five minutes.
+        // One long stall does not change what is usual, nor do two in five minutes.
         (&[8_000], DISK_STALL_MS),
         (&[8_000, 8_000], DISK_STALL_MS),
         (&[2, 3, 8_000, 8_000], DISK_STALL_MS),
@@ -54,7 +54,7 @@ fn a_disk_stalls_after_a_second_unless_it_is_often_that_slow() {
         (&[2, 3, 4, 8_000, 8_000], DISK_STALL_MS),
         (&[900, 1_100, 1_000], 2_000),
         (&[60_000, 60_000, 60_000], DISK_STALL_MS_MAX),
-        // What was long ago does not count.
+        // Stalls of long ago do not count.
         (&[9_000, 9_000, 9_000, 9_000, 1, 1, 1, 1, 1, 1, 1, 1], DISK_STALL_MS),
     ] {
         assert_eq!(usually(worst_ms).stall_ms_min(), expected, "{worst_ms:?}");

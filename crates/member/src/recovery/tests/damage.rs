@@ -1,8 +1,9 @@
 //! Every file of a data directory removed, emptied, cut off, and with its bits flipped.
 //!
-//! What was acknowledged is there after the start; or the start fails, names the file and removes
-//! none, and a look at the directory finds it, too. Only a write at the very end of the log, behind
-//! which nothing says that it was durable, may pass for torn; that is told.
+//! After a start all acknowledged entries are there; or the start fails, names the file and removes
+//! none, and an inspection of the directory finds the damage, too. Only a write at the very end of
+//! the log, with no mark behind it that says that it was durable, may pass for torn; the start
+//! reports that.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ const LARGE: usize = 20_000;
 
 fn payload(index: u64) -> bytes::Bytes {
     let bytes = if index.is_multiple_of(3) { LARGE } else { 40 };
-    // Not all the same, and nothing that zeros could be.
+    // The bytes differ, and none is zero.
     (0..bytes).map(|at| (at as u64 * 31 + index) as u8 | 1).collect()
 }
 
@@ -39,8 +40,8 @@ fn append_some(found: &mut Recovered<FaultDisk>, indexes: core::ops::RangeInclus
     }
 }
 
-/// A directory with two snapshots beside that of its birth, and several segments. `is_idle`: a mark
-/// says that the last entry was durable.
+/// A directory with two snapshots beside the one of its birth, and several segments. `is_idle`: a
+/// mark says that the last entry was durable.
 fn lived(is_idle: bool) -> FaultDisk {
     let disk = FaultDisk::new(1);
     let mut found = start_of(&disk, &mut Vec::new()).expect("is born");
@@ -60,7 +61,7 @@ fn lived(is_idle: bool) -> FaultDisk {
     disk
 }
 
-/// Files that hold something: neither spares nor what was not finished.
+/// Files with content: neither spares nor unfinished files.
 fn files(disk: &FaultDisk) -> Vec<String> {
     let mut paths = disk.paths();
     let is_empty = |path: &String| {
@@ -71,7 +72,7 @@ fn files(disk: &FaultDisk) -> Vec<String> {
     paths
 }
 
-/// Which entries are lost, of those behind the snapshot that was restored.
+/// The entries behind the restored snapshot that are lost.
 fn lost(found: &Recovered<FaultDisk>) -> Vec<u64> {
     let entries = &found.restored.entries;
     let is_there = |index: &u64| {
@@ -84,7 +85,7 @@ fn lost(found: &Recovered<FaultDisk>) -> Vec<u64> {
     (found.restored.snapshot_index + 1..=LAST).filter(|index| !is_there(index)).collect()
 }
 
-/// Whether the start fails.
+/// Checks a start on a damaged disk. True if it fails.
 fn check(disk: &FaultDisk, is_idle: bool, what: &str) -> bool {
     let before = files(disk);
     let report = storage::inspect::inspect(disk, &mut |_, _, _| Ok(()));
@@ -98,10 +99,10 @@ fn check(disk: &FaultDisk, is_idle: bool, what: &str) -> bool {
         }
     };
     let lost = lost(&found);
-    // As the last entry alone was written with nothing behind it.
+    // Only the last entry was written with nothing behind it.
     let is_torn = !is_idle && found.cut.is_some() && lost == [LAST];
     assert!(lost.is_empty() || is_torn, "{what}: {lost:?} are lost, {skipped:?}");
-    // What a person is told of a snapshot, a look finds too.
+    // The inspection finds every snapshot that the start reports.
     assert!(skipped.is_empty() || !report.is_sound(), "{what}: {skipped:?}");
     false
 }
@@ -170,7 +171,7 @@ fn a_bit_that_is_flipped_anywhere_is_found() {
     each_directory(|disk, is_idle, name| {
         for (path, content) in contents(disk) {
             let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            // Each byte of what is small and of the heads; behind them now and then.
+            // Every byte of small files and of the heads; behind those only some.
             let step = if end > 1_000 { 509 } else { 1 };
             let heads = (0..end.min(200)).chain(4_096..end.min(4_300)).chain(8_192..end.min(8_400));
             for at in (0..end).step_by(step).chain(heads) {
@@ -184,7 +185,7 @@ fn a_bit_that_is_flipped_anywhere_is_found() {
     });
 }
 
-/// A member of an ensemble sets all of it aside, and nothing is lost by that either.
+/// A member of an ensemble sets the whole directory aside, and nothing is lost by that.
 #[test]
 fn a_damaged_directory_of_a_member_is_set_aside_whole() {
     let disk = lived(true);
@@ -197,7 +198,7 @@ fn a_damaged_directory_of_a_member_is_set_aside_whole() {
         let Ok(OpenedMember::Unborn(unborn)) = opened else { continue };
         let (name, cause) = unborn.set_aside.expect("it was born");
         set_aside += 1;
-        // The count of starts went on before.
+        // The count of starts was raised before.
         let kept = |path: &str| files(&disk).iter().any(|it| it == path) && path != BOOT_FILE;
         for (path, content) in before.iter().filter(|(path, _)| kept(path)) {
             let kept = damaged.content(&format!("{name}/{path}"));

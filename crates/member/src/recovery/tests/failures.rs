@@ -1,8 +1,8 @@
-//! Each call that a start and a life of a data directory make to the file system fails once: with
-//! an error of the disk, for want of room, and for want of a descriptor.
+//! Every call that a start and a life of a data directory make to the file system fails once: with
+//! an error of the disk, for lack of room, and for lack of a descriptor.
 //!
 //! The next start has all acknowledged entries, after a kill and after a loss of power. A directory
-//! that could not be read is not set aside. A server that had started goes on where room or a
+//! that could not be read is not set aside. A server that had started goes on if only room or a
 //! descriptor was missing.
 
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ impl Life<'_> {
         }
     }
 
-    /// One turn of the disk's thread. Whether something came of it.
+    /// One turn of the disk thread. True if it had output.
     fn write_log(&mut self) -> Result<bool, StorageError> {
         let output = self.log.finish(self.now_ms)?;
         if let Some(id) = output.persisted {
@@ -89,7 +89,7 @@ impl Life<'_> {
         self.settle()
     }
 
-    /// Hands over a write until it is taken.
+    /// Hands over a write until it is accepted.
     fn write(&mut self) -> Result<(), StorageError> {
         let before = self.acked.len();
         for _ in 0..TRIES {
@@ -106,7 +106,7 @@ impl Life<'_> {
                 })))
                 .unwrap();
             self.settle()?;
-            // One that is not refused is held until there is room.
+            // A write that is not refused is held until there is room.
             while self.acked.len() == before && !self.is_refused {
                 self.wait()?;
             }
@@ -118,7 +118,7 @@ impl Life<'_> {
         panic!("a write is refused although the disk works again");
     }
 
-    /// A snapshot of what was acknowledged, and the log lets go of that.
+    /// Takes a snapshot of the acknowledged entries, and releases their log.
     fn snapshot(&mut self, image: &mut SnapshotWriter<FaultDisk>) -> Result<(), StorageError> {
         let (&index, _) = self.acked.last_key_value().expect("something was written");
         let membership = Membership { voters: vec![MEMBER], ..Membership::default() };
@@ -142,7 +142,7 @@ impl Life<'_> {
 /// A start, then writes, a snapshot, more writes, and rest. `acked` grows with what is durable.
 ///
 /// # Errors
-/// The process ends; the first is whether it had started.
+/// The process ends. The error says whether it had started, and why.
 fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
     let found = match open_member(disk, &SECRET, SMALL_WAL, |_| {}) {
         Ok(OpenedMember::Born(found)) => *found,
@@ -169,16 +169,16 @@ fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
         (0..5).try_for_each(|_| life.write())?;
         life.snapshot(&mut image)?;
         (0..6).try_for_each(|_| life.write())?;
-        // Nothing comes: the log says that everything is durable.
+        // Without input the log is marked as wholly durable.
         (0..2).try_for_each(|_| life.wait())
     });
     lived.map_err(|error| (true, error.to_string()))
 }
 
-/// What the one secret of these tests draws.
+/// The member id drawn from the one secret of these tests.
 const MEMBER: u64 = u64::from_le_bytes([7; 8]);
 
-/// The next start has all that was acknowledged.
+/// Checks that the next start has all acknowledged entries.
 fn check(disk: &FaultDisk, acked: &Acked, what: &str) {
     disk.set_plan(FaultPlan::default());
     let found = match open_member(disk, &SECRET, SMALL_WAL, |_| {}) {
@@ -208,8 +208,8 @@ fn lived() -> (FaultDisk, Acked) {
     (disk, acked)
 }
 
-/// Lets the n-th call of a kind fail for each n that is reached, in an empty directory and in one
-/// that has lived. `must_go_on`: a server that was started does.
+/// Lets the n-th call of a kind fail, for each n that is reached, in an empty directory and in one
+/// that has lived. `must_go_on`: a server that was started must go on.
 fn each_call(kinds: &[Operation], must_go_on: bool, plan_of: impl Fn(Operation, u64) -> FaultPlan) {
     let directories = [("empty", (FaultDisk::new(1), Acked::new())), ("lived", lived())];
     for kind in kinds {
@@ -257,7 +257,7 @@ fn a_call_that_finds_no_room_costs_nothing_that_was_acknowledged() {
     use Operation::*;
     let plan_of = |kind, nth| FaultPlan { full: vec![(kind, nth)], ..FaultPlan::default() };
     each_call(&[Create, Preallocate, Rename, CreateDir], true, plan_of);
-    // A write or a sync that failed is the last.
+    // A failed write or sync ends the server.
     each_call(&[Write, Sync, SyncDir], false, plan_of);
 }
 

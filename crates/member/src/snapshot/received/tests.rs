@@ -23,7 +23,7 @@ const WAL: WalOptions = WalOptions {
     spare_count: 1,
 };
 
-/// A machine with one session, that it has not in common with a new one.
+/// A machine with one session, which a new machine does not have.
 fn machine_with_session() -> Machine {
     let mut machine = Machine::default();
     let command = Command::Zk(ZkCommand::OpenSession {
@@ -141,7 +141,8 @@ fn one_that_an_entry_names_is_prepared_by_every_start() {
     }
 }
 
-/// A start finds nothing that names the image, and removes it: so it is put back.
+/// A start with the received snapshot in place. Since nothing names it the start removes it, so it
+/// is put back.
 fn found_with_kept(disk: &FaultDisk, image: &PreparedImage) -> Recovered<FaultDisk> {
     let recovered = found(disk);
     assert!(!has_received(disk).expect("the disk works"), "nothing named it");
@@ -198,7 +199,7 @@ fn another_one_than_is_named_is_an_error() {
     assert_eq!(inspect(&disk).problems, [text]);
 }
 
-/// An entry that a later version wrote may name what was received.
+/// An entry that a later version wrote may name the received snapshot.
 #[test]
 fn beside_an_entry_that_cannot_be_read_it_is_left() {
     let disk = born();

@@ -2,7 +2,7 @@ use super::*;
 
 const MIB: u64 = 1024 * 1024;
 
-/// What it asks for, if anything, in MiB.
+/// The room that is asked for, if any, in MiB.
 fn asked(room: &mut SnapshotRoom) -> Option<[u64; 3]> {
     room.maybe_ask().map(|job| wanted(&job))
 }
@@ -14,18 +14,18 @@ fn wanted(job: &SnapshotJob) -> [u64; 3] {
     }
 }
 
-/// So many MiB are set aside, as an answer to what is wanted now.
+/// Answers the latest question: `mib` MiB are set aside.
 fn kept(room: &mut SnapshotRoom, mib: u64) {
     kept_of(room, mib, room.wanted().bytes_max / MIB);
 }
 
-/// The same, as an answer to an older question.
+/// Answers an older question, for `wanted_mib` MiB at most: `mib` MiB are set aside.
 fn kept_of(room: &mut SnapshotRoom, mib: u64, wanted_mib: u64) {
     room.on_kept(RoomKept { bytes: mib * MIB, bytes_wanted: wanted_mib * MIB });
 }
 
-/// A state of 64 MiB, all of it in the newest snapshot, asked for once: one part in 64 more is
-/// needed, and a step.
+/// A state of 64 MiB, all of it in the newest snapshot, with the first question asked. It needs one
+/// part in 64 more, and a step.
 fn asking() -> SnapshotRoom {
     let mut room = SnapshotRoom::new(64 * MIB);
     assert_eq!(asked(&mut room), Some([65, 66, 83]));
@@ -52,7 +52,7 @@ fn what_the_state_has_grown_is_needed_twice_until_a_snapshot_has_it() {
     room.on_applied(LogIndex(5), 96 * MIB + 4096);
     assert!(room.is_missing());
     assert!(room.is_used_up());
-    // The snapshot has room. When it is durable, as much is needed as it may have had.
+    // The snapshot has room. Once it is durable, the next needs as much as it may have had.
     assert_eq!(wanted(&room.on_begin(96 * MIB)), [97, 98, 123]);
     kept(&mut room, 0);
     room.on_finished();
@@ -71,14 +71,14 @@ fn more_is_asked_for_before_it_is_needed_and_nothing_is_missing_before_the_answe
     assert_eq!(asked(&mut room), None);
 }
 
-/// A state that grows faster than room is made, on a disk that has any amount of it.
+/// The state grows faster than room is set aside, on a disk with any amount of it.
 #[test]
 fn an_answer_says_nothing_of_what_was_not_asked_for() {
     let mut room = asking();
     room.on_applied(LogIndex(5), 900 * MIB);
     kept_of(&mut room, 83, 83);
     assert!(!room.is_missing());
-    // It is asked for at once, and only that answer tells.
+    // Room is asked for at once, and only the answer to that counts.
     let [_, _, bytes_max] = asked(&mut room).unwrap();
     // A snapshot begins meanwhile, and asks for more: the answer on its way is not to that.
     room.on_applied(LogIndex(6), 3_000 * MIB);
@@ -98,7 +98,7 @@ fn what_is_not_applied_yet_counts_until_it_is() {
     room.on_proposed(LogIndex(4), MIB);
     room.on_proposed(LogIndex(5), 4096);
     assert!(room.is_missing());
-    // They made the state no larger.
+    // The applied entries made the state no larger.
     room.on_applied(LogIndex(4), 64 * MIB - 4096);
     assert!(!room.is_missing());
     room.on_applied(LogIndex(5), 64 * MIB);
@@ -119,7 +119,7 @@ fn without_room_it_is_asked_for_again_and_again_after_a_while() {
         assert_eq!(asked(&mut room), Some([65, 66, 83]));
         kept(&mut room, 65);
     }
-    // Enough for now is enough, and the rest is asked for later.
+    // Enough for now suffices, and the rest is asked for later.
     kept(&mut room, 66);
     assert!(!room.is_missing());
     room.advance(SNAPSHOT_ROOM_RETRY_MS);
@@ -134,7 +134,8 @@ fn a_snapshot_under_way_uses_up_the_room_and_the_state_goes_on_within_it() {
     kept(&mut room, 0);
     assert!(room.is_missing());
     assert!(!room.is_used_up());
-    // By 2 MiB it may grow: 64, and 2 and 2 more, what compression may add, and a step.
+    // The state may grow by 2 MiB: 64 MiB, 2 of growth and 2 more, what compression may add, and a
+    // step.
     room.on_applied(LogIndex(3), 66 * MIB);
     assert!(!room.is_used_up());
     room.on_applied(LogIndex(4), 67 * MIB);

@@ -20,7 +20,7 @@ fn piece(last: bool) -> FromApply {
     FromApply::Piece { bytes: vec![1], last }
 }
 
-/// What came of a message, in short.
+/// The jobs that follow from a message, in short.
 fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
     let jobs = snapshots.on_apply(message, &Membership::default());
     jobs.iter()
@@ -88,7 +88,7 @@ fn one_is_taken_at_a_time_and_a_piece_at_a_time() {
     }
     assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_some());
     assert_eq!(jobs(&mut snapshots, piece(true)), ["piece"]);
-    // Its disk has the log up to the entry before.
+    // The disk has the log up to the entry before.
     assert!(snapshots.maybe_finish(4).is_none());
     assert!(matches!(snapshots.maybe_finish(5), Some(SnapshotJob::Finish)));
     assert!(snapshots.maybe_finish(5).is_none());
@@ -96,7 +96,7 @@ fn one_is_taken_at_a_time_and_a_piece_at_a_time() {
     assert!(snapshots.maybe_begin().is_none());
     assert!(snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 }).is_none());
     assert!(!snapshots.is_running());
-    // What was counted meanwhile makes the next one due.
+    // Entries that were counted meanwhile make the next snapshot due.
     assert!(snapshots.maybe_begin().is_some());
 }
 
@@ -136,12 +136,12 @@ fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
     snapshots.count(1, 1);
     snapshots.hurry();
     assert!(snapshots.maybe_begin().is_some());
-    // One under way is not begun twice, and without more log it is not begun again.
+    // A snapshot under way is not begun twice, and without more log none is begun again.
     snapshots.hurry();
     assert!(snapshots.maybe_begin().is_none());
     snapshots.on_snapshot(FromSnapshot::Failed);
     assert!(snapshots.maybe_begin().is_none());
-    // What failed is tried again; what is covered is not.
+    // A failed snapshot is tried again; log that is covered needs none.
     snapshots.hurry();
     assert!(snapshots.maybe_begin().is_some());
     jobs(&mut snapshots, frozen());

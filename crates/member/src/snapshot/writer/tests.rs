@@ -9,7 +9,7 @@ const MIB: u64 = 1024 * 1024;
 struct Rig {
     disk: FaultDisk,
     image: SnapshotWriter<FaultDisk>,
-    /// What Loop was told of the room, in MiB.
+    /// The room that Loop was told of, in MiB.
     told: Vec<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Rig {
         self.job(SnapshotJob::Begin { number: index, index, term: 1, membership, mark })
     }
 
-    /// A whole snapshot of so many MiB that nothing compresses.
+    /// Writes a whole snapshot of `mib` MiB that do not compress.
     fn write(&mut self, index: u64, mib: u64) -> Option<FromSnapshot> {
         self.begin(index);
         self.job(SnapshotJob::Piece(noise(mib)));
@@ -52,7 +52,7 @@ impl Rig {
         self.disk.paths().iter().map(bytes).sum()
     }
 
-    /// So many bytes more than there are now.
+    /// Limits the disk to the present bytes and `more`.
     fn limit_room(&self, more: u64) {
         let bytes_max = Some(self.bytes() + more);
         self.disk.set_plan(FaultPlan { bytes_max, ..FaultPlan::default() });
@@ -76,13 +76,13 @@ fn room_for_the_next_snapshot_is_set_aside_before_one_uses_its_own() {
     let mut rig = Rig::new();
     assert_eq!(rig.keep(2, 3), 3);
     assert_eq!(rig.begin(5), Some(FromSnapshot::PieceWritten));
-    // Twice: that of the one being written, and that of the next.
+    // Room is set aside twice: for the snapshot being written, and for the next.
     assert_eq!(rig.bytes(), 6 * MIB);
     rig.job(SnapshotJob::Piece(noise(1)));
     assert_eq!(rig.job(SnapshotJob::Finish), FINISHED(5));
     assert!(rig.bytes() < 5 * MIB);
     assert_eq!(rig.disk.content(ROOM_FILE).unwrap().len() as u64, 3 * MIB);
-    // There is as much as before: nothing to be told.
+    // The amount is as before, so Loop is not told.
     assert_eq!(rig.told, [3]);
 }
 
@@ -92,7 +92,7 @@ fn a_full_disk_has_room_for_one_snapshot_and_says_when_it_is_used_up() {
     rig.keep(2, 3);
     rig.limit_room(0);
     assert_eq!(rig.write(5, 2), FINISHED(5));
-    // The rest of its own is room again, but not enough.
+    // The unused rest of the snapshot's room is free again, but not enough.
     assert_eq!(rig.told, [3, 0]);
     assert_eq!(rig.keep(2, 3), 0);
     assert_eq!(rig.begin(6), Some(FromSnapshot::PieceWritten));
@@ -109,7 +109,7 @@ fn older_snapshots_make_room_for_the_next_and_the_newest_stays() {
     assert_eq!((rig.write(5, 2), rig.write(6, 2)), (FINISHED(5), FINISHED(6)));
     assert_eq!(rig.indexes(), [5, 6]);
     rig.limit_room(MIB);
-    // There is room for what is wanted, if not for more: nothing is removed for that.
+    // The disk has the needed room, but no more: nothing is removed for more.
     assert_eq!(rig.keep(3, 9), 3);
     assert_eq!(rig.indexes(), [5, 6]);
     assert_eq!(rig.keep(4, 9), 4);
@@ -118,7 +118,7 @@ fn older_snapshots_make_room_for_the_next_and_the_newest_stays() {
     assert_eq!(rig.indexes(), [6]);
 }
 
-/// As many bytes as there are stay where they are; the next file gets what is wanted then.
+/// The room set aside stays as it is; the next file gets the amount wanted then.
 #[test]
 fn less_room_is_set_aside_when_less_is_wanted() {
     let mut rig = Rig::new();
@@ -128,7 +128,7 @@ fn less_room_is_set_aside_when_less_is_wanted() {
     assert_eq!(rig.told, [9, 9, 2]);
 }
 
-/// Reads a piece of one for another member: whether it is there.
+/// Reads a piece of a snapshot for another member. False if the snapshot is gone.
 fn read(rig: &mut Rig, index: u64) -> bool {
     let want = Want { at: SnapshotAt { index, term: 1 }, offset: 0 };
     let job = SnapshotJob::Read { to: machine::MemberId(3), want };
@@ -156,11 +156,12 @@ fn a_snapshot_that_another_member_reads_is_kept_until_it_does_not_any_more() {
         rig.write(index, 0);
         assert_eq!(rig.indexes(), [5, index - 1, index]);
     }
-    // Others go by their age; so does this one when nothing was read of it since the last one.
+    // Other snapshots are removed by age, and so is this one once nothing was read of it since the
+    // last.
     rig.write(10, 0);
     assert_eq!(rig.indexes(), [9, 10]);
     assert!(!read(&mut rig, 5));
-    // One that is needed for room goes all the same.
+    // A snapshot being read is still removed if its room is needed.
     assert!(read(&mut rig, 9));
     rig.limit_room(0);
     rig.keep(4, 4);

@@ -20,7 +20,7 @@ fn bytes_are_counted_below_the_first_element_of_a_path() {
     write(&mut namespaces, "/a/b", 10);
     write(&mut namespaces, "/a", 0);
     write(&mut namespaces, "/b/c", 1);
-    // The root is in none.
+    // The root is in no namespace.
     write(&mut namespaces, "/", 5);
     let expected = [("a", sizes(2, 16, 2, 14)), ("b", sizes(1, 5, 5, 5))];
     assert_eq!(namespaces.written_bytes(), BTreeMap::from(expected));
@@ -29,7 +29,7 @@ fn bytes_are_counted_below_the_first_element_of_a_path() {
     namespaces.on_read(ReadKind::GetData, "/a/b", 16 + 72 + 7);
     namespaces.on_read(ReadKind::Exists, "/c", 16 + 68);
     namespaces.on_read(ReadKind::GetChildren, "/a", 16 + 4 + 5);
-    // It failed.
+    // A failed read is not counted.
     namespaces.on_read(ReadKind::GetData, "/d", 16);
     // An ACL is not counted.
     namespaces.on_read(ReadKind::GetAcl, "/e", 16 + 4 + 68);
@@ -56,13 +56,13 @@ fn a_full_table_counts_the_others_together() {
     for number in 0..=NAMESPACES_MAX {
         write(&mut namespaces, &format!("/{number}"), 0);
     }
-    // One that has a place keeps it.
+    // A name that has a place keeps it.
     write(&mut namespaces, "/0", 0);
     let counted = namespaces.written_bytes();
     assert_eq!(counted.len(), NAMESPACES_MAX + 1);
     assert_eq!((counted[OTHERS].count, counted["0"].count), (2, 2));
 
-    // As many again of another Front.
+    // Another Front has as many names of its own.
     let mut other = Namespaces::default();
     for number in 0..NAMESPACES_MAX {
         write(&mut other, &format!("/other-{number}"), 0);

@@ -1,4 +1,4 @@
-//! What a certificate makes of a connection.
+//! The identities that a certificate gives a connection.
 
 use super::rig::*;
 use crate::limits::CONNECTION_IDENTITY_BYTES_MAX;
@@ -38,7 +38,7 @@ fn a_super_user_stays_itself() {
 
 #[test]
 fn a_name_too_long_for_a_batch_ends_the_connection() {
-    // Counts, lengths and the address: what a name may take is some bytes less.
+    // A name may take some bytes less: for counts, lengths and the address.
     for (length, served) in
         [(CONNECTION_IDENTITY_BYTES_MAX - 100, true), (CONNECTION_IDENTITY_BYTES_MAX, false)]
     {

@@ -113,7 +113,7 @@ fn every_word_may_be_allowed_at_once() {
     rig.play("c1: word wchs\nc2: word mntr\nc3: word stmk\nc3: raw 000000000000002a");
     let words: Vec<Word> = rig.words.iter().map(|(_, word)| *word).collect();
     assert_eq!(words, [Word::Wchs, Word::Mntr, Word::Stmk { mask: 42 }]);
-    // Allowed, it is not even said that there is no such word.
+    // If telnet's word is allowed, there is not even an answer that it is unknown.
     assert_eq!(rig.play("c4: raw fff4fffd"), "c4: closed");
 }
 
@@ -175,7 +175,7 @@ fn a_report_counts_what_clients_saw() {
     assert_eq!((&*shown[0].peer, shown[0].is_reading), ("10.0.0.1:5001", true));
 }
 
-/// What all Fronts counted.
+/// The counts of all Fronts.
 fn joined(rig: &Rig) -> FrontReport {
     let mut report = FrontReport::default();
     rig.fronts.iter().for_each(|front| report.merge(&front.report()));
@@ -194,7 +194,7 @@ fn metrics_are_counted_where_they_arise() {
     };
     assert_eq!(count(&metrics.update_latency), (4, 0.0));
     assert_eq!(count(&metrics.read_latency), (4, 0.0));
-    // The set told two connections at once, in two Fronts or in one.
+    // The set notified two connections at once, in two Fronts or in one.
     assert_eq!(count(&metrics.node_changed_watch_count).1, 2.0);
     assert_eq!(count(&metrics.node_created_watch_count), (1, 1.0));
     assert_eq!(count(&metrics.node_children_watch_count), (1, 1.0));
@@ -242,7 +242,7 @@ fn watches_are_listed_with_their_sessions() {
     assert_eq!(page.next, None);
 }
 
-/// Lets time go by and nothing else happen; gives the messages to Loop.
+/// Lets time pass and nothing else happen. Returns the messages to Loop.
 fn tick(rig: &mut Rig, ms: u64) -> Vec<ToLoop> {
     rig.now.monotonic_ms += ms;
     rig.fronts[0].set_now(rig.now);
@@ -265,7 +265,7 @@ fn withdrawn(messages: &[ToLoop]) -> Vec<ConnectionId> {
     messages.iter().flat_map(of).collect()
 }
 
-/// Silence, half a request, a word that nobody answers, a session that nobody gives.
+/// Silence, half a request, an unanswered four-letter word, a session that nobody opens.
 #[test]
 fn a_connection_without_a_session_is_closed_whatever_it_has_sent() {
     for sent in ["", "raw 00", "raw 0000002c0000", "word ruok", "connect"] {
@@ -299,7 +299,7 @@ fn a_byte_now_and_then_wins_no_time() {
     assert!(is_closing(&rig, 1));
 }
 
-/// One that has its session is no concern of that time, and holds up no other in the list.
+/// A connection with a session is not closed for lack of one, and delays no other in the list.
 #[test]
 fn who_has_a_session_is_not_closed_for_want_of_one() {
     let mut rig = Rig::default();
@@ -310,8 +310,8 @@ fn who_has_a_session_is_not_closed_for_want_of_one() {
     assert!(rig.fronts[0].admission.accepted.is_empty());
 }
 
-/// How long a client with this timeout waits that asks when the last contact is `silent_ms` old, if
-/// there is none any more; none: it still waits after ten seconds.
+/// How long a client with this timeout waits if it asks when the last contact is `silent_ms` old
+/// and none follows; none: it still waits after ten seconds.
 fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
     let mut rig = Rig::default();
     rig.fronts[0] = Front::new(FrontConfig { sessionless_ms_max: 60_000, ..config(0) });
@@ -322,7 +322,7 @@ fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
     for waited_ms in 0..10_000 {
         let told = tick(&mut rig, u64::from(waited_ms > 0));
         if rig.clients[&1].closed || is_closing(&rig, 1) {
-            // One that was not asked for in the first place is not withdrawn.
+            // A connection that never asked Loop for a session is not withdrawn.
             assert!(withdrawn(&told).iter().all(|withdrawn| *withdrawn == id));
             assert_eq!(rig.notices, ["there is no contact with a leader"]);
             return Some(waited_ms);

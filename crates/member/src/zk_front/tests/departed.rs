@@ -19,7 +19,7 @@ fn session(rig: &Rig) -> SessionId {
     SessionId(rig.clients[&1].session.0)
 }
 
-/// The client is gone.
+/// The client's connection ends.
 fn lose(rig: &mut Rig) {
     let id = rig.clients[&1].id;
     rig.fronts[0].on_closed(id);
@@ -95,7 +95,7 @@ fn while_the_session_lives_nothing_is_given_up() {
     tell(&mut rig, attached(other, 7));
     assert_eq!(given_up(&mut rig), []);
     assert_eq!(rig.fronts[0].departed_count(), 1);
-    // They take effect.
+    // The commands take effect.
     rig.run();
     assert_eq!(rig.machine.zk().tree().find("/a").map(|it| it.stat().version), Some(1));
     assert_eq!(rig.fronts[0].departed_count(), 0);

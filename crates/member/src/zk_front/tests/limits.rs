@@ -96,7 +96,7 @@ fn a_client_that_never_reads_stops_being_served() {
     assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + bytes + 200).contains(&output), "{output}");
     let id = rig.clients[&1].id;
     assert!(rig.fronts[0].input(id).is_none());
-    // What is under way is answered; nothing more is taken.
+    // Requests under way are answered; no more are read.
     rig.play("c2: connect\nc2: set /a x");
     assert_eq!(connection(&rig, 1).output_bytes(), output);
     rig.unstall(1);
@@ -167,7 +167,7 @@ fn watches_set_again_may_be_one_event_too_many() {
     let frame_bytes_max = 24 * 1024 * 1024;
     rig.fronts[0] = Front::new(FrontConfig { frame_bytes_max, ..config(0) });
     rig.play("c1: connect\nc1: create /a x\nstall c1");
-    // 34 bytes of event for each 6 bytes of request; behind them one that would be set.
+    // Each 6 bytes of request bring 34 bytes of event; behind them comes one more watch to set.
     let count = OUTPUT_BYTES_LIMIT / 34 + 1;
     let request = format!("setwatches 2 {}d:/a", "d:/n ".repeat(count));
     let bytes = rig.encode(1, &request);
@@ -176,7 +176,7 @@ fn watches_set_again_may_be_one_event_too_many() {
     assert!(matches!(connection(&rig, 1).state, State::Closing));
     assert_eq!(rig.fronts[0].watches.len(), 0);
     rig.run();
-    // Nothing of it is kept, so that the driver has closed the connection already.
+    // None of the output is kept, so the driver has closed the connection already.
     assert!(rig.client(1).closed);
     assert_eq!(rig.client(1).event_count, 0);
     rig.assert_idle();
@@ -205,7 +205,8 @@ fn commands_under_way_are_bounded_per_front() {
         rig.play(&format!("c{number}~ {}", ["delete /n"; 1_000].join(" | ")));
     }
     assert_eq!(rig.fronts[0].commands_in_flight(), FRONT_COMMANDS_MAX);
-    // Nobody else is read, and each of them stands once in the list of those that wait.
+    // No other connection is read, and the list of connections that wait for credit holds each
+    // once.
     let bytes = rig.encode(1, "set /a y | get /a");
     for byte in bytes {
         rig.send(1, &[byte]);
@@ -224,7 +225,8 @@ fn commands_under_way_are_bounded_per_front() {
     assert_eq!((rig.fronts[0].commands_in_flight(), rig.fronts[0].commands.starved.len()), (0, 0));
 }
 
-/// What `c2` sees that waited for so long behind a write of `c1`, where one may be under way.
+/// The replies that `c2` sees after it waited for `ms` behind a write of `c1`, where one command
+/// may be under way.
 fn seen_after_waiting(throttled_op_wait_ms: u64, ms: u64) -> String {
     let mut rig = Rig::default();
     let config = FrontConfig { commands_max: 1, throttled_op_wait_ms, ..config(0) };
@@ -266,7 +268,7 @@ fn only_so_many_ask_for_a_session_on_all_fronts_in_a_time() {
     assert_eq!(rig.play("c2@1: connect"), "c2: connected as B for 10000");
     assert_eq!(rig.play("c3: connect"), "c3: closed");
     assert_eq!(rig.play("c4@1: connect"), "c4: closed");
-    // Words are not throttled, nor are those who are connected.
+    // Four-letter words are not throttled, nor are connected clients.
     assert_eq!(rig.play("c1: ping"), "c1: ping -> @2");
     rig.play("time 1001");
     assert_eq!(rig.play("c1: connect again"), "c1: connected as A for 10000");
@@ -309,12 +311,12 @@ fn large_requests_of_all_fronts_are_bounded_together() {
     let mut rig = large_requests(200, 1_000);
     rig.play("c1~ set /a big:500 | set /a y");
     assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514);
-    // Small ones pass, and one beside which there is room.
+    // Small requests pass, and so does a large one that fits.
     rig.play("c2~ set /a big:100 | set /a big:400");
     assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514 + 414);
     assert_eq!(rig.play("c2~ set /a big:400"), "c2: closed");
     assert_eq!(rig.fronts[1].report().metrics.large_requests_rejected, 1);
-    // What the lost connection had under way is given back.
+    // The credit of the lost connection is given back.
     assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514);
     let seen = rig.play("run");
     assert!(seen.contains("c1: set /a y -> v2"), "{seen}");
@@ -388,7 +390,7 @@ fn one_hold_of_the_lock_reads_a_bounded_number_of_requests() {
     rig.fronts[0].run_reads(&rig.machine);
     let count = rig.fronts[0].traffic.sent - before;
     assert!((50..=READ_HOLD_REQUESTS_MAX as u64).contains(&count), "{count}");
-    // In turns: the first ones are not served to their end before the others.
+    // Connections are served in turns: the first are not served to their end before the others.
     assert_eq!(connection(&rig, 2).window.len(), 40 - READ_TURN_REQUESTS_MAX);
     rig.play("run");
     assert!((2..9).all(|number| rig.clients[&number].reply_count == 40));
@@ -436,7 +438,7 @@ fn one_hold_of_the_lock_writes_a_bounded_number_of_bytes() {
 #[test]
 fn identities_of_a_connection_are_bounded() {
     let mut rig = begun(1);
-    // Its address is one of them.
+    // The client's address is one identity.
     for at in 1..CONNECTION_IDENTITIES_MAX {
         assert_eq!(rig.play(&format!("c1: auth digest u{at}:p")).lines().count(), 1);
     }
@@ -489,7 +491,7 @@ fn nothing_more_is_decoded_for_a_client_that_leaves_its_replies_lying() {
     rig.play(&format!("stall c1\nc1: {}", ["get /a"; 3_000].join(" | ")));
     let answered = rig.fronts[0].traffic.sent as usize - 2;
     assert!(answered > 100);
-    // What the last hold answered made room in the window, and it is not filled again.
+    // The answers of the last hold made room in the window, and it is not filled again.
     assert!(connection(&rig, 1).window.len() < WINDOW_REQUESTS_MAX);
     // The socket takes some: the driver is told that it may go on.
     assert!(!rig.fronts[0].may_go_on());
@@ -529,7 +531,7 @@ fn check_watch_bytes(request: impl Fn(&str) -> String, one_more: &str) {
     rig.play("c1: connect");
     for at in 0..count {
         let request = request(&format!("/{at:03}{}", "x".repeat(path_bytes - 4)));
-        // The same watch a second time takes no more.
+        // A watch that is set a second time takes no more bytes.
         rig.play(&format!("c1: {request} | {request}"));
     }
     assert_eq!(rig.fronts[0].watches.len(), count);
@@ -555,7 +557,7 @@ fn a_client_whose_requests_are_held_back_is_heard_all_the_same() {
     assert_eq!(heard(&mut rig), 1);
 }
 
-/// What it says meanwhile lies in its socket, and nobody knows.
+/// Its later requests lie unread in its socket.
 #[test]
 fn a_client_that_is_not_read_because_its_requests_are_held_back_counts_as_heard() {
     let mut rig = begun(1);

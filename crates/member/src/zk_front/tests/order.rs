@@ -137,7 +137,7 @@ fn every_write_waits_for_the_reads_before_it() {
     ];
     for write in writes {
         let mut rig = begun();
-        // All but the read is done before it: its client leaves it lying.
+        // All but the last read is done: its client does not read the replies.
         rig.play(&format!("c1~ ls / | {write} | ls /\nloop\napply\ndeliver"));
         let seen = rig.play("run");
         let asked: Vec<&str> =

@@ -1,4 +1,4 @@
-//! Random clients, packets, holds, stalls and ends: what must hold of every client's view.
+//! Random clients, packets, holds, stalls and ends: the invariants of every client's view.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::rig::*;
 
 const KEYS: [&str; 4] = ["/a", "/b", "/c", "/c/d"];
 
-/// What every key held, and when it changed, told by the machine itself after each command.
+/// The values of every key, and when it changed, from the machine itself after each command.
 #[derive(Default)]
 struct History {
     values: BTreeMap<&'static str, Vec<(i64, String)>>,
@@ -37,7 +37,7 @@ impl History {
     }
 }
 
-/// What a client may expect: the watches it has set, and since when.
+/// A client's expectations: the watches it has set, and since when.
 #[derive(Default)]
 struct View {
     watches: BTreeMap<String, i64>,
@@ -58,7 +58,7 @@ impl View {
             return;
         }
         let (request, answer) = text.split_once(" ->").unwrap();
-        // What a reply shows was told before it.
+        // The events of changes that a reply shows came before it.
         for (key, since) in &self.watches {
             let missed = history.first_change_after(key, *since).filter(|at| *at <= zxid);
             assert_eq!(missed, None, "{request} came before the event of {key}");

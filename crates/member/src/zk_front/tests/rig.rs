@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a member of some Fronts, Apply and a machine, with either a
+//! A rig for the tests of this crate: a member with some Fronts, Apply and a machine, with either a
 //! trivial loop that packs and stamps, or the real Loop and a pretend disk; and clients that speak
 //! the protocol, written and read as text.
 //!
@@ -66,7 +66,7 @@ pub(crate) struct Rig {
     pub(crate) deliveries: Vec<VecDeque<Delivery>>,
     pub(crate) notices: Vec<String>,
     pub(crate) words: Vec<(ConnectionId, Word)>,
-    /// What the audit log was told, and of which requests that were slow.
+    /// The events of the audit log, and the slow requests.
     pub(crate) audits: Vec<AuditEvent>,
     pub(crate) slow: Vec<SlowRequest>,
     /// Bytes that the driver reads from a socket at once.
@@ -74,7 +74,7 @@ pub(crate) struct Rig {
     /// Commands of one apply hold.
     pub(crate) hold: usize,
     pub(crate) now: Now,
-    /// What clients saw since it was last taken.
+    /// The lines that clients saw since the log was last taken.
     log: Vec<String>,
     next_connection: u64,
     sessions: Vec<i64>,
@@ -162,7 +162,7 @@ impl Rig {
         seen.join("\n")
     }
 
-    /// What clients saw since the last call, by client.
+    /// Takes the lines that clients saw since the last call, by client.
     pub(crate) fn take_log(&mut self) -> Vec<String> {
         let mut log = core::mem::take(&mut self.log);
         log.sort_by_key(|line| line.split(':').next().map(str::to_string));
@@ -195,7 +195,7 @@ impl Rig {
             "serve" => self.serve(rest),
             "contact" => {
                 let is_alone = rest == "alone";
-                // Contact at 0 is none.
+                // Contact at 0 means no contact.
                 self.now.monotonic_ms = self.now.monotonic_ms.max(1);
                 self.now.contact_at_ms = (!is_alone).then_some(self.now.monotonic_ms);
                 for front in &mut self.fronts {
@@ -294,7 +294,7 @@ impl Rig {
         self.fronts = (0..count).map(front).collect();
     }
 
-    /// Time goes by, in the driver's steps of 100 ms.
+    /// Lets time pass, in the driver's steps of 100 ms.
     pub(crate) fn advance(&mut self, ms: u64) {
         for _ in 0..ms.div_ceil(100) {
             let step_ms = 100.min(ms);
@@ -457,7 +457,7 @@ impl Rig {
         panic!("it never comes to rest");
     }
 
-    /// What always holds: credits are what the windows say.
+    /// Checks the invariants: credits equal what the windows hold.
     pub(crate) fn check(&self) {
         for front in &self.fronts {
             let of_all = |of: fn(&Connection) -> usize| front.connections.values().map(of).sum();
@@ -502,7 +502,7 @@ impl Rig {
         }
     }
 
-    /// The states of all connections are gone, and so are all credits.
+    /// Checks that the states of all connections are gone, and all credits given back.
     pub(crate) fn assert_idle(&self) {
         for front in &self.fronts {
             assert_eq!((front.commands.count, front.commands.bytes), (0, 0));

@@ -1,4 +1,5 @@
-//! Large replies: their order, the room that they share, and who is disconnected for want of it.
+//! Large replies: their order, the room that they share, and which clients are disconnected for
+//! lack of it.
 
 use super::super::*;
 use super::rig::*;
@@ -35,7 +36,7 @@ fn held(rig: &Rig) -> usize {
     rig.fronts.iter().map(|front| front.held_bytes().output).sum()
 }
 
-/// Whether the room is full or not, a read shows what the write right before it wrote.
+/// With room or without, a read shows the value that the write right before it wrote.
 #[test]
 fn large_values_between_own_writes_are_read_in_their_order() {
     let (one, two) = (LARGE, LARGE + 1);
@@ -87,7 +88,7 @@ fn after_a_large_reply_reads_do_not_travel_for_a_while() {
         assert!(!travels(&mut rig));
     }
     assert!(travels(&mut rig));
-    // One that travelled tells as well.
+    // The size of a travelling read's reply counts as well.
     rig.play("c1: set /s v | get /l");
     assert!(!travels(&mut rig));
 }
@@ -98,7 +99,7 @@ fn without_room_a_large_read_waits_and_small_ones_are_served() {
     let held = fill(&rig);
     assert_eq!(rig.play("c2: get /l | get /s"), "");
     assert_eq!(rig.play("c1: set /s y | get /s | get /l | get /s").lines().count(), 2);
-    // What stands behind it in the session waits as well.
+    // Later requests of the session wait as well.
     assert_eq!(rig.play("c1: set /s z | get /s"), "");
     assert_eq!(connection(&rig, 1).window.len(), 2);
     drop(held);
@@ -118,7 +119,7 @@ fn held_metrics(rig: &Rig) -> (u64, u64) {
     (metrics.travelling_reads_refused, metrics.slow_takers_ended)
 }
 
-/// Where the next own write was handed over with the read, the state before it is gone.
+/// If the next own write was handed over with the read, the state before it is gone.
 #[test]
 fn without_room_a_large_read_before_a_write_under_way_is_refused() {
     let mut rig = begun();
@@ -129,13 +130,13 @@ fn without_room_a_large_read_before_a_write_under_way_is_refused() {
     assert_eq!(seen, wanted);
     assert_eq!(held_metrics(&rig).0, 2);
     drop(held);
-    // From now on it holds the write back.
+    // From now on the read holds back the write.
     let seen = rig.play("c1: set /s y | get /l | set /s z | get /s");
     assert!(seen.contains(&format!("...{LARGE} v0 @7")), "{seen}");
     rig.check();
 }
 
-/// Clients that take nothing pipeline 64 reads of 1 MB behind a write each, or ask for as much in
+/// Clients that read nothing pipeline 64 reads of 1 MB behind a write each, or ask for as much in
 /// one multi-read.
 #[test]
 fn what_many_clients_leave_lying_is_bounded_together() {
@@ -153,18 +154,18 @@ fn what_many_clients_leave_lying_is_bounded_together() {
         let mut most = 0;
         rig.line("run");
         most = most.max(held(&rig) as u64 + rig.apply.held_bytes());
-        // They wait without being looked at again and again.
+        // The connections wait without being looked at again and again.
         assert!(rig.fronts.iter().all(|front| !front.is_runnable() && !front.may_go_on()));
         let bytes_max = REPLIES_BYTES_MAX + 2 * (REPLIES_TOLD_BYTES + 2 * LARGE) as u64;
         assert!(most >= REPLIES_BYTES_CALM, "{most}");
         assert!(most <= bytes_max, "{most} of {bytes_max}");
         assert_eq!(rig.apply.held_bytes(), 0);
-        // Others are served meanwhile.
+        // Other clients are served meanwhile.
         assert!(rig.play("c1: set /s ok | get /s").contains("-> ok v"));
         for number in 10..30 {
             rig.close(number);
         }
-        // What the room was not told yet is all that may differ.
+        // The counts may differ only by bytes that the room was not told of yet.
         let off = rig.apply.replies().bytes().abs_diff(held(&rig) as u64);
         assert!(off < 2 * REPLIES_TOLD_BYTES as u64, "{off}");
         assert!(rig.play("c1: get /l").contains("v0"));
@@ -179,14 +180,14 @@ fn clients_that_keep_the_room_full_and_take_nothing_are_disconnected() {
         rig.play(&format!("c{number}@{}: connect\nstall c{number}\nc{number}: get /l", number % 2));
     }
     assert!(rig.apply.replies().is_tight());
-    // It takes something now and then.
+    // The client reads something now and then.
     let (id, front) = (rig.clients[&10].id, rig.clients[&10].front);
     rig.advance(OUTPUT_STALL_MS);
     rig.fronts[front].on_written(id, 64 * 1024);
     assert!(stalled.clone().all(|number| !rig.clients[&number].closed));
     rig.advance(100);
     let closed = stalled.clone().filter(|&number| rig.clients[&number].closed).count();
-    // The replies of one Front were enough.
+    // One Front's replies were enough.
     assert!(closed > 0);
     assert!(!rig.clients[&10].closed);
     assert!(!rig.apply.replies().is_tight());
@@ -196,7 +197,7 @@ fn clients_that_keep_the_room_full_and_take_nothing_are_disconnected() {
     assert!(rig.play("c1: get /l").contains("v0"));
 }
 
-/// Clients that take their replies may keep the room full for long: nobody is disconnected then.
+/// Clients that read their replies may keep the room full for long: nobody is disconnected then.
 #[test]
 fn a_read_that_finds_no_room_in_time_is_refused_and_holds_up_no_session() {
     let mut rig = begun();
@@ -209,7 +210,7 @@ fn a_read_that_finds_no_room_in_time_is_refused_and_holds_up_no_session() {
     let seen = rig.play("c1: get /s");
     assert!(seen.starts_with("c1: get /l -> operation timeout @4\nc1: get /s -> x v0 @"), "{seen}");
     assert_eq!(rig.fronts[0].report().metrics.replies_timed_out, 1);
-    // The next one has its time, too, and room comes within it.
+    // The next read may wait as long, and room comes in that time.
     assert_eq!(rig.play("c1: get /l"), "");
     rig.advance(1_600);
     drop(full);

@@ -1,5 +1,5 @@
-//! Behaviour as text: what clients send and everything they are told. The name of a file is what it
-//! shows. `rig.rs` says how a line reads; what is indented is the output.
+//! Behaviour as text: the requests of clients and everything they receive. The name of a file says
+//! what it shows. `rig.rs` describes the lines; indented lines are output.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -6,8 +6,8 @@ use crate::zk_front::tests::rig::Random;
 const KINDS: [WatchKind; 4] =
     [WatchKind::Data, WatchKind::Child, WatchKind::Persistent, WatchKind::PersistentRecursive];
 
-/// The plainest table there is: by connection, path and number of the kind the ordinal it was set
-/// at.
+/// The plainest table: for each connection, path and number of the kind, the ordinal at which the
+/// watch was set.
 #[derive(Default)]
 struct Model(BTreeMap<(u64, String, usize), u64>);
 
@@ -51,7 +51,7 @@ fn any_path(random: &mut Random, count: usize) -> String {
     }
 }
 
-/// Each place leads to a watch of its watcher, and there are no others.
+/// Checks that each place leads to a watch of its watcher, and that there are no others.
 fn check(watches: &Watches) {
     let mut count = 0;
     for (connection, watcher) in &watches.watcher_index {
@@ -70,7 +70,7 @@ fn check(watches: &Watches) {
     assert_eq!(spots.map(|spot| spot.watches.len()).sum::<usize>(), count);
 }
 
-/// Random watches of some connections on some paths, beside the model.
+/// Plays random watches of some connections on some paths, beside the model.
 fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
     let mut random = Random(seed);
     let (mut watches, mut model) = (Watches::default(), Model::default());
@@ -78,7 +78,7 @@ fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
         let connection = random.below(connections) as u64;
         let path = any_path(&mut random, paths);
         let once = random.pick(&KINDS[..2]);
-        // Many are set for a while, and then they become few.
+        // Many watches are set for a while, and then they become few.
         let set_percent = if ordinal * 3 / steps == 1 { 5 } else { 80 };
         if random.percent(set_percent) {
             let at = ordinal - random.below(3).min(ordinal as usize) as u64;

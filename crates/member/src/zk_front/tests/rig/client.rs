@@ -15,15 +15,15 @@ use crate::zk_front::ConnectionId;
 pub(crate) struct Client {
     pub(crate) id: ConnectionId,
     pub(crate) front: usize,
-    /// Takes what the server writes.
+    /// Whether the client reads what the server writes.
     pub(crate) reads: bool,
     /// The server closed the connection.
     pub(crate) closed: bool,
     pub(crate) session: (i64, Vec<u8>),
     xid: i32,
-    /// Not yet given to the Front.
+    /// Bytes not yet given to the Front.
     pub(super) outgoing: VecDeque<u8>,
-    /// Not yet a whole frame.
+    /// Bytes that are not yet a whole frame.
     pub(super) incoming: Vec<u8>,
     pub(super) greeting: bool,
     pub(super) sent: VecDeque<Sent>,
@@ -51,7 +51,7 @@ pub(super) enum Form {
         stat: bool,
     },
     Acl,
-    /// Whatever there is, in hexadecimal.
+    /// The whole body, in hexadecimal.
     Bytes,
     /// The error of the header once more.
     Error,
@@ -112,7 +112,7 @@ impl Rig {
         self.clients.insert(number, client);
     }
 
-    /// The client's end of the connection goes.
+    /// Closes the client's end of the connection.
     pub(crate) fn close(&mut self, number: u32) {
         let client = self.client(number);
         let (id, front) = (client.id, client.front);
@@ -377,7 +377,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// `open`, `own` (whoever made it), or entries like `digest|user:hash|1` separated by `,`.
+/// `open`, `own` (the creator), or entries like `digest|user:hash|1` separated by `,`.
 fn acl_of(word: &str) -> Vec<AclEntry> {
     let entry = |perms: u32, scheme: &str, id: &str| AclEntry {
         perms,

@@ -16,7 +16,7 @@ use crate::zk_front::*;
 
 pub(crate) const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };
 
-/// What stands between the Fronts and Apply.
+/// The part between the Fronts and Apply.
 pub(crate) enum Engine {
     /// Every submission is an entry of its own, committed at once.
     Stamping { sequence: u64, index: u64, full: bool },
@@ -31,9 +31,9 @@ pub(crate) struct Real {
     pub(crate) snapshot: VecDeque<SnapshotJob>,
     pub(crate) from_apply: VecDeque<FromApply>,
     pub(crate) ready: usize,
-    /// Everything the disk was ever given.
+    /// All jobs that the disk was ever given.
     pub(crate) jobs: Vec<DiskJob>,
-    /// Snapshots written, and what the log was told to let go of.
+    /// The indexes of written snapshots, and of the releases that the log was told of.
     pub(crate) finished: Vec<u64>,
     pub(crate) released: Vec<u64>,
     /// Whether the log was told to leave room to a snapshot, each time.
@@ -41,7 +41,7 @@ pub(crate) struct Real {
     room_wanted: u64,
     snapshot_at: (u64, u64),
     pub(crate) pieces: usize,
-    /// How often what was received was discarded.
+    /// How often a received snapshot was discarded.
     pub(crate) discarded: usize,
 }
 
@@ -101,7 +101,7 @@ impl Real {
         }
     }
 
-    /// Calls [`Loop::finish`] and keeps what is for the disks; gives what is for Apply.
+    /// Calls [`Loop::finish`], keeps the output for the disks, and returns the output for Apply.
     pub(crate) fn finish(&mut self, wall_ms: i64) -> Vec<ToApply> {
         let output = self.member.finish(wall_ms);
         self.jobs.extend(output.disk.iter().cloned());
@@ -127,7 +127,7 @@ impl Real {
         last.is_some()
     }
 
-    /// So many bytes are set aside, as an answer to the last question.
+    /// Answers the last question: `bytes` bytes are set aside.
     pub(crate) fn keep_room(&mut self, bytes: u64) {
         self.member
             .handle(LoopInput::SnapshotRoom(RoomKept { bytes, bytes_wanted: self.room_wanted }))

@@ -1,4 +1,4 @@
-//! What a client is told, as text: one line for each reply and each event.
+//! A client's replies and events as text, one line each.
 
 use zk::ErrorCode;
 use zk::jute::JuteReader;
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-/// Long texts by their ends and length.
+/// Shortens a long text to its ends and length.
 fn shorten(text: &str) -> String {
     match text.len() {
         0..=200 => text.to_string(),
