@@ -1,4 +1,4 @@
-//! What changed, for those who watch: one compact, shared batch for all connection runtimes.
+//! The changes that apply made, for watchers: one compact batch, shared by all connection runtimes.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use crate::limits::QUOTA_WARNINGS_MAX;
 use crate::mark::Mark;
 use crate::zk::change::{Change as ZkChange, QuotaExceeded};
 
-/// What happened, by its space.
+/// The kind of a change, by its space.
 #[derive(Clone, Debug)]
 pub enum ChangeKind {
-    /// To the ensemble.
+    /// A change to the ensemble.
     Control(ControlChange),
-    /// To ZooKeeper's tree or sessions.
+    /// A change to ZooKeeper's tree or sessions.
     Zk(ZkChange),
 }
 
@@ -31,9 +31,9 @@ impl From<ZkChange> for ChangeKind {
 /// One change.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The command that made it, and the transaction that clients see.
+    /// The numbers of the command that made it, and of the transaction that clients see.
     pub mark: Mark,
-    /// What happened.
+    /// The kind of the change.
     pub kind: ChangeKind,
     path_start: u32,
     path_bytes: u32,
@@ -45,7 +45,7 @@ pub struct ChangeBatch {
     changes: Vec<Change>,
     paths: String,
     quotas_exceeded: Vec<QuotaExceeded>,
-    /// Nothing is kept.
+    /// Whether the batch keeps nothing.
     is_for_nobody: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct ChangeBatch {
 pub type SharedChanges = Arc<ChangeBatch>;
 
 impl ChangeBatch {
-    /// A batch that keeps nothing, of commands that are applied before anybody watches.
+    /// A batch that keeps nothing, for commands that are applied before any client watches.
     pub fn for_nobody() -> ChangeBatch {
         ChangeBatch { is_for_nobody: true, ..ChangeBatch::default() }
     }
@@ -77,24 +77,24 @@ impl ChangeBatch {
         })
     }
 
-    /// How many.
+    /// The number of changes.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Notes that a quota was exceeded, unless enough of that was noted already.
+    /// Notes that a quota was exceeded, unless [`QUOTA_WARNINGS_MAX`] were noted already.
     pub(crate) fn warn_of_quota(&mut self, warning: QuotaExceeded) {
         if !self.is_for_nobody && self.quotas_exceeded.len() < QUOTA_WARNINGS_MAX {
             self.quotas_exceeded.push(warning);
         }
     }
 
-    /// The quotas that were exceeded: those of the first few writes.
+    /// The quotas that were exceeded by the first few writes.
     pub fn quotas_exceeded(&self) -> &[QuotaExceeded] {
         &self.quotas_exceeded
     }

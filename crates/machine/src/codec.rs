@@ -21,9 +21,9 @@ pub enum DecodeError {
     Bad {
         /// The field's name.
         what: &'static str,
-        /// Where it ends.
+        /// The offset at which the field ends.
         offset: usize,
-        /// What stood there.
+        /// The value that was found.
         value: u64,
     },
     /// Text is not UTF-8.
@@ -37,7 +37,7 @@ pub enum DecodeError {
     Trailing {
         /// Where the values end.
         offset: usize,
-        /// How many follow.
+        /// The number of bytes left over.
         bytes: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Commands: what is replicated. Each belongs to a space, which has its own module.
+//! Commands, the replicated writes. Each belongs to a space, which has its own module.
 //!
 //! A decoded command borrows its text and data from the entry.
 
@@ -8,20 +8,20 @@ use crate::image::format::Space;
 use crate::level::Level;
 use crate::zk::command::{self as zk, Command as ZkCommand};
 
-/// The kind of all commands that the first format did not have: the space `u8` and the command
+/// The kind of all commands that the first format did not have. The space `u8` and the command
 /// follow.
 const KIND_OF_SPACE: u8 = 12;
 
-/// How the commands of that kind begin which belong to the ensemble.
+/// The first bytes of the ensemble's commands of that kind.
 const IN_CONTROL: [u8; 2] = [KIND_OF_SPACE, Space::Control.number()];
 
-/// A replicated write. The connection that sent it and the identities it sent it with stand beside
-/// it in the batch.
+/// A replicated write. The connection that sent it, and the identities it sent it with, stand
+/// beside it in the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// What belongs to the ensemble.
+    /// A command of the ensemble.
     Control(ControlCommand),
-    /// Of ZooKeeper's tree and sessions.
+    /// A command of ZooKeeper's tree and sessions.
     Zk(ZkCommand<'a>),
 }
 
@@ -37,7 +37,7 @@ impl Command<'_> {
     /// Reads one whole command: nothing may be left over.
     ///
     /// # Errors
-    /// It is of no known kind, or not what the format says.
+    /// The command is of no known kind, or breaks the format.
     pub fn decode(bytes: &[u8]) -> Result<Command<'_>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8()?;

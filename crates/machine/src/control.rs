@@ -1,5 +1,5 @@
-//! What belongs to the ensemble, whatever its clients speak: its level, its servers and which
-//! members they are, and the batches that each member has handed over.
+//! The state of the ensemble, independent of the clients' protocols: its level, its servers and
+//! which members they are, and the batches that each member has handed over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::limits::ORIGINS_MAX;
 pub(crate) mod command;
 pub mod servers;
 
-/// What a command of the ensemble changed.
+/// A change that a command of the ensemble made.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The servers, or which of them a member is.
+    /// The servers changed, or which of them a member is.
     Servers(Arc<Servers>),
-    /// The level.
+    /// The level rose.
     Raised(StatedLevel),
 }
 
 /// The replicated state of the ensemble.
 #[derive(Debug)]
 pub struct Control {
-    /// The last batch applied of each member, and of which boot.
+    /// The boot and sequence of the last batch applied of each member.
     origins: BTreeMap<MemberId, (BootId, u64)>,
     steady: Steady,
     /// The digest's term of `steady`, and the bytes it takes in an image: as of its last change.
     steady_sum: (Digest, u64),
 }
 
-/// What seldom changes.
+/// The part of the state that seldom changes.
 #[derive(Debug)]
 struct Steady {
     level: StatedLevel,
@@ -58,8 +58,8 @@ impl Control {
         Control { origins, steady, steady_sum }
     }
 
-    /// Whether the batch is the next of its origin, and notes it. A duplicate, a gap or an older
-    /// boot is to be skipped: its member sends again what is missing.
+    /// Notes a batch if it is the next of its origin. False for a duplicate, a gap or an older
+    /// boot: the batch must be skipped, and its member sends missing batches again.
     pub(crate) fn begin_batch(&mut self, origin: Origin, sequence: u64) -> bool {
         let expected = match self.origins.get(&origin.member) {
             Some((boot, _)) if *boot > origin.boot => return false,
@@ -100,7 +100,7 @@ impl Control {
         Change::Servers(Arc::new(self.steady.servers.clone()))
     }
 
-    /// None: the level was as high before.
+    /// Raises the level. None: it was as high before.
     pub(crate) fn raise(&mut self, stated: &StatedLevel) -> Option<Change> {
         if stated.level <= self.steady.level.level {
             return None;
@@ -110,7 +110,7 @@ impl Control {
         Some(Change::Raised(stated.clone()))
     }
 
-    /// The level: what may be used.
+    /// The level, whose features may be used.
     pub fn level(&self) -> &StatedLevel {
         &self.steady.level
     }
@@ -120,7 +120,7 @@ impl Control {
         &self.steady.servers
     }
 
-    /// The last batch applied of a member, and of which boot.
+    /// The boot and sequence of the last batch applied of a member.
     pub fn last_batch(&self, member: MemberId) -> Option<(BootId, u64)> {
         self.origins.get(&member).copied()
     }

@@ -1,8 +1,8 @@
 //! The payload of a log entry: a header and batches of commands.
 //!
-//! A batch is what one member handed over at once, and the unit in which it is sent again when its
-//! fate is unknown: (member, boot, sequence) names it. Loop packs waiting batches into one entry.
-//! A connection runtime builds its batch in the final bytes; Loop only stamps it.
+//! A batch holds the commands that one member handed over at once. It is sent again as a whole when
+//! its fate is unknown: (member, boot, sequence) names it. Loop packs waiting batches into one
+//! entry. A connection runtime builds its batch in the final bytes; Loop only stamps it.
 //!
 //! ```text
 //! entry  = version u8 | 0 u8 | level u16 | group u32 | time_ms i64 | batch count u32 | batch*
@@ -40,12 +40,13 @@ pub const HEADER_BYTES: usize = 20;
 /// Bytes of a batch before its first command.
 const BATCH_HEADER_BYTES: usize = 36;
 
-/// What an entry says about all its commands.
+/// The header of an entry, for all its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
-    /// The level that its commands need. Whoever applies them compares it with what it knows.
+    /// The level that its commands need. A member compares it with the level that it knows before
+    /// it applies them.
     pub level: Level,
-    /// Which log of the process: 0 until there are several.
+    /// The log of the process that has the entry: 0 until there are several.
     pub group: u32,
     /// The leader's wall clock in ms since 1970. For Stat only; never asserted to grow.
     pub time_ms: i64,
@@ -68,9 +69,9 @@ pub struct BatchBuilder {
 #[derive(Clone, Debug)]
 pub struct UnstampedBatch {
     bytes: Vec<u8>,
-    /// How many commands it holds.
+    /// The number of commands.
     pub command_count: usize,
-    /// The level that they need.
+    /// The level that the commands need.
     pub level: Level,
 }
 
@@ -113,7 +114,7 @@ impl BatchBuilder {
         list
     }
 
-    /// How many commands it holds.
+    /// The number of commands.
     pub fn command_count(&self) -> usize {
         self.command_count
     }
@@ -152,7 +153,7 @@ impl UnstampedBatch {
         BatchBuilder::default().finish()
     }
 
-    /// Says who hands the batch over, and as which.
+    /// Stamps the batch with its origin and its sequence.
     pub fn stamp(mut self, origin: Origin, sequence: u64) -> Bytes {
         put_at(&mut self.bytes, 4, &origin.member.0.to_le_bytes());
         put_at(&mut self.bytes, 12, &origin.boot.0.to_le_bytes());
@@ -241,11 +242,12 @@ pub fn decode_header(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
 /// One batch of an entry, its commands not yet decoded.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// Who handed it over.
+    /// The member and boot that handed it over.
     pub origin: Origin,
-    /// As its how-many-th.
+    /// The sequence of the batch: the number of the batches that this boot has handed over, this
+    /// one included.
     pub sequence: u64,
-    /// How many commands it holds.
+    /// The number of commands.
     pub command_count: u32,
     /// The identity lists its commands refer to.
     pub identities: Vec<Vec<Identity<'a>>>,
@@ -259,9 +261,9 @@ pub struct Batch<'a> {
 pub struct Framed<'a> {
     /// The connection that sent it; 0 for Loop's own.
     pub connection: ConnectionId,
-    /// Which of the batch's identity lists it was sent with.
+    /// The index of the identity list of the batch that it was sent with.
     pub identity_list: usize,
-    /// What to do.
+    /// The command itself.
     pub command: Command<'a>,
     /// Offset of the next command within the batch's commands.
     pub end: usize,
@@ -333,20 +335,21 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What a stamped batch says of itself.
+/// The header of a stamped batch, and what its commands need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// Who handed it over.
+    /// The member and boot that handed it over.
     pub origin: Origin,
-    /// As its how-many-th.
+    /// The sequence of the batch: the number of the batches that this boot has handed over, this
+    /// one included.
     pub sequence: u64,
-    /// How many commands it holds.
+    /// The number of commands.
     pub command_count: u32,
-    /// The level that they need.
+    /// The level that the commands need.
     pub level: Level,
 }
 
-/// Reads the whole batch that starts at `offset`: what a peer hands over must be fit to be applied.
+/// Reads the whole batch that starts at `offset`: a batch from a peer must be fit to be applied.
 /// Returns its header and where it ends.
 pub fn check_batch(bytes: &[u8], offset: usize) -> Result<(BatchHeader, usize), DecodeError> {
     let batch = decode_batch(bytes, offset)?;
@@ -365,8 +368,8 @@ pub fn check_batch(bytes: &[u8], offset: usize) -> Result<(BatchHeader, usize), 
     Ok((BatchHeader { origin, sequence, command_count, level }, batch.end))
 }
 
-/// How many commands an entry holds, as it says itself; 0 for one that does not decode. For what is
-/// only counted.
+/// The number of commands that an entry claims to hold; 0 for one that does not decode. For counts
+/// only.
 pub fn command_count(entry: &[u8]) -> usize {
     let Ok(header) = decode_header(entry) else { return 0 };
     let (mut offset, mut count) = (HEADER_BYTES, 0);
@@ -382,8 +385,8 @@ pub fn command_count(entry: &[u8]) -> usize {
     count
 }
 
-/// The version of the program that a command of the entry names which raises the level; none: there
-/// is no such command, or one before it is not known here. For people.
+/// The version of the program named by the command of the entry that raises the level, for people.
+/// None: there is no such command, or a command before it is unknown here.
 pub fn version_raised_to(entry: &[u8]) -> Option<String> {
     let header = decode_header(entry).ok()?;
     let mut offset = HEADER_BYTES;

@@ -12,7 +12,7 @@ pub struct LogIndex(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(pub u64);
 
-/// What ZooKeeper clients see as transaction id: session open and close and every write consume
+/// The transaction id that ZooKeeper clients see. Session open and close and every write consume
 /// one, refused writes too; attach and skipped duplicates do not. Signed as on ZooKeeper's wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Zxid(pub i64);
@@ -25,19 +25,19 @@ pub struct SessionId(pub i64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
-/// Which start of a member's process: grows with each start of the same data directory. The starts
-/// of two copies of a directory differ.
+/// A start of a member's process: grows with each start of a data directory. The starts of two
+/// copies of a directory differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootId(pub u64);
 
 impl BootId {
-    /// The start that the directory counts as number `count`, from 1. `random` tells it from the
-    /// starts of the directory's copies that count to the same number.
+    /// The start with number `count` of its directory, from 1. `random` tells it from the starts
+    /// with that number of the directory's copies.
     pub fn new(count: u32, random: u32) -> BootId {
         BootId(u64::from(count) << 32 | u64::from(random))
     }
 
-    /// How often the directory had been started, this start included. For people.
+    /// The number of starts of the directory, this one included. For people.
     pub fn count(self) -> u64 {
         self.0 >> 32
     }
@@ -47,7 +47,7 @@ impl BootId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// Who handed a batch over: one boot of one member.
+/// The origin of a batch: one boot of one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// The member whose clients sent the commands.
@@ -56,19 +56,19 @@ pub struct Origin {
     pub boot: BootId,
 }
 
-/// What lives while its client is heard: a session.
+/// An owner of state that lives only while its client is heard: a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// Of ZooKeeper's, with its ephemerals.
+    /// A ZooKeeper session, with its ephemerals.
     Session(SessionId),
 }
 
 /// The one connection that may act for a session: the last to attach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attachment {
-    /// Where the connection is.
+    /// The member and boot that the connection belongs to.
     pub origin: Origin,
-    /// Which connection there.
+    /// The connection of that boot.
     pub connection: ConnectionId,
 }
 

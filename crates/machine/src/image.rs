@@ -1,8 +1,8 @@
 //! Freezing: an image of the machine at one index, taken while commands go on.
 //!
-//! [`Machine::freeze`] notes what is small: the header, and control's section. Each further space
-//! notes how its state is walked. [`Machine::freeze_step`] then has them write a piece at a time.
-//! Before apply changes something that a walk has not reached, the space saves its old value for
+//! [`Machine::freeze`] encodes the small parts: the header, and control's section. Each further
+//! space notes how its state is walked. [`Machine::freeze_step`] then writes a piece at a time.
+//! Before apply changes a value that the walk has not reached, the space saves its old value for
 //! the next piece. So the image is that of one index, and the writer is never stopped.
 //!
 //! `format` gives the bytes, and the files of the spaces those of their records.
@@ -17,14 +17,14 @@ pub mod error;
 pub mod format;
 pub mod restore;
 
-/// What a step of a freeze gave.
+/// The result of a step of a freeze.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FreezeStep {
     /// The next piece of the image.
     Piece(Vec<u8>),
     /// The last piece: the freeze is over.
     Last(Vec<u8>),
-    /// Too many old images had to be kept: the freeze is over and its pieces are worthless.
+    /// Too many old values had to be kept: the freeze is over and its pieces are worthless.
     Aborted,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct Freeze {
 }
 
 impl Machine {
-    /// Starts an image of the state as it is now, which must be at the end of an entry. A running
-    /// freeze is replaced.
+    /// Starts an image of the present state, which must be at the end of an entry. A running freeze
+    /// is replaced.
     pub fn freeze(&mut self) -> LogIndex {
         self.freeze_with_limit(FREEZE_OLD_BYTES_MAX)
     }
@@ -55,9 +55,9 @@ impl Machine {
     }
 
     /// The most bytes that an image of the present state can have, however small its pieces are.
-    /// Loop keeps room on the disk by it. It walks nothing.
+    /// Loop reserves room on the disk by it. It is computed without a walk.
     pub fn image_bytes_max(&self) -> u64 {
-        // A frame of control, one that starts ZooKeeper's section, and one with each znode.
+        // One frame of control, one that starts ZooKeeper's section, and one for each znode.
         let frames = 2 + u64::from(self.zk.tree.znode_count());
         HEADER_AND_END_BYTES
             + frames * FRAME_HEAD_BYTES

@@ -1,10 +1,10 @@
 //! Installing an image: a command that replaces the whole state by that of a snapshot.
 //!
-//! The command names the image; its bytes do not pass the log. Whoever applies the command has
-//! prepared the image before. What the ensemble has lived through stays: the settings, the level,
-//! the servers (and `/zookeeper/config`, which shows them), the batches of the members, and the
-//! counters, which never fall. So a client that was connected before finds no zxid below the last
-//! one that it has seen.
+//! The command names the image; its bytes do not pass the log. Every member that applies the
+//! command has prepared the image before. The ensemble keeps its own settings, level, servers (and
+//! `/zookeeper/config`, which shows them), the batches of the members, and the counters, which
+//! never fall. So a client that was connected before finds no zxid below the last one that it has
+//! seen.
 
 use crate::change::ChangeBatch;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};
@@ -12,14 +12,14 @@ use crate::machine::{Machine, PreparedImage};
 use crate::stamp::Stamp;
 use crate::zk::txn::Call;
 
-/// How far the zxid of a state that begins anew is beyond that of its image: clients have seen what
-/// came behind the image, and are to find no zxid below that. ZooKeeper's zxid has as much for one
-/// epoch.
+/// How far the zxid of a state that begins anew is beyond that of its image: clients have seen
+/// transactions after the image, and must find no zxid below theirs. ZooKeeper's zxid has as much
+/// for one epoch.
 const ZXID_BEYOND_IMAGE: i64 = 1 << 32;
 
 impl Machine {
     /// The state of a new ensemble that begins with the tree and the sessions of an image. It is
-    /// the same wherever it is made of that.
+    /// equal wherever it is made from that image.
     pub fn begin_with(image: Machine) -> Machine {
         let mut machine = Machine::default();
         machine.ordinal = machine.ordinal.next();
@@ -35,18 +35,18 @@ impl Machine {
         machine
     }
 
-    /// Gives the image that a command to come will install.
+    /// Takes the image that a later command will install.
     pub fn prepare_image(&mut self, image: PreparedImage) {
         self.prepared = Some(image);
     }
 
-    /// The state before the last image was installed, to be dropped where nobody waits.
+    /// Takes the state before the last image was installed, to be dropped where nobody waits.
     pub fn take_replaced(&mut self) -> Option<Box<Machine>> {
         self.replaced.take()
     }
 
-    /// Panics where the image was not prepared: it was removed from the data directory, and without
-    /// it the log cannot be applied.
+    /// Installs the prepared image. Panics if there is none: it was removed from the data
+    /// directory, and without it the log cannot be applied.
     pub(crate) fn install_image(
         &mut self,
         stamp: &Stamp<'_>,

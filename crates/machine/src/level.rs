@@ -1,4 +1,4 @@
-//! Levels: which commands, formats and outcomes the members of an ensemble may use.
+//! Levels: the commands, formats and outcomes that the members of an ensemble may use.
 //!
 //! The level is replicated state ([`crate::Control::level`]). Each level has all that the levels
 //! below it have, and a member that knows a level knows those below. `docs/formats.md`, "Levels",
@@ -33,8 +33,8 @@ impl Level {
         self.0
     }
 
-    /// The first version of the program that knows it, for people who are to install one. Empty for
-    /// a level that this build does not know.
+    /// The first version of the program that knows the level, for people who have to install one.
+    /// Empty for a level that this build does not know.
     pub fn version(self) -> &'static str {
         match self {
             Level::FIRST => "0.1.0",

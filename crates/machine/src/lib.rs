@@ -1,9 +1,9 @@
-//! The replicated state machine: what every member of an ensemble holds identically.
+//! The replicated state machine: the state that every member of an ensemble holds identically.
 //!
 //! Commands go in through [`Machine::apply`], in the order of the log, and change the state;
-//! queries read it. [`Machine::apply`] is deterministic and cannot fail: the same entries give the
-//! same state, the same replies and the same numbers on every member. What a client did wrong is an
-//! outcome ([`Refusal`]), identical everywhere.
+//! queries read it. [`Machine::apply`] is deterministic and cannot fail: equal entries give equal
+//! state, replies and numbers on every member. A client's mistake is an outcome ([`Refusal`]),
+//! identical everywhere.
 //!
 //! This crate never reads a clock, a random source, a file or the environment. Time is the stamp
 //! the leader put into the entry; chance is an argument of the command.

@@ -38,7 +38,8 @@ pub const EXPIRE_SESSIONS_MAX: usize = 10_000;
 /// state's lock is held meanwhile.
 pub const CONTAINER_ZNODES_DELETED_MAX: usize = 1_000;
 
-/// Of them, as many are looked at in one step, under the state's lock.
+/// Containers and znodes with a time to live that one step of a search looks at, under the state's
+/// lock.
 pub const CONTAINER_ZNODES_LOOKED_AT_MAX: usize = 4_096;
 
 /// Members whose last batch sequence is remembered. An ensemble has a handful; members that were
@@ -46,11 +47,11 @@ pub const CONTAINER_ZNODES_LOOKED_AT_MAX: usize = 4_096;
 pub const ORIGINS_MAX: usize = 10_000;
 
 /// Bytes of a quota's limits or usage that are read: some forty each for four numbers. Longer text
-/// is taken as no numbers, and costs nobody's writes anything. ZooKeeper reads any length.
+/// counts as no numbers, and does not slow writes. ZooKeeper reads any length.
 pub const QUOTA_TEXT_BYTES_MAX: usize = 1_024;
 
-/// Servers of an ensemble, and members whose server is remembered: some of those were replaced and
-/// are not forgotten yet.
+/// Servers of an ensemble, and members whose server is remembered: some of these members were
+/// replaced and are not forgotten yet.
 pub const SERVERS_MAX: usize = 1_000;
 
 /// Bytes of a server's name, of one of its URLs, or of one of its addresses. DNS has names of 253
@@ -63,7 +64,7 @@ pub const SERVER_URLS_MAX: usize = 64;
 /// Bytes of the name of a version of the program.
 pub const VERSION_BYTES_MAX: usize = 64;
 
-/// Exceeded quotas noted in one batch of changes, for the log. More are counted by nobody.
+/// Exceeded quotas noted in one batch of changes, for the log. Further ones are not counted.
 pub const QUOTA_WARNINGS_MAX: usize = 4;
 
 /// Old images kept for a running freeze. Reaching it aborts the freeze, and the snapshot is
@@ -75,6 +76,6 @@ pub const ZNODES_MAX: u32 = u32::MAX - 2;
 
 const _: () = assert!(BATCH_BYTES_MAX < ENTRY_BYTES_MAX);
 
-/// Commands at a time from which on their places in the tree are loaded before they are applied.
-/// With fewer, looking each place up twice costs as much as waiting for one after the other.
+/// Commands from which on their places in the tree are loaded before they are applied. With fewer,
+/// looking each place up twice costs as much as waiting for one after the other.
 pub const LOOK_AHEAD_COMMANDS_MIN: usize = 8;

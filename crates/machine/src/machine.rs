@@ -25,9 +25,10 @@ pub struct Machine {
     pub(crate) index: LogIndex,
     /// The last command applied.
     pub(crate) ordinal: Ordinal,
-    /// While an image is taken: what belongs to no space.
+    /// The part of a running freeze that belongs to no space.
     pub(crate) freeze: Option<Freeze>,
-    /// Not state: what a command is to install, and what one has replaced.
+    /// The image that a command is to install, and the state that one has replaced. Neither is
+    /// state.
     pub(crate) prepared: Option<PreparedImage>,
     pub(crate) replaced: Option<Box<Machine>>,
 }
@@ -35,7 +36,7 @@ pub struct Machine {
 /// An image that was read and checked, and is not installed yet.
 #[derive(Debug)]
 pub struct PreparedImage {
-    /// Names it in the log: the hash of the file that it came in.
+    /// The hash of the file that it came in, which names it in the log.
     pub hash: u128,
     /// The state.
     pub machine: Box<Machine>,
@@ -64,14 +65,14 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Whether the batch is the next of its origin, and notes it. A duplicate, a gap or an older
-    /// boot is to be skipped: its member sends again what is missing.
+    /// Notes a batch if it is the next of its origin. False for a duplicate, a gap or an older
+    /// boot: the batch must be skipped, and its member sends missing batches again.
     pub fn begin_batch(&mut self, origin: Origin, sequence: u64) -> bool {
         self.control.begin_batch(origin, sequence)
     }
 
-    /// Loads the places in the tree of what some commands change, which are to be applied next. It
-    /// changes nothing: many loads at once take little longer than one.
+    /// Loads the places in the tree that the next commands to apply will change. It changes
+    /// nothing: many loads at once take little longer than one.
     pub fn look_ahead(&self, commands: &[Framed<'_>]) {
         if commands.len() < LOOK_AHEAD_COMMANDS_MIN {
             return;
@@ -83,7 +84,7 @@ impl Machine {
     }
 
     /// Applies one command of a batch that was begun: gives it its ordinal, changes the state,
-    /// says what came of it, and appends what others may watch to `changes`.
+    /// returns the outcome, and appends the changes that clients may watch to `changes`.
     pub fn apply(
         &mut self,
         stamp: &Stamp<'_>,
@@ -132,28 +133,29 @@ impl Machine {
         changes.push(self.mark(), change, "");
     }
 
-    /// Notes that everything up to `index` is applied. Called at the end of each entry, also of
-    /// those that hold no commands.
+    /// Notes that everything up to `index` is applied. Called at the end of each entry, even of one
+    /// without commands.
     pub fn finish_entry(&mut self, index: LogIndex) {
         assert!(index.0 == self.index.0 + 1, "entries are applied without a gap");
         self.index = index;
     }
 
-    /// Makes room for this many more znodes at once, so that applying what creates them does not
-    /// make it in steps. Memory only: any number is right.
+    /// Makes room for this many more znodes at once, so that applying their creates does not grow
+    /// the tables in steps. It affects memory only: any number is right.
     pub fn reserve_znodes(&mut self, count: u32) {
         let room = ZNODES_MAX.saturating_sub(self.zk.tree.znode_count());
         self.zk.tree.reserve(count.min(room));
     }
 
-    /// Computes no digest of znodes that change from now on, until [`Machine::settle_digest`]; none
-    /// may be asked for meanwhile, nor an image. For a start, which replays many commands.
+    /// Stops computing the digest of znodes that change, until [`Machine::settle_digest`]. Neither
+    /// the digest nor an image may be asked for meanwhile. For a start, which replays many
+    /// commands.
     pub fn defer_digest(&mut self) {
         assert!(self.freeze.is_none(), "an image has the digest");
         self.zk.tree.defer_digest();
     }
 
-    /// Computes what was deferred: the digest is what it would be.
+    /// Computes the deferred digest, with the result as if it had never been deferred.
     pub fn settle_digest(&mut self, together: Together) {
         self.zk.tree.settle_digest(together);
     }
@@ -163,17 +165,17 @@ impl Machine {
         self.index
     }
 
-    /// Where the last command stands.
+    /// The numbers of the last command.
     pub fn mark(&self) -> Mark {
         Mark { ordinal: self.ordinal, zxid: self.zk.zxid }
     }
 
-    /// What belongs to the ensemble.
+    /// The state of the ensemble.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// What ZooKeeper's clients see.
+    /// The state that ZooKeeper's clients see.
     pub fn zk(&self) -> &Zk {
         &self.zk
     }

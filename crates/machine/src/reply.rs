@@ -1,22 +1,22 @@
-//! What apply gives back for a command.
+//! The reply of apply to a command.
 
 use crate::mark::Mark;
 use crate::zk::reply::{Outcome as ZkOutcome, Refusal};
 
-/// The answer to one command: where it stands in the order, and what came of it.
+/// The reply to one command: its place in the order, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Where.
+    /// The place of the command in the order.
     pub mark: Mark,
     /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a command, by its space.
+/// The outcome of a command, by its space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A command of the ensemble took effect: none is refused.
+    /// A command of the ensemble took effect: such commands are never refused.
     Control,
-    /// Of ZooKeeper's.
+    /// The outcome of a ZooKeeper command, or its refusal.
     Zk(Result<ZkOutcome, Refusal>),
 }

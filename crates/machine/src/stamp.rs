@@ -1,19 +1,18 @@
-//! The context of a command: its time, its sender, and what the sender has proved to be.
+//! The context of a command: its time, its sender, and the sender's identities.
 
 use crate::ids::{Attachment, ConnectionId, Origin};
 use crate::zk::acl::Identity;
 
-/// What an entry and a batch say about a command beside the command itself.
+/// The context that an entry and a batch give to a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
-    /// The leader's wall clock, ms since 1970. For Stat, and for what a time to live is compared
-    /// with.
+    /// The leader's wall clock, ms since 1970. For Stat, and to compare times to live with.
     pub time_ms: i64,
     /// The member, and its start, that handed the command over.
     pub origin: Origin,
     /// The connection that sent it; 0 for commands of Loop.
     pub connection: ConnectionId,
-    /// What that connection has proved to be.
+    /// The identities that the connection has proved.
     pub identities: &'a [Identity<'a>],
 }
 

@@ -1,5 +1,5 @@
-//! Two jobs that may run at once. The machine has no threads: where the shell has one to spare, it
-//! passes a way to run both.
+//! Two jobs that may run at once. The machine has no threads: if the shell has one to spare, it
+//! passes a function that runs both.
 
 /// Runs two jobs, in any order or at once, and returns when both have ended.
 pub type Together = fn(&mut (dyn FnMut() + Send), &mut (dyn FnMut() + Send));

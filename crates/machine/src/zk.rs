@@ -21,7 +21,7 @@ use crate::zk::txn::{Call, Txn};
 /// `ZooDefs.CONFIG_NODE`.
 const CONFIG_PATH: &str = "/zookeeper/config";
 
-/// What ZooKeeper's clients see.
+/// The state that ZooKeeper's clients see.
 #[derive(Default)]
 pub struct Zk {
     pub(crate) tree: Tree,
@@ -32,7 +32,7 @@ pub struct Zk {
 }
 
 impl Zk {
-    /// Changes the state, and appends what others may watch to `changes`.
+    /// Changes the state, and appends the changes that clients may watch to `changes`.
     pub(crate) fn apply(
         &mut self,
         call: Call<'_>,
@@ -89,18 +89,18 @@ impl Zk {
         digest
     }
 
-    /// Writes what is neither a znode nor a session.
+    /// Writes the state that is neither a znode nor a session.
     pub(crate) fn encode_scalars(&self, out: &mut Vec<u8>) {
         out.put_i64(self.zxid.0);
         self.settings.encode(out);
     }
 
-    /// Where the command with this ordinal stands.
+    /// The numbers of the command with this ordinal.
     fn mark(&self, ordinal: Ordinal) -> Mark {
         Mark { ordinal, zxid: self.zxid }
     }
 
-    /// Where the command stands that consumes the next zxid.
+    /// Consumes the next zxid. Returns the numbers of the command.
     pub(crate) fn consume_zxid(&mut self, ordinal: Ordinal) -> Mark {
         self.zxid = self.zxid.next();
         self.mark(ordinal)
@@ -118,7 +118,7 @@ impl Zk {
         Outcome::Configured
     }
 
-    /// Has `/zookeeper/config` show the servers, and tells those who watch it.
+    /// Writes the servers to `/zookeeper/config`, and tells its watchers.
     pub(crate) fn show_servers_to_clients(
         &mut self,
         ordinal: Ordinal,
@@ -131,9 +131,9 @@ impl Zk {
         }
     }
 
-    /// Has `/zookeeper/config` show the servers. If it showed something else, who may know of it is
-    /// returned: the outer none is no change. The znode is there but for images of a ZooKeeper
-    /// before 3.5.
+    /// Writes the servers to `/zookeeper/config`. If that changed its data, returns the ACL that
+    /// decides who is told, none for everyone; the outer none means no change. The znode is missing
+    /// only after an image of a ZooKeeper before 3.5.
     fn show_servers(&mut self, stamp: &Stamp<'_>, servers: &ServerList) -> Option<Option<Acl>> {
         let text = servers.zk_text()?;
         let znode = self.tree.find(CONFIG_PATH)?;
@@ -141,13 +141,13 @@ impl Zk {
             return None;
         }
         let (id, acl) = (znode.id(), znode.restricting_acl());
-        // Any 64 bits: ZooKeeper's version is a long.
+        // All 64 bits may be used: ZooKeeper's version is a long.
         let version = servers.version as i64;
         self.tree.set_config(id, CONFIG_PATH, text.as_bytes(), version, stamp.time_ms);
         Some(acl)
     }
 
-    /// Takes tree and sessions of an image, and leaves those of before there. The zxid never falls,
+    /// Takes tree and sessions of an image, and leaves the old ones in it. The zxid never falls,
     /// and the settings stay.
     pub(crate) fn install(
         &mut self,
@@ -160,7 +160,7 @@ impl Zk {
         let mark = self.consume_zxid(call.ordinal);
         core::mem::swap(&mut self.tree, &mut image.tree);
         core::mem::swap(&mut self.sessions, &mut image.sessions);
-        // A running freeze is of the state before: its next step says that it is worth nothing.
+        // A running freeze belongs to the old state: its next step reports that it is worthless.
         self.tree.freeze = image.tree.freeze.take();
         if let Some(freeze) = &mut self.tree.freeze {
             freeze.abort();
@@ -169,10 +169,10 @@ impl Zk {
             self.sessions.iter().map(|(id, session)| (id, session.timeout_ms)).collect();
         sessions.sort_unstable();
         for &(session, timeout_ms) in &sessions {
-            // Nobody's, until its client attaches again.
+            // No connection owns the session until its client attaches again.
             self.sessions.attach(session, timeout_ms, Attachment::default(), call.ordinal);
         }
-        // The image may come from another ensemble. Nobody is left to be told.
+        // The image may come from another ensemble. No watcher is left to be told.
         let _ = self.show_servers(call.stamp, servers);
         changes.push(mark, Change::Installed { sessions: sessions.into() }, "");
     }
@@ -244,8 +244,8 @@ impl Zk {
         Outcome::Expired(count)
     }
 
-    /// Removes the session and, in the order of their paths, its ephemerals: the same order on
-    /// every member.
+    /// Removes the session and its ephemerals, in the order of their paths, which is equal on every
+    /// member.
     fn end_session(&mut self, session: SessionId, txn: &mut Txn<'_>) {
         for path in self.ephemeral_paths(session) {
             let id = self.tree.find(&path).expect("an ephemeral of a session exists").id();

@@ -100,7 +100,7 @@ fn creates() -> Vec<Op<'static>> {
     ]
 }
 
-/// The operations that are no create, and the creates with unusual fields.
+/// The operations other than creates, and the creates with unusual fields.
 fn other_ops() -> Vec<Op<'static>> {
     let entries = vec![acl(perms::READ, "world", "anyone"), acl(perms::ALL, "auth", "")];
     vec![
@@ -290,7 +290,7 @@ fn machine_with_a_past() -> Machine {
 }
 
 /// The image of the machine as it is now, although it changes while the image is taken: the first
-/// step walks nothing, so that what changes then stands at the front of the image.
+/// step walks nothing, so znodes that change then come first in the image.
 fn image_while_it_changes(machine: &mut Machine) -> Vec<u8> {
     machine.freeze();
     let FreezeStep::Piece(mut image) = machine.freeze_step(usize::MAX, 0) else {
@@ -320,7 +320,7 @@ fn restore(image: &[u8]) -> Machine {
     restore.finish().expect("a whole image")
 }
 
-/// The settings that the first files of level 1 tell of. What came later is off there.
+/// The settings that the first files of level 1 hold. Later settings are off there.
 fn describe_settings(settings: &Settings) -> String {
     let Settings { skip_acl, digest_enabled, extended_types, enforce_quota, .. } = settings;
     let Settings { reconfig_enabled, super_digest, digest_algorithm, .. } = settings;

@@ -16,23 +16,23 @@ pub enum Command {
         /// Hash of the snapshot's file ([`crate::machine::PreparedImage`]).
         hash: u128,
     },
-    /// Note which server of the configuration a member is.
+    /// Note the server of the configuration that a member is.
     Register {
         /// The member.
         member: MemberId,
         /// The server's number.
         server: u64,
     },
-    /// The member is gone for good, and so is what was kept of it.
+    /// Forget a member that is gone for good, with its batches and its server.
     Forget {
-        /// Which.
+        /// The member to forget.
         member: MemberId,
     },
-    /// Change nothing: it takes the place of a command that was given up, so that the batch keeps
+    /// Change nothing. It takes the place of a command that was given up, so that the batch keeps
     /// its sequence and the commands behind it keep their places.
     Nothing,
-    /// Allow what a level adds. The leader has heard from every member that it knows the level.
-    /// A level at or below the present one changes nothing.
+    /// Allow the features of a level. Every member has told the leader that it knows the level. A
+    /// level at or below the present one changes nothing.
     Raise(StatedLevel),
     /// Replace the list of servers. A server that was in it before keeps its id.
     SetServers(ServerList),
@@ -46,14 +46,14 @@ const KIND_FORGET: u8 = 11;
 /// The kinds of these commands in the log.
 pub(crate) const KINDS: RangeInclusive<u8> = KIND_INSTALL_IMAGE..=KIND_FORGET;
 
-/// Kinds of the commands that stand behind the number of their space.
+/// Kinds of the commands that follow the number of their space.
 const KIND_NOTHING: u8 = 1;
 const KIND_RAISE: u8 = 2;
 const KIND_SET_SERVERS: u8 = 3;
 
 impl Command {
-    /// Writes the command; `docs/formats.md` gives the bytes. `in_space` is what those begin with
-    /// that name their space.
+    /// Writes the command; `docs/formats.md` gives the bytes. `in_space` holds the first bytes of
+    /// the commands that name their space.
     pub(crate) fn encode(&self, in_space: [u8; 2], out: &mut Vec<u8>) {
         let mut put_kind_in_space = |kind| out.extend_from_slice(&[in_space[0], in_space[1], kind]);
         match self {
@@ -82,7 +82,7 @@ impl Command {
         }
     }
 
-    /// Reads what follows on the kind of a command.
+    /// Reads a command behind its kind.
     pub(crate) fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Command, DecodeError> {
         Ok(match kind {
             KIND_INSTALL_IMAGE => Command::InstallImage { hash: reader.u128()? },
@@ -94,7 +94,7 @@ impl Command {
         })
     }
 
-    /// Reads what follows on the number of the space.
+    /// Reads a command behind the number of the space.
     pub(crate) fn decode_in_space(reader: &mut Reader<'_>) -> Result<Command, DecodeError> {
         let kind = reader.u8()?;
         Ok(match kind {

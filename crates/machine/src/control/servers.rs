@@ -1,7 +1,7 @@
 //! The servers of the ensemble: a record for each, and which members they are.
 //!
-//! A record is made before its server starts, and stays when the server loses its data directory:
-//! a server that comes back with an empty directory is another member, and the same server.
+//! A record is made before its server starts, and stays when the server loses its data directory: a
+//! server that comes back with an empty directory is another member, but the server remains.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,23 +12,23 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::ids::{MemberId, Ordinal};
 use crate::limits::{SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX, SERVERS_MAX};
 
-/// Names a server for as long as it is in the ensemble: etcd's member id. Never 0.
+/// The id of a server for as long as it is in the ensemble: etcd's member id. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerId(pub u64);
 
-/// What a server does in the ensemble.
+/// The role of a server in the ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerRole {
-    /// It votes.
+    /// The server votes.
     Voter,
-    /// It is to vote later (etcd's learner).
+    /// The server is to vote later (etcd's learner).
     Learner,
-    /// It never votes (ZooKeeper's observer).
+    /// The server never votes (ZooKeeper's observer).
     Observer,
 }
 
 impl ServerRole {
-    /// In lower case.
+    /// The role's name, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             ServerRole::Voter => "voter",
@@ -37,7 +37,7 @@ impl ServerRole {
         }
     }
 
-    /// As ZooKeeper has it (`LearnerType`).
+    /// ZooKeeper's name of the role (`LearnerType`).
     pub fn zk_name(self) -> &'static str {
         match self {
             ServerRole::Voter => "participant",
@@ -46,17 +46,17 @@ impl ServerRole {
     }
 }
 
-/// Where ZooKeeper's configuration says that a server is, in the form that its znode shows.
+/// The addresses of a server in ZooKeeper's configuration, in the form that its znode shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZkAddresses {
-    /// `host:port:port`: for the other servers, and for elections.
+    /// `host:port:port`: the ports are for the other servers, and for elections.
     pub servers: String,
-    /// `host:port`: for clients, where the configuration has it.
+    /// `host:port` for clients, if the configuration has it.
     pub clients: Option<String>,
 }
 
 impl ZkAddresses {
-    /// The host, where the other servers connect, and where servers elect a leader.
+    /// The host, the port for the other servers, and the port for elections.
     pub fn parts(&self) -> [&str; 3] {
         let mut parts = self.servers.rsplitn(3, ':');
         let (election, peer) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
@@ -69,13 +69,13 @@ impl ZkAddresses {
 pub struct ServerRecord {
     /// Its name, which etcd's clients are shown; empty where it has none.
     pub name: String,
-    /// What it does.
+    /// Its role.
     pub role: ServerRole,
-    /// Where the other servers reach it, as URLs.
+    /// The URLs at which the other servers reach it.
     pub peer_urls: Vec<String>,
-    /// Where etcd's clients reach it, as URLs; none before it has said so.
+    /// The URLs at which etcd's clients reach it; empty until the server has given them.
     pub client_urls: Vec<String>,
-    /// Where it is for ZooKeeper; none: it is not shown there.
+    /// Its ZooKeeper addresses; none: ZooKeeper's clients are not shown the server.
     pub zk: Option<ZkAddresses>,
 }
 
@@ -84,7 +84,7 @@ pub struct ServerRecord {
 pub struct ServerList {
     /// Counts the changes of the list, as ZooKeeper's clients see it.
     pub version: u64,
-    /// At most [`SERVERS_MAX`].
+    /// The servers by number, at most [`SERVERS_MAX`].
     pub servers: BTreeMap<u64, ServerRecord>,
 }
 
@@ -92,10 +92,10 @@ pub struct ServerList {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers {
     list: ServerList,
-    /// For each server of the list.
+    /// The id of each server of the list.
     ids: BTreeMap<u64, ServerId>,
-    /// Which server each member is, as far as a leader knew. A server that has lost its directory
-    /// is two members until its new one has taken the vote of the old one.
+    /// The server of each member, as far as a leader knew it. A server that has lost its directory
+    /// has two members until the new one has taken the vote of the old one.
     members: BTreeMap<MemberId, u64>,
 }
 
@@ -110,17 +110,17 @@ impl Servers {
         self.ids.get(&number).copied()
     }
 
-    /// Which server a member is; none where no leader knew.
+    /// The server of a member; none if no leader knew it.
     pub fn number_of(&self, member: MemberId) -> Option<u64> {
         self.members.get(&member).copied()
     }
 
-    /// Which server each member is, as far as a leader knew.
+    /// The server of each member, as far as a leader knew it.
     pub fn members(&self) -> &BTreeMap<MemberId, u64> {
         &self.members
     }
 
-    /// Replaces the list. A server that is new gets an id, made of what no other ensemble has.
+    /// Replaces the list. A new server gets an id made of values that no other ensemble has.
     pub(crate) fn set(&mut self, list: ServerList, by: MemberId, ordinal: Ordinal) {
         self.ids.retain(|number, _| list.servers.contains_key(number));
         for number in list.servers.keys() {
@@ -146,7 +146,7 @@ impl Servers {
         }
     }
 
-    /// Notes which server a member is. Beyond [`SERVERS_MAX`] nothing is noted: the leader forgets
+    /// Notes the server of a member. Beyond [`SERVERS_MAX`] nothing is noted: the leader forgets
     /// members that are gone.
     pub fn register(&mut self, member: MemberId, number: u64) {
         if self.members.len() < SERVERS_MAX || self.members.contains_key(&member) {
@@ -158,7 +158,7 @@ impl Servers {
         self.members.remove(&member);
     }
 
-    /// Writes the version, each record, and which server each member is.
+    /// Writes the version, each record, and the server of each member.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.list.encode(out);
         for id in self.ids.values() {
@@ -195,7 +195,7 @@ impl Servers {
 }
 
 impl ServerList {
-    /// The list as the znode `/zookeeper/config` has it (`QuorumMaj.toString`): the servers by
+    /// The list as the znode `/zookeeper/config` holds it (`QuorumMaj.toString`): the servers by
     /// number, then the version. None: no server has addresses for ZooKeeper.
     pub fn zk_text(&self) -> Option<String> {
         let mut text = String::new();

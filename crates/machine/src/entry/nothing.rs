@@ -1,9 +1,9 @@
 //! `Nothing` takes the place of a command that was given up.
 //!
-//! A batch is known by its sequence, and those who wait for its commands by their positions. So a
-//! batch keeps both when commands are given up: a command that is replaced keeps its place, its
-//! connection and its identity list, and loses the rest. Nothing is the shortest command, so a
-//! batch never grows.
+//! A batch is known by its sequence, and a waiter by the position of its command. So a batch keeps
+//! both when commands are given up: a command that is replaced keeps its place, its connection and
+//! its identity list, and loses the rest. `Nothing` is the shortest command, so a batch never
+//! grows.
 
 use bytes::Bytes;
 
@@ -40,8 +40,8 @@ impl UnstampedBatch {
 }
 
 /// Replaces the commands of a stamped batch that `is_given_up` chooses by their positions and
-/// connections. None: it chooses no command that is not `Nothing` already. The batch is one that
-/// this member has built.
+/// connections. None: it chooses no command that is not `Nothing` already. This member must have
+/// built the batch.
 pub fn replace_by_nothing(
     batch: &Bytes,
     is_given_up: impl FnMut(usize, ConnectionId) -> bool,
@@ -115,7 +115,7 @@ fn nothing() -> Vec<u8> {
     bytes
 }
 
-/// Why a batch always decodes here.
+/// The reason why a batch always decodes here.
 const OWN: &str = "this member built the batch";
 
 #[cfg(test)]

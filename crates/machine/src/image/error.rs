@@ -8,21 +8,21 @@ use crate::level::Level;
 /// Why an image could not be turned into a machine.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RestoreError {
-    /// A piece is not what the format says.
+    /// A piece breaks the format.
     #[error("bad image: {0}")]
     Malformed(#[from] DecodeError),
     /// The parts do not fit together.
     #[error("bad image: {0}")]
     Inconsistent(String),
-    /// It was written in a format that this version does not know, an older or a newer one.
+    /// The image has a format that this version does not know, an older or a newer one.
     #[error("the image has format version {version}; this version reads version {known}")]
     UnknownFormat {
         /// The version found.
         version: u8,
-        /// The only one that is known here.
+        /// The only version that is known here.
         known: u8,
     },
-    /// It has a section of a space that this version does not know.
+    /// The image has a section of a space that this version does not know.
     #[error("the image has a section of space {space}; this version knows {known}")]
     UnknownSpace {
         /// Name of the space, or its number if it has none here.
@@ -30,7 +30,7 @@ pub enum RestoreError {
         /// Names of the spaces that are known here.
         known: String,
     },
-    /// It has a section in a format that this version does not know.
+    /// The image has a section in a format that this version does not know.
     #[error(
         "the image's section of space {space} has version {version}; \
          this version reads up to {version_max}"
@@ -51,17 +51,17 @@ pub enum RestoreError {
     UnknownLevel {
         /// The level of the state in the image.
         level: Level,
-        /// The highest that is known here.
+        /// The highest level that is known here.
         level_max: Level,
         /// The first version that knows the level.
         version: String,
     },
-    /// The digest of what was read is not the one the image was written with.
+    /// The digest of the restored state differs from the one in the header.
     #[error("bad image: its digest is {found:032x}, written with {written:032x}")]
     WrongDigest {
         /// The digest of the restored state.
         found: u128,
-        /// In the header.
+        /// The digest in the header.
         written: u128,
     },
 }

@@ -45,7 +45,7 @@ const SPACE_NAMES: [&str; 4] = ["control", "zk", "etcd", "etcd_v2"];
 pub(crate) enum Space {
     /// The ensemble's own state.
     Control = 1,
-    /// What ZooKeeper's clients see.
+    /// The state that ZooKeeper's clients see.
     Zk = 2,
 }
 
@@ -78,7 +78,7 @@ fn unknown_space(number: u8) -> RestoreError {
     RestoreError::UnknownSpace { space, known: Space::ALL.map(Space::name).join(" and ") }
 }
 
-/// The front of an image.
+/// The header of an image.
 pub(crate) struct Header {
     pub index: LogIndex,
     pub ordinal: Ordinal,
@@ -97,7 +97,7 @@ impl Header {
         self.sections.encode(out);
     }
 
-    /// Reads what follows on the tag.
+    /// Reads the header behind its tag.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Header, RestoreError> {
         let version = reader.u8()?;
         if version != FORMAT_VERSION {
@@ -183,7 +183,7 @@ impl Sections {
         result
     }
 
-    /// Reads what follows on the tag of a frame: its space, and a reader of its records.
+    /// Reads a frame behind its tag. Returns its space, and a reader of its records.
     pub fn read_frame<'a>(
         &mut self,
         reader: &mut Reader<'a>,
@@ -210,7 +210,7 @@ impl Sections {
         }
     }
 
-    /// Reads what follows on the tag of the end, and checks that each section was whole.
+    /// Reads the end behind its tag, and checks that each section was whole.
     pub fn check_end(&self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
         for (space, bytes) in &self.bytes {
             let written = reader.u64()?;

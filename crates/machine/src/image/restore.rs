@@ -1,9 +1,9 @@
 //! Restoring: from the pieces of an image to a machine.
 //!
-//! It takes two steps a piece. A [`Decoder`] reads the frames of a piece and checks the form of
+//! Each piece takes two steps. A [`Decoder`] reads the frames of the piece and checks the form of
 //! each record; that is most of the work, and needs nothing of the state. [`Restore::install`] puts
-//! what was decoded in its place. So one thread may decode a piece while another installs the piece
-//! before. [`Restore::finish`] checks that the parts fit together and compares the digest.
+//! the decoded records in their places. So one thread may decode a piece while another installs the
+//! piece before. [`Restore::finish`] checks that the parts fit together and compares the digest.
 
 use crate::codec::Reader;
 use crate::control::Control;
@@ -21,7 +21,7 @@ pub struct DecodedPiece {
     header: Option<Header>,
     control: Option<Control>,
     zk: Records,
-    /// The image ends here.
+    /// Whether the image ends with this piece.
     ended: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct DecodedPiece {
 pub struct Decoder {
     /// The sections that the header lists, once it was read.
     sections: Option<Sections>,
-    /// Control's only frame was read.
+    /// Whether control's only frame was read.
     has_control: bool,
     zk: RecordDecoder,
     ended: bool,
@@ -40,7 +40,7 @@ impl Decoder {
     /// Reads the next piece.
     ///
     /// # Errors
-    /// A frame or a record is not what the format says.
+    /// A frame or a record breaks the format.
     pub fn decode(&mut self, piece: &[u8]) -> Result<DecodedPiece, RestoreError> {
         let mut reader = Reader::new(piece);
         let mut decoded = DecodedPiece::default();
@@ -94,10 +94,10 @@ impl Decoder {
 }
 
 impl Machine {
-    /// Checks that a member which knows that level may go on from this state.
+    /// Checks that a member which knows levels up to `level_max` may go on from this state.
     ///
     /// # Errors
-    /// It is of a higher level.
+    /// The state is of a higher level.
     pub fn check_level(&self, level_max: Level) -> Result<(), RestoreError> {
         check_level(&self.control, level_max)
     }
@@ -126,16 +126,16 @@ impl Restore {
     /// Takes the next piece.
     ///
     /// # Errors
-    /// It is not what the format says, or does not fit to what came before.
+    /// The piece breaks the format, or does not fit the ones before.
     pub fn piece(&mut self, piece: &[u8]) -> Result<(), RestoreError> {
         let decoded = self.decoder.decode(piece)?;
         self.install(decoded)
     }
 
-    /// Takes the next piece, which was decoded.
+    /// Takes the next decoded piece.
     ///
     /// # Errors
-    /// It does not fit to what came before.
+    /// The piece does not fit the ones before.
     pub fn install(&mut self, piece: DecodedPiece) -> Result<(), RestoreError> {
         self.header = piece.header.or(self.header.take());
         self.control = piece.control.or(self.control.take());
@@ -155,7 +155,7 @@ impl Restore {
     /// As [`Restore::finish`], with tables and digest made as two jobs.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Restore::finish`].
     pub fn finish_together(self, together: Together) -> Result<Machine, RestoreError> {
         let (Some(header), Some(control), true) = (self.header, self.control, self.ended) else {
             return Err(RestoreError::Inconsistent("the image is not whole".to_string()));

@@ -123,7 +123,7 @@ fn an_image_is_that_of_one_index_whatever_runs_meanwhile() {
     for seed in 0..60 {
         let mut random = Random(seed);
         let mut rig = random_rig(&mut random, 120);
-        // A machine that stops here: restored from an image that nothing disturbed.
+        // A machine that stops here, restored from an image that nothing disturbed.
         let mut stopped = restore(&image(&mut rig.machine, 1 << 20, 1 << 20)).unwrap();
         assert_same(&mut stopped, &rig.machine);
         let (bytes, slots_max) = (random.pick(&[1, 100, 1000]), random.pick(&[1, 3, 50]));
@@ -248,7 +248,7 @@ fn old_images_up_to_the_limit_are_kept() {
     }
 }
 
-/// Together they could be more than a piece of a snapshot may have.
+/// Together these could be more than a piece of a snapshot may have.
 #[test]
 fn many_sessions_and_many_old_images_stand_in_pieces_of_their_own() {
     let mut rig = Rig::default();
@@ -354,7 +354,7 @@ fn end(control: usize, zk: usize) -> Vec<u8> {
     end
 }
 
-/// Where the number of slots stands in the image.
+/// The offset of the number of slots in the image.
 fn slots_position(bytes: &[u8]) -> usize {
     let parts = parts(bytes);
     let before = parts[0].len() + parts[1].len() + FRAME_HEAD_BYTES as usize;
@@ -685,7 +685,7 @@ fn an_image_says_which_servers_the_members_are() {
     assert_eq!(restored.control.servers().members(), &servers);
     assert_eq!(restored.digest(), machine.digest());
     assert_ne!(restored.digest(), alone);
-    // Whoever is forgotten may hand over batches anew.
+    // A forgotten member may hand over batches anew.
     assert!(machine.control.last_batch(MemberId(7)).is_some());
     machine.apply(
         &stamp,
@@ -715,7 +715,7 @@ fn a_huge_slot_count_reserves_nothing() {
     check_order(&[&bytes], "slot count");
 }
 
-/// The second job first: a restore must not depend on which of two jobs is done before the other.
+/// Runs the second job first: a restore must not depend on which of two jobs is done first.
 fn second_first(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
     second();
     first();

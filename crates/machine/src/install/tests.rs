@@ -72,7 +72,7 @@ fn the_znodes_and_sessions_are_those_of_the_image_and_the_counters_go_on() {
             assert_eq!((session.owner, session.attached), (Attachment::default(), after.ordinal));
         }
         check_invariants(&mut rig.machine);
-        // Its own image says the same: the digest covers all of it.
+        // A copy made from its own image is equal: the digest covers all of it.
         let own = copy(&mut rig.machine);
         assert_eq!(dump(&own), dump(&rig.machine));
         assert!(rig.machine.take_replaced().is_some());
@@ -93,7 +93,7 @@ fn nobody_acts_for_a_session_before_its_client_attaches_again() {
     rig.run("create /later");
     install(&mut rig, image);
     assert_eq!(rig.run("create /x"), "SessionMoved");
-    // What was judged before the image came is not expired by it.
+    // A session that was judged before the image came is not expired by it.
     let judged = vec![(SessionId(1), Ordinal(1))];
     let expire = Command::Zk(ZkCommand::ExpireSessions { sessions: judged });
     let sent = Sent { connection: 0, identities: Vec::new(), command: expire };

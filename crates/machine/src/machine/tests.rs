@@ -160,11 +160,11 @@ fn descendants_are_counted_at_any_depth() {
 fn a_count_has_whatever_is_there_all_the_time() {
     let mut rig = Rig::default();
     rig.run(COUNTED);
-    // Those made meanwhile are counted or not.
+    // Znodes made meanwhile may be counted or not.
     let between = ["create /a/g", "create /a/h", "delete /a/h; create /e/h", "delete /e/f"];
     let counted = count(&mut rig, "/a", &between).unwrap();
     assert!((3..=5).contains(&counted), "{counted}");
-    // One that is removed is not found any more.
+    // A counted znode that is removed is not found any more.
     assert_eq!(
         count(&mut rig, "/ab", &["create /ab/c; delete /ab/c", "delete /ab"]),
         Err(Refusal::NoNode)
@@ -232,7 +232,7 @@ fn entries_are_counted_by_index() {
     assert_eq!(machine.index(), LogIndex(3));
 }
 
-/// Begins batches of (member, boot, sequence); says which were taken.
+/// Begins batches of (member, boot, sequence), and checks which were taken.
 fn check_batches(batches: &[(u64, u64, u64)], expected: &[bool]) {
     let mut machine = Machine::default();
     let begin = |&(member, boot, sequence): &(u64, u64, u64)| {

@@ -1,4 +1,5 @@
-//! Access control: who a connection is, what an ACL allows, and the table of ACLs in use.
+//! Access control: identities of connections, the permissions that an ACL gives, and the table of
+//! ACLs in use.
 //!
 //! ACLs are interned: a znode holds a 32-bit id. Id 0 is the open ACL and is never released. Ids
 //! are not state: two members may number the same ACLs differently.
@@ -32,12 +33,12 @@ pub mod perms {
     pub const ALL: u32 = 31;
 }
 
-/// Something a connection has proved to be: its address, a digest, a certificate, the super user.
+/// An identity that a connection has proved: its address, a digest, a certificate, the super user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
     /// `ip`, `digest`, `x509`, `sasl`, `super`.
     pub scheme: &'a str,
-    /// What the scheme says about it; for digest `user:base64(hash)`.
+    /// The id within the scheme; for digest `user:base64(hash)`.
     pub id: &'a str,
 }
 
@@ -73,7 +74,7 @@ pub struct AclTable {
     slots: Vec<Option<Slot>>,
     vacant: Vec<u32>,
     ids: HashMap<Acl, u32, FixedState>,
-    /// Of all of them, as an image has them.
+    /// Bytes of all ACLs, as an image has them.
     encoded_bytes: u64,
 }
 
@@ -99,7 +100,7 @@ pub fn world(perms: u32) -> Acl {
 impl AclTable {
     /// Finds or adds `acl` and counts one more znode that uses it.
     pub fn retain(&mut self, acl: &Acl) -> AclId {
-        // Most znodes have the open ACL, and most who ask for it have it from this table.
+        // Most znodes have the open ACL, and most callers took it from this table.
         if self.slots.first().and_then(Option::as_ref).is_some_and(|it| Arc::ptr_eq(&it.acl, acl)) {
             self.retain_again(OPEN);
             return OPEN;
@@ -214,8 +215,9 @@ fn matches(settings: &Settings, entry: &AclEntry, identity: &Identity<'_>) -> bo
     }
 }
 
-/// Makes the ACL that is stored out of the one that was asked for: duplicates folded, `auth`
-/// replaced by what the connection authenticated as, unknown schemes and malformed ids refused.
+/// Makes the stored ACL out of the one that was asked for: duplicates are folded, `auth` is
+/// replaced by the identities that the connection has proved, unknown schemes and malformed ids are
+/// refused.
 ///
 /// ZooKeeper 3.9 `PrepRequestProcessor.fixupACL`.
 pub fn resolve(
@@ -262,8 +264,8 @@ fn is_authenticated(settings: &Settings, identity: &Identity<'_>) -> bool {
     identity.scheme != "ip" && scheme_is_served(settings, identity.scheme)
 }
 
-/// Schemes that may stand in an ACL, beside `world` and `auth`: those that a ZooKeeper without
-/// `authProvider` lines knows, and those that were switched on (`ProviderRegistry`).
+/// Whether a scheme may stand in an ACL, beside `world` and `auth`: the schemes of a ZooKeeper
+/// without `authProvider` lines, and the ones that were switched on (`ProviderRegistry`).
 fn scheme_is_served(settings: &Settings, scheme: &str) -> bool {
     match scheme {
         "digest" => settings.digest_enabled,
@@ -291,8 +293,8 @@ fn id_is_valid(scheme: &str, id: &str) -> bool {
     }
 }
 
-/// `SASLAuthenticationProvider.matches`: the user "super" is everyone here, though not the super
-/// user of other schemes.
+/// `SASLAuthenticationProvider.matches`: the user "super" matches every id here, though it is not
+/// the super user of other schemes.
 fn sasl_matches(settings: &Settings, user: &str, id: &str) -> bool {
     user == "super" || user == id || settings.sasl_any_user.as_deref() == Some(id)
 }
@@ -337,7 +339,7 @@ fn ip6_bytes(text: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         for group in part.split(':').filter(|_| !part.is_empty()) {
             let value = java_int(group, 16).filter(|_| group.len() <= 4)?;
-            // Of a number below 0, which fits four characters as well, the low half.
+            // A number below 0, which fits four characters as well, gives its low half.
             let [.., high, low] = value.to_be_bytes();
             bytes.extend([high, low]);
         }
@@ -361,7 +363,7 @@ fn java_int(text: &str, radix: u32) -> Option<i32> {
     i32::from_str_radix(text, radix).ok()
 }
 
-/// IPAuthenticationProvider.matches: the leading bits agree.
+/// IPAuthenticationProvider.matches: the leading bits are equal.
 fn ip_matches(address: &str, pattern: &str) -> bool {
     let (Some((wanted, bits)), Some(have)) = (ip_pattern(pattern), ip_bytes(address)) else {
         return false;

@@ -1,4 +1,4 @@
-//! What a command of ZooKeeper's changed, for those who watch.
+//! The changes that ZooKeeper's commands make, for watchers.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use crate::ids::{Attachment, SessionId};
 use crate::zk::acl::Acl;
 use crate::zk::settings::Settings;
 
-/// What happened to the tree or to a session.
+/// A change of the tree or of a session.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A znode was made at the path, and its parent has one child more.
     Created {
-        /// ACL of the znode, which decides who is told; `None`: everyone.
+        /// ACL of the znode, which decides whose watchers are told; `None`: all.
         acl: Option<Acl>,
-        /// ACL of the parent, which decides who is told of its children; `None`: everyone.
+        /// ACL of the parent, which decides whose watchers are told of its children; `None`: all.
         parent_acl: Option<Acl>,
     },
     /// The znode at the path was removed, and its parent has one child less.
@@ -30,39 +30,40 @@ pub enum Change {
     },
     /// The session is gone: closed by its client (whose reply closes the connection) or expired.
     SessionClosed {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
-    /// The session, new or not, belongs to this connection from now on; older ones are to be
-    /// closed.
+    /// The session, new or not, belongs to this connection from now on; older connections of it are
+    /// to be closed.
     SessionAttached {
-        /// Which.
+        /// The session.
         session: SessionId,
         /// The connection.
         owner: Attachment,
-        /// Negotiated.
+        /// The negotiated timeout.
         timeout_ms: u32,
     },
     /// The replicated settings were replaced.
     Configured(Arc<Settings>),
-    /// The state was replaced by an image: connections and watches of before are worth nothing.
+    /// The state was replaced by an image: older connections and watches are worthless.
     Installed {
-        /// Sessions of the image, by id, each with its timeout in ms. No connection owns them yet.
+        /// The sessions of the image, by id, each with its timeout in ms. No connection owns them
+        /// yet.
         sessions: Arc<[(SessionId, u32)]>,
     },
 }
 
-/// A write went over a quota: refused by a hard limit, or let through by a soft one. For a person
-/// to read; no client is told (`ZooKeeperServer.checkQuota` logs it).
+/// A write went over a quota: a hard limit refused it, or a soft one let it through. For people
+/// only: no client is told (`ZooKeeperServer.checkQuota` logs it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaExceeded {
     /// The path that has the quota.
     pub path: Box<str>,
     /// Whether the write was refused.
     pub hard: bool,
-    /// `count` (znodes) or `bytes`.
+    /// The limit that was exceeded: `count` (znodes) or `bytes`.
     pub of: &'static str,
-    /// Usage with the write: reached, or refused.
+    /// Usage with the write, whether it was made or refused.
     pub usage: i64,
     /// Usage that the quota allows.
     pub limit: i64,

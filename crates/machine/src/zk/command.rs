@@ -1,5 +1,5 @@
-//! ZooKeeper's commands: what they ask for, and their bytes. Checked for size and shape before the
-//! log; what they mean (exists? version? permission?) is decided in apply alone.
+//! ZooKeeper's commands and their bytes. Size and shape are checked before the log; whether a znode
+//! exists, a version matches or a permission is missing is decided in apply alone.
 
 use core::ops::RangeInclusive;
 
@@ -15,20 +15,20 @@ use crate::zk::settings::Settings;
 pub enum CreateMode {
     /// Stays until it is deleted.
     Persistent = 0,
-    /// Goes with its session.
+    /// Is removed with its session.
     Ephemeral = 1,
     /// Persistent, with the parent's counter appended to the name.
     PersistentSequential = 2,
     /// Ephemeral, with the parent's counter appended to the name.
     EphemeralSequential = 3,
-    /// Goes some time after its last child went.
+    /// Is removed some time after its last child was.
     Container = 4,
-    /// Goes when it has no children and was not changed for a time.
+    /// Is removed when it has no children and was not changed for a time.
     PersistentTtl = 5,
-    /// The same, with the parent's counter appended to the name.
+    /// `PersistentTtl`, with the parent's counter appended to the name.
     PersistentSequentialTtl = 6,
-    /// A container with the parent's counter appended to the name. No flag of ZooKeeper's: there
-    /// the request says that it is a container, and its flag that it is sequential.
+    /// A container with the parent's counter appended to the name. ZooKeeper has no flag for it:
+    /// there the opcode says that it is a container, and the flag that it is sequential.
     ContainerSequential = 7,
 }
 
@@ -66,7 +66,7 @@ impl CreateMode {
         )
     }
 
-    /// Whether the znode goes some time after its last child went.
+    /// Whether the znode is removed some time after its last child was.
     pub fn is_container(self) -> bool {
         matches!(self, CreateMode::Container | CreateMode::ContainerSequential)
     }
@@ -85,9 +85,9 @@ impl CreateMode {
 /// The ACL a client asked for, not yet resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskedAcl {
-    /// Everyone everything: by far the most frequent, so it takes one bit.
+    /// Everyone may do everything: by far the most frequent, so it takes one bit.
     Open,
-    /// These entries; none at all is refused in apply.
+    /// These entries; an empty list is refused in apply.
     Entries(Vec<AclEntry>),
 }
 
@@ -96,31 +96,31 @@ pub enum AskedAcl {
 pub enum Op<'a> {
     /// Make a znode.
     Create {
-        /// Where; the counter is appended to it if the mode is sequential.
+        /// The path; the counter is appended to it if the mode is sequential.
         path: &'a str,
-        /// The path, counter included, breaks ZooKeeper's rules for paths.
+        /// Whether the path, counter included, breaks ZooKeeper's rules for paths.
         malformed: bool,
         /// Its data; `None` is ZooKeeper's null.
         data: Option<&'a [u8]>,
-        /// Who may do what with it.
+        /// The ACL that was asked for.
         acl: AskedAcl,
-        /// Of which kind.
+        /// The kind of the znode.
         mode: CreateMode,
         /// Time to live in ms for the modes that have one, else -1.
         ttl_ms: i64,
     },
     /// Remove a znode without children.
     Delete {
-        /// Which.
+        /// The path of the znode.
         path: &'a str,
         /// The version it must have; -1 is any.
         version: i32,
     },
     /// Replace the data.
     SetData {
-        /// Of which znode.
+        /// The path of the znode.
         path: &'a str,
-        /// The path breaks ZooKeeper's rules.
+        /// Whether the path breaks ZooKeeper's rules.
         malformed: bool,
         /// The new data; `None` is null.
         data: Option<&'a [u8]>,
@@ -129,9 +129,9 @@ pub enum Op<'a> {
     },
     /// Replace the ACL.
     SetAcl {
-        /// Of which znode.
+        /// The path of the znode.
         path: &'a str,
-        /// The path breaks ZooKeeper's rules.
+        /// Whether the path breaks ZooKeeper's rules.
         malformed: bool,
         /// The new ACL.
         acl: AskedAcl,
@@ -140,9 +140,9 @@ pub enum Op<'a> {
     },
     /// Change nothing, but be refused unless the version is this one.
     Check {
-        /// Of which znode.
+        /// The path of the znode.
         path: &'a str,
-        /// The path breaks ZooKeeper's rules.
+        /// Whether the path breaks ZooKeeper's rules.
         malformed: bool,
         /// The version it must have; -1 is any.
         version: i32,
@@ -157,53 +157,53 @@ pub enum Op<'a> {
 pub enum Command<'a> {
     /// Make a session, owned by the sending connection.
     OpenSession {
-        /// The id proposed for it, drawn by the member; refused if taken.
+        /// The proposed id, drawn by the member; refused if it is taken.
         session: SessionId,
-        /// What a client must show to attach again.
+        /// The password that a client must show to attach again.
         password: [u8; 16],
-        /// Negotiated.
+        /// The negotiated timeout.
         timeout_ms: u32,
     },
     /// Give the session to the sending connection.
     Attach {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// What the client showed.
+        /// The password that the client showed.
         password: [u8; 16],
-        /// Negotiated anew.
+        /// The timeout, negotiated anew.
         timeout_ms: u32,
     },
     /// End the session and its ephemerals.
     CloseSession {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
     /// End sessions that were not heard from, each unless it was attached anew since.
     ExpireSessions {
-        /// Which, each with the ordinal of the open or attach that was judged.
+        /// The sessions, each with the ordinal of the open or attach that was judged.
         sessions: Vec<(SessionId, Ordinal)>,
     },
     /// Replace the settings.
     Configure(Settings),
     /// One operation for a session.
     Write {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// What to do.
+        /// The operation.
         op: Op<'a>,
     },
     /// Several operations, all or none.
     Multi {
-        /// For which session.
+        /// The session that sent it.
         session: SessionId,
-        /// In order; later ones see what earlier ones did.
+        /// The operations in order; later ones see the effects of earlier ones.
         ops: Vec<Op<'a>>,
     },
-    /// Remove containers and znodes with a time to live, each if its time has come by the stamp.
+    /// Remove containers and znodes with a time to live, each only if it is due by the stamp.
     DeleteContainers {
-        /// Which.
+        /// The paths of the znodes.
         paths: Vec<&'a str>,
-        /// A container that never had a child goes after this, in ms; 0: never.
+        /// The age in ms at which a container that never had a child is removed; 0: never.
         never_used_ms_max: u64,
     },
 }
@@ -232,7 +232,7 @@ const FLAG_OPEN_ACL: u8 = 2;
 const FLAGS_ALL: u8 = 3;
 
 impl Op<'_> {
-    /// The path it names; none where there is nothing to look at.
+    /// The path that it names; none if it has no path to look up.
     pub(crate) fn path(&self) -> Option<&str> {
         match self {
             Op::Create { path, .. }
@@ -404,7 +404,7 @@ impl Command<'_> {
         }
     }
 
-    /// Reads what follows on the kind of a command.
+    /// Reads a command behind its kind.
     pub(crate) fn decode<'a>(
         kind: u8,
         reader: &mut Reader<'a>,

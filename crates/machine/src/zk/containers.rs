@@ -1,13 +1,13 @@
-//! Znodes that go by themselves: containers that have lost their last child, and znodes whose time
-//! to live has passed.
+//! Znodes that are removed by themselves: containers that have lost their last child, and znodes
+//! whose time to live has passed.
 //!
-//! The leader looks for them in bounded steps and proposes their removal. Whether each goes is
+//! The leader looks for them in bounded steps and proposes their removal. Whether each may go is
 //! decided when the command is applied, from the state and the stamp alone: it may have got a child
-//! or new data since it was found, or be another znode of that name. So nothing of what was seen
-//! when it was found need be in the command, and members that look at other times decide alike.
+//! or new data since it was found, or be another znode of that name. So the command need not hold
+//! anything that the search saw, and members that look at other times decide alike.
 //!
 //! Source: `ContainerManager.getCandidates` and `PrepRequestProcessor` (`deleteContainer`),
-//! ZooKeeper 3.9.5. There, what was found is removed if it still has no children, whatever else
+//! ZooKeeper 3.9.5. There, a found znode is removed if it still has no children, whatever else
 //! happened to it.
 
 use crate::change::ChangeBatch;
@@ -19,31 +19,31 @@ use crate::zk::reply::Outcome;
 use crate::zk::tree::{CONTAINER_OWNER, Znode, ZnodeId, ttl_ms};
 use crate::zk::txn::{Call, Txn};
 
-/// What to look for, and where to begin.
+/// A step of the search: the criteria, and where to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerSearch {
-    /// Where the step before ended; the root at first.
+    /// The znode at which the step before ended; the root at first.
     pub from: ZnodeId,
-    /// At most so many are found.
+    /// The most znodes to find.
     pub count_max: usize,
-    /// The wall clock, ms since 1970: a znode that lives longer by it is not worth a command.
+    /// The wall clock, ms since 1970: a znode that may live longer is not worth a command.
     pub time_ms: i64,
-    /// A container that never had a child goes after this, in ms; 0: never.
+    /// The age in ms at which a container that never had a child is removed; 0: never.
     pub never_used_ms_max: u64,
 }
 
-/// What a step found.
+/// The result of a step of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainersFound {
-    /// Of those that can go.
+    /// The paths of the znodes that are due for removal.
     pub paths: Vec<String>,
-    /// Where the next step begins; none: all were looked at.
+    /// The znode at which the next step begins; none: all were looked at.
     pub next: Option<ZnodeId>,
 }
 
 impl Zk {
-    /// Looks at some of the znodes that go by themselves, and gives those whose time has come.
-    /// `count_max` of them at most, and no more bytes of paths than a batch may have, but one.
+    /// Looks at some of the containers and TTL znodes, and returns the ones due for removal: at
+    /// most `count_max`, and no more bytes of paths than a batch may have, or one path if longer.
     pub fn find_container_znodes(&self, search: &ContainerSearch) -> ContainersFound {
         let count_max = search.count_max.min(CONTAINER_ZNODES_DELETED_MAX);
         let mut paths = Vec::new();
@@ -62,8 +62,7 @@ impl Zk {
         ContainersFound { paths, next: None }
     }
 
-    /// Removes those whose time has come, each in a transaction of its own. No permission is
-    /// needed.
+    /// Removes the znodes that are due, each in a transaction of its own. No permission is needed.
     pub(crate) fn delete_container_znodes(
         &mut self,
         call: Call<'_>,
@@ -85,8 +84,9 @@ impl Zk {
     }
 }
 
-/// Whether a znode goes now. A container without a child stays if it never had one: it was made a
-/// moment ago, and its first child is on its way.
+/// Whether a znode is due for removal. A container that never had a child stays for
+/// `never_used_ms_max`, or for ever if that is 0: it may have been made a moment ago, with its
+/// first child on the way.
 fn is_due(znode: Znode<'_>, time_ms: i64, never_used_ms_max: u64) -> bool {
     if znode.child_count() > 0 {
         return false;

@@ -1,7 +1,8 @@
-//! What znodes contribute to the digest.
+//! The contributions of znodes to the digest.
 //!
-//! A znode contributes two hashes: its content (data and what changes with it) and its standing
-//! (what changes with its children and its ACL). So a new child does not hash its parent's data.
+//! A znode contributes two hashes: its content (its data and the fields that change with it) and
+//! its standing (the fields that change with its children and its ACL). So a new child does not
+//! cause a hash of its parent's data.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -17,7 +18,7 @@ pub struct Digester {
     scratch: Vec<u8>,
 }
 
-/// What of a znode changes when its data is set.
+/// The fields of a znode that change when its data is set.
 pub struct Content<'a> {
     /// Full path.
     pub path: &'a str,
@@ -25,19 +26,19 @@ pub struct Content<'a> {
     pub data: Option<&'a [u8]>,
     /// zxid of the last change of the data.
     pub mzxid: i64,
-    /// Its time, ms since 1970.
+    /// Time of that transaction, ms since 1970.
     pub mtime: i64,
     /// How often the data changed.
     pub version: i32,
 }
 
-/// What of a znode changes with its children or its ACL, or never.
+/// The fields of a znode that change with its children or its ACL, or never.
 pub struct Standing<'a> {
     /// Full path.
     pub path: &'a str,
     /// zxid of the creation.
     pub czxid: i64,
-    /// Its time, ms since 1970.
+    /// Time of that transaction, ms since 1970.
     pub ctime: i64,
     /// ZooKeeper's ephemeral owner word.
     pub owner: i64,

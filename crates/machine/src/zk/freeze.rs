@@ -11,7 +11,7 @@
 //!         | data bytes or none | acl number u32 | [acl, if the number is new]
 //! ```
 //!
-//! The start stands first, once. Ids are labels that tie children to parents within the image; they
+//! The start comes first, once. Ids are labels that tie children to parents within the image; they
 //! are not state.
 
 use foldhash::fast::FixedState;
@@ -25,14 +25,14 @@ pub(crate) const TAG_SESSION: u8 = b'S';
 pub(crate) const TAG_ZNODE: u8 = b'Z';
 pub(crate) const FLAG_COUNTERS: u8 = 1;
 
-/// What the tree keeps of a running freeze.
+/// The tree's part of a running freeze.
 pub(crate) struct TreeFreeze {
     /// The start record and the sessions. The first step takes them.
     pub start: Vec<u8>,
     pub slot_count: u32,
-    /// Slots below are walked.
+    /// Slots below this one are walked.
     pub cursor: u32,
-    /// One bit per slot: its image is written, or it held nothing at the index.
+    /// One bit per slot, set once its image is written, or if it held no znode at the index.
     settled: Vec<u64>,
     /// Old images saved since the last step.
     pub old: Vec<u8>,
@@ -61,7 +61,7 @@ impl TreeFreeze {
             || self.settled[id as usize / 64] & (1 << (id % 64)) != 0
     }
 
-    /// What was walked so far is worth nothing.
+    /// Makes the walk so far worthless.
     pub fn abort(&mut self) {
         self.aborted = true;
     }
@@ -80,7 +80,7 @@ impl TreeFreeze {
         self.aborted = self.old.len() > self.old_bytes_max;
     }
 
-    /// A slot was filled: what is in it now is newer than the image.
+    /// A slot was filled: its znode is newer than the image.
     pub fn on_occupied(&mut self, id: u32) {
         if id < self.slot_count {
             self.settle(id);
@@ -122,7 +122,7 @@ impl TreeFreeze {
     }
 }
 
-/// What stands for the root's parent in an image.
+/// The mark for the root's parent in an image.
 pub(crate) const NO_PARENT: u32 = u32::MAX;
 
 /// A znode as a snapshot holds it.
@@ -140,6 +140,6 @@ pub(crate) struct Image<'a> {
     pub counters: Option<(i32, i64)>,
     pub name: &'a str,
     pub data: Option<&'a [u8]>,
-    /// Within this process only.
+    /// The ACL's id, valid within this process only.
     pub acl_id: AclId,
 }

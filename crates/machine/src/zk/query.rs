@@ -7,7 +7,7 @@ use crate::zk::reply::Refusal;
 use crate::zk::stat::Stat;
 use crate::zk::tree::{ROOT, Znode};
 
-/// What is asked.
+/// The kind of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
     /// The stat of a znode, if it exists.
@@ -23,46 +23,47 @@ pub enum QueryKind {
 /// A read of one znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query<'a> {
-    /// What is asked.
+    /// The kind of the read.
     pub kind: QueryKind,
-    /// Of which znode.
+    /// The path of the znode.
     pub path: &'a str,
 }
 
-/// What was found. Borrows the state: turned into bytes before the lock is given back.
+/// The result of a read. It borrows the state, so it is turned into bytes before the lock is
+/// released.
 pub enum QueryResult<'m> {
-    /// To [`QueryKind::Exists`].
+    /// The answer to [`QueryKind::Exists`].
     Exists(Stat),
-    /// To [`QueryKind::Data`].
+    /// The answer to [`QueryKind::Data`].
     Data {
-        /// `None` is ZooKeeper's null.
+        /// The data; `None` is ZooKeeper's null.
         data: Option<&'m [u8]>,
         /// The znode's stat.
         stat: Stat,
     },
-    /// To [`QueryKind::Children`].
+    /// The answer to [`QueryKind::Children`].
     Children {
         /// The znode: it lists its children.
         znode: Znode<'m>,
     },
-    /// To [`QueryKind::Acl`].
+    /// The answer to [`QueryKind::Acl`].
     Acl {
         /// The ACL's entries.
         entries: &'m [AclEntry],
-        /// The asker may not administer the znode: digests are to be masked.
+        /// Whether digests must be masked, because the asker may not administer the znode.
         masked: bool,
         /// The znode's stat.
         stat: Stat,
     },
 }
 
-/// A count of the znodes below one, made in steps with the state's lock given back between them.
+/// A count of the znodes below one, made in steps; the state's lock is released between them.
 ///
-/// A znode that is there from the first step to the last is counted once; one that is made or
-/// removed meanwhile is counted or not. That costs a walk over all slots of the tree for each
-/// count, and from each up to the znode asked for or to the root. Counters in the tree would cost
-/// every write a walk to the root, and a walk over the subtree alone would lose its place when that
-/// znode is removed.
+/// A znode that exists from the first step to the last is counted once; one that is made or removed
+/// meanwhile may be counted or not. The price is a walk over all slots of the tree for each count,
+/// and from each slot up to the counted znode or to the root. Counters in the tree would cost every
+/// write a walk to the root, and a walk over only the subtree would lose its place when that znode
+/// is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DescendantCount {
     next_slot: u32,
@@ -103,13 +104,13 @@ impl Zk {
         })
     }
 
-    /// Goes on with a count of the znodes below `path`, for about `slots_max` znodes, their
-    /// ancestors included. `None` is to be called again. The root is counted at once.
+    /// Goes on with a count of the znodes below `path`, looking at about `slots_max` znodes, their
+    /// ancestors included. `None`: call it again. The root is counted at once.
     ///
-    /// ZooKeeper 3.9 `FinalRequestProcessor`, getAllChildrenNumber: needs READ on the znode, which
-    /// is not counted itself, whatever the ACLs of those below. It is where the path is empty,
-    /// which names the root too (`DataTree.getAllChildrenNumber` then counts whatever starts with a
-    /// slash).
+    /// ZooKeeper 3.9 `FinalRequestProcessor`, getAllChildrenNumber: needs READ on the znode,
+    /// whatever the ACLs of the znodes below. The znode itself is not counted, unless the path is
+    /// empty, which names the root too (`DataTree.getAllChildrenNumber` then counts every path that
+    /// starts with a slash).
     pub fn count_descendants(
         &self,
         path: &str,

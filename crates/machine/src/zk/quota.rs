@@ -1,12 +1,12 @@
-//! Quotas: how many znodes and bytes a subtree may have, and how many it has.
+//! Quotas: the znodes and bytes that a subtree may have, and the usage.
 //!
 //! The limits of the subtree at `/a` are the data of `/zookeeper/quota/a/zookeeper_limits`, its
-//! usage that of `/zookeeper/quota/a/zookeeper_stats`: two ordinary znodes that clients make
-//! (`setquota`). Usage is counted when the second is made, and rewritten with each write in the
-//! subtree from then on: its data only, so neither its stat nor a watch tells of it. Of several
-//! quotas above a znode the deepest counts, and a quota of the root does not.
+//! usage the data of `/zookeeper/quota/a/zookeeper_stats`: two ordinary znodes that clients make
+//! (`setquota`). Usage is counted when the second is made, and rewritten with each later write in
+//! the subtree: only its data, so neither its stat nor a watch shows it. If several quotas are
+//! above a znode, the deepest counts; a quota of the root does not.
 //!
-//! Nonsense in these znodes harms nobody: what is no number is not there.
+//! Nonsense in these znodes does no harm: text that is no number is ignored.
 //!
 //! Source: ZooKeeper 3.9.5, `DataTree` (`updateQuotaStat`, `updateQuotaForPath`), `StatsTrack`,
 //! `ZooKeeperServer.checkQuota`.
@@ -22,7 +22,7 @@ use crate::zk::txn::{Txn, Undo};
 const LIMITS: &str = "zookeeper_limits";
 const USAGE: &str = "zookeeper_stats";
 
-/// What a write adds to its subtree, or takes away.
+/// The znodes and bytes that a write adds to its subtree, or takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub znodes: i64,
@@ -36,20 +36,20 @@ pub(crate) fn data_bytes(data: Option<&[u8]>) -> i64 {
 
 /// The quota that a znode is under.
 struct Quota<'p> {
-    /// Whose quota it is.
+    /// The path that has the quota.
     path: &'p str,
-    /// The znode that limits and usage are children of.
+    /// The parent of the znodes with limits and usage.
     holder: ZnodeId,
     limits: ZnodeId,
 }
 
-/// Numbers as limits and usage are written: `count=1,bytes=2=;byteHardLimit=5;countHardLimit=9`.
-/// What is not said is -1.
+/// Numbers as limits and usage are written: `count=1,bytes=2=;byteHardLimit=5;countHardLimit=9`. A
+/// missing number is -1.
 #[derive(Debug, PartialEq, Eq)]
 struct Numbers {
     count: i64,
     bytes: i64,
-    /// The others by name, in the order of their names, each once.
+    /// The other numbers, in the order of their names, each once.
     others: Vec<(String, i64)>,
 }
 
@@ -85,7 +85,8 @@ impl Numbers {
         found.map(|(_, value)| *value).filter(|value| *value > -1)
     }
 
-    /// `StatsTrack.toString`: the sign behind the bytes makes servers before 3.5 overlook the rest.
+    /// `StatsTrack.toString`: because of the `=` behind the bytes, servers before 3.5 ignore the
+    /// rest.
     fn text(&self) -> String {
         let mut text = format!("count={},bytes={}", self.count, self.bytes);
         if !self.others.is_empty() {
@@ -99,8 +100,8 @@ impl Numbers {
 }
 
 impl Zk {
-    /// Refuses a write that goes over a hard limit, and notes one that goes over any, where quotas
-    /// are enforced.
+    /// Refuses a write that goes over a hard limit, and notes one that goes over any limit, if
+    /// quotas are enforced.
     pub(crate) fn check_quota(
         &self,
         path: &str,
@@ -131,7 +132,7 @@ impl Zk {
         Ok(())
     }
 
-    /// Adds what a write did to the usage of the quota it is under.
+    /// Adds a write's effect to the usage of the quota that it is under.
     pub(crate) fn charge_quota(&mut self, path: &str, more: Usage, txn: &mut Txn<'_>) {
         let Some(quota) = self.quota_above(path) else { return };
         let Some(usage) = self.tree().find_child(quota.holder, USAGE) else { return };
@@ -141,8 +142,8 @@ impl Zk {
         self.rewrite_usage(usage.id(), quota.path, &numbers, txn);
     }
 
-    /// Counts a subtree if `path`, just made, is where its usage is kept. That takes as long as the
-    /// subtree is large, and everybody waits; so it does in ZooKeeper.
+    /// Counts a subtree if `path` was just made to hold its usage. That takes time with the size of
+    /// the subtree, and all clients wait, as in ZooKeeper.
     pub(crate) fn begin_quota(&mut self, path: &str, txn: &mut Txn<'_>) {
         let Some(inner) = path.strip_prefix(QUOTAS_PATH) else { return };
         let Some((of, USAGE)) = inner.rsplit_once('/') else { return };
@@ -160,8 +161,8 @@ impl Zk {
         txn.did(|| Undo::SetData { path: path.into(), old });
     }
 
-    /// The deepest quota on the way to `path`, its own included. Without any quota at all this is
-    /// one look at a counter.
+    /// The deepest quota on the way to `path`, its own included. Without any quota at all this only
+    /// reads a counter.
     fn quota_above<'p>(&self, path: &'p str) -> Option<Quota<'p>> {
         let mut holder = self.tree().quotas();
         let mut found = None;
@@ -181,7 +182,7 @@ impl Zk {
         found
     }
 
-    /// What there is at and below `path`; nothing where that is not.
+    /// The usage at and below `path`; 0 if that does not exist.
     fn usage_of(&self, path: &str) -> Usage {
         let mut usage = Usage { znodes: 0, bytes: 0 };
         let mut waiting: Vec<Znode<'_>> = self.tree().find(path).into_iter().collect();

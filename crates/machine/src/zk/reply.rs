@@ -1,4 +1,4 @@
-//! What apply gives back for a command of ZooKeeper's.
+//! The outcome of a ZooKeeper command.
 
 use crate::ids::SessionId;
 use crate::zk::stat::Stat;
@@ -20,7 +20,7 @@ pub enum Outcome {
     Configured,
     /// A znode was made. The path differs from the one asked for when it is sequential.
     Created {
-        /// Where it is.
+        /// The path of the znode.
         path: Box<str>,
         /// Its stat.
         stat: Stat,
@@ -44,7 +44,7 @@ pub enum Refusal {
     BadArguments,
     /// The znode or its parent does not exist.
     NoNode,
-    /// The ACL does not allow it.
+    /// The ACL does not allow the operation.
     NoAuth,
     /// The version is not the expected one.
     BadVersion,
@@ -70,11 +70,11 @@ pub enum Refusal {
     Unimplemented,
     /// Operation number `position` of a multi was refused, and so nothing was done.
     Multi {
-        /// 0-based.
+        /// The position of the refused operation, from 0.
         position: usize,
         /// Number of operations.
         count: usize,
-        /// Why that one was.
+        /// The reason of its refusal.
         refusal: Box<Refusal>,
     },
 }

@@ -23,7 +23,7 @@ use crate::zk::tree::{ROOT, RestoredZnode, Tree, ZnodeId};
 pub(crate) struct Records {
     start: Option<Start>,
     sessions: Vec<(SessionId, Session)>,
-    /// ACLs that no piece before named; their numbers follow on those.
+    /// ACLs that are new in this piece; their numbers follow the ones before.
     acls: Vec<Acl>,
     znodes: Vec<DecodedZnode>,
 }
@@ -50,9 +50,9 @@ struct DecodedZnode {
 /// Reads the records of an image, in order.
 #[derive(Default)]
 pub(crate) struct RecordDecoder {
-    /// What ids are below, once the start was read.
+    /// The bound of the ids, once the start record was read.
     slot_count: Option<u32>,
-    /// ACLs so far.
+    /// The number of ACLs so far.
     acl_count: u32,
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct ZkRestore {
     tree: Tree,
     sessions: Sessions,
     start: Option<Start>,
-    /// By their numbers in the image, with their ids in the tree once a znode has them.
+    /// ACLs by their numbers in the image, with their ids in the tree once a znode has them.
     acls: Vec<(Acl, Option<AclId>)>,
     slots: SlotMap,
     session_count: u64,
@@ -229,7 +229,8 @@ impl ZkRestore {
         Ok(())
     }
 
-    /// Checks that nothing is missing, and gives the state. Tables and digest are made as two jobs.
+    /// Checks that nothing is missing, and returns the state. Tables and digest are made as two
+    /// jobs.
     pub fn finish(mut self, together: Together) -> Result<Zk, RestoreError> {
         let Some(start) = self.start else {
             return Err(RestoreError::Inconsistent("the image is not whole".to_string()));
@@ -249,17 +250,17 @@ impl ZkRestore {
 /// Ids that stand in one block of a [`SlotMap`]: a block takes as much memory as a few znodes.
 const BLOCK_IDS: u32 = 64;
 
-/// Stands in a block for an id that was not named yet.
+/// The mark in a block for an id that was not named yet.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Slots of the ids in an image, given in the order in which they are first named: memory grows
-/// with what was read, whatever the ids are, and no slot stays vacant if the image is whole. A
-/// walk over a tree names ids one after the other, so they are found in blocks.
+/// Slots of the ids in an image, assigned in the order in which the ids are first named: memory
+/// grows with the records read, whatever the ids are, and no slot stays vacant if the image is
+/// whole. A walk over a tree names ids one after the other, so they are found in blocks.
 struct SlotMap {
     /// Places of the blocks, by an id divided by [`BLOCK_IDS`].
     places: HashMap<u32, u32, FixedState>,
     blocks: Vec<[u32; BLOCK_IDS as usize]>,
-    /// Slots given so far.
+    /// The number of slots assigned so far.
     count: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Sessions: replicated state. Renewals are not; only opening, attaching, closing and expiring is.
+//! Sessions: replicated state. Opening, attaching, closing and expiring are replicated; renewals
+//! are not.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
@@ -11,13 +12,13 @@ use crate::zk::tree::ZnodeId;
 /// One session.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Negotiated: silent for longer, it is expired.
+    /// The negotiated timeout: a session that is silent for longer is expired.
     pub timeout_ms: u32,
-    /// What a client must show to attach again.
+    /// The password that a client must show to attach again.
     pub password: [u8; 16],
     /// The connection that may act for it.
     pub owner: Attachment,
-    /// The command that gave it to that connection: expiry names it.
+    /// The command that gave it to that connection. A command that expires the session names it.
     pub attached: Ordinal,
     /// Its ephemeral znodes. Derived from the tree, not state of its own.
     pub ephemerals: HashSet<ZnodeId, FixedState>,
@@ -55,7 +56,7 @@ impl Session {
 #[derive(Default)]
 pub struct Sessions {
     by_id: HashMap<SessionId, Session, FixedState>,
-    /// Ephemeral znodes of all of them: monitoring asks often.
+    /// Number of ephemeral znodes of all sessions, kept because monitoring asks often.
     ephemeral_count: usize,
     digest: Digest,
 }
@@ -66,27 +67,27 @@ impl Sessions {
         self.by_id.get(&id)
     }
 
-    /// All of them, in no particular order: sort before anything depends on it.
+    /// All sessions, in no particular order: sort before anything depends on it.
     pub fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         self.by_id.iter().map(|(&id, session)| (id, session))
     }
 
-    /// How many.
+    /// The number of sessions.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// Their part of the digest.
+    /// The sessions' part of the digest.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// Ephemeral znodes of all sessions.
+    /// The number of ephemeral znodes of all sessions.
     pub fn ephemeral_count(&self) -> usize {
         self.ephemeral_count
     }
@@ -120,7 +121,7 @@ impl Sessions {
         self.digest.add(session.digest(id));
     }
 
-    /// The znode goes with the session. False if the owner word names no living session.
+    /// Notes a znode as an ephemeral of the session. False if the session does not exist.
     pub(crate) fn own(&mut self, id: SessionId, znode: ZnodeId) -> bool {
         let Some(session) = self.by_id.get_mut(&id) else { return false };
         assert!(session.ephemerals.insert(znode));
@@ -128,7 +129,7 @@ impl Sessions {
         true
     }
 
-    /// The znode is gone.
+    /// Notes that an ephemeral of the session is gone.
     pub(crate) fn disown(&mut self, id: SessionId, znode: ZnodeId) {
         let Some(session) = self.by_id.get_mut(&id) else { return };
         assert!(session.ephemerals.remove(&znode));

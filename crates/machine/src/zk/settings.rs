@@ -53,13 +53,13 @@ const ENFORCE_QUOTA: u32 = 8;
 const RECONFIG_ENABLED: u32 = 16;
 const SASL_ENABLED: u32 = 32;
 const X509_ENABLED: u32 = 64;
-/// The name of that id follows.
+/// The flag that the id of `sasl_any_user` follows.
 const SASL_ANY_USER: u32 = 128;
 const FLAGS_ALL: u32 = 31 | SASL_ENABLED | X509_ENABLED | SASL_ANY_USER;
 
 impl Settings {
-    /// Writes: 32-bit flags, super digest or none, name of the algorithm, and what the flags say
-    /// that there is more.
+    /// Writes: 32-bit flags, super digest or none, name of the algorithm, and the fields that the
+    /// flags announce.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         out.put_u32(

@@ -1,6 +1,6 @@
-//! What clients see of a znode beside its data.
+//! The fields of a znode that clients see beside its data.
 
-/// What clients see of a znode beside its data (ZooKeeper's Stat).
+/// The fields of a znode that clients see beside its data (ZooKeeper's Stat).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// zxid of the creation.

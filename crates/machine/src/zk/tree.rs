@@ -1,18 +1,18 @@
 //! ZooKeeper's tree, built for memory.
 //!
 //! Znodes live in a slab of fixed chunks and are named by 32-bit ids; a chunk is never moved, so
-//! growing costs the same at ten million znodes as at ten. They are found by (parent, name) in many
+//! growing costs as much at ten million znodes as at ten. They are found by (parent, name) in many
 //! small hash tables of ids, each of which grows on its own: one big table would stop the world for
-//! 100 ms when it doubles. Children are links between siblings. What only a parent needs stands in
-//! a [`Directory`] on the side, made with the first child; what a permanent znode that was never
-//! changed does not need, in an [`Extra`]. Name and data share one allocation. So a plain znode
-//! takes a cache line, its name and data, and some ten bytes of the tables.
+//! 100 ms when it doubles. Children are links between siblings. Fields that only a parent needs are
+//! in a [`Directory`] on the side, made with the first child; fields that a permanent znode that
+//! was never changed does not need, in an [`Extra`]. Name and data share one allocation. So a plain
+//! znode takes a cache line, its name and data, and some ten bytes of the tables.
 //!
 //! Slab ids, table layout and the order of children are not state: they may differ between members.
 //!
-//! Whatever changes a znode goes through the four mutators here ([`Tree::create`],
-//! [`Tree::remove`], [`Tree::set_data`], [`Tree::set_acl`]) and their inverses: they keep the
-//! digest and the running freeze right.
+//! Every change of a znode goes through the four mutators here ([`Tree::create`], [`Tree::remove`],
+//! [`Tree::set_data`], [`Tree::set_acl`]) and their inverses: they keep the digest and the running
+//! freeze right.
 
 use core::hash::BuildHasher;
 use std::collections::BTreeSet;
@@ -38,12 +38,12 @@ pub struct ZnodeId(pub u32);
 
 /// The root's id.
 pub const ROOT: ZnodeId = ZnodeId(0);
-/// Where quotas are kept (`Quotas.quotaZookeeper`).
+/// The path below which quotas are kept (`Quotas.quotaZookeeper`).
 pub(crate) const QUOTAS_PATH: &str = "/zookeeper/quota";
 
 /// "No znode", "no directory".
 const NONE: u32 = u32::MAX;
-/// Stands in the parent field of a slot that holds no znode.
+/// The parent field of a slot that holds no znode.
 const VACANT: u32 = u32::MAX - 1;
 /// Znodes in a chunk: 256 KiB each.
 const CHUNK_SLOTS: usize = 4096;
@@ -150,7 +150,7 @@ fn payload(name: &str, data: Option<&[u8]>) -> Box<[u8]> {
     payload.into_boxed_slice()
 }
 
-/// What a znode has because it has, or had, children.
+/// The fields of a znode that has, or had, children.
 #[derive(Clone, Copy)]
 struct Directory {
     first_child: u32,
@@ -163,7 +163,7 @@ struct Directory {
     child_name_bytes: u64,
 }
 
-/// What a znode has that is not as the create of a permanent znode leaves it.
+/// The fields of a znode that differ from a permanent znode as its create leaves it.
 #[derive(Clone, Copy, PartialEq)]
 struct Extra {
     mzxid: i64,
@@ -174,7 +174,7 @@ struct Extra {
 }
 
 impl Extra {
-    /// That of a permanent znode as it was created.
+    /// The fields of a permanent znode as its create leaves it.
     fn plain(czxid: i64, ctime: i64) -> Extra {
         Extra { mzxid: czxid, mtime: ctime, owner: 0, version: 0, aversion: 0 }
     }
@@ -186,17 +186,17 @@ pub struct NewZnode<'a> {
     pub name: &'a str,
     /// Data or null.
     pub data: Option<&'a [u8]>,
-    /// Resolved.
+    /// The resolved ACL.
     pub acl: &'a Acl,
     /// ZooKeeper's ephemeral owner word.
     pub owner: i64,
-    /// The transaction.
+    /// The zxid of the transaction.
     pub zxid: i64,
-    /// Its time, ms since 1970.
+    /// Time of the transaction, ms since 1970.
     pub time_ms: i64,
 }
 
-/// What is needed to take a create back: the parent's counters before it.
+/// The values to undo a create: the parent's counters before it.
 pub struct Created {
     id: ZnodeId,
     parent_cversion: i32,
@@ -204,7 +204,7 @@ pub struct Created {
     parent_had_directory: bool,
 }
 
-/// What is needed to take a remove back: the whole znode and the parent's counter.
+/// The values to undo a remove: the whole znode and the parent's counter.
 pub struct Removed {
     slot: Slot,
     directory: Option<Directory>,
@@ -213,14 +213,14 @@ pub struct Removed {
     parent_pzxid: i64,
 }
 
-/// A znode that was taken out of its place.
+/// A znode that was removed from its slot.
 struct Displaced {
     slot: Slot,
     directory: Option<Directory>,
     extra: Extra,
 }
 
-/// What is needed to take a change of data back.
+/// The values to undo a change of data.
 pub struct OldData {
     id: ZnodeId,
     payload: Box<[u8]>,
@@ -230,7 +230,7 @@ pub struct OldData {
     version: i32,
 }
 
-/// What is needed to take a change of the ACL back.
+/// The values to undo a change of the ACL.
 pub struct OldAcl {
     id: ZnodeId,
     acl: Acl,
@@ -250,7 +250,7 @@ pub struct Tree {
     /// Containers and znodes with a time to live. Like slab ids, no state.
     container_znodes: BTreeSet<ZnodeId>,
     shards: Vec<HashTable<u32>>,
-    /// While an image is restored: what each table will hold.
+    /// The znodes that each table will hold, while an image is restored.
     unentered: Vec<Vec<Unentered>>,
     hasher: FixedState,
     acls: AclTable,
@@ -258,7 +258,7 @@ pub struct Tree {
     digest: Digest,
     /// Contributions of parents that changed lately, each at index `id % PARENT_STANDINGS`.
     parent_standings: Vec<Option<(u32, Digest)>>,
-    /// While the digest is deferred: the slots whose znodes are not in it.
+    /// The slots whose znodes are not in the digest, while it is deferred.
     unsummed: Option<SlotSet>,
     /// Bytes of all paths and data, as ZooKeeper's `approximate_data_size`.
     data_bytes: u64,
@@ -363,7 +363,7 @@ impl<'t> Znode<'t> {
         })
     }
 
-    /// What clients see of it.
+    /// The stat that clients see.
     pub fn stat(self) -> Stat {
         let slot = self.slot();
         let extra = self.extra();
@@ -464,7 +464,7 @@ impl Tree {
     }
 
     /// Reads, for each path, the place in the tables where its znode is or would be. The processor
-    /// waits for many of these places at once; what is applied then finds them in its cache.
+    /// waits for many of these places at once; applying the commands then finds them in its cache.
     pub(crate) fn touch<'p>(&self, paths: impl Iterator<Item = &'p str>) {
         let mut parent = ("", Some(ROOT.0));
         let mut places = Vec::new();
@@ -569,8 +569,8 @@ impl Tree {
     }
 
     /// Counts the znodes below `ancestor` in the slots from `from` on, until `slots_max` slots were
-    /// looked at, those of ancestors included, or a few more. Gives the count and the slot to go on
-    /// with. A znode stays in its slot as long as it is there.
+    /// looked at, ancestors included, or a few more. Returns the count and the slot to go on with.
+    /// A znode stays in its slot as long as it exists.
     pub(crate) fn count_below(&self, ancestor: ZnodeId, from: u32, slots_max: u32) -> (u32, u32) {
         let (mut count, mut looked, mut id) = (0, 0, from);
         while id < self.slot_count && looked < slots_max {
@@ -593,16 +593,16 @@ impl Tree {
         self.digest
     }
 
-    /// Computes no digest of what changes from now on, until [`Tree::settle_digest`]. A znode that
-    /// changes leaves the sum once, however often it changes.
+    /// Stops computing the digest of znodes that change, until [`Tree::settle_digest`]. A znode
+    /// that changes leaves the sum once, however often it changes.
     pub(crate) fn defer_digest(&mut self) {
         assert!(self.unsummed.is_none(), "the digest is deferred already");
         self.parent_standings.fill(None);
         self.unsummed = Some(SlotSet::default());
     }
 
-    /// Adds what was deferred, half of it as a job of its own: the digest is a sum that depends on
-    /// no order.
+    /// Adds the deferred znodes, half of them as a job of its own: the digest is a sum that depends
+    /// on no order.
     pub(crate) fn settle_digest(&mut self, together: Together) {
         let unsummed = self.unsummed.take().expect("the digest was deferred");
         let (tree, middle) = (&*self, unsummed.middle());
@@ -636,7 +636,7 @@ impl Tree {
         created
     }
 
-    /// Takes the create of `path` back.
+    /// Undoes the create of `path`.
     pub fn undo_create(&mut self, path: &str, created: Created) {
         let parent = self.slot(created.id.0).parent;
         let parent_path = parent_path(path);
@@ -674,7 +674,7 @@ impl Tree {
         Removed { slot, directory, extra, acl, parent_pzxid }
     }
 
-    /// Takes the remove of `path` back. The znode gets another id.
+    /// Undoes the remove of `path`. The znode gets another id.
     pub fn undo_remove(&mut self, path: &str, removed: Removed) -> ZnodeId {
         let Removed { mut slot, directory, extra, acl, parent_pzxid } = removed;
         let parent = slot.parent;
@@ -739,8 +739,8 @@ impl Tree {
         self.learn_content(id.0, path);
     }
 
-    /// Replaces the data of a znode and nothing else of it, neither version nor zxid; `path` is its
-    /// full path.
+    /// Replaces only the data of a znode, neither its version nor its zxid; `path` is its full
+    /// path.
     pub(crate) fn rewrite_data(&mut self, id: ZnodeId, path: &str, data: &[u8]) -> OldData {
         self.before_change(id.0);
         self.forget_content(id.0, path);
@@ -754,7 +754,7 @@ impl Tree {
         OldData { id, name_word, payload, mzxid, mtime, version }
     }
 
-    /// Takes a change of data back.
+    /// Undoes a change of data.
     pub fn undo_set_data(&mut self, path: &str, old: OldData) {
         self.forget_content(old.id.0, path);
         let slot = self.slot_mut(old.id.0);
@@ -782,7 +782,7 @@ impl Tree {
         old_acl
     }
 
-    /// Takes a change of the ACL back.
+    /// Undoes a change of the ACL.
     pub fn undo_set_acl(&mut self, path: &str, old: OldAcl) {
         self.forget_standing(old.id.0, path);
         let acl = self.acls.retain(&old.acl);
@@ -792,7 +792,7 @@ impl Tree {
         self.learn_standing(old.id.0, path);
     }
 
-    /// The id that a create gave.
+    /// The id of the znode that a create made.
     pub(crate) fn created_id(created: &Created) -> ZnodeId {
         created.id
     }
@@ -821,7 +821,7 @@ impl Tree {
         }
     }
 
-    /// What is special about a znode, to be changed.
+    /// The extra fields of a znode, to be changed; made if it has none.
     fn extra_mut(&mut self, id: u32) -> &mut Extra {
         let slot = self.slot(id);
         let mut index = slot.extra;
@@ -832,7 +832,7 @@ impl Tree {
         self.extras.get_mut(index)
     }
 
-    /// Gives a znode that has none what is special about it, if anything is.
+    /// Gives a znode without extra fields these, unless they are those of a plain one.
     fn set_extra(&mut self, id: u32, extra: Extra) {
         let slot = self.slot(id);
         if extra != Extra::plain(slot.czxid, slot.ctime) {
@@ -964,7 +964,7 @@ impl Tree {
         slot.next = NONE;
     }
 
-    /// Takes a znode without children out of its parent's list, the tables and its slot.
+    /// Removes a znode without children from its parent's list, the tables and its slot.
     fn displace(&mut self, id: u32) -> Displaced {
         let directory = self.directory(id).copied();
         self.drop_directory(id);
@@ -1006,7 +1006,8 @@ impl Tree {
         Displaced { slot, directory, extra }
     }
 
-    // Digest and size: each change first forgets what it changes and then learns it anew.
+    // Digest and size: each change first subtracts the znode's old values and then adds the new
+    // ones.
 
     fn content_digest(&mut self, id: u32, path: &str) -> Digest {
         let mut digester = core::mem::take(&mut self.digester);
@@ -1100,8 +1101,8 @@ impl Tree {
         self.parent_standings[id as usize % PARENT_STANDINGS] = Some((id, digest));
     }
 
-    /// Whether the digest is deferred; then the znode, which is about to change, is not in the sum
-    /// any more, neither its content nor its standing.
+    /// Whether the digest is deferred. If so, removes the content and standing of the znode, which
+    /// is about to change, from the sum.
     fn is_deferred(&mut self, id: u32, path: &str) -> bool {
         let Some(unsummed) = &mut self.unsummed else { return false };
         if unsummed.insert(id) {
@@ -1113,8 +1114,8 @@ impl Tree {
         true
     }
 
-    /// Whether the digest is deferred; then the znode, which is new or has changed, is noted as one
-    /// that is not in the sum.
+    /// Whether the digest is deferred. If so, notes that the znode, which is new or has changed, is
+    /// not in the sum.
     fn defers(&mut self, id: u32) -> bool {
         let Some(unsummed) = &mut self.unsummed else { return false };
         unsummed.insert(id);
@@ -1136,7 +1137,7 @@ impl Tree {
     }
 
     /// Computes digest and size from nothing, over all slots. For a new or restored tree, and for
-    /// tests that hold the running sum against it.
+    /// tests that compare the running sum with it.
     pub(crate) fn recount(&mut self) {
         self.recount_together(one_by_one);
     }
@@ -1179,7 +1180,7 @@ impl Tree {
         sum
     }
 
-    // Images: what a freeze writes of a znode, and how a restore puts it back.
+    // Images: the fields that a freeze writes of a znode, and how a restore puts them back.
 
     fn before_change(&mut self, id: u32) {
         let Some(mut freeze) = self.freeze.take() else {
@@ -1268,7 +1269,7 @@ impl Tree {
         if self.slot(id).parent != VACANT {
             return false;
         }
-        // Children that came before have made it.
+        // Children that came before have made the directory.
         let directory = self.slot(id).directory;
         let czxid = slot.czxid;
         *self.slot_mut(id) = Slot { acl, parent, directory, ..slot };
@@ -1344,12 +1345,12 @@ impl Tree {
                 if parent == VACANT {
                     return Err(format!("a znode in slot {id} has a parent that is not there"));
                 }
-                // On its way up, so that a way that comes back here ends.
+                // Marked on the way up, so that a way that comes back here ends.
                 is_known[at as usize] = true;
                 way.push(at);
                 at = parent;
             }
-            // It ends at the root, at one that was checked before, or on this very way.
+            // The way ends at the root, at a znode that was checked before, or at one of its own.
             if way.contains(&at) {
                 return Err(format!("slot {id} is not reachable from the root"));
             }
@@ -1373,7 +1374,8 @@ impl Unentered {
         Unentered { id, bits: bits as u32 }
     }
 
-    /// A hash with those bits. It is the znode's own for every table of fewer than 2^25 buckets.
+    /// A hash with these bits. It serves as the znode's own for every table of fewer than 2^25
+    /// buckets.
     fn hash(self) -> u64 {
         let bits = u64::from(self.bits);
         (bits >> 25 << 57) | (bits & 0x1ff_ffff)
@@ -1391,7 +1393,7 @@ struct Sum {
 /// the other stand in slots next to each other, those of some clients at once nearly so.
 const PARENT_PATHS: usize = 64;
 
-/// Paths of the parents that were asked for last, each in the place that its id gives.
+/// Paths of the parents that were asked for last, each at the index that its id gives.
 struct ParentPaths(Vec<(u32, String)>);
 
 impl Default for ParentPaths {
@@ -1401,7 +1403,7 @@ impl Default for ParentPaths {
 }
 
 impl ParentPaths {
-    /// What the paths of a parent's children begin with, before the `/`: the root's is empty.
+    /// The prefix of the paths of a parent's children, before the `/`: the root's is empty.
     fn prefix(&mut self, tree: &Tree, parent: u32) -> &str {
         let (id, prefix) = &mut self.0[parent as usize % PARENT_PATHS];
         if *id != parent {
@@ -1423,7 +1425,7 @@ pub(crate) struct RestoredZnode {
 }
 
 impl RestoredZnode {
-    /// None if there can be no such znode.
+    /// Decodes a znode. None if no such znode can exist.
     pub(crate) fn new(image: &Image<'_>) -> Option<RestoredZnode> {
         let root = image.id == ROOT.0;
         if image.id >= ZNODES_MAX || root != (image.parent == NO_PARENT) {
@@ -1449,7 +1451,7 @@ impl RestoredZnode {
         Some(RestoredZnode { slot, extra, counters: image.counters })
     }
 
-    /// The session that it goes with.
+    /// The session that it belongs to, if it is ephemeral.
     pub(crate) fn session(&self) -> Option<i64> {
         ephemeral_session(self.extra.owner)
     }

@@ -2,8 +2,8 @@
 //!
 //! The scalars and the sessions are small: they are encoded when the walk begins. Then the slots of
 //! the tree are walked a step at a time. Before apply changes a znode that the walk has not
-//! reached, the tree saves its old image in [`TreeFreeze`]; slots filled since are not of the
-//! image.
+//! reached, the tree saves its old image in [`TreeFreeze`]; slots filled since then are not part of
+//! the image.
 
 use crate::codec::Write;
 use crate::ids::SessionId;
@@ -19,7 +19,7 @@ const SESSION_BYTES: u64 = 61;
 /// Bytes of a znode in an image, with counters and without name, data and ACL.
 const ZNODE_BYTES: u64 = 82;
 
-/// How far a step of the walk came.
+/// The result of a step of the walk.
 pub(crate) enum WalkStep {
     /// Slots are left.
     Going,
@@ -30,7 +30,7 @@ pub(crate) enum WalkStep {
 }
 
 impl Zk {
-    /// Starts the walk, over the state as it is now. A running one is replaced.
+    /// Starts the walk over the present state. A running walk is replaced.
     pub(crate) fn freeze(&mut self, old_bytes_max: usize) {
         let (slot_count, znode_count) = (self.tree.slot_count(), self.tree.znode_count());
         let mut start = Vec::new();
@@ -68,7 +68,7 @@ impl Zk {
         let begin = piece.len();
         piece.append(&mut freeze.start);
         if piece.len() - begin > bytes / 2 {
-            // With the old images there could be more than a piece may have.
+            // Together with the old images this could be more than a piece may have.
             self.tree.freeze = Some(freeze);
             return WalkStep::Going;
         }
@@ -90,7 +90,7 @@ impl Zk {
         WalkStep::Going
     }
 
-    /// Bytes that the records of the state as it is now have at most: for the name of a znode, its
+    /// The most bytes that the records of the present state can have: for the name of a znode, its
     /// whole path counts.
     pub(crate) fn section_bytes_max(&self) -> u64 {
         START_BYTES

@@ -1,8 +1,8 @@
-//! Writes of the tree: what each operation checks, in ZooKeeper's order, and what it changes.
+//! Writes of the tree: the checks of each operation, in ZooKeeper's order, and its changes.
 //!
-//! An operation first checks everything and then changes everything, so a single one needs no way
-//! back. A multi applies its operations one after the other, so that later ones see what earlier
-//! ones did, and takes them back in reverse order when one is refused.
+//! An operation first checks everything and then changes everything, so a single one needs no undo.
+//! A multi applies its operations one after the other, so that later ones see the effects of
+//! earlier ones, and undoes them in reverse order when one is refused.
 //!
 //! Source of the order of checks: `PrepRequestProcessor.pRequest2Txn`, ZooKeeper 3.9.5.
 
@@ -133,7 +133,7 @@ impl Zk {
         if *malformed {
             return Err(Refusal::BadArguments);
         }
-        // The root is nobody's child.
+        // The root is not a child.
         let name = &path[parent_end + 1..];
         if name.is_empty() || self.tree.find_child(parent.id(), name).is_some() {
             return Err(Refusal::NodeExists);
@@ -210,7 +210,7 @@ impl Zk {
         Ok(Outcome::Deleted)
     }
 
-    /// Removes a znode that was found fit for it, for a delete or with its session.
+    /// Removes a znode that passed its checks, for a delete or with its session.
     pub(crate) fn remove_znode(&mut self, id: ZnodeId, path: &str, txn: &mut Txn<'_>) {
         let znode = self.tree.znode(id);
         let owner = znode.owner();

@@ -119,7 +119,7 @@ fn what_is_replaced_is_chosen_by_connection_too_and_once() {
     assert!(replace_by_nothing(&empty, |_, _| true).is_none());
 }
 
-/// The batch needs the level of what is left.
+/// The batch needs only the level of its remaining commands.
 #[test]
 fn a_batch_without_what_needed_its_level_needs_it_no_more() {
     let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));

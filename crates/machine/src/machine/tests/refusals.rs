@@ -1,4 +1,4 @@
-//! What each operation refuses, and in which order it looks: `PrepRequestProcessor.pRequest2Txn`
+//! The refusals of each operation, and the order of its checks: `PrepRequestProcessor.pRequest2Txn`
 //! and `pRequest2TxnCreate`, ZooKeeper 3.9.5.
 
 use super::check;

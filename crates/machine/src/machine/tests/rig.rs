@@ -1,5 +1,5 @@
-//! What the tests of this crate share: commands written as text, answers and whole states as text,
-//! a seeded generator of commands, and the invariants of a machine.
+//! A rig for the tests of this crate: commands written as text, answers and whole states as text, a
+//! seeded generator of commands, and the invariants of a machine.
 //!
 //! A script is commands separated by `; `. Each may start with `@C` (the connection, else that of
 //! the session), `#S` (the session, else 1) and `~scheme|id,...` (the identities, else none).
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// A command and who sends it.
+/// A command with its sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent<'a> {
     pub(crate) connection: u64,
@@ -379,7 +379,7 @@ fn walk(machine: &Machine) -> BTreeMap<String, ZnodeId> {
     found
 }
 
-/// What must hold after every command.
+/// Checks the invariants that hold after every command.
 pub(crate) fn check_invariants(machine: &mut Machine) {
     let (digest, data_bytes) = (machine.zk.tree.digest(), machine.zk.tree.data_bytes());
     machine.zk.tree.recount();

@@ -216,7 +216,7 @@ fn addresses_are_read_as_java_reads_them() {
     check("ip:127.0.0.2/31=r", &from("127.0.0.1"), false);
 }
 
-/// What is stored for an ACL that was asked for, or `-` if it is invalid.
+/// Checks the ACL that is stored for one that was asked for, or `-` if it is invalid.
 fn check_resolved(asked: &str, identities: &[Identity<'_>], expected: &str) {
     let resolved = resolve(&settings(), &entries(asked), identities);
     let text = resolved.map_or("-".to_string(), |acl| acl_text(&acl));

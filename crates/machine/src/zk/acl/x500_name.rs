@@ -1,4 +1,4 @@
-//! What may stand as an id of the scheme `x509`: a distinguished name, as people write it.
+//! The ids of the scheme `x509`: distinguished names, as people write them.
 //!
 //! ZooKeeper 3.9 `X509AuthenticationProvider.isValid` asks Java's `X500Principal(String)`; the
 //! rules here are those of its parser, found by asking it. Only whether a name is well formed
@@ -29,11 +29,11 @@ const KEYWORDS: [&str; 21] = [
     "UID",
 ];
 
-/// What a backslash may stand in front of, beside two hexadecimal digits.
+/// The characters that a backslash may escape, beside two hexadecimal digits.
 const ESCAPABLE: &str = ",=\n+<>#;\\\" ";
-/// The same between quotes.
+/// The characters that a backslash may escape between quotes.
 const ESCAPABLE_IN_QUOTES: &str = ",=\n+<>#;\\\"";
-/// What needs a backslash.
+/// The characters that need a backslash.
 const SPECIAL: &str = ",+<>;\"";
 
 /// Whether `text` is a distinguished name.
@@ -114,7 +114,7 @@ fn hex_is_valid(text: &str) -> bool {
     tag & 0x1f != 0x1f && length == content_bytes as u64
 }
 
-/// What stands behind an opening quote.
+/// Whether the text behind an opening quote is valid.
 fn quoted_is_valid(text: &str) -> bool {
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
@@ -141,7 +141,7 @@ fn plain_is_valid(text: &str) -> bool {
     true
 }
 
-/// What stands behind a backslash: two hexadecimal digits, or one of `escapable`.
+/// Whether a backslash is followed by two hexadecimal digits, or by one of `escapable`.
 fn escape_is_valid(rest: &mut core::str::Chars<'_>, escapable: &str) -> bool {
     match rest.next() {
         Some(c) if c.is_ascii_hexdigit() => rest.next().is_some_and(|c| c.is_ascii_hexdigit()),

@@ -42,7 +42,7 @@ fn a_ttl_znode_goes_when_its_time_to_live_has_passed_since_its_data_was_set() {
     check("create /t mode=5 ttl=1099511627775; sweep 1 /t", "deleted 0");
     check("create /t mode=5 ttl=1; create /t/a; sweep 0 /t", "deleted 0");
     check("create /t mode=5 ttl=1; create /t/a; delete /t/a; sweep 0 /t", "deleted 1");
-    // The setting is about making them.
+    // The setting only applies to making TTL znodes.
     check("create /t mode=5 ttl=1; configure; sweep 0 /t", "deleted 1");
 }
 
@@ -72,7 +72,7 @@ fn each_goes_in_a_transaction_of_its_own_in_the_order_given() {
     assert_eq!(rig.take_changes(), "9: created /e; 10: created /f");
 }
 
-/// What a search at this time finds, as `PATHS | more`.
+/// The result of a search at this time, as `PATHS | more`.
 fn found(rig: &Rig, search: ContainerSearch) -> String {
     let found = rig.machine.zk.find_container_znodes(&search);
     let more = if found.next.is_some() { " | more" } else { "" };

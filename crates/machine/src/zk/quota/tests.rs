@@ -168,7 +168,8 @@ fn a_soft_limit_refuses_nothing_and_a_hard_one_only_where_it_is_enforced() {
     assert_eq!(rig.run("create /a/c"), "created /a/c");
 }
 
-/// `PrepRequestProcessor`: of a setData before its version, of a create last.
+/// `PrepRequestProcessor`: the quota of a setData is checked before its version, that of a create
+/// last.
 #[test]
 fn a_quota_is_checked_in_its_turn() {
     let limit = "countHardLimit=1,byteHardLimit=1";

@@ -1,9 +1,10 @@
-//! What only some znodes have, in chunks that are never moved: growing costs the same at any size.
+//! Data that only some znodes have, in chunks that are never moved: growing costs as much at any
+//! size.
 
 /// Items in a chunk.
 const CHUNK_ITEMS: usize = 4096;
 
-/// Items by 32-bit indices; that of an item which was removed goes to another one.
+/// Items by 32-bit indices. The index of a removed item is used again.
 pub(super) struct Side<T> {
     chunks: Vec<Vec<T>>,
     vacant: Vec<u32>,
@@ -24,7 +25,7 @@ impl<T> Side<T> {
         &mut self.chunks[index as usize / CHUNK_ITEMS][index as usize % CHUNK_ITEMS]
     }
 
-    /// The index of the new item.
+    /// Adds an item. Returns its index.
     pub(super) fn insert(&mut self, item: T) -> u32 {
         if let Some(index) = self.vacant.pop() {
             *self.get_mut(index) = item;
@@ -45,7 +46,7 @@ impl<T> Side<T> {
         self.chunks.iter().map(Vec::len).sum::<usize>() - self.vacant.len()
     }
 
-    /// Gives the index, which must be in use, to the next item.
+    /// Frees the index, which must be in use, for the next item.
     pub(super) fn remove(&mut self, index: u32) {
         self.vacant.push(index);
     }

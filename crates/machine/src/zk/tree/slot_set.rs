@@ -41,13 +41,13 @@ impl SlotSet {
     }
 }
 
-/// The slots in some words, the first of which has this place.
+/// The slots in some words, of which the first has this index.
 fn slots(first: usize, words: &[u64]) -> impl Iterator<Item = u32> {
     words.iter().enumerate().flat_map(move |(at, &word)| {
         let mut rest = word;
         core::iter::from_fn(move || {
             let bit = rest.trailing_zeros();
-            // Without the lowest bit that is set.
+            // Clears the lowest bit that is set.
             rest &= rest.checked_sub(1)?;
             Some((first + at) as u32 * 64 + bit)
         })

@@ -7,7 +7,7 @@ impl Tree {
         self.acls.usage()
     }
 
-    /// Holds the tables on the side against the znodes that have something in them.
+    /// Compares the tables on the side with the znodes that have something in them.
     pub(crate) fn check_sides(&self) {
         let slots = || self.chunks.iter().flatten();
         let directories = slots().filter(|slot| slot.parent != VACANT && slot.directory != NONE);
@@ -190,7 +190,7 @@ fn versions_wrap_and_minus_one_matches_any() {
     check_invariants(&mut rig.machine);
 }
 
-/// The path of what `find` finds, or `-`.
+/// Checks the path of the znode that `find` finds, or `-`.
 fn check_find(path: &str, expected: &str) {
     let mut rig = Rig::default();
     rig.run("create /a; create /a/b; create /ü");

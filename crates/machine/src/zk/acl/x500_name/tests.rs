@@ -1,4 +1,4 @@
-//! Names that were tried with Java's own parser (OpenJDK 17), and what it said.
+//! Names that were tried with Java's own parser (OpenJDK 17), with its verdicts.
 
 use super::is_valid;
 
