@@ -47,8 +47,8 @@ pub fn digest_id(algorithm: DigestAlgorithm, credentials: &str) -> String {
     format!("{user}:{}", STANDARD.encode(algorithm.hash(credentials.as_bytes())))
 }
 
-/// What `credentials`, which are `user:password`, prove: the digest id, and before it that they are
-/// the super user's. Nothing where digests are not served
+/// The identities that `credentials`, which are `user:password`, prove: the digest id, and before
+/// it the super user, if they are the super user's. None if digests are not served
 /// (`DigestAuthenticationProvider.handleAuthentication`).
 pub fn digest_identities(
     settings: &Settings,
@@ -64,7 +64,7 @@ pub fn digest_identities(
     Some(super_user.into_iter().chain([("digest", digest)]).collect())
 }
 
-/// How a digest id is shown to those who may not administer the znode: `user:x`.
+/// A digest id as it is shown to clients that may not administer the znode: `user:x`.
 pub fn masked_digest_id(id: &str) -> String {
     match id.split_once(':') {
         Some((user, _)) => format!("{user}:x"),
@@ -72,9 +72,9 @@ pub fn masked_digest_id(id: &str) -> String {
     }
 }
 
-/// The user of an identity, as whoAmI tells it (`AuthUtil.getClientInfos`): of a digest, what
-/// stands before the colon (`DigestAuthenticationProvider.getUserName`), and none of the scheme
-/// `super`, which no provider stands behind.
+/// The user of an identity, as whoAmI shows it (`AuthUtil.getClientInfos`): for a digest, the part
+/// before the colon (`DigestAuthenticationProvider.getUserName`); empty for the scheme `super`,
+/// which has no provider.
 pub fn user_name<'a>(scheme: &str, id: &'a str) -> &'a str {
     match scheme {
         "digest" => id.split(':').next().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! ZooKeeper's error codes (`KeeperException.Code`, 3.9.5) and what the machine's refusals are
-//! among them.
+//! ZooKeeper's error codes (`KeeperException.Code`, 3.9.5), and the codes of the machine's
+//! refusals.
 
 use machine::Refusal;
 
@@ -44,16 +44,16 @@ impl ErrorCode {
     pub const AUTH_FAILED: ErrorCode = ErrorCode(-115);
     /// The session moved to another connection.
     pub const SESSION_MOVED: ErrorCode = ErrorCode(-118);
-    /// A write, where only reads are served.
+    /// A write on a read-only connection.
     pub const NOT_READ_ONLY: ErrorCode = ErrorCode(-119);
     /// The connection has no such watch.
     pub const NO_WATCHER: ErrorCode = ErrorCode(-121);
     /// The configuration does not allow reconfig.
     pub const RECONFIG_DISABLED: ErrorCode = ErrorCode(-123);
-    /// The client has not proved to be anyone, as this server asks of all
+    /// The client has proved no identity, which this server requires
     /// (`SESSIONCLOSEDREQUIRESASLAUTH`).
     pub const AUTH_REQUIRED: ErrorCode = ErrorCode(-124);
-    /// The request waited for too long before it could be taken.
+    /// The request waited too long before it could be handled.
     pub const THROTTLED_OP: ErrorCode = ErrorCode(-127);
     /// A quota does not allow that many znodes or bytes.
     pub const QUOTA_EXCEEDED: ErrorCode = ErrorCode(-125);
@@ -89,7 +89,7 @@ impl ErrorCode {
         }
     }
 
-    /// The code of a refusal. That of a multi as a whole is 0: its results carry the codes.
+    /// The code of a refusal. A multi as a whole has 0: its results carry the codes.
     pub fn of(refusal: &Refusal) -> ErrorCode {
         match refusal {
             Refusal::BadArguments => ErrorCode::BAD_ARGUMENTS,

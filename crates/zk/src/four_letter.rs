@@ -13,7 +13,7 @@ pub enum Word {
     Conf,
     /// Every connection, in full.
     Cons,
-    /// Resets what `cons` shows.
+    /// Resets the counts that `cons` shows.
     Crst,
     /// Bytes of snapshots and log.
     Dirs,
@@ -31,15 +31,15 @@ pub enum Word {
     Mntr,
     /// `imok`.
     Ruok,
-    /// Resets what `srvr` shows.
+    /// Resets the counts that `srvr` shows.
     Srst,
     /// The server in brief.
     Srvr,
-    /// The same with every connection in brief.
+    /// The server and every connection, in brief.
     Stat,
     /// Sets the trace mask to the eight bytes that follow, which [`recognise`] does not see.
     Stmk {
-        /// What it is to be.
+        /// The new trace mask.
         mask: i64,
     },
     /// Watches by session.
@@ -48,11 +48,11 @@ pub enum Word {
     Wchp,
     /// Watches in brief.
     Wchs,
-    /// What a telnet program sends when it is told to close. Never answered.
+    /// The bytes that a telnet program sends when it is told to close. Never answered.
     TelnetClose,
 }
 
-/// All of them (`FourLetterCommands`).
+/// All words (`FourLetterCommands`).
 const WORDS: [Word; 19] = [
     Word::Conf,
     Word::Cons,
@@ -81,11 +81,11 @@ const TELNET_CLOSE: [u8; 4] = [0xff, 0xf4, 0xff, 0xfd];
 /// Bytes behind `stmk`: a long.
 pub const TRACE_MASK_BYTES: usize = 8;
 
-/// What the trace mask is at the start (`ZooTrace`). It has no effect here.
+/// The trace mask at the start (`ZooTrace`). It has no effect here.
 pub const TRACE_MASK_DEFAULT: i64 = 0x132;
 
 impl Word {
-    /// Its name in the whitelist: its four letters, but for one.
+    /// Its name in the whitelist: its four letters, except for the telnet close.
     pub fn name(self) -> &'static str {
         match self {
             Word::Conf => "conf",
@@ -131,7 +131,7 @@ pub struct ConnectionReport {
     pub peer: String,
     /// When it was made, ms since 1970.
     pub established_ms: i64,
-    /// Whether anything is still read from it.
+    /// Whether the connection is still read.
     pub is_reading: bool,
     /// Requests not yet answered.
     pub outstanding: u64,
@@ -139,7 +139,7 @@ pub struct ConnectionReport {
     pub received: u64,
     /// Frames to the client.
     pub sent: u64,
-    /// Its session, once there is one.
+    /// Its session, once it has one.
     pub session: Option<SessionReport>,
 }
 
@@ -165,20 +165,20 @@ pub struct SessionReport {
 /// Latencies of requests, in ms, as they are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Of the last one.
+    /// The latency of the last request.
     pub last_ms: u64,
-    /// Shortest.
+    /// The shortest latency.
     pub min_ms: u64,
-    /// Longest.
+    /// The longest latency.
     pub max_ms: u64,
-    /// Sum of all.
+    /// The sum of all latencies.
     pub total_ms: u64,
-    /// How many.
+    /// The number of requests.
     pub count: u64,
 }
 
 impl Latency {
-    /// Mean; 0 of none.
+    /// The mean; 0 if there is none.
     pub fn average(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_ms as f64 / self.count as f64 }
     }
@@ -191,7 +191,7 @@ pub struct ServerReport {
     pub version: String,
     /// `standalone`, `leader`, `follower`, `observer`.
     pub mode: &'static str,
-    /// Of all requests.
+    /// The latency of all requests.
     pub latency: Latency,
     /// Frames from clients.
     pub received: u64,
@@ -203,34 +203,35 @@ pub struct ServerReport {
     pub zxid: i64,
     /// Znodes. ZooKeeper counts the root twice; the caller adds that one.
     pub znode_count: u64,
-    /// Connections, whatever is shown of them.
+    /// Number of connections, shown or not.
     pub connection_count: u64,
-    /// Of a leader: bytes of the last proposal, of the smallest and of the largest, -1 of none.
+    /// For a leader, bytes of the last, the smallest and the largest proposal; -1 before the first.
     pub proposal_sizes: Option<[i64; 3]>,
-    /// Every connection, where a word shows them.
+    /// Every connection, if the word shows them.
     pub connections: Vec<ConnectionReport>,
     /// Connections that are not shown.
     pub connections_missing: u64,
 }
 
-/// What `conf` and `envi` show.
+/// The values that `conf` and `envi` show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfReport {
     /// Lines of `key=value`, in ZooKeeper's order.
     pub lines: Vec<(&'static str, String)>,
-    /// The servers of the ensemble, as the znode `/zookeeper/config` has them; none: it has none.
+    /// The servers of the ensemble, as the znode `/zookeeper/config` has them; none without an
+    /// ensemble.
     pub membership: Option<String>,
     /// Lines of `key=value` for `envi`, beside the version.
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// What `dump` shows. A list that was cut off says how many are missing.
+/// The values that `dump` shows. A list that was cut off says how many are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DumpReport {
     /// Sessions by the time they expire at, ms since 1970, ascending.
     pub sessions: Vec<(i64, Vec<i64>)>,
-    /// Of a follower, which does not know when they expire: every session with its timeout in ms,
-    /// by id, in the place of those.
+    /// For a follower, which does not know when sessions expire, every session with its timeout in
+    /// ms, by id; shown instead of `sessions`.
     pub followed_sessions: Option<Vec<(i64, u32)>>,
     /// Sessions that are not shown.
     pub sessions_missing: u64,
@@ -238,30 +239,30 @@ pub struct DumpReport {
     pub ephemerals: Vec<(i64, Vec<String>)>,
     /// Ephemerals that are not shown.
     pub ephemerals_missing: u64,
-    /// Address and session, 0 without one, of connections by the time they are closed if nothing
-    /// comes from them, ms since 1970, ascending.
+    /// Connections by the time at which they are closed if nothing comes from them, ms since 1970,
+    /// ascending: each with its address and its session, 0 without one.
     pub connections: Vec<(i64, Vec<(String, i64)>)>,
     /// Connections that are not shown.
     pub connections_missing: u64,
 }
 
-/// What `wchc` and `wchp` show.
+/// The watches that `wchc` and `wchp` show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchesReport {
-    /// Paths and the sessions that watch them, in no order, and a path maybe more than once.
+    /// Paths and the sessions that watch them, in no order. A path may come more than once.
     pub watches: Vec<(String, Vec<i64>)>,
     /// Watches that are not shown.
     pub missing: u64,
 }
 
-/// What `wchs` shows.
+/// The counts that `wchs` shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchSummary {
     /// Connections that watch something.
     pub connections: u64,
     /// Paths that are watched.
     pub paths: u64,
-    /// Pairs of the two.
+    /// Pairs of a connection and a path.
     pub watches: u64,
 }
 
@@ -338,7 +339,7 @@ pub fn dirs(data_bytes: u64, log_bytes: u64) -> String {
     format!("datadir_size: {data_bytes}\nlogdir_size: {log_bytes}\n")
 }
 
-/// `DumpCommand`, `ExpiryQueue.dump`, `DataTree.dumpEphemerals`; of a follower
+/// `DumpCommand`, `ExpiryQueue.dump`, `DataTree.dumpEphemerals`; for a follower
 /// `LearnerSessionTracker.dumpSessions`.
 pub fn dump(dump: &DumpReport) -> String {
     let mut text = "SessionTracker dump:\n".to_string();
@@ -424,7 +425,7 @@ pub fn watches_by_path(report: &WatchesReport) -> String {
     text
 }
 
-/// What each session watches, both in order, each once.
+/// The paths that each session watches, both in order, each once.
 pub fn paths_by_session(report: &WatchesReport) -> BTreeMap<i64, BTreeSet<&str>> {
     let mut found: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
     for (path, sessions) in &report.watches {
@@ -435,7 +436,7 @@ pub fn paths_by_session(report: &WatchesReport) -> BTreeMap<i64, BTreeSet<&str>>
     found
 }
 
-/// Who watches each path, both in order, each once.
+/// The sessions that watch each path, both in order, each once.
 pub fn sessions_by_path(report: &WatchesReport) -> BTreeMap<&str, BTreeSet<i64>> {
     let mut found: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
     for (path, sessions) in report.watches.iter().filter(|(_, sessions)| !sessions.is_empty()) {
@@ -450,7 +451,7 @@ pub fn watch_summary(summary: &WatchSummary) -> String {
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
-/// `MonitorCommand`. `peer_state` is that of a member of an ensemble.
+/// `MonitorCommand`. `peer_state` is given for a member of an ensemble.
 pub fn mntr(version: &str, mode: &str, peer_state: Option<&str>, metrics: &[Metric]) -> String {
     let mut text = format!("zk_version\t{version}\nzk_server_state\t{mode}\n");
     if let Some(peer_state) = peer_state {

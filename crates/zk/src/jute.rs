@@ -1,7 +1,7 @@
 //! Jute, ZooKeeper's record format: big-endian numbers, 32-bit lengths, -1 for null.
 //!
-//! The reader never indexes past its slice and never reserves memory for a count it has not seen
-//! the bytes of.
+//! The reader never indexes past its slice, and never reserves memory for a count before it has
+//! seen the bytes.
 
 use thiserror::Error;
 
@@ -18,28 +18,28 @@ pub enum JuteError {
         /// Bytes it needs from there.
         wanted: usize,
     },
-    /// A length is negative (other than null where that is allowed) or a count impossible.
+    /// A length is negative (other than null where that is allowed), or a count is impossible.
     #[error("bad length {length} at byte {offset}")]
     BadLength {
-        /// Where it stands.
+        /// The offset of the length.
         offset: usize,
-        /// What stands there.
+        /// The length that was found.
         length: i32,
     },
-    /// A create in a multi has null for its ACL: ZooKeeper refuses the request as any that does not
-    /// decode, but before it takes a zxid for it.
+    /// A create in a multi has null for its ACL: ZooKeeper refuses the request like one that does
+    /// not decode, but before it takes a zxid for it.
     #[error("a null ACL in the create before byte {offset}")]
     NullAcl {
         /// Where the create ends.
         offset: usize,
     },
-    /// A write has null for its path: ZooKeeper takes a zxid for it, and refuses it with `error`;
-    /// in a multi as what does not decode.
+    /// A write has null for its path: ZooKeeper takes a zxid for it and refuses it with `error`, or
+    /// in a multi like one that does not decode.
     #[error("null for the path before byte {offset}")]
     NullPath {
         /// Where the write ends.
         offset: usize,
-        /// What it is refused with if it stands alone.
+        /// The error if the write stands alone.
         error: ErrorCode,
     },
     /// A boolean that is neither 0 nor 1, an operation that may not stand here, text that is not
@@ -53,8 +53,8 @@ pub enum JuteError {
     },
 }
 
-/// What text that is not UTF-8 is read as: a path that is refused where one is made and found
-/// nowhere (the replacement character is not allowed in paths).
+/// The text that stands for text that is not UTF-8: a path that is refused where one is made, and
+/// found nowhere (the replacement character is not allowed in paths).
 pub const NOT_UTF8: &str = "/\u{FFFD}";
 
 /// Reads values one after the other.
@@ -127,9 +127,9 @@ impl<'a> JuteReader<'a> {
         }
     }
 
-    /// Text, or null. Bytes that are not UTF-8 become [`NOT_UTF8`] as a whole. Java's
-    /// `new String(bytes, UTF_8)` replaces only what is wrong; either way no path and no identity
-    /// can be it.
+    /// Text, or null. Bytes that are not UTF-8 become [`NOT_UTF8`] as a whole. Java's `new
+    /// String(bytes, UTF_8)` replaces only the wrong bytes; either way no path and no identity
+    /// equals it.
     pub fn optional_text(&mut self) -> Result<Option<&'a str>, JuteError> {
         let Some(bytes) = self.buffer()? else { return Ok(None) };
         Ok(Some(core::str::from_utf8(bytes).unwrap_or(NOT_UTF8)))
@@ -140,8 +140,8 @@ impl<'a> JuteReader<'a> {
         self.optional_text()?.ok_or_else(|| self.bad("null"))
     }
 
-    /// The count of a vector whose items take at least `item_bytes_min` each, or null. Other
-    /// negative ones are none (`BinaryInputArchive.BinaryIndex.done`).
+    /// The count of a vector with items of at least `item_bytes_min` bytes each, or null. Other
+    /// negative counts mean an empty vector (`BinaryInputArchive.BinaryIndex.done`).
     pub fn optional_count(&mut self, item_bytes_min: usize) -> Result<Option<usize>, JuteError> {
         let offset = self.offset;
         let length = self.int()?;
@@ -152,7 +152,7 @@ impl<'a> JuteReader<'a> {
         }
     }
 
-    /// The same, where null is 0.
+    /// The count of a vector, as [`JuteReader::optional_count`]; null is 0.
     pub fn count(&mut self, item_bytes_min: usize) -> Result<usize, JuteError> {
         Ok(self.optional_count(item_bytes_min)?.unwrap_or(0))
     }
@@ -167,7 +167,7 @@ impl<'a> JuteReader<'a> {
         Ok(texts)
     }
 
-    /// A vector of texts, where each may be null, and all of it.
+    /// A vector of texts, or null. Each text may be null.
     pub fn optional_texts(&mut self) -> Result<Option<Vec<Option<&'a str>>>, JuteError> {
         let Some(count) = self.optional_count(4)? else { return Ok(None) };
         let mut texts = Vec::with_capacity(count);
@@ -231,7 +231,7 @@ impl JuteWrite for Vec<u8> {
     }
 }
 
-/// Starts a frame: leaves room for its length and says where it began.
+/// Starts a frame: leaves room for its length, and returns where it began.
 pub fn begin_frame(out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.put_int(0);

@@ -1,5 +1,5 @@
-//! ZooKeeper's client protocol: bytes to values and back, and what its operations are in terms of
-//! the machine.
+//! ZooKeeper's client protocol: bytes to values and back, and its operations in the machine's
+//! terms.
 //!
 //! Pure: no socket, no clock. A server decodes requests and encodes responses; the simulator, the
 //! tests and the load generator do the opposite with the same tables. Facts are those of ZooKeeper

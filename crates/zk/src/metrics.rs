@@ -12,32 +12,32 @@ pub const PROMETHEUS_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-
 pub struct Metric {
     /// Name, without a prefix.
     pub name: &'static str,
-    /// What it is now.
+    /// The value now.
     pub value: Value,
 }
 
-/// What a metric is.
+/// The kind and value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge(Number),
-    /// Only grows, until the process ends or is told to reset it.
+    /// A value that only grows, until the process ends or is told to reset it.
     Counter(u64),
     /// A distribution that is shown with its median only (`DetailLevel.BASIC`).
     Basic(Distribution),
     /// A distribution that is shown with more quantiles (`DetailLevel.ADVANCED`).
     Advanced(Distribution),
-    /// The same for each of several keys (`AvgMinMaxPercentileCounterSet`).
+    /// A distribution for each of several keys, shown with more quantiles
+    /// (`AvgMinMaxPercentileCounterSet`).
     AdvancedOf(Vec<(String, Distribution)>),
     /// A distribution for each of several keys, shown with its median only (`AvgMinMaxCounterSet`).
     /// A key may be any text.
     BasicOf(Vec<(String, Distribution)>),
-    /// Gauges that differ in their labels, for Prometheus only: each with its labels as they are
-    /// written.
+    /// Gauges that differ in their labels, for Prometheus only, each with its labels as text.
     Labelled(Vec<(String, f64)>),
-    /// A summary without quantiles, of Prometheus only: its labels, count and sum.
+    /// A summary without quantiles, for Prometheus only: its labels, count and sum.
     Total(String, u64, f64),
-    /// Counters of Prometheus only, which need not be whole.
+    /// A counter for Prometheus only, which need not be whole.
     Seconds(f64),
 }
 
@@ -46,22 +46,22 @@ pub enum Value {
 pub enum Number {
     /// A whole number.
     Whole(i64),
-    /// Any other.
+    /// Any other number.
     Real(f64),
 }
 
-/// What was measured many times, in ms where it is a time.
+/// The distribution of repeated measurements; times are in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// How often.
+    /// How many values were recorded.
     pub count: u64,
-    /// All together.
+    /// The sum of all values.
     pub sum: f64,
-    /// Least; 0 of none.
+    /// The least value; 0 if there is none.
     pub min: f64,
-    /// Most; 0 of none.
+    /// The greatest value; 0 if there is none.
     pub max: f64,
-    /// Quantiles .5, .9, .95, .99, .999 of what was measured in the last minutes, if anything was.
+    /// Quantiles .5, .9, .95, .99, .999 of the values of the last minutes, if there are any.
     pub quantiles: Option<[f64; 5]>,
 }
 
@@ -75,7 +75,7 @@ impl Distribution {
 }
 
 impl fmt::Display for Number {
-    /// As Java prints it.
+    /// Prints the number as Java does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Number::Whole(whole) => write!(f, "{whole}"),
@@ -91,8 +91,8 @@ pub(crate) fn java_double(value: f64) -> String {
     if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_string() }
 }
 
-/// One key and one number for each thing there is to say, as `mntr` and the admin server's
-/// `monitor` have them. Distributions are shown in whole numbers but for their average.
+/// Keys with one number each, as `mntr` and the admin server's `monitor` have them. Distributions
+/// are shown in whole numbers except their average.
 pub fn flat(metrics: &[Metric]) -> Vec<(String, Number)> {
     let mut found = Vec::new();
     for Metric { name, value } in metrics {
@@ -142,7 +142,7 @@ fn whole(value: f64) -> Number {
     Number::Whole(value.round() as i64)
 }
 
-/// All metrics, or those of these names, in Prometheus' text format. A sample that only another
+/// All metrics, or the ones of these names, in Prometheus' text format. A sample that only another
 /// name's family has, like `_count` of a summary, is asked for by the name of the sample.
 pub fn prometheus(metrics: &[Metric], only: &[String]) -> String {
     let mut text = String::new();
@@ -238,7 +238,7 @@ fn real(number: Number) -> f64 {
     }
 }
 
-/// The value of a label as the format has it.
+/// The value of a label, escaped for the format.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! What ZooKeeper's requests are in terms of the machine: a command or a query.
+//! Translates ZooKeeper's requests into the machine's terms: a command or a query.
 
 use machine::zk::command::AskedAcl;
 use machine::{AclEntry, Command, CreateMode, Op, Query, QueryKind, SessionId, ZkCommand};
@@ -16,7 +16,7 @@ pub fn multi_command<'a>(session: SessionId, writes: &[WriteRequest<'a>]) -> Com
     Command::Zk(ZkCommand::Multi { session, ops: writes.iter().map(op).collect() })
 }
 
-/// The command of a request that is refused, but consumes a zxid: a multi that does not decode, a
+/// The command of a request that is refused but consumes a zxid: a multi that does not decode, a
 /// reconfig (`PrepRequestProcessor.pRequestHelper`).
 pub fn refused_command(session: SessionId) -> Command<'static> {
     Command::Zk(ZkCommand::Write { session, op: Op::Malformed })
@@ -49,11 +49,11 @@ fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     }
 }
 
-/// The opcode says what the znode becomes, the flag whether it is sequential and whether a time to
-/// live is acceptable (`PrepRequestProcessor.pRequest2TxnCreate` logs one transaction per opcode).
-/// So a plain create with the container's flag makes a persistent znode, and `createContainer` with
-/// the flag of another mode a container. There is no `createTTL` of a mode without one: ZooKeeper
-/// refuses it too, or fails.
+/// The mode of a create. The opcode decides the kind of znode, the flag whether it is sequential
+/// and whether a time to live is acceptable (`PrepRequestProcessor.pRequest2TxnCreate` logs one
+/// transaction per opcode). So a plain create with the container's flag makes a persistent znode,
+/// and `createContainer` with the flag of another mode a container. There is no `createTTL` of a
+/// mode without a time to live: ZooKeeper refuses it too, or fails.
 fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
     let mode = CreateMode::from_flag(flags)?;
     match kind {
@@ -61,7 +61,7 @@ fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
             CreateMode::Container => Some(CreateMode::Persistent),
             mode => Some(mode),
         },
-        // Refused in apply, for the setting or for the time to live that is not there.
+        // Apply refuses it, because of the setting or the missing time to live.
         CreateKind::Container if mode.is_ttl() => Some(mode),
         CreateKind::Container if mode.is_sequential() => Some(CreateMode::ContainerSequential),
         CreateKind::Container => Some(CreateMode::Container),
@@ -93,8 +93,8 @@ pub fn query<'a>(read: &ReadRequest<'a>) -> Query<'a> {
     Query { kind, path: read.path }
 }
 
-/// What the paths in the answer to a getEphemerals start with: anything, if the prefix is null,
-/// blank or the root (`FinalRequestProcessor`; Java trims whatever is not above the space).
+/// The prefix of the paths in the answer to a getEphemerals: empty if the prefix asked for is null,
+/// blank or the root (`FinalRequestProcessor`; Java trims every character up to the space).
 pub fn ephemerals_prefix(asked: Option<&str>) -> &str {
     let asked = asked.unwrap_or_default();
     match asked.trim_matches(|character| character <= ' ') {

@@ -1,4 +1,4 @@
-//! Which paths ZooKeeper accepts (`PathUtils.validatePath`, 3.9.5).
+//! The paths that ZooKeeper accepts (`PathUtils.validatePath`, 3.9.5).
 
 /// Whether a znode may have this path: absolute, no empty, `.` or `..` part, no trailing slash but
 /// the root's, none of the characters that ZooKeeper refuses.
@@ -20,8 +20,8 @@ pub fn is_valid_with_suffix(path: &str) -> bool {
             || !parents.is_empty() && is_valid(&path[..parents.len() + 1]))
 }
 
-/// U+0000-001F, U+007F-009F, U+D800-F8FF and U+FFF0-FFFF are refused, and so is everything beyond
-/// the basic plane, which Java writes as two surrogates.
+/// Whether a path may hold this character. U+0000-001F, U+007F-009F, U+D800-F8FF and U+FFF0-FFFF
+/// are refused, and so is everything beyond the basic plane, which Java writes as two surrogates.
 fn is_allowed(character: char) -> bool {
     !matches!(character,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}'

@@ -52,23 +52,23 @@ pub const XID_SET_WATCHES: i32 = -8;
 /// The first packet of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectRequest {
-    /// 0.
+    /// Always 0.
     pub protocol_version: i32,
     /// The highest zxid the client has seen.
     pub last_zxid_seen: i64,
-    /// What it asks for.
+    /// The timeout that the client asks for.
     pub timeout_ms: i32,
-    /// 0 for a new session.
+    /// The session to attach to; 0 for a new one.
     pub session: i64,
-    /// Of the session; clients of 3.4 and later send 16 bytes.
+    /// The password of the session; clients of 3.4 and later send 16 bytes.
     pub password: Vec<u8>,
-    /// Whether a read-only server will do; `None` from clients that do not know of those, who also
-    /// expect none in the response (`ProtocolManager`).
+    /// Whether the client accepts a read-only server; `None` from clients that do not know such
+    /// servers, which expect no such field in the response either (`ProtocolManager`).
     pub read_only: Option<bool>,
 }
 
 impl ConnectRequest {
-    /// Asks for a new session, on a server that can be written to.
+    /// A request for a new session, on a server that can be written to.
     pub fn new(timeout_ms: i32) -> ConnectRequest {
         ConnectRequest {
             protocol_version: 0,
@@ -108,25 +108,25 @@ impl ConnectRequest {
     }
 }
 
-/// What every request starts with.
+/// The header of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
     /// The client's number for it, given back in the reply.
     pub xid: i32,
-    /// Of [`opcode`].
+    /// The operation; see [`opcode`].
     pub opcode: i32,
 }
 
-/// Which of the creates it is: they differ in their reply, and one in its body.
+/// The kinds of create: they differ in their reply, and one in its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateKind {
     /// Replies with the path.
     Create,
     /// Replies with path and stat.
     Create2,
-    /// The same, for containers.
+    /// Makes a container; replies with path and stat.
     Container,
-    /// The same, with a time to live.
+    /// Makes a znode with a time to live; replies with path and stat.
     Ttl,
 }
 
@@ -147,49 +147,49 @@ impl CreateKind {
 pub enum WriteRequest<'a> {
     /// Make a znode.
     Create {
-        /// Which create.
+        /// The kind of create.
         kind: CreateKind,
-        /// Where.
+        /// The path of the znode.
         path: &'a str,
         /// Data or null.
         data: Option<&'a [u8]>,
-        /// As asked for.
+        /// The ACL that was asked for.
         acl: Vec<AclEntry>,
         /// The create mode.
         flags: i32,
-        /// Of [`CreateKind::Ttl`] only, else -1.
+        /// The time to live, for [`CreateKind::Ttl`] only, else -1.
         ttl_ms: i64,
     },
     /// Remove a znode.
     Delete {
-        /// Which.
+        /// The path of the znode.
         path: &'a str,
-        /// Or -1.
+        /// The version that the znode must have, or -1.
         version: i32,
     },
     /// Replace the data.
     SetData {
-        /// Of which znode.
+        /// The path of the znode.
         path: &'a str,
         /// Data or null.
         data: Option<&'a [u8]>,
-        /// Or -1.
+        /// The version that the znode must have, or -1.
         version: i32,
     },
     /// Replace the ACL. Not in a multi.
     SetAcl {
-        /// Of which znode.
+        /// The path of the znode.
         path: &'a str,
-        /// As asked for.
+        /// The ACL that was asked for.
         acl: Vec<AclEntry>,
-        /// Or -1.
+        /// The version that the znode must have, or -1.
         version: i32,
     },
     /// Compare the version. In a multi only: alone it is unknown to `Request.isValid`.
     Check {
-        /// Of which znode.
+        /// The path of the znode.
         path: &'a str,
-        /// Or -1.
+        /// The version that the znode must have, or -1.
         version: i32,
     },
 }
@@ -225,20 +225,20 @@ impl ReadKind {
 /// A read of one znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest<'a> {
-    /// What of it.
+    /// The part that is read.
     pub kind: ReadKind,
-    /// Which.
+    /// The path of the znode.
     pub path: &'a str,
     /// Whether to set a watch. Never with [`ReadKind::GetAcl`].
     pub watch: bool,
 }
 
-/// How a watch that stays goes on (`ZooDefs.AddWatchModes`).
+/// The modes of a persistent watch (`ZooDefs.AddWatchModes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddWatchMode {
-    /// Told of the znode's data and children.
+    /// Watches the znode's data and children.
     Persistent = 0,
-    /// Told of the znode and all below it.
+    /// Watches the znode and all below it.
     PersistentRecursive = 1,
 }
 
@@ -253,18 +253,18 @@ impl AddWatchMode {
     }
 }
 
-/// Which watches of a path are meant (`Watcher.WatcherType`).
+/// The watches of a path that a request is about (`Watcher.WatcherType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatcherType {
-    /// One-shot, of the children.
+    /// One-shot watches of the children.
     Children = 1,
-    /// One-shot, of the data or of a znode that does not exist.
+    /// One-shot watches of the data, or of a znode that does not exist.
     Data = 2,
-    /// Every kind.
+    /// Watches of every kind.
     Any = 3,
-    /// Persistent.
+    /// Persistent watches.
     Persistent = 4,
-    /// Persistent recursive.
+    /// Persistent recursive watches.
     PersistentRecursive = 5,
 }
 
@@ -284,7 +284,7 @@ impl WatcherType {
 /// Watches of an earlier connection, set again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetWatchesRequest<'a> {
-    /// What changed later was missed.
+    /// The last zxid that the client has seen: it missed later changes.
     pub relative_zxid: i64,
     /// Paths with a data watch.
     pub data: Vec<&'a str>,
@@ -292,15 +292,15 @@ pub struct SetWatchesRequest<'a> {
     pub exist: Vec<&'a str>,
     /// Paths with a child watch.
     pub child: Vec<&'a str>,
-    /// There was null for a list or a path, and what stands behind it was dropped: ZooKeeper sets
-    /// the watches before it and fails. Not to be sent.
+    /// Whether a list or a path was null, and the rest behind it was dropped: ZooKeeper sets the
+    /// watches before it and fails. Never sent.
     pub null_behind: bool,
 }
 
-/// The same, with those that stay.
+/// Watches of an earlier connection, set again, with persistent ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetWatches2Request<'a> {
-    /// The one-shot ones.
+    /// The one-shot watches.
     pub watches: SetWatchesRequest<'a>,
     /// Paths with a persistent watch.
     pub persistent: Vec<&'a str>,
@@ -319,9 +319,9 @@ pub enum Request<'a> {
     Read(ReadRequest<'a>),
     /// Reads several; each has a result of its own.
     MultiRead(Vec<ReadRequest<'a>>),
-    /// Waits until the server has what was committed before.
+    /// Waits until the server has applied everything committed before.
     Sync {
-        /// Given back, null included.
+        /// The path, returned in the reply, null included.
         path: Option<&'a str>,
     },
     /// Says that the client is alive.
@@ -330,37 +330,37 @@ pub enum Request<'a> {
     Auth {
         /// `digest`, `ip`, ...
         scheme: &'a str,
-        /// What the scheme wants; `user:password` for digest.
+        /// The credentials for the scheme; `user:password` for digest.
         credentials: Option<&'a [u8]>,
     },
     /// One token of a SASL exchange.
     Sasl {
-        /// What the mechanism wants to say.
+        /// The token of the mechanism.
         token: &'a [u8],
     },
     /// Sets watches again.
     SetWatches(SetWatchesRequest<'a>),
     /// Sets watches again, of every kind.
     SetWatches2(SetWatches2Request<'a>),
-    /// Sets a watch that stays.
+    /// Sets a persistent watch.
     AddWatch {
-        /// On what. Any text: ZooKeeper does not look whether it is a path.
+        /// The path of the watch. Any text: ZooKeeper does not check that it is a path.
         path: &'a str,
-        /// How.
+        /// The mode of the watch.
         mode: AddWatchMode,
     },
     /// Asks whether this connection has a watch.
     CheckWatches {
-        /// On what.
+        /// The path of the watch.
         path: &'a str,
-        /// Of which kind.
+        /// The kind of the watch.
         watcher_type: WatcherType,
     },
-    /// Takes watches of this connection out.
+    /// Removes watches of this connection.
     RemoveWatches {
-        /// On what.
+        /// The path of the watch.
         path: &'a str,
-        /// Of which kind.
+        /// The kind of the watch.
         watcher_type: WatcherType,
     },
     /// Changes the members of the ensemble.
@@ -369,22 +369,22 @@ pub enum Request<'a> {
         joining: Option<&'a str>,
         /// Servers that leave, or null.
         leaving: Option<&'a str>,
-        /// All members there are to be, or null.
+        /// All members of the new ensemble, or null.
         members: Option<&'a str>,
-        /// The version of the membership it is meant for, or -1.
+        /// The version that the membership must have, or -1.
         version: i64,
     },
     /// Asks how many znodes are below one, at any depth.
     GetAllChildrenNumber {
-        /// Which.
+        /// The path of the znode.
         path: &'a str,
     },
     /// Asks for the session's ephemeral znodes.
     GetEphemerals {
-        /// Only those whose path starts so; null is all.
+        /// The prefix of the paths to list; null is all.
         prefix: Option<&'a str>,
     },
-    /// Asks who the connection is to the server.
+    /// Asks for the identities of the connection.
     WhoAmI,
     /// Ends the session.
     CloseSession,
@@ -400,7 +400,7 @@ impl RequestHeader {
 }
 
 impl<'a> Request<'a> {
-    /// Reads the body of a request. Bytes behind it are ignored, as by ZooKeeper.
+    /// Reads the body of a request. Bytes behind it are ignored, as ZooKeeper does.
     pub fn decode(opcode: i32, reader: &mut JuteReader<'a>) -> Result<Request<'a>, JuteError> {
         Ok(match opcode {
             opcode::CREATE
@@ -421,11 +421,11 @@ impl<'a> Request<'a> {
             opcode::PING => Request::Ping,
             opcode::AUTH => {
                 reader.int()?;
-                // There is no scheme of either name.
+                // No scheme has either name.
                 let scheme = reader.optional_text()?.unwrap_or_default();
                 Request::Auth { scheme, credentials: reader.buffer()? }
             }
-            // Null is none: `ZooKeeperServer.processSasl` fails on it.
+            // Null is not accepted: `ZooKeeperServer.processSasl` fails on it.
             opcode::SASL => {
                 let token = reader.buffer()?;
                 Request::Sasl { token: token.ok_or_else(|| reader.bad("SASL token"))? }
@@ -460,7 +460,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Its opcode. Panics for those that have none of their own.
+    /// Its opcode. Panics for requests that have none of their own.
     pub fn opcode(&self) -> i32 {
         match self {
             Request::Write(write) => write.opcode(),
@@ -602,16 +602,16 @@ impl SetWatchesRequest<'_> {
     }
 }
 
-/// What null is read as where the path of a watch is asked for. `DataTree` keeps watches of null,
-/// which never fire; nor do those of this, since no znode has a path without a slash. `wchp` shows
-/// it so.
+/// The text that stands for a null path of a watch. `DataTree` keeps watches of null, which never
+/// fire; watches of this text do not either, since no znode has a path without a slash. `wchp`
+/// shows null as this text.
 const NULL_PATH: &str = "null";
 
 fn watched_path<'a>(reader: &mut JuteReader<'a>) -> Result<&'a str, JuteError> {
     Ok(reader.optional_text()?.unwrap_or(NULL_PATH))
 }
 
-/// `DataTree.setWatches` goes through the lists one after the other.
+/// `DataTree.setWatches` handles the lists one after the other.
 fn decode_set_watches<'a>(reader: &mut JuteReader<'a>) -> Result<SetWatchesRequest<'a>, JuteError> {
     let relative_zxid = reader.long()?;
     let lists = [reader.optional_texts()?, reader.optional_texts()?, reader.optional_texts()?];
@@ -626,7 +626,7 @@ fn decode_set_watches<'a>(reader: &mut JuteReader<'a>) -> Result<SetWatchesReque
     Ok(SetWatchesRequest { relative_zxid, data, exist, child, null_behind })
 }
 
-/// In the lists of those that stay null is a path like any other.
+/// Reads a SetWatches2. In the lists of persistent watches null is a path like any other.
 fn decode_set_watches2<'a>(
     reader: &mut JuteReader<'a>,
 ) -> Result<SetWatches2Request<'a>, JuteError> {
@@ -645,7 +645,8 @@ fn encode_texts(texts: &[&str], out: &mut Vec<u8>) {
     texts.iter().for_each(|text| out.put_text(text));
 }
 
-/// A create as it stands on the wire: null may be where `WriteRequest` has none.
+/// A create as it stands on the wire, where fields may be null that `WriteRequest` does not allow
+/// to be.
 struct CreateRecord<'a> {
     kind: CreateKind,
     path: Option<&'a str>,
@@ -681,8 +682,9 @@ impl<'a> CreateRecord<'a> {
         Ok(WriteRequest::Create { kind, path, data, acl, flags, ttl_ms })
     }
 
-    /// What is looked at before the path (`PrepRequestProcessor.validateCreateRequest`), and then
-    /// the path itself. Of a time to live this is what a server without extended types says.
+    /// The error of a create with a null path: that of the checks before the path
+    /// (`PrepRequestProcessor.validateCreateRequest`), and then of the path itself. For a time to
+    /// live this is the answer of a server without extended types.
     fn error_of_null(&self) -> ErrorCode {
         match CreateMode::from_flag(self.flags) {
             None => ErrorCode::BAD_ARGUMENTS,
@@ -728,9 +730,9 @@ fn decode_write<'a>(
     }
 }
 
-/// `MultiOperationRecord`: no setACL in a multi, and no create with an unknown flag, or with one
-/// that needs a time to live, which this record has none of. `CreateOptions.Builder`, which all
-/// creates but createTTL pass through, takes no null ACL.
+/// `MultiOperationRecord`: a multi has no setACL, and no create with an unknown flag, or with one
+/// that needs a time to live, which this record does not have. `CreateOptions.Builder`, which all
+/// creates but createTTL use, accepts no null ACL.
 fn decode_multi_write<'a>(
     opcode: i32,
     reader: &mut JuteReader<'a>,
@@ -755,7 +757,7 @@ fn decode_multi_write<'a>(
         Some(mode) if mode.is_ttl() => {}
         // `Op.Create.getOpcode`: here, unlike alone, the flag makes it a container.
         Some(CreateMode::Container) => create.kind = CreateKind::Container,
-        // `Op.create` with a time to live that the flag has no use for is a create.
+        // `Op.create` with a time to live that the flag does not use is a create.
         _ if create.kind == CreateKind::Ttl => create.kind = CreateKind::Create,
         _ => {}
     }
@@ -779,7 +781,7 @@ fn decode_read<'a>(opcode: i32, reader: &mut JuteReader<'a>) -> Result<ReadReque
     Ok(ReadRequest { kind, path, watch })
 }
 
-/// `MultiOperationRecord`: of the reads, only getData and getChildren.
+/// `MultiOperationRecord`: the only reads are getData and getChildren.
 fn decode_multi_read<'a>(
     opcode: i32,
     reader: &mut JuteReader<'a>,
@@ -799,7 +801,7 @@ fn decode_multi<'a, T>(
     decode: impl Fn(i32, &mut JuteReader<'a>) -> Result<T, JuteError>,
 ) -> Result<Vec<T>, JuteError> {
     let mut ops = Vec::new();
-    // `PrepRequestProcessor.getPendingChanges` trips over a null path once all is decoded.
+    // `PrepRequestProcessor.getPendingChanges` fails on a null path once all is decoded.
     let mut null_path = None;
     loop {
         let opcode = reader.int()?;
@@ -826,7 +828,8 @@ pub(crate) fn encode_multi_header(opcode: i32, done: bool, out: &mut Vec<u8>) {
     out.put_int(-1);
 }
 
-/// Null scheme or id are read as empty: the ACL is then refused as invalid, not the request.
+/// Reads an ACL. A null scheme or id is read as empty: the ACL is then refused as invalid, not the
+/// request.
 fn decode_acl(reader: &mut JuteReader<'_>) -> Result<Option<Vec<AclEntry>>, JuteError> {
     let Some(count) = reader.optional_count(12)? else { return Ok(None) };
     if count > machine::limits::ACL_ENTRIES_MAX {

@@ -9,32 +9,32 @@ use crate::request::{
     CreateKind, ReadKind, WriteRequest, XID_EVENT, encode_acl, encode_multi_header, opcode,
 };
 
-/// What every response starts with.
+/// The header of every response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyHeader {
-    /// The request's.
+    /// The xid of the request.
     pub xid: i32,
-    /// A write's own, or the last one applied when a read ran.
+    /// The zxid of a write, or the last one applied when a read ran.
     pub zxid: i64,
-    /// Without a body unless it is OK.
+    /// The error code. A response with an error has no body.
     pub error: ErrorCode,
 }
 
 /// The answer to a connect request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectResponse {
-    /// Negotiated; 0 if the session does not exist.
+    /// The negotiated timeout; 0 if the session does not exist.
     pub timeout_ms: i32,
-    /// 0 if the session does not exist.
+    /// The session id; 0 if the session does not exist.
     pub session: i64,
-    /// To be shown at the next connect.
+    /// The password that the client must show at the next connect.
     pub password: [u8; 16],
-    /// Only for clients that sent the field.
+    /// Whether the server is read-only; only for clients that sent the field.
     pub read_only: Option<bool>,
 }
 
 impl ConnectResponse {
-    /// The answer that makes a client give its session up.
+    /// The answer that makes a client give up its session.
     pub fn refused(read_only: Option<bool>) -> ConnectResponse {
         let read_only = read_only.map(|_| false);
         ConnectResponse { timeout_ms: 0, session: 0, password: [0; 16], read_only }
@@ -86,7 +86,7 @@ pub fn encode_empty(header: ReplyHeader, out: &mut Vec<u8>) {
     end_frame(out, start);
 }
 
-/// The answer to a token of a SASL exchange: a token, or none, which stands behind an error too.
+/// The answer to a token of a SASL exchange: a token or null, which follows even an error.
 pub fn encode_sasl(header: ReplyHeader, token: Option<&[u8]>, out: &mut Vec<u8>) {
     let start = begin_frame(out);
     header.encode(out);
@@ -94,7 +94,7 @@ pub fn encode_sasl(header: ReplyHeader, token: Option<&[u8]>, out: &mut Vec<u8>)
     end_frame(out, start);
 }
 
-/// What a write's reply looks like: kept while the write is under way, and all that is kept.
+/// The form of a write's reply. Nothing else is kept while the write is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteForm {
     /// The path.
@@ -109,10 +109,10 @@ pub enum WriteForm {
     SetAcl,
     /// Nothing.
     Check,
-    /// A result each.
+    /// A result for each operation.
     Multi(Box<[WriteForm]>),
-    /// This error, where the session may write at all: of a request that was refused before the
-    /// log and consumes a zxid all the same.
+    /// This error, if the session may write at all: for a request that was refused before the log
+    /// but consumes a zxid.
     Refused(ErrorCode),
 }
 
@@ -134,7 +134,8 @@ impl WriteForm {
         WriteForm::Multi(writes.iter().map(WriteForm::of).collect())
     }
 
-    /// Of its result in a multi (`OpResult.CreateResult`: one for all that give a stat).
+    /// The opcode of its result in a multi (`OpResult.CreateResult`: all creates that return a stat
+    /// have one).
     fn opcode(&self) -> i32 {
         match self {
             WriteForm::Create => opcode::CREATE,
@@ -174,9 +175,8 @@ pub fn encode_write(
     end_frame(out, start);
 }
 
-/// The response to a write that was not taken, and never will be. That of a multi says so for each
-/// operation: the C client reads the results whatever the header says, and ends its program where
-/// there are none.
+/// The response to a write that has no outcome. For a multi it says so for each operation: the C
+/// client reads the results whatever the header says, and crashes if there are none.
 pub fn encode_unavailable(
     xid: i32,
     zxid: i64,
@@ -288,7 +288,8 @@ pub fn encode_multi_read(
     end_frame(out, start);
 }
 
-/// Bytes of a read's response, give or take a header and a Stat: known before it is encoded.
+/// Bytes of a read's response, without its header, a Stat and a length or two: known before it is
+/// encoded.
 pub fn result_bytes(result: &Result<QueryResult<'_>, Refusal>) -> u64 {
     match result {
         Ok(QueryResult::Data { data, .. }) => data.map_or(0, |data| data.len() as u64),
@@ -352,7 +353,7 @@ pub fn encode_add_watch(header: ReplyHeader, out: &mut Vec<u8>) {
     end_frame(out, start);
 }
 
-/// The response to a getAllChildrenNumber: how many.
+/// The response to a getAllChildrenNumber: the count.
 pub fn encode_all_children_number(
     xid: i32,
     zxid: i64,
@@ -368,7 +369,7 @@ pub fn encode_all_children_number(
     end_frame(out, start);
 }
 
-/// The response to a getEphemerals: paths.
+/// The response to a getEphemerals: the paths.
 pub fn encode_ephemerals(xid: i32, zxid: i64, paths: &[String], out: &mut Vec<u8>) {
     let start = begin_frame(out);
     ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);

@@ -1,11 +1,11 @@
 //! The server's side of SASL with the mechanism DIGEST-MD5 (RFC 2831), as a ZooKeeper server offers
-//! it: one exchange as a step function. The chance it needs is an argument.
+//! it: one exchange as a step function. Its random bytes are an argument.
 //!
-//! A server answers the first token, whatever it holds, with a challenge; it holds the second
-//! against the password it knows, and answers that it knows it too. Then the exchange is over, well
+//! A server answers the first token, whatever it holds, with a challenge. It checks the second
+//! against the password it knows, and proves that it knows it too. Then the exchange is over, well
 //! or not, and every other token is refused. `ZooKeeperSaslServer` and
 //! `SecurityUtils.createSaslServer` (3.9.5) make it with the protocol "zookeeper", the server name
-//! "zk-sasl-md5" and no properties; what follows from that is in the JDK (17) in
+//! "zk-sasl-md5" and no properties; the consequences are in the JDK (17) in
 //! `com.sun.security.sasl.digest.DigestMD5Server`: one realm, the quality of protection "auth"
 //! only, UTF-8, the nonce used once.
 
@@ -19,13 +19,13 @@ use crate::limits::SASL_TOKEN_BYTES_MAX;
 /// The one realm, which is the name that every ZooKeeper server has in this mechanism.
 pub const REALM: &str = "zk-sasl-md5";
 
-/// What a client must say that it wants to talk to.
+/// The service that a client must name.
 pub const DIGEST_URI: &str = "zookeeper/zk-sasl-md5";
 
 /// Random bytes of a challenge.
 pub const NONCE_BYTES: usize = 30;
 
-/// How far one exchange has come.
+/// The state of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Exchange {
     /// No token has come.
@@ -37,33 +37,33 @@ pub enum Exchange {
     Over,
 }
 
-/// What a token led to.
+/// The result of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The client is asked for its response.
     Challenge(Vec<u8>),
     /// The client knows the password of `user`; `token` proves that the server knows it too.
     Authenticated {
-        /// Whom it is now.
+        /// The user that the client is.
         user: String,
-        /// For the client.
+        /// The last token, for the client.
         token: Vec<u8>,
     },
 }
 
-/// Why an exchange failed. None of these says more to a client than that it did.
+/// Why an exchange failed. A client only learns that it failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SaslError {
-    /// More than a response can need.
+    /// The token is larger than a response can need to be.
     #[error("a token of {bytes} bytes, {SASL_TOKEN_BYTES_MAX} allowed")]
     TokenTooLong {
-        /// What was sent.
+        /// The size of the token.
         bytes: usize,
     },
     /// A token where none is expected: after a success or a failure.
     #[error("a token after the end of the exchange")]
     Over,
-    /// The response is no list of directives, or says one of them twice.
+    /// The response is not a list of directives, or has one of them twice.
     #[error("a malformed response: {0}")]
     Malformed(&'static str),
     /// A directive is missing, or has a value that does not fit.
@@ -75,24 +75,24 @@ pub enum SaslError {
     /// There is no such user.
     #[error("there is no user {user:?}")]
     UnknownUser {
-        /// As the client names itself.
+        /// The name that the client gave.
         user: String,
     },
     /// The response does not prove that the client knows the password.
     #[error("a wrong password of user {user:?}")]
     WrongPassword {
-        /// As the client names itself.
+        /// The name that the client gave.
         user: String,
     },
 }
 
 impl Exchange {
-    /// Takes a client's token. `nonce` is unpredictable and never the same twice; `password` knows
+    /// Takes a client's token. `nonce` is unpredictable and never used twice; `password` looks up
     /// the users.
     ///
     /// # Errors
-    /// The client has not proved anything. A token that is too long leaves the exchange where it
-    /// is; anything else ends it.
+    /// The client has proved nothing. A token that is too long leaves the exchange as it is; any
+    /// other error ends it.
     pub fn step<'a>(
         &mut self,
         token: &[u8],
@@ -116,8 +116,8 @@ impl Exchange {
     }
 }
 
-/// What a client answers to a server's challenge; none if that is no challenge. `cnonce` is the
-/// client's own chance, in characters that need no quoting.
+/// A client's answer to a server's challenge; none if that is no challenge. `cnonce` is drawn by
+/// the client, in characters that need no quoting.
 pub fn respond(challenge: &[u8], user: &str, password: &str, cnonce: &str) -> Option<Vec<u8>> {
     let directives = Directives::parse(challenge).ok()?;
     let nonce = core::str::from_utf8(directives.get("nonce")?).ok()?;
@@ -132,8 +132,8 @@ pub fn respond(challenge: &[u8], user: &str, password: &str, cnonce: &str) -> Op
     Some(response.into_bytes())
 }
 
-/// What a client may say in its response. Others are ignored. What the RFC calls `nc` is one of
-/// those: the JDK looks for `nonce-count`, and always computes with 1.
+/// The directives that a client may give in its response. Others are ignored, among them `nc`, as
+/// the RFC calls it: the JDK looks for `nonce-count`, and always computes with 1.
 const NAMES: [&str; 13] = [
     "username",
     "realm",
@@ -158,8 +158,8 @@ struct Directives {
 
 impl Directives {
     /// `DigestMD5Base.parseDirectives`: `name=value` separated by commas or blanks, a value as it
-    /// stands or in quotes with `\` before what is meant literally. A name without a value at the
-    /// end is let pass there, too.
+    /// stands or in quotes with `\` before a literal character. A name without a value at the end
+    /// is accepted there, too.
     fn parse(text: &[u8]) -> Result<Directives, SaslError> {
         let mut directives = Directives::default();
         let mut rest = skip_blanks(text);
@@ -210,8 +210,8 @@ impl Directives {
         if fits { Ok(()) } else { Err(SaslError::Directive { directive: name }) }
     }
 
-    /// `DigestMD5Server.validateClientResponse`. Whom a client asks to act as (`authzid`) goes into
-    /// the hash and nowhere else: `SaslServerCallbackHandler` makes it the user itself.
+    /// `DigestMD5Server.validateClientResponse`. The user that a client asks to act as (`authzid`)
+    /// goes into the hash and nowhere else: `SaslServerCallbackHandler` makes it the user itself.
     fn verify<'a>(
         &self,
         nonce: &str,
@@ -246,7 +246,7 @@ impl Directives {
     }
 }
 
-/// What the two sides hash to show each other that they know the password.
+/// The values that both sides hash to prove that they know the password.
 struct Proof<'a> {
     user: &'a str,
     realm: &'a str,
@@ -286,7 +286,7 @@ fn latin1_or_utf8(text: &str) -> Vec<u8> {
     latin1.unwrap_or_else(|_| text.as_bytes().to_vec())
 }
 
-/// The value of a directive and what stands behind it and its separator.
+/// The value of a directive, and the text behind it and its separator.
 fn parse_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     let Some((&first, behind)) = text.split_first() else {
         return Err(SaslError::Malformed("a name without a value"));
@@ -305,7 +305,7 @@ fn parse_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     }
 }
 
-/// What stands between two quotes, of which the first is already read.
+/// The text between two quotes, of which the first is already read, and the text behind them.
 fn parse_quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     let mut value = Vec::new();
     let mut rest = text;

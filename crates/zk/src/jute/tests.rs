@@ -54,7 +54,7 @@ fn numbers_are_big_endian() {
     assert_eq!(out, [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 5]);
 }
 
-/// What a length or count of `length`, followed by `rest`, is read as.
+/// Checks how a length or count of `length`, followed by `rest`, is read.
 fn check(length: i32, rest: &[u8], buffer: &str, text: &str, texts: &str) {
     let bytes = [&length.to_be_bytes(), rest].concat();
     let reader = JuteReader::new(&bytes);
@@ -78,7 +78,7 @@ fn lengths_are_null_or_as_many_as_there_are() {
     check(0, b"", "Some([])", "\"\"", "[]");
     check(1, b"x", "Some([120])", "\"x\"", "bad length 1");
     check(2, b"x", "cut", "cut", "bad length 2");
-    // A count below null is that of nothing.
+    // A count below null means an empty vector.
     check(-2, b"x", "bad length -2", "bad length -2", "[]");
     check(i32::MIN, b"", "bad length -2147483648", "bad length -2147483648", "[]");
     check(1, b"\xff", "Some([255])", "\"/\u{FFFD}\"", "bad length 1");

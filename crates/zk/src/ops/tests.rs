@@ -81,7 +81,7 @@ fn create_container_makes_a_container_whatever_its_flag() {
     check_mode(CreateKind::Container, 1, "Container");
     check_mode(CreateKind::Container, 2, "ContainerSequential");
     check_mode(CreateKind::Container, 3, "ContainerSequential");
-    // A time to live is looked at first, and there is none.
+    // The time to live is checked first, and it is missing.
     check_mode(CreateKind::Container, 5, "PersistentTtl");
     check_mode(CreateKind::Container, 6, "PersistentSequentialTtl");
     for flags in [-1, 7] {

@@ -20,7 +20,7 @@ fn writes() -> Vec<WriteRequest<'static>> {
     ]
 }
 
-/// The same, with what only a multi may hold.
+/// The writes, with the operation that only a multi may hold.
 fn multi_writes() -> Vec<WriteRequest<'static>> {
     let mut writes = writes();
     writes.push(WriteRequest::Check { path: "/a", version: 7 });
@@ -172,7 +172,7 @@ fn garbage_never_panics() {
     }
 }
 
-/// What an opcode with an empty body is.
+/// Checks how an opcode with an empty body is decoded.
 fn check_opcode(opcode: i32, expected: &str) {
     let found = match Request::decode(opcode, &mut JuteReader::new(&[])) {
         Ok(request) => format!("{request:?}"),
@@ -192,7 +192,7 @@ fn opcodes_are_served_or_unknown() {
     check_opcode(11, "Ping");
     check_opcode(107, "WhoAmI");
     check_opcode(-11, "CloseSession");
-    // Check (13) is one of a multi's operations only.
+    // Check (13) is only an operation of a multi.
     for opcode in [0, -1, -10, 10, 13, 20, 23, 99, 108, 1000, i32::MAX, i32::MIN] {
         check_opcode(opcode, "Unknown");
     }
@@ -303,10 +303,10 @@ fn a_null_acl_of_a_create_in_a_multi_is_told_from_other_errors() {
         let null = multi(opcode::MULTI, inner, &body(-1, 0)[..end]);
         assert_eq!(null, Err(JuteError::NullAcl { offset: 9 + end }), "opcode {inner}");
         assert!(multi(opcode::MULTI, inner, &body(0, 0)[..end]).is_ok(), "opcode {inner}");
-        // The flag is looked at first.
+        // The flag is checked first.
         let bad_flag = multi(opcode::MULTI, inner, &body(-1, 99)[..end]);
         assert!(matches!(bad_flag, Err(JuteError::BadValue { .. })), "opcode {inner}");
-        // That it needs a time to live is seen behind both.
+        // The need for a time to live is checked after both.
         let ttl = multi(opcode::MULTI, inner, &body(-1, 5)[..end]);
         assert!(matches!(ttl, Err(JuteError::NullAcl { .. })), "opcode {inner}");
     }
@@ -354,7 +354,7 @@ fn a_null_acl_is_read_as_empty() {
     assert_eq!(request, Request::Write(WriteRequest::SetAcl { path: "/a", acl, version: -1 }));
 }
 
-/// What a write of null is refused with. `rest` stands behind the path.
+/// Checks the error of a write with a null path. `rest` stands behind the path.
 fn check_null_path(opcode: i32, rest: &[i32], expected: ErrorCode) {
     let bytes: Vec<u8> =
         [-1].iter().chain(rest).flat_map(|number: &i32| number.to_be_bytes()).collect();
@@ -435,7 +435,7 @@ fn a_watch_of_null_has_a_path_that_no_znode_has() {
     assert_eq!(decode(opcode::REMOVE_WATCHES), Request::RemoveWatches { path, watcher_type });
 }
 
-/// What is left of lists, each a word of paths behind commas, `-` for null.
+/// Checks the decoded rest of lists, each a word of paths behind commas, `-` for null.
 fn check_set_watches(lists: &str, expected: &str) {
     let mut body = Vec::new();
     body.put_long(5);

@@ -257,7 +257,7 @@ fn the_form_of_a_reply_follows_from_the_request() {
     for (request, form) in &cases {
         assert_eq!(WriteForm::of(request), *form);
         let opcode = match request.opcode() {
-            // All that give a stat have one result.
+            // All creates that return a stat have one result.
             opcode::CREATE_TTL => opcode::CREATE2,
             opcode => opcode,
         };
