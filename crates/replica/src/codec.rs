@@ -1,4 +1,4 @@
-//! Reading bytes that are not trusted, and what can be wrong with them.
+//! Reads bytes that are not trusted; with the errors in them.
 
 use crate::limits::MESSAGE_BYTES_MAX;
 
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
             return Err(MessageError::Truncated { offset: self.offset, bytes });
         };
         self.bytes = rest;
-        // Both are at most the length of one slice in memory.
+        // The sum is at most the length of one slice in memory.
         self.offset = self.offset.saturating_add(bytes);
         Ok(taken)
     }

@@ -1,5 +1,5 @@
-//! The values that cross the border of this crate: what a caller restores from, and what it has
-//! to do. No type of raft-rs appears here.
+//! The values that cross the border of this crate: the restored state, and the work for the caller.
+//! No type of raft-rs appears here.
 
 use bytes::Bytes;
 use raft::eraftpb;
@@ -7,7 +7,7 @@ use raft::eraftpb;
 use crate::codec::MessageError;
 use crate::members::{Membership, MembershipChange};
 
-/// What an entry holds.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// Bytes of the caller. Empty: the first entry of a leader's term, which changes nothing.
@@ -26,14 +26,14 @@ pub struct Entry {
     pub payload: Bytes,
 }
 
-/// Where an entry stands: index and term together name one entry for ever.
+/// The position of an entry: index and term together name one entry for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub term: u64,
     pub index: u64,
 }
 
-/// What Raft must not forget, besides the log. A vote of 0 means none.
+/// The state that Raft must not forget, besides the log. A vote of 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     pub term: u64,
@@ -51,7 +51,7 @@ pub struct SnapshotMeta {
     pub membership: Membership,
 }
 
-/// What a member finds on its disk, given to `Replica::new`.
+/// The Raft state that a member finds on its disk, for `Replica::new`.
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
     pub hard_state: HardState,
@@ -60,25 +60,26 @@ pub struct Restored {
     pub membership: Membership,
     pub snapshot_index: u64,
     pub snapshot_term: u64,
-    /// Everything after the snapshot, or after what was left out, without gaps.
+    /// All entries after the snapshot, or after the ones left out, without gaps.
     pub entries: Vec<Entry>,
-    /// What of the log is not in `entries`, as the state machine holds it.
+    /// The entries that are not in `entries`, since the state machine holds them.
     pub left_out: Option<LeftOut>,
-    /// What the state machine already holds: the snapshot, or committed entries behind it as well.
+    /// The index up to which the state machine holds the log: that of the snapshot, or of a later
+    /// committed entry.
     pub applied_index: u64,
 }
 
 /// The first entries behind the snapshot, if they are only on disk. None changes the membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The last of them.
+    /// The position of the last entry left out.
     pub last: Position,
     /// Bytes of their payloads.
     pub bytes: u64,
 }
 
 impl Restored {
-    /// What `entries` follow.
+    /// The position that `entries` follow.
     pub fn entries_after(&self) -> Position {
         let snapshot = Position { term: self.snapshot_term, index: self.snapshot_index };
         self.left_out.map_or(snapshot, |left_out| left_out.last)
@@ -90,8 +91,8 @@ impl Restored {
         self.left_out.map_or(0, |left_out| left_out.bytes) + bytes
     }
 
-    /// Leaves out applied entries, the oldest first, but for some at the end with this many bytes
-    /// or less. None of them may change the membership.
+    /// Leaves out applied entries, the oldest first, and keeps the newest ones with up to this many
+    /// bytes. None left out may change the membership.
     pub fn leave_out(&mut self, bytes_kept_max: usize) {
         let applied = self.applied_entries();
         let mut bytes_kept = 0;
@@ -146,9 +147,9 @@ pub struct Persist {
 pub struct Outgoing {
     pub to: u64,
     pub bytes: Bytes,
-    /// Set if this message installs a snapshot: the caller streams the snapshot's data first and
-    /// delivers `bytes` at the end; the receiving caller calls `step` with them once it holds
-    /// all of the data. Either way it ends with `Replica::report_snapshot`.
+    /// Set if this message installs a snapshot. The caller streams the snapshot's data first and
+    /// delivers `bytes` at the end; the receiving caller calls `step` with them once it holds all
+    /// of the data. In any case the caller reports the result with `Replica::report_snapshot`.
     pub snapshot: Option<SnapshotMeta>,
 }
 
@@ -161,7 +162,7 @@ pub enum Role {
     Leader,
 }
 
-/// Role, term or leader are no longer what they were in the last `RoleChange`.
+/// A change of role, term or leader since the last `RoleChange`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleChange {
     pub role: Role,
@@ -177,15 +178,15 @@ pub struct MembershipAt {
     pub membership: Membership,
 }
 
-/// A follower needs entries that are no longer in memory: choose a snapshot for it, of this member
-/// or of another, and say so with `Replica::send_snapshot`. Repeated until then.
+/// A follower needs entries that are no longer in memory. The caller chooses a snapshot of any
+/// member for it, and calls `Replica::send_snapshot`. Repeated until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotWanted {
     pub to: u64,
     /// The snapshot's index must be at least this.
     pub index_min: u64,
-    /// From here on it is likely that the log still goes on from it when the follower has it: a
-    /// snapshot to be taken for it, or one that is not in its hands yet, had better be as new.
+    /// The index from which on the log will probably still reach back to the snapshot when the
+    /// follower has it. A snapshot that is still to be taken or transferred should be this new.
     pub index_fresh: u64,
 }
 
@@ -193,16 +194,16 @@ pub struct SnapshotWanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadId(pub(crate) u64);
 
-/// Everything a caller has to do, drained by `Replica::effects`. The parts are independent: the
-/// messages may go before, while or after the persist job runs.
+/// All work for the caller, drained by `Replica::effects`. The parts are independent: the messages
+/// may go before, while or after the persist job runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// For the disk; answer with `Replica::on_persisted`.
+    /// A job for the disk; answer with `Replica::on_persisted`.
     pub persist: Option<Persist>,
-    /// May be sent now. May be lost, doubled and reordered.
+    /// Messages to send now. They may be lost, doubled and reordered.
     pub messages: Vec<Outgoing>,
-    /// In order, without gaps, each once per boot: committed, and on a quorum's disks, of which
-    /// this member's need not be one. Apply them and answer with `Replica::on_applied`.
+    /// Committed entries, in order, without gaps, each once per boot. They are on a quorum's disks,
+    /// perhaps not on this member's. Apply them and answer with `Replica::on_applied`.
     pub committed: Vec<Entry>,
     /// The memberships that entries of `committed` made active.
     pub memberships: Vec<MembershipAt>,
@@ -211,7 +212,7 @@ pub struct Effects {
     pub reads: Vec<(ReadId, u64)>,
     /// Reads whose deadline has passed. They may be asked again.
     pub reads_failed: Vec<ReadId>,
-    /// At most one for each follower.
+    /// Snapshots that followers need, at most one for each follower.
     pub snapshots_wanted: Vec<SnapshotWanted>,
 }
 

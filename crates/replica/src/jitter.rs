@@ -3,9 +3,9 @@
 //! raft-rs draws it from the thread's random number generator whenever a role changes; the replica
 //! overwrites that draw after every call into raft-rs, before anything reads it.
 
-/// What the timeout depends on. `attempt` counts the elections this member has started within
-/// `term`: without it two members whose timeouts tie would tie for ever (a pre-vote that fails
-/// leaves the term as it was).
+/// The values that the timeout depends on. `attempt` counts the elections this member has started
+/// within `term`: without it two members whose timeouts tie would tie for ever (a pre-vote that
+/// fails leaves the term as it was).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
     pub seed: u64,

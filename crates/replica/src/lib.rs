@@ -1,8 +1,8 @@
 //! The Raft replica of one group, without any input or output: a facade over raft-rs.
 //!
 //! Values go in (ticks, proposals, bytes from peers, the news that a job is on disk) and values
-//! come out ([`Effects`]): what to write, what to send, what to apply. The same calls give the
-//! same effects, byte for byte, so one seed can replay a whole cluster.
+//! come out ([`Effects`]): entries to write, messages to send, entries to apply. Equal calls give
+//! equal effects, byte for byte, so one seed can replay a whole cluster.
 //!
 //! It must never name a clock, an unseeded random number generator, a thread, a file, a socket, an
 //! environment variable or a map of random order; and no type of raft-rs, nor a byte of protobuf,

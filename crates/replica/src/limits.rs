@@ -1,4 +1,5 @@
-//! Every bound of this crate: value, unit, why that value, and what a caller sees at the limit.
+//! Every bound of this crate: value, unit, the reason for the value, and what a caller sees at the
+//! limit.
 //!
 //! raft-rs has no protocol default for most of them (its own defaults are "no limit"); where it
 //! has one, it is named.
@@ -12,8 +13,8 @@ pub const ENTRY_BYTES_MAX: usize = 64 << 20;
 /// alone. Large enough to fill a link, small enough that a lost message costs little.
 pub const APPEND_BYTES_MAX: u64 = 1 << 20;
 
-/// Append messages sent to one follower and not yet answered (raft-rs `max_inflight_msgs`, its
-/// default is the same). At the limit the leader waits for that follower's answers.
+/// Append messages sent to one follower and not yet answered (raft-rs `max_inflight_msgs`, whose
+/// default is this value). At the limit the leader waits for that follower's answers.
 pub const APPENDS_IN_FLIGHT_MAX: usize = 256;
 
 /// Default of `Config::uncommitted_bytes_max`: payload bytes a leader has accepted and not yet
@@ -24,8 +25,9 @@ pub const UNCOMMITTED_BYTES_MAX: u64 = 128 << 20;
 /// At least one entry is always handed out. Bounds what Apply's queue takes at once.
 pub const COMMITTED_BYTES_PER_EFFECTS_MAX: u64 = 4 << 20;
 
-/// Default of `LogMemory::bytes_max`: entries kept in memory after they were applied, for
-/// followers that lag a little. Older ones are on disk only; who needs them gets a snapshot.
+/// Default of `LogMemory::bytes_max`: bytes of entries kept in memory after they were applied, for
+/// followers that lag a little. Older ones are on disk only; a follower that needs them gets a
+/// snapshot.
 pub const LOG_BYTES_MAX: usize = 8 << 20;
 
 /// Default of `LogMemory::pinned_bytes_max`: bytes of applied entries kept in memory for a snapshot
@@ -33,7 +35,7 @@ pub const LOG_BYTES_MAX: usize = 8 << 20;
 /// they need a newer snapshot.
 pub const LOG_BYTES_PINNED_MAX: usize = 256 << 20;
 
-/// What an entry costs in memory besides its payload, in bytes, for the two limits above.
+/// Memory that an entry takes besides its payload, in bytes, for the two limits above.
 pub const ENTRY_OVERHEAD_BYTES: usize = 160;
 
 /// Largest encoded message, in bytes: one entry of the largest size, or an append full of the
@@ -63,7 +65,7 @@ pub const CONTEXT_BYTES_MAX: usize = 64;
 /// second this takes nine thousand years.
 pub const TERM_MAX: u64 = 1 << 48;
 
-/// Largest log index in a message; the reason is that of `TERM_MAX`.
+/// Largest log index in a message, for the reason given at `TERM_MAX`.
 pub const INDEX_MAX: u64 = 1 << 56;
 
 /// Messages held back until the disk has caught up. They are answers to peers; at the limit new

@@ -1,8 +1,8 @@
 //! The log that raft-rs reads: in memory only, and bounded.
 //!
-//! Invariant: `entries` follow `truncated` without a gap, everything not yet applied is here, and
-//! what is below that is kept within the limits. The log on disk is the caller's; a follower that
-//! needs what is only there gets a snapshot instead.
+//! Invariant: `entries` follow `truncated` without a gap. All entries not yet applied are here;
+//! applied ones are kept within the limits. The log on disk is the caller's; a follower that needs
+//! an entry that is only there gets a snapshot instead.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,7 @@ use crate::effects::{Position, SnapshotMeta, SnapshotWanted};
 use crate::limits::ENTRY_OVERHEAD_BYTES;
 
 pub(crate) struct Log {
-    /// What raft-rs starts from; not kept up to date afterwards.
+    /// The state that raft-rs starts from; not kept up to date afterwards.
     initial: (HardState, ConfState),
     /// The entry before the first of `entries`; its term is needed to anchor an append.
     truncated: Position,
@@ -22,14 +22,14 @@ pub(crate) struct Log {
     applied_index: u64,
     /// Memory of the entries up to `applied_index`.
     applied_bytes: usize,
-    /// The newest of this member.
+    /// The newest snapshot of this member.
     snapshot: Option<SnapshotMeta>,
-    /// What a follower is to be sent now: the caller's choice.
+    /// The snapshot that the caller chose for a follower, to be sent now.
     chosen: Option<(u64, SnapshotMeta)>,
     /// The last membership entry that was handed out in this boot.
     membership_index: u64,
-    /// The least index that each follower needs, filled by raft-rs's reads, hence the cell. At most
-    /// one for each member.
+    /// The least index that each follower needs, at most one for each member. A cell, since
+    /// raft-rs's reads fill it.
     wanted: RefCell<BTreeMap<u64, u64>>,
 }
 
@@ -67,8 +67,8 @@ impl Log {
         self.entries.extend(entries.iter().cloned());
     }
 
-    /// Replaces everything by a snapshot that comes from the leader. It can be sent on from here:
-    /// this member leads only after it was installed.
+    /// Replaces everything by a snapshot from the leader. This member may send it on: it leads only
+    /// after it was installed.
     pub(crate) fn install(&mut self, meta: &SnapshotMeta) {
         self.truncated = Position { term: meta.term, index: meta.index };
         self.entries.clear();
@@ -77,7 +77,7 @@ impl Log {
         self.wanted.borrow_mut().clear();
     }
 
-    /// The state machine has reached `index`.
+    /// Notes that the state machine has reached `index`.
     pub(crate) fn on_applied(&mut self, index: u64) {
         let from = self.position(self.applied_index + 1);
         let to = self.position(index + 1);
@@ -86,7 +86,7 @@ impl Log {
         self.applied_index = index;
     }
 
-    /// There is a snapshot that followers can be sent.
+    /// Notes a snapshot that followers can be sent.
     pub(crate) fn on_taken(&mut self, meta: SnapshotMeta) {
         assert!(meta.index <= self.applied_index, "a snapshot holds only what was applied");
         if self.snapshot.as_ref().is_none_or(|taken| taken.index < meta.index) {
@@ -99,8 +99,8 @@ impl Log {
         self.snapshot.as_ref()
     }
 
-    /// Until the next call this is what that follower is sent if it needs one, and nobody is sent
-    /// any other.
+    /// Chooses the snapshot for a follower. Until the next call it is sent only this one, and no
+    /// other follower is sent any.
     pub(crate) fn choose(&mut self, chosen: Option<(u64, SnapshotMeta)>) {
         self.chosen = chosen;
     }
@@ -125,8 +125,8 @@ impl Log {
         }
     }
 
-    /// What followers need and were not sent; said once. Fresh is a snapshot behind which the log
-    /// has at most half of `pinned_bytes_max`.
+    /// Takes the needs of followers that were not sent a snapshot. Fresh is a snapshot behind which
+    /// the log has at most half of `pinned_bytes_max`.
     pub(crate) fn take_wanted(&self, pinned_bytes_max: usize) -> Vec<SnapshotWanted> {
         let index_fresh = self.index_before(pinned_bytes_max / 2);
         let wanted = self.wanted.take().into_iter();
@@ -143,8 +143,8 @@ impl Log {
         !self.wanted.borrow().is_empty()
     }
 
-    /// The applied entries behind this index have at most so many bytes, if they are alike: nobody
-    /// needs to know exactly.
+    /// An index behind which the applied entries have about `bytes` bytes or less, as if all
+    /// entries had one size: an estimate is enough.
     fn index_before(&self, bytes: usize) -> u64 {
         let count = self.position(self.applied_index + 1);
         let more = self.applied_bytes.saturating_sub(bytes);
@@ -178,8 +178,8 @@ impl Log {
         self.entries.range(from..to.max(from))
     }
 
-    /// The last entry in that range before a membership entry and within so many bytes, or at least
-    /// one entry if larger; the entry before `from` if there is none.
+    /// The last entry in the range before a membership entry and within `bytes_max` bytes, or at
+    /// least one entry if larger; the entry before `from` if there is none.
     pub(crate) fn last_before_membership(&self, from: u64, to: u64, bytes_max: u64) -> u64 {
         let mut last = from - 1;
         let mut bytes = 0_u64;
@@ -207,7 +207,7 @@ impl Log {
         entry.map(|entry| entry.term).ok_or(StorageError::Unavailable)
     }
 
-    /// Where the entry of `index` stands in `entries`; clamped to what there is.
+    /// The position of the entry of `index` in `entries`; clamped to its length.
     fn position(&self, index: u64) -> usize {
         let distance = index.saturating_sub(self.truncated.index + 1);
         usize::try_from(distance).map_or(self.entries.len(), |at| at.min(self.entries.len()))
@@ -256,7 +256,8 @@ impl Storage for Log {
         Ok(self.last())
     }
 
-    /// Only what the caller has chosen, and if it serves; otherwise the caller is told.
+    /// Returns only the snapshot that the caller has chosen, if it serves; otherwise the caller is
+    /// told of the need.
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
         let mut index_min = request_index.max(self.truncated.index);
         if let Some((chosen_for, meta)) = &self.chosen
@@ -273,14 +274,14 @@ impl Storage for Log {
     }
 }
 
-/// A snapshot serves only if the log goes on from it (otherwise the follower would need another one
-/// right after it), and if the follower is a member in it: raft-rs ignores a snapshot that does not
-/// know its receiver, and would be sent the same one for ever.
+/// Whether a snapshot serves: the log must go on from it (otherwise the follower would need another
+/// one right after it), and the follower must be a member in it. raft-rs ignores a snapshot that
+/// does not know its receiver, and would be sent it again for ever.
 fn serves(meta: &SnapshotMeta, to: u64, index_min: u64) -> bool {
     meta.index >= index_min && meta.membership.contains(to)
 }
 
-/// What an entry costs in memory, in bytes.
+/// The memory that an entry takes, in bytes.
 fn entry_bytes(entry: &Entry) -> usize {
     entry.data.len() + ENTRY_OVERHEAD_BYTES
 }

@@ -1,8 +1,8 @@
-//! Who takes part, and how that changes: our own values and their bytes.
+//! The membership and its changes: our own values and their bytes.
 //!
-//! Inside raft-rs a membership entry is a protobuf `ConfChangeV2`. Protobuf never parses bytes
-//! from a disk or a peer (the version raft-rs uses has an open advisory), so such an entry carries
-//! the encoding of this module outside, and is translated where it enters and leaves.
+//! Inside raft-rs a membership entry is a protobuf `ConfChangeV2`. Protobuf never parses bytes from
+//! a disk or a peer (the version raft-rs uses has an open advisory), so outside such an entry
+//! carries the encoding of this module, and is translated at the border.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use protobuf::Message as _;
@@ -25,7 +25,7 @@ pub struct Membership {
     pub learners: Vec<u64>,
     /// Outgoing voters that become learners when the joint state is left.
     pub learners_next: Vec<u64>,
-    /// Leave the joint state without being asked, once it is applied.
+    /// Whether the joint state is left without a proposal, once it is applied.
     pub auto_leave: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct MembershipChange {
     pub transition: Transition,
     /// At most `limits::MEMBERSHIP_CHANGES_MAX`; none exactly if `Leave`.
     pub changes: Vec<MemberChange>,
-    /// The caller's own, for instance addresses; at most `limits::MEMBERSHIP_CONTEXT_BYTES_MAX`.
+    /// Bytes of the caller, for instance addresses; at most `limits::MEMBERSHIP_CONTEXT_BYTES_MAX`.
     pub context: Bytes,
 }
 
@@ -81,7 +81,7 @@ impl Membership {
         self.voters.contains(&member_id) || self.voters_outgoing.contains(&member_id)
     }
 
-    /// True if `member_id` is in any role part of the group.
+    /// True if `member_id` is part of the group, in any role.
     pub fn contains(&self, member_id: u64) -> bool {
         self.is_voter(member_id) || self.learners.contains(&member_id)
     }
@@ -142,9 +142,9 @@ impl Membership {
         }
     }
 
-    /// What is wrong with these lists, if anything. The rules are those of raft-rs (`Changer`,
-    /// `check_invariants`), which ends the process where they do not hold. Voters may be empty:
-    /// a member that is to join knows nobody yet.
+    /// The fault in these lists, if any. The rules are those of raft-rs (`Changer`,
+    /// `check_invariants`), which ends the process where they do not hold. Voters may be empty: a
+    /// member that is to join knows no other yet.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let lists = [&self.voters, &self.voters_outgoing, &self.learners, &self.learners_next];
         let ascending = |list: &&Vec<u64>| list.is_sorted_by(|left, right| left < right);
@@ -171,7 +171,7 @@ impl Membership {
         }
     }
 
-    /// raft-rs keeps its lists in hash order: sorted here.
+    /// Converts raft-rs's lists, which are in hash order, and sorts them.
     pub(crate) fn from_raft(state: &eraftpb::ConfState) -> Membership {
         let sorted = |ids: &[u64]| {
             let mut ids = ids.to_vec();
@@ -277,8 +277,8 @@ impl MembershipChange {
         }
     }
 
-    /// What is wrong with the shape of this change, if anything. Whether it fits the membership
-    /// it meets is another question, answered when it is proposed and when it is applied.
+    /// The fault in the shape of this change, if any. Whether it fits the membership is checked
+    /// when it is proposed and when it is applied.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let id_of = |change: &MemberChange| match *change {
             MemberChange::AddVoter(id)
@@ -298,7 +298,7 @@ impl MembershipChange {
         }
     }
 
-    /// From an entry of raft-rs: protobuf written by `to_raft_entry` in this process, or the empty
+    /// Reads an entry of raft-rs: protobuf written by `to_raft_entry` in this process, or the empty
     /// change with which raft-rs leaves a joint state on its own.
     pub(crate) fn from_raft(entry: &eraftpb::Entry) -> MembershipChange {
         let proto = conf_change(entry);

@@ -1,8 +1,8 @@
 //! Messages between replicas, as bytes: our own encoding of the raft-rs messages that are used.
 //!
-//! Bytes from a peer are checked here before raft-rs sees them: it ends the process, or worse,
-//! on messages no honest peer sends (entries with gaps, a term of 0, a membership that is none).
-//! A message that passes has the shape that its kind has when raft-rs itself makes it.
+//! Bytes from a peer are checked here before raft-rs sees them: raft-rs ends the process, or does
+//! worse, on messages no honest peer sends (entries with gaps, a term of 0, an impossible
+//! membership). A message that passes has the shape that its kind has when raft-rs itself makes it.
 //!
 //! All numbers are little-endian.
 //!
@@ -48,22 +48,22 @@ const _: () = assert!(
         <= MESSAGE_BYTES_MAX
 );
 
-/// What a caller needs to route a message without stepping it.
+/// The fields of a message that a caller needs to route it without stepping it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peek {
     pub group_id: u32,
     pub to: u64,
     pub from: u64,
-    /// Set if the message installs a snapshot: `step` it only once the data is there.
+    /// Set if the message installs a snapshot: `step` it only once the snapshot's data has arrived.
     pub snapshot: Option<SnapshotMeta>,
-    /// Whether the message brings entries for the log, or may.
+    /// Whether the message is an append, which may bring entries for the log.
     pub is_append: bool,
 }
 
-/// Looks at a message's header, and at all of it if it installs a snapshot.
+/// Decodes a message's header, and the whole message if it installs a snapshot.
 ///
 /// # Errors
-/// As `Replica::step`, for the part that is looked at.
+/// As `Replica::step`, for the decoded part.
 pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
     let mut reader = Reader::of_message(bytes)?;
     let header = Header::decode(&mut reader)?;
@@ -79,10 +79,10 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
 /// A message that a peer sent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decoded {
-    /// For raft-rs.
+    /// The message for raft-rs.
     pub message: eraftpb::Message,
-    /// An append without entries, to a member that has said or is about to say that it has
-    /// everything up to its index: an answer that agrees would say nothing new.
+    /// Whether the message is an append without entries to a member that has said, or is about to
+    /// say, that it has everything up to its index: an answer that agrees would say nothing new.
     pub is_quiet: bool,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn decode(group_id: u32, bytes: &[u8]) -> Result<Decoded, MessageErro
     Ok(Decoded { message, is_quiet: header.is_quiet })
 }
 
-/// The part of fixed length.
+/// The header of a message, which has a fixed length.
 struct Header {
     kind: MessageType,
     reject: bool,
@@ -179,7 +179,7 @@ impl Header {
             let (bytes, bytes_max) = (context_bytes, CONTEXT_BYTES_MAX);
             return Err(MessageError::TooLarge { offset: 3, bytes, bytes_max });
         }
-        // Members ask for an index without a term (the leader's is not known to matter); raft-rs
+        // Members ask for an index without a term, since the leader's does not matter; raft-rs
         // takes term 0 of any other kind for a message of its own making.
         let (term_min, term_max) =
             if kind == MessageType::MsgReadIndex { (0, 0) } else { (1, TERM_MAX) };
@@ -204,15 +204,16 @@ impl Header {
         Ok(header)
     }
 
-    /// Kinds differ in whether they carry entries and in what a log term may be.
+    /// Checks that a kind carries entries only if it may, and a log term that it may have.
     fn check_shape(&self) -> Result<(), MessageError> {
         let offset = HEADER_BYTES - 4;
         match self.kind {
             MessageType::MsgAppend if self.log_term > self.term => {
                 Err(MessageError::Malformed { offset: 32, what: "log term above the term" })
             }
-            // raft-rs says term 0 of any index that is not in its log: such an anchor would match
-            // there, and what follows be appended behind a gap or committed beyond the end.
+            // raft-rs returns term 0 for any index that is not in its log: such an anchor would
+            // match there, and the entries would be appended behind a gap or committed beyond the
+            // end.
             MessageType::MsgAppend if (self.log_term == 0) != (self.index == 0) => {
                 Err(MessageError::Malformed { offset: 32, what: "log term" })
             }
@@ -248,8 +249,9 @@ impl Header {
     }
 }
 
-/// Heartbeats and their answers carry a ReadIndex context or nothing. A vote request carries
-/// raft-rs's mark of a transfer or nothing: the mark overrides the protection of a live leader.
+/// Checks the context. Heartbeats and their answers carry a ReadIndex context or nothing. A vote
+/// request carries raft-rs's mark of a transfer or nothing: the mark overrides the protection of a
+/// live leader.
 fn check_context(header: &Header, offset: usize, context: &[u8]) -> Result<(), MessageError> {
     let allowed = match header.kind {
         MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse => {
@@ -276,7 +278,7 @@ fn decode_entries(
     header: &Header,
     reader: &mut Reader<'_>,
 ) -> Result<Vec<eraftpb::Entry>, MessageError> {
-    // The count is a claim: memory follows what is really there.
+    // The count is only a claim: memory is reserved by the bytes that are there.
     let count_possible = reader.remaining() / ENTRY_HEADER_BYTES;
     let mut entries = Vec::with_capacity(header.entry_count.min(count_possible));
     let mut before = (header.index, header.log_term);
@@ -311,7 +313,7 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, MessageError> {
     Ok(Entry { index, term, kind, payload: Bytes::copy_from_slice(reader.take(bytes)?) })
 }
 
-/// Entries follow each other and the entry the message is anchored at; terms never fall.
+/// Checks that entries follow each other and the message's anchor, and that terms never fall.
 fn check_append_entry(
     header: &Header,
     (index_before, term_before): (u64, u64),
@@ -349,7 +351,8 @@ fn decode_snapshot(header: &Header, reader: &mut Reader<'_>) -> Result<SnapshotM
     Ok(meta)
 }
 
-/// The kinds that travel between members. Proposals do not: raft-rs's own forwarding is off.
+/// The number of a kind that travels between members. Proposals do not: raft-rs's own forwarding is
+/// off.
 fn kind_number(kind: MessageType) -> u8 {
     match kind {
         MessageType::MsgAppend => 3,
@@ -396,7 +399,7 @@ fn can_reject(kind: MessageType) -> bool {
     )
 }
 
-/// Checks that a message which decoded came from the peer it names and is for this member.
+/// Checks that a decoded message came from the peer it names and is for this member.
 pub(crate) fn check_route(
     message: &eraftpb::Message,
     from: u64,

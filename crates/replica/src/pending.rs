@@ -1,10 +1,10 @@
 //! Persist jobs on their way through the disk, and the messages that wait for them.
 //!
 //! Invariant: a message that promises entries, as a follower's does, leaves only after everything
-//! the member knew when it was made is on disk; others, as a leader's, leave at once (Raft thesis,
-//! section 10.2.1), except while the member's own term or vote is not on disk yet. Without that
-//! exception a lone voter could lose its term in a crash, take the same term again and give its
-//! learners another entry for the same place.
+//! the member knew when it was made is on disk. Other messages, as a leader's, leave at once (Raft
+//! thesis, section 10.2.1), except while the member's own term or vote is not on disk yet. Without
+//! that exception a lone voter could lose its term in a crash, take that term again and give its
+//! learners another entry at an index they have.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,14 @@ use crate::limits::MESSAGES_HELD_MAX;
 pub(crate) struct Job {
     pub id: PersistId,
     pub must_sync: bool,
-    /// It changes term or vote.
+    /// Whether it changes term or vote.
     pub election: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     jobs: VecDeque<Job>,
-    /// Each with the job it waits for; those ids never fall.
+    /// Held messages, each with the job it waits for; those ids never fall.
     held: VecDeque<(PersistId, Outgoing)>,
     released: Vec<Outgoing>,
     dropped_count: u64,
@@ -35,7 +35,7 @@ impl Pending {
         self.jobs.push_back(job);
     }
 
-    /// Sends or holds a message made while the jobs so far were known.
+    /// Sends a message, or holds it until the jobs so far that it depends on are done.
     pub(crate) fn send(&mut self, promises_entries: bool, message: Outgoing) {
         let barrier = if promises_entries {
             self.jobs.iter().rfind(|job| job.must_sync)
@@ -46,15 +46,15 @@ impl Pending {
             None => self.released.push(message),
             Some(_) if self.held.len() >= MESSAGES_HELD_MAX => self.dropped_count += 1,
             Some(job) => {
-                // This barrier may lie before that of an older message: then the message waits a
-                // little longer than it must, and the order stays.
+                // The barrier may be older than that of an earlier message: then the message waits
+                // a little longer than it must, and the order stays.
                 let after = self.held.back().map_or(job.id, |(last, _)| (*last).max(job.id));
                 self.held.push_back((after, message));
             }
         }
     }
 
-    /// The job `id` and all before it are done.
+    /// Releases messages: the job `id` and all before it are done.
     pub(crate) fn on_persisted(&mut self, id: PersistId) {
         let reported = self.jobs.iter().position(|job| job.id == id);
         let position = reported.expect("only jobs that were handed out and not reported are done");
@@ -64,7 +64,7 @@ impl Pending {
         }
     }
 
-    /// The messages that may go now.
+    /// Takes the messages that may go now.
     pub(crate) fn take_released(&mut self) -> Vec<Outgoing> {
         std::mem::take(&mut self.released)
     }

@@ -1,12 +1,12 @@
 //! Linearizable reads by ReadIndex (Raft thesis, section 6.4), batched into rounds.
 //!
-//! raft-rs drops a request for an index in silence: without a leader, before the leader's first
-//! commit of its term, with a leader that goes. So deadline and retry are here.
+//! raft-rs silently drops a request for an index without a leader, before the leader's first commit
+//! of its term, or when the leader goes. So deadline and retry are here.
 //!
 //! Invariant: a context is used once, ever. It holds member id, boot id and a counter, and a retry
 //! takes a new one: raft-rs 0.7 counts old acknowledgements for a context that comes again, and so
-//! confirms a leader that is none. Any context of a round may answer it, since all of them were
-//! made after its reads had been asked.
+//! confirms a deposed leader. Any context of a round may answer it, since all of them were made
+//! after its reads had been asked.
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::effects::ReadId;
 use crate::limits::{READ_ATTEMPTS_MAX, READ_CONTEXT_BYTES, READ_ROUNDS_MAX, READS_MAX};
 
-/// What stays the same for one boot of a member.
+/// The configuration, fixed for one boot of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadConfig {
     pub member_id: u64,
     pub boot_id: u64,
-    /// Ticks from the ask until a read fails.
+    /// Ticks after which an unanswered read fails.
     pub deadline_ticks: u64,
     /// Ticks until a round that has no answer is asked again.
     pub retry_ticks: u64,
@@ -35,7 +35,7 @@ struct Read {
 #[derive(Debug)]
 struct Round {
     reads: Vec<Read>,
-    /// Counters of the contexts it was asked with.
+    /// The counters of the contexts that it was asked with.
     attempts: VecDeque<u64>,
     retry_tick: u64,
 }
@@ -62,7 +62,7 @@ impl Reads {
         }
     }
 
-    /// Takes a read in; `None` if `limits::READS_MAX` are under way.
+    /// Adds a read; `None` if `limits::READS_MAX` are under way.
     pub(crate) fn submit(&mut self, now_tick: u64) -> Option<ReadId> {
         if self.read_count >= READS_MAX {
             return None;
@@ -94,7 +94,8 @@ impl Reads {
         failed
     }
 
-    /// A leader came or went: nothing that is under way can be relied on.
+    /// Has every round asked again: the leader has changed, so rounds under way cannot be relied
+    /// on.
     pub(crate) fn retry_all(&mut self) {
         self.rounds.iter_mut().for_each(|round| round.retry_tick = 0);
     }

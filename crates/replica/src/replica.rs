@@ -1,15 +1,15 @@
-//! The facade: every call into raft-rs is made here, and everything raft-rs panics on, drops in
-//! silence or leaves to its user is dealt with here.
+//! The facade: it makes every call into raft-rs, and handles everything that raft-rs panics on,
+//! silently drops or leaves to its user.
 //!
 //! Invariants: entries are handed out once each, in order, and only when committed; a membership
 //! entry only when it is on this member's disk as well; a membership is active from the moment its
 //! entry is handed out; nothing campaigns while raft-rs would refuse or panic (see
 //! [`CampaignObstacle`]).
 //!
-//! raft-rs hands out what is committed and on this member's own disk. An entry that a quorum has is
-//! committed whether this disk has it or not, so it is handed out here ahead of raft-rs: a disk
-//! that hangs costs no client anything. raft-rs is told that such an entry is applied once it has
-//! handed the entry out, too.
+//! raft-rs hands out entries that are committed and on this member's own disk. But an entry on a
+//! quorum's disks is committed whether this disk has it or not, so it is handed out here ahead of
+//! raft-rs: a stalled disk costs no client anything. raft-rs is told that such an entry is applied
+//! once it has handed the entry out, too.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,15 +33,16 @@ use crate::message::{self, Decoded};
 use crate::pending::{Job, Pending};
 use crate::reads::{ReadConfig, Reads};
 
-/// What a replica is told once, at start.
+/// The configuration of a replica, given once at start.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub group_id: u32,
-    /// Not 0, and never used by another data directory.
+    /// This member's id. Not 0, and never used by another data directory.
     pub member_id: u64,
-    /// Decides the election timeouts; may be the same on all members.
+    /// The seed of the election timeouts; may be equal on all members.
     pub seed: u64,
-    /// Never the same in two boots of one member: it makes ReadIndex contexts unique.
+    /// The id of this boot. It differs in any two boots of one member, and so makes ReadIndex
+    /// contexts unique.
     pub boot_id: u64,
     /// Ticks without a leader before an election, at least; the draw is below twice this.
     pub election_ticks: u32,
@@ -54,7 +55,7 @@ pub struct Config {
     pub uncommitted_bytes_max: u64,
 }
 
-/// How much is kept in memory of the entries that were applied.
+/// How much memory is kept for applied entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogMemory {
     /// See `limits::LOG_BYTES_MAX`.
@@ -129,7 +130,7 @@ pub enum ReplicaError {
     Entry { index: u64, error: MessageError },
 }
 
-/// Why a request was not taken. Always definite: nothing was logged, it may be asked again.
+/// Why a request was refused. Always definite: nothing was logged, it may be asked again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("not the leader")]
@@ -190,15 +191,15 @@ pub struct Status {
     pub messages_dropped_count: u64,
 }
 
-/// How far a peer is, as its leader sees it.
+/// The progress of a peer, as its leader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
     pub member_id: u64,
-    /// The last entry it is known to have on disk.
+    /// The last entry that the peer is known to have on disk.
     pub matched_index: u64,
-    /// The snapshot it is being sent.
+    /// The index of the snapshot that it is being sent, if any.
     pub snapshot_index: Option<u64>,
-    /// Ticks since it was heard; `None` if it was not in this term.
+    /// Ticks since it was heard; `None` if it was not heard in this term.
     pub silent_ticks: Option<u64>,
 }
 
@@ -216,16 +217,16 @@ pub struct Replica {
     attempt_term: u64,
     /// The last committed entry handed out.
     handed_out_index: u64,
-    /// The last one that raft-rs has handed out: committed and on this member's disk.
+    /// The last entry that raft-rs has handed out: committed and on this member's disk.
     ready_index: u64,
-    /// The last one that the state machine has applied.
+    /// The last entry that the state machine has applied.
     applied_index: u64,
-    /// The last one handed out, or restored.
+    /// The last hard state handed out, or restored.
     hard_state: HardState,
     last_role: RoleChange,
     /// When each peer was last heard in this term; at most one per member.
     heard: BTreeMap<u64, u64>,
-    /// The last entry there was at the last tick.
+    /// The last entry of the log at the last tick.
     tick_last_index: u64,
     pinned_index: Option<u64>,
 }
@@ -276,7 +277,7 @@ impl Replica {
         Ok(replica)
     }
 
-    /// Time passes. The caller decides how long a tick is and calls this that often.
+    /// Lets one tick pass. The caller decides how long a tick is and calls this that often.
     pub fn tick(&mut self) {
         self.tick += 1;
         self.tick_last_index = self.node.raft.raft_log.last_index();
@@ -284,7 +285,7 @@ impl Replica {
         self.reads_failed.extend(failed);
         let is_leader = self.node.raft.state == StateRole::Leader;
         match self.campaign_obstacle() {
-            // Nobody else could lead: there is no timeout to wait for.
+            // No other member could lead, so there is no timeout to wait for.
             None if self.is_lone_voter() => self.start_campaign(),
             Some(CampaignObstacle::PersistPending | CampaignObstacle::Installing) => {
                 self.node.raft.election_elapsed = 0;
@@ -341,13 +342,13 @@ impl Replica {
         self.append(eraftpb::Entry { data: payload, ..Default::default() })
     }
 
-    /// Whether the log may have a change of the membership that is not applied. For a leader.
+    /// Whether the log may have a membership change that is not applied. For a leader.
     pub fn is_changing_membership(&self) -> bool {
         self.node.raft.has_pending_conf()
     }
 
-    /// Appends a membership entry. One at a time: the next is taken when this one is applied, and
-    /// a joint state it enters is left.
+    /// Appends a membership entry. One at a time: the next is accepted once this one is applied,
+    /// and a joint state it enters is left.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -367,12 +368,12 @@ impl Replica {
         self.append(change.to_raft_entry())
     }
 
-    /// Takes in a message from the peer `from`, whose identity the connection has proved. A
-    /// message that installs a snapshot is stepped only once the snapshot's data is there, see
+    /// Takes a message from the peer `from`. The connection has proved the peer's identity. A
+    /// message that installs a snapshot is stepped only once the snapshot's data has arrived, see
     /// `peek`.
     ///
     /// # Errors
-    /// Bytes that are no message of a correct member; nothing has changed then.
+    /// The bytes are not a message of a correct member; nothing has changed.
     pub fn step(&mut self, from: u64, bytes: &[u8]) -> Result<(), MessageError> {
         let Decoded { message, is_quiet } = message::decode(self.config.group_id, bytes)?;
         message::check_route(&message, from, self.config.member_id)?;
@@ -382,7 +383,7 @@ impl Replica {
             return Ok(());
         }
         let unsent = self.node.raft.msgs.len();
-        // Only answers of strangers are refused here, and those who ask again will be heard.
+        // Only answers of unknown members are refused here; a member that asks again will be heard.
         let _ = self.node.step(message);
         if is_quiet {
             self.drop_agreement(unsent);
@@ -392,7 +393,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Sends everyone a heartbeat now, if this member leads.
+    /// Sends a heartbeat to every member now, if this member leads.
     pub fn ping(&mut self) {
         self.node.raft.ping();
         self.settle();
@@ -418,15 +419,15 @@ impl Replica {
             || self.index_ahead() > self.handed_out_index
     }
 
-    /// Drains what is to be done. There may be more afterwards: call it until `has_effects` is
-    /// false. Several persist jobs may be under way at once; how many is the caller's choice.
+    /// Drains the work for the caller. More may follow: call it until `has_effects` is false.
+    /// Several persist jobs may be under way at once; how many is the caller's choice.
     pub fn effects(&mut self) -> Effects {
         let mut effects = Effects::default();
         self.ask_indexes(&mut effects);
         if self.node.has_ready() {
             self.drain_ready(&mut effects);
         }
-        // What raft-rs gives is as much as one call may give.
+        // Entries from raft-rs are already as many as one call may hand out.
         if effects.committed.is_empty() {
             self.hand_out_ahead(&mut effects);
         }
@@ -443,22 +444,22 @@ impl Replica {
         effects
     }
 
-    /// The persist job `id` and all jobs before it are on disk, synced if they must be. A job that
-    /// must not be synced may be reported together with a later one.
+    /// Takes the news that the persist job `id` and all jobs before it are on disk, synced if they
+    /// must be. A job that need not be synced may be reported together with a later one.
     ///
     /// # Panics
     /// If `id` was not handed out or was reported before: the caller's order is broken.
     pub fn on_persisted(&mut self, id: PersistId) {
         self.pending.on_persisted(id);
-        // Rounds of raft-rs without a job of their own are done with the job before them.
+        // Rounds of raft-rs without a job are done together with the job before them.
         let done = self.pending.first().map_or(u64::MAX, |next| next.0 - 1);
         self.node.on_persist_ready(done);
         self.advance_applied();
         self.settle();
     }
 
-    /// The state machine has applied everything up to `index`. Calls may skip indexes; one that
-    /// goes back (it crossed the installation of a snapshot) is ignored.
+    /// Takes the news that the state machine has applied everything up to `index`. Calls may skip
+    /// indexes; one that goes back (it crossed the installation of a snapshot) is ignored.
     ///
     /// # Panics
     /// If `index` was not handed out.
@@ -471,7 +472,7 @@ impl Replica {
         self.advance_applied();
     }
 
-    /// Tells raft-rs what is applied, of what it has handed out.
+    /// Tells raft-rs how far the entries that it has handed out are applied.
     fn advance_applied(&mut self) {
         // A snapshot that is being installed is handed out before it is on the disk.
         let raft_log = &self.node.raft.raft_log;
@@ -481,7 +482,8 @@ impl Replica {
         }
         let last_index = self.node.raft.raft_log.last_index();
         self.node.advance_apply_to(index);
-        // Leaving a joint state on its own appends an entry here, but sends it to nobody.
+        // When raft-rs leaves a joint state on its own, it appends an entry here but sends it to no
+        // member.
         if self.node.raft.raft_log.last_index() > last_index {
             self.node.raft.bcast_append();
         }
@@ -490,7 +492,8 @@ impl Replica {
         self.settle();
     }
 
-    /// The state machine was replaced by the snapshot of a `Persist::install` that is on disk.
+    /// Takes the news that the snapshot of a `Persist::install`, which is on disk, has replaced the
+    /// state machine.
     ///
     /// # Panics
     /// If that job was not reported by `on_persisted`.
@@ -499,26 +502,26 @@ impl Replica {
         self.on_applied(index);
     }
 
-    /// A snapshot is on disk: from now on followers that need one can be sent this one, and the
-    /// entries it holds may leave memory. A snapshot of entries that are not on this member's disk
-    /// must wait for them: the log on the disk would end before it.
+    /// Notes a snapshot that is on disk: from now on followers that need one can be sent it, and
+    /// the entries it holds may leave memory. If it holds entries that are not on this member's
+    /// disk, the caller must wait for them: the log on the disk would end before the snapshot.
     ///
     /// # Panics
-    /// If it holds more than was applied and is on disk.
+    /// If the snapshot holds entries that are not applied, or not on disk.
     pub fn on_snapshot_taken(&mut self, meta: SnapshotMeta) {
         self.node.mut_store().on_taken(meta);
         self.compact();
     }
 
-    /// The newest snapshot of this member: taken, installed, or what it was restored from.
+    /// The newest snapshot of this member: one taken or installed, or the one it was restored from.
     pub fn newest_snapshot(&self) -> Option<&SnapshotMeta> {
         self.node.store().snapshot()
     }
 
-    /// Sends a follower this snapshot, of whichever member: the answer to a `SnapshotWanted`. The
-    /// log is kept from there on. False: it was not sent, since the log does not go on from it, or
-    /// the follower is not in it, does not answer, or needs none any more. If one is wanted, that
-    /// is said again.
+    /// Sends a follower this snapshot, of any member, as the answer to a `SnapshotWanted`. The log
+    /// is kept from its index on. False: it was not sent, since the log does not go on from it, or
+    /// the follower is not in its membership, does not answer, or needs none any more. If one is
+    /// still needed, `SnapshotWanted` is repeated.
     pub fn send_snapshot(&mut self, to: u64, meta: &SnapshotMeta) -> bool {
         let raft = &self.node.raft;
         let is_follower = raft.state == StateRole::Leader
@@ -546,14 +549,15 @@ impl Replica {
         self.compact();
     }
 
-    /// Messages to `peer` are being lost, so the leader probes it instead of streaming.
+    /// Takes the news that messages to `peer` are being lost: the leader probes it instead of
+    /// streaming.
     pub fn report_unreachable(&mut self, peer: u64) {
         self.node.report_unreachable(peer);
         self.settle();
     }
 
-    /// The snapshot sent to `peer` has arrived with its message, or has failed. Without this
-    /// report the peer is sent nothing any more.
+    /// Takes the result of a snapshot sent to `peer`: it has arrived with its message, or has
+    /// failed. Without this report the peer is sent nothing any more.
     pub fn report_snapshot(&mut self, peer: u64, ok: bool) {
         let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
         self.node.report_snapshot(peer, status);
@@ -561,7 +565,7 @@ impl Replica {
     }
 
     /// Hands leadership to the voter `to` as soon as it has the whole log. Proposals are refused
-    /// meanwhile; after an election timeout without success they are taken again.
+    /// meanwhile; after an election timeout without success they are accepted again.
     ///
     /// # Errors
     /// `NotLeader`, or `NotVoter` (this member itself, too).
@@ -575,11 +579,11 @@ impl Replica {
         Ok(())
     }
 
-    /// The connection from the leader has ended: it is probably gone. Does nothing if `leader` is
-    /// not whom this member follows. What is left of the election timeout is its random part; and
-    /// others may be granted a vote at once. A leader that is still there is heard before that, or
-    /// refused nobody else (Raft thesis, section 9.6: a pre-vote needs a quorum that misses the
-    /// leader).
+    /// Takes the news that the connection from the leader has ended: the leader is probably gone.
+    /// Does nothing if this member does not follow `leader`. Only the random part of the election
+    /// timeout is left, and other members may be granted a vote at once. A leader that is still
+    /// alive keeps its place: it is heard before the timeout, or the pre-vote fails, since that
+    /// needs a quorum that misses the leader (Raft thesis, section 9.6).
     pub fn miss_leader(&mut self, leader: u64) {
         let election_ticks = usize::try_from(self.config.election_ticks);
         let raft = &mut self.node.raft;
@@ -590,8 +594,8 @@ impl Replica {
         self.settle();
     }
 
-    /// Stops leading, without a successor: for a leader whose disk stalls and that nobody takes
-    /// over from. Does nothing at anyone else; a lone voter leads again at its next tick.
+    /// Stops leading, without a successor: for a leader with a stalled disk that no other member
+    /// takes over from. Does nothing on other members; a lone voter leads again at its next tick.
     pub fn resign(&mut self) {
         let raft = &mut self.node.raft;
         if raft.state == StateRole::Leader {
@@ -600,7 +604,7 @@ impl Replica {
         self.settle();
     }
 
-    /// Why an election would not start now, if it would not.
+    /// The reason why an election would not start now, if there is one.
     pub fn campaign_obstacle(&self) -> Option<CampaignObstacle> {
         let raft = &self.node.raft;
         if raft.state == StateRole::Leader {
@@ -631,8 +635,8 @@ impl Replica {
         raft_log.last_index() - raft_log.committed
     }
 
-    /// Whether this member's term and vote are on its disk. A follower takes part in nothing
-    /// before.
+    /// Whether this member's term and vote are on its disk. A follower takes part in nothing before
+    /// that.
     pub fn is_term_durable(&self) -> bool {
         self.pending.is_term_durable()
     }
@@ -642,7 +646,7 @@ impl Replica {
         self.node.store().term_of(index).ok()
     }
 
-    /// Where this replica stands. Cheap; may be called in every round.
+    /// The state of this replica in numbers. Cheap; may be called in every round.
     pub fn status(&self) -> Status {
         let raft = &self.node.raft;
         let role = self.role_now();
@@ -664,7 +668,7 @@ impl Replica {
         }
     }
 
-    /// The other members as the leader sees them, by id; empty at anyone else.
+    /// The other members as the leader sees them, by id; empty on a follower.
     pub fn peers(&self) -> Vec<PeerStatus> {
         if self.node.raft.state != StateRole::Leader {
             return Vec::new();
@@ -688,7 +692,8 @@ impl Replica {
 /// Helpers of the calls above.
 impl Replica {
     fn start_campaign(&mut self) {
-        // A local MsgHup cannot fail; what it refuses in silence is in `campaign_obstacle`.
+        // A local MsgHup cannot fail; the cases that it silently refuses are in
+        // `campaign_obstacle`.
         let _ = self.node.campaign();
     }
 
@@ -713,7 +718,7 @@ impl Replica {
         message.set_msg_type(MessageType::MsgPropose);
         message.from = self.config.member_id;
         message.set_entries(vec![entry].into());
-        // Everything else that drops a proposal was checked: what is left is its size.
+        // All other reasons to drop a proposal were checked: only its size is left.
         self.node.raft.step(message).map_err(|_| Refused::Overloaded)?;
         self.settle();
         let raft = &self.node.raft;
@@ -734,8 +739,8 @@ impl Replica {
         Ok(Membership::from_raft(&after.to_conf_state()))
     }
 
-    /// Drops what agrees to an append, of the messages from this position on: nobody learns from
-    /// it.
+    /// Drops the answer that agrees to an append, among the messages from this position on: it
+    /// would tell the leader nothing.
     fn drop_agreement(&mut self, from: usize) {
         let messages = &mut self.node.raft.msgs;
         let is_agreement = |message: &eraftpb::Message| {
@@ -746,11 +751,11 @@ impl Replica {
         }
     }
 
-    /// Whether an answer to this message that agrees with it would tell this leader nothing: it has
-    /// no entries, and the member has said that it has what is before, or will when its disk does.
-    /// If that is lost, the leader asks again when a heartbeat is answered, by when the entry is no
-    /// longer new. The member streams, or else the next append waits for the answer; and its
-    /// answers count for contact only with heartbeats.
+    /// Whether an answer that agrees with this message would tell this leader nothing: the message
+    /// has no entries, and the member has said that it has the entries before, or will when its
+    /// disk does. If its answer is lost, the leader asks again when a heartbeat is answered, by
+    /// when the entry is no longer new. The member must be streaming, else the next append waits
+    /// for the answer; and its answers count for contact only with heartbeats.
     fn is_quiet(&self, message: &eraftpb::Message) -> bool {
         let is_new = message.index > self.tick_last_index;
         let has_all = |progress: &raft::Progress| {
@@ -762,9 +767,9 @@ impl Replica {
             && self.node.raft.prs().get(message.to).is_some_and(has_all)
     }
 
-    /// Two kinds are dropped where raft-rs would do something it must not: campaign in spite of
-    /// an obstacle, or pass on a request for an index in the name of another member, who asks
-    /// again on its own.
+    /// Drops two kinds of messages with which raft-rs would do something it must not: campaign in
+    /// spite of an obstacle, or pass on a request for an index in the name of another member, which
+    /// asks again on its own.
     fn accepts(&self, kind: MessageType) -> bool {
         match kind {
             MessageType::MsgTimeoutNow => self.campaign_obstacle().is_none(),
@@ -773,8 +778,8 @@ impl Replica {
         }
     }
 
-    /// Catches what raft-rs would end the process for: a peer, or this member, has lost what it
-    /// had on disk.
+    /// Catches messages on which raft-rs would end the process: a peer, or this member, has lost
+    /// entries it had on disk.
     fn check_against_log(&self, message: &eraftpb::Message) -> Result<(), MessageError> {
         let raft = &self.node.raft;
         let last_index = raft.raft_log.last_index();
@@ -791,7 +796,7 @@ impl Replica {
                     Ok(term) if term != 0 && term != message.commit_term => {
                         Err(MessageError::CommitDiffers { commit, term })
                     }
-                    // A snapshot covers it.
+                    // A snapshot covers the entry.
                     _ => Ok(()),
                 }
             }
@@ -807,8 +812,8 @@ impl Replica {
         }
     }
 
-    /// Follows every call into raft-rs: overwrites the election timeout it may have drawn, and
-    /// notices a change of term or leader.
+    /// Runs after every call into raft-rs: overwrites the election timeout it may have drawn, and
+    /// notices a change of term.
     fn settle(&mut self) {
         let raft = &mut self.node.raft;
         if raft.term != self.attempt_term {
@@ -848,7 +853,7 @@ impl Replica {
         self.pending.is_synced() && log.persisted == log.last_index()
     }
 
-    /// Where raft-rs would take a request for an index and not drop it.
+    /// Whether raft-rs would take a request for an index and not drop it.
     fn can_ask_index(&self) -> bool {
         let raft = &self.node.raft;
         match raft.state {
@@ -881,8 +886,8 @@ impl Replica {
         }
     }
 
-    /// Takes one `Ready` of raft-rs: what it holds must be readable from the log before raft-rs
-    /// goes on, and its number names the persist job.
+    /// Takes one `Ready` of raft-rs: its entries must be readable from the log before raft-rs goes
+    /// on, and its number names the persist job.
     fn drain_ready(&mut self, effects: &mut Effects) {
         let mut ready = self.node.ready();
         let is_leader = self.node.raft.state == StateRole::Leader;
@@ -934,8 +939,8 @@ impl Replica {
     fn outgoing(&self, message: &mut eraftpb::Message) -> Outgoing {
         let installs = message.get_msg_type() == MessageType::MsgSnapshot;
         if message.get_msg_type() == MessageType::MsgHeartbeat {
-            // The commit index of a heartbeat is one that its receiver has acknowledged. The term
-            // tells a receiver on an old copy of its directory that it has another entry there.
+            // The receiver has acknowledged the commit index of a heartbeat. The term tells a
+            // receiver on an old copy of its directory that it has another entry there.
             message.commit_term = self.node.raft.raft_log.term(message.commit).unwrap_or(0);
         }
         Outgoing {
@@ -945,8 +950,8 @@ impl Replica {
         }
     }
 
-    /// Gives committed entries to the caller, but for those that it has, and makes their
-    /// memberships active.
+    /// Gives committed entries to the caller, except ones that it has, and makes their memberships
+    /// active.
     fn hand_out(&mut self, committed: &[eraftpb::Entry], effects: &mut Effects) {
         for entry in committed {
             assert_eq!(entry.index, self.ready_index + 1, "raft-rs hands out in order");
@@ -963,8 +968,8 @@ impl Replica {
         }
     }
 
-    /// The last entry that may be handed out now, be it on this member's disk or not. Not while a
-    /// snapshot is on its way, which takes the place of what is here.
+    /// The last entry that may be handed out now, whether it is on this member's disk or not. None
+    /// while a snapshot is on its way that replaces the log.
     fn index_ahead(&self) -> u64 {
         let raft_log = &self.node.raft.raft_log;
         let store = self.node.store();
@@ -977,7 +982,7 @@ impl Replica {
         store.last_before_membership(from, to, COMMITTED_BYTES_PER_EFFECTS_MAX)
     }
 
-    /// Gives the caller what a quorum has and this member's disk does not.
+    /// Gives the caller committed entries that a quorum has and this member's disk does not.
     fn hand_out_ahead(&mut self, effects: &mut Effects) {
         let to = self.index_ahead();
         if to > self.handed_out_index {
@@ -987,7 +992,8 @@ impl Replica {
         }
     }
 
-    /// A change that does not fit the membership it meets changes nothing, on every member alike.
+    /// Applies a membership change. One that does not fit the membership changes nothing, on every
+    /// member alike.
     fn change_membership(&mut self, entry: &eraftpb::Entry, effects: &mut Effects) {
         let change = members::conf_change(entry);
         let Ok(state) = self.node.apply_conf_change(&change) else {
@@ -998,8 +1004,8 @@ impl Replica {
         self.heard.retain(|id, _| self.membership.contains(*id));
         let membership = self.membership.clone();
         effects.memberships.push(MembershipAt { index: entry.index, membership });
-        // raft-rs leaves a leader that lost its vote in place, and then ends the process on the
-        // next thing it does for a member that it no longer tracks.
+        // raft-rs lets a leader that lost its vote go on, and then ends the process on the next
+        // thing it does for a member that it no longer tracks.
         let raft = &mut self.node.raft;
         if raft.state == StateRole::Leader && !raft.promotable() {
             raft.become_follower(raft.term, raft::INVALID_ID);
@@ -1012,8 +1018,8 @@ impl Replica {
         self.node.mut_store().compact(pinned_index, bytes_max, pinned_bytes_max);
     }
 
-    /// The entries after this index are needed by a snapshot being made, or by a follower that is
-    /// alive, or streaming a snapshot.
+    /// The index after which entries are needed: by a snapshot being made, or by a follower that is
+    /// alive, or to which a snapshot is streamed.
     fn needed_index(&self) -> u64 {
         let alive_ticks = u64::from(self.config.election_ticks) * 2;
         let peers = self.peers().into_iter().filter_map(|peer| match peer.snapshot_index {
@@ -1037,8 +1043,8 @@ impl Replica {
     }
 }
 
-/// Whether a message promises nothing of the log, so that it may go before the log is on the disk.
-/// A forgotten term would matter: a member that forgets that it answered a leader could answer an
+/// Whether a message promises nothing about the log, so that it may go before the log is on disk.
+/// The term must be on disk: a member that forgets that it answered a leader could answer an
 /// earlier one.
 fn is_of_term_only(kind: MessageType) -> bool {
     matches!(kind, MessageType::MsgHeartbeatResponse | MessageType::MsgReadIndex)
@@ -1048,7 +1054,7 @@ fn some_id(id: u64) -> Option<u64> {
     (id != raft::INVALID_ID).then_some(id)
 }
 
-/// Checks restored state, and mends the two things a crash may leave behind in it.
+/// Checks restored state, and mends the two inconsistencies that a crash may leave.
 fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
     if let Some(what) = restored.membership.fault() {
         return Err(ReplicaError::Membership { what });
@@ -1071,8 +1077,8 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
     }
     // A commit index that moved alone is not synced, and a snapshot holds only what is committed.
     state.commit = state.commit.max(restored.snapshot_index).max(restored.applied_index);
-    // The hard state is written after the entries of its job: a crash in between leaves a term
-    // behind. No vote of that term was sent, since messages wait for the whole job.
+    // The hard state is written after the entries of its job: a crash in between leaves an old
+    // term. No vote of the new term was sent, since messages wait for the whole job.
     if state.term < last.term {
         state.term = last.term;
         state.vote = raft::INVALID_ID;
@@ -1095,7 +1101,7 @@ fn restore_log(restored: Restored) -> Result<Log, ReplicaError> {
         })
         .collect();
     let initial = (restored.hard_state.to_raft(), restored.membership.to_raft());
-    // The membership of the snapshot is known if it is the one after the last applied entry.
+    // The snapshot's membership is known if no later applied entry changed it.
     let changed = |entry: &Entry| entry.kind == EntryKind::Membership;
     let is_membership_known = !restored.applied_entries().iter().any(changed);
     let mut log = Log::new(initial, truncated, entries?, restored.applied_index);

@@ -72,7 +72,8 @@ fn compaction_stops_at_its_limits() {
     assert_eq!(log.applied_bytes(), 0);
 }
 
-/// To whom, the least index, and the index of the own one that serves.
+/// The needs of followers: the follower, the least index, and the index of this member's snapshot
+/// if it serves.
 fn wanted(log: &Log) -> Vec<(u64, u64, Option<u64>)> {
     let wanted = log.take_wanted(usize::MAX).into_iter();
     let own = |to, index_min| log.snapshot().filter(|own| serves(own, to, index_min));
@@ -87,20 +88,20 @@ fn a_snapshot_is_wanted_until_one_is_chosen_that_serves() {
     assert_eq!(of(&log, 2), unavailable);
     assert_eq!(wanted(&log), [(2, 1, None)]);
     assert_eq!(wanted(&log), []);
-    // An own one is not sent before it is chosen.
+    // A snapshot of this member is not sent before it is chosen.
     log.on_taken(meta(4, &[1, 2]));
     assert_eq!(of(&log, 2), unavailable);
     assert_eq!(wanted(&log), [(2, 1, Some(4))]);
     log.choose(Some((2, meta(4, &[1, 2]))));
     assert_eq!(of(&log, 2), Ok(4));
-    // It is for that follower, and nothing is sent to the others.
+    // It is for that follower only; the others are sent nothing.
     assert_eq!(of(&log, 1), unavailable);
     assert_eq!(wanted(&log), [(1, 1, Some(4))]);
     // The log no longer goes on from it.
     log.compact(u64::MAX, 0, usize::MAX);
     assert_eq!(of(&log, 2), unavailable);
     assert_eq!(wanted(&log), [(2, 5, None)]);
-    // Another member's does as well.
+    // Another member's snapshot serves as well.
     log.choose(Some((2, meta(5, &[1, 2]))));
     assert_eq!(of(&log, 2), Ok(5));
     // The receiver is not a member in it.

@@ -9,7 +9,7 @@ use crate::{MemberChange, MembershipChange, Transition};
 struct Plan {
     member_count: u64,
     changes_members: bool,
-    /// Snapshots of all members are sent, and not only the leader's.
+    /// Whether snapshots of all members are sent, and not only the leader's.
     lends: bool,
 }
 
@@ -64,7 +64,7 @@ fn one_step(cluster: &mut Cluster, step: u64, plan: Plan) {
     }
 }
 
-/// What the clients and the administrator of one member do.
+/// Acts as the clients and the administrator of one member.
 fn act(cluster: &mut Cluster, id: u64, step: u64, plan: Plan) {
     let payload = Bytes::from(format!("{id}:{step}:{}", "x".repeat(step as usize % 90)));
     match cluster.rng.below(40) {

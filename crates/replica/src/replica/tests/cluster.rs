@@ -1,7 +1,7 @@
 //! A network, disks and state machines in memory, driven by one seed.
 //!
-//! It also judges: one leader per term, the same entry at an index everywhere and for ever,
-//! no read below what was acknowledged when it was asked.
+//! It also judges: one leader per term, one entry at an index everywhere and for ever, no read
+//! below an index that was acknowledged when it was asked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -34,7 +34,7 @@ impl Rng {
     }
 }
 
-/// What a state machine holds: every entry it applied, and the membership then.
+/// The state of a state machine: every entry it applied, and the membership then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     pub index: u64,
@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-/// What survives a crash.
+/// The state that survives a crash.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub hard_state: HardState,
@@ -101,7 +101,7 @@ struct Flight {
     data: Option<Machine>,
 }
 
-/// Percentages, but for the delay, which is in steps.
+/// Faults in percent, except the delay, which is in steps.
 #[derive(Clone, Copy, Default)]
 pub struct Faults {
     pub drop: u64,
@@ -122,11 +122,11 @@ pub struct Cluster {
     pub snapshots_installed: u64,
     pub reads_served: u64,
     pub log_memory: LogMemory,
-    /// Whose snapshots are sent, while one of them is alive; else the leader's.
+    /// Members that lend snapshots while one of them is alive; else the leader's are sent.
     pub lenders: Vec<u64>,
-    /// Whose snapshot was last sent to a member, by its index.
+    /// The member that supplied the last snapshot sent to a member, by receiver and index.
     pub holders: BTreeMap<(u64, u64), u64>,
-    /// Where what is wanted goes, in place of being served.
+    /// Collects the wanted snapshots, instead of having them served.
     pub wanted: Option<Vec<SnapshotWanted>>,
     /// How many steps longer snapshots take than messages.
     pub snapshot_delay: u64,
@@ -181,8 +181,8 @@ impl Cluster {
         self.work(id);
     }
 
-    /// Everything that was not on disk is gone; the first of the jobs under way may have been
-    /// written in part.
+    /// Crashes a member: everything that was not on disk is gone; the first of the jobs under way
+    /// may have been written in part.
     pub fn crash(&mut self, id: u64) {
         let written = self.rng.below(3);
         let torn = self.rng.chance(50);
@@ -306,7 +306,7 @@ impl Cluster {
         let data = message.snapshot.as_ref().map(|meta| {
             let holder = self.holders.get(&(message.to, meta.index)).copied().unwrap_or(from);
             let data = self.members[&holder].disk.snapshot.clone();
-            // Its holder may have taken a newer one since: then the transfer fails.
+            // The holder may have taken a newer snapshot since: then the transfer fails.
             (data.index == meta.index).then_some(data)
         });
         let lost = self.cut.contains(&(from, message.to))
@@ -327,7 +327,7 @@ impl Cluster {
         }
     }
 
-    /// Requests for an index carry a context of their own, always.
+    /// Checks that each request for an index carries a context of its own.
     fn note_context(&mut self, message: &Outgoing) {
         const KIND_READ_INDEX: u8 = 15;
         if message.bytes[1] == KIND_READ_INDEX {
@@ -335,13 +335,13 @@ impl Cluster {
         }
     }
 
-    /// How many messages are on their way between the two.
+    /// How many messages are on their way from one member to another.
     pub fn in_flight(&self, from: u64, to: u64) -> usize {
         let is_between = |flight: &&Flight| (flight.from, flight.message.to) == (from, to);
         self.flights.iter().filter(is_between).count()
     }
 
-    /// Delivers what is due.
+    /// Delivers the messages that are due.
     pub fn deliver(&mut self) {
         let step = self.step;
         let (due, later): (Vec<_>, Vec<_>) =
@@ -388,7 +388,7 @@ impl Cluster {
         self.drain(id);
     }
 
-    /// Does everything there is to do at one member, to the end.
+    /// Does all work of one member, to the end.
     pub fn work(&mut self, id: u64) {
         self.drain(id);
         while !self.members[&id].jobs.is_empty() || !self.members[&id].to_apply.is_empty() {
@@ -433,7 +433,7 @@ impl Cluster {
         read
     }
 
-    /// The leader that the newest term has, if it is alive and knows.
+    /// The leader of the newest term, if it is alive and knows that it leads.
     pub fn leader(&self) -> Option<u64> {
         let leaders = self.members.values().filter_map(|member| {
             let status = member.replica.as_ref()?.status();
@@ -487,8 +487,8 @@ impl Cluster {
             .collect()
     }
 
-    /// All members of the current membership have applied the same, which is everything that
-    /// was ever committed.
+    /// Checks that all members of the current membership have applied equal entries: all that were
+    /// ever committed.
     pub fn check_converged(&mut self) {
         let leader = self.leader().unwrap();
         let membership = self.replica(leader).membership().clone();

@@ -1,5 +1,5 @@
-//! Why the context of a ReadIndex is used once, ever: what raft-rs 0.7 does with one that comes
-//! again, and that ours do not.
+//! Shows why the context of a ReadIndex is used once, ever: raft-rs 0.7 misuses one that comes
+//! again, and ours never come again.
 //!
 //! Both are asked the same way: member 1 leads and serves a read, for which member 2's
 //! acknowledgement is enough; member 3's is under way for longer. Meanwhile member 1 is cut off,
@@ -17,14 +17,14 @@ use crate::{Config, Membership, Replica, Restored, Role, message};
 
 const GROUP_ID: u32 = 0;
 
-/// Three members, and what they were told: an index for each read that is served.
+/// Three members, and an index for each read that is served.
 struct Three<M> {
     members: [M; 3],
     served: [Vec<u64>; 3],
 }
 
 trait Member {
-    /// What is to be sent, and the indexes of reads that are served. What is to be on disk is.
+    /// Takes the messages to send, and the indexes of served reads. The disk jobs are done at once.
     fn take(&mut self) -> (Vec<Message>, Vec<u64>);
     fn step(&mut self, message: &Message);
 }
@@ -78,7 +78,7 @@ impl<M: Member> Three<M> {
         &mut self.members[id as usize - 1]
     }
 
-    /// Delivers until nothing is said any more; returns what did not arrive.
+    /// Delivers until no member sends anything more; returns the messages that did not arrive.
     fn settle(&mut self, arrives: impl Fn(&Message) -> bool) -> Vec<Message> {
         let mut late = Vec::new();
         loop {
@@ -110,7 +110,7 @@ fn is_late_acknowledgement(message: &Message) -> bool {
     acknowledges && message.from == 3 && !message.context.is_empty()
 }
 
-/// Three of raft-rs, configured as ours are.
+/// Three raft-rs nodes, configured as our replicas are.
 fn three_of_raft() -> Three<RawNode<MemStorage>> {
     let logger = slog::Logger::root(slog::Discard, slog::o!());
     let members = [1, 2, 3].map(|id| {
@@ -123,8 +123,8 @@ fn three_of_raft() -> Three<RawNode<MemStorage>> {
     three
 }
 
-/// What member 1 serves when its two reads have these contexts, and what was committed before the
-/// second one was asked.
+/// The indexes that member 1 serves when its two reads have these contexts, and the commit index
+/// before the second one was asked.
 fn reads_of_raft(contexts: [&str; 2]) -> (Vec<u64>, u64) {
     let mut three = three_of_raft();
     three.member(1).read_index(contexts[0].into());
@@ -137,7 +137,7 @@ fn reads_of_raft(contexts: [&str; 2]) -> (Vec<u64>, u64) {
     three.member(2).propose(Vec::new(), b"new".to_vec()).unwrap();
     three.settle(|message| !is_from_or_to(message, 1));
     let committed = three.member(2).raft.raft_log.committed;
-    // It does not know, and is asked again.
+    // Member 1 does not know that, and is asked again.
     three.member(1).read_index(contexts[1].into());
     three.settle(|message| !is_from_or_to(message, 1));
     late.iter().for_each(|message| Member::step(three.member(1), message));
@@ -169,7 +169,7 @@ fn restored() -> Restored {
     }
 }
 
-/// Three of ours, each at its start with this number.
+/// Three of our replicas, each with this boot id.
 fn three_of_ours(boot_id: u64) -> Three<Replica> {
     let start = |id| Replica::new(Config::new(id, 42, boot_id), restored()).unwrap();
     let members = [1, 2, 3].map(start);
@@ -192,7 +192,7 @@ fn ours_serves_no_stale_read_when_an_acknowledgement_is_late() {
     three.settle(|message| !is_from_or_to(message, 1));
     assert_eq!(three.member(2).status().role, Role::Leader);
     three.member(1).read_index().unwrap();
-    // Asked, and asked again until the time for it is nearly over.
+    // The index is asked for again and again, until the election timeout is nearly over.
     for _ in 0..Config::new(1, 42, 1).election_ticks - 1 {
         three.member(1).tick();
         three.settle(|message| !is_from_or_to(message, 1));
@@ -203,13 +203,13 @@ fn ours_serves_no_stale_read_when_an_acknowledgement_is_late() {
     assert_eq!(three.served[0].len(), 1, "a read is served that a deposed leader was asked");
 }
 
-/// The contexts that member 2 asks its leader with, in one boot: reads that are asked once, and
-/// some that get no answer and are asked again.
+/// The contexts with which member 2 asks its leader, in one boot: for reads that are asked once,
+/// and for some that get no answer and are asked again.
 fn contexts_of_boot(boot_id: u64) -> Vec<Bytes> {
     let mut three = three_of_ours(boot_id);
     let mut contexts = Vec::new();
     for round in 0..60 {
-        // The leader is heard, so that it goes on being asked.
+        // The leader is heard, so member 2 keeps asking it.
         three.member(1).tick();
         three.member(2).tick();
         if round % 3 == 0 {

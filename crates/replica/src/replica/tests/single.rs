@@ -36,7 +36,7 @@ fn normal(index: u64, term: u64, payload: &'static str) -> Entry {
     Entry { index, term, kind: EntryKind::Normal, payload: Bytes::from(payload) }
 }
 
-/// Everything up to the point where only the disk or Apply can go on.
+/// Takes all effects up to the point where only the disk or Apply can go on.
 fn drain(replica: &mut Replica) -> Vec<Effects> {
     let mut all = Vec::new();
     while replica.has_effects() {
@@ -136,7 +136,7 @@ fn several_jobs_may_be_in_flight_and_commit_in_order() {
     assert!(jobs.is_sorted_by(|left, right| left.id < right.id));
     replica.on_persisted(jobs[0].id);
     assert_eq!(replica.effects().committed, [normal(3, 2, "a")]);
-    // The news of a job is the news of those before it, too.
+    // A report of a job covers the jobs before it, too.
     replica.on_persisted(jobs[2].id);
     assert_eq!(replica.effects().committed, [normal(4, 2, "b"), normal(5, 2, "c")]);
     replica.on_persisted(jobs[3].id);
@@ -436,7 +436,7 @@ fn nothing_campaigns_while_a_snapshot_is_installed() {
     assert_eq!(replica.effects().messages.len(), 1);
     check(&mut replica);
     replica.on_snapshot_installed(50);
-    // The news of something older crosses the installation.
+    // A report of an older index crosses the installation.
     replica.on_applied(1);
     assert_eq!(replica.status().applied_index, 50);
     replica.campaign().unwrap();

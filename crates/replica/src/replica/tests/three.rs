@@ -100,8 +100,8 @@ fn follower_acknowledges_only_what_is_on_its_disk() {
     assert_eq!(cluster.replica(leader).status().commit_index, position.index);
 }
 
-/// A proposal that one follower has, and the leader therefore has committed; another one, `late`,
-/// is told so before it has written it.
+/// A proposal that one follower has, so the leader has committed it; another follower, `late`, is
+/// told so before it has written it.
 fn commit_without(cluster: &mut Cluster) -> (u64, u64, u64) {
     let leader = cluster.elect();
     cluster.rounds(5);
@@ -136,7 +136,7 @@ fn matched(cluster: &mut Cluster, leader: u64, member: u64) -> u64 {
 fn commit_index_alone_is_not_answered() {
     let mut cluster = three(27);
     let (leader, late, index) = commit_without(&mut cluster);
-    // What it says is that it has written it.
+    // The follower reports that it has written it.
     cluster.work(late);
     assert_eq!(cluster.in_flight(late, leader), 1);
     cluster.step += 1;
@@ -268,7 +268,7 @@ fn lagging_follower_gets_a_snapshot() {
     assert!(cluster.replica(leader).peers().iter().all(|peer| peer.snapshot_index.is_none()));
 }
 
-/// The leader takes none itself, and keeps its log from there on.
+/// The leader takes no snapshot itself, and keeps its log from there on.
 #[test]
 fn lagging_follower_gets_the_snapshot_of_another_one() {
     let mut cluster = three(7);
@@ -293,7 +293,7 @@ fn lagging_follower_gets_the_snapshot_of_another_one() {
     cluster.check_converged();
 }
 
-/// Whatever is written meanwhile, the log goes on from what is being sent.
+/// However much is written meanwhile, the log still reaches back to the snapshot being sent.
 #[test]
 fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
     let mut cluster = three(7);
@@ -320,7 +320,8 @@ fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
     assert_eq!(wanted.to, lagging);
     let own = cluster.replica(leader).newest_snapshot();
     assert!(own.is_none_or(|own| own.index < wanted.index_min));
-    // Not one that the log does not go on from, or is not of this log, nor to whom it is of no use.
+    // Refuses a snapshot that the log does not go on from, that is not of this log, or whose
+    // receiver has no use for it.
     let other_term = SnapshotMeta { term: lent.term - 1, ..lent.clone() };
     let beyond = SnapshotMeta { index: lent.index + 1, ..lent.clone() };
     let before = SnapshotMeta { index: 1, term: 1, ..lent.clone() };
@@ -351,8 +352,8 @@ fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
     cluster.check_converged();
 }
 
-/// However fast entries come, each snapshot is newer than the one before, and the last one that is
-/// needed is followed by the log.
+/// However fast entries come, each snapshot is newer than the one before, and the log goes on from
+/// the last one needed.
 #[test]
 fn a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() {
     let mut cluster = three(7);
@@ -374,8 +375,8 @@ fn a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() {
     };
     write(&mut cluster, 30);
     cluster.heal();
-    // The log has some 24 entries. As many come in the time that a snapshot takes, and then a
-    // third.
+    // The log has some 24 entries. As many are written in the time that a snapshot takes, and then
+    // a third.
     for _ in 0..100 {
         for payload in ["fast", "faster", "fastest"] {
             cluster.propose(leader, payload);
@@ -548,14 +549,14 @@ fn message_on_a_wrong_path_changes_nothing() {
     assert_eq!(cluster.replica(to).status(), before);
 }
 
-/// Ticks until twenty groups have a leader again, in sum.
+/// The sum of ticks until each of twenty groups has a leader again.
 fn ticks_without_a_leader(are_told: bool) -> u64 {
     let ticks = |seed: u64| {
         let mut cluster = Cluster::new(seed, 3, &[1, 2, 3]);
         let leader = cluster.elect();
         cluster.rounds(5);
         cluster.crash(leader);
-        // What it has sent arrives before the end of a connection.
+        // Messages sent before arrive before the end of a connection.
         cluster.rounds(4);
         for id in cluster.alive() {
             if are_told {
