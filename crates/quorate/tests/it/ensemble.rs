@@ -470,7 +470,7 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
     // the second server.
     wait_until("the change is complete", || {
         let (shown, is_led) = members.cluster(&["status"]);
-        is_led && shown.lines().count() == 5 && !shown.contains("joining")
+        is_led && shown.lines().count() == 6 && !shown.contains("joining")
     });
     // The second server may lead or not: the first and the third are a majority.
     let mut second = members.children[1].take().expect("it runs");
