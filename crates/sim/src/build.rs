@@ -57,7 +57,7 @@ pub enum Ask {
 /// The builds of a run in which they differ, and who asks for a higher level.
 #[derive(Clone, Debug)]
 pub struct Builds {
-    /// For all that is left to chance about builds and levels.
+    /// The seed for everything about builds and levels that is left to chance.
     pub seed: u64,
     /// The build of each server at its first start.
     pub first: Vec<Build>,

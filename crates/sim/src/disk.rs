@@ -18,7 +18,7 @@ use storage::fault_disk::{FaultDisk, FaultFile, FaultPlan, Operation};
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
     Announced,
-    /// In this file, and no sync since.
+    /// The bytes are written to this file, and no sync of the file has completed since.
     Written(String),
     Synced,
 }
@@ -32,7 +32,7 @@ struct Watched {
 #[derive(Debug, Default)]
 struct Watch {
     entries: BTreeMap<u64, Watched>,
-    /// Those that are not synced.
+    /// The indexes of entries that no completed sync covers.
     unsynced: Vec<u64>,
     /// Completed syncs since the last call of `take_sync_count`.
     sync_count: u64,
@@ -40,7 +40,7 @@ struct Watch {
 
 impl Watch {
     fn on_write(&mut self, path: &str, bytes: &[u8]) {
-        // Segments are made of zeros, which no entry is.
+        // A new segment is filled with zeros. No entry is all zeros.
         const ZEROS: [u8; 256] = [0; 256];
         if bytes.chunks(ZEROS.len()).all(|chunk| chunk == &ZEROS[..chunk.len()]) {
             return;
@@ -75,8 +75,8 @@ impl Watch {
     }
 }
 
-/// Whether `part` is anywhere in `bytes`. Most of a run's time would go into this if all of it were
-/// compared everywhere.
+/// Whether `part` is anywhere in `bytes`. The last eight bytes of `part` are looked for first: to
+/// compare all of `part` at each place would take most of a run's time.
 fn holds(bytes: &[u8], part: &[u8]) -> bool {
     let Some((_, last)) = part.split_last_chunk::<8>() else {
         return bytes.windows(part.len().max(1)).any(|window| window == part);
@@ -91,16 +91,16 @@ pub struct SimDisk {
     inner: FaultDisk,
     watch: Rc<RefCell<Watch>>,
     plan: Rc<RefCell<FaultPlan>>,
-    /// Syncs lie in every life of the process.
+    /// Whether syncs lie in every life of the process.
     always_lies: bool,
 }
 
 /// What somebody removes from a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost<'a> {
-    /// All there is.
+    /// All files.
     All,
-    /// This directory.
+    /// All files of this directory.
     Tree(&'a str),
 }
 
@@ -147,7 +147,8 @@ impl SimDisk {
         self.plan.borrow().stop_at.is_some_and(|stop| self.inner.ops() > stop)
     }
 
-    /// Whether everything but the operation at which all stops was done: reads fail from then on.
+    /// Whether all operations before the one at which everything stops are done. Reads fail from
+    /// then on.
     pub fn is_stopping(&self) -> bool {
         self.plan.borrow().stop_at.is_some_and(|stop| self.inner.ops() >= stop)
     }
@@ -160,7 +161,7 @@ impl SimDisk {
         self.plan.borrow().fail.iter().any(is_read)
     }
 
-    /// Whether there is an end to its room.
+    /// Whether its room is limited.
     pub fn is_limited(&self) -> bool {
         self.plan.borrow().bytes_max.is_some()
     }
@@ -172,7 +173,8 @@ impl SimDisk {
         sizes.map(|content| content.len() as u64).sum()
     }
 
-    /// The process is gone; with it, if power was cut, what no completed sync covers.
+    /// Ends a life of the process. If power was cut, what no completed sync covers may be lost,
+    /// too.
     pub fn end_life(&self, power_is_cut: bool) {
         {
             let mut plan = self.plan.borrow_mut();
@@ -193,8 +195,8 @@ impl SimDisk {
         }
     }
 
-    /// Everything is gone, or what was set aside. What a sync has covered once stays covered:
-    /// others count on it until the member is replaced.
+    /// Removes everything, or one directory. Entries that a sync has covered still count as
+    /// covered: others count on them until the member is replaced.
     pub fn lose(&self, what: Lost<'_>) {
         match what {
             Lost::All => {
@@ -205,19 +207,19 @@ impl SimDisk {
         }
     }
 
-    /// Someone puts back what was on it at an earlier time. What a sync has covered since stays
-    /// covered, likewise.
+    /// Puts back what the disk held at an earlier time. Entries that a sync has covered since then
+    /// still count as covered.
     pub fn put_back(&self, copy: &FaultDisk) {
         self.inner.set_all(copy);
         self.watch.borrow_mut().forget_unsynced();
     }
 
-    /// Files that are there.
+    /// The paths of all files.
     pub fn paths(&self) -> Vec<String> {
         self.inner.paths()
     }
 
-    /// Flips bits of a byte of a file, durably: if the byte is there.
+    /// Flips bits of one byte of a file, durably. Does nothing if the file has no such byte.
     pub fn flip(&self, path: &str, offset: usize, bits: u8) {
         let Some(mut content) = self.inner.content(path) else { return };
         if let Some(byte) = content.get_mut(offset) {
@@ -226,19 +228,19 @@ impl SimDisk {
         }
     }
 
-    /// Bytes of a file that are not 0, which is what a segment is made of: where they are.
+    /// The positions of the bytes of a file that are not 0. A new segment holds zeros only.
     pub fn written(&self, path: &str) -> Vec<usize> {
         let content = self.inner.content(path).unwrap_or_default();
         (0..content.len()).filter(|at| content[*at] != 0).collect()
     }
 
-    /// A copy of what is on it, which nothing goes wrong with.
+    /// A copy of what the disk holds, on a disk without faults.
     pub fn copy(&self) -> FaultDisk {
         self.inner.fork(0)
     }
 
-    /// An entry is on its way to the disk, under an index that may have been another's before a
-    /// crash.
+    /// Tells the watch that an entry is on its way to the disk. Its index may have been another
+    /// entry's before a crash.
     pub fn announce(&self, index: u64, payload: &Bytes) {
         let mut watch = self.watch.borrow_mut();
         let progress = Progress::Announced;

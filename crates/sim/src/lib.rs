@@ -5,7 +5,8 @@
 //! chance, faults included, is drawn from the seed: the same seed gives the same run, event by
 //! event, and [`Failure`] names the line that repeats it.
 //!
-//! - [`run_seed`]: everything drawn. [`run`]: with [`Options`] of the caller's.
+//! - [`run_seed`]: a run with all options drawn from the seed. [`run`]: a run with the caller's
+//!   [`Options`].
 //! - [`script`]: a short fixed load, with a crash at every operation of the disk.
 
 pub mod build;
@@ -32,16 +33,16 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{reason}\nrepeat with: quorate sim --seed {seed} --members {member_count}")]
 pub struct Failure {
-    /// Of the run.
+    /// The seed of the run.
     pub seed: u64,
-    /// Members in it.
+    /// The number of members in the run.
     pub member_count: usize,
     /// What went wrong.
     pub reason: String,
 }
 
-/// Seeds from here on are those of ensembles, where nobody says how many members there are to be.
-/// The others are of one member, as they were before there were ensembles.
+/// The first seed of ensembles: where the caller names no member count, seeds from here on run 3 or
+/// 5 members. Lower seeds run one member, as they did before there were ensembles.
 pub const ENSEMBLE_SEEDS: u64 = 1_000_000_000;
 
 /// How many members a seed has if nobody says so: 1, 3 or 5.

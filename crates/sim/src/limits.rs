@@ -3,7 +3,7 @@
 /// Length of a tick of the replica in an ensemble of one, as in the shell that ships.
 pub const RAFT_TICK_ALONE_MS: u64 = 100;
 
-/// The same in an ensemble of several.
+/// Length of a tick of the replica in an ensemble of several members.
 pub const RAFT_TICK_MS: u64 = 20;
 
 /// How often a connection runtime looks at the clock, as in the shell that ships.
@@ -16,8 +16,8 @@ pub const FRONT_TICK_LATE_US_MAX: u64 = 5_000;
 /// Bytes of a request that a member takes at most, as with ZooKeeper's `jute.maxbuffer`.
 pub const FRAME_BYTES_MAX: u32 = 0xf_ffff;
 
-/// Commands of one connection runtime that a drawn throttle lets be under way, at least. With
-/// fewer, ten clients do not finish within [`FINISH_US_MAX`].
+/// The least number of commands that a drawn throttle lets one connection runtime have under way.
+/// With fewer, ten clients do not finish within [`FINISH_US_MAX`].
 pub const COMMANDS_MAX_LEAST: u64 = 4;
 
 /// Bytes of a request that a drawn throttle takes for large, at least. A client whose watches, set
@@ -31,10 +31,10 @@ pub const READ_ONLY_AFTER_MS: u64 = 2_000;
 /// Operations of a client in a run in which members serve reads without a leader, at least.
 pub const READ_ONLY_OPS: u64 = 100;
 
-/// The longest that it thinks between two bursts, at least.
+/// The longest pause between two bursts of such a client is at least this long.
 pub const READ_ONLY_THINK_US: u64 = 1_000_000;
 
-/// How long such a run cuts members off for: some times as long as they wait for a leader.
+/// How long such a run cuts members off: several times as long as members wait for a leader.
 pub const SECLUDED_US: core::ops::RangeInclusive<u64> = 4_000_000..=25_000_000;
 
 /// The longest that a client stays with a member that serves it reads only, before it looks for
@@ -69,8 +69,8 @@ pub const SCRIPT_OPS_MAX: u64 = 5_000;
 /// that ships.
 pub const MAIL_WAIT_US: u64 = 1_000;
 
-/// How much later than they could the threads of a process run, all that a client's bytes pass
-/// together: each of them is woken some 5 ms late at most ([`crate::world::World::hop_us`]).
+/// How late the threads of a process run, summed over all threads that a client's bytes pass: each
+/// of them is woken some 5 ms late at most ([`crate::world::World::hop_us`]).
 pub const LATE_US_MAX: u64 = 50_000;
 
 /// How long a server may take to hear a client whose bytes have arrived, in its own waking time:
@@ -90,7 +90,8 @@ pub const PAUSE_COUNTS_US: u64 = 200_000;
 /// The longest that the syncs of one round of a thread take, however slow the disk is.
 pub const SYNC_US_MAX: u64 = 3_000_000;
 
-/// A sync that takes longer is one of a slow disk: the others hear meanwhile that a leader is gone.
+/// The longest sync of a usual disk. While a longer one lasts, the others may hear that a leader is
+/// gone.
 pub const USUAL_SYNC_US_MAX: u64 = 100_000;
 
 /// The longest that a disk hangs: some times as long as a leader bears it.
@@ -103,33 +104,37 @@ pub const STUTTER_US_MAX: u64 = 5_000_000;
 /// ships.
 pub const LEAVE_US_MAX: u64 = 1_500_000;
 
-/// How often it looks.
+/// How often a process that is told to stop looks whether another member leads.
 pub const LEAVE_LOOK_US: u64 = 5_000;
 
 /// Directories that were set aside and that nobody has looked at yet, at most.
 pub const SET_ASIDE_MAX: usize = 3;
 
-/// Bytes that are tried until one is found whose damage is noticed.
+/// How many bytes are damaged, one after the other, to find one whose damage the next start
+/// notices.
 pub const ROT_TRIES_MAX: u64 = 8;
 
-/// Rounds of one operation more of each client after which a wrong state must have been found out:
-/// two intervals of digests.
+/// Rounds in which each client does one more operation. After them a wrong state must have been
+/// found out: they are two intervals of digests.
 pub const FIND_OUT_TRIES_MAX: u64 = 2 * member::limits::DIGEST_INTERVAL_ENTRIES;
 
-/// Entries that are to come, when a state is made wrong, before digests are compared: at least.
+/// The least number of entries that must still come before digests are compared when a state is
+/// made wrong.
 pub const WRONG_ENTRIES_MIN: u64 = 2;
 
-/// The same at most: until it is found out nothing else goes wrong.
+/// The largest number of such entries. It is small because nothing else goes wrong until the wrong
+/// state is found out.
 pub const WRONG_ENTRIES_MAX: u64 = 24;
 
 /// How long a member that has all of what it forgot is watched before it counts as honest: what it
 /// sent before may still be on its way into the log.
 pub const HONEST_US_MIN: u64 = 2_000_000;
 
-/// Bytes of a snapshot that someone brings, at once.
+/// Bytes of one piece of a snapshot that someone brings to restore it.
 pub const RECEIVED_PIECE_BYTES: usize = 16 * 1024;
 
-/// The least time that a frame takes between two members, at most.
+/// The upper bound of a network's latency. The latency is the least time that a frame takes between
+/// two members.
 pub const LINK_LATENCY_US_MAX: u64 = 20_000;
 
 /// How long a member waits until it dials again, at most.
@@ -141,7 +146,8 @@ pub const LINK_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long a link that carries nothing is taken for alive, at least.
 pub const LINK_PATIENCE_US_MIN: u64 = 500_000;
 
-/// How long at most; and how late one end may learn that the other's machine is gone.
+/// The longest that a link that carries nothing is taken for alive; also how late one end may learn
+/// that the other's machine is gone.
 pub const LINK_PATIENCE_US_MAX: u64 = 15_000_000;
 
 /// How much faster or slower than the world's the clock of a machine goes at most, in millionths:
@@ -169,20 +175,21 @@ pub const HARM_LASTS_US: u64 =
 /// ping of 12 bytes may have arrived in part from each of ten clients.
 pub const FRONT_INPUT_IDLE_MAX: usize = 120;
 
-/// Bytes of output that a connection runtime may hold then: ten answers to pings, of 20 bytes each.
+/// Bytes of output that a connection runtime may hold in such a server: ten answers to pings, of 20
+/// bytes each.
 pub const FRONT_OUTPUT_IDLE_MAX: usize = 200;
 
 /// Batches of Loop itself, such as a removal of containers, that may be under way in a server whose
 /// clients wait for nothing.
 pub const OWN_BATCHES_IDLE_MAX: usize = 4;
 
-/// Their bytes.
+/// Bytes of such batches.
 pub const OWN_BYTES_IDLE_MAX: usize = 64 * 1024;
 
 /// Inputs that Loop has not looked at in a server that is idle: heartbeats and reports.
 pub const LOOP_INPUTS_IDLE_MAX: usize = 64;
 
-/// Members of an ensemble.
+/// The largest number of members of an ensemble.
 pub const MEMBERS_MAX: usize = 5;
 
 /// The mean time between two questions for a higher level, at most.
@@ -192,11 +199,11 @@ pub const ASK_INTERVAL_US_MAX: u64 = 8_000_000;
 /// raise takes in a slow network.
 pub const STRIKE_US_MAX: u64 = 1_000_000;
 
-/// How long a server stays with a build that does not know the ensemble's level, while faults come,
-/// before somebody installs a newer one: at most.
+/// The longest that a server stays with a build that does not know the ensemble's level while
+/// faults come. Then somebody installs a newer build.
 pub const TOO_OLD_US_MAX: u64 = 20_000_000;
 
-/// The same when no faults come any more.
+/// The longest that a server stays with such a build when no faults come any more.
 pub const TOO_OLD_CALM_US_MAX: u64 = 3_000_000;
 
 /// How long a raise takes that somebody asked for when all is well and every member knows the
@@ -205,5 +212,5 @@ pub const TOO_OLD_CALM_US_MAX: u64 = 3_000_000;
 pub const RAISE_US_MAX: u64 =
     (2 * member::limits::REPLACED_SILENCE_MS + 5 * member::limits::RAISES_INTERVAL_MS) * 1_000;
 
-/// How long it is watched that the level does not rise where a member does not know it.
+/// How long a run checks that the level does not rise while a member does not know it.
 pub const NO_RAISE_US: u64 = 4 * member::limits::RAISES_INTERVAL_MS * 1_000;

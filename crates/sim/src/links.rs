@@ -1,9 +1,9 @@
 //! Links between members: frames from the one that dialled to the one that accepted.
 //!
-//! Within a link frames arrive in order, or the link ends: a part of what is on its way may still
-//! arrive, and each end is told, at times of its own. Where nothing comes through in one direction
-//! frames wait, as in a kernel that sends them again, until that is over or somebody takes the link
-//! for dead. Pieces of snapshots have a channel of their own, so that nothing waits behind them.
+//! Within a link frames arrive in order, or the link ends: then a part of what is in flight may
+//! still arrive, and each end is told at a time of its own. Where nothing comes through in one
+//! direction frames wait, as in a kernel that sends them again, until that is over or an end gives
+//! the link up. Pieces of snapshots have a channel of their own, so that nothing waits behind them.
 //!
 //! A member must bear more than that, so in a rough network single frames are lost, come
 //! twice or overtake each other.
@@ -29,40 +29,40 @@ use crate::world::{Event, World};
 /// One direction between two members, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Who dials and sends.
+    /// The number of the member that dials and sends.
     pub from: usize,
-    /// Who accepts and receives.
+    /// The number of the member that accepts and receives.
     pub to: usize,
 }
 
-/// What a member is told.
+/// What the links tell a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A frame came from this member.
+    /// A frame came from another member.
     Frame {
-        /// To whom.
+        /// The number of the member that receives it.
         member: usize,
-        /// From whom.
+        /// The id of the member that sent it.
         from: MemberId,
-        /// What.
+        /// The frame.
         frame: PeerFrame,
     },
-    /// A link that it accepted is up, or has ended.
+    /// A link that the member accepted is up, or has ended.
     Linked {
-        /// Who is told.
+        /// The number of the member that is told.
         member: usize,
         /// What the other end said of itself.
         peer: Arc<Hello>,
-        /// Whether it is up.
+        /// Whether the link is up.
         is_up: bool,
     },
-    /// The link that it dialled is up, or has ended.
+    /// A link that the member dialled is up, or has ended.
     Link {
-        /// Who is told.
+        /// The number of the member that is told.
         member: usize,
         /// What the other end said of itself.
         peer: Arc<Hello>,
-        /// Whether it is up.
+        /// Whether the link is up.
         is_up: bool,
     },
 }
@@ -86,22 +86,24 @@ enum Parcel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nobody has dialled, or the one that did knows that it is over.
+    /// No member has dialled it, or the one that did knows that the link has ended.
     Down,
-    /// Frames are taken.
+    /// The link takes frames.
     Up,
-    /// It is over, and the one that dialled was not told yet.
+    /// The link has ended, and the member that dialled was not told yet.
     Over,
 }
 
 #[derive(Debug, Default)]
 struct Channel {
     in_flight: VecDeque<Parcel>,
-    /// When each arrives, if nothing holds it up: in order, whatever overtakes what.
+    /// When each parcel arrives if nothing holds it up. The times are in order even if a frame
+    /// overtakes another one.
     due_us: VecDeque<u64>,
-    /// The last of them arrives then.
+    /// When the last parcel in flight arrives.
     last_us: u64,
-    /// Arrivals that wait for a link that carries nothing.
+    /// The number of arrivals that wait because the link carries nothing. It is 0 again when the
+    /// link carries frames.
     held_count: usize,
 }
 
@@ -109,18 +111,18 @@ struct Channel {
 struct Link {
     pair: Pair,
     state: State,
-    /// Counts the times that it was up.
+    /// Counts the times that the link came up.
     epoch: u64,
-    /// What is small, and the pieces of snapshots.
+    /// The channel for small frames, then the channel for pieces of snapshots.
     channels: [Channel; 2],
-    /// Nothing comes through.
+    /// Whether a fault lets nothing come through.
     is_blocked: bool,
-    /// The receiver ends the link as soon as it is dialled: its handshakes fail.
+    /// Whether the receiver ends the link as soon as it is dialled, since its handshakes fail.
     is_refused: bool,
-    /// What it carries, if that is little.
+    /// The bytes per second that a slow link carries; none if the link is not slow.
     bytes_per_s: Option<u64>,
     more_latency_us: u64,
-    /// The receiver knows of a link that was up and not of its end.
+    /// Whether the receiver was told that the link came up, and not yet that it ended.
     is_known: bool,
     /// When a frame was last lost on it, came twice or overtook another one.
     harmed_us: Option<u64>,
@@ -160,7 +162,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Between so many members; all down.
+    /// The links between so many members, all of them down.
     pub fn new(member_count: usize, mut random: Random) -> Links {
         let pairs = (0..member_count).flat_map(|from| (0..member_count).map(move |to| (from, to)));
         let links = pairs
@@ -244,7 +246,7 @@ impl Links {
 
     // The life of a link.
 
-    /// A process was started: it dials everybody.
+    /// A process was started: it dials all other members.
     pub fn on_start(&mut self, world: &mut World, member: usize) {
         for to in (0..self.member_count).filter(|to| *to != member) {
             let link = self.at(Pair { from: member, to });
@@ -257,7 +259,8 @@ impl Links {
         world.schedule(world.now_us + wait_us, Event::Dial { link });
     }
 
-    /// Someone dials, if it is still wanted. `hello` is what a process says of itself, if it runs.
+    /// A member dials, if the link is down. `hello` gives what the process of a member says of
+    /// itself, if it runs.
     pub fn dial(
         &mut self,
         world: &mut World,
@@ -289,7 +292,8 @@ impl Links {
         };
         let found = &mut self.links[link];
         let mut told = Vec::new();
-        // The receiver's end of the one before ends with the new one at the latest.
+        // The receiver learns that the link before has ended when the new one comes up, at the
+        // latest.
         if found.is_known {
             told.push(found.told_at_receiver(false));
         }
@@ -350,7 +354,8 @@ impl Links {
         told
     }
 
-    /// A process is gone. Who is left learns it soon, or late if its machine is gone, too.
+    /// Ends the links of a process that is gone. The other members learn it soon, or late if its
+    /// machine is gone, too.
     pub fn on_end(&mut self, world: &mut World, member: usize, power_is_cut: bool) {
         for other in (0..self.member_count).filter(|other| *other != member) {
             let (out, back) = (
@@ -360,7 +365,7 @@ impl Links {
             self.end(world, out, power_is_cut);
             self.links[out].state = State::Down;
             self.end(world, back, power_is_cut);
-            // Nobody is there to be told.
+            // A process that is gone is told nothing.
             self.links[back].is_known = false;
             self.links[back].channels = Default::default();
         }
@@ -399,7 +404,7 @@ impl Links {
         world.schedule(world.now_us + sender_us, Event::LinkOver { link, epoch });
     }
 
-    /// The one that dialled learns that a link is over, and dials again.
+    /// The member that dialled learns that the link has ended, and dials again.
     pub fn over(&mut self, world: &mut World, link: usize, epoch: u64) -> Option<Told> {
         let found = &mut self.links[link];
         if found.epoch != epoch || found.state != State::Over {
@@ -411,7 +416,7 @@ impl Links {
         Some(told)
     }
 
-    /// Someone loses patience with a link that carries nothing.
+    /// An end of a link gives the link up, if the link still carries nothing.
     pub fn lose_patience(&mut self, world: &mut World, link: usize, epoch: u64) {
         let found = &self.links[link];
         if found.epoch == epoch && found.is_blocked {
@@ -479,7 +484,8 @@ impl Links {
             return None;
         }
         let channel = &mut found.channels[usize::from(is_bulk)];
-        // It arrived before: the link was slow, and is not any more.
+        // The parcel has arrived already: the link was slow when this event was scheduled, and is
+        // not any more.
         if channel.due_us.front().is_none_or(|due_us| *due_us > world.now_us) {
             return None;
         }
@@ -507,7 +513,8 @@ impl Links {
 
     // What goes wrong.
 
-    /// From now on nothing comes through, or all that waits does.
+    /// Blocks or unblocks a link. While it is blocked nothing comes through; then all that waits
+    /// does.
     pub fn block(&mut self, world: &mut World, pair: Pair, is_blocked: bool) {
         let link = self.at(pair);
         if self.links[link].is_blocked == is_blocked {
@@ -528,7 +535,7 @@ impl Links {
         }
     }
 
-    /// A link breaks, and whoever dials it is refused from now on; or is refused no longer.
+    /// Breaks a link and refuses it from now on when it is dialled, or ends the refusal.
     pub fn refuse(&mut self, world: &mut World, pair: Pair, is_refused: bool) {
         if is_refused {
             self.break_off(world, pair);
@@ -537,7 +544,7 @@ impl Links {
         self.links[link].is_refused = is_refused;
     }
 
-    /// From now on a link is slow.
+    /// Makes a link slow from now on.
     pub fn slow_down(&mut self, pair: Pair, bytes_per_s: u64, more_latency_us: u64) {
         let link = self.at(pair);
         let found = &mut self.links[link];
@@ -545,7 +552,7 @@ impl Links {
         found.more_latency_us = more_latency_us;
     }
 
-    /// From now on it is as it was, and what is on its way arrives soon.
+    /// Ends the slowness of a link. What is on its way arrives soon.
     pub fn speed_up(&mut self, world: &mut World, pair: Pair) {
         let link = self.at(pair);
         let latency_us = self.latency_us;
@@ -562,7 +569,7 @@ impl Links {
         }
     }
 
-    /// From now on the network is so rough.
+    /// Sets how single frames fare from now on.
     pub fn roughen(&mut self, roughness: Roughness) {
         self.roughness = roughness;
     }

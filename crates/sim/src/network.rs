@@ -26,9 +26,9 @@ enum Parcel {
 #[derive(Debug, Default)]
 struct Pipe {
     in_flight: VecDeque<Parcel>,
-    /// The last of them arrives then.
+    /// When the last parcel in flight arrives.
     last_us: u64,
-    /// Nothing arrives before.
+    /// The end of the last stall: nothing arrives before.
     stalled_until_us: u64,
 }
 
@@ -45,27 +45,27 @@ impl Pipe {
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// Whose.
+    /// The number of the client that opened it.
     pub client: usize,
     /// When the client opened it.
     pub opened_us: u64,
-    /// To which member.
+    /// The member that the client connected to.
     pub member: usize,
-    /// To which life of its process.
+    /// The life of that member's process.
     pub life: u64,
-    /// Which of its connection runtimes has it.
+    /// The number of the connection runtime that serves it.
     pub front: u32,
-    /// What it is called there.
+    /// The id that the process gave it; 0 before the process accepts it.
     pub server_id: u64,
     up: Pipe,
     down: Pipe,
-    /// Arrived and not read by the server.
+    /// Bytes that have arrived and that the server has not read.
     pub server_buffer: VecDeque<u8>,
-    /// What the server finds behind that.
+    /// What the server finds behind these bytes.
     pub server_end: End,
-    /// Arrived and not read by the client.
+    /// Bytes that have arrived and that the client has not read.
     pub client_buffer: VecDeque<u8>,
-    /// What the client finds behind that.
+    /// What the client finds behind these bytes.
     pub client_end: End,
     /// Bytes that may be on their way to the client or lie in its buffer.
     window_bytes: usize,
@@ -73,10 +73,10 @@ pub struct Connection {
     pub arrivals_us: Vec<u64>,
     /// When the server last read bytes behind which it read on.
     pub read_us: u64,
-    /// When it last read bytes.
+    /// When the server last read bytes.
     pub handed_us: u64,
-    /// When the server began to end it, maybe long before its socket is closed: what arrives from
-    /// then on is not read.
+    /// When the server began to end it, maybe long before its socket is closed. The server does not
+    /// read bytes that arrive later.
     pub ended_us: Option<u64>,
     /// When the server wrote last.
     pub written_us: u64,
@@ -86,9 +86,10 @@ pub struct Connection {
     client_is_gone: bool,
 }
 
-/// All connections there ever were; numbers are positions.
+/// All connections of a run, also those that have ended. The number of a connection is its
+/// position.
 pub struct Network {
-    /// By number.
+    /// The connections, by number.
     pub connections: Vec<Connection>,
     random: Random,
     /// The least time from one side to the other.
@@ -99,13 +100,13 @@ pub struct Network {
 const WINDOW_BYTES_MAX: u64 = 64 * 1024;
 
 impl Network {
-    /// Without connections.
+    /// A network without connections.
     pub fn new(mut random: Random) -> Network {
         let latency_us = random.magnitude(20, 20_000);
         Network { connections: Vec::new(), random, latency_us }
     }
 
-    /// A client connects to a server that is there.
+    /// Connects a client to a server that runs. Returns the number of the connection.
     pub fn connect(&mut self, client: usize, member: usize, life: u64, now_us: u64) -> usize {
         let window_bytes = self.random.magnitude(512, WINDOW_BYTES_MAX) as usize;
         self.connections.push(Connection {
@@ -140,7 +141,7 @@ impl Network {
         }
     }
 
-    /// The server writes as much as the connection takes now, and is told how much that is.
+    /// The server writes as much as the connection takes now. Returns how many bytes that is.
     pub fn send_down(&mut self, world: &mut World, number: usize, bytes: &[u8]) -> usize {
         let connection = &self.connections[number];
         if connection.client_is_gone {
@@ -192,7 +193,8 @@ impl Network {
         self.post(world, number, false, Parcel::Over);
     }
 
-    /// The connection breaks: of what is in flight a part may arrive, then both sides are told.
+    /// Breaks the connection. A part of what is in flight may still arrive, then both sides are
+    /// told.
     pub fn cut_off(&mut self, world: &mut World, number: usize) {
         for is_up in [true, false] {
             let connection = &mut self.connections[number];
@@ -214,7 +216,7 @@ impl Network {
     pub fn arrive(&mut self, world: &mut World, number: usize, at_server: bool) -> bool {
         let connection = &mut self.connections[number];
         let pipe = if at_server { &mut connection.up } else { &mut connection.down };
-        // It was sent before the stall began, and is held up by it all the same.
+        // A stall holds up what was sent before it began, too.
         if pipe.stalled_until_us > world.now_us {
             let at_us = pipe.stalled_until_us;
             pipe.last_us = pipe.last_us.max(at_us);
@@ -253,7 +255,8 @@ impl Network {
         world.schedule(at_us, Event::Arrive { connection: number, at_server: is_up });
     }
 
-    /// Pieces of what is sent together: mostly one, sometimes cut anywhere.
+    /// Cuts bytes that are sent together into pieces: mostly one piece, sometimes several, cut
+    /// anywhere.
     fn cut(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut pieces = Vec::new();
         let mut rest = bytes;

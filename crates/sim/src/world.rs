@@ -8,123 +8,126 @@ use std::hash::{Hash, Hasher};
 
 use workload::generate::Random;
 
-/// Who of a server is to run.
+/// A thread of a server's process. The simulation wakes each of them on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Actor {
-    /// The order.
+    /// Loop, which decides the order of commands.
     Loop,
-    /// The state.
+    /// Apply, which changes the state.
     Apply,
-    /// The log.
+    /// The thread of the log's disk.
     Disk,
-    /// Snapshot files.
+    /// The thread of the snapshot files.
     Snapshot,
-    /// Log segments made ahead.
+    /// The thread that makes log segments ahead of need.
     Spare,
-    /// A connection runtime.
+    /// The connection runtime with this number.
     Front(u32),
 }
 
 /// Something that happens at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A part of the server's process runs. Stale if the token is not its newest.
+    /// A thread of a server's process runs. The event is stale if the token is not that of the
+    /// thread's newest wake-up.
     Run {
-        /// Of which life of the process.
+        /// The life of the process.
         life: u64,
-        /// Which part.
+        /// The thread.
         actor: Actor,
-        /// Of the wake-up.
+        /// The token of the wake-up.
         token: u64,
     },
-    /// A part of the server's process is done with what takes time.
+    /// A thread of a server's process has finished work that takes time.
     Done {
-        /// Of which life of the process.
+        /// The life of the process.
         life: u64,
-        /// Which part.
+        /// The thread.
         actor: Actor,
     },
-    /// Bytes, or the end, arrive on a connection.
+    /// A connection delivers bytes, or its end.
     Arrive {
-        /// Which connection.
+        /// The number of the connection.
         connection: usize,
-        /// At the server, or at the client.
+        /// Whether they arrive at the server; else they arrive at the client.
         at_server: bool,
     },
-    /// A client looks at its clock. Stale if the token is not its newest.
+    /// A client looks at its clock. The event is stale if the token is not that of the client's
+    /// newest wake-up.
     Client {
-        /// Which.
+        /// The number of the client.
         client: usize,
-        /// Of the wake-up.
+        /// The token of the wake-up.
         token: u64,
     },
     /// The process of a member is started.
     Start {
-        /// Which member.
+        /// The number of the member.
         member: usize,
     },
-    /// A process whose directory is not born yet looks at what it was told.
+    /// A process whose directory is not born yet looks at what its links have told it.
     Decide {
-        /// Which life of which process.
+        /// The life of the process. No two processes have a life in common.
         life: u64,
     },
     /// A process that was told to stop looks whether another member leads.
     Leave {
-        /// Which life of which process.
+        /// The life of the process. No two processes have a life in common.
         life: u64,
-        /// When it stops at the latest.
+        /// The latest time at which the process stops.
         until_us: u64,
     },
-    /// Something arrives on a link between members.
+    /// A frame, or the end of the link, arrives on a link between members.
     Frame {
-        /// Which link.
+        /// The number of the link.
         link: usize,
-        /// Which of the times that it was up.
+        /// The epoch of the link, which counts the times that the link came up.
         epoch: u64,
-        /// On its channel for pieces of snapshots.
+        /// Whether it arrives on the channel for pieces of snapshots.
         is_bulk: bool,
     },
-    /// A link is dialled.
+    /// A member dials a link.
     Dial {
-        /// Which link.
+        /// The number of the link.
         link: usize,
     },
-    /// The one that dialled a link learns that it is over.
+    /// The member that dialled a link learns that the link has ended.
     LinkOver {
-        /// Which link.
+        /// The number of the link.
         link: usize,
-        /// Which of the times that it was up.
+        /// The epoch of the link, which counts the times that the link came up.
         epoch: u64,
     },
-    /// Someone loses patience with a link, if it carries nothing.
+    /// An end of a link gives the link up, if the link still carries nothing.
     LinkPatience {
-        /// Which link.
+        /// The number of the link.
         link: usize,
-        /// Which of the times that it was up.
+        /// The epoch of the link, which counts the times that the link came up.
         epoch: u64,
     },
     /// The next fault is due.
     Fault,
     /// A fault that lasted is over.
     Relief(u32),
-    /// A machine that stutters stands still again.
+    /// A machine that stutters stands still again, after it has run for a while.
     Stutter {
-        /// Which member's.
+        /// The number of the member that the machine belongs to.
         member: usize,
     },
     /// Somebody asks for a higher level, as planned, or by chance.
     Ask {
-        /// The number of the plan.
+        /// The position of the question among the planned ones; none: it comes by chance.
         planned: Option<usize>,
     },
-    /// A fault beside a question for a higher level.
+    /// A fault strikes close to a question for a higher level.
     Strike {
         /// Whether the leader is raising the level.
         is_raising: bool,
     },
 }
 
-/// Adds to a trace what is hashed: text for people takes longer to make than most events take.
+/// A hasher that adds its input to the trace. Formatting events as text for that would take longer
+/// than most events do.
 struct Noting<'a>(&'a mut World);
 
 impl Hasher for Noting<'_> {
@@ -141,7 +144,7 @@ impl Hasher for Noting<'_> {
 pub struct World {
     /// Virtual microseconds since the run began.
     pub now_us: u64,
-    /// For everything that is left to chance.
+    /// The generator for everything that is left to chance.
     pub random: Random,
     queue: BTreeMap<(u64, u64), Event>,
     sequence: u64,
@@ -149,15 +152,15 @@ pub struct World {
     event_count: u64,
 }
 
-/// Ms since 1970 when a run begins.
+/// The wall clock at the start of a run, in ms since 1970.
 const EPOCH_MS: i64 = 1_700_000_000_000;
 
 /// The clocks of one machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// How much faster than the world's it goes, in millionths.
+    /// How much faster than the world's clock it goes, in millionths.
     pub fast_ppm: i64,
-    /// How far the wall clock is off, in ms, beside that: it may jump.
+    /// How far the wall clock is off beside that, in ms. It changes when the wall clock jumps.
     pub wall_offset_ms: i64,
     /// How far the monotonic clock is ahead (or, while the machine was suspended, has stayed
     /// behind), in us. It never makes the clock go back while a process looks at it.
@@ -165,12 +168,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// What it shows when the world's shows `at_us`: monotonic.
+    /// The monotonic clock of the machine, in us, when the world's clock shows `at_us`.
     pub fn local_us(&self, at_us: u64) -> u64 {
         self.elapsed_us(at_us).saturating_add_signed(self.monotonic_offset_us)
     }
 
-    /// What the oscillator has counted when the world's clock shows `at_us`.
+    /// How many us the oscillator of the machine has counted when the world's clock shows `at_us`.
     pub fn elapsed_us(&self, at_us: u64) -> u64 {
         at_us.saturating_add_signed(at_us as i64 * self.fast_ppm / 1_000_000)
     }
@@ -180,14 +183,14 @@ impl Clock {
         local_us.saturating_add_signed(-(local_us as i64 * self.fast_ppm / 1_000_000))
     }
 
-    /// What its machine believes to be the time of day.
+    /// The wall clock of the machine, in ms since 1970, when the world's clock shows `at_us`.
     pub fn wall_ms(&self, at_us: u64) -> i64 {
         EPOCH_MS + (self.elapsed_us(at_us) / 1000) as i64 + self.wall_offset_ms
     }
 }
 
 impl World {
-    /// Time 0.
+    /// A world at time 0, in which nothing is scheduled.
     pub fn new(random: Random) -> World {
         World {
             now_us: 0,

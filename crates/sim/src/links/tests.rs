@@ -24,12 +24,12 @@ fn born(member: usize, cluster_id: u128) -> Arc<Hello> {
     Arc::new(Hello { birth, ..Hello::clone(&hello(member)) })
 }
 
-/// The one that dialled is told.
+/// The notice that the member that dialled is given.
 fn link_at(member: usize, is_up: bool) -> Told {
     Told::Link { member, peer: hello(1 - member), is_up }
 }
 
-/// The one that accepted is.
+/// The notice that the member that accepted is given.
 fn linked_at(member: usize, is_up: bool) -> Told {
     Told::Linked { member, peer: hello(1 - member), is_up }
 }
@@ -44,8 +44,8 @@ fn linked() -> (World, Links) {
     (world, links)
 }
 
-/// Everything that is told until nothing happens any more. A link that is over is not dialled
-/// again.
+/// Runs until no event is left and returns everything that members are told. A link that has ended
+/// is not dialled again.
 fn run(world: &mut World, links: &mut Links) -> Vec<Told> {
     let mut told = Vec::new();
     while let Some(event) = world.next_event() {
@@ -167,7 +167,7 @@ fn a_new_link_ends_the_one_before_at_the_receiver() {
     links.over(&mut world, link, 1).unwrap();
     let told = links.dial(&mut world, link, |member| Some(hello(member)));
     assert_eq!(told, [linked_at(1, false), linked_at(1, true), link_at(0, true)]);
-    // What was on its way on the old one does not arrive.
+    // Frames in flight on the old link do not arrive.
     assert_eq!(run(&mut world, &mut links), []);
 }
 
