@@ -34,9 +34,9 @@ const BAD_CONNECT_ONE_IN: u64 = 8;
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// Operations it does.
+    /// The number of operations that it does.
     pub ops: u64,
-    /// Requests without a reply at most.
+    /// The largest number of requests without a reply.
     pub pipeline_max: u64,
     /// One in so many writes is large.
     pub large_one_in: u64,
@@ -50,11 +50,11 @@ pub struct ClientConfig {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Without a connection.
+    /// It has no connection.
     Away,
-    /// Waits for its session.
+    /// It has a connection, and waits for its session.
     Greeting,
-    /// Has one.
+    /// It has a connection and a session.
     Connected,
 }
 
@@ -75,18 +75,18 @@ pub struct Client {
     random: Random,
     generator: Generator,
     state: State,
-    /// Which one, while there is one.
+    /// The number of its connection, while it has one.
     connection: Option<usize>,
     session: i64,
     password: [u8; 16],
-    /// The password that it showed on this connection is not the session's.
+    /// Whether the password that it showed on this connection is not the session's.
     is_impostor: bool,
-    /// `tickTime` of the server.
+    /// The `tickTime` of the server.
     tick_us: u64,
     timeout_ms: u32,
     last_zxid: i64,
     xid: i32,
-    /// xid and number of each request without a reply.
+    /// The xid and the number in the history of each request without a reply, the oldest first.
     outstanding: VecDeque<(i32, usize)>,
     pings: VecDeque<usize>,
     watches: BTreeSet<(Table, String)>,
@@ -94,14 +94,14 @@ pub struct Client {
     ops_left: u64,
     sent_us: u64,
     heard_us: u64,
-    /// The next burst, or the next attempt to connect.
+    /// When the next burst or the next attempt to connect is due.
     next_us: u64,
-    /// Nothing is sent before.
+    /// The time before which it sends nothing.
     mute_until_us: u64,
-    /// Nothing is read before.
+    /// The time before which it reads nothing.
     deaf_until_us: u64,
-    /// It comes back at a time when a race is likely: about when its session expires, or about when
-    /// what it sent before arrives.
+    /// Whether it comes back at a time when a race is likely: about when its session expires, or
+    /// about when what it sent before arrives.
     is_racing: bool,
     /// Users that it has proved to be, in order. It proves them again on each connection.
     users: Vec<usize>,
@@ -109,28 +109,29 @@ pub struct Client {
     bad_frames: Option<Random>,
     /// Draws what has to do with servers that serve reads only; none if the client asks for more.
     reads_only: Option<Random>,
-    /// Its server has no leader, and serves it reads only on this connection.
+    /// Whether its server has no leader, and serves it reads only on this connection.
     is_read_only: bool,
-    /// It leaves such a connection then, to look for a server that takes writes.
+    /// When it leaves a connection of reads only, to look for a server that takes writes.
     searches_us: u64,
-    /// It has sent one on this connection, and waits for the end of the connection.
+    /// Whether it has sent a frame that no server takes on this connection, and waits for the end
+    /// of the connection.
     waits_for_end: bool,
-    /// Connections that a server closed behind such a frame.
+    /// The number of connections that a server closed behind such a frame.
     ended_count: usize,
-    /// No more mischief.
+    /// Whether it does no more mischief. It is set when the faults stop.
     is_calm: bool,
-    /// It is gone for good.
+    /// Whether it is gone for good.
     is_gone: bool,
-    /// Last words: none, sent, answered.
+    /// How far it has come with its last words.
     last_words: LastWords,
-    /// The member that it tried last, and how many it knows.
+    /// The member that it tried last, and how many members it knows.
     member: usize,
     member_count: usize,
-    /// It stays with `member`, and waits for it, however long that takes to answer.
+    /// Whether it stays with `member` and waits for its answer, however long that takes.
     is_visiting: bool,
-    /// It connects only when it is told to.
+    /// Whether it connects only when it is told to.
     is_obedient: bool,
-    /// Of the wake-up that counts.
+    /// The token of its newest wake-up. Earlier wake-ups are stale.
     pub token: u64,
 }
 
@@ -147,7 +148,7 @@ enum LastWords {
 pub enum Wish {
     /// Nothing.
     Nothing,
-    /// A connection, if the server is there.
+    /// A connection, if the server takes connections.
     Connect,
 }
 
@@ -199,37 +200,37 @@ impl Client {
         }
     }
 
-    /// What it does has containers, znodes with a time to live, and quotas in it, too.
+    /// Adds containers, znodes with a time to live, and quotas to what it does.
     pub fn do_more(&mut self, random: Random) {
         self.generator.add_more(random);
     }
 
-    /// It sets watches that stay, too.
+    /// Adds watches that stay to what it does.
     pub fn set_lasting_watches(&mut self, random: Random) {
         self.generator.add_lasting(random);
     }
 
-    /// It proves to be users, and has znodes that only some of them may change, too.
+    /// Adds proofs to be users, and znodes that only some users may change, to what it does.
     pub fn be_users(&mut self, random: Random) {
         self.generator.add_users(random);
     }
 
-    /// It proves to be users, and has znodes that only some of them may read, too.
+    /// Adds proofs to be users, and znodes that only some users may read, to what it does.
     pub fn have_private_znodes(&mut self, random: Random) {
         self.generator.add_private(random);
     }
 
-    /// It sends frames that no server takes, too.
+    /// Adds frames that no server takes to what it sends.
     pub fn send_bad_frames(&mut self, random: Random) {
         self.bad_frames = Some(random);
     }
 
-    /// It can do with reads, where a server has no leader.
+    /// Lets it accept reads only, where a server has no leader.
     pub fn take_reads_only(&mut self, random: Random) {
         self.reads_only = Some(random);
     }
 
-    /// Whether it can do with reads.
+    /// Whether it accepts a server that serves reads only.
     pub fn takes_reads_only(&self) -> bool {
         self.reads_only.is_some()
     }
@@ -254,20 +255,19 @@ impl Client {
         self.ops_left == 0 && self.outstanding.is_empty() && self.state == State::Connected
     }
 
-    /// It has something to do again.
+    /// Gives it one more operation to do.
     pub fn do_one_more(&mut self) {
         self.ops_left += 1;
     }
 
-    /// No more mischief from now on.
+    /// Ends its mischief: from now on it sends and reads at once.
     pub fn calm_down(&mut self) {
         self.is_calm = true;
         self.mute_until_us = 0;
         self.deaf_until_us = 0;
     }
 
-    /// It is gone for good, and lets its session expire. Its connection is closed, or left as it
-    /// is.
+    /// Makes it go for good and let its session expire. Its connection is closed, or left as it is.
     pub fn vanish(&mut self, world: &mut World, network: &mut Network) {
         self.is_gone = true;
         if let Some(number) = self.connection.take_if(|_| self.random.one_in(2)) {
@@ -276,7 +276,7 @@ impl Client {
         self.leave(world, network);
     }
 
-    /// What it does, for people.
+    /// What it does, as text for people.
     pub fn describe(&self) -> String {
         format!(
             "{:?} at member {} with session {:#x} of {} ms, {} unanswered, {:?}, next {} us",
@@ -290,7 +290,7 @@ impl Client {
         )
     }
 
-    /// Whether it is.
+    /// Whether it is gone for good.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -300,14 +300,14 @@ impl Client {
         (self.session, self.timeout_ms)
     }
 
-    /// It is to look at the state once more and then fall silent but for pings.
+    /// Makes it look at the state once more and then send nothing but pings.
     pub fn say_last_words(&mut self) {
         if self.last_words == LastWords::NotYet {
             self.last_words = LastWords::Wanted;
         }
     }
 
-    /// It is to say its last words to this member, on a connection to it.
+    /// Makes it say its last words to this member, on a connection to that member.
     pub fn visit(&mut self, member: usize, world: &mut World, network: &mut Network) {
         self.is_visiting = true;
         self.config.timeout_ms = self.config.timeout_ms.max(VISIT_TIMEOUT_MS_MIN);
@@ -319,7 +319,7 @@ impl Client {
         }
     }
 
-    /// Whether it has.
+    /// Whether it has said its last words and has the answers.
     pub fn has_said_last_words(&self) -> bool {
         self.last_words == LastWords::Answered
     }
@@ -424,14 +424,14 @@ impl Client {
         self.member
     }
 
-    /// From now on it connects and asks only when it is told to.
+    /// Makes it connect and ask only when it is told to, from now on.
     #[cfg(test)]
     pub fn obey(&mut self) {
         self.is_obedient = true;
         self.next_us = u64::MAX;
     }
 
-    /// It is to connect to this member, on a new connection.
+    /// Makes it connect to this member, on a new connection.
     #[cfg(test)]
     pub fn dial(&mut self, member: usize, world: &mut World, network: &mut Network) {
         if self.connection.is_some() {
@@ -452,7 +452,7 @@ impl Client {
         is_resting && self.outstanding.is_empty()
     }
 
-    /// It is to send this, if it is connected.
+    /// Makes it send this operation, if it is connected.
     #[cfg(test)]
     pub fn do_op(
         &mut self,
@@ -513,7 +513,8 @@ impl Client {
         network.send_up(world, number, &out);
     }
 
-    /// It is connected and sends something else than a connect request, if it is to. Whether it is.
+    /// Sends something else than a connect request on a new connection, if it is to. Returns
+    /// whether it did.
     pub fn maybe_spoil_connect(
         &mut self,
         number: usize,
@@ -620,8 +621,8 @@ impl Client {
         self.next_us = now_us + self.random.magnitude(1, self.config.think_us_max);
     }
 
-    /// Between two requests it may send what no server takes. What it sends behind that is for
-    /// nothing, until the connection ends.
+    /// Sends a frame that no server takes between two requests, now and then. If the frame ends the
+    /// connection, no server reads what the client sends behind it.
     fn maybe_send_bad_frame(&mut self, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
         let Some(random) = &mut self.bad_frames else { return };
         if !random.one_in(BAD_FRAME_ONE_IN) {
@@ -685,7 +686,7 @@ impl Client {
                 let until_us = now_us + self.random.magnitude(1_000, timeout_us);
                 self.abandon(until_us, history, world, network);
             }
-            // They arrive when it is just being given its session.
+            // Back soon: its last requests arrive when it is just being given its session.
             9 => {
                 let back_us = now_us + self.random.magnitude(10, 300_000);
                 let until_us = back_us + self.random.magnitude(1_000, 200_000);
@@ -934,7 +935,8 @@ impl Client {
         Ok(())
     }
 
-    /// ZooKeeper's clients keep their watches, to set them again.
+    /// Notes which watches the client has now. ZooKeeper's clients keep their watches, to set them
+    /// again.
     fn learn_watches(&mut self, op: &Op, code: i32) {
         if let (Op::FindWatch { path, which, removes: true }, error::OK) = (op, code) {
             for table in tables_of(*which) {
@@ -1134,7 +1136,7 @@ fn names(reader: &mut JuteReader<'_>) -> Result<Vec<String>, JuteError> {
 /// The body of the reply to an operation.
 ///
 /// # Errors
-/// It is none.
+/// The bytes are not the body of such a reply.
 pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
     Ok(match op {
         Op::Create { request: CreateRequest::Create, .. }
@@ -1226,7 +1228,7 @@ fn decode_results(ops: &[Op], reader: &mut JuteReader<'_>) -> Result<Answer, Jut
     }
 }
 
-/// `OpResult.CreateResult`: one with a stat is that of create2, whatever made it.
+/// `OpResult.CreateResult`: a result with a stat is that of create2, whatever request made it.
 fn result_kind_of(op: &Op) -> i32 {
     match op {
         Op::Create { request: CreateRequest::Create, .. } | Op::CreateOwned { .. } => {

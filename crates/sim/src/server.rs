@@ -4,8 +4,8 @@
 //! It does what the shell that ships does (`node::start`, `node::threads`, `listen_zk`), part by
 //! part, and nothing else: each thread there is an actor here that runs when something was pushed
 //! to its queue, some random time later. Queues are in order; whatever was pushed meanwhile is
-//! taken at once. What takes time on a real disk takes virtual time here: the effect is there at
-//! the start, the report at the end, and a crash may come in between.
+//! taken at once. Work on a disk takes virtual time: its effect comes at the start, the report at
+//! the end, and a crash may come in between.
 
 mod forged;
 mod runtime;
@@ -63,7 +63,7 @@ pub use unborn::Unborn;
 /// No member has this id.
 const NOBODY: MemberId = MemberId(u64::MAX);
 
-/// What the shell does wrong, to see that it is noticed.
+/// A mistake that the shell makes on purpose, to see that the judges notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// Loop is told that a job is durable when the disk is given it.
@@ -72,15 +72,15 @@ pub enum Sabotage {
     VotesForgotten,
     /// A sync is answered from what is applied here.
     SyncFromLocalState,
-    /// A Front does not know that nobody else was heard.
+    /// A Front does not know that its member has heard none of the others for a while.
     ContactIgnored,
-    /// What a Front hands over is handed over twice, now and then.
+    /// A batch of a Front is handed to Loop twice, now and then.
     BatchesDoubled,
     /// A directory that was lost is born again as the member that it was, with its vote.
     OldIdAgain,
     /// A member that is told not to use its directory any more goes on with it.
     CondemnedIgnored,
-    /// Loop is not told of whom a Front has heard.
+    /// Loop is not told which clients a Front has heard.
     RenewalsOmitted,
     /// Changes do not reach a Front, now and then, so that watches do not fire.
     ChangesLost,
@@ -96,9 +96,9 @@ pub enum Sabotage {
     FrameBoundIgnored,
     /// A Front is not told that a client has closed its connection.
     ClosesUntold,
-    /// Answers are kept behind the back of the Front that was given them.
+    /// Copies of answers are kept after a Front was given them, so their room is not given back.
     AnswersKept,
-    /// Each client that says whether it can do with reads passes for one that can.
+    /// Each client that says whether it accepts a server of reads only passes for one that does.
     ReadsDoForAll,
     /// A Front takes each client for one that has seen nothing before.
     SeenZxidForgotten,
@@ -115,47 +115,48 @@ pub enum Sabotage {
 pub struct MemberConfig {
     /// Its number among the members, from 0.
     pub number: usize,
-    /// The servers that vote, by the numbers that they are configured with; of an ensemble of one
-    /// none.
+    /// The servers that vote, by the numbers that they are configured with; empty in an ensemble of
+    /// one.
     pub servers: Vec<u64>,
     /// How the ensemble begins, if the members need not agree on it first.
     pub birth: Option<Birth>,
-    /// Who must be there when an ensemble begins.
+    /// Which servers must take part when an ensemble begins.
     pub attendance: Attendance,
-    /// How often its directory was lost: what is drawn for the next one is something else.
+    /// How often its directory was lost. The ids of the next directory depend on it, so that they
+    /// are new ones.
     pub lost_count: u64,
-    /// Connection runtimes.
+    /// The number of connection runtimes.
     pub front_count: u32,
-    /// For ids.
+    /// The secret from which ids are drawn.
     pub secret: [u8; 32],
-    /// What the configuration says.
+    /// The options that a start takes from the configuration.
     pub options: recovery::Options,
     /// Sizes of log segments.
     pub wal: WalOptions,
     /// Bytes of log that must still fit when the disk is full: below this, writes are refused.
     pub room_bytes_min: u64,
-    /// Deliveries that wait for one connection runtime at which Apply waits.
+    /// The number of deliveries that wait for one connection runtime at which Apply waits.
     pub mail_max: usize,
-    /// Bytes of a request frame.
+    /// The largest number of bytes of a request frame.
     pub frame_bytes_max: u32,
-    /// Without a leader for so long, reads are served to clients that can do with them; none: they
-    /// never are.
+    /// How long a member is without a leader before it serves reads to clients that accept that;
+    /// none: it never does.
     pub read_only_after_ms: Option<u64>,
     /// Settings that keep clients from asking for too much at once.
     pub throttles: Throttles,
-    /// No sync takes longer than a ms, but for what a fault does to it; else one of a hundred takes
-    /// up to 400 ms.
+    /// Whether each sync takes 1 ms at most unless a fault slows it; else one of a hundred takes up
+    /// to 400 ms.
     pub syncs_are_even: bool,
-    /// What is done wrong.
+    /// The mistake that the shell makes on purpose, if it makes one.
     pub sabotage: Option<Sabotage>,
 }
 
 /// The settings that bound what clients may have under way, and how fast they may connect.
 #[derive(Clone, Debug)]
 pub struct Throttles {
-    /// Commands of one connection runtime that are not answered. Beyond that requests wait.
+    /// The largest number of unanswered commands of one connection runtime. Further requests wait.
     pub commands_max: usize,
-    /// A request that waited longer is refused; 0: it waits.
+    /// How long a request may wait before it is refused; 0: it is never refused for that.
     pub op_wait_ms: u64,
     /// Bounds for connect requests and for large requests.
     pub config: ThrottleConfig,
@@ -169,7 +170,7 @@ impl Default for Throttles {
 }
 
 impl Throttles {
-    /// Draws low ones, each in half of the cases.
+    /// Draws bounds. Each of them is low in half of the cases.
     pub fn draw(mut random: Random) -> Throttles {
         let mut throttles = Throttles::default();
         if random.one_in(2) {
@@ -194,22 +195,22 @@ impl Throttles {
 }
 
 impl MemberConfig {
-    /// Whether there are no others.
+    /// Whether the ensemble has no other members.
     pub fn is_alone(&self) -> bool {
         self.servers.is_empty()
     }
 
-    /// What the ids of a directory and of a start are drawn from: a server that has lost its
-    /// directory draws others, and each life has an id of its own.
+    /// The secret from which the ids of a directory and of a start are drawn. A server that has
+    /// lost its directory draws others, and each life has an id of its own.
     pub fn drawn(&self, life: u64) -> [u8; 32] {
         let is_old = self.sabotage == Some(Sabotage::OldIdAgain);
         let lost_count = if is_old { 0 } else { self.lost_count };
-        // Of both ids.
+        // Both ids of a directory change when the one before was lost.
         let drawn = with_word(with_word(self.secret, 1, lost_count), 2, lost_count);
         with_word(drawn, 3, life)
     }
 
-    /// Two starts, and two members, must not draw the same session ids.
+    /// The secret of one start: two starts, and two members, must not draw the same session ids.
     fn secret_of_boot(&self, boot: u64) -> [u8; 32] {
         let mut secret = with_word(with_word(self.secret, 0, boot), 1, self.lost_count);
         secret[31] ^= self.number as u8;
@@ -222,7 +223,7 @@ impl MemberConfig {
         Reading { level_max, ..Reading::from(self.wal) }
     }
 
-    /// What it says that its build knows.
+    /// The levels and versions that it says its build knows.
     fn known(&self) -> Known {
         let known = self.options.known.clone();
         match self.sabotage {
@@ -241,7 +242,7 @@ impl MemberConfig {
         )
     }
 
-    /// What its Fronts are told, but for what they share with each other.
+    /// The configuration of its Fronts, without what they share with each other.
     fn of_fronts(&self, origin: Origin, settings: Arc<Settings>) -> FrontConfig {
         FrontConfig {
             id: FrontId(0),
@@ -272,7 +273,7 @@ impl MemberConfig {
     }
 }
 
-/// Another secret for each value of a word.
+/// Mixes a value into a word of a secret. Each value gives another secret.
 fn with_word(mut secret: [u8; 32], word: usize, value: u64) -> [u8; 32] {
     for (byte, value) in secret[8 * word..].iter_mut().zip(value.to_le_bytes()) {
         *byte ^= value;
@@ -289,16 +290,16 @@ pub enum Death {
     Condemned(Condemned),
     /// It ended itself: a later build wrote what it was to read or apply.
     TooOld(String),
-    /// It should have gone on.
+    /// It ended, and should have gone on.
     Bug(String),
 }
 
 /// How the syncs of one of a machine's disks go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// How much slower they are than usual: 1 is as usual.
+    /// How many times slower than usual they are; 1 is as usual.
     pub slowness: u64,
-    /// No sync returns before.
+    /// The time before which no sync returns.
     pub hangs_until_us: u64,
 }
 
@@ -336,7 +337,7 @@ impl Paces {
     }
 }
 
-/// What a part of the process says when its process is at an end.
+/// The result of running a part of the process: an error says why the process is at its end.
 pub type Lived = Result<(), Death>;
 
 /// The queues between the threads of a process.
@@ -353,16 +354,16 @@ struct Queues {
     snapshot_report: Option<Vec<LoopInput>>,
     /// What the thread that makes segments reports when its time is over; none while it waits.
     spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
-    /// For other members, in order.
+    /// Frames for other members, in order.
     outbox: Vec<(MemberId, PeerFrame)>,
 }
 
-/// The times of a process. Those of the world, unless the name says otherwise.
+/// The times of a process, by the world's clock unless a comment says otherwise.
 struct Times {
     started_us: u64,
-    /// By the clock of its machine.
+    /// When the process was started, by the clock of its machine.
     started_local_us: u64,
-    /// Up to when Loop was told that time went by, by the clock of its machine.
+    /// The time up to which Loop was told that time went by, by the clock of its machine.
     last_us: u64,
     next_tick_us: u64,
     raft_tick_us: u64,
@@ -391,7 +392,7 @@ struct Conditions {
 struct Judged {
     /// Jobs that Loop gave to the disk and was not told about.
     persisting: VecDeque<PersistId>,
-    /// The last own batch that Apply was told of.
+    /// The sequence of the last own batch that Apply was told of.
     announced: u64,
     /// Since when something may wait in Loop for the disk to take more; none if nothing does.
     waiting_since_us: Option<u64>,
@@ -399,13 +400,13 @@ struct Judged {
     syncs: BTreeMap<Caller, u64>,
     /// The last entry of the newest snapshot that is known to be durable.
     snapshot_index: u64,
-    /// Jobs that could not be written for want of room.
+    /// Whether writes were refused for want of room on the disk.
     refusals_possible: bool,
-    /// What a sabotage keeps.
+    /// Copies of answers that [`Sabotage::AnswersKept`] keeps.
     answers_kept: Vec<Answer>,
-    /// What other members have said that they know.
+    /// The levels that other members have said they know.
     heard: Heard,
-    /// Since when leadership is being transferred, so that what is to be proposed waits.
+    /// Since when leadership is being transferred, so that proposals wait; none if it is not.
     transferring_since_us: Option<u64>,
 }
 
@@ -418,11 +419,11 @@ struct Seen {
     fetching: Vec<Fetching>,
     /// Connections that a throttle closed in this life.
     turned_away_count: usize,
-    /// Links from these members are to end: they sent what has no meaning.
+    /// Members whose links to this one are to end, since they sent what has no meaning.
     refused: Vec<MemberId>,
-    /// What it found when it compared digests.
+    /// Differences that it found when it compared digests.
     differences: Vec<Difference>,
-    /// The level that it tells others from now on, if that is another one.
+    /// The level that it tells others from now on; none once the simulation has taken it.
     raised: Option<Level>,
     /// Where the replica stands, as of the last turn of Loop.
     status: replica::Status,
@@ -445,7 +446,7 @@ impl Times {
 }
 
 impl Conditions {
-    /// As configured, in a world that treats it as usual.
+    /// The conditions of a process as configured, in a world that treats it as usual.
     fn new(config: &MemberConfig, throttle: Arc<Throttle>) -> Conditions {
         Conditions {
             paces: Paces::default(),
@@ -462,7 +463,7 @@ impl Conditions {
 }
 
 impl Seen {
-    /// A process that did nothing yet.
+    /// The counts of a process that has done nothing yet.
     fn new(status: replica::Status) -> Seen {
         Seen {
             snapshot_count: 0,
@@ -511,7 +512,7 @@ pub struct Server {
     is_open: bool,
 }
 
-/// What comes of a start.
+/// The result of a start.
 pub enum Started {
     /// The threads run.
     Running(Box<Server>),
@@ -689,7 +690,7 @@ impl Server {
         self.member.counts()
     }
 
-    /// Who has the snapshot that is being fetched.
+    /// The member that it fetches a snapshot from now; none if it fetches none.
     pub fn fetches_from(&self) -> Option<MemberId> {
         self.member.fetches_from()
     }
@@ -699,12 +700,12 @@ impl Server {
         self.judged.refusals_possible
     }
 
-    /// From now on the syncs of its disks go like this.
+    /// Sets how the syncs of its disks go from now on.
     pub fn set_paces(&mut self, paces: Paces) {
         self.conditions.paces = paces;
     }
 
-    /// From now on Apply is given the CPU up to `lag_us` late; 0 is as usual.
+    /// Lets Apply be given the CPU up to `lag_us` late from now on; 0 is as usual.
     pub fn starve_apply(&mut self, lag_us: u64) {
         self.conditions.apply_lag_us = lag_us;
     }
@@ -730,22 +731,22 @@ impl Server {
         self.push_loop(world, [LoopInput::Link { peer: peer.member, is_up }]);
     }
 
-    /// What is to be sent to other members.
+    /// Takes the frames that are to be sent to other members.
     pub fn take_outbox(&mut self) -> Vec<(MemberId, PeerFrame)> {
         core::mem::take(&mut self.queues.outbox)
     }
 
-    /// Members whose links to this one are to end.
+    /// Takes the members whose links to this one are to end.
     pub fn take_refused(&mut self) -> Vec<MemberId> {
         core::mem::take(&mut self.seen.refused)
     }
 
-    /// What it found when it compared digests, for people.
+    /// Takes the differences that it found when it compared digests.
     pub fn take_differences(&mut self) -> Vec<Difference> {
         core::mem::take(&mut self.seen.differences)
     }
 
-    /// The level that it tells others from now on, if that is another one.
+    /// Takes the level that it tells others from now on, if that has changed since the last call.
     pub fn take_raised(&mut self) -> Option<Level> {
         self.seen.raised.take()
     }
@@ -770,7 +771,7 @@ impl Server {
         raised
     }
 
-    /// All members that it knows of, with a vote or without, by member id; not those that stand for
+    /// The member ids of all voters and learners that it knows of, without the placeholders of
     /// absent servers.
     fn members(&self) -> Vec<u64> {
         let mut members = self.member.voters();
@@ -779,7 +780,7 @@ impl Server {
         members
     }
 
-    /// From now on the state is not what the log says, in a way that no client notices and no
+    /// Makes the state differ from what the log says, in a way that no client notices and no
     /// checksum shows.
     pub fn make_wrong(&mut self) {
         let origin = Origin { member: NOBODY, boot: BootId(1) };
@@ -801,17 +802,17 @@ impl Server {
         &self.seen.status
     }
 
-    /// Those whose votes count, by member id.
+    /// The member ids of the voters.
     pub fn voters(&self) -> Vec<u64> {
         self.member.voters()
     }
 
-    /// Members that have the log and no vote, by member id.
+    /// The member ids of the learners, which have the log and no vote.
     pub fn learners(&self) -> Vec<u64> {
         self.member.learners()
     }
 
-    /// Someone asks it to let another member lead: this one, or any. Whether it leads, and can.
+    /// Asks it to let another member lead: `to`, or any. Returns whether it leads and can do so.
     pub fn hand_over(&mut self, to: Option<MemberId>, world: &mut World) -> bool {
         let is_handing_over = self.member.hand_over(to);
         self.wake(world, Actor::Loop);
@@ -823,7 +824,7 @@ impl Server {
         self.runtimes.iter().map(Runtime::connection_count).sum()
     }
 
-    /// Whether the log's disk is done by then with what was asked of it.
+    /// Whether the log's disk is done at `at_us` with all that was asked of it.
     pub fn is_disk_done(&self, at_us: u64) -> bool {
         self.times.disk_done_us <= at_us
     }
@@ -874,7 +875,7 @@ impl Server {
         check_held(self.number, held.into_iter().chain(of_fronts))
     }
 
-    /// Who has something to do, for people.
+    /// The work that waits in each part of the process, as text for people.
     pub fn describe_work(&self) -> String {
         format!(
             "loop {}, apply {} {}, disk {} {} {}, snapshots {} {}",
@@ -898,7 +899,7 @@ impl Server {
         (count == bytes.len()).then_some(bytes)
     }
 
-    /// Someone brings a snapshot, as `node::Upload` takes it.
+    /// Restores a snapshot that someone brings, as `node::Upload` does.
     pub fn restore(&mut self, bytes: &[u8], world: &mut World, witness: &mut Witness) {
         if self.member.check_install().is_err() {
             return;
@@ -914,7 +915,7 @@ impl Server {
             self.member.install(image).is_ok()
         });
         if !is_installed {
-            // What is left of it is removed by the next start.
+            // The next start removes what is left of the image.
             let _ = received::discard(&self.disk);
         }
         self.wake(world, Actor::Loop);
@@ -972,7 +973,7 @@ impl Server {
         }
     }
 
-    /// What took time in a part of the process is over.
+    /// A part of the process has finished work that took time.
     pub fn done(&mut self, actor: Actor, world: &mut World) {
         match actor {
             Actor::Disk => {
@@ -1029,7 +1030,7 @@ impl Server {
     }
 
     fn wake_disk(&mut self, world: &mut World) {
-        // While it is at work it is not woken: it looks at its queue afterwards.
+        // A disk at work is not woken: it looks at its queue afterwards.
         if self.queues.disk_report.is_none() {
             self.wake(world, Actor::Disk);
         }
@@ -1052,7 +1053,7 @@ impl Server {
         if !self.apply.has_work() {
             return Ok(());
         }
-        // Before it is open nobody takes mail.
+        // No runtime takes mail before the server is open.
         if self.is_open && self.mail_is_full() {
             self.wake_at(world, Actor::Apply, world.now_us + MAIL_WAIT_US);
             return Ok(());
@@ -1077,7 +1078,7 @@ impl Server {
                 if self.conditions.sabotage == Some(Sabotage::AnswersKept) {
                     self.judged.answers_kept.extend(delivery.answers.iter().cloned());
                 }
-                // Others find it when they look next.
+                // A runtime without watches or answers finds the changes when it looks next.
                 let is_urgent = !delivery.answers.is_empty() || runtime.has_watches();
                 match self.conditions.sabotage {
                     Some(Sabotage::ChangesLost) if world.random.one_in(10) => {
@@ -1217,12 +1218,12 @@ impl Server {
     /// A finished snapshot reads, and is the state at its entry: the digest in it says so, and the
     /// counters.
     fn check_snapshot(&self, index: u64, witness: &Witness) -> Lived {
-        // Only the member is to meet an error.
+        // A planned read error is for the member and not for this check.
         if self.disk.fails_reads() {
             return Ok(());
         }
         match restore_newest(&self.disk, index, |_| {}) {
-            // A newer one may have come from another member.
+            // A newer snapshot may have come from another member.
             Ok((meta, machine)) => {
                 let found = (machine.index(), machine.mark().ordinal);
                 witness.check_snapshot(meta.index, found).map_err(Death::Bug)
@@ -1234,8 +1235,8 @@ impl Server {
     }
 }
 
-/// Checks that a member keeps no more of each thing than it may: its name, how many there are, how
-/// many there may be.
+/// Checks that a member keeps no more of each thing than it may. `held` gives the name of each
+/// thing, how many the member keeps, and how many it may keep.
 fn check_held(
     member: usize,
     held: impl IntoIterator<Item = (&'static str, usize, usize)>,

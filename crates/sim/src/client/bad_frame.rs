@@ -68,7 +68,7 @@ fn request(xid: i32, code: i32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A frame that says that it has so many bytes, and the first few.
+/// A frame that claims to have `length` bytes, and has only the first few.
 fn length_and_some(length: u32, random: &mut Random) -> Vec<u8> {
     let mut bytes = length.to_be_bytes().to_vec();
     bytes.resize(bytes.len() + random.below(40) as usize, random.bits() as u8);

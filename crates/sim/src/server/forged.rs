@@ -1,4 +1,4 @@
-//! What a sabotage makes of the bytes of clients on their way to a Front.
+//! Changes that a sabotage makes to the bytes of clients on their way to a Front.
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::zk::acl::Identity;
@@ -13,7 +13,8 @@ use super::Sabotage;
 /// Bytes of the frame of a connect request that says whether the client can do with reads.
 const CONNECT_BYTES: usize = 4 + 45;
 
-/// Where the newest zxid that the client has seen stands in it, and the session that it asks for.
+/// The places in that frame of the newest zxid that the client has seen and of the session that it
+/// asks for.
 const SEEN_ZXID: core::ops::Range<usize> = 8..16;
 const SESSION: core::ops::Range<usize> = 20..28;
 

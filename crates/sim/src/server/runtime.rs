@@ -27,7 +27,7 @@ const THROTTLED: [&str; 2] = ["too many ask for a session at once", "beside othe
 pub(super) struct Runtime {
     config: FrontConfig,
     front: Front,
-    /// What Apply pushed.
+    /// Deliveries that Apply pushed, the oldest first.
     pub mail: VecDeque<Delivery>,
     /// Connections that were accepted, and sockets that may have something to do.
     accepted: VecDeque<usize>,
@@ -36,19 +36,19 @@ pub(super) struct Runtime {
     next_connection: u64,
     is_driving: bool,
     next_tick_us: u64,
-    /// By the clock of its machine.
+    /// When the runtime was made, by the clock of its machine.
     started_local_us: u64,
 }
 
 /// The server's side of a connection.
 struct Socket {
-    /// Of the connection.
+    /// The number of the connection.
     number: usize,
-    /// The kernel's buffer is full.
+    /// Whether the kernel's buffer is full.
     is_blocked: bool,
-    /// The Front wants no input for now: the task waits until it is woken.
+    /// Whether the Front wants no input for now: then the task waits until it is woken.
     is_paused: bool,
-    /// Everything is written and the connection is over.
+    /// Whether everything is written and the connection is over.
     is_done: bool,
     /// The session that its client asked for while there was no leader; none before it asked. Known
     /// only to a sabotage.
@@ -78,7 +78,7 @@ impl Runtime {
         self.front = Front::new(self.config.clone());
     }
 
-    /// Whether it is to be woken for every change.
+    /// Whether clients have watches, so that it must be woken for every change.
     pub fn has_watches(&self) -> bool {
         self.front.has_watches()
     }
@@ -196,7 +196,7 @@ impl Server {
         self.wake_at(world, actor, tick_us);
     }
 
-    /// One thing, and a drive.
+    /// Does one thing, then drives the Front.
     fn turn(
         &mut self,
         front: usize,
@@ -238,7 +238,8 @@ impl Server {
         self.drive(front, world, network);
     }
 
-    /// What the task of a socket does when it is woken. False if there was nothing to do.
+    /// Does what the task of a socket does when it is woken. Returns false if there was nothing to
+    /// do.
     fn poll(
         &mut self,
         front: usize,
@@ -267,7 +268,7 @@ impl Server {
         };
         socket.is_paused = false;
         let connection = &mut network.connections[number];
-        // It reads on, so what it read before did not end the connection.
+        // The server reads on, so what it read before did not end the connection.
         connection.read_us = connection.handed_us;
         if connection.server_buffer.is_empty() {
             if connection.server_end == End::Open {
@@ -301,7 +302,7 @@ impl Server {
         true
     }
 
-    /// What a client sent is something else, where a sabotage has it so.
+    /// Changes what a client sent, if the sabotage is one of client bytes.
     fn forge_input(
         &mut self,
         sabotage: Sabotage,

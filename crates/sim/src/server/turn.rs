@@ -17,7 +17,7 @@ use crate::witness::levels::raise_of;
 use crate::world::{Actor, World};
 
 impl Server {
-    /// Tells Loop how much time went by, if it is time to. Whether it is.
+    /// Tells Loop how much time went by, if it is time to. Returns whether it was.
     fn advance_loop(&mut self, world: &World) -> bool {
         let elapsed_us = self.clock.local_us(world.now_us) - self.times.last_us;
         let is_time =
@@ -30,7 +30,7 @@ impl Server {
         is_time
     }
 
-    /// One turn.
+    /// Runs one turn of Loop.
     ///
     /// # Errors
     /// The process is at its end.
@@ -45,7 +45,8 @@ impl Server {
         self.note_contact();
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
         self.plan_tick(world);
-        // No correct member sends such, unless it is this one that is not what it was.
+        // No correct member sends such frames, unless this member is the one that is not what it
+        // was.
         let is_explained = output.condemned.is_some() || self.conditions.sabotage.is_some();
         if let Some(what) = unheard_of.filter(|_| !is_explained) {
             return Err(Death::Bug(what));
@@ -111,9 +112,10 @@ impl Server {
         self.times.next_tick_us = world.now_us + self.clock.world_us(due_in_us);
     }
 
-    /// Takes some of what is there, or all.
+    /// Takes some of the inputs that wait for Loop, or all.
     fn some_inputs(&mut self, world: &mut World) -> Vec<LoopInput> {
-        // A thread takes what is there; what came a moment later is taken the next time.
+        // A thread takes the inputs that have come; it takes those that come a moment later the
+        // next time.
         let some = match world.random.one_in(4) {
             true => world.random.below(self.queues.to_loop.len() as u64 + 1) as usize,
             false => self.queues.to_loop.len(),
@@ -121,7 +123,7 @@ impl Server {
         self.queues.to_loop.drain(..some).collect()
     }
 
-    /// Gives Loop its inputs. What another member sent without meaning, if one did.
+    /// Gives Loop its inputs. Returns what another member sent without meaning, if one did.
     fn take_inputs(
         &mut self,
         inputs: Vec<LoopInput>,
@@ -205,13 +207,13 @@ impl Server {
         }
     }
 
-    /// From now on it says to others that its ensemble is at this level.
+    /// Tells others from now on that its ensemble is at this level.
     fn tell_level(&mut self, stated: StatedLevel) {
         self.seen.raised = Some(stated.level);
         self.hello = Arc::new(Hello { level: Some(stated), ..Hello::clone(&self.hello) });
     }
 
-    /// Gives the log its jobs. What they propose may have waited since `since_us`.
+    /// Gives the log its jobs. The entries in them may have waited since `since_us`.
     fn give_disk(
         &mut self,
         jobs: Vec<DiskJob>,
@@ -325,7 +327,7 @@ impl Server {
         self.is_ready = true;
         let index = self.machine.index().0;
         witness.on_ready(self.number, index, world.now_us).map_err(Death::Bug)?;
-        // In an ensemble the leader's are wanted.
+        // An ensemble takes the settings of its leader.
         if self.is_alone && *self.machine.zk().settings() != self.conditions.settings {
             return Err(Death::Bug("ready without the settings that are wanted".to_string()));
         }
@@ -333,7 +335,8 @@ impl Server {
         Ok(())
     }
 
-    /// A sabotage: the same commands once more, and nobody waits for these.
+    /// A sabotage: returns a second copy of the commands now and then. No client waits for its
+    /// answers.
     fn doubled(&self, message: &ToLoop, world: &mut World) -> Option<ToLoop> {
         let ToLoop::Submit(Submission { front, batch, .. }) = message else { return None };
         if self.conditions.sabotage != Some(Sabotage::BatchesDoubled) || !world.random.one_in(20) {

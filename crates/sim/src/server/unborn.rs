@@ -1,6 +1,7 @@
 //! A process whose directory is not born yet: `node::cluster::wait_for_birth`.
 //!
-//! It has links, and nothing else. What they say goes to [`Bootstrap`]; frames are dropped.
+//! Such a process has links, and nothing else. What the other ends of its links say goes to
+//! [`Bootstrap`]; frames are dropped.
 
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl Unborn {
         self.member.set_aside.as_ref().map(|(_, cause)| cause)
     }
 
-    /// A link came up or ended, at the other end of which this was said.
+    /// A link came up or ended. `peer` is what the other end of it said of itself.
     pub fn on_link(&mut self, peer: &Hello, is_up: bool) {
         match is_up {
             true => self.bootstrap.on_link_up(peer.clone()),
@@ -76,7 +77,7 @@ impl Unborn {
         }
     }
 
-    /// What it waits for, for people.
+    /// What it waits for, as text for people.
     pub fn describe(&self) -> String {
         match self.bootstrap.decide(self.cluster_id) {
             Decision::BeBorn(_) => "about to be born".to_string(),
