@@ -23,12 +23,12 @@ pub struct WakingTime {
 }
 
 impl WakingTime {
-    /// The process does not run from one point in time to another.
+    /// Notes that the process does not run from one point in time to another.
     pub fn pause(&mut self, from_us: u64, until_us: u64) {
         self.pauses.push((from_us, until_us));
     }
 
-    /// The process that was paused is gone.
+    /// Ends the last pause at `at_us` at the latest, since the process that was paused is gone.
     pub fn cut_short(&mut self, at_us: u64) {
         if let Some((from_us, until_us)) = self.pauses.last_mut() {
             *until_us = (*until_us).min(at_us).max(*from_us);
@@ -57,12 +57,12 @@ impl WakingTime {
 /// others.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
-    /// Start of each, and its end; the last may go on. In order.
+    /// The start and the end of each spell of trouble, in order. The last one may go on.
     spans: Vec<(u64, Option<u64>)>,
 }
 
 impl Trouble {
-    /// Whether it is in trouble from now on.
+    /// Notes whether the member is in trouble from now on.
     pub fn note(&mut self, is_any: bool, now_us: u64) {
         let is_open = matches!(self.spans.last(), Some((_, None)));
         if is_any && !is_open {
@@ -76,7 +76,7 @@ impl Trouble {
         }
     }
 
-    /// Whether there was none between two points in time.
+    /// Whether the member was in no trouble between two points in time.
     fn is_none_between(&self, from_us: u64, until_us: u64) -> bool {
         let touches = |(start_us, end_us): &(u64, Option<u64>)| {
             *start_us <= until_us && end_us.is_none_or(|end_us| end_us >= from_us)
@@ -89,9 +89,9 @@ impl Trouble {
 pub struct Evidence<'a> {
     /// What every client saw.
     pub history: &'a History,
-    /// What the member claims.
+    /// What the members claim to have done.
     pub witness: &'a Witness,
-    /// When bytes arrived.
+    /// The connections, with the times at which bytes arrived.
     pub network: &'a Network,
     /// When the process of each member ran.
     pub waking: Vec<&'a WakingTime>,
@@ -103,7 +103,7 @@ pub struct Evidence<'a> {
     pub may_refuse: bool,
     /// Whether members refuse requests that waited for too long.
     pub may_throttle: bool,
-    /// What the member is configured to do with containers that never had a child.
+    /// The age in ms, as configured, at which containers go that never had a child.
     pub never_used_ms_max: u64,
 }
 
@@ -127,7 +127,7 @@ pub fn check(evidence: &Evidence<'_>, machines: &[&Machine]) -> Result<Verdict, 
     Ok(verdict)
 }
 
-/// A member's final state is the model's.
+/// Checks that a member's final state is that of the model.
 fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
     let mark = machine.mark();
     if (mark.zxid.0, mark.ordinal.0) != (model.zxid, model.ordinal) {
@@ -220,23 +220,24 @@ fn check_shown(
 
 /// A session expires only when its client was silent for the whole timeout.
 ///
-/// Why that can be demanded, but for what threads are late ([`LATE_US_MAX`]). Bytes that arrive at
-/// `a` are reported at the first look of their runtime at the clock that ends a report interval of
-/// 200 ms, so Loop renews the lease by `a + 300 ms`. The leases' clock stands still between two
-/// rounds of Loop, so the new deadline is later than `a - 100 ms + timeout + 400 ms`: deadlines
-/// include a report interval, a look and a round (`member::limits::HEARING_MS_MAX`). If the session
-/// is judged at `t`, which is past that deadline, then the next bytes had not been reported yet:
-/// they arrived after `t - 300 ms`, so after `a + timeout`. A pause of the process counts
-/// [`PAUSE_COUNTS_US`] at most on the leases' clock. Serving begins with a full timeout for
-/// everyone, as if all had been heard then; and so it goes on when a disk that was full has room
-/// again. Nobody is judged while it is full, or before clients are served: nobody could attach.
+/// The reason why that can be demanded, but for what threads are late ([`LATE_US_MAX`]). Bytes that
+/// arrive at `a` are reported at the first look of their runtime at the clock that ends a report
+/// interval of 200 ms, so Loop renews the lease by `a + 300 ms`. The leases' clock stands still
+/// between two rounds of Loop, so the new deadline is later than `a - 100 ms + timeout + 400 ms`:
+/// deadlines include a report interval, a look and a round (`member::limits::HEARING_MS_MAX`). If
+/// the session is judged at `t`, which is past that deadline, then the next bytes had not been
+/// reported yet: they arrived after `t - 300 ms`, so after `a + timeout`. A pause of the process
+/// counts [`PAUSE_COUNTS_US`] at most on the leases' clock. Serving begins with a full timeout for
+/// all sessions, as if all clients had been heard then; so it does again when a disk that was full
+/// has room. No session is judged while the disk is full, or before clients are served: no client
+/// could attach.
 ///
-/// `t` itself is known only where nothing waits in Loop: else the command was thought of some time
+/// `t` itself is known only where nothing waits in Loop: else the command was proposed some time
 /// after `judged_us`, and the silence may have ended since.
 ///
-/// In an ensemble the leader judges, and hears of the clients of others by frames, so a little
-/// later; and its clock may be faster. What a client says to a member in trouble, or while the
-/// leader is in trouble, need not be heard.
+/// In an ensemble the leader judges. It hears of clients of other members by frames, so a little
+/// later; and its clock may be faster. Bytes of a client need not be heard if its member, or the
+/// leader, is in trouble.
 fn check_expiries(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
@@ -252,7 +253,7 @@ fn check_expiries(
         }
         let (timeout_us, mut heard_us) = signs_of_life(evidence, session, member, proposed_us);
         let renewed_us = evidence.witness.renewed_us(member, judged_us);
-        // Silence before that is forgiven, and Loop knows of it at once.
+        // Silence before the renewal does not count, and Loop knows of the renewal at once.
         heard_us.retain(|at_us| *at_us > renewed_us && *at_us <= proposed_us);
         heard_us.push(renewed_us);
         heard_us.sort_unstable();
@@ -277,7 +278,7 @@ fn check_expiries(
 }
 
 /// No client is answered for a session that the others have ended: a member without contact falls
-/// silent after a third of the timeout, one with contact soon knows.
+/// silent after a third of the timeout, and one with contact soon knows of the end.
 fn check_silence(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
@@ -319,9 +320,9 @@ fn connections_of(evidence: &Evidence<'_>, session: i64) -> impl Iterator<Item =
     })
 }
 
-/// The timeout of a session, and when bytes of its client arrived of which the leader must have
-/// heard before it proposed the end of the session. A member that has ended a connection, since it
-/// lost contact, hears nothing on it, however long the client takes to learn that.
+/// The timeout of a session, and the arrival times of those client bytes that the leader must have
+/// heard of before it proposed the end of the session. A member that has ended a connection, since
+/// it lost contact, hears nothing more on it, however long the client takes to learn that.
 fn signs_of_life(
     evidence: &Evidence<'_>,
     session: i64,
@@ -353,10 +354,10 @@ fn signs_of_life(
     (timeout_us, heard_us)
 }
 
-/// The longest silence, in the server's waking time and with what its pauses may have counted, that
-/// a server can have seen behind it when it judged, some time from `judged_us` to `proposed_us`. It
-/// has heard of what arrived `hearing_us` before, and it knows at once that it gave everyone a full
-/// timeout at `renewed_us`.
+/// The longest silence that a server can have seen when it judged, some time from `judged_us` to
+/// `proposed_us`. It is measured in the server's waking time, with what its pauses may have
+/// counted. The server has heard of what arrived `hearing_us` before, and it knows at once that it
+/// gave all sessions a full timeout at `renewed_us`.
 fn longest_silence(
     waking: &WakingTime,
     heard_us: &[u64],
@@ -380,11 +381,12 @@ fn longest_silence(
     longest_us
 }
 
-/// The sessions of clients that vanished at `vanished_us`, each with its timeout, have expired. How
-/// late they may be: see [`LINGER_US_MAX`](crate::limits::LINGER_US_MAX); by then it is judged.
+/// Checks that the sessions of clients that vanished at `vanished_us`, each with its timeout, have
+/// expired. They may be as late as [`LINGER_US_MAX`](crate::limits::LINGER_US_MAX) says; the caller
+/// waits for that long.
 ///
 /// # Errors
-/// One lives on.
+/// A session lives on.
 pub fn check_late_expiries(
     verdict: &Verdict,
     gone: impl Iterator<Item = (i64, u32)>,
@@ -402,11 +404,11 @@ pub fn check_late_expiries(
     Ok(())
 }
 
-/// Containers and znodes whose time had come when nothing more was written, at this zxid and wall
-/// clock, are gone by now.
+/// Checks that containers and znodes are gone whose time had come at this zxid and wall clock, when
+/// nothing more was written.
 ///
 /// # Errors
-/// One is still there.
+/// A container or a znode still exists.
 pub fn check_late_removals(
     verdict: &Verdict,
     zxid: i64,
@@ -425,8 +427,8 @@ pub fn check_late_removals(
     Ok(())
 }
 
-/// When the client of a connection opened its next one: what arrives on the old one later need not
-/// be heard.
+/// When the client of a connection opened its next one. Bytes that arrive on the old one later need
+/// not be heard.
 fn successor_opened_us(network: &Network, number: usize) -> u64 {
     let client = network.connections[number].client;
     let later = network.connections.iter().skip(number + 1);
@@ -434,8 +436,8 @@ fn successor_opened_us(network: &Network, number: usize) -> u64 {
     next.unwrap_or(u64::MAX)
 }
 
-/// When a client sent a frame that no server takes: what it sends behind it is not read. The end of
-/// the connection may come seconds later, behind answers that the client takes slowly.
+/// When a client sent a frame that no server takes. What it sends behind that frame is not read.
+/// The end of the connection may come seconds later, behind answers that the client takes slowly.
 fn bad_frame_sent_us(history: &History, number: usize) -> u64 {
     let sent = history.connections[number].sent.iter().map(|op| &history.ops[*op]);
     let mut bad = sent.filter(|record| matches!(record.op, Op::BadFrame { .. }));

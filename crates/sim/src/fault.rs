@@ -1,4 +1,5 @@
-//! What goes wrong in a run, drawn from its seed: which kinds at all, how often, and when.
+//! The faults of a run, drawn from its seed: which kinds it has at all, how often they come, and
+//! when.
 
 use storage::fault_disk::Operation;
 use workload::generate::Random;
@@ -6,16 +7,16 @@ use workload::generate::Random;
 use crate::limits::{HANG_US_MAX, SECLUDED_US, STUTTER_US_MAX};
 use crate::links::Roughness;
 
-/// Whom a fault is for.
+/// The members that a fault is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// Those whose bits are set, by number.
+    /// The members whose bits are set: bit 0 is member 0.
     Members(u32),
-    /// Who leads then, or thinks so.
+    /// The members that lead, or think so, when the fault comes.
     Leader,
-    /// The first member that does not lead then.
+    /// The first member that does not lead when the fault comes.
     Follower,
-    /// Who sends a snapshot then, and does not lead.
+    /// The members that send a snapshot when the fault comes, and do not lead.
     Lender,
 }
 
@@ -26,7 +27,7 @@ impl Whom {
     }
 }
 
-/// Which of a machine's disks: the log and the snapshots may be on two.
+/// The disks of a machine that a fault is for: the log and the snapshots may be on two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disks {
     /// All files.
@@ -56,53 +57,53 @@ pub enum Fault {
     Kill,
     /// Power is cut: what no completed sync covers is kept, lost or torn.
     PowerLoss,
-    /// The same two, so many disk operations from now.
+    /// The process is killed, or power is cut, after so many more disk operations.
     StopAt {
         /// Disk operations until then.
         ops: u64,
-        /// Power, or only the process.
+        /// Whether power is cut; else only the process ends.
         power_is_cut: bool,
     },
     /// The n-th operation of a kind from now on fails once.
     IoError {
-        /// The kind.
+        /// The kind of operation.
         operation: Operation,
-        /// From 0.
+        /// The position of the operation that fails, from 0.
         nth: u64,
     },
     /// The disk takes only so many bytes more, for a time.
     DiskFull {
-        /// Bytes.
+        /// The number of bytes that it still takes.
         bytes: u64,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// Syncs take longer, for a time.
     SlowDisk {
-        /// Which syncs.
+        /// The disks that it concerns.
         disks: Disks,
-        /// How much longer.
+        /// How many times longer they take.
         factor: u64,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// No sync returns, for a time.
     HangingDisk {
-        /// Which syncs.
+        /// The disks that it concerns.
         disks: Disks,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// Apply is given the CPU late, for a time.
     SlowApply {
-        /// How late at most.
+        /// The longest that it is late.
         lag_us: u64,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// The process is not given the CPU, for a time.
     Pause {
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// The process is given the CPU for a short while of each period only, for a time.
@@ -111,105 +112,108 @@ pub enum Fault {
         run_us: u64,
         /// Length of a period.
         period_us: u64,
-        /// How long all that goes on.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// The machine is suspended for a time: nothing runs, and its monotonic clock stands still.
     Suspend {
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// The monotonic clock of a machine jumps ahead, as after a suspension that it counts.
     ClockJump {
-        /// By so much.
+        /// How far it jumps ahead, in us.
         by_us: u64,
     },
     /// Connections break.
     Cut {
-        /// One of so many.
+        /// One of so many is chosen.
         one_in: u64,
     },
     /// Connections carry nothing in one direction, for a time.
     Stall {
-        /// One of so many.
+        /// One of so many is chosen.
         one_in: u64,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// Members are cut off from the others, for a time.
     Partition {
         /// Nothing comes through from them; to them it does.
         is_one_way: bool,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// Links between members break.
     BreakLinks {
-        /// One of so many.
+        /// One of so many is chosen.
         one_in: u64,
     },
     /// Links between members carry little, for a time.
     SlowLinks {
-        /// One of so many.
+        /// One of so many is chosen.
         one_in: u64,
-        /// How much they carry.
+        /// The bytes per second that they carry.
         bytes_per_s: u64,
         /// How much longer each frame takes beside that.
         latency_us: u64,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// Single frames between members are lost, come twice or overtake each other, for a time.
     RoughLinks {
-        /// How many.
+        /// How often each of this happens to a frame.
         roughness: Roughness,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
-    /// Links between members break, and whoever dials is refused, for a time.
+    /// Links between members break, and a member that dials is refused, for a time.
     RefusedLinks {
-        /// One of so many.
+        /// One of so many is chosen.
         one_in: u64,
-        /// How long.
+        /// How long the fault lasts.
         for_us: u64,
     },
     /// The leader is asked to let another one lead.
     HandOver {
-        /// Which; none: whichever it likes.
+        /// The member that is to lead; none: the leader chooses.
         to: Option<usize>,
     },
-    /// The process is told to stop: it lets another member lead first, if it does and one is there.
+    /// The process is told to stop. If it leads, it lets another member lead first, if there is
+    /// one.
     Stop,
-    /// The process ends, and bits of what its disk holds have flipped when it is started again: if
-    /// the others are a majority that has lost nothing.
+    /// The process ends, and bits of what its disk holds have flipped when it is started again. The
+    /// fault comes only if the other members are a majority that has lost nothing.
     BitRot,
-    /// Bits of what its disk holds flip while the process runs: likewise. A file of the log, or of
-    /// the snapshots.
+    /// Bits of a file of the log, or of the snapshots, flip while the process runs. The fault comes
+    /// only if the other members are a majority that has lost nothing.
     RunningRot {
-        /// Where.
+        /// The disks that may hold the file.
         disks: Disks,
     },
-    /// The process ends, and its directory is empty when it is started again: likewise.
+    /// The process ends, and its directory is empty when it is started again. The fault comes only
+    /// if the other members are a majority that has lost nothing.
     EmptiedDisk,
-    /// Another machine with another directory takes the place of the server, which is cut off:
-    /// the one that it had before, or an empty one. What runs on the machine that is cut off stands
-    /// still until that one has the place again.
+    /// Another machine with another directory takes the place of the server: the machine that had
+    /// the place before, or one with an empty directory. The old machine is cut off, and its
+    /// process stands still until that machine has the place again.
     OtherMachine,
     /// Someone copies what the disk holds.
     Copy,
-    /// The process ends, and its disk holds such a copy when it is started again: as soon as the
-    /// others are all well.
+    /// The process ends, and its disk holds an earlier copy when it is started again. The fault
+    /// waits until all members are well.
     OldCopy,
-    /// The process ends, and the end of its log is damaged behind all that says that it was
-    /// durable: likewise.
+    /// The process ends, and the end of its log is damaged behind all that is marked as durable.
+    /// The fault waits until all members are well.
     TornTail,
-    /// The state is not what the log says, from now on: likewise.
+    /// The state differs from what the log says, from then on. The fault waits until all members
+    /// are well.
     WrongState,
     /// Someone restores a snapshot: the newest, or one that was put aside at an earlier time.
     Restore,
     /// Someone sets the wall clock.
     WallJump {
-        /// By so much.
+        /// How far the clock is set ahead, in ms; back if negative.
         by_ms: i64,
     },
 }
@@ -217,13 +221,14 @@ pub enum Fault {
 /// Kinds of faults that a run may have.
 const KINDS: u64 = 11;
 
-/// One that a run has only where it is asked for.
+/// The kind of a restore: a run of one member has it only if it is asked for
+/// ([`FaultMix::restoring`]).
 const RESTORE: u64 = KINDS;
 
-/// Of those, a full disk.
+/// The kind of a full disk, one of the first [`KINDS`].
 const DISK_FULL: u64 = 5;
 
-/// Those that only an ensemble has.
+/// Kinds that only an ensemble has.
 const PARTITION: u64 = KINDS + 1;
 const BREAK_LINKS: u64 = KINDS + 2;
 const SLOW_LINKS: u64 = KINDS + 3;
@@ -234,7 +239,7 @@ const STOP: u64 = KINDS + 7;
 const BIT_ROT: u64 = KINDS + 8;
 const EMPTIED_DISK: u64 = KINDS + 9;
 
-/// Those in which a member deceives the others: they count on what it does not have.
+/// Kinds in which a member deceives the others: they count on what it does not have.
 const OLD_COPY: u64 = KINDS + 10;
 const TORN_TAIL: u64 = KINDS + 11;
 const WRONG_STATE: u64 = KINDS + 12;
@@ -266,14 +271,15 @@ fn later_kinds(later: &mut Random, all: std::ops::RangeInclusive<u64>) -> Vec<u6
     }
 }
 
-/// Which faults a run has.
+/// The faults that a run has.
 #[derive(Clone, Debug)]
 pub struct FaultMix {
     random: Random,
     member_count: usize,
     kinds: Vec<u64>,
     interval_us: u64,
-    /// What is not left to chance, each with the time since the one before, the last first.
+    /// Faults that are planned, each with the time since the one before. The next one is the last
+    /// in the list.
     planned: Vec<(u64, Whom, Fault)>,
 }
 
@@ -303,7 +309,7 @@ impl FaultMix {
             kinds.extend((0..KINDS).filter(|_| random.one_in(4)));
             kinds.extend((PARTITION..=HANGING_DISK).filter(|_| random.one_in(3)));
             kinds.extend((HAND_OVER..=EMPTIED_DISK).filter(|_| random.one_in(4)));
-            // It is refused: the others do not have the snapshot.
+            // An ensemble refuses a restore: the other members do not have the snapshot.
             kinds.extend((RESTORE..=RESTORE).filter(|_| random.one_in(12)));
             kinds.extend((OLD_COPY..=WRONG_STATE).filter(|_| apart.one_in(8)));
             kinds.extend(later_kinds(&mut later, STUTTER..=OTHER_MACHINE));
@@ -312,7 +318,8 @@ impl FaultMix {
         FaultMix { random, member_count, kinds, interval_us, planned: Vec::new() }
     }
 
-    /// Snapshots are restored, time and again, and the process ends in the middle of that.
+    /// A mix in which snapshots are restored, time and again, and the process ends in the middle of
+    /// that.
     pub fn restoring(mut random: Random) -> FaultMix {
         let mut kinds = vec![RESTORE; 3];
         kinds.extend((0..KINDS).filter(|_| random.one_in(3)));
@@ -320,26 +327,26 @@ impl FaultMix {
         FaultMix { random, member_count: 1, kinds, interval_us, planned: Vec::new() }
     }
 
-    /// No faults.
+    /// A mix without faults.
     pub fn none() -> FaultMix {
         FaultMix::planned(Vec::new())
     }
 
-    /// These faults, each so long after the one before.
+    /// A mix of these faults for all members, each so long after the one before.
     pub fn planned(planned: Vec<(u64, Fault)>) -> FaultMix {
         let everybody = Whom::Members(u32::MAX);
         let planned = planned.into_iter().map(|(wait_us, fault)| (wait_us, everybody, fault));
         FaultMix::planned_for(planned.collect())
     }
 
-    /// The same, for those that they are for.
+    /// A mix of these faults, each for its members and so long after the one before.
     pub fn planned_for(mut planned: Vec<(u64, Whom, Fault)>) -> FaultMix {
         planned.reverse();
         let (random, kinds) = (Random::new(0), Vec::new());
         FaultMix { random, member_count: 1, kinds, interval_us: 1, planned }
     }
 
-    /// Where things go wrong by chance, members are cut off for long, too.
+    /// Adds long partitions to a mix that has faults by chance.
     pub fn seclude_members(&mut self) {
         if self.is_any() {
             self.kinds.extend([SECLUSION; 2]);
@@ -356,7 +363,7 @@ impl FaultMix {
         !self.kinds.is_empty()
     }
 
-    /// How long until the next fault, or none will come.
+    /// How long it is until the next fault; none if no fault will come.
     pub fn next_us(&mut self) -> Option<u64> {
         if let Some((wait_us, ..)) = self.planned.last() {
             return Some(*wait_us);
@@ -375,7 +382,8 @@ impl FaultMix {
         (self.next_whom(), self.next_kind())
     }
 
-    /// Mostly one, often the leader, sometimes several or all.
+    /// Draws the members that a fault is for: mostly one, often the leader, sometimes several or
+    /// all.
     fn next_whom(&mut self) -> Whom {
         let (random, count) = (&mut self.random, self.member_count);
         if count == 1 {
@@ -388,7 +396,7 @@ impl FaultMix {
         }
     }
 
-    /// What goes wrong with links while members look for each other.
+    /// Draws a fault of the links for the time in which members look for each other.
     pub fn trouble_of_birth(&self, random: &mut Random) -> (Whom, Fault) {
         let for_us = random.magnitude(100_000, 20_000_000);
         let fault = match random.below(3) {

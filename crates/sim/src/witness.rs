@@ -1,12 +1,11 @@
 //! What the members claim to have done: every entry that was handed to Apply, by its index.
 //!
-//! What was handed over once, by any member, is there for ever, under the same index and with the
-//! same bytes; syncs of a quorum cover it, of which the member that hands it over need not be one.
-//! That is checked here, in all lives of the processes. From the entries comes the committed order
-//! that the judge is given. Of an ensemble it is checked, too, that a term has one leader, who has
-//! everything that was handed over in earlier terms; that the same index and term never name two
-//! entries; that states at the same index are equal; and that levels rise as they should
-//! (`levels`).
+//! An entry that any member has handed over once stays for ever, under its index and with its
+//! bytes. Syncs of a quorum cover it; the member that hands it over need not belong to that quorum.
+//! The witness checks that, in all lives of the processes. It makes the committed order that the
+//! judge is given from the entries. In an ensemble it also checks that a term has one leader, which
+//! has everything that was handed over in earlier terms; that an index and a term never name two
+//! entries; that states at one index are equal; and that levels rise as they should (`levels`).
 
 mod giving_up;
 pub mod levels;
@@ -37,26 +36,26 @@ pub use giving_up::GivenUpCounts;
 struct Handed {
     term: u64,
     payload: Bytes,
-    /// Whether it holds commands.
+    /// What the entry holds: commands or the membership.
     kind: EntryKind,
     /// Commands in this entry and all before it, but for those that are skipped.
     ordinal: u64,
     /// The last batch of each origin in this entry and all before it: boot and sequence.
     last_batches: LastBatches,
-    /// How it was thought of, as far as is known.
+    /// When and by which member it was proposed, as far as is known.
     proposed: Proposed,
-    /// When it was handed over first; a sync covered it then.
+    /// When it was first handed over: syncs covered it then.
     handed_us: u64,
 }
 
-/// By member.
+/// The boot and the sequence of each member's last batch, by member id.
 type LastBatches = BTreeMap<u64, (u64, u64)>;
 
 #[derive(Clone, Copy)]
 struct Proposed {
-    /// By which member.
+    /// The number of the member that proposed it.
     member: usize,
-    /// When it may have been thought of first.
+    /// The earliest time at which the member may have decided to propose it.
     judged_us: u64,
     /// When it went to the disk.
     at_us: u64,
@@ -65,17 +64,18 @@ struct Proposed {
 /// When the entry of a command was proposed and when it was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// By the member with this number.
+    /// The number of the member that proposed it.
     pub member: usize,
-    /// The earliest that the member can have had it in mind: later than this it was waiting.
+    /// The earliest time at which the member can have decided to propose it. Later than this it was
+    /// waiting.
     pub judged_us: u64,
-    /// On its way to the disk.
+    /// When it went to the disk.
     pub proposed_us: u64,
-    /// Covered by a sync.
+    /// When it was first handed over: syncs covered it then.
     pub handed_us: u64,
 }
 
-/// What one member did.
+/// The record of what one member did.
 #[derive(Default)]
 struct Seen {
     /// The last entry that it handed over, in any life.
@@ -85,9 +85,9 @@ struct Seen {
     /// Whether it serves clients, and whether it knows its disk to be full.
     is_ready: bool,
     is_full: bool,
-    /// When clients could attach from then on, or could not.
+    /// The times from which on clients could attach (`true`) or could not, in order.
     doors: Vec<(u64, bool)>,
-    /// Since when each machine has its place, and the number of the machine's disk.
+    /// When each machine took the member's place, and the number of the machine's disk.
     machines: Vec<(u64, usize)>,
     /// When a machine gave all sessions a full timeout, and the number of the machine's disk.
     renewals: Vec<(u64, usize)>,
@@ -103,7 +103,7 @@ impl Seen {
     }
 }
 
-/// The record of all lives.
+/// The record of all members, in all lives of their processes.
 pub struct Witness {
     /// Whether what the members do inside is checked, and not only what clients see.
     looks_inside: bool,
@@ -116,29 +116,30 @@ pub struct Witness {
     /// number of the machine's disk.
     handed_before_start: BTreeMap<usize, u64>,
     entries: BTreeMap<u64, Handed>,
-    /// How entries were thought of, by index and term; and what they hold.
+    /// When and by which member entries were proposed, by index and term; and what they hold.
     proposed: BTreeMap<(u64, u64), Proposed>,
     payloads: BTreeMap<(u64, u64), Bytes>,
     /// Indexes at which any member had a change of the membership in its log.
     memberships: BTreeSet<u64>,
-    /// By term: with which directory.
+    /// The leader of each term: its number, and the member id of its directory.
     leaders: BTreeMap<u64, (usize, MemberId)>,
-    /// Of the state at the end of an entry, by its index.
+    /// The digest of the state at the end of each entry, by index.
     digests: BTreeMap<u64, Digest>,
-    /// By member, boot and connection.
+    /// The number of each connection in the network, by member, boot and the id that the process
+    /// gave it.
     connections: BTreeMap<(u64, u64, u64), usize>,
     /// The ordinal of the state of each image that was to be installed, by its hash.
     images: BTreeMap<u128, u64>,
-    /// What processes were started with.
+    /// All settings that processes were started with.
     configured: Vec<Settings>,
     /// Commands for which nobody waits any more.
     given_up: GivenUpCommands,
-    /// What was said and raised of levels.
+    /// The levels that members said they know, and those that entries raise to.
     pub levels: Levels,
 }
 
 impl Witness {
-    /// Nothing happened yet to members with these disks.
+    /// A witness of members with these disks, to which nothing has happened yet.
     pub fn new(looks_inside: bool, disks: Vec<SimDisk>) -> Witness {
         Witness {
             looks_inside,
@@ -173,10 +174,11 @@ impl Witness {
         }
     }
 
-    /// A process was started with what its directory holds, of which it applied `machine`.
+    /// A process was started: `restored` is what its directory holds, and `machine` the state with
+    /// all applied entries of it.
     ///
     /// # Errors
-    /// It is not what was written, or not what was committed.
+    /// The directory does not hold what was written, or what was committed.
     pub fn on_recovered(
         &mut self,
         member: usize,
@@ -214,7 +216,7 @@ impl Witness {
             ));
         }
         for entry in entries {
-            // What is behind may have lost against another leader's.
+            // Later entries may have lost against those of another leader.
             if entry.index <= handed {
                 self.check_same(entry)?;
             }
@@ -223,7 +225,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A member has lost its directory: what it handed over is with the others.
+    /// A member has lost its directory. The others have what it handed over.
     pub fn on_lost(&mut self, member: usize) {
         self.seen[member].handed = 0;
     }
@@ -239,7 +241,7 @@ impl Witness {
         }
         self.disks[member] = disk;
         let seen = &mut self.seen[member];
-        // If its process goes on, it was started when it was.
+        // If the old process goes on later, it was started when it was.
         if let Some((_, before)) = seen.machines.last() {
             self.handed_before_start.insert(*before, seen.handed_in_earlier_lives);
         }
@@ -247,11 +249,11 @@ impl Witness {
         seen.handed_in_earlier_lives = handed.unwrap_or(0);
         seen.machines.push((now_us, number));
         (seen.is_ready, seen.is_full) = (is_ready, false);
-        // That its process goes on renews nothing.
+        // A process that goes on renews nothing.
         seen.doors.push((now_us, is_ready));
     }
 
-    /// The same index and term name one entry, whoever has it.
+    /// Checks that an index and a term name one entry, on all members.
     fn check_payload(&mut self, at: (u64, u64), payload: &Bytes) -> Result<(), String> {
         let found = self.payloads.entry(at).or_insert_with(|| payload.clone());
         match !self.looks_inside || found == payload {
@@ -269,8 +271,8 @@ impl Witness {
         }
     }
 
-    /// An entry, by index and term, goes to the disk of a member. What is in it waits since
-    /// `judged_us` at the earliest, if it is the first that has it.
+    /// An entry, by index and term, goes to the disk of a member. If this member is the first that
+    /// has it, its commands wait since `judged_us` at the earliest.
     pub fn on_proposed(
         &mut self,
         member: usize,
@@ -294,8 +296,8 @@ impl Witness {
         behind.next().is_some_and(|index| *index <= status.last_index)
     }
 
-    /// Where the replica of a member stands: a term has one leader, who has everything that was
-    /// committed in earlier ones.
+    /// Notes where the replica of a member stands. Checks that a term has one leader, which has
+    /// everything that was committed in earlier terms.
     pub fn on_status(
         &mut self,
         member: usize,
@@ -329,7 +331,7 @@ impl Witness {
         Ok(())
     }
 
-    /// States of members at the end of the same entry are equal.
+    /// Checks that states of members at the end of one entry are equal.
     pub fn on_applied(&mut self, machine: &Machine) -> Result<(), String> {
         let (index, ordinal) = (machine.index(), machine.mark().ordinal);
         // In the middle of an entry there is nothing to compare.
@@ -376,7 +378,7 @@ impl Witness {
         }
     }
 
-    /// A snapshot that is durable says that it is the state at the end of entry `index`.
+    /// Checks that a durable snapshot holds the state at the end of entry `index`.
     pub fn check_snapshot(&self, index: u64, found: (LogIndex, Ordinal)) -> Result<(), String> {
         let wanted = (index, self.ordinal_at(index));
         let found = (found.0.0, found.1.0);
@@ -403,7 +405,7 @@ impl Witness {
                 }
                 self.check_synced(entry)?;
             }
-            // What only others have may be gone after a restart.
+            // An entry that only other disks have may be gone after a restart.
             if self.disks[member].has_synced(entry.index, &entry.payload) {
                 let seen = &mut self.seen[member];
                 seen.handed = seen.handed.max(entry.index);
@@ -425,7 +427,7 @@ impl Witness {
         self.check_snapshot(index, found)
     }
 
-    /// Syncs of a quorum cover an entry.
+    /// Checks that syncs of a quorum cover an entry.
     fn check_synced(&self, entry: &Entry) -> Result<(), String> {
         let Entry { index, payload, .. } = entry;
         if payload.is_empty() || entry.kind == EntryKind::Membership {
@@ -451,7 +453,7 @@ impl Witness {
         let before = self.entries.range(..entry.index).next_back().map(|(_, handed)| handed);
         let mut ordinal = before.map_or(0, |handed| handed.ordinal);
         let mut last_batches = before.map_or_else(LastBatches::new, |it| it.last_batches.clone());
-        // What does not decode is found when the order is made.
+        // An entry that does not decode is found when the order is made.
         if kind == EntryKind::Normal {
             ordinal += command_count(&payload, &mut last_batches).unwrap_or(0);
         }
@@ -507,7 +509,7 @@ impl Witness {
         self.connections.insert((origin.member.0, origin.boot.0, connection), number);
     }
 
-    /// Terms that had a leader, and who it was.
+    /// The terms that had a leader, each with the number of that leader.
     #[cfg(test)]
     pub fn leaders(&self) -> impl Iterator<Item = (u64, usize)> {
         self.leaders.iter().map(|(term, (member, _))| (*term, *member))
@@ -523,7 +525,7 @@ impl Witness {
         self.images.insert(hash, ordinal);
     }
 
-    /// Entries handed over.
+    /// The number of entries that were handed over.
     pub fn entry_count(&self) -> usize {
         self.entries.len()
     }
@@ -531,8 +533,8 @@ impl Witness {
     /// The committed order, and the times of each command's entry.
     ///
     /// # Errors
-    /// Of an ensemble of one: a batch is there twice, or is missing. Others send them again, and
-    /// skip what is not the next one.
+    /// An ensemble of one has a batch twice, or lacks one. Larger ensembles send batches again, and
+    /// skip each that is not the next one.
     pub fn order(&self) -> Result<(Vec<Committed>, Vec<Times>), String> {
         let mut committed = Vec::new();
         let mut times = Vec::new();
@@ -572,10 +574,10 @@ impl Witness {
     }
 
     /// Checks that the level only rises in the committed order, and that each entry states a level
-    /// that was raised to before, but for the entry that raises it. The level at the end.
+    /// that was raised to before, but for the entry that raises it. Returns the level at the end.
     ///
     /// # Errors
-    /// An entry that does otherwise, or does not decode.
+    /// An entry breaks these rules, or does not decode.
     pub fn check_levels(&self) -> Result<Level, String> {
         let mut level = Level::FIRST;
         let mut last_batches = LastBatches::new();
@@ -588,7 +590,7 @@ impl Witness {
             for (origin, sequence, raised) in levels::raises(&handed.payload).map_err(bad)? {
                 let is_next = is_next(&mut last_batches, origin, sequence);
                 let Some(raised) = raised.filter(|_| is_next) else { continue };
-                // Whoever does not know the level must see that from the header.
+                // A member that does not know the level must see that from the header.
                 if raised <= level || raised > stated {
                     return Err(format!(
                         "entry {index} states level {stated} and raises level {level} to {raised}"
@@ -653,7 +655,7 @@ impl Witness {
                 let unknown = || format!("image {hash:032x}, which nobody brought");
                 Committed::Install { ordinal: *ordinal.ok_or_else(unknown)? }
             }
-            // No client can tell.
+            // Clients cannot see such a command.
             Command::Control(_) => Committed::Expire(Vec::new()),
             Command::Zk(ZkCommand::Write { session, op }) => Committed::Write {
                 session: session.0,
@@ -671,7 +673,7 @@ impl Witness {
     }
 }
 
-/// Whether a batch is the next one of its origin, as the machine has it; notes it then.
+/// Whether a batch is the next one of its origin, by the rule of the machine. Notes it if it is.
 fn is_next(last_batches: &mut LastBatches, origin: Origin, sequence: u64) -> bool {
     let (member, boot) = (origin.member.0, origin.boot.0);
     let expected = match last_batches.get(&member) {

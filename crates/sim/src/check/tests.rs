@@ -4,7 +4,8 @@ use super::*;
 
 const S: u64 = 1_000_000;
 
-/// The longest silence that a server can have seen which heard its client then, and judged it then.
+/// Checks the longest silence that a server can have seen if it heard its client at these times and
+/// judged at `judged_us`.
 #[track_caller]
 fn check_silence(waking: &WakingTime, heard_us: &[u64], judged_us: u64, expected_us: u64) {
     assert_eq!(
@@ -18,10 +19,10 @@ fn a_silence_lasts_until_the_session_is_judged_or_its_client_speaks() {
     let waking = WakingTime::default();
     check_silence(&waking, &[], 9 * S, 0);
     check_silence(&waking, &[S], 9 * S, 8 * S);
-    // What was not heard yet ends the silence, and is no excuse.
+    // Bytes that were not heard yet end the silence, and excuse nothing.
     check_silence(&waking, &[S, 9 * S - 1], 9 * S, 8 * S - 1);
     check_silence(&waking, &[S, 9 * S - HEARING_US_MAX + 1], 9 * S, 8 * S - HEARING_US_MAX + 1);
-    // What must have been heard ends it too, and a later one counts.
+    // Bytes that must have been heard end it, too, and a later silence counts.
     check_silence(&waking, &[S, 9 * S - HEARING_US_MAX], 9 * S, HEARING_US_MAX);
     check_silence(&waking, &[S, 5 * S, 6 * S], 9 * S, 3 * S);
 }

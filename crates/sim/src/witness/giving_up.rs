@@ -1,5 +1,5 @@
-//! Commands that were given up: what Loop says of their fates is held against the log, and against
-//! what the member hands over from then on.
+//! Commands that were given up. The witness compares their fates, as Loop tells them, with the log
+//! and with what the member hands over from then on.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use replica::EntryKind;
 
 use super::{LastBatches, Witness, forget, is_next};
 
-/// What was given up, in all lives of the processes.
+/// All commands that were given up, in all lives of the processes.
 #[derive(Default)]
 pub(super) struct GivenUpCommands {
     /// The commands of batches, by their positions.
@@ -20,28 +20,29 @@ pub(super) struct GivenUpCommands {
     /// The last sequence that a connection which was given up may have commands in, by member, boot
     /// and connection.
     connections: BTreeMap<(u64, u64, u64), u64>,
-    /// Batches that went before any leader had them.
+    /// The number of batches that were withdrawn before any leader had them.
     gone_count: usize,
 }
 
-/// Member, boot and sequence.
+/// The member, the boot and the sequence of a batch.
 type BatchName = (u64, u64, u64);
 
 #[derive(Clone, Copy)]
 struct Record {
     fate: Fate,
-    /// The term of the member then: an entry that it proposes later has `Nothing`.
+    /// The term of the member when it gave the command up. In a later term it proposes `Nothing` in
+    /// the command's place.
     term: u64,
 }
 
 /// How often commands were given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenUpCounts {
-    /// Batches that went before any leader had them.
+    /// The number of batches that were withdrawn before any leader had them.
     pub gone: usize,
-    /// Commands of batches that were replaced.
+    /// The number of commands of batches that `Nothing` took the place of.
     pub replaced: usize,
-    /// Commands that were applied all the same: a leader had them.
+    /// The number of such commands that were applied all the same, since a leader had them.
     pub done: usize,
 }
 
@@ -53,7 +54,7 @@ impl GivenUpCommands {
         batches.count() + connections.count() > 0
     }
 
-    /// Whether the command was given up, and as what.
+    /// The record of a command that was given up; none if it was not.
     ///
     /// # Errors
     /// Its connection was given up before it got a place in a batch.
@@ -78,7 +79,7 @@ impl GivenUpCommands {
         Ok(found.and_then(|positions| positions.get(&position)).copied())
     }
 
-    /// Looks at each command of a batch that is not `Nothing`.
+    /// Runs `check` for each command of a batch that was given up and is not `Nothing`.
     fn check_batch(
         &self,
         batch: &Batch<'_>,
@@ -133,7 +134,7 @@ impl Witness {
     /// A member sends these frames, after all that it has given up so far.
     ///
     /// # Errors
-    /// One has a command that was given up.
+    /// A frame has a command that was given up.
     pub fn check_sent<'a>(
         &self,
         origin: Origin,
@@ -157,7 +158,7 @@ impl Witness {
     /// A member that leads in this term proposes an entry.
     ///
     /// # Errors
-    /// It has a command that this member gave up in an earlier term.
+    /// The entry has a command that this member gave up in an earlier term.
     pub fn check_proposed(&self, origin: Origin, term: u64, payload: &Bytes) -> Result<(), String> {
         if !self.given_up.has_any_of(origin) {
             return Ok(());
@@ -173,10 +174,10 @@ impl Witness {
         })
     }
 
-    /// Holds the whole log against what was given up.
+    /// Compares the whole log with the commands that were given up.
     ///
     /// # Errors
-    /// It has a command that was never to be in it.
+    /// The log has a command that was never to be in it.
     pub fn check_given_up(&self) -> Result<GivenUpCounts, String> {
         let replaced = self.given_up.batches.values().map(BTreeMap::len).sum();
         let gone = self.given_up.gone_count;

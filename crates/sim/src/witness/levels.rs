@@ -1,8 +1,8 @@
 //! The levels that the log states and raises to, and what members have said that they know.
 //!
-//! A raise must come behind the word of every member: the leader that proposed it had a link then
-//! from each of them on which the member said that it knows the level. Nobody who never ran a build
-//! that knows a level may be given an entry that needs it.
+//! A raise must come behind the word of every member: the leader that proposed it had a link from
+//! each of them then, on which the member said that it knows the level. A member that never ran a
+//! build that knows a level must not be given an entry that needs it.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use machine::codec::DecodeError;
 use machine::entry::{self, HEADER_BYTES};
 use machine::{Command, ControlCommand, Level, MemberId, Origin};
 
-/// What one process was told on links, as of when its Loop took it.
+/// What one process was told on links, at the times when its Loop took it.
 #[derive(Default)]
 pub struct Heard {
-    /// By member, in order.
+    /// What each member said, by member id, the oldest first.
     said: BTreeMap<MemberId, Vec<Said>>,
 }
 
@@ -22,13 +22,13 @@ pub struct Heard {
 struct Said {
     level_max: Level,
     from_us: u64,
-    /// When Loop took it that the link ended; none as long as it has not.
+    /// When Loop took note that the link had ended; none as long as it has not.
     until_us: Option<u64>,
 }
 
 impl Heard {
-    /// Loop takes it that a link from a member is up, on which it said that it knows the levels up
-    /// to that one; or that the link has ended.
+    /// Loop takes note that a link from a member is up, on which the member said that it knows the
+    /// levels up to `level_max`; none: the link has ended.
     pub fn on_linked(&mut self, peer: MemberId, level_max: Option<Level>, now_us: u64) {
         let said = self.said.entry(peer).or_default();
         if let Some(last) = said.last_mut() {
@@ -37,7 +37,7 @@ impl Heard {
         said.extend(level_max.map(|level_max| Said { level_max, from_us: now_us, until_us: None }));
     }
 
-    /// Whether a link was up between these times on which the member said that it knows a level.
+    /// Whether a link was up between these times on which the member said that it knows this level.
     pub fn knew(&self, peer: MemberId, level: Level, from_us: u64, until_us: u64) -> bool {
         let is_it = |said: &Said| {
             let is_then = said.from_us <= until_us && said.until_us.is_none_or(|it| it >= from_us);
@@ -47,14 +47,15 @@ impl Heard {
     }
 }
 
-/// The record of all lives.
+/// The record of levels, in all lives of the processes.
 #[derive(Default)]
 pub struct Levels {
-    /// The highest level to which an entry raises that was handed over, and when it first was.
+    /// The highest level to which an entry that was handed over raises, and when it was first
+    /// handed over.
     raised: Option<(Level, u64)>,
-    /// By directory: the highest level that a build knew which ran on it.
+    /// The highest level that any build that ran on a directory knew, by member id.
     ran: BTreeMap<MemberId, Level>,
-    /// By directory: the highest level that it said on a link to know.
+    /// The highest level that a member said on a link to know, by member id.
     said: BTreeMap<MemberId, Level>,
 }
 
@@ -102,7 +103,7 @@ impl Levels {
 
     /// An entry with commands is handed over for the first time.
     pub fn on_handed(&mut self, payload: &Bytes, now_us: u64) {
-        // What does not decode is found when the order is made.
+        // An entry that does not decode is found when the order is made.
         if let Some(level) = raise_of(payload)
             && level > self.level()
         {

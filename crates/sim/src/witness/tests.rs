@@ -92,7 +92,7 @@ fn an_index_and_a_term_name_one_entry() {
     assert!(witness.on_proposed(2, (2, 2), &other, 0, 0).is_err());
 }
 
-/// A leader of a term whose log ends there.
+/// The status of a leader of this term, with a log that ends at `last_index`.
 fn leader(term: u64, last_index: u64) -> Status {
     Status {
         role: Role::Leader,
@@ -120,10 +120,10 @@ fn a_term_has_one_leader_who_has_what_was_applied() {
     assert!(witness.on_status(1, MemberId(1), &leader(3, 2), 0).is_ok());
     assert!(witness.on_status(2, MemberId(2), &leader(3, 2), 0).is_err());
     assert!(witness.on_status(2, MemberId(2), &leader(4, 1), 0).is_err());
-    // Late to hear that a later term began.
+    // A leader may hear late that a later term began.
     assert!(witness.on_status(2, MemberId(2), &leader(2, 1), 0).is_ok());
     assert_eq!(witness.led_count(), 3);
-    // The same machine with another directory is somebody else.
+    // A machine with another directory is another member.
     assert!(witness.on_status(1, MemberId(7), &leader(3, 2), 0).is_err());
 }
 

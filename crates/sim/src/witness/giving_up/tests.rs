@@ -34,7 +34,7 @@ fn witness() -> Witness {
     Witness::new(true, vec![SimDisk::new(1, false), SimDisk::new(2, false)])
 }
 
-/// The log has these batches, one in each entry; what is said of it.
+/// Puts these batches into the log, one in each entry, and returns what the witness says of it.
 fn check_log(witness: &mut Witness, batches: &[Bytes]) -> Result<GivenUpCounts, String> {
     for (number, batch) in batches.iter().enumerate() {
         let (payload, index) = (payload(core::slice::from_ref(batch)), 2 + number as u64);
@@ -64,7 +64,7 @@ fn what_no_leader_had_must_not_be_in_the_log() {
         let found = check_log(&mut witness, core::slice::from_ref(of));
         assert_eq!(found.map(|counts| counts.done).ok(), expected);
     }
-    // A batch that is there twice is applied once, and whichever is first counts.
+    // A batch that the log has twice is applied once: the first one counts.
     let mut witness = witness();
     give_up(&mut witness, 1, 1, Fate::Definite);
     assert!(check_log(&mut witness, &[second_replaced, all]).is_ok());
