@@ -103,7 +103,8 @@ pub struct Evidence<'a> {
     pub may_refuse: bool,
     /// Whether members refuse requests that waited for too long.
     pub may_throttle: bool,
-    /// The age in ms, as configured, at which containers go that never had a child.
+    /// The age in ms, as configured, past which containers go that never had a child; 0: they never
+    /// do.
     pub never_used_ms_max: u64,
 }
 

@@ -1,9 +1,9 @@
 //! One run: the world, the members, the clients and the faults, event by event, and the end of it.
 //!
-//! A run has three parts. While faults come, clients work. Then the faults stop: whatever is down
-//! is started, every member must serve, all must have the same state and the clients must finish
-//! within a bounded time. At last power is cut once more, everywhere: what was there must be there
-//! again, to the bit.
+//! A run has three parts. While faults come, clients work. Then the faults stop: each process that
+//! is down is started, every member must serve, all must have one state and the clients must finish
+//! within a bounded time. At last power is cut once more, everywhere: each member must come back
+//! with the state that it had, to the bit.
 
 mod damage;
 mod deceit;
@@ -50,14 +50,15 @@ use host::{Deceit, Host};
 pub use levels::LevelCounts;
 use levels::Levels;
 
-/// What sets a seed apart from itself, for what must not change the rest. With this number the kept
-/// seeds have nothing more, and mean what they meant before there was more.
+/// Sets a seed apart from itself, to draw containers, znodes with a time to live and quotas without
+/// a change of the rest. With this number the kept seeds have none of them, and mean what they
+/// meant before.
 const MORE_SEED: u64 = 0x6d6f_7265_0000_0002;
 
-/// The same, for what only an ensemble has.
+/// Sets a seed apart from itself, to draw what only an ensemble has.
 const ENSEMBLE_SEED: u64 = 0x656e_7365_6d00_0001;
 
-/// The same, for members that deceive the others.
+/// Sets a seed apart from itself, to draw members that deceive the others.
 const DECEIT_SEED: u64 = 0x6465_6365_6974_0001;
 
 /// Sets a seed apart from itself, to draw the later operations of clients. With this number the
@@ -71,22 +72,23 @@ const READ_ONLY_SEED: u64 = 0x7265_6164_0000_0001;
 /// this number it does not know it in any of the kept seeds.
 const SHORT_TIMEOUT_SEED: u64 = 0x7365_7373_0000_000e;
 
-/// Operations of clients that were added later. Each kind that a run has is drawn from a seed of
-/// its own, so the rest of the run does not depend on it.
+/// Operations of clients that were added later. Each kind that a run has holds the seed from which
+/// it is drawn, so the rest of the run does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaterOps {
-    /// Clients send frames that no server takes.
+    /// The seed of frames that no server takes, which clients send.
     pub bad_frames: Option<u64>,
-    /// Clients set watches that stay.
+    /// The seed of watches that stay, which clients set.
     pub lasting_watches: Option<u64>,
-    /// Clients prove to be users, and have znodes that only some of them may change.
+    /// The seed of users that clients prove to be, and of znodes that only some users may change.
     pub users: Option<u64>,
-    /// Members have low bounds for the work that clients may have under way. Clients then send no
+    /// The seed of low bounds for the work that clients may have under way. Clients then send no
     /// bad frames: an unknown operation that waited for too long ends no connection.
     pub throttles: Option<u64>,
-    /// Some clients can do with reads, and members of an ensemble serve these without a leader.
+    /// The seed of clients that accept reads only. Members of an ensemble serve these without a
+    /// leader.
     pub read_only: Option<u64>,
-    /// Clients prove to be users, and have znodes that only some of them may read.
+    /// The seed of users that clients prove to be, and of znodes that only some users may read.
     pub private_znodes: Option<u64>,
 }
 
@@ -106,7 +108,7 @@ impl LaterOps {
             lasting_watches: kind(),
             users: kind(),
             throttles: kind(),
-            // Drawn last, as each kind that is added: the others are what they were.
+            // Each kind that is added is drawn last, so the kinds before it stay what they were.
             read_only: kind(),
             private_znodes: kind(),
         }
@@ -116,27 +118,27 @@ impl LaterOps {
 /// What a run consists of. Everything else comes from the seed.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// For everything that is left to chance.
+    /// The seed of everything that is left to chance.
     pub seed: u64,
     /// How many members there are: 1 to [`MEMBERS_MAX`].
     pub member_count: usize,
-    /// The members; what tells one from another is drawn from the seed.
+    /// The configuration of the members. What tells one from another is drawn from the seed.
     pub member: MemberConfig,
-    /// Its clients.
+    /// The configuration of each client.
     pub clients: Vec<ClientConfig>,
     /// Whether the members of an ensemble have to find each other first, and to agree on how it
     /// begins; else they are born when they are started.
     pub begins_unborn: bool,
-    /// What goes wrong.
+    /// The faults that come.
     pub faults: FaultMix,
-    /// For how long.
+    /// How long faults come.
     pub faults_us: u64,
-    /// The disk says that it synced, and did not.
+    /// Whether the disks say that they synced, and did not.
     pub syncs_lie: bool,
     /// Everything stops at this operation of the first member's disk; `true` if power is cut.
     pub stop_at: Option<(u64, bool)>,
-    /// If the clients make containers, znodes with a time to live and quotas, and the configuration
-    /// of these changes: from this seed, so that what else happens does not depend on it.
+    /// The seed of containers, znodes with a time to live and quotas, and of changes of their
+    /// configuration; none: clients make none. What else happens does not depend on it.
     pub more_seed: Option<u64>,
     /// Operations of clients that were added later.
     pub later_ops: LaterOps,
@@ -144,14 +146,14 @@ pub struct Options {
     pub builds: Option<Builds>,
     /// Whether at the end some clients vanish, to see their sessions expire.
     pub some_vanish: bool,
-    /// Whether the member's inside is watched, and not only what clients see.
+    /// Whether the judges watch what members do inside, and not only what clients see.
     pub looks_inside: bool,
-    /// Every fault and every life of the process is printed to standard error.
+    /// Whether every fault and every life of a process is printed to standard error.
     pub is_verbose: bool,
 }
 
 impl Options {
-    /// Everything drawn from the seed.
+    /// Draws the options of a run of one member from the seed.
     pub fn draw(seed: u64) -> Options {
         let mut random = Random::new(seed ^ 0x0051_7e44_a11d_0000);
         let tick_ms = random.magnitude(500, 2_000);
@@ -189,7 +191,7 @@ impl Options {
         }
     }
 
-    /// Everything drawn from the seed, for so many members.
+    /// Draws the options of a run of so many members from the seed.
     pub fn draw_ensemble(seed: u64, member_count: usize) -> Options {
         assert!((1..=MEMBERS_MAX).contains(&member_count));
         let mut options = Options::draw(seed);
@@ -218,7 +220,7 @@ impl Options {
         if random.one_in(4) {
             options.member.attendance = Attendance::Majority;
         }
-        // So short that whoever was away for a while needs a snapshot.
+        // The log in memory is so short that a member that was away for a while needs a snapshot.
         if random.one_in(2) {
             let bytes_max = random.magnitude(1_000, 300_000) as usize;
             let pinned_bytes_max = bytes_max + random.magnitude(10_000, 3_000_000) as usize;
@@ -254,19 +256,19 @@ impl Options {
 /// What a run was like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Of the run.
+    /// The seed of the run.
     pub seed: u64,
-    /// Members.
+    /// The number of members.
     pub member_count: usize,
     /// Terms that had a leader.
     pub led_count: usize,
-    /// The same for the same seed.
+    /// A hash of all events. Two runs of one seed have the same trace.
     pub trace: u64,
     /// Virtual time it took.
     pub virtual_us: u64,
     /// When all clients had done everything they had to, and had every answer.
     pub worked_us: u64,
-    /// Events in it.
+    /// The number of events.
     pub event_count: u64,
     /// Starts of processes, those that failed included.
     pub start_count: u64,
@@ -323,17 +325,17 @@ pub struct Summary {
     pub snapshot_count: u64,
     /// Snapshots that members fetched from others.
     pub fetched_count: u64,
-    /// Snapshots that came whole from another than the leader.
+    /// Snapshots that came whole from a member other than the leader.
     pub borrowed_count: u64,
     /// Directories that were born with a vote, once the members had found each other.
     pub founded_count: u64,
-    /// Directories that were born to an ensemble that was there.
+    /// Directories that were born to an ensemble that already existed.
     pub joined_count: u64,
     /// Directories that were corrupt or condemned, and were set aside.
     pub set_aside_count: u64,
     /// Members that deceived the others.
     pub deceit_count: u64,
-    /// Of those, the ones that were found out, and condemned their directories.
+    /// Members that were found out, and condemned their directories.
     pub condemned_count: u64,
     /// Files of running members in which bits have flipped.
     pub running_rot_count: u64,
@@ -362,7 +364,7 @@ enum Phase {
     Calm,
     /// Clients say their last words.
     LastWords,
-    /// Some of them vanish: their sessions expire, and those of the others do not.
+    /// Some clients vanish: their sessions expire, and those of the others do not.
     Silence,
     /// The members are started once more after a loss of power.
     LastStart,
@@ -402,7 +404,7 @@ pub(crate) struct Simulation {
     machine_change_count: u64,
     /// Rounds of visits that clients have begun at the end.
     visit_count: usize,
-    /// Rounds of operations for the sake of a state that is wrong still.
+    /// Rounds of extra operations that are to make members find out a state that was made wrong.
     tries_to_find_out: u64,
     struck: Vec<usize>,
     reliefs: BTreeMap<u32, (Vec<usize>, Fault)>,
@@ -485,7 +487,7 @@ impl Simulation {
         self.begin_later_ops();
         self.begin_asking();
         for member in 0..self.hosts.len() {
-            // Whoever begins servers does not do so at once everywhere.
+            // An operator does not start all servers at one moment.
             let at_us = match self.options.begins_unborn {
                 true => apart.magnitude(1, 5_000_000),
                 false => 0,
@@ -499,7 +501,7 @@ impl Simulation {
             self.hosts[0].stop_at(op, power_is_cut);
         }
         if let Some(mut wait_us) = self.options.faults.next_us() {
-            // Sooner than the interval says: before there is an ensemble.
+            // The first fault may come sooner than the interval says: before there is an ensemble.
             if self.options.begins_unborn && apart.one_in(2) {
                 wait_us = wait_us.min(apart.magnitude(1_000, 5_000_000));
             }
@@ -687,7 +689,7 @@ impl Simulation {
         }
     }
 
-    /// A member is told something by the links.
+    /// Tells a member what the links say.
     fn tell(&mut self, told: Told) {
         let member = match &told {
             Told::Frame { member, .. } | Told::Link { member, .. } => *member,
@@ -750,7 +752,7 @@ impl Simulation {
     fn let_client_read(&mut self, client: usize) -> Result<(), String> {
         let number = self.clients[client].connection();
         self.clients[client].on_arrival(&mut self.world, &mut self.network, &mut self.history)?;
-        // There is room again for what the server has to say.
+        // The connection has room again for what the server has to say.
         if let Some(number) = number {
             self.tell_server(number);
         }
@@ -793,7 +795,7 @@ impl Simulation {
             return;
         }
         self.clients[client].on_connected(number, asked, &mut self.world, &mut self.network);
-        // What is on its way to the disk then is there long enough for the race.
+        // A slow disk keeps writes on their way long enough for the race.
         let may_be_slow =
             self.phase == Phase::Faults && self.world.random.one_in(2) && !self.is_any_deceiving();
         if self.clients[client].take_race() && may_be_slow {
@@ -853,7 +855,7 @@ impl Simulation {
         }
     }
 
-    /// With nothing going wrong, a started server serves soon, and clients finish.
+    /// Checks that a started server serves soon and that clients finish, when nothing goes wrong.
     fn check_in_time(&self) -> Result<(), String> {
         let now_us = self.world.now_us;
         let paused_us = self.hosts.iter().map(|host| host.paused_until_us).max().unwrap_or(0);
@@ -895,7 +897,7 @@ impl Simulation {
     fn maybe_last_words(&mut self) -> Result<(), String> {
         self.check_in_time()?;
         if self.are_idle() && self.is_any_wrong() {
-            // It is found out by an entry that comes.
+            // A wrong state is found out when a new entry comes.
             self.tries_to_find_out += 1;
             if self.tries_to_find_out > FIND_OUT_TRIES_MAX {
                 return Err("a state that was made wrong is not found out".to_string());
@@ -915,8 +917,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Sends all clients to other members, which must answer them as well: until each client was
-    /// at each member. False if that is done.
+    /// Sends all clients to other members, which must answer them as well, until each client was at
+    /// each member. Returns false when that is done.
     fn visit_others(&mut self) -> bool {
         let member_count = self.hosts.len();
         if !self.is_ensemble() || self.visit_count == member_count {
@@ -931,7 +933,8 @@ impl Simulation {
         true
     }
 
-    /// Everything is said and done, no connection is left that nobody has, and members agree.
+    /// Whether all clients have said their last words, servers keep no connection that no client
+    /// has, and members agree.
     fn has_settled(&self) -> Result<bool, String> {
         self.check_in_time()?;
         if !self.clients.iter().all(Client::has_said_last_words) {
@@ -949,7 +952,7 @@ impl Simulation {
             && (!self.is_ensemble() || (self.do_agree() && self.do_all_vote())))
     }
 
-    /// Whether every server is there, has a vote, and nobody else has.
+    /// Whether every server runs and has a vote, and no other member has one.
     fn do_all_vote(&self) -> bool {
         let mut ids: Vec<u64> = self.servers().map(|server| server.hello().member.0).collect();
         ids.sort_unstable();
@@ -985,13 +988,13 @@ impl Simulation {
         }
     }
 
-    /// The sessions of those that vanished are gone, or should be.
+    /// Whether the sessions of clients that vanished have had the time to expire.
     fn is_silence_over(&self) -> bool {
         let gone = self.clients.iter().filter(|client| client.is_gone());
         let timeout_ms = gone.map(|client| client.session().1).max().unwrap_or(0);
         let tick_us = self.options.member.options.tick_ms * 1000;
         let timeout_us = u64::from(timeout_ms) * 1000;
-        // A round may have begun before.
+        // A round of removals may have begun before.
         let containers = &self.options.member.options.containers;
         let rounds_us = match self.more {
             Some(_) => 2 * u64::from(containers.check_interval_ms) * 1000,
@@ -1049,14 +1052,15 @@ impl Simulation {
         }
     }
 
-    /// After the last start: the state is what it was. Of an ensemble some are ready before others,
-    /// and what goes by itself may have gone: there the order says what the state must be.
+    /// Checks after the last start that the state is what it was. In an ensemble some members are
+    /// ready before others, and znodes may have gone by themselves: there the committed order says
+    /// what the state must be.
     fn finish(self, digest: Option<machine::digest::Digest>) -> Result<Summary, String> {
         let machines: Vec<_> = self.servers().map(Server::machine).collect();
         if !self.is_ensemble() && Some(machines[0].digest()) != digest {
             return Err("after a loss of power the state is another one".to_string());
         }
-        // What was handed over last may not be applied by anybody yet.
+        // The last entries that were handed over may not be applied by any member yet.
         let newest = self.witness.newest_index();
         let are_there = machines.iter().all(|machine| machine.index().0 == newest);
         let is_known = !self.is_ensemble() || (self.do_agree() && are_there);
@@ -1133,7 +1137,7 @@ impl Simulation {
         longest_us
     }
 
-    /// Answers with this code to writes of znodes that have owners.
+    /// The number of answers with this code to writes of znodes that have owners.
     fn owned_count(&self, code: i32) -> usize {
         let records = self.history.ops.iter().filter(|record| match &record.op {
             Op::CreateOwned { .. } | Op::SetAclOwned { .. } => true,
@@ -1169,7 +1173,7 @@ impl Simulation {
     }
 }
 
-/// A member's configuration, of a standalone server as yet.
+/// Draws the configuration of a member, as that of a standalone server.
 fn draw_member(
     random: &mut Random,
     tick_ms: u64,
@@ -1239,7 +1243,7 @@ fn draw_clients(random: &mut Random, tick_ms: u64, is_heavy: bool) -> Vec<Client
         .collect()
 }
 
-/// Settings that the first seeds did not draw.
+/// Draws settings that the first seeds did not have.
 fn draw_more(more: &mut Random, options: &mut recovery::Options) {
     options.settings.extended_types = !more.one_in(4);
     options.settings.enforce_quota = !more.one_in(4);
@@ -1266,7 +1270,7 @@ fn server_list(count: u64) -> ServerList {
     ServerList { version: 0, servers: (1..=count).map(|number| (number, server(number))).collect() }
 }
 
-/// The machines of all members; the first has this disk.
+/// The machines of all members. The first one has this disk.
 fn hosts(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
     if options.member_count == 1 {
         return vec![Host::new(options.member.clone(), disk, Clock::default())];

@@ -5,7 +5,7 @@ use sim::Summary;
 /// Seeds of every change, of three members; a nightly run takes many more.
 const SEEDS_OF_THREE: std::ops::RangeInclusive<u64> = 1..=110;
 
-/// The same of five.
+/// Seeds of every change, of five members.
 const SEEDS_OF_FIVE: std::ops::RangeInclusive<u64> = 1..=40;
 
 fn check(seeds: impl Iterator<Item = (u64, usize)>) -> Vec<Summary> {
@@ -20,7 +20,8 @@ fn check(seeds: impl Iterator<Item = (u64, usize)>) -> Vec<Summary> {
     summaries
 }
 
-/// They pass, and do what they are for: everything that may go wrong does, and what depends on it.
+/// The seeds pass and do what they are for: all faults come in some run, and so does all that
+/// depends on them.
 #[test]
 fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     let three = SEEDS_OF_THREE.map(|seed| (seed, 3));
@@ -92,7 +93,7 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     ] {
         assert!(count > 0, "no {what}");
     }
-    // The others would not have what it brings.
+    // The other members would not have what a restore brings.
     assert_eq!(count(|it| it.restored_count), 0);
 }
 

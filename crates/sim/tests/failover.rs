@@ -1,5 +1,5 @@
-//! An ensemble goes on when its leader is gone: clients finish their work while it still is. Who
-//! was away for long catches up.
+//! An ensemble goes on when its leader is gone: clients finish their work before it is back. A
+//! member that was away for long catches up.
 
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::script::script;

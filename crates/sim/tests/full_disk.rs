@@ -7,21 +7,21 @@ use sim::script::script;
 use sim::{Options, Summary};
 use storage::wal::WalOptions;
 
-/// Long after everything that does not wait for room is over.
+/// How long the disk is full: long after everything that does not wait for room is over.
 const FULL_FOR_US: u64 = 300_000_000;
 
 /// Bytes of a segment, so that the run is short.
 const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// As in the shell that ships.
+/// Bytes of log that must still fit, as in the shell that ships.
 const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
 
 /// Three clients that write more than there is room for, on a disk that is full soon.
 fn full(seed: u64, more: Vec<(u64, Fault)>, full_for_us: u64) -> Options {
     let mut options = script(seed);
-    // Only a full disk asks for one.
+    // Only a full disk asks for a snapshot.
     options.member.options.snapshot_commands = u64::MAX;
-    // As in the shell that ships: what is under way always fits.
+    // Entries under way always fit, as in the shell that ships.
     options.member.wal = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::default() };
     options.member.room_bytes_min = ROOM_BYTES_MIN;
     options.faults_us = full_for_us;
@@ -53,7 +53,7 @@ fn clients_are_answered_while_the_disk_is_full() {
         let virtual_us = summary.virtual_us;
         assert!(virtual_us < FULL_FOR_US / 2, "seed {seed}: waits for room, {virtual_us} us");
     }
-    // Few: a snapshot soon lets go of log.
+    // Only a few writes are refused: a snapshot soon lets go of log.
     assert!(refused_count > 20, "{refused_count}");
 }
 
@@ -78,7 +78,7 @@ fn sessions_outlive_a_full_disk_during_which_their_connections_break() {
 fn full_of_log(seed: u64, blocks: u64) -> Options {
     let full = Fault::DiskFull { bytes: blocks * 64 * 1024, for_us: FULL_FOR_US };
     let mut options = script(seed);
-    // Only a full disk asks for one.
+    // Only a full disk asks for a snapshot.
     options.member.options.snapshot_commands = u64::MAX;
     options.member.wal = WalOptions {
         segment_bytes: 256 * 1024,

@@ -1,5 +1,5 @@
-//! Members that the leader's log does not reach are sent the snapshots of followers, whatever
-//! becomes of those.
+//! Members that have fallen off the leader's log are sent the snapshots of followers, also where
+//! these followers end, hang or lose what they hold.
 
 mod steady;
 
@@ -16,8 +16,8 @@ fn forgetful(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) ->
     options
 }
 
-/// A member loses its directory, and from then on this comes to whoever sends a snapshot, every 20
-/// ms.
+/// A member loses its directory, and from then on the fault comes every 20 ms to each member that
+/// sends a snapshot.
 fn while_lending(fault: Fault) -> Vec<(u64, Whom, Fault)> {
     let mut faults = vec![(8_000_000, Whom::one(0), Fault::EmptiedDisk)];
     faults.extend(vec![(20_000, Whom::Lender, fault); 500]);
@@ -30,13 +30,13 @@ fn whoever_lost_its_directory_has_its_state_from_followers() {
     for seed in 1..=10 {
         let lost = |member| (8_000_000, Whom::one(member), Fault::EmptiedDisk);
         let summary = run(forgetful(seed, 3, (0..3).map(lost).collect()));
-        // A leader may learn so late that a link leads to a directory that is lost, that the next
+        // A leader may learn late that a link leads to a directory that is lost. Then the next
         // server cannot lose its own yet.
         assert!(summary.fetched_count >= 1, "seed {seed}");
         fetched += summary.fetched_count;
         borrowed += summary.borrowed_count;
     }
-    // Where a leader knows nobody yet, it is its own.
+    // A leader that knows of no other member's snapshot yet sends its own.
     assert!(fetched >= 30, "{fetched}");
     assert!(10 * borrowed >= 9 * fetched, "{borrowed} of {fetched}");
 }
@@ -47,7 +47,7 @@ fn a_lender_that_dies_is_replaced() {
     for seed in 1..=10 {
         let summary = run(forgetful(seed, 5, while_lending(Fault::Kill)));
         assert!(summary.fetched_count > 0, "seed {seed}");
-        // Each is started once more at the end, and one lost its directory.
+        // Each member is started once more at the end, and one lost its directory.
         death_count += summary.start_count - 2 * 5 - 1;
     }
     assert!(death_count >= 10, "{death_count}");
@@ -69,7 +69,7 @@ fn a_lender_whose_disk_hangs_or_is_full_or_that_is_cut_off_keeps_nobody_waiting(
     }
 }
 
-/// A bit flips in what the lender reads: nobody takes that for the state.
+/// A bit flips in the snapshot that the lender reads: no member takes that for the state.
 #[test]
 fn a_lender_whose_snapshot_rots_misleads_nobody() {
     for disks in [Disks::Snapshots, Disks::Log] {

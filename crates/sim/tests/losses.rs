@@ -9,7 +9,7 @@ use sim::Summary;
 use sim::fault::{Fault, Whom};
 use steady::{run, steady};
 
-/// That all of them vote in the end is judged in each run. One whose process ends right after the
+/// Each run checks that all members vote in the end. A member whose process ends right after the
 /// birth is not counted: the next start finds it born.
 #[test]
 fn every_member_in_turn_loses_its_directory_and_comes_back() {
@@ -44,7 +44,7 @@ fn a_directory_that_is_corrupt_is_set_aside_and_its_server_comes_back() {
     assert!(set_aside >= 10, "{set_aside}");
 }
 
-/// Of each of these seeds a run in which one member deceives the others, when all is well.
+/// Runs each of these seeds with one member that deceives the others, when all is well.
 fn deceived(seeds: std::ops::RangeInclusive<u64>, deceit: Fault) -> Vec<Summary> {
     seeds
         .map(|seed| {
@@ -63,7 +63,8 @@ fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
     summaries.iter().map(of).sum()
 }
 
-/// Whoever is found out joins under another member id; nobody else does.
+/// Checks that a member that is found out joins under another member id, and that no other member
+/// does.
 fn check_found_out(summaries: &[Summary], deceit_min: u64, condemned_min: u64) {
     let deceits = sum(summaries, |it| it.deceit_count);
     let condemned = sum(summaries, |it| it.condemned_count);
@@ -72,7 +73,7 @@ fn check_found_out(summaries: &[Summary], deceit_min: u64, condemned_min: u64) {
     for summary in summaries {
         assert!(summary.joined_count <= summary.deceit_count, "seed {}", summary.seed);
     }
-    // One whose process ends right after the birth is not counted.
+    // A member whose process ends right after the birth is not counted.
     let joined = sum(summaries, |it| it.joined_count);
     assert!(joined >= condemned * 8 / 10, "{joined} of {condemned}");
 }
@@ -96,7 +97,7 @@ fn a_member_whose_state_differs_is_found_out_and_comes_back() {
 
 #[test]
 fn a_majority_never_loses_what_it_has() {
-    // The second one is let alone: the first one is not replaced yet.
+    // The second member is left alone: the first one is not replaced yet.
     let lost = |member| (1_000, Whom::one(member), Fault::EmptiedDisk);
     let summary = run(steady(1, 3, (0..3).map(lost).collect()));
     assert_eq!(summary.joined_count, 1);

@@ -29,7 +29,7 @@ fn a_machine_that_was_replaced_comes_back_and_its_clients_are_answered() {
     assert!(changes >= 30, "{changes} of 40");
 }
 
-/// Three times, there and back.
+/// The place goes to the second machine and back, three times.
 #[test]
 fn two_machines_have_the_place_of_one_server_in_turn() {
     for seed in 1..=10 {
@@ -53,7 +53,7 @@ fn a_leader_that_is_cut_off_and_stutters_answers_nobody_for_long() {
             steady(seed, 3, vec![(5_000_000, Whom::Leader, cut), (1_000, Whom::Leader, stutter)]);
         options.faults_us = for_us;
         for client in &mut options.clients {
-            // They hardly ever write: whoever does notices that nobody answers.
+            // The clients hardly ever write: one that does notices that it gets no answer.
             client.ops = 20;
             client.think_us_max = 90_000_000;
             client.timeout_ms = 10 * options.member.options.tick_ms as u32;

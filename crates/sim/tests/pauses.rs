@@ -14,7 +14,7 @@ fn sessions_outlive_a_pause_of_the_process() {
         for client in &mut options.clients {
             client.ops = 400;
             client.think_us_max = 4_000_000;
-            // The shortest there is: two ticks.
+            // The shortest timeout is two ticks.
             client.timeout_ms = 1;
         }
         match sim::run(options) {

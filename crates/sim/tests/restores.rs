@@ -32,7 +32,7 @@ fn what_a_snapshot_brings_back_is_what_was_there() {
 
 #[test]
 fn a_crash_at_every_disk_operation_of_a_restore_leaves_one_state_or_the_other() {
-    // One is put aside, another restored while much is under way.
+    // One snapshot is put aside, and another one is restored while much is under way.
     let restoring = || {
         let mut options = script(1);
         options.faults =

@@ -52,8 +52,8 @@ fn a_sync_that_is_answered_from_local_state_is_noticed() {
 
 #[test]
 fn a_member_that_answers_without_contact_is_noticed() {
-    // One member is cut off for longer than a session lives, and its clients hardly ever write:
-    // whoever does notices that nobody answers.
+    // One member is cut off for longer than a session lives, and its clients hardly ever write: a
+    // client that does notices that it gets no answer.
     check_noticed_where(Sabotage::ContactIgnored, "was written to at", |options| {
         options.begins_unborn = false;
         let cut = Fault::Partition { is_one_way: false, for_us: 60_000_000 };
@@ -88,8 +88,9 @@ fn a_condemned_member_that_goes_on_is_noticed() {
 
 #[test]
 fn a_vote_of_a_directory_that_was_emptied_is_noticed() {
-    // One member is cut off, a second one empties, the third one sleeps: the first two are no
-    // quorum of which one has everything, unless the second one votes as if it had.
+    // One member is cut off, a second one loses its directory, the third one is paused: the first
+    // two are no quorum in which one member has everything, unless the second one votes as if it
+    // had.
     check_noticed_where(Sabotage::OldIdAgain, "leads in term", |options| {
         let cut = Fault::Partition { is_one_way: false, for_us: 5_000_000 };
         let sleeps = Fault::Pause { for_us: 30_000_000 };
@@ -201,7 +202,7 @@ fn a_frame_that_is_too_long_and_does_not_end_the_connection_is_noticed() {
     });
 }
 
-/// The Front holds what came last of a frame, and what it has to say to nobody.
+/// The Front keeps the last bytes of a frame, and output that it cannot send to anyone.
 #[test]
 fn a_connection_that_is_kept_when_its_client_is_gone_is_noticed() {
     check_noticed(Sabotage::ClosesUntold, "put of a connection runtime, at most");
@@ -294,7 +295,7 @@ fn a_build_that_says_that_it_knows_more_than_it_does_is_noticed() {
     check_noticed_where(Sabotage::LevelsOverstated, why, with_mixed_builds);
 }
 
-/// Drawn runs notice it, too.
+/// Runs with drawn options notice it, too.
 #[test]
 fn a_raise_that_ignores_what_a_member_knows_is_noticed_by_chance() {
     check_noticed(Sabotage::LevelsIgnored, "has not said to it that it knows that");

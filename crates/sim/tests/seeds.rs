@@ -34,7 +34,8 @@ fn one_seed_is_one_run() {
     assert_ne!(trace(1), trace(2));
 }
 
-/// The seeds do what they are for: everything that may go wrong does, and what depends on it.
+/// The seeds do what they are for: all faults come in some run, and so does all that depends on
+/// them.
 #[test]
 fn the_seeds_reach_what_they_are_meant_to_reach() {
     let mut faults = std::collections::BTreeSet::new();

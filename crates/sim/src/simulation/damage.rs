@@ -1,10 +1,10 @@
 //! Disks that lose what was durable: bits that flip, directories that somebody empties.
 //!
-//! An ensemble bears that of a minority of its members at a time: a member is lost until another
-//! directory has its vote. So long nobody else loses anything. What of the log's end was not
-//! confirmed to be durable counts as torn when it is damaged (`storage::wal`), and a member that
-//! was torn so has lost what it had acknowledged, in silence: that is tried apart from this
-//! (`super::deceit`).
+//! An ensemble tolerates that for a minority of its members at a time: a member is lost until
+//! another directory has its vote. Until then no member beyond that minority loses anything. A part
+//! of the log's end that was not confirmed to be durable counts as torn when it is damaged
+//! (`storage::wal`). A member with such a torn log has lost in silence what it had acknowledged:
+//! that is tried apart from this (`super::deceit`).
 
 use machine::MemberId;
 use member::bootstrap::Attendance;
@@ -32,7 +32,7 @@ impl Simulation {
         if !self.may_lose(member) {
             return;
         }
-        // One that is not there now is left alone: who it is nobody knows.
+        // A member without a process is left alone: its member id is not known.
         let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
         let power_is_cut = self.world.random.one_in(2);
         self.end_process(member, power_is_cut);
@@ -74,7 +74,7 @@ impl Simulation {
         }
     }
 
-    /// The next start may not get far.
+    /// Lets the next start stop after a few disk operations, now and then.
     pub(super) fn hinder_start(&mut self, member: usize) {
         let host = &mut self.hosts[member];
         if self.world.random.one_in(3) {
@@ -85,12 +85,13 @@ impl Simulation {
         }
     }
 
-    /// Whether a majority has lost nothing if this member does. Nobody is to lose a directory
-    /// alone.
+    /// Whether a majority has lost nothing if this member loses its directory. An ensemble of one
+    /// never loses its directory.
     pub(super) fn may_lose(&mut self, member: usize) -> bool {
         let host_count = self.hosts.len();
         self.note_replaced();
-        // Where a majority may begin an ensemble, whoever has no place yet could begin another one.
+        // Where a majority may begin an ensemble, a member that has no place yet could begin
+        // another one.
         let may_begin = self.options.member.attendance == Attendance::Majority;
         let is_missing = |at: &usize| {
             let is_lost = self.hosts[*at].lost.is_some();
@@ -107,15 +108,15 @@ impl Simulation {
         }
     }
 
-    /// Whether what was lost is replaced: there is another directory, and it is one of as many
-    /// voters as there were, as all know by now. Then it has what was committed before, since the
-    /// change was committed behind that. Nobody waits for the vote of the one that is gone, and no
-    /// log holds a change under way that could make anybody wait for it.
+    /// Whether what was lost is replaced: the member has another directory, which is one of as many
+    /// voters as there were, and all members know that. Then it has what was committed before,
+    /// since the change was committed behind that. No member waits for the vote of the one that is
+    /// gone, and no log holds a change under way that could make a member wait for it.
     pub(super) fn is_replaced(&self, member: usize) -> bool {
         let host = &self.hosts[member];
         let id = host.hello().map(|hello| hello.member);
         let Some(id) = id.filter(|id| host.lost != Some(*id)) else { return false };
-        // A learner may be about to be a voter: nobody could do without its vote then.
+        // A learner may be about to be a voter: then no member could do without its vote.
         let is_out = |it: &Server| host.lost.is_none_or(|lost| !it.learners().contains(&lost.0));
         let knows = |server: &Server| {
             self.has_vote(id, server)
@@ -125,8 +126,8 @@ impl Simulation {
         self.hosts.iter().all(|host| host.server.as_ref().is_some_and(knows))
     }
 
-    /// Whether a member is there, and one of as many voters as there are servers, as another one
-    /// than `lost` knows: what only that one knows is lost with it.
+    /// Whether a member runs and is one of as many voters as there are servers, as far as a member
+    /// other than `lost` knows: what only `lost` knows is lost with it.
     fn has_its_place(&self, member: usize, lost: usize) -> bool {
         let Some(server) = &self.hosts[member].server else { return false };
         let id = server.hello().member;
@@ -141,7 +142,8 @@ impl Simulation {
         voters.len() == self.hosts.len() && voters.contains(&id.0)
     }
 
-    /// Someone has looked at what was set aside, and does not need it any more.
+    /// Removes directories that were set aside, once there are too many: someone has looked at
+    /// them.
     pub(super) fn tidy_up(&mut self, member: usize) {
         let disk = &self.hosts[member].disk;
         let paths = disk.paths();
@@ -157,19 +159,19 @@ impl Simulation {
         }
     }
 
-    /// Flips bits. Whether they are left so.
+    /// Flips bits of a file in use. Returns whether they are left flipped.
     fn rot(&mut self, member: usize) -> bool {
         let is_in_use = |path: &str| !path.starts_with(storage::datadir::SET_ASIDE_PREFIX);
         self.flip_some(member, is_in_use, |found, random| match found {
             Found::Corrupt => true,
-            // Nobody may notice it before long.
+            // Such damage may stay unnoticed for long.
             Found::Same => random.one_in(ROT_TRIES_MAX),
             Found::Torn | Found::Other => false,
         })
     }
 
-    /// Flips bits of a byte of a file that `is_candidate` takes, as often as it takes until
-    /// `is_kept` takes what the next start makes of it. False: none is left flipped.
+    /// Flips bits of a byte of a file that `is_candidate` takes, and puts them back, until
+    /// `is_kept` takes what the next start makes of it. Returns false if no bits are left flipped.
     fn flip_some(
         &mut self,
         member: usize,

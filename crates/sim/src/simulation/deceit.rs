@@ -1,16 +1,16 @@
-//! Members that deceive the others, who count on what such a member does not have: it stands on an
-//! old copy of its directory, the end of its log was damaged so that it passes for a torn write, or
-//! its state is another one than theirs.
+//! Members that deceive the others: the others count on what such a member does not have. It runs
+//! on an old copy of its directory, or the end of its log was damaged so that it passes for a torn
+//! write, or its state differs from theirs.
 //!
-//! Raft bears the first two of nobody: a member that has forgotten what it acknowledged helps to
-//! elect one who lacks the same, and a new leader knows nothing of what was acknowledged to the one
-//! before. What is promised is that the leader of that time finds it out, and that holds where this
-//! loss is the only one. So a deceit waits for a moment at which all members are there, have their
-//! votes, follow one leader who goes on to lead, and hear each other, on disks that fail nobody;
-//! and nothing else goes wrong until the member was found out and replaced, or has all of it again.
-//! The member that forgets does not lead: what it alone had counted as acknowledged its successor
-//! might not have. For a wrong state the same is asked, although less would do: from a leader that
-//! is wrong nobody is to fetch a snapshot.
+//! Raft tolerates the first two from no member. A member that has forgotten what it acknowledged
+//! helps to elect a leader that lacks the same entries, and a new leader knows nothing of what was
+//! acknowledged to the one before. The promise is that the leader of that time finds it out,
+//! provided that this loss is the only one. So a deceit waits for a moment at which all members
+//! run, have their votes, follow one leader that goes on to lead, and hear each other, on disks
+//! without faults. Nothing else goes wrong until the member was found out and replaced, or has all
+//! of it again. The member that forgets does not lead: its successor might not have what it alone
+//! had counted as acknowledged. A wrong state waits for such a moment, too, although less would do:
+//! no member is to fetch a snapshot from a leader that is wrong.
 
 use machine::MemberId;
 use member::limits::DIGEST_INTERVAL_ENTRIES;
@@ -40,8 +40,8 @@ impl Simulation {
         self.servers().any(Server::is_wrong)
     }
 
-    /// Ends a deceit that nobody counts on any more, and begins the one that waits if this is the
-    /// moment.
+    /// Ends a deceit by which no member is deceived any more, and begins the one that waits if this
+    /// is the moment.
     pub(super) fn pursue_deceit(&mut self) {
         for member in 0..self.hosts.len() {
             if self.hosts[member].deceives.is_some() && self.is_honest(member) {
@@ -81,7 +81,7 @@ impl Simulation {
         let Some(leader) = self.leader_of_all() else { return };
         let forgets = deceit != Deceit::WrongState;
         let mut members = self.resolve(whom);
-        // Who leads, or was not copied, stands for the others.
+        // If the member that was meant leads, or was not copied, another one takes its place.
         members.extend(0..self.hosts.len());
         members.retain(|member| !(forgets && *member == leader));
         members.retain(|member| deceit != Deceit::OldCopy || self.hosts[*member].is_copied());
@@ -98,7 +98,7 @@ impl Simulation {
         }
         self.deceit = None;
         for host in &self.hosts {
-            // Nor does what was about to go wrong.
+            // Disk faults that were about to come do not come, either.
             host.disk.change_plan(|plan| {
                 plan.stop_at = None;
                 plan.fail.clear();
@@ -122,7 +122,7 @@ impl Simulation {
         host.deceives = Some(deceives);
     }
 
-    /// Who leads, if all that are there follow the same one.
+    /// The leader, if all members that run follow it in one term.
     fn leader_of_all(&self) -> Option<usize> {
         let leader = *self.leaders().last()?;
         let at = |server: &Server| (server.status().term, server.status().leader);
@@ -130,7 +130,7 @@ impl Simulation {
         self.servers().all(|server| at(server) == led).then_some(leader)
     }
 
-    /// Whether nothing is wrong with anybody.
+    /// Whether nothing is wrong with any member, disk or link.
     fn are_all_well(&self) -> bool {
         let now_us = self.world.now_us;
         let is_well = |host: &super::Host| {
@@ -153,9 +153,9 @@ impl Simulation {
             && self.do_all_vote()
     }
 
-    /// Whether somebody may need a snapshot although all is well. A leader that is wrong could send
-    /// its own, and be a majority then: that of a follower is compared first (seed 510114 of three
-    /// members).
+    /// Whether a member may need a snapshot although all is well. A leader that is wrong could send
+    /// its own snapshot, and a majority would be wrong then. A follower's snapshot is compared
+    /// first (seed 510114 of three members).
     fn is_log_short(&self) -> bool {
         self.options.member.options.log_memory != LogMemory::default()
     }
@@ -172,8 +172,8 @@ impl Simulation {
         Some(Deceives::Differs)
     }
 
-    /// The process of a member ends. Up to which entry it has acknowledged what others may count
-    /// on.
+    /// Ends the process of a member. Returns the last entry that it has acknowledged: others may
+    /// count on all up to it.
     fn stop(&mut self, member: usize) -> Option<u64> {
         let last_index = self.hosts[member].server.as_ref()?.status().last_index;
         let power_is_cut = self.world.random.one_in(2);
@@ -181,7 +181,7 @@ impl Simulation {
         Some(last_index)
     }
 
-    /// The process ends, and its disk holds what somebody copied from it earlier.
+    /// Ends the process, and puts back what somebody copied from its disk earlier.
     fn put_back(&mut self, member: usize) -> Option<Deceives> {
         let (_, copy) = self.hosts[member].copy.take()?;
         let index = self.stop(member)?;
@@ -190,7 +190,8 @@ impl Simulation {
         Some(Deceives::Forgot { index })
     }
 
-    /// The process ends, and what no mark says to be durable is damaged, if there is any.
+    /// Ends the process, and damages a part of the log that no mark says to be durable, if it has
+    /// one.
     fn tear(&mut self, member: usize) -> Option<Deceives> {
         let index = self.stop(member)?;
         self.tidy_up(member);
@@ -215,7 +216,7 @@ impl Simulation {
         None
     }
 
-    /// A leader says what it found when it compared digests: there must be a reason.
+    /// Checks that there is a reason for what a leader found when it compared digests.
     pub(super) fn check_difference(&self, difference: Difference) -> Result<(), String> {
         let is_wrong = |id: MemberId| {
             let is_it = |host: &super::Host| {
@@ -229,9 +230,10 @@ impl Simulation {
         }
     }
 
-    /// A member has condemned its directory, and its process has ended: there must be a reason.
+    /// A member has condemned its directory, and its process has ended. Checks that there is a
+    /// reason.
     pub(super) fn on_condemned(&mut self, member: usize, why: Condemned) -> Result<(), String> {
-        // A machine whose place another had may be forgotten.
+        // A machine may be forgotten while another one has its place.
         let has_other = self.hosts[member].other.is_some();
         let is_explained = match (why, self.hosts[member].deceives) {
             (Condemned::Forgotten, _) => has_other,

@@ -1,4 +1,4 @@
-//! A start on a directory that was damaged: what it finds.
+//! The judgement of a damaged directory: what a start finds in it.
 
 use machine::{Level, MemberId};
 use member::recovery::{OpenedMember, Reading, Recovered, open_member};
@@ -10,17 +10,17 @@ use crate::server::MemberConfig;
 /// What a start makes of a damaged directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It is what it was.
+    /// The directory is what it was.
     Same,
-    /// It is corrupt, and is set aside.
+    /// The directory is corrupt, and is set aside.
     Corrupt,
-    /// It is taken for one whose last write was torn: it has less than it had.
+    /// The directory passes for one whose last write was torn: it has less than it had.
     Torn,
     /// A start takes it for something else.
     Other,
 }
 
-/// What a start makes of a damaged disk that was like this before.
+/// Compares what a start makes of a damaged disk with what it makes of the disk before the damage.
 pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
     // Whether it is damaged does not depend on the build.
     let reading = || Reading { level_max: Level::NEWEST, ..config.reading() };

@@ -1,4 +1,4 @@
-//! What goes wrong, and its end.
+//! The beginning and the end of faults.
 
 use replica::Role;
 use storage::fault_disk::Operation;
@@ -15,13 +15,14 @@ use super::damage::Damage;
 use super::host::{Deceit, Host, Stutter};
 
 impl Simulation {
-    /// The next fault of the mix.
+    /// Begins the next fault of the mix.
     pub(super) fn fault(&mut self) {
         let (whom, fault) = self.options.faults.next_fault();
         self.begin_fault(whom, fault);
     }
 
-    /// What goes wrong while the members look for each other, beside what the mix brings.
+    /// Begins a fault in half of the runs while the members look for each other, beside those of
+    /// the mix.
     pub(super) fn trouble_birth(&mut self, random: &mut Random) {
         if random.one_in(2) {
             let (whom, fault) = self.options.faults.trouble_of_birth(random);
@@ -43,7 +44,7 @@ impl Simulation {
         }
     }
 
-    /// From whom snapshots are fetched, but for who leads.
+    /// The members that snapshots are fetched from, except those that lead.
     pub(super) fn lenders(&self) -> Vec<usize> {
         let leaders = self.leaders();
         let servers = || self.hosts.iter().filter_map(|host| host.server.as_ref());
@@ -56,7 +57,7 @@ impl Simulation {
         (0..self.hosts.len()).filter(lends).collect()
     }
 
-    /// Who leads, or thinks so: the one of the newest term last.
+    /// The members that lead, or think so; the one of the newest term is the last.
     pub(super) fn leaders(&self) -> Vec<usize> {
         let term = |member: usize| {
             let status = self.hosts[member].server.as_ref()?.status();
@@ -93,7 +94,7 @@ impl Simulation {
             | Fault::SlowLinks { .. }
             | Fault::RefusedLinks { .. }
             | Fault::RoughLinks { .. } => self.begin_link_fault(members, fault),
-            // Without a copy there is nothing to put back: then this is the time to make some.
+            // Without a copy there is nothing to put back, so all members make one.
             Fault::OldCopy if !self.hosts.iter().any(Host::is_copied) => {
                 self.hosts.iter_mut().for_each(Host::make_copy);
             }
@@ -130,7 +131,7 @@ impl Simulation {
         *self.fault_counts.entry(name).or_default() += 1;
     }
 
-    /// Something goes wrong with the links between members.
+    /// Begins a fault of the links between members.
     fn begin_link_fault(&mut self, members: Vec<usize>, fault: Fault) {
         match fault {
             Fault::Partition { is_one_way, for_us } => {
@@ -164,7 +165,7 @@ impl Simulation {
         }
     }
 
-    /// What concerns one machine.
+    /// Begins a fault of one machine.
     fn begin_fault_of(&mut self, member: usize, fault: Fault) {
         let now_us = self.world.now_us;
         let host = &mut self.hosts[member];
@@ -214,7 +215,7 @@ impl Simulation {
             Fault::Suspend { for_us } => host.suspend(now_us, for_us),
             Fault::ClockJump { by_us } if host.paused_until_us <= now_us => {
                 host.move_clock(by_us as i64);
-                // The leases take it for a pause.
+                // The leases take the jump for a pause.
                 host.waking.pause(now_us, now_us);
             }
             Fault::ClockJump { .. } => {}
@@ -265,8 +266,8 @@ impl Simulation {
         pairs.filter(|_| self.world.random.one_in(one_in)).collect()
     }
 
-    /// Those on which nothing comes through when these members are cut off from the others: what
-    /// they send, and unless it is one way only, what they are sent.
+    /// The pairs on which nothing comes through when these members are cut off from the others: the
+    /// pairs on which they send and, unless it is one way only, those on which they receive.
     fn cut_pairs(&self, members: &[usize], is_one_way: bool) -> Vec<Pair> {
         let is_in = |member: usize| members.contains(&member);
         let is_cut = |pair: &Pair| match (is_in(pair.from), is_in(pair.to)) {
@@ -286,7 +287,7 @@ impl Simulation {
     pub(super) fn relieve(&mut self, number: u32) {
         let Some((members, fault)) = self.reliefs.remove(&number) else { return };
         match fault {
-            // Whatever else was cut off meanwhile is whole again, too.
+            // The end of one partition ends all others, too.
             Fault::Partition { .. } => {
                 for pair in self.links.pairs() {
                     self.links.block(&mut self.world, pair, false);

@@ -13,7 +13,7 @@ use crate::fault::Disks;
 use crate::server::{MemberConfig, Pace, Paces, Server, Unborn};
 use crate::world::{Clock, Event};
 
-/// How a process is given the CPU.
+/// How a process that stutters is given the CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stutter {
     /// How long it runs in each period.
@@ -27,9 +27,10 @@ pub(super) struct Host {
     pub disk: SimDisk,
     pub clock: Clock,
     pub server: Option<Server>,
-    /// What there is of the process while its directory is not born.
+    /// The process, while its directory is not born; none when it is born or no process runs.
     pub unborn: Option<Unborn>,
-    /// The process that runs, or the time without one. No two in a run are the same.
+    /// The number of the process that runs, or of the time without one. No two in a run have the
+    /// same number.
     pub life: u64,
     pub waking: WakingTime,
     /// When others may not have heard of its clients.
@@ -37,31 +38,34 @@ pub(super) struct Host {
     /// When it may have been late to apply what was committed, though it heard of the leader.
     pub lag: Trouble,
     pub paused_until_us: u64,
-    /// The clock stands still in the last pause, too.
+    /// Whether the clock stands still in the last pause, too.
     pub is_suspended: bool,
-    /// The process is not started again by itself.
+    /// Whether the process stays down until a script starts it.
     pub is_left_down: bool,
     /// Whether the disk has failed in a way that excuses the end of the process.
     pub is_excused: bool,
-    /// A snapshot that someone keeps elsewhere.
+    /// The bytes of a snapshot that someone keeps elsewhere; none before the first restore.
     pub put_aside: Option<Vec<u8>>,
     pub stop_cuts_power: bool,
     pub paces: Paces,
     pub apply_lag_us: u64,
-    /// The process runs for a while of each period only, while this is set.
+    /// The rhythm of a process that runs for a while of each period only; none if it does not
+    /// stutter.
     pub stutter: Option<Stutter>,
-    /// What the directory of this member held is lost, or may be found to be; and no other has its
-    /// vote.
+    /// The member whose directory is lost, or may be found to be; none once another directory has
+    /// its vote.
     pub lost: Option<MemberId>,
-    /// The member that is [`Host::lost`] is there, and the others count on what it does not have.
+    /// What the others are wrong about while they count on what the member in [`Host::lost`] does
+    /// not have; none if it deceives none of them.
     pub deceives: Option<Deceives>,
     /// The machine that had the server's place before, and is cut off.
     pub other: Option<OtherMachine>,
-    /// What the disk held when somebody copied it, and whose directory that is.
+    /// What the disk held when somebody copied it, and the member whose directory that is.
     pub copy: Option<(MemberId, FaultDisk)>,
-    /// The next start is to be one of a new build, since the one that ran does not know the level.
+    /// Whether the next start is to have a new build, since the one that ran does not know the
+    /// level.
     pub wants_new_build: bool,
-    /// The next start is to be one of an old build: somebody has installed it.
+    /// Whether the next start is to have an old build, since somebody has installed it.
     pub wants_old_build: bool,
     /// When somebody installs a newer build, once the one that runs is below the level.
     pub upgrade_at_us: Option<u64>,
@@ -107,7 +111,7 @@ impl Host {
         }
     }
 
-    /// No sync of these disks returns before.
+    /// Lets no sync of these disks return before `at_us`.
     pub fn hang_until(&mut self, disks: Disks, at_us: u64) {
         self.pace(disks, |pace| pace.hangs_until_us = at_us);
     }
@@ -133,7 +137,7 @@ impl Host {
         }
     }
 
-    /// The pause of a process is over, for it is gone.
+    /// Ends the pause of a process that is gone.
     pub fn end_pause(&mut self, now_us: u64) {
         if core::mem::take(&mut self.is_suspended) {
             // The clock has stood still only until now.
@@ -145,7 +149,7 @@ impl Host {
         self.waking.cut_short(now_us);
     }
 
-    /// The monotonic clock goes ahead, or has stayed behind, by so much.
+    /// Moves the monotonic clock ahead, or back if it has stayed behind.
     pub fn move_clock(&mut self, by_us: i64) {
         self.clock.monotonic_offset_us += by_us;
         if let Some(server) = &mut self.server {
@@ -153,7 +157,7 @@ impl Host {
         }
     }
 
-    /// Everything stops at an operation of the disk.
+    /// Lets everything stop at this operation of the disk.
     pub fn stop_at(&mut self, op: u64, power_is_cut: bool) {
         self.stop_cuts_power = power_is_cut;
         self.disk.change_plan(|plan| plan.stop_at = Some(op));
@@ -192,7 +196,7 @@ impl Host {
         self.config.options.known.level_max
     }
 
-    /// For people.
+    /// The state of the member, as text for people.
     pub fn describe(&self) -> String {
         let Some(server) = &self.server else {
             return self.unborn.as_ref().map_or("not there".to_string(), Unborn::describe);
@@ -222,7 +226,7 @@ impl Host {
 
 /// A machine that is cut off while another one has its place.
 pub(super) struct OtherMachine {
-    /// Which member it is; none: it was never started.
+    /// The member id of its directory; none: it was never started.
     pub id: Option<MemberId>,
     /// The build that is installed there.
     pub known: Known,
@@ -232,14 +236,14 @@ pub(super) struct OtherMachine {
     pub server: Option<Server>,
     /// The life of that process.
     pub life: u64,
-    /// What is due in that process once it goes on, in order.
+    /// Events that are due in that process once it goes on, in order.
     pub events: Vec<Event>,
-    /// As in [`Host`].
+    /// Whether the disk has failed in a way that excuses the end of the process.
     pub is_excused: bool,
     pub stop_cuts_power: bool,
 }
 
-/// What a member deceives the others with.
+/// The means by which a member deceives the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deceit {
     OldCopy,
@@ -247,11 +251,11 @@ pub(super) enum Deceit {
     WrongState,
 }
 
-/// What they are wrong about.
+/// What the others are wrong about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deceives {
     /// It may have forgotten what it acknowledged, up to this entry.
     Forgot { index: u64 },
-    /// Its state is not theirs.
+    /// Its state differs from theirs.
     Differs,
 }

@@ -1,9 +1,10 @@
 //! Builds of the servers, and the level of the ensemble: which build a start has, who asks for a
 //! higher level and when, and what must come of it.
 //!
-//! A server may go back to a build that does not know what the ensemble uses. It ends then, or is
-//! refused, and somebody installs a newer build again after a while. A directory on which no newer
-//! build ever ran is never given an entry or a snapshot that it does not know.
+//! A server may go back to a build that does not know what the ensemble uses. Its process then
+//! ends, or the others refuse its links, and somebody installs a newer build again after a while. A
+//! directory on which no newer build ever ran is never given an entry or a snapshot that its build
+//! does not know.
 
 use std::collections::BTreeSet;
 
@@ -45,11 +46,12 @@ pub struct LevelCounts {
     pub raised_us: Option<u64>,
     /// Links that were refused since one end does not know the level of the other's ensemble.
     pub links_refused: u64,
-    /// Those of which one end was a directory without a place, of a build below the level.
+    /// Refused links of which one end was a directory that was not born yet, with a build below the
+    /// level.
     pub joiners_refused: u64,
     /// Processes that ended at an entry or a snapshot of a level that they do not know.
     pub too_old: u64,
-    /// Starts that ended so.
+    /// Starts that ended at such an entry or snapshot.
     pub too_old_starts: u64,
     /// Snapshots that a member of an old build has from one of a new build.
     pub snapshots_to_old: u64,
@@ -57,7 +59,7 @@ pub struct LevelCounts {
     pub snapshots_to_new: u64,
 }
 
-/// The state of that in a run.
+/// The builds of a run, and its questions for a higher level.
 pub(super) struct Levels {
     builds: Option<Builds>,
     random: Random,
@@ -90,8 +92,8 @@ impl Simulation {
 
     // Builds.
 
-    /// Chooses the build for a start of a member. What its disk holds, if the build is older than
-    /// one that ran on it.
+    /// Chooses the build for a start of a member. Returns a copy of the disk if the build is an old
+    /// one: a newer build may have run on it.
     pub(super) fn choose_build(&mut self, member: usize) -> Option<FaultDisk> {
         let (level, is_calm) = (self.witness.levels.level(), self.phase != Phase::Faults);
         let may_change = !is_calm && !self.is_any_deceiving();
@@ -176,7 +178,7 @@ impl Simulation {
             let random = &mut self.levels.random;
             let mut at_us = || now_us + random.magnitude(10_000, wait_us_max);
             let at_us = *host.upgrade_at_us.get_or_insert_with(&mut at_us);
-            // What was planned while faults came may be later than bearable.
+            // A time that was drawn while faults came may be later than bearable.
             let at_us = at_us.min(now_us + wait_us_max);
             host.upgrade_at_us = Some(at_us);
             if at_us <= now_us {
@@ -236,7 +238,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// A process went on, which was ready or not before, and had fetched so many snapshots.
+    /// Notes what came of a step of a process. `was_ready` and `fetched_count` are from before the
+    /// step.
     pub(super) fn note_progress(
         &mut self,
         member: usize,
@@ -254,7 +257,7 @@ impl Simulation {
         }
     }
 
-    /// A server that was started below the level of the ensemble never gets ready.
+    /// Checks that a server which was started below the level of the ensemble does not get ready.
     fn check_ready_build(&self, member: usize) -> Result<(), String> {
         let host = &self.hosts[member];
         let Some(server) = &host.server else { return Ok(()) };
@@ -278,7 +281,8 @@ impl Simulation {
         }
     }
 
-    /// A member has taken another one's snapshot: counts those that passed between builds.
+    /// A member has taken the snapshot of another one. Counts snapshots that passed between two
+    /// builds.
     fn note_fetched(&mut self, member: usize) {
         let host = &self.hosts[member];
         let Some(holder) = host.server.as_ref().and_then(|it| it.fetching().last()) else { return };
@@ -347,7 +351,8 @@ impl Simulation {
         }
     }
 
-    /// Whether an operator has just made the leader raise the level.
+    /// Asks for a higher level. Returns whether an operator has just made the leader raise the
+    /// level.
     fn ask(&mut self, ask: Ask) -> bool {
         match ask {
             Ask::OldBuild(member) => {
@@ -381,8 +386,9 @@ impl Simulation {
         }
     }
 
-    /// A fault beside a question for a higher level, mostly of who leads. In the middle of a raise
-    /// often all processes end, so that it is in logs and nobody knows whether it is committed.
+    /// Begins a fault close to a question for a higher level, mostly one of the leader. In the
+    /// middle of a raise often all processes end, so that the raise is in logs and no member knows
+    /// whether it is committed.
     pub(super) fn strike(&mut self, is_raising: bool) {
         let has_faults = self.options.faults.is_any();
         if self.phase != Phase::Faults || self.is_any_deceiving() || !has_faults {
@@ -392,7 +398,7 @@ impl Simulation {
         let one = Whom::one(random.below(self.hosts.len() as u64) as usize);
         let all = Whom::Members(u32::MAX);
         if random.one_in(2) {
-            // When it is started the next time.
+            // The old build runs from the next start on.
             let back = random.below(self.hosts.len() as u64) as usize;
             self.hosts[back].wants_old_build = true;
         }
@@ -415,8 +421,8 @@ impl Simulation {
 
     // The end.
 
-    /// Asks for a raise once all is well again. It must come about soon where every member knows
-    /// the level, and must not where one does not. Whether that is open.
+    /// Asks for a raise once all is well again. The raise must come about soon where every member
+    /// knows the level, and must not where one does not. Returns whether that is still open.
     pub(super) fn ask_at_last(&mut self) -> Result<bool, String> {
         let Some(builds) = &self.levels.builds else { return Ok(false) };
         let seed = builds.seed;
@@ -454,7 +460,8 @@ impl Simulation {
         }
     }
 
-    /// The level only rose, as entries say, and all servers have the one to which it did.
+    /// Checks that the level only rose, as entries say, and that all servers have the level at its
+    /// end.
     pub(super) fn check_levels(&self) -> Result<(), String> {
         let level = self.witness.check_levels()?;
         let levels: Vec<(Level, Level)> = self.servers().map(Server::levels).collect();
@@ -465,8 +472,8 @@ impl Simulation {
     }
 }
 
-/// What a start that is too old must leave as it is: the directory's identity, the newest entry of
-/// the log, and the names of the snapshots.
+/// The part of a directory that a start that is too old must leave as it is: the directory's
+/// identity, the newest entry of the log, and the names of the snapshots.
 fn kept_on(disk: &FaultDisk) -> (Option<Identity>, Option<u64>, Vec<String>) {
     let report = inspect(disk, &mut |_, _, _| Ok(()));
     let snapshots = report.snapshots.into_iter().map(|it| it.name).collect();

@@ -21,7 +21,7 @@ impl Simulation {
         let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
         let lost = self.hosts[member].lost;
         let other = self.hosts[member].other.as_ref();
-        // It brings back what was lost, or nothing was.
+        // The other machine must bring back what was lost, unless nothing was.
         let is_found = lost.is_some() && other.is_some_and(|other| other.id == lost);
         if !is_found && (lost.is_some() || !self.may_lose(member)) {
             return;
@@ -33,7 +33,7 @@ impl Simulation {
         let mut next = other.unwrap_or_else(|| self.new_machine(member));
         let last = self.cut_off_machine(member, id);
         if is_new {
-            // Not that of a machine that is suspended, which stands at 0 for as long.
+            // A new machine does not take the clock of a suspended one, which stands still.
             next.clock = last.clock;
         }
         let host = &mut self.hosts[member];
@@ -108,7 +108,7 @@ impl Simulation {
             self.world.schedule(now_us, Event::Start { member });
             return;
         };
-        // To the leases it is the end of a pause.
+        // The leases take this for the end of a pause.
         host.waking.pause(now_us, now_us);
         server.set_paces(host.paces);
         server.starve_apply(host.apply_lag_us);
@@ -125,7 +125,7 @@ impl Simulation {
         self.links.on_start(&mut self.world, member);
     }
 
-    /// Keeps what is due in a process that stands still on a machine without its place.
+    /// Keeps an event that is due in a process that stands still on a machine without its place.
     pub(super) fn keep_for_later(&mut self, life: u64, event: Event) {
         let mut others = self.hosts.iter_mut().filter_map(|host| host.other.as_mut());
         let is_it = |other: &&mut OtherMachine| other.life == life && other.server.is_some();

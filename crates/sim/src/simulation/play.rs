@@ -48,18 +48,18 @@ fn scripts() -> BTreeMap<String, String> {
 
 const MS: u64 = 1_000;
 
-/// Bytes of much.
+/// Bytes of the data that `big` sets.
 const BIG_BYTES: usize = 100_000;
 
-/// How long a settling may take.
+/// The longest that `settle` or `lend` may take.
 const SETTLE_US_MAX: u64 = 30_000 * MS;
 
 struct Play {
     simulation: Simulation,
-    /// The terms that were told, and of each connection how much.
+    /// The number of terms that were told, and how much was told of each connection.
     terms_told: usize,
     received_told: BTreeMap<usize, usize>,
-    /// Of each member, how many snapshots that it fetches, and its life.
+    /// How many fetched snapshots were told of each process, by its life.
     fetching_told: BTreeMap<u64, usize>,
     connected: Vec<Option<usize>>,
     sessions: Vec<i64>,
@@ -277,7 +277,7 @@ impl Play {
 }
 
 impl Play {
-    /// Who begins to fetch a snapshot, and from whom.
+    /// Puts down which members begin to fetch a snapshot, and from which member.
     fn tell_fetching(&mut self) {
         let hosts = &self.simulation.hosts;
         let leaders = self.simulation.leaders();

@@ -12,7 +12,7 @@ use super::host::Host;
 use super::{Phase, Simulation};
 
 impl Simulation {
-    /// Something of a member's process.
+    /// Handles an event of a member's process.
     pub(super) fn on_process(&mut self, member: usize, event: Event) -> Result<(), String> {
         let host = &mut self.hosts[member];
         let Some(server) = &mut host.server else { return Ok(()) };
@@ -36,7 +36,7 @@ impl Simulation {
             server.starve_apply(host.apply_lag_us);
         }
         for (to, frame) in server.take_outbox() {
-            // Where there is no link it is lost.
+            // A frame for which there is no link is lost.
             if let Some(pair) = self.links.pair_to(member, to) {
                 self.links.send(&mut self.world, pair, frame);
             }
@@ -92,7 +92,7 @@ impl Simulation {
         if self.phase == Phase::Faults && self.world.random.one_in(4) {
             settings.reconfig_enabled ^= true;
         }
-        // And now something that they do.
+        // Someone also changes settings that clients do notice.
         if self.phase == Phase::Faults
             && let Some(more) = self.more.as_mut()
         {
@@ -143,7 +143,7 @@ impl Simulation {
         }
     }
 
-    /// Goes on, unless the disk has stopped.
+    /// Goes on with a start, unless the disk has stopped.
     fn end_or(&mut self, member: usize, go_on: impl FnOnce(&mut Simulation)) -> Result<(), String> {
         let host = &self.hosts[member];
         match host.disk.is_stopped() {
@@ -160,7 +160,7 @@ impl Simulation {
         host.server = Some(server);
         match is_first {
             true => self.links.on_start(&mut self.world, member),
-            // What it says of itself is another thing now.
+            // A member that is born says something else of itself than before.
             false => self.links.renew(&mut self.world, member),
         }
         self.say(Some(member), || "the process is started".to_string());
@@ -220,7 +220,7 @@ impl Simulation {
         }
     }
 
-    /// Whoever is born is of the ensemble of those that are there.
+    /// Checks that a member is born to the ensemble of the members that run.
     fn check_one_ensemble(&self, member: usize, birth: &Birth) -> Result<(), String> {
         let births =
             self.hosts.iter().filter_map(|host| host.server.as_ref()?.hello().birth.as_ref());
@@ -230,7 +230,7 @@ impl Simulation {
         }
     }
 
-    /// The process of a member is gone, and is started again after a while.
+    /// Ends the process of a member, and starts it again after a while.
     pub(super) fn end_process(&mut self, member: usize, power_is_cut: bool) {
         self.say(Some(member), || format!("the process is gone, power cut: {power_is_cut}"));
         let host = &mut self.hosts[member];
@@ -249,7 +249,7 @@ impl Simulation {
                 self.network.close_by_server(&mut self.world, number);
             }
         }
-        // Connections are told once.
+        // The new life keeps connections from being told twice.
         self.lives += 1;
         host.life = self.lives;
         self.links.on_end(&mut self.world, member, power_is_cut);
@@ -261,7 +261,7 @@ impl Simulation {
     pub(super) fn leave(&mut self, life: u64, until_us: u64) {
         let is_it = |host: &Host| host.life == life && host.server.is_some();
         let Some(member) = self.hosts.iter().position(is_it) else { return };
-        // One that was paused since the faults came is not stopped after them.
+        // A process that was paused since the faults came is not stopped after them.
         if self.phase != Phase::Faults || self.is_any_deceiving() {
             return;
         }
@@ -277,7 +277,7 @@ impl Simulation {
         }
     }
 
-    /// Which members may not hear, or not pass on, what clients say to them now.
+    /// Notes which members may not hear, or not pass on, what clients say to them now.
     pub(super) fn note_trouble(&mut self) {
         let now_us = self.world.now_us;
         let leads = |id: u64| {
@@ -287,8 +287,8 @@ impl Simulation {
             })
         };
         let since_us = now_us.saturating_sub(HARM_LASTS_US);
-        // Whether what clients say to it is heard by its leader, and whether a slow link may keep
-        // the leader's news from it.
+        // Looks whether the leader hears what clients say to a member, and whether a slow link may
+        // keep the leader's news from that member.
         let look = |member: usize| {
             let host = &self.hosts[member];
             let Some(server) = host.server.as_ref() else { return (false, false) };
