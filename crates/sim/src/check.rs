@@ -321,9 +321,10 @@ fn connections_of(evidence: &Evidence<'_>, session: i64) -> impl Iterator<Item =
     })
 }
 
-/// The timeout of a session, and the arrival times of those client bytes that the leader must have
-/// heard of before it proposed the end of the session. A member that has ended a connection, since
-/// it lost contact, hears nothing more on it, however long the client takes to learn that.
+/// The timeout of a session, and the times at which bytes of its client arrived that the leader
+/// must have heard of before it proposed the end of the session. A member that has ended a
+/// connection, since it lost contact, hears nothing more on it, however long the client takes to
+/// learn that.
 fn signs_of_life(
     evidence: &Evidence<'_>,
     session: i64,

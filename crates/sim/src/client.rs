@@ -101,7 +101,7 @@ pub struct Client {
     /// The time before which it reads nothing.
     deaf_until_us: u64,
     /// Whether it comes back at a time when a race is likely: about when its session expires, or
-    /// about when what it sent before arrives.
+    /// about when the bytes that it sent before arrive.
     is_racing: bool,
     /// Users that it has proved to be, in order. It proves them again on each connection.
     users: Vec<usize>,
@@ -146,7 +146,7 @@ enum LastWords {
 /// What a client wants of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Nothing.
+    /// It wishes for nothing.
     Nothing,
     /// A connection, if the server takes connections.
     Connect,
@@ -245,7 +245,7 @@ impl Client {
         self.ended_count
     }
 
-    /// Its connection, while there is one.
+    /// The number of its connection, while it has one.
     pub fn connection(&self) -> Option<usize> {
         self.connection
     }
@@ -392,7 +392,7 @@ impl Client {
         }
     }
 
-    /// How long it waits for its session (`ClientCnxn`: connectTimeout).
+    /// How long it waits for its session (connectTimeout of `ClientCnxn`).
     fn patience_us(&self) -> u64 {
         match self.is_visiting {
             true => VISIT_PATIENCE_US,
@@ -408,7 +408,7 @@ impl Client {
     /// The server could not be reached.
     pub fn on_refused(&mut self, now_us: u64) {
         self.next_us = now_us + self.random.magnitude(1_000, 500_000);
-        // It gives the server time, but not more than its session has.
+        // The client gives the server time now and then, but not more than its session has.
         if self.config.is_erratic && !self.is_calm && self.random.one_in(8) {
             self.next_us = now_us + self.random.below(u64::from(self.timeout_ms) * 1000 + 1);
         }
@@ -694,7 +694,8 @@ impl Client {
                 self.next_us = back_us;
                 self.is_racing = true;
             }
-            // It speaks again at the last moment, and until then is content with what it hears.
+            // Mute until the last moment before its session expires, and meanwhile content with
+            // what it hears.
             10 => {
                 let early_us = self.random.below(250_000).min(timeout_us / 2);
                 self.mute_until_us = self.sent_us + timeout_us - early_us;
@@ -706,7 +707,7 @@ impl Client {
         self.next_us = self.next_us.max(now_us + 1);
     }
 
-    /// Sends something and forgets the connection without closing it. What it sent arrives at
+    /// Sends something and forgets the connection without closing it. The bytes arrive at
     /// `until_us`.
     fn abandon(
         &mut self,

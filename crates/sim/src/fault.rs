@@ -108,7 +108,7 @@ pub enum Fault {
     },
     /// The process is given the CPU for a short while of each period only, for a time.
     Stutter {
-        /// How long it runs in each period.
+        /// How long the process runs in each period.
         run_us: u64,
         /// Length of a period.
         period_us: u64,
@@ -127,49 +127,49 @@ pub enum Fault {
     },
     /// Connections break.
     Cut {
-        /// One of so many is chosen.
+        /// One in so many of them is chosen, at random.
         one_in: u64,
     },
     /// Connections carry nothing in one direction, for a time.
     Stall {
-        /// One of so many is chosen.
+        /// One in so many of them is chosen, at random.
         one_in: u64,
         /// How long the fault lasts.
         for_us: u64,
     },
     /// Members are cut off from the others, for a time.
     Partition {
-        /// Nothing comes through from them; to them it does.
+        /// Whether only what they send is lost, and what they are sent comes through.
         is_one_way: bool,
         /// How long the fault lasts.
         for_us: u64,
     },
     /// Links between members break.
     BreakLinks {
-        /// One of so many is chosen.
+        /// One in so many of them is chosen, at random.
         one_in: u64,
     },
     /// Links between members carry little, for a time.
     SlowLinks {
-        /// One of so many is chosen.
+        /// One in so many of them is chosen, at random.
         one_in: u64,
         /// The bytes per second that they carry.
         bytes_per_s: u64,
-        /// How much longer each frame takes beside that.
+        /// How much longer each frame takes, beside the time for its bytes.
         latency_us: u64,
         /// How long the fault lasts.
         for_us: u64,
     },
     /// Single frames between members are lost, come twice or overtake each other, for a time.
     RoughLinks {
-        /// How often each of this happens to a frame.
+        /// How often a frame is lost, comes twice or overtakes others.
         roughness: Roughness,
         /// How long the fault lasts.
         for_us: u64,
     },
     /// Links between members break, and a member that dials is refused, for a time.
     RefusedLinks {
-        /// One of so many is chosen.
+        /// One in so many of them is chosen, at random.
         one_in: u64,
         /// How long the fault lasts.
         for_us: u64,

@@ -1,9 +1,9 @@
 //! The fake world: members with their disks, their network and their clients, under one seed.
 //!
 //! It runs the step functions that ship (`member`), driven as the shell that ships drives them, in
-//! virtual time over [`storage::fault_disk`]. Clients speak ZooKeeper's bytes. Whatever is left to
-//! chance, faults included, is drawn from the seed: the same seed gives the same run, event by
-//! event, and [`Failure`] names the line that repeats it.
+//! virtual time over [`storage::fault_disk`]. Clients speak ZooKeeper's bytes. All chance, that of
+//! faults included, is drawn from the seed: one seed gives one run, event by event, and [`Failure`]
+//! names the line that repeats it.
 //!
 //! - [`run_seed`]: a run with all options drawn from the seed. [`run`]: a run with the caller's
 //!   [`Options`].
@@ -45,7 +45,7 @@ pub struct Failure {
 /// 5 members. Lower seeds run one member, as they did before there were ensembles.
 pub const ENSEMBLE_SEEDS: u64 = 1_000_000_000;
 
-/// How many members a seed has if nobody says so: 1, 3 or 5.
+/// How many members a seed has if the caller does not say so: 1, 3 or 5.
 pub fn member_count(seed: u64) -> usize {
     match seed {
         ENSEMBLE_SEEDS.. if seed.is_multiple_of(4) => 5,

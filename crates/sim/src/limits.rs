@@ -24,8 +24,8 @@ pub const COMMANDS_MAX_LEAST: u64 = 4;
 /// again on each connection, are too large a request never gets on.
 pub const LARGE_REQUEST_BYTES_LEAST: u64 = 8_000;
 
-/// Without a leader for so long, a member that is configured for that serves reads, as in the shell
-/// that ships with a `tickTime` of two seconds at most.
+/// How long a member that is configured for that is without a leader before it serves reads, as in
+/// the shell that ships with a `tickTime` of two seconds at most.
 pub const READ_ONLY_AFTER_MS: u64 = 2_000;
 
 /// Operations of a client in a run in which members serve reads without a leader, at least.
@@ -107,7 +107,7 @@ pub const LEAVE_US_MAX: u64 = 1_500_000;
 /// How often a process that is told to stop looks whether another member leads.
 pub const LEAVE_LOOK_US: u64 = 5_000;
 
-/// Directories that were set aside and that nobody has looked at yet, at most.
+/// The number of directories that were set aside at which someone looks at them and removes them.
 pub const SET_ASIDE_MAX: usize = 3;
 
 /// How many bytes are damaged, one after the other, to find one whose damage the next start
@@ -166,8 +166,9 @@ pub const HEARD_AT_LEADER_US_MAX: u64 = HEARING_US_MAX
 /// which may take 400 ms.
 pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
 
-/// How long a frame that fared badly explains that others do not know what they should: a report of
-/// who was heard, or its answer, is missed and sent again, and a look at the clock of each Loop.
+/// How long a frame that was lost, came twice or overtook another one explains that others do not
+/// know what they should: a report of who was heard, or its answer, is missed and sent again, and
+/// each Loop looks at the clock.
 pub const HARM_LASTS_US: u64 =
     (member::limits::HEARD_RETRY_MS + 2 * RAFT_TICK_MS) * 1_000 + 4 * LINK_LATENCY_US_MAX;
 

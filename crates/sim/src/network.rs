@@ -71,7 +71,7 @@ pub struct Connection {
     window_bytes: usize,
     /// When bytes arrived at the server, for the judge of expiries.
     pub arrivals_us: Vec<u64>,
-    /// When the server last read bytes behind which it read on.
+    /// When the server last read bytes that did not end the connection: it read on behind them.
     pub read_us: u64,
     /// When the server last read bytes.
     pub handed_us: u64,
@@ -80,7 +80,7 @@ pub struct Connection {
     pub ended_us: Option<u64>,
     /// When the server wrote last.
     pub written_us: u64,
-    /// When the client closed it; 0: not yet, or it forgot it.
+    /// When the client closed it; 0 if it has not yet, or has forgotten it.
     pub left_us: u64,
     /// The client has closed its side and hears nothing any more.
     client_is_gone: bool,

@@ -1,11 +1,11 @@
 //! One life of a member's process: the three step functions, the log, the snapshots and the
 //! connection runtimes, over a [`SimDisk`], a [`Network`] and virtual time.
 //!
-//! It does what the shell that ships does (`node::start`, `node::threads`, `listen_zk`), part by
-//! part, and nothing else: each thread there is an actor here that runs when something was pushed
-//! to its queue, some random time later. Queues are in order; whatever was pushed meanwhile is
-//! taken at once. Work on a disk takes virtual time: its effect comes at the start, the report at
-//! the end, and a crash may come in between.
+//! The server does what the shell that ships does (`node::start`, `node::threads`, `listen_zk`),
+//! part by part, and nothing else: each thread there is an actor here that runs when something was
+//! pushed to its queue, some random time later. Queues are in order; whatever was pushed meanwhile
+//! is taken at once. Work on a disk takes virtual time: its effect comes at the start, the report
+//! at the end, and a crash may come in between.
 
 mod forged;
 mod runtime;
@@ -110,10 +110,10 @@ pub enum Sabotage {
     LevelsOverstated,
 }
 
-/// What a member is configured to be, the same in each of its lives.
+/// The configuration of a member. Each of its lives has the same one.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
-    /// Its number among the members, from 0.
+    /// The number of the member, from 0.
     pub number: usize,
     /// The servers that vote, by the numbers that they are configured with; empty in an ensemble of
     /// one.
@@ -232,7 +232,7 @@ impl MemberConfig {
         }
     }
 
-    /// What it says of itself to others.
+    /// The hello with which it introduces itself to others.
     fn hello(&self, origin: Origin, birth: &Birth, level: StatedLevel) -> Hello {
         let (server, known) = (self.number as u64 + 1, self.known());
         Hello::unborn(server, origin.member, self.servers.clone(), known).born(
@@ -284,13 +284,13 @@ fn with_word(mut secret: [u8; 32], word: usize, value: u64) -> [u8; 32] {
 /// Why a process is at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// It ended itself, as it should: its disk failed.
+    /// The process ended itself, as it should: its disk failed.
     Disk(String),
-    /// It ended itself: its directory is not to be used any more, and says so.
+    /// The process ended itself: its directory is not to be used any more, and says so.
     Condemned(Condemned),
-    /// It ended itself: a later build wrote what it was to read or apply.
+    /// The process ended itself: a later build wrote what it was to read or apply.
     TooOld(String),
-    /// It ended, and should have gone on.
+    /// The process ended, and should have gone on.
     Bug(String),
 }
 
@@ -484,7 +484,7 @@ pub struct Server {
     number: usize,
     is_alone: bool,
     origin: Origin,
-    /// What it says of itself to others.
+    /// The hello with which it introduces itself to others.
     hello: Arc<Hello>,
     clock: Clock,
     disk: SimDisk,
@@ -792,7 +792,7 @@ impl Server {
         self.machine.control().last_batch(NOBODY).is_some()
     }
 
-    /// What it says of itself to others.
+    /// The hello with which it introduces itself to others.
     pub fn hello(&self) -> &Arc<Hello> {
         &self.hello
     }
@@ -843,7 +843,7 @@ impl Server {
     /// clients wait for nothing.
     ///
     /// # Errors
-    /// What it keeps without need.
+    /// The thing that it keeps without need, and how much of it.
     pub fn check_memory(&self) -> Result<(), String> {
         let LoopHeld { batches, unapplied_bytes, waiting_reads, leases, lease_places } =
             self.member.held();

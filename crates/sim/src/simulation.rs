@@ -1,4 +1,5 @@
-//! One run: the world, the members, the clients and the faults, event by event, and the end of it.
+//! A run: the world, the members, the clients and the faults, event by event, and the end of the
+//! run.
 //!
 //! A run has three parts. While faults come, clients work. Then the faults stop: each process that
 //! is down is started, every member must serve, all must have one state and the clients must finish
@@ -135,7 +136,8 @@ pub struct Options {
     pub faults_us: u64,
     /// Whether the disks say that they synced, and did not.
     pub syncs_lie: bool,
-    /// Everything stops at this operation of the first member's disk; `true` if power is cut.
+    /// The operation of the first member's disk at which everything stops, and whether power is cut
+    /// then; none: no such stop is planned.
     pub stop_at: Option<(u64, bool)>,
     /// The seed of containers, znodes with a time to live and quotas, and of changes of their
     /// configuration; none: clients make none. What else happens does not depend on it.

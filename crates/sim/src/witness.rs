@@ -80,7 +80,7 @@ pub struct Times {
 struct Seen {
     /// The last entry that it handed over, in any life.
     handed: u64,
-    /// The last entry that anybody had handed over when its process was started.
+    /// The last entry that any member had handed over when this member's process was started.
     handed_in_earlier_lives: u64,
     /// Whether it serves clients, and whether it knows its disk to be full.
     is_ready: bool,
@@ -132,7 +132,7 @@ pub struct Witness {
     images: BTreeMap<u128, u64>,
     /// All settings that processes were started with.
     configured: Vec<Settings>,
-    /// Commands for which nobody waits any more.
+    /// Commands that were given up: no client waits for them any more.
     given_up: GivenUpCommands,
     /// The levels that members said they know, and those that entries raise to.
     pub levels: Levels,
@@ -241,7 +241,7 @@ impl Witness {
         }
         self.disks[member] = disk;
         let seen = &mut self.seen[member];
-        // If the old process goes on later, it was started when it was.
+        // A process that goes on later on its machine keeps the index that it was started with.
         if let Some((_, before)) = seen.machines.last() {
             self.handed_before_start.insert(*before, seen.handed_in_earlier_lives);
         }

@@ -178,7 +178,7 @@ impl Clock {
         at_us.saturating_add_signed(at_us as i64 * self.fast_ppm / 1_000_000)
     }
 
-    /// How long it takes in the world until this clock has gone on by so much.
+    /// How many us go by on the world's clock while this clock goes on by `local_us`.
     pub fn world_us(&self, local_us: u64) -> u64 {
         local_us.saturating_add_signed(-(local_us as i64 * self.fast_ppm / 1_000_000))
     }

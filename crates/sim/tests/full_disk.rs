@@ -1,5 +1,5 @@
-//! A full disk refuses writes with an error and goes on with reads; nobody waits for room, and
-//! nobody loses a session by it.
+//! A member with a full disk refuses writes with an error and goes on with reads. No client waits
+//! for room, and none loses its session by it.
 
 use sim::client::ClientConfig;
 use sim::fault::{Fault, FaultMix};

@@ -1,5 +1,5 @@
-//! Members that have fallen off the leader's log are sent the snapshots of followers, also where
-//! these followers end, hang or lose what they hold.
+//! Members that have fallen off the leader's log are sent the snapshots of followers, whatever goes
+//! wrong with these followers.
 
 mod steady;
 
@@ -36,7 +36,7 @@ fn whoever_lost_its_directory_has_its_state_from_followers() {
         fetched += summary.fetched_count;
         borrowed += summary.borrowed_count;
     }
-    // A leader that knows of no other member's snapshot yet sends its own.
+    // A leader that knows no other member yet sends its own snapshot.
     assert!(fetched >= 30, "{fetched}");
     assert!(10 * borrowed >= 9 * fetched, "{borrowed} of {fetched}");
 }

@@ -50,7 +50,8 @@ fn mixed_builds_reach_what_they_are_meant_to_reach() {
     }
 }
 
-/// A majority begins, and nobody votes for the third server: its placeholder does not count.
+/// A majority begins, and the third server has only a placeholder, which never votes and does not
+/// count.
 #[test]
 fn a_placeholder_of_an_absent_server_does_not_hinder_a_raise() {
     let mut refused_count = 0;
@@ -114,7 +115,7 @@ fn a_server_that_goes_back_behind_a_raise_ends_and_keeps_its_directory() {
     assert!(too_old > 0 && too_old_starts > 0, "{too_old}, {too_old_starts}");
 }
 
-/// Nobody asks, so nobody notices: a level rises only for what uses it.
+/// A level rises only when somebody asks for it. Nobody does before the run itself asks at its end.
 #[test]
 fn a_level_that_nobody_asked_for_is_raised_at_the_end_only() {
     let mut options = steady(1, 3, vec![(20_000_000, Whom::Leader, Fault::Kill)]);

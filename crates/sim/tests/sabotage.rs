@@ -220,7 +220,7 @@ fn an_answer_whose_room_is_not_given_back_is_noticed() {
     });
 }
 
-/// One member is cut off for a minute, and clients can do with reads.
+/// One member is cut off for a minute, and clients accept a server of reads only.
 fn cut_off_with_readers(options: &mut Options) {
     options.later_ops = LaterOps { read_only: Some(options.seed), ..LaterOps::default() };
     options.begins_unborn = false;
@@ -254,7 +254,7 @@ fn a_read_that_shows_less_than_the_client_has_seen_is_noticed() {
 }
 
 /// A member that was replaced, and forgotten, comes back in the middle of what it handed over. It
-/// is to condemn its directory; if it goes on, nobody takes what it hands over.
+/// is to condemn its directory; if it goes on, no member takes what it hands over.
 #[test]
 fn a_forgotten_member_that_goes_on_is_noticed() {
     check_noticed_where(Sabotage::CondemnedIgnored, "do not finish", |options| {

@@ -97,7 +97,7 @@ fn clients_of_others_write_on_while_the_log_disk_of_a_follower_hangs_or_is_slow(
     }
 }
 
-/// The snapshots' disk is another one, and nobody waits for it.
+/// The snapshots are on another disk, and no client waits for it.
 #[test]
 fn clients_write_on_while_the_snapshot_disk_of_the_leader_hangs() {
     for seed in SEEDS {

@@ -43,7 +43,7 @@ fn a_pause_of_the_process_counts_little() {
     check_silence(&waking, &[S], 9 * S, 2 * S + PAUSE_COUNTS_US);
     waking.pause(9 * S, 20 * S);
     check_silence(&waking, &[S], 21 * S, 3 * S + 2 * PAUSE_COUNTS_US);
-    // Before the client spoke: not at all.
+    // A pause before the client spoke does not count.
     check_silence(&waking, &[20 * S], 21 * S, S + PAUSE_COUNTS_US);
     check_silence(&waking, &[20 * S + 1], 21 * S, S - 1);
 }

@@ -143,7 +143,7 @@ fn a_link_that_carries_nothing_for_long_is_taken_for_dead() {
     assert_eq!(numbers(&told), []);
     assert!(told.contains(&link_at(0, false)));
     assert!(told.contains(&linked_at(1, false)));
-    // Nobody gets through.
+    // No dialling member gets through.
     let link = links.at(PAIR);
     assert_eq!(links.dial(&mut world, link, |member| Some(hello(member))), []);
 }
@@ -202,7 +202,7 @@ fn members_of_two_ensembles_are_not_linked() {
     let link = links.at(PAIR);
     let told = links.dial(&mut world, link, |member| Some(born(member, member as u128)));
     assert_eq!(told, []);
-    // One that is not born yet is told how the other was.
+    // A member that is not born yet is told how the other one was born.
     let one = |member| Some(if member == 0 { born(0, 1) } else { hello(1) });
     assert_eq!(links.dial(&mut world, link, one).len(), 2);
 }

@@ -31,8 +31,8 @@ pub(super) fn forge_connect(sabotage: Sabotage, input: &mut [u8]) -> i64 {
     i64::from_be_bytes(session)
 }
 
-/// The writes among whole frames of a client, as a Front hands them over that does not look whether
-/// the client is served reads only. Nobody waits for their answers.
+/// The writes among whole frames of a client. A Front hands them over so if it does not look
+/// whether the client is served reads only. No client waits for their answers.
 pub(super) fn forge_writes(
     front: FrontId,
     connection: ConnectionId,

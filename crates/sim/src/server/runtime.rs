@@ -287,7 +287,7 @@ impl Server {
             true => world.random.between(1, there.min(READ_BYTES)),
             false => there.min(READ_BYTES),
         };
-        // As slices: byte for byte takes long.
+        // Whole slices are copied, because a copy byte for byte takes long.
         let (first, second) = connection.server_buffer.as_slices();
         let of_first = first.len().min(count as usize);
         input.extend_from_slice(&first[..of_first]);

@@ -1,4 +1,4 @@
-//! What a member keeps, at each bound and past it.
+//! Tests of the bounds of what a member keeps: at each bound and one past it.
 
 use super::*;
 

@@ -45,8 +45,8 @@ impl Server {
         self.note_contact();
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
         self.plan_tick(world);
-        // No correct member sends such frames, unless this member is the one that is not what it
-        // was.
+        // No correct member sends such frames. If this member condemns its directory, the fault is
+        // its own.
         let is_explained = output.condemned.is_some() || self.conditions.sabotage.is_some();
         if let Some(what) = unheard_of.filter(|_| !is_explained) {
             return Err(Death::Bug(what));

@@ -41,7 +41,7 @@ impl Unborn {
         Unborn { life, started_us: world.now_us, member, bootstrap, hello, cluster_id }
     }
 
-    /// Which life of which process this is.
+    /// The life of the process. No two processes have a life in common.
     pub fn life(&self) -> u64 {
         self.life
     }
@@ -51,7 +51,7 @@ impl Unborn {
         self.started_us
     }
 
-    /// What it says of itself to others.
+    /// The hello with which it introduces itself to others.
     pub fn hello(&self) -> &Arc<Hello> {
         &self.hello
     }
@@ -69,7 +69,7 @@ impl Unborn {
         }
     }
 
-    /// How it is to be born, if that is known.
+    /// The birth of its directory, once that is decided; none while it waits.
     pub fn birth(&self) -> Option<Birth> {
         match self.bootstrap.decide(self.cluster_id) {
             Decision::BeBorn(birth) => Some(birth),

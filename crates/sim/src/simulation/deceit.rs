@@ -59,7 +59,8 @@ impl Simulation {
     }
 
     /// Whether a member that deceived was replaced, or is what the others take it for after all: it
-    /// has what it forgot, and they have told it so in the term of a leader that was there before.
+    /// has again what it forgot, and the others have told it so in the term of a leader that led
+    /// before.
     fn is_honest(&self, member: usize) -> bool {
         let host = &self.hosts[member];
         match (&host.server, host.deceives) {

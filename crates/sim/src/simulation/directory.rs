@@ -27,7 +27,8 @@ pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk
     let open = |disk: &FaultDisk| open_member(disk, &config.drawn(0), reading(), |_| {});
     let (before, after) = (open(before), open(&damaged.copy()));
     if let (Ok(_), Err(error)) = (&before, &after) {
-        // The others have what it held, so that it is of no use to wait for somebody to look at it.
+        // The others have what the directory held, so it is of no use to wait until someone looks
+        // at it.
         panic!("bits have flipped, and no start takes the directory: {error}");
     }
     match (before.ok(), after.ok()) {

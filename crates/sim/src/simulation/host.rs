@@ -185,7 +185,7 @@ impl Host {
         self.copy.as_ref().is_some_and(|(of, _)| Some(*of) == id)
     }
 
-    /// What the process says of itself to others, if there is one.
+    /// The hello with which the process introduces itself to others; none if no process runs.
     pub fn hello(&self) -> Option<&Arc<Hello>> {
         let born = self.server.as_ref().map(Server::hello);
         born.or(self.unborn.as_ref().map(Unborn::hello))

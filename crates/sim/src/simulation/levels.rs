@@ -331,7 +331,7 @@ impl Simulation {
         let random = &mut self.levels.random;
         let member = random.below(self.hosts.len() as u64) as usize;
         if random.one_in(3) {
-            // Mostly a step of a rolling upgrade.
+            // The restart is mostly a step of a rolling upgrade.
             let is_old = |at: &usize| self.hosts[*at].level_max() < Level::ETCD;
             let old = (0..self.hosts.len()).find(is_old).filter(|_| !random.one_in(4));
             old.into_iter().for_each(|old| self.hosts[old].wants_new_build = true);

@@ -1,9 +1,9 @@
 //! Two machines, each with a directory of its own, that have the place of one server in turn.
 //!
-//! Somebody takes a server for lost and gives its number to another machine; later the first one is
-//! back, since nobody had switched it off. A machine without the place is cut off from everybody
-//! and stands still, so its process goes on in the middle of what it did. The rule of lost disks
-//! holds: a majority of the servers has what it had (`super::damage`).
+//! An operator takes a server for lost and gives its number to another machine. Later the first
+//! machine is back, since nobody had switched it off. A machine without the place is cut off from
+//! all members and stands still, so its process goes on in the middle of what it did. The rule of
+//! lost disks holds: a majority of the servers has what it had (`super::damage`).
 
 use machine::MemberId;
 
@@ -15,7 +15,8 @@ use super::Simulation;
 use super::host::OtherMachine;
 
 impl Simulation {
-    /// The other machine of a server takes its place, if a majority of the servers has what it had.
+    /// Gives the place of a server to its other machine, if a majority of the servers has what it
+    /// had.
     pub(super) fn change_machine(&mut self, member: usize) {
         self.note_replaced();
         let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
@@ -61,7 +62,8 @@ impl Simulation {
     /// Takes the place from the machine that has it. Its process stands still, or has ended.
     fn cut_off_machine(&mut self, member: usize, id: MemberId) -> OtherMachine {
         let now_us = self.world.now_us;
-        // It finds out about its links when it goes on; the others do so late.
+        // The old machine learns that its links have ended when it goes on; the others learn it
+        // late.
         for told in self.links.told_when_cut_off(member) {
             self.tell(told);
         }

@@ -1,5 +1,5 @@
-//! Behaviour of ensembles as text: what is done, and below each line, indented, what came of it.
-//! The name of a file is what it shows.
+//! Behaviour of ensembles as text: each line says what is done, and the indented lines below it say
+//! what came of it. The name of a file says what it shows.
 //!
 //! ```text
 //! members 3             a new ensemble
@@ -7,18 +7,20 @@
 //! run 500ms             time goes by
 //! settle                until all that run follow one leader and have applied the same
 //! lend                  until a snapshot is being sent by a member that does not lead
-//! kill 0 | kill leader  a process ends, and stays down until (also: follower; last; lender, who sends a snapshot)
+//! kill 0 | kill leader  a process ends, and stays down until `start` (also: follower; last;
+//!                       lender, a follower that sends a snapshot)
 //! start 0               it is started again
-//! cut leader            a member is cut off from the others, until
-//! lag 300ms             what members send takes longer by so much, until
+//! cut leader            a member is cut off from the others, until `heal`
+//! lag 300ms             what members send takes longer by so much, until `heal`
 //! hang last             no sync of its disk returns, for 30 s
 //! heal                  everything is connected again, and there is room
 //! pause leader 5s       a process is not given the CPU
 //! fill leader           a disk takes nothing more, until everything is healed
 //! c1: connect 0         a client connects to a member, with its session if it has one
 //! c1: leave             and closes its connection
-//! c1: create /a x       also: set, get, exists, ls, delete, sync, close; `big`: sets much; `e` behind the data: ephemeral;
-//!                       `w`: with a watch; several on a line are separated by |
+//! c1: create /a x       also: set, get, exists, ls, delete, sync, close; `big`: sets much;
+//!                       `e` behind the data: ephemeral; `w`: with a watch; several on a line are
+//!                       separated by |
 //! ```
 
 use std::collections::BTreeMap;
@@ -157,7 +159,7 @@ impl Play {
         }
     }
 
-    /// A member by its number, or by what it is now.
+    /// Finds a member by its number, or by its role at this moment.
     fn member(&self, who: &str) -> usize {
         let leader = self.simulation.leaders().last().copied();
         match who {

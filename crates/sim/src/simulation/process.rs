@@ -88,7 +88,7 @@ impl Simulation {
         host.life = self.lives;
         self.start_count += 1;
         let settings = &mut host.config.options.settings;
-        // Someone changes the configuration: something that no client here notices.
+        // Someone changes a setting that no client here notices.
         if self.phase == Phase::Faults && self.world.random.one_in(4) {
             settings.reconfig_enabled ^= true;
         }
@@ -160,7 +160,8 @@ impl Simulation {
         host.server = Some(server);
         match is_first {
             true => self.links.on_start(&mut self.world, member),
-            // A member that is born says something else of itself than before.
+            // A member that is born introduces itself otherwise than before, so its links are made
+            // anew.
             false => self.links.renew(&mut self.world, member),
         }
         self.say(Some(member), || "the process is started".to_string());

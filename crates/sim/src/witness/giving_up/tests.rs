@@ -94,7 +94,7 @@ fn what_was_given_up_must_not_be_handed_over_again() {
     give_up(&mut witness, 1, 1, Fate::Unknown);
     assert!(witness.check_sent(ORIGIN, [&sent(&all)]).is_err());
     assert_eq!(witness.check_sent(ORIGIN, [&sent(&replaced)]), Ok(()));
-    // In the term in which it was given up it may have been on its way into an entry.
+    // In the term in which a command is given up it may already be on its way into an entry.
     assert_eq!(witness.check_proposed(ORIGIN, 5, &payload(core::slice::from_ref(&all))), Ok(()));
     assert!(witness.check_proposed(ORIGIN, 6, &payload(&[all])).is_err());
     assert_eq!(witness.check_proposed(ORIGIN, 6, &payload(&[replaced])), Ok(()));

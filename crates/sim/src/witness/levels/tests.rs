@@ -17,7 +17,7 @@ fn what_a_member_said_counts_while_its_link_is_up() {
     heard.on_linked(PEER, None, 20);
     assert!(heard.knew(PEER, NEW, 20, 30));
     assert!(!heard.knew(PEER, NEW, 21, 30));
-    // It is back with an old build.
+    // The member is back with an old build.
     heard.on_linked(PEER, Some(OLD), 40);
     assert!(!heard.knew(PEER, NEW, 21, 50));
     assert!(heard.knew(PEER, OLD, 50, 60));
