@@ -523,7 +523,7 @@ fn servers_that_show_each_other_certificates_are_an_ensemble() {
     );
     (0..3).for_each(|place| members.start(place));
     members.leader();
-    let mut client = Client::open(members.clients[0], TIMEOUT_MS);
+    let mut client = open(members.clients[0]);
     assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
     // A peer that does not speak TLS is no server of the ensemble.
     let first = members.clients[0].port() + DISTANCES[1];
