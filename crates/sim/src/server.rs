@@ -520,6 +520,11 @@ pub enum Started {
     Unborn(Box<Unborn>),
 }
 
+/// Whether a state is wrong in the way of [`Server::make_wrong`].
+fn is_wrong(machine: &Machine) -> bool {
+    machine.control().last_batch(NOBODY).is_some()
+}
+
 fn disk_failed(error: StorageError) -> Death {
     Death::Disk(error.to_string())
 }
@@ -575,8 +580,9 @@ impl Server {
         recovered.replay(one_by_one);
         let restored = recovered.restored;
         let snapshot_index = restored.snapshot_index;
+        let is_wrong = is_wrong(&recovered.machine);
         witness
-            .on_recovered(config.number, &restored, &recovered.machine, world.now_us)
+            .on_recovered(config.number, &restored, &recovered.machine, world.now_us, is_wrong)
             .map_err(Death::Bug)?;
         let settings = Arc::new(recovered.machine.zk().settings().clone());
         let (member, apply) =
@@ -789,7 +795,7 @@ impl Server {
 
     /// Whether the state is wrong in that way.
     pub fn is_wrong(&self) -> bool {
-        self.machine.control().last_batch(NOBODY).is_some()
+        is_wrong(&self.machine)
     }
 
     /// The hello with which it introduces itself to others.

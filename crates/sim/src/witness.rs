@@ -175,7 +175,8 @@ impl Witness {
     }
 
     /// A process was started: `restored` is what its directory holds, and `machine` the state with
-    /// all applied entries of it.
+    /// all applied entries of it. A state that was made wrong is not compared: other members are to
+    /// find it out.
     ///
     /// # Errors
     /// The directory does not hold what was written, or what was committed.
@@ -185,10 +186,11 @@ impl Witness {
         restored: &Restored,
         machine: &Machine,
         now_us: u64,
+        is_wrong: bool,
     ) -> Result<(), String> {
         self.on_start(member, restored.applied_index, &restored.entries, now_us)?;
         self.on_committed(member, restored.applied_entries(), now_us)?;
-        self.on_applied(machine)
+        if is_wrong { Ok(()) } else { self.on_applied(machine) }
     }
 
     /// A process was started with a state up to `index` and these entries behind it.
