@@ -36,6 +36,8 @@ const INIT_LIMIT_DEFAULT: u32 = 10;
 const SYNC_LIMIT_DEFAULT: u32 = 5;
 /// `QuorumPeer.quorumCnxnTimeoutMs` and `cnxTimeout`: 5 s to be connected to another server.
 pub const CONNECT_TIMEOUT_MS_DEFAULT: u32 = 5_000;
+/// The most bytes that a DNS name has (RFC 1035, 2.3.4).
+const HOST_BYTES_MAX: usize = 253;
 
 /// The settings of an ensemble's member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -328,12 +330,22 @@ fn server_address(text: &str) -> Result<ServerAddress, String> {
     if parts.next().is_some() || host.is_empty() || host.contains(char::is_whitespace) {
         return Err(malformed());
     }
+    fits_a_host(host)?;
     let (peer_port, election_port) = (dialled_port(peer)?, dialled_port(election)?);
     if peer_port == election_port {
         return Err("the peer port and the election port are the same".to_string());
     }
     let client = client.map(client_address).transpose()?;
     Ok(ServerAddress { host: host.to_string(), peer_port, election_port, role, client })
+}
+
+/// Refuses a longer host than a DNS name is: the record of a server has room for no more than
+/// `SERVER_TEXT_BYTES_MAX`.
+fn fits_a_host(host: &str) -> Result<(), String> {
+    match host.len() {
+        ..=HOST_BYTES_MAX => Ok(()),
+        bytes => Err(format!("a host of {bytes} bytes: a DNS name has at most {HOST_BYTES_MAX}")),
+    }
 }
 
 /// Reads a port that other hosts must dial: 0 would be any port.
@@ -349,7 +361,9 @@ fn client_address(text: &str) -> Result<ListenAddress, String> {
     if !text.contains(':') {
         return Ok(ListenAddress { host: None, port: port(text)? });
     }
-    text.parse().map(every_address_if_unspecified)
+    let address = text.parse().map(every_address_if_unspecified)?;
+    address.host.as_deref().map_or(Ok(()), fits_a_host)?;
+    Ok(address)
 }
 
 /// The version in the name of a dynamic file: the hexadecimal number behind its last dot

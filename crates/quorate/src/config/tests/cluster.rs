@@ -185,6 +185,13 @@ fn what_cannot_be_an_ensemble_is_refused_where_it_stands() {
         "6: quorum.auth.enableSasl: SASL between servers is not served: have sslQuorum=true, or a \
          secret of theirs in quorate.quorum.secretFile",
     );
+    let host = |bytes: usize| "h".repeat(bytes);
+    let longest = format!("server.1=a:1:2\nserver.2={0}:1:2;{0}:3\nserver.3=c:1:2", host(253));
+    cluster(&ensemble(&longest));
+    for line in [format!("{}:1:2", host(254)), format!("a:1:2;{}:3", host(254))] {
+        let expected = "3: server.1: a host of 254 bytes: a DNS name has at most 253";
+        check(&format!("server.1={line}"), expected);
+    }
     let many: String = (1..=33).map(|n| format!("server.{n}=h{n}:1:2\n")).collect();
     check(&many, "35: server.33: more than 32 servers");
 }
