@@ -972,6 +972,9 @@ impl Loop {
     }
 
     fn maybe_ready(&mut self) {
+        if self.ready {
+            return;
+        }
         let is_ready = match self.leads() {
             true => self.is_caught_up() && self.configured.command(&self.servers).is_none(),
             // A learner takes no commands: if it had, and were then given a snapshot in which none
@@ -980,7 +983,7 @@ impl Loop {
                 self.is_voter() && self.reads.ready_from.is_some_and(|index| self.applied >= index)
             }
         };
-        if !self.ready && is_ready {
+        if is_ready {
             self.ready = true;
             self.output.ready = true;
             self.counts.on_ready(self.now_ms);
