@@ -16,7 +16,7 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// What is wrong with a subject.
+/// The fault of a subject, if it has one.
 fn complaint(subject: &str) -> Option<&'static str> {
     let is_area = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_., -".contains(c);
     match subject.split_once(": ") {
