@@ -33,7 +33,7 @@ const BLOCKS_PER_CONTAINER: u64 = 10_000;
 /// Options of `quorate bench chunk-open`.
 #[derive(Debug, Args)]
 pub struct ChunkOpenArgs {
-    /// Where to write: a folder on the disk in question. Each block takes some 4 KB
+    /// Folder to write to, on the disk to measure. Each block takes some 4 KB
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Blocks
@@ -48,7 +48,7 @@ pub struct ChunkOpenArgs {
     /// How often the store is opened
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u32,
-    /// Only fill the store in DIR: what the process is told that does it
+    /// Only fill the store in DIR; the benchmark starts a process of its own for that
     #[arg(long, hide = true)]
     fill: bool,
 }

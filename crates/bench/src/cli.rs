@@ -57,13 +57,13 @@ enum Workload {
     /// The chunk write test of Ozone's freon, on the chunk store
     #[command(name = "cmdw")]
     Cmdw(CmdwArgs),
-    /// The same chunks, read back
+    /// The chunk read test: reads back the chunks that cmdw writes
     #[command(name = "cmdr")]
     Cmdr(CmdrArgs),
-    /// A million blocks in the chunk store: how long a start takes, and the memory of each
+    /// A million blocks in the chunk store: the time of a start, and the memory of each block
     #[command(name = "chunk-open")]
     ChunkOpen(ChunkOpenArgs),
-    /// The same seeded requests to two servers, whose every answer and event must be the same
+    /// Sends the same seeded requests to two servers and compares each answer and event
     #[command(name = "differential")]
     Differential(DifferentialArgs),
 }

@@ -20,10 +20,10 @@ pub enum SessionError {
     #[error("the session is refused or expired")]
     Refused,
     /// The server sent bytes that are not the protocol.
-    #[error("an answer that is not ZooKeeper's: {0}")]
+    #[error("the answer is not ZooKeeper's: {0}")]
     Undecodable(#[from] JuteError),
     /// A reply that does not answer the oldest request under way.
-    #[error("a reply to xid {got} where {wanted} was due")]
+    #[error("the reply has xid {got}, and {wanted} was expected")]
     OutOfOrder {
         /// The xid in the reply.
         got: i32,

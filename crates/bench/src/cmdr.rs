@@ -83,10 +83,10 @@ pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
         tests.push(test.measure(args.chunks.layouts(), &args.chunks.repeat)?);
     }
     println!();
-    println!("note: each chunk is compared with what was written, in the rate and in the CPU");
+    println!("note: each chunk read is compared with what was written; rate and CPU include that");
     println!(
-        "note: cold are the data alone; names and inodes, and our index, are in memory. The \
-         store's upkeep rests, which in a server reads beside"
+        "note: cold means that the chunks' data is not in the page cache; names, inodes and our \
+         index are in memory. The store's background work, which reads in a server too, is off"
     );
     stolen.print();
     args.chunks.write_json(&json!({ "workload": "cmdr", "about": about, "tests": tests }))?;

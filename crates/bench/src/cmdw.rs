@@ -58,10 +58,10 @@ pub const STORE_DIR: &str = "store";
 /// Options of both tests of the chunk store.
 #[derive(Debug, Args)]
 pub struct ChunkArgs {
-    /// Where to write: a folder on the disk in question
+    /// Folder to write to, on the disk to measure
     #[arg(long, value_name = "DIR", required_unless_present = "target")]
     dir: Option<PathBuf>,
-    /// Datanodes to write to over the network instead, in turn
+    /// Datanodes to write to over the network instead of a folder, measured in turn
     #[arg(
         long,
         value_name = "chunk://HOST:PORT,...",
@@ -98,7 +98,7 @@ pub struct ChunkArgs {
     /// Chunks of each size, in the order of the sizes [default: as published]
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "scale")]
     count: Vec<u64>,
-    /// So much of the published numbers of chunks
+    /// Share of the published numbers of chunks
     #[arg(long, value_name = "PART", default_value_t = 1.0)]
     scale: f64,
     /// How often, and how often before.
@@ -207,7 +207,7 @@ impl ChunkArgs {
         let (counts, sizes) = (self.count.len(), self.size.len());
         anyhow::ensure!(
             counts == 0 || counts == sizes,
-            "--count: {counts} numbers for {sizes} sizes: each has its own"
+            "--count: {counts} numbers for {sizes} sizes; give one for each size"
         );
         let shape = |(index, chunk_bytes): (usize, &ChunkBytes)| {
             let scaled = published_count(*chunk_bytes) as f64 * self.scale;
@@ -349,7 +349,8 @@ fn ensure_same_containers(shapes: &[Shape]) -> anyhow::Result<()> {
     let is_same = shapes.iter().all(|shape| shape.containers == shape.threads);
     anyhow::ensure!(
         is_same,
-        "--compare: each thread of Ozone has a container: as many --containers as --threads"
+        "--compare: each of Ozone's threads has its own container; give as many --containers as \
+         --threads"
     );
     Ok(())
 }

@@ -22,7 +22,7 @@ pub struct Where {
     /// The server to measure
     #[arg(long, value_name = "zk://HOST:PORT[,...]")]
     pub target: TargetAddress,
-    /// Another one, measured in turn with the first
+    /// Another server, measured in turn with the first
     #[arg(long, value_name = "zk://HOST:PORT[,...]")]
     pub compare: Option<TargetAddress>,
     /// Measure how long fdatasync takes in this folder, which should be on the servers' disk
@@ -39,7 +39,7 @@ pub struct Rounds {
     /// Rounds that count; figures are medians of them
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Rounds before those, which warm the servers and are not counted
+    /// Rounds before the counted ones, which warm the servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub warmup: u32,
 }

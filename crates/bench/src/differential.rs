@@ -32,10 +32,10 @@ use side::Side;
 /// Options of `quorate bench differential`.
 #[derive(Debug, Args)]
 pub struct DifferentialArgs {
-    /// The server in question, which holds no znodes: zk://HOST:PORT
+    /// The server to test, which holds no znodes: zk://HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     target: TargetAddress,
-    /// The server that is right, which holds no znodes either
+    /// The reference server, which holds no znodes either
     #[arg(long, value_name = "ADDRESS")]
     compare: TargetAddress,
     /// Only this seed
@@ -47,7 +47,7 @@ pub struct DifferentialArgs {
     /// The super user of both servers, who removes what a seed leaves behind
     #[arg(long = "super", value_name = "USER:PASSWORD", default_value = "super:test")]
     super_user: String,
-    /// Where to write what the server that is right said, if the other says something else
+    /// File for the reference's answers, where the other server's differ
     #[arg(long, value_name = "FILE")]
     transcript: Option<PathBuf>,
 }

@@ -115,8 +115,8 @@ impl Member {
         let [pid] = processes.pids() else {
             let count = processes.pids().len();
             anyhow::bail!(
-                "{address}: {count} processes of this machine are found there, and one is needed \
-                 that can be killed and started again"
+                "{address}: {count} processes of this machine listen there; the test needs \
+                 exactly one, to kill it and start it again"
             );
         };
         Ok(Member { address, launch: Launch::of(*pid)?, processes })
@@ -130,7 +130,9 @@ impl Member {
         let address = self.address;
         let named = |key| target::configured_at(&address, key);
         let data = named("dataDir").ok_or_else(|| {
-            anyhow::anyhow!("{address} does not say in `conf` where its data is: is that allowed?")
+            anyhow::anyhow!(
+                "{address} does not show its data directory in `conf`: is the command allowed there?"
+            )
         })?;
         let mut folders = vec![data];
         // The log may be in a folder of its own.

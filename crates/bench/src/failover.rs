@@ -39,13 +39,13 @@ pub struct FailoverArgs {
     /// What happens to the leader
     #[arg(long, value_enum, default_value_t = Fault::Kill)]
     fault: Fault,
-    /// How long they write before that
+    /// How long the sessions write before the fault
     #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     before: u64,
     /// How long the leader is away: until it is started again, goes on, or is thawed
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
     away: u64,
-    /// How long they write after it is back
+    /// How long the sessions write after the leader is back
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
     after: u64,
 }
@@ -62,7 +62,7 @@ pub struct LoadArgs {
     /// Timeout of the sessions, ms
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     pub timeout: i32,
-    /// The longest pause before a session connects again, ms; each is by chance. The Java client's
+    /// The longest random pause before a session connects again, ms. The Java client's
     /// is up to 1000
     #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(0..=PAUSE_MS_MAX))]
     pub pause: u64,
@@ -180,7 +180,7 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
             outage
         });
         let account = writers.run(&mut driver);
-        (keeper.join().expect("it does not panic"), account)
+        (keeper.join().expect("the thread does not panic"), account)
     });
     // If the fault failed, the writers only waited for it.
     let outage = outage?;
@@ -356,7 +356,8 @@ impl Account {
         let Account { lost, surplus, silent, .. } = self;
         (self.trouble() > 0).then(|| {
             format!(
-                "{lost} acknowledged writes are lost, {surplus} happened that were not sent, {silent} \
+                "{lost} acknowledged writes are lost, {surplus} happened that were not sent, \
+                 {silent} \
                  sessions did not write again"
             )
         })

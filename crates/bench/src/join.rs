@@ -40,14 +40,14 @@ pub struct JoinArgs {
     /// Sessions that write to the other members, one request under way each
     #[arg(long, value_name = "N", default_value_t = 100)]
     sessions: usize,
-    /// Yes, the data of a follower may be deleted: all but myid in the folders that its answer to
-    /// conf names
+    /// Confirms that a follower's data may be deleted: all but myid in the folders that its answer
+    /// to conf names
     #[arg(long, required = true)]
     delete_data: bool,
-    /// How long they write before it is stopped, and after it serves again
+    /// How long the sessions write before the follower is stopped, and after it serves again
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     around: u64,
-    /// How long it stays away
+    /// How long the follower stays away
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     away: u64,
 }
@@ -74,7 +74,8 @@ pub fn command(args: &JoinArgs) -> anyhow::Result<ExitCode> {
     args.load().check()?;
     let JoinArgs { tree, sessions, around, away, .. } = args;
     let about = format!(
-        "{tree}; then {sessions} sessions on the other members set {} bytes in closed loop, each its \
+        "{tree}; then {sessions} sessions on the other members set {} bytes in closed loop, each \
+         its \
          own znode; a follower gets SIGTERM after {around} s, its data is deleted, it is started again \
          after {away} s, and they go on for {around} s after it serves; latency from the write to the \
          socket",
@@ -128,7 +129,7 @@ fn join(turn: &Turn<'_>, args: &JoinArgs, restarted: &mut Restarted) -> anyhow::
             rejoined
         });
         let account = writers.run(&mut driver);
-        (keeper.join().expect("it does not panic"), account)
+        (keeper.join().expect("the thread does not panic"), account)
     });
     // If the restart failed, the writers only waited for it.
     let rejoined = rejoined?;

@@ -48,7 +48,7 @@ pub struct LatencyArgs {
     /// One request at a time instead of all at once
     #[arg(long)]
     sync: bool,
-    /// Open loop: so many requests a second, all clients together; several numbers are several
+    /// Open loop: requests a second, all clients together; several numbers are several
     /// tests
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "sync",
           value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
@@ -68,7 +68,7 @@ pub struct LatencyArgs {
     /// Znodes of each client; with --rate as many as --seconds take
     #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "rate")]
     znode_count: usize,
-    /// Bytes of data in each
+    /// Bytes of data in each znode
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     znode_size: usize,
     /// Watchers on each ephemeral

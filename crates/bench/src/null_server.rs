@@ -296,7 +296,7 @@ impl Connection {
                 watched.data.clear();
                 watched.data.extend_from_slice(data.unwrap_or_default());
                 watched.version += 1;
-                let place = place.expect("what is watched has a place");
+                let place = place.expect("each watched entry has a place");
                 watches.fired.extend(watched.watchers.drain(..).map(|watcher| (place, watcher)));
             }
             _ => {}

@@ -60,13 +60,13 @@ pub struct PubsubArgs {
     /// Connections that publish, each to a path of its own
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     publishers: usize,
-    /// Connections that watch those paths, in turn
+    /// Connections that watch the publishers' paths, in turn
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     subscribers: usize,
     /// Items in all; the document's number is 200000
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     items: u64,
-    /// Items before those, on the same connections, which are not counted
+    /// Items before the counted ones, on the same connections, to warm the servers
     #[arg(long, value_name = "N", default_value_t = 5_000)]
     warmup_items: u64,
     /// Subscribers do not read the data: they set the watch again by exists

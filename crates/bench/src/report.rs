@@ -126,8 +126,11 @@ fn phases_of(run: &Run) -> impl Iterator<Item = &Phase> {
 }
 
 fn middle(series: &Series, at: usize) -> Middle {
-    let phases: Vec<&Phase> =
-        series.runs.iter().map(|run| phases_of(run).nth(at).expect("all have it")).collect();
+    let phases: Vec<&Phase> = series
+        .runs
+        .iter()
+        .map(|run| phases_of(run).nth(at).expect("every member has it"))
+        .collect();
     let mut all = Phase::default();
     for phase in &phases {
         all.name = phase.name;
@@ -181,7 +184,8 @@ fn table(series: &[Series]) -> String {
             let latencies = &middle.all.latencies;
             let _ = write!(
                 out,
-                "  {:<18} {:>9} {:>11.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>10} {:>8} {:>8.2}",
+                "  {:<18} {:>9} {:>11.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>10} {:>8} \
+                 {:>8.2}",
                 middle.all.name,
                 middle.operations,
                 middle.rate,
@@ -242,7 +246,8 @@ fn ratios(first: &Series, second: &Series, at: usize) -> (&'static str, f64, Opt
 /// The figures that P. Hunt published for these numbers of clients.
 pub fn published(clients: &[usize]) -> String {
     let mut out = String::from(
-        "published by P. Hunt for ZooKeeper 3.2.1 in 2009, on two 4-core Xeons of 2.5 GHz limited to \
+        "published by P. Hunt for ZooKeeper 3.2.1 in 2009, on two 4-core Xeons of 2.5 GHz limited \
+         to \
          so many cores and one 7200 rpm disk:\nops/s of all clients (clients x 110,000 operations / \
          seconds; the rates in the original are those of the slowest client)\n",
     );

@@ -37,7 +37,7 @@ pub struct RestartArgs {
     /// How to start the server again, for sh [default: as its processes were started]
     #[arg(long, value_name = "CMD")]
     start: Option<String>,
-    /// The same for the other server
+    /// How to start the compared server again, for sh
     #[arg(long, value_name = "CMD", requires = "compare")]
     compare_start: Option<String>,
 }

@@ -47,7 +47,7 @@ pub struct SnapshotGapArgs {
     /// How long at that rate
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: u64,
-    /// How long each rate is tried when it is looked for what the server can do
+    /// How long each rate is tried in the search for the server's maximum
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     probe_seconds: u64,
 }

@@ -25,13 +25,13 @@ pub struct TreeArgs {
     /// Znodes below the root of the test
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub parents: usize,
-    /// Znodes below each of those
+    /// Znodes below each parent
     #[arg(long, value_name = "N", default_value_t = 5_000)]
     pub children: usize,
     /// Bytes of data in each child
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     pub size: usize,
-    /// Sessions that fill it
+    /// Sessions that fill the tree
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub clients: usize,
     /// Leave the tree there at the end

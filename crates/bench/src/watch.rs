@@ -45,7 +45,7 @@ pub struct WatchArgs {
     /// Connections that set many watches
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     connections: usize,
-    /// Watches of each of them
+    /// Watches of each of these connections
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     watches: usize,
     /// Watch other paths on each connection, which do not exist, instead of the same znodes on all
@@ -54,7 +54,7 @@ pub struct WatchArgs {
     /// Connections that see one znode change
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     seers: usize,
-    /// Times that it changes in each round, whose figures are medians of them
+    /// Changes of that znode in each round; the round's figures are their medians
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     changes: u32,
 }

@@ -51,7 +51,7 @@ impl Stages {
 
     /// Begins the next stage.
     pub fn next(&self) {
-        let mut began = self.began.lock().expect("nobody panics with it");
+        let mut began = self.began.lock().expect("no thread panics while it holds the lock");
         assert!(began.len() < STAGES_MAX);
         began.push(Instant::now());
         self.now.fetch_add(1, Ordering::Relaxed);
@@ -59,14 +59,14 @@ impl Stages {
 
     /// Ends the last stage. `is_good`: all went as planned; else no writer waits for anything.
     pub fn end(&self, is_good: bool) {
-        self.began.lock().expect("nobody panics with it").push(Instant::now());
+        self.began.lock().expect("no thread panics while it holds the lock").push(Instant::now());
         self.is_failed.store(!is_good, Ordering::Relaxed);
         self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// The durations of the stages that have ended.
     pub fn durations(&self) -> Vec<Duration> {
-        let began = self.began.lock().expect("nobody panics with it");
+        let began = self.began.lock().expect("no thread panics while it holds the lock");
         began.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 }

@@ -98,7 +98,7 @@ pub enum ChunkError {
         offset: u64,
     },
     /// The chunk's length is not that of its data.
-    #[error("chunk {name:?} is said to have {length} bytes and has {bytes}")]
+    #[error("chunk {name:?} has {bytes} bytes, and the request says {length}")]
     WrongLength {
         /// The chunk's name.
         name: String,
@@ -149,7 +149,7 @@ pub enum ChunkError {
         bytes_max: u64,
     },
     /// A name that is no file name.
-    #[error("{name:?} cannot be the name of a chunk")]
+    #[error("{name:?} is not a valid name of a chunk")]
     BadChunkName {
         /// The name.
         name: String,

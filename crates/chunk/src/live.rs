@@ -35,7 +35,7 @@ impl Counts {
     fn change(&mut self, segment: u32, bytes: u64, is_needed: bool) {
         let of = self.of(segment);
         let changed = if is_needed { of.checked_add(bytes) } else { of.checked_sub(bytes) };
-        *of = changed.expect("what is needed no more was needed before");
+        *of = changed.expect("it was needed before");
     }
 
     fn save(&mut self) {

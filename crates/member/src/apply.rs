@@ -465,7 +465,7 @@ impl Apply {
 
     /// Applies the rest of the first entry, at most `commands_max` commands.
     fn apply_entry(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
-        let entry = self.entries.front().expect("the caller looked").clone();
+        let entry = self.entries.front().expect("the caller checked that it exists").clone();
         if entry.kind == EntryKind::Membership || entry.payload.is_empty() {
             self.finish_entry(machine);
             return 0;
@@ -662,7 +662,7 @@ impl Apply {
                 self.pending = Some(pending);
                 return;
             }
-            let travelling = pending.reads.next().expect("the loop looked");
+            let travelling = pending.reads.next().expect("the loop checked that it exists");
             let answer = match pending.done.last() {
                 Some(ReadAnswer::HandedBack) => ReadAnswer::HandedBack,
                 _ => travelling.run(machine, &self.replies),

@@ -56,8 +56,8 @@ impl Known {
 pub enum Stranger {
     /// No version of messages is known to both.
     #[error(
-        "server {} speaks versions {} to {} of the messages between members, this one {} to {}: \
-         install a version between both first",
+        "server {} speaks versions {} to {} of the messages between members, this server {} to \
+         {}: install a version in between first",
         .server, .theirs.min, .theirs.max, .own.min, .own.max
     )]
     Messages {

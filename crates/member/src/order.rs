@@ -243,8 +243,8 @@ pub enum Condemned {
     /// The log ends before an entry that this member acknowledged as durable: the directory is an
     /// old copy. It may have forgotten a vote as well.
     #[error(
-        "entry {acknowledged} was acknowledged by this member, and its log ends at {last_index}: it is \
-         an old copy of the directory, or what was written was lost"
+        "this member acknowledged entry {acknowledged}, but its log ends at {last_index}: the \
+         directory is an old copy, or writes to it were lost"
     )]
     Forgot {
         /// The index of an entry that this member has acknowledged.
@@ -255,8 +255,8 @@ pub enum Condemned {
     /// The log has another entry at an index that this member acknowledged: the directory is an old
     /// copy.
     #[error(
-        "entry {acknowledged} was acknowledged by this member, and its log has another one there, of \
-         term {term}: it is an old copy of the directory, or what was written was lost"
+        "this member acknowledged entry {acknowledged}, but its log has another entry there, of \
+         term {term}: the directory is an old copy, or writes to it were lost"
     )]
     HoldsAnother {
         /// The index of the acknowledged entry and of the other one.
@@ -267,8 +267,8 @@ pub enum Condemned {
     /// The log holds a batch of a start that this directory does not know of: a later one, or
     /// another one with the same number. The directory is an old copy.
     #[error(
-        "the log holds what start {boot} of this member wrote, of which this one, start {own} of its \
-         directory, knows nothing: it is an old copy of the directory"
+        "the log holds entries of start {boot} of this member, but the directory counts only \
+         {own} starts: it is an old copy"
     )]
     Outlived {
         /// The number of the start that handed over the batch.
@@ -278,7 +278,7 @@ pub enum Condemned {
     },
     /// Another member took this one's place, and the state no longer knows which of this member's
     /// batches it holds.
-    #[error("another member has taken the place of this one, which was away for too long")]
+    #[error("another member took the place of this one, which was away for too long")]
     Forgotten,
     /// The state is not that of the majority.
     #[error("the state at log index {index} differs from that of the majority of the members")]

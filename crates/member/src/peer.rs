@@ -239,7 +239,7 @@ pub enum PeerError {
         cause: DecodeError,
     },
     /// Batches of another member, or of another boot than the message says.
-    #[error("forwarded batches of another origin than member {from:x}")]
+    #[error("forwarded batches whose origin is not member {from:x}")]
     ForeignBatch {
         /// The member that sent the message.
         from: u64,

@@ -43,7 +43,7 @@ pub enum RecoveryError {
         cause: RestoreError,
     },
     /// No snapshot can be read that the log goes on from.
-    #[error("no usable snapshot: the log starts behind entry {index}")]
+    #[error("no usable snapshot: the log starts after entry {index}")]
     NoSnapshot {
         /// The last index before the log.
         index: u64,
@@ -395,7 +395,7 @@ pub enum BirthError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// The directory belongs to a server already.
-    #[error("it is the data directory of a server, and would be lost")]
+    #[error("it is a server's data directory, which would be lost")]
     NotEmpty,
 }
 

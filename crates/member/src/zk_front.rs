@@ -688,7 +688,7 @@ impl Front {
         if self.commands.batch.is_full_for(bytes) {
             self.hand_over();
         }
-        let connection = self.connections.get(&id).expect("the caller looked");
+        let connection = self.connections.get(&id).expect("the caller checked that it exists");
         self.commands.batch.push(id, &connection.identity_bytes, command);
         let ticket = connection.next_ticket;
         self.commands.waiters.push(Waiter::new(id, ticket));

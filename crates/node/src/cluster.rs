@@ -128,8 +128,8 @@ pub(crate) fn join(
             if let Some((name, cause)) = &unborn.set_aside {
                 let dir = config.data_dir.display();
                 tracing::error!(
-                    "data directory {dir}: {cause}; all of it was moved to {dir}/{name}, and this \
-                     server begins anew as member {:016x}",
+                    "data directory {dir}: {cause}; its files were moved to {dir}/{name}, and \
+                     this server starts empty as member {:016x}",
                     unborn.member.0
                 );
             }
@@ -204,7 +204,8 @@ fn bootstrap_hint(cluster: &ClusterConfig) -> Option<String> {
     let first = cluster.voters.iter().min()?;
     (cluster.attendance == Attendance::All && majority < all).then(|| {
         format!(
-            "quorate.bootstrap=majority would begin with {majority} of {all} servers, server {first} \
+            "quorate.bootstrap=majority would begin with {majority} of {all} servers, server \
+             {first} \
              among them"
         )
     })
@@ -230,10 +231,13 @@ fn wait_for_birth(
                 match voters.contains(&member) {
                     true if absent > 0 => {
                         let count = voters.len();
-                        tracing::info!("an ensemble of {count} begins without {absent} of them");
+                        tracing::info!(
+                            "a new ensemble of {count} servers starts, and {absent} of them are \
+                             absent"
+                        );
                     }
-                    true => tracing::info!("an ensemble of {} begins", voters.len()),
-                    false => tracing::info!("member {member:016x} joins an ensemble that is there"),
+                    true => tracing::info!("a new ensemble of {} servers starts", voters.len()),
+                    false => tracing::info!("member {member:016x} joins an existing ensemble"),
                 }
                 return Ok(recovered);
             }

@@ -29,9 +29,7 @@ const GROUP: u32 = 0;
 pub enum FrameError {
     /// The length is over the limit. Before the handshake, other programs that connect look like
     /// this.
-    #[error(
-        "a frame of {bytes} bytes, of which there are {bytes_max} at most: no member sends that"
-    )]
+    #[error("a frame of {bytes} bytes, over the limit of {bytes_max}: no member sends that")]
     TooLong {
         /// The length in the head.
         bytes: u32,

@@ -105,35 +105,39 @@ pub enum Handshake {
 pub enum Refusal {
     #[error("{0}")]
     Frame(#[from] FrameError),
-    #[error("what it says is malformed: {0}")]
+    #[error("its message is malformed: {0}")]
     Malformed(#[from] DecodeError),
-    #[error("it does not keep to the handshake")]
+    #[error("it broke the rules of the handshake")]
     OutOfTurn,
-    #[error("one side is configured to prove itself by {}, the other by {}", auth_name(*.own), auth_name(*.other))]
+    #[error(
+        "one side is configured to authenticate by {}, the other by {}",
+        auth_name(*.own),
+        auth_name(*.other)
+    )]
     AuthKinds { own: AuthKind, other: AuthKind },
     #[error("it does not know the shared secret")]
     Secret,
     #[error("its certificate is for none of the hosts that are configured for server {0}")]
     Certificate(u64),
-    #[error("server {wanted} is wanted, and this is server {own}: see the addresses of both")]
+    #[error("it wants server {wanted}, and this is server {own}: check the addresses of both")]
     WrongServer { wanted: u64, own: u64 },
-    #[error("it says that it is server {0}, and so are we")]
+    #[error("it says that it is server {0}, and so is this server")]
     OwnNumber(u64),
     #[error("server {0} is not configured here")]
     Stranger(u64),
-    #[error("its data directory is a copy of the one of server {0}: one of both must go")]
+    #[error("its data directory is a copy of server {0}'s: one of the two must go")]
     CopiedDirectory(u64),
     #[error(
-        "it is of another ensemble: cluster {:032x}, here {:032x}",
+        "it belongs to another ensemble: cluster {:032x}, here {:032x}",
         .theirs,
         .own
     )]
     OtherCluster { own: u128, theirs: u128 },
     #[error("{0}")]
     Versions(#[from] Stranger),
-    #[error("another server {0} is there already")]
+    #[error("another server {0} is connected already")]
     NumberTaken(u64),
-    #[error("an older link of it is being closed")]
+    #[error("its older link is still being closed")]
     Replaces,
 }
 

@@ -186,11 +186,11 @@ enum Trouble {
     Unreachable(String, io::Error),
     #[error("TLS: {0}")]
     Tls(io::Error),
-    #[error("it closes the connection within the handshake")]
+    #[error("it closed the connection during the handshake")]
     Closed,
     #[error("it took longer than {} s for the handshake", HANDSHAKE_LIMIT.as_secs())]
     Slow,
-    #[error("others came before it was done with the handshake")]
+    #[error("newer connections took its place before its handshake ended")]
     Evicted,
 }
 

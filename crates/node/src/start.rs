@@ -80,7 +80,7 @@ pub enum StartError {
     },
     /// There is no snapshot that the log goes on from.
     #[error(
-        "data directory {dir}: no usable snapshot: the log starts behind entry {index}; {}",
+        "data directory {dir}: no usable snapshot: the log starts after entry {index}; {}",
         look(inspect)
     )]
     NoSnapshot {
@@ -243,11 +243,14 @@ fn tell_recovered(config: &NodeConfig, recovered: &Recovered<RealDisk>, took: Du
         tracing::info!("data directory {} was empty{what}", config.data_dir.display());
     }
     if let Some(cut) = &recovered.cut {
-        tracing::warn!("a write that was never acknowledged was cut off the log: {cut:?}");
+        tracing::warn!(
+            "a write that was never acknowledged was cut off the end of the log: {cut:?}"
+        );
     }
     if let (Some(last), index) = (recovered.log_ended, recovered.restored.snapshot_index) {
         tracing::error!(
-            "the log ends at entry {last}; the snapshot of entry {index} is used alone"
+            "the log ends at entry {last}, before the snapshot of entry {index}; the snapshot is \
+             used alone"
         );
     }
     tracing::info!(
@@ -411,12 +414,13 @@ fn check_ensemble(
     let is_alone = membership.voters == [origin.member.0];
     match cluster {
         Some(cluster) if is_alone && cluster.voters.len() > 1 => Err(format!(
-            "it is of a standalone server, and an ensemble of {} is configured: start this server \
+            "it belongs to a standalone server, and an ensemble of {} is configured: start this \
+             server \
              with an empty directory, or alone",
             cluster.voters.len()
         )),
         None if !is_alone => Err(format!(
-            "it is of a member of an ensemble of {}: name the servers in the configuration \
+            "it belongs to a member of an ensemble of {}: name the servers in the configuration \
              (server.N=...)",
             membership.voters.len()
         )),
@@ -436,7 +440,8 @@ fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String
         if beside.is_dir() {
             let (beside, log_dir) = (beside.display(), log_dir.display());
             return Err(format!(
-                "its log is in {beside}, and a log directory {log_dir} is configured: move {beside} \
+                "its log is in {beside}, and a log directory {log_dir} is configured: move \
+                 {beside} \
                  to {log_dir}/{WAL_DIR}, or configure none"
             ));
         }

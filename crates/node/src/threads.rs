@@ -336,7 +336,7 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
             shared.count_fsync(began.elapsed());
         }
         if let Some(lack) = output.lack {
-            tracing::error!("the log gets no further segment for now: {lack}");
+            tracing::error!("no further log segment can be made for now: {lack}");
         }
         if let Some(job) = output.spare {
             shared.to_spare.push([job]);

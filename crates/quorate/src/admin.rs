@@ -165,7 +165,7 @@ impl Port {
             tokio::task::spawn_local(async move {
                 let served = serve_connection(stream, peer, idle, &service, &monitor, &waiting);
                 if tokio::time::timeout(CONNECTION_TIME_MAX, served).await.is_err() {
-                    tracing::debug!("{peer}: took too long for monitoring");
+                    tracing::debug!("{peer}: the request for monitoring took too long");
                 }
                 drop(admission);
             });

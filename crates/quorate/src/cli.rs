@@ -104,10 +104,10 @@ pub struct ServeArgs {
     /// Configuration: a zoo.cfg or a quorate.toml
     #[arg(long, value_name = "FILE", conflicts_with = "config_file")]
     pub config: Option<PathBuf>,
-    /// The same as --config FILE
+    /// Configuration file, as --config FILE
     #[arg(value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// Where the data is kept [default: ./quorate-data]
+    /// Directory of the data [default: ./quorate-data]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Where ZooKeeper clients connect; *:PORT for every address [default: 127.0.0.1:2181]
@@ -122,7 +122,7 @@ pub struct ServeArgs {
     /// Where clients of Ozone's datanodes connect: the chunk store [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub chunk_addr: Option<ListenAddress>,
-    /// Where they connect with TLS, with the stores of the other ports [default: nowhere]
+    /// Where these clients connect with TLS; uses the stores of the other ports [default: nowhere]
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "local_ensemble")]
     pub chunk_tls_addr: Option<ListenAddress>,
     /// The folder of the chunk store, best on a disk of its own [default: chunks in the data
@@ -132,7 +132,7 @@ pub struct ServeArgs {
     /// Where the chunks of new containers go: per-block, per-chunk or log [default: log]
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     pub chunk_layout: Option<Layout>,
-    /// Refuse chunks that are not what their checksums say
+    /// Refuse chunks that do not match their checksums
     #[arg(long)]
     pub chunk_verify_writes: bool,
     /// Run an ensemble of 3, 5 or 7 servers on this machine, each a process of its own: data in
@@ -148,7 +148,7 @@ pub struct ServeArgs {
     pub verbose: u8,
 }
 
-/// Sizes of an ensemble that survives failures and needs no more servers for that than others do.
+/// Sizes of local ensembles: odd, since one server more survives no more failures.
 fn ensemble_size(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(count @ (3 | 5 | 7)) => Ok(count),
@@ -166,23 +166,23 @@ impl ServeArgs {
 /// Options of `quorate zk`.
 #[derive(Debug, Args)]
 pub struct ZkArgs {
-    /// The servers, separated by commas, of which one that answers is used; /PATH behind them makes
+    /// The servers, separated by commas; one that answers is used. /PATH behind them makes
     /// that the root
     #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:2181")]
     pub server: String,
     /// How long the session outlives a lost connection; a number alone is milliseconds
     #[arg(short, long, value_name = "TIME", default_value = "30s", value_parser = session_timeout)]
     pub timeout: u32,
-    /// A server that is cut off from its ensemble will do, for reads
+    /// Accept a server that is cut off from its ensemble, for reads only
     #[arg(short, long)]
     pub read_only: bool,
-    /// Try until the timeout is over, in place of each server once
+    /// Try to connect until the timeout ends, rather than each server once
     #[arg(long = "waitforconnection")]
     pub wait_for_connection: bool,
     /// Properties of TLS and SASL, as zkCli.sh reads them
     #[arg(long, value_name = "FILE")]
     pub client_configuration: Option<PathBuf>,
-    /// For people, or a JSON value for each command
+    /// Output for people, or one JSON value for each command
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Format,
     /// One command and its arguments; without it a shell starts
@@ -196,14 +196,14 @@ pub struct InspectArgs {
     /// The data directory of a server, running or not
     #[arg(value_name = "DATA-DIR")]
     pub data_dir: PathBuf,
-    /// Where its log lies, if that is another directory
+    /// Directory of its log, if that is another one
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
-    /// Where its chunk store lies, if that is not below it
+    /// Directory of its chunk store, if that is not below it
     #[arg(long, value_name = "DIR")]
     pub chunk_dir: Option<PathBuf>,
-    /// Accept what the chunk store of a stopped server has noted as damaged: from its next start on
-    /// it gives space back again
+    /// Accept the damage that the chunk store of a stopped server has noted: from its next start on
+    /// it frees space again
     #[arg(long)]
     pub repair: bool,
 }
@@ -214,10 +214,10 @@ pub struct ExportChunksArgs {
     /// The data directory of a server that is stopped
     #[arg(value_name = "DATA-DIR")]
     pub data_dir: PathBuf,
-    /// Where its chunk store lies, if that is not below it
+    /// Directory of its chunk store, if that is not below it
     #[arg(long, value_name = "DIR")]
     pub chunk_dir: Option<PathBuf>,
-    /// Where to; made if it is missing
+    /// Directory to write to; made if it is missing
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
     /// These containers only
@@ -231,10 +231,10 @@ pub struct RestoreArgs {
     /// A snapshot
     #[arg(value_name = "FILE")]
     pub backup: PathBuf,
-    /// The directory to be made; what is there must be empty, but for files that are not ours
+    /// Directory to make; an existing one may only hold files that are not Quorate's
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
-    /// Directories in DIR for these servers of an ensemble
+    /// Numbers of an ensemble's servers: each gets a directory in DIR
     #[arg(long, value_name = "N,...", value_delimiter = ',', num_args = 1..)]
     pub servers: Vec<u32>,
 }
@@ -249,14 +249,14 @@ pub struct ClusterArgs {
 /// What `quorate cluster` does.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Who leads, who follows, and how far each server is; status 1 if no leader answers
+    /// Show the leader, the followers and the progress of each; status 1 if no leader answers
     Status {
         #[command(flatten)]
         admin: AdminArgs,
     },
     /// Raise the level of the ensemble to the highest that its servers know: it never falls again
     Upgrade {
-        /// Proves somebody who has all permissions on the root, where not everybody has them
+        /// Credentials of a user with all permissions on the root, where not everybody has them
         #[arg(long, value_name = "USER:PASSWORD")]
         auth: Option<String>,
         #[command(flatten)]
@@ -267,7 +267,7 @@ pub enum ClusterCommand {
         /// The number of that server [default: the one that is least behind]
         #[arg(long, value_name = "N")]
         to: Option<u32>,
-        /// Proves somebody who has all permissions on the root, where not everybody has them
+        /// Credentials of a user with all permissions on the root, where not everybody has them
         #[arg(long, value_name = "USER:PASSWORD")]
         auth: Option<String>,
         #[command(flatten)]
@@ -275,7 +275,7 @@ pub enum ClusterCommand {
     },
 }
 
-/// Whom `quorate cluster` asks.
+/// The servers that `quorate cluster` asks.
 #[derive(Debug, Args)]
 pub struct AdminArgs {
     /// The admin servers of the ensemble's servers, or of some of them
@@ -293,7 +293,7 @@ pub struct SimArgs {
     /// Run N seeds: of one member and of ensembles in turn, or one after the other with --members
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
-    /// With so many members; 1 for seeds below 1000000000, else 3 or 5, if not said
+    /// Number of members [default: 1 for seeds below 1000000000, else 3 or 5]
     #[arg(long, value_name = "N", value_parser = members)]
     pub members: Option<usize>,
 }

@@ -136,7 +136,7 @@ async fn upgrade(addresses: &[String], auth: Option<&str>) -> anyhow::Result<Exi
         }
     }
     refusals.iter().for_each(|refusal| eprintln!("quorate: {refusal}"));
-    bail!("the level is as it was")
+    bail!("the level did not change")
 }
 
 /// The credentials of the caller; without `auth` those of the scheme `ip`, which go by the address.

@@ -36,7 +36,7 @@ impl Reloaded {
     fn reload(&self) {
         match self.reload_filter() {
             Ok(filter) => tracing::info!("SIGHUP: the log's filter is {filter:?}"),
-            Err(error) => tracing::error!("SIGHUP: the log's filter stays: {error:#}"),
+            Err(error) => tracing::error!("SIGHUP: the log's filter is unchanged: {error:#}"),
         }
         if let Some(tls) = &self.tls {
             tls.reload("SIGHUP: TLS: the stores were read again and are used from now on");

@@ -49,7 +49,7 @@ fn repair(chunks: &Path) -> anyhow::Result<()> {
     }
     match noted.len() {
         0 => println!("{shown}: no damage is noted"),
-        _ => println!("{shown}: from the next start on space is given back again"),
+        _ => println!("{shown}: from the next start on, the store frees space again"),
     }
     Ok(())
 }

@@ -180,7 +180,7 @@ fn tell_damage(store: &Store<RealDisk>, folder: &Path) {
     }
     if store.is_damaged() {
         tracing::error!(
-            "{shown}: nothing is removed, and no space given back, until the damage is accepted: \
+            "{shown}: no data is removed, and no space freed, until the damage is accepted: \
              quorate inspect --repair"
         );
     }
@@ -304,13 +304,13 @@ fn keep_up(service: &Service, ticks: &Receiver<()>) {
         let done = match store.upkeep(UpkeepBudget { bytes_scrubbed_max, ..UPKEEP_BUDGET }) {
             Ok(done) => done,
             Err(error) if is_final(&error) => {
-                tracing::error!("chunk store: no more work in the background: {error}");
+                tracing::error!("chunk store: the background work has stopped: {error}");
                 return;
             }
             Err(error) => {
                 let text = error.to_string();
                 if failure.as_ref() != Some(&text) {
-                    tracing::error!("chunk store: work in the background is tried again: {text}");
+                    tracing::error!("chunk store: the background work is tried again: {text}");
                 }
                 failure = Some(text);
                 continue;

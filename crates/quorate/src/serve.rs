@@ -368,7 +368,7 @@ async fn reload(tls: Option<Arc<Tls>>) {
 pub(crate) fn random_bytes() -> anyhow::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .context("no randomness")?;
+        .context("the system gives no random bytes")?;
     anyhow::ensure!(count == bytes.len(), "not enough randomness");
     Ok(bytes)
 }

@@ -62,7 +62,7 @@ pub enum ClientError {
     #[error("{}", .0.name())]
     Refused(ErrorCode),
     /// The answer is not what the protocol says.
-    #[error("an answer that is not ZooKeeper's: {0}")]
+    #[error("the answer is not ZooKeeper's: {0}")]
     Undecodable(#[from] JuteError),
 }
 

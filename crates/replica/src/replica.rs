@@ -116,7 +116,7 @@ impl Config {
 pub enum ReplicaError {
     #[error("configuration: {reason}")]
     Config { reason: String },
-    #[error("the restored membership is not one: {what}")]
+    #[error("the restored membership is invalid: {what}")]
     Membership { what: &'static str },
     #[error("the entry after index {index_before} is {index}")]
     Gap { index_before: u64, index: u64 },
@@ -137,7 +137,7 @@ pub enum Refused {
     NotLeader { leader: Option<u64> },
     #[error("leadership is being handed to member {to}")]
     Transferring { to: u64 },
-    #[error("too much is under way")]
+    #[error("too many proposals are under way")]
     Overloaded,
     #[error("an entry of {bytes} bytes is larger than {bytes_max}")]
     TooLarge { bytes: usize, bytes_max: usize },

@@ -46,7 +46,7 @@ impl Watch {
             return;
         }
         for index in &self.unsynced {
-            let watched = self.entries.get_mut(index).expect("what is unsynced is watched");
+            let watched = self.entries.get_mut(index).expect("an unsynced file is in the list");
             if holds(bytes, &watched.payload) {
                 watched.progress = Progress::Written(path.to_string());
             }
@@ -65,7 +65,7 @@ impl Watch {
         self.sync_count += 1;
         let entries = &mut self.entries;
         self.unsynced.retain(|index| {
-            let watched = entries.get_mut(index).expect("what is unsynced is watched");
+            let watched = entries.get_mut(index).expect("an unsynced file is in the list");
             let is_synced = matches!(&watched.progress, Progress::Written(file) if file == path);
             if is_synced {
                 watched.progress = Progress::Synced;

@@ -687,7 +687,7 @@ impl Simulation {
             Event::LinkPatience { link, epoch } => {
                 self.links.lose_patience(&mut self.world, link, epoch);
             }
-            _ => unreachable!("the caller looked"),
+            _ => unreachable!("the caller checked that it exists"),
         }
     }
 

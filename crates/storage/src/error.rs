@@ -81,7 +81,8 @@ pub enum StorageError {
     },
     /// The directory holds ZooKeeper's data and none of ours.
     #[error(
-        "the data directory holds ZooKeeper's files ({file}), which this version does not read: name an \
+        "the data directory holds ZooKeeper's files ({file}), which this version does not read: \
+         name an \
          empty directory; `quorate import` is not built yet"
     )]
     ForeignZooKeeper {
@@ -90,7 +91,7 @@ pub enum StorageError {
     },
     /// The limit of set-aside directories is reached.
     #[error(
-        "{count_max} directories named set-aside-N are there already: find out why, and remove them"
+        "{count_max} directories named set-aside-N exist already: find out why, then remove them"
     )]
     TooManySetAside {
         /// The limit, from [`crate::limits`].

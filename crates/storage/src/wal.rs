@@ -776,7 +776,7 @@ impl<D: Disk> Wal<D> {
     }
 
     fn recycle_first(&mut self) -> Result<(), StorageError> {
-        let segment = self.segments.pop_front().expect("the caller has looked");
+        let segment = self.segments.pop_front().expect("the caller checked that it exists");
         let spare = Spare { number: segment.sequence, bytes: segment.bytes };
         if recycle(&self.disk, spare, self.is_worth_keeping(spare.bytes))? {
             self.keep_spare(spare);

@@ -67,7 +67,7 @@ pub enum SaslError {
     #[error("a malformed response: {0}")]
     Malformed(&'static str),
     /// A directive is missing, or has a value that does not fit.
-    #[error("the directive {directive} does not fit")]
+    #[error("the directive {directive} is invalid")]
     Directive {
         /// Its name.
         directive: &'static str,

@@ -116,14 +116,14 @@ pub fn command(
     println!();
     match workload {
         Workload::Writes => println!(
-            "note: what stands as sync is the PutBlock of every block; only ours are durable by it"
+            "note: the sync column is the PutBlock of each block; only ours makes the block durable"
         ),
         Workload::Reads => println!(
-            "note: each chunk is compared with what was written, in the rate. The server may have \
-             it in memory"
+            "note: each chunk read is compared with what was written, and the rate includes that. \
+             The server may have the chunk in memory"
         ),
     }
-    println!("note: CPU is that of the server's process, if it is on this machine");
+    println!("note: CPU is the server process's, if it is on this machine");
     stolen.print();
     args.write_json(&json!({ "workload": workload.name(), "about": about, "tests": tests }))?;
     Ok(ExitCode::SUCCESS)

@@ -39,7 +39,7 @@ pub enum RequestError {
     #[error("the request cannot be read: {0}")]
     Unreadable(#[from] prost::DecodeError),
     /// The type is missing or unknown; the answer would have to repeat it.
-    #[error("the request has no type that there is")]
+    #[error("the type of the request is unknown")]
     NoType,
 }
 

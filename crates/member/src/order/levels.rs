@@ -58,7 +58,7 @@ impl Levels {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RaiseRefused {
     /// This member does not lead, or has not yet applied everything that earlier leaders committed.
-    #[error("this server does not lead, or not yet: ask the one that does")]
+    #[error("this server is not the leader, or is not ready to lead: ask the leader")]
     NotLeader,
     /// This build does not know the level.
     #[error("this version knows levels up to {level_max}")]
@@ -67,7 +67,10 @@ pub enum RaiseRefused {
         level_max: Level,
     },
     /// A member is not linked, so it cannot say what it knows.
-    #[error("{} is not connected: every server must be there to say that it knows level {level}", named(.server, *.member))]
+    #[error(
+        "{} is not connected: every server must be connected and say that it knows level {level}",
+        named(.server, *.member)
+    )]
     Absent {
         /// The level to raise to.
         level: Level,

@@ -24,7 +24,7 @@ impl Memberships {
 
     /// The active membership.
     pub fn newest(&self) -> &Membership {
-        &self.by_index.back().expect("there is always one").1
+        &self.by_index.back().expect("the list is never empty").1
     }
 
     /// The membership that was active at an entry with which a snapshot may end.
@@ -35,7 +35,7 @@ impl Memberships {
 
     /// The first entry at which the membership is known.
     pub fn first_index(&self) -> LogIndex {
-        self.by_index.front().expect("there is always one").0
+        self.by_index.front().expect("the list is never empty").0
     }
 
     /// The entry from which on all memberships, up to the newest, pass `is_such`; none if the

@@ -123,7 +123,7 @@ impl Loop {
 
     fn next_batch(&mut self) -> ForwardedBatch {
         if self.forwarder.peek().is_none() {
-            match self.waiting.pop_front().expect("the caller looked") {
+            match self.waiting.pop_front().expect("the caller checked that it exists") {
                 Waiting::Own { front, batch, waiters } => self.stamp(front, batch, waiters),
                 Waiting::Forwarded(batch) => return batch,
             }

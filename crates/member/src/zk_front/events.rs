@@ -151,7 +151,7 @@ impl Front {
         let mut connections: Vec<ConnectionId> = connections.map(|(id, _)| *id).collect();
         connections.sort_unstable();
         for id in connections {
-            self.disconnect(id, "the state was replaced by that of a snapshot");
+            self.disconnect(id, "the state was replaced by a snapshot");
         }
         self.departed.clear();
     }

@@ -23,7 +23,7 @@ struct Welcome {
 impl Front {
     /// Decodes the first frame: a four-letter word or a connect request.
     pub(super) fn decode_first(&mut self, id: ConnectionId) -> Result<(), Halt> {
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let Some(first) = connection.input.first_chunk::<4>() else { return Err(Halt::NeedsBytes) };
         if let Some(word) = zk::four_letter::recognise(*first) {
             return self.on_word(id, word);
@@ -53,7 +53,7 @@ impl Front {
         }
         self.metrics.connection_request_count += 1;
         self.metrics.connection_revalidate_count += u64::from(connect.session != 0);
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         connection.state = State::Greeting(connect);
         self.list(id);
         Err(Halt::HeldBack)
@@ -81,7 +81,7 @@ impl Front {
     fn on_word(&mut self, id: ConnectionId, mut word: Word) -> Result<(), Halt> {
         let allowed = &self.config.words_allowed;
         let is_allowed = allowed.iter().any(|name| name == "*" || name == word.name());
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         if let (Word::Stmk { mask }, true) = (&mut word, is_allowed) {
             let argument = connection.input.get(4..).and_then(|rest| rest.first_chunk());
             let argument: &[u8; TRACE_MASK_BYTES] = argument.ok_or(Halt::NeedsBytes)?;
@@ -104,9 +104,9 @@ impl Front {
     /// Checks a connect request against the state and asks for its session.
     /// `ZooKeeperServer.processConnectRequest`.
     pub(super) fn greet(&mut self, id: ConnectionId, machine: &Machine) {
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let State::Greeting(connect) = &connection.state else {
-            unreachable!("the caller looked");
+            unreachable!("the caller checked that it exists");
         };
         let connect = connect.clone();
         let is_read_only = self.is_read_only();
@@ -151,7 +151,7 @@ impl Front {
             }
         };
         self.has_read_only = true;
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         connection.read_only = read_only;
         self.welcome(id, connect, Welcome { session, password, timeout_ms });
     }
@@ -184,7 +184,7 @@ impl Front {
         self.hand_over();
         self.submit(id, &command, CONNECT_BYTES_MAX as usize);
         self.commands.take(0);
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         connection.state = State::Connecting { connect, session, password, timeout_ms, since_ms };
         self.hand_over();
     }
@@ -206,10 +206,10 @@ impl Front {
     /// Takes the answer to a connecting client's request for a session.
     pub(super) fn on_session(&mut self, id: ConnectionId, answered: &ZkAnswered) {
         self.commands.give_back(0);
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let state = core::mem::replace(&mut connection.state, State::Waiting);
         let State::Connecting { connect, session, password, timeout_ms, since_ms } = state else {
-            unreachable!("the caller looked");
+            unreachable!("the caller checked that it exists");
         };
         match answered {
             Ok(Ok(ZkOutcome::Opened | ZkOutcome::Attached)) => {
@@ -227,7 +227,7 @@ impl Front {
     /// Makes the connection speak for the session from now on.
     fn welcome(&mut self, id: ConnectionId, connect: &ConnectRequest, welcome: Welcome) {
         let Welcome { session, password, timeout_ms } = welcome;
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let is_read_only = connection.read_only != ReadOnly::No;
         let response = ConnectResponse {
             timeout_ms: timeout_ms as i32,

@@ -173,12 +173,12 @@ impl Front {
 
     /// Runs one step of the count at the front of the window, and answers it if that was the last.
     fn run_count(&mut self, id: ConnectionId, machine: &Machine) {
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let identities = borrow(&connection.identities);
         let Some(SlotKind::Count { path, so_far }) =
             connection.window.front_mut().map(|slot| &mut slot.kind)
         else {
-            unreachable!("the caller looked");
+            unreachable!("the caller checked that it exists");
         };
         let step = machine.zk().count_descendants(path, &identities, COUNT_STEP_SLOTS_MAX, so_far);
         let Some(result) = step.transpose() else { return };

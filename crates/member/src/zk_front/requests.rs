@@ -23,7 +23,7 @@ impl Front {
     fn next_frame(&mut self, id: ConnectionId) -> Result<Bytes, Halt> {
         let has_credit = self.has_credit();
         let frame_bytes_max = self.config.frame_bytes_max;
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         if connection.is_refused() {
             return Err(Halt::HeldBack);
         }
@@ -124,7 +124,7 @@ impl Front {
     /// only this member knows ends it. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`. True if the
     /// request is done with.
     fn lacks_leader(&mut self, id: ConnectionId, header: RequestHeader) -> bool {
-        let connection = self.connections.get(&id).expect("the caller looked");
+        let connection = self.connections.get(&id).expect("the caller checked that it exists");
         let read_only = connection.read_only;
         let RequestHeader { xid, opcode } = header;
         match opcode {
@@ -274,7 +274,7 @@ impl Front {
                 self.submit(id, &ops::refused_command(session), bytes);
                 self.push_slot(id, xid, SlotKind::Write { form, bytes });
             }
-            _ => unreachable!("the caller looked"),
+            _ => unreachable!("the caller checked that it exists"),
         }
     }
 
@@ -301,7 +301,7 @@ impl Front {
                 let (path, watcher_type) = ((*path).into(), *watcher_type);
                 self.push_slot(id, xid, SlotKind::RemoveWatches { path, watcher_type });
             }
-            _ => unreachable!("the caller looked"),
+            _ => unreachable!("the caller checked that it exists"),
         }
     }
 }

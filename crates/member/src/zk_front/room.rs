@@ -69,7 +69,7 @@ impl Front {
     /// it was answered.
     pub(super) fn wait_for_room(&mut self, id: ConnectionId, bytes: u64, zxid: i64) -> bool {
         let now_ms = self.now.monotonic_ms;
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         connection.wants_room_since_ms.get_or_insert(now_ms);
         if !connection.has_waited_for_room(now_ms) {
             self.park(id, bytes);
@@ -186,7 +186,7 @@ impl Front {
     /// show that write. In that case they are refused with a timeout, which says that nothing was
     /// read and that the client may ask again.
     pub(super) fn take_back(&mut self, id: ConnectionId, count: usize, zxid: i64) {
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let is_own_command =
             |slot: &Slot| matches!(slot.kind, SlotKind::Write { .. } | SlotKind::Close { .. });
         connection.small_replies_wanted = crate::limits::SMALL_REPLIES_TO_TRAVEL;

@@ -67,8 +67,8 @@ impl Front {
 
     /// Removes the first slot of the window, which must not be empty.
     pub(super) fn pop_slot(&mut self, id: ConnectionId) -> Slot {
-        let connection = self.connections.get_mut(&id).expect("the caller looked");
-        let slot = connection.window.pop_front().expect("the caller looked");
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        let slot = connection.window.pop_front().expect("the caller checked that it exists");
         match &slot.kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
                 connection.window_bytes -= bytes;

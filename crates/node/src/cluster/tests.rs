@@ -246,7 +246,7 @@ fn a_directory_of_a_standalone_server_is_none_of_an_ensemble_and_the_other_way_r
     std::fs::remove_dir_all(ensemble.data_dir(1)).expect("is there");
     ensemble.start(&[1, 2, 3]).into_iter().for_each(Node::stop);
     let alone = NodeConfig { cluster: None, ..ensemble.config(1) };
-    assert!(refused(alone).contains("it is of a member of an ensemble of 3"));
+    assert!(refused(alone).contains("it belongs to a member of an ensemble of 3"));
 }
 
 #[test]

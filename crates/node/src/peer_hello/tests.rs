@@ -118,7 +118,8 @@ fn whoever_may_not_be_there_is_told_why() {
     let too_late = Hello { known: with(range(8, 9)), ..hello(2) };
     let refused = Stranger::Messages { server: 2, own: range(1, 1), theirs: range(8, 9) };
     let refused = Refusal::from(refused);
-    let said = "server 2 speaks versions 8 to 9 of the messages between members, this one 1 to 1";
+    let said =
+        "server 2 speaks versions 8 to 9 of the messages between members, this server 1 to 1";
     assert!(refused.to_string().contains(said));
     check(&hello(1), &too_late, Err(refused));
 }

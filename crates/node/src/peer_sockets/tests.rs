@@ -387,10 +387,10 @@ fn whoever_may_not_link_is_told_why_and_nothing_is_told_of_it() {
     check(offer(hello(4)), "server 4 is not configured here");
     check(offer(Hello { member: MemberId(11), ..hello(1) }), "it says that it is server 1");
     check(offer(Hello { member: MemberId(10), ..hello(2) }), "a copy of the one of server 1");
-    check(offer(born(2, 8)), "of another ensemble");
-    check(Offer { wanted: 3, ..offer(hello(2)) }, "server 3 is wanted, and this is server 1");
+    check(offer(born(2, 8)), "to another ensemble");
+    check(Offer { wanted: 3, ..offer(hello(2)) }, "it wants server 3, and this is server 1");
     for auth in [AuthKind::None, AuthKind::Tls] {
-        check(Offer { auth, ..offer(hello(2)) }, "prove itself by a shared secret");
+        check(Offer { auth, ..offer(hello(2)) }, "authenticate by a shared secret");
     }
     let mut stranger = Stranger::connect(&peers);
     stranger.knock(offer(hello(2)), b"another secret");
@@ -398,12 +398,12 @@ fn whoever_may_not_link_is_told_why_and_nothing_is_told_of_it() {
     // An answer where an offer is due, and an offer where a proof is.
     let mut stranger = Stranger::connect(&peers);
     stranger.say(&Handshake::Accepted);
-    assert_eq!(stranger.refusal(), "it does not keep to the handshake");
+    assert_eq!(stranger.refusal(), "it broke the rules of the handshake");
     let mut stranger = Stranger::connect(&peers);
     stranger.say(&Handshake::Offer(offer(hello(2))));
     stranger.hear().expect("it answers");
     stranger.say(&Handshake::Offer(offer(hello(2))));
-    assert_eq!(stranger.refusal(), "it does not keep to the handshake");
+    assert_eq!(stranger.refusal(), "it broke the rules of the handshake");
     assert_eq!(peers.inputs.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
     assert!(peers.handle.links().is_empty());
     peers.sockets.stop();
@@ -456,7 +456,7 @@ fn garbage_of_every_kind_is_refused_and_disturbs_no_link() {
         (&zookeeper, "no member sends that"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "no member sends that"),
         (&too_long, "no member sends that"),
-        (&unknown, "it does not keep to the handshake"),
+        (&unknown, "it broke the rules of the handshake"),
     ];
     for (bytes, expected) in said {
         let mut stranger = Stranger::connect(&peers);
@@ -563,9 +563,12 @@ fn a_second_server_of_one_number_waits_until_the_first_is_gone() {
         second.refusal()
     };
     let other = Hello { member: MemberId(21), ..hello(2) };
-    assert_eq!(knock(offer(other.clone())), "another server 2 is there already");
+    assert_eq!(knock(offer(other.clone())), "another server 2 is connected already");
     // A copy of its directory, run beside it, under its own and under another number.
-    assert_eq!(knock(Offer { process: 6, ..offer(hello(2)) }), "another server 2 is there already");
+    assert_eq!(
+        knock(Offer { process: 6, ..offer(hello(2)) }),
+        "another server 2 is connected already"
+    );
     let copy = Hello { member: MemberId(20), ..hello(3) };
     assert!(knock(offer(copy)).contains("a copy of the one of server 2"));
     assert_eq!(peers.handle.links().len(), 1);
@@ -587,7 +590,7 @@ fn a_link_in_place_of_a_dead_one_comes_after_its_end_was_told() {
     for again in [offer(hello(2)), Offer { process: 6, ..offer(born(2, 7)) }] {
         let mut second = Stranger::connect(&peers);
         second.knock(again.clone(), SECRET);
-        assert_eq!(second.refusal(), "an older link of it is being closed");
+        assert_eq!(second.refusal(), "its older link is still being closed");
         assert!(matches!(peers.next(), PeerInput::LinkDown(_)));
         let mut third = Stranger::connect(&peers);
         third.link(again);

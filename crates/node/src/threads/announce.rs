@@ -20,11 +20,13 @@ pub fn announce(output: &LoopOutput) {
         let index = fetching.index;
         match fetching.server {
             Some(server) => tracing::info!(
-                "the leader's log does not reach this server: it fetches the snapshot at log index \
+                "this server is too far behind the leader's log: it fetches the snapshot at log \
+                 index \
                  {index} from server {server}"
             ),
             None => tracing::info!(
-                "the leader's log does not reach this server: it fetches the snapshot at log index \
+                "this server is too far behind the leader's log: it fetches the snapshot at log \
+                 index \
                  {index} from member {:016x}",
                 fetching.holder.0
             ),
@@ -43,7 +45,11 @@ pub fn announce(output: &LoopOutput) {
         }
     }
     if let Some(stated) = &output.raised {
-        tracing::info!("the level is {}: version {} or later", stated.level, stated.version);
+        tracing::info!(
+            "the level is {}: it needs version {} or later",
+            stated.level,
+            stated.version
+        );
     }
     match output.disk_is_full {
         Some(true) => {

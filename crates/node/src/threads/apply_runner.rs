@@ -58,7 +58,7 @@ impl ApplyRunner {
         }
         drop(machine);
         if output.replaced.take().is_some() {
-            tracing::warn!("the state was replaced by that of a snapshot");
+            tracing::warn!("the state was replaced by a snapshot");
         }
         (self.listener)(&output.changes, is_serving);
         shared.to_loop.push_quietly(output.to_loop.into_iter().map(LoopInput::Apply));

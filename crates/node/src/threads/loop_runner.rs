@@ -159,7 +159,7 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
 
 /// A later version wrote the log: this build cannot go on, and changes nothing.
 fn end_at_unknown(entry: &UnknownEntry) -> ! {
-    tracing::error!("{entry}; this server ends, and its data directory stays as it is");
+    tracing::error!("{entry}; this server stops, and its data directory stays as it is");
     std::process::exit(70);
 }
 
@@ -170,8 +170,8 @@ fn condemn(shared: &Shared, why: Condemned) -> ! {
         fail("the data directory cannot be condemned", &error);
     }
     tracing::error!(
-        "{reason}; this server ends, and when it is started again it sets its data directory aside and \
-         fetches the state of the others"
+        "{reason}; this server stops. At its next start it sets its data directory aside and \
+         fetches the state from the other servers"
     );
     std::process::exit(70);
 }

@@ -50,7 +50,7 @@ impl Chunks {
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::error!("there is no chunk store, and the rest is served: {error}");
+                    tracing::error!("the chunk store is not served, the rest is: {error}");
                     State::Failed(error)
                 }
             };
@@ -127,13 +127,14 @@ impl Chunks {
     pub fn stop(&self) -> anyhow::Result<()> {
         let state = std::mem::replace(&mut *self.state(), State::Opening);
         let State::Serving(face) = state else { return Ok(()) };
-        let face = Arc::into_inner(face).context("somebody uses the chunk store yet")?;
+        let face = Arc::into_inner(face).context("the chunk store is still in use")?;
         let (sender, stopped) = sync_channel(1);
         let thread = std::thread::Builder::new().name("chunk-stop".to_string());
         thread.spawn(move || sender.send(face.stop()))?;
         stopped.recv_timeout(STORE_STOP_TIME_MAX).unwrap_or_else(|_| {
             anyhow::bail!(
-                "the chunk store in {} has not ended in {} s: what was not durable may be lost",
+                "the chunk store in {} did not stop within {} s: writes that were not durable may \
+                 be lost",
                 self.folder.display(),
                 STORE_STOP_TIME_MAX.as_secs()
             )

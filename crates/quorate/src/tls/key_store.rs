@@ -71,20 +71,21 @@ impl StoreKind {
 pub enum StoreError {
     #[error("the password is wrong, or the file is damaged")]
     Password,
-    #[error("its key has another password than the store; ZooKeeper knows only one")]
+    #[error("its key and the store have different passwords; ZooKeeper supports only one")]
     KeyPassword,
     #[error("its key is encrypted, and there is no password")]
     NoPassword,
-    #[error("there is no private key in it")]
+    #[error("it holds no private key")]
     NoKey,
-    #[error("there is no certificate for its private key in it")]
+    #[error("it holds no certificate for its private key")]
     NoChain,
-    #[error("there is no trusted certificate in it")]
+    #[error("it holds no trusted certificate")]
     NoTrusted,
-    #[error("its private key is not that of its first certificate")]
+    #[error("its private key does not match its first certificate")]
     KeyMismatch,
     #[error(
-        "its private key cannot be used: {0}; RSA of 2048 to 8192 bits, P-256, P-384 and Ed25519 can"
+        "its private key cannot be used: {0}; RSA of 2048 to 8192 bits, P-256, P-384 and Ed25519 \
+         can"
     )]
     Key(String),
     #[error("it is not a {0}")]

@@ -213,7 +213,7 @@ impl Connection {
     /// There is no connection, and none comes for as long as one round of the servers takes.
     pub fn send(&self, frame: Vec<u8>, watch: Option<Asked>) -> Result<Waiting, ClientError> {
         let mut waiting = self.send_each(vec![(frame, watch)])?;
-        Ok(waiting.pop().expect("there is one for each"))
+        Ok(waiting.pop().expect("each has one"))
     }
 
     /// Sends several requests, in this order and at once.
@@ -691,7 +691,7 @@ enum ReadEnd {
     Silent,
     #[error("{0} can be written to")]
     Writable(String),
-    #[error("an answer that is not ZooKeeper's: {0}")]
+    #[error("the answer is not ZooKeeper's: {0}")]
     Undecodable(JuteError),
 }
 

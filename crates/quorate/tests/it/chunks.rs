@@ -430,7 +430,7 @@ fn a_leader_hands_over_before_its_chunk_store_ends() {
         assert_eq!(members.wait_for_end(0).code(), Some(1));
         assert!(began.elapsed() >= CHUNK_STOP_TIME, "the read did not hang");
     });
-    assert!(members.log(0).contains("has not ended in 20 s"), "{}", members.log(0));
+    assert!(members.log(0).contains("did not stop within 20 s"), "{}", members.log(0));
     members.stop();
 }
 
@@ -498,7 +498,7 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
     std::fs::write(dir.join("store"), &bad).expect("is written");
     // The server prints its ready line all the same.
     server.restart();
-    wait_until("the store has failed", || server.log().contains("there is no chunk store"));
+    wait_until("the store has failed", || server.log().contains("the chunk store is not served"));
     let (status, text) = chunk_health(&server);
     assert!(status == 503 && text.contains("checksum does not match"), "{text}");
     assert_eq!(http(server.face("admin"), "GET /health/ready").0, 200);

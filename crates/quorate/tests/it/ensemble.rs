@@ -449,7 +449,9 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
     wait_until("one leader of two", || leader().is_some());
     let mut client = open(clients[1]);
     assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
-    assert!(members.logs().contains("an ensemble of 3 begins without 1 of them"));
+    assert!(
+        members.logs().contains("a new ensemble of 3 servers starts, and 1 of them are absent")
+    );
     members.start(2);
     wait_until("the third follows", || word(clients[2], "srvr").contains("Mode: follower\n"));
     let mut client = open(clients[2]);

@@ -158,7 +158,7 @@ fn a_hangup_reloads_certificates_and_the_filter_of_the_log() {
     // A file that cannot be used changes no setting, and does not end the server.
     fs::write(&config, text.replace("log=debug", "log=info,=")).unwrap();
     kill_process(server.pid(), Signal::HUP).unwrap();
-    wait_until("it is said", || server.log().contains("SIGHUP: the log's filter stays"));
+    wait_until("it is said", || server.log().contains("SIGHUP: the log's filter is unchanged"));
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     assert_eq!(client.create("/a", b"", 0).as_deref(), Ok("/a"));
     server.stop();

@@ -499,7 +499,7 @@ fn stores_that_cannot_be_used_are_one_clear_line() {
     for (name, keys, trusted, password, expected) in [
         ("path", "no-such.pem", "ca.pem", "secret", "No such file"),
         ("password", "server.p12", "ca.pem", "Secret", "the password is wrong"),
-        ("key-password", "server-other-password.jks", "ca.pem", "secret", "another password"),
+        ("key-password", "server-other-password.jks", "ca.pem", "secret", "different passwords"),
         ("content", "ca.pem", "ca.pem", "secret", "no private key"),
         ("type", "../../it/tls.rs", "ca.pem", "secret", "no type is set"),
         ("trust", "server.pem", "trust-openssl.p12", "secret", "no trusted certificate"),

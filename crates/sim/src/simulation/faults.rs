@@ -161,7 +161,7 @@ impl Simulation {
                 self.links.roughen(roughness);
                 self.relieve_later(members, fault, for_us);
             }
-            _ => unreachable!("the caller looked"),
+            _ => unreachable!("the caller checked that it exists"),
         }
     }
 

@@ -110,7 +110,9 @@ impl Play {
         match words[..] {
             ["run", span] => self.run(us(span)),
             ["settle"] => self.settle(),
-            ["lend"] => self.run_until("somebody lends", |it| !it.simulation.lenders().is_empty()),
+            ["lend"] => {
+                self.run_until("a lender is chosen", |it| !it.simulation.lenders().is_empty())
+            }
             ["kill", who] => {
                 let member = self.member(who);
                 self.simulation.hosts[member].is_left_down = true;
@@ -163,13 +165,13 @@ impl Play {
     fn member(&self, who: &str) -> usize {
         let leader = self.simulation.leaders().last().copied();
         match who {
-            "leader" => leader.expect("somebody leads"),
+            "leader" => leader.expect("a leader is known"),
             "last" => self.simulation.hosts.len() - 1,
-            "lender" => *self.simulation.lenders().first().expect("somebody lends"),
+            "lender" => *self.simulation.lenders().first().expect("a lender is chosen"),
             "follower" => (0..self.simulation.hosts.len())
                 .find(|member| Some(*member) != leader)
                 .expect("there are several"),
-            number => number.parse().expect("a number"),
+            number => number.parse().expect("a number is valid here"),
         }
     }
 
@@ -199,7 +201,7 @@ impl Play {
     }
 
     fn step(&mut self) {
-        let event = self.simulation.world.next_event().expect("something always happens");
+        let event = self.simulation.world.next_event().expect("a list of choices is never empty");
         self.simulation.on_event(event).unwrap();
         self.simulation.note_trouble();
         self.tell();
@@ -256,7 +258,7 @@ impl Play {
                     Received::Reply(op) => match &history.ops[*op] {
                         record if record.op == Op::Ping => continue,
                         record => {
-                            let completed = record.completed.as_ref().expect("it came");
+                            let completed = record.completed.as_ref().expect("it was received");
                             let answer = match completed.error {
                                 0 => shown(&completed.answer),
                                 error => format!("error {error}"),
@@ -305,9 +307,14 @@ impl Play {
 
 fn us(span: &str) -> u64 {
     match span.strip_suffix("ms") {
-        Some(ms) => ms.parse::<u64>().expect("a number") * MS,
+        Some(ms) => ms.parse::<u64>().expect("a number is valid here") * MS,
         None => {
-            span.strip_suffix('s').expect("a span").parse::<u64>().expect("a number") * 1_000 * MS
+            span.strip_suffix('s')
+                .expect("a span is valid")
+                .parse::<u64>()
+                .expect("a number is valid here")
+                * 1_000
+                * MS
         }
     }
 }
@@ -376,7 +383,7 @@ fn replay(script: &str) -> String {
         if let Some(rest) = line.strip_prefix("members ") {
             let count = rest.strip_suffix(" forgetful");
             let is_forgetful = count.is_some();
-            let count = count.unwrap_or(rest).parse().expect("a number");
+            let count = count.unwrap_or(rest).parse().expect("a number is valid here");
             play = Some(Play::new(count, is_forgetful));
             continue;
         }

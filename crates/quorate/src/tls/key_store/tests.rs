@@ -101,7 +101,7 @@ fn a_store_that_cannot_be_used_says_why() {
     other.extend(fixture("server.pem"));
     assert_eq!(read_keys(&other, StoreKind::Pem, "").unwrap_err(), StoreError::KeyMismatch);
     let nothing = |kind| read_keys(b"nonsense", kind, "").unwrap_err().to_string();
-    assert_eq!(nothing(StoreKind::Pem), "there is no private key in it");
+    assert_eq!(nothing(StoreKind::Pem), "it holds no private key");
     assert!(nothing(StoreKind::Pkcs12).starts_with("it is not a PKCS #12 file: "));
     assert!(nothing(StoreKind::Jks).starts_with("it is not a PKCS #12 file: "));
 }

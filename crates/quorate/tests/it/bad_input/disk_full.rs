@@ -135,7 +135,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     let filler = disk.fill(0);
     let count = fill_with_znodes(&mut client, 0);
     let log = server.log();
-    assert!(log.contains("gets no further segment for now: the disk is full"), "{log}");
+    assert!(log.contains("no further log segment can be made for now: the disk is full"), "{log}");
     assert!(log.contains("no room for the log or the next snapshot: writes are refused"), "{log}");
     // Reads and syncs go on, and writes are still refused.
     for _ in 0..20 {
