@@ -124,13 +124,13 @@ impl Segments {
     }
 
     /// Files that were to be segments whose number another has.
-    pub fn stale_next(&self) -> Vec<u32> {
+    pub fn stale_next_files(&self) -> Vec<u32> {
         let last = self.found.last().map_or(0, |last| last.number);
         self.next.iter().copied().filter(|number| *number <= last).collect()
     }
 
     /// The heads of which one copy is whole, and where the other is.
-    pub fn half_heads(&self) -> Vec<(Head, usize)> {
+    pub fn half_damaged_heads(&self) -> Vec<(Head, usize)> {
         let halves = self.found.iter().filter_map(|found| {
             let head = found.head.as_ref().ok()?;
             Some((*head, found.bad_copy?))

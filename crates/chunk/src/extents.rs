@@ -142,7 +142,7 @@ impl Run {
     }
 
     /// Whether the extent goes on where the run ends.
-    fn goes_on_with(&self, extent: &Extent) -> bool {
+    fn is_continued_by(&self, extent: &Extent) -> bool {
         let is_whole = extent.skip == 0 && extent.length == extent.body_bytes;
         is_whole
             && self.skip == 0
@@ -184,7 +184,7 @@ impl Extents {
     }
 
     fn push(&mut self, extent: &Extent) {
-        match self.runs.last_mut().filter(|run| run.goes_on_with(extent)) {
+        match self.runs.last_mut().filter(|run| run.is_continued_by(extent)) {
             Some(run) => run.starts.push(extent.at.offset),
             None => self.push_run(Run::of(extent)),
         }

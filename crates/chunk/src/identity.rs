@@ -40,9 +40,9 @@ pub struct Identity {
 impl Identity {
     /// One that no other store has.
     fn draw() -> Identity {
-        let store_id = (u128::from(drawn()) << 64) | u128::from(drawn());
+        let store_id = (u128::from(random_u64()) << 64) | u128::from(random_u64());
         // 0 is what stores without a salt have.
-        Identity { store_id, salt: Salt((drawn() as u32).max(1)) }
+        Identity { store_id, salt: Salt((random_u64() as u32).max(1)) }
     }
 
     /// The identity that belongs to an id which a test chose.
@@ -52,7 +52,7 @@ impl Identity {
 }
 
 /// Random bits. The standard library's hasher is seeded by the system.
-fn drawn() -> u64 {
+fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
 }

@@ -166,7 +166,7 @@ struct Gathered {
 #[must_use]
 pub struct Unwritten<F> {
     filled: Option<Filled<F>>,
-    own: Option<Own<F>>,
+    own: Option<LargePlace<F>>,
 }
 
 /// A gathered buffer that takes no more records.
@@ -180,7 +180,7 @@ struct Filled<F> {
 
 /// A place for a large record.
 #[derive(Debug)]
-struct Own<F> {
+struct LargePlace<F> {
     segment: Arc<Segment<F>>,
     start: u32,
     header: [u8; HEADER_BYTES],
@@ -291,7 +291,7 @@ impl<D: Disk> Log<D> {
         let mut own = None;
         match is_gathered {
             true => tail.gather(&header_bytes, record.body, crc, bytes),
-            false => own = Some(tail.take_own(header_bytes, bytes)),
+            false => own = Some(tail.reserve_large(header_bytes, bytes)),
         }
         if has_waited && (tail.gathered.is_some() || tail.has_buffer()) {
             // Room was announced to one thread, this one; if some is left, the next thread gets it.
@@ -310,7 +310,7 @@ impl<D: Disk> Log<D> {
             self.write_filled(filled)?;
         }
         match unwritten.own {
-            Some(own) => self.write_own(own, record.body),
+            Some(own) => self.write_large(own, record.body),
             None => Ok(()),
         }
     }
@@ -688,8 +688,8 @@ impl<D: Disk> Log<D> {
     }
 
     /// Copies a large record through the buffer to the file, and sums its pieces up on the way.
-    fn write_own(&self, own: Own<D::File>, body: &[u8]) -> Result<(), ChunkError> {
-        let Own { segment, start, header, mut buffer } = own;
+    fn write_large(&self, own: LargePlace<D::File>, body: &[u8]) -> Result<(), ChunkError> {
+        let LargePlace { segment, start, header, mut buffer } = own;
         let mut stream = Stream {
             disk: &self.disk,
             file: &segment.file,
@@ -843,13 +843,13 @@ impl<F> Tail<F> {
     }
 
     /// A place of whole blocks for a large record.
-    fn take_own(&mut self, header: [u8; HEADER_BYTES], bytes: u32) -> Own<F> {
+    fn reserve_large(&mut self, header: [u8; HEADER_BYTES], bytes: u32) -> LargePlace<F> {
         let buffer = self.take_buffer();
         let segment = self.dirty_segment();
         let start = self.end.offset;
         self.writing.push(self.end);
         self.end.offset = next_block(start + bytes);
-        Own { segment, start, header, buffer }
+        LargePlace { segment, start, header, buffer }
     }
 }
 

@@ -266,7 +266,7 @@ impl Apply {
 
     /// Whether [`Apply::step`] has work to do. False while its answers must be taken first.
     pub fn has_work(&self) -> bool {
-        !self.is_output_full() && self.has_something()
+        !self.is_output_full() && self.has_work_waiting()
     }
 
     /// Whether this hold has built as many answers to travelling reads as it may.
@@ -279,7 +279,7 @@ impl Apply {
         self.pending.is_none() && !self.is_output_full()
     }
 
-    fn has_something(&self) -> bool {
+    fn has_work_waiting(&self) -> bool {
         self.pending.is_some()
             || !self.give_ups.is_empty()
             || self.has_entries()
@@ -415,7 +415,7 @@ impl Apply {
     /// contains. The sessions live on.
     fn replace(&mut self, machine: &mut Machine, image: WholeSnapshot, may_be_forgotten: bool) {
         if let Some((boot, sequence)) = image.machine.control().last_batch(self.origin.member)
-            && self.is_of_another_life(boot, sequence)
+            && self.is_of_unknown_start(boot, sequence)
         {
             self.on_outlived(boot);
             return;
@@ -517,7 +517,7 @@ impl Apply {
         sequence: u64,
     ) -> Option<BatchPosition> {
         let Origin { member, boot } = origin;
-        if member == self.origin.member && self.is_of_another_life(boot, sequence) {
+        if member == self.origin.member && self.is_of_unknown_start(boot, sequence) {
             self.on_outlived(boot);
             return None;
         }
@@ -591,7 +591,7 @@ impl Apply {
 
     /// Whether an own batch was handed over by a start of this member that this one does not know
     /// of: a later start, or another one with the same number. The directory is then an old copy.
-    fn is_of_another_life(&self, boot: BootId, sequence: u64) -> bool {
+    fn is_of_unknown_start(&self, boot: BootId, sequence: u64) -> bool {
         (boot, sequence) > (self.origin.boot, self.announced)
     }
 

@@ -53,7 +53,7 @@ impl Known {
 
 /// Why two servers do not understand each other. Each side reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Stranger {
+pub enum Incompatibility {
     /// No version of messages is known to both.
     #[error(
         "server {} speaks versions {} to {} of the messages between members, this server {} to \
@@ -161,19 +161,19 @@ impl Hello {
     ///
     /// # Errors
     /// They share no version, or one does not know the level of the other's ensemble.
-    pub fn agree(&self, other: &Hello) -> Result<u16, Stranger> {
+    pub fn agree(&self, other: &Hello) -> Result<u16, Incompatibility> {
         let server = other.server;
         let is_above = |stated: &&StatedLevel, known: &Known| stated.level > known.level_max;
         if let Some(stated) = other.level.as_ref().filter(|it| is_above(it, &self.known)) {
             let (stated, level_max) = (stated.clone(), self.known.level_max);
-            return Err(Stranger::Older { server, stated, level_max });
+            return Err(Incompatibility::Older { server, stated, level_max });
         }
         if let Some(stated) = self.level.as_ref().filter(|it| is_above(it, &other.known)) {
             let (stated, level_max) = (stated.clone(), other.known.level_max);
-            return Err(Stranger::Newer { server, stated, level_max });
+            return Err(Incompatibility::Newer { server, stated, level_max });
         }
         let (own, theirs) = (self.known.messages, other.known.messages);
-        own.common(theirs).ok_or(Stranger::Messages { server, own, theirs })
+        own.common(theirs).ok_or(Incompatibility::Messages { server, own, theirs })
     }
 
     /// Appends the bytes of the hello.

@@ -111,11 +111,11 @@ impl<D: Disk> LogWriter<D> {
                 self.wal.adopt_spare(job);
                 self.is_spare_missing = false;
             }
-            LogInput::Spare(job, Err(error)) if error.is_for_now() => {
+            LogInput::Spare(job, Err(error)) if error.is_retryable() => {
                 // A disk without room for an ordinary segment may have room for a small one, which
                 // is tried at once.
                 if !self.wal.abandon_spare(job) {
-                    self.on_lack(error, now_ms);
+                    self.on_disk_full(error, now_ms);
                 }
             }
             LogInput::Spare(_, Err(error)) => return Err(error),
@@ -142,7 +142,7 @@ impl<D: Disk> LogWriter<D> {
             None => self.wal.spare_wanted(),
             Some(_) => None,
         };
-        let (is_full, lack) = (self.fullness_changed(), self.lack.take());
+        let (is_full, lack) = (self.take_fullness_change(), self.lack.take());
         Ok(LogOutput { persisted, is_full, lack, spare })
     }
 
@@ -177,7 +177,7 @@ impl<D: Disk> LogWriter<D> {
                 // There may be room now.
                 self.retry_at_ms = None;
             }
-            Err(error) if error.is_for_now() => self.on_lack(error, now_ms),
+            Err(error) if error.is_retryable() => self.on_disk_full(error, now_ms),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -197,7 +197,7 @@ impl<D: Disk> LogWriter<D> {
         for job in &self.held[self.queued..] {
             match append(&mut self.wal, job) {
                 Ok(()) => self.queued += 1,
-                Err(error) if error.is_for_now() => {
+                Err(error) if error.is_retryable() => {
                     lack = Some(error);
                     break;
                 }
@@ -205,13 +205,13 @@ impl<D: Disk> LogWriter<D> {
             }
         }
         if let Some(error) = lack {
-            self.on_lack(error, now_ms);
+            self.on_disk_full(error, now_ms);
         }
         let Some(last) = self.held[..self.queued].last().map(|job| job.id) else { return Ok(None) };
         match self.wal.commit() {
             Ok(_) => {}
-            Err(error) if error.is_for_now() => {
-                self.on_lack(error, now_ms);
+            Err(error) if error.is_retryable() => {
+                self.on_disk_full(error, now_ms);
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -221,14 +221,14 @@ impl<D: Disk> LogWriter<D> {
     }
 
     /// Notes the shortage. The log tries again after [`DISK_FULL_RETRY_MS`].
-    fn on_lack(&mut self, error: StorageError, now_ms: u64) {
+    fn on_disk_full(&mut self, error: StorageError, now_ms: u64) {
         if !mem::replace(&mut self.is_spare_missing, true) {
             self.lack = Some(error);
         }
         self.retry_at_ms = Some(now_ms + DISK_FULL_RETRY_MS);
     }
 
-    fn fullness_changed(&mut self) -> Option<bool> {
+    fn take_fullness_change(&mut self) -> Option<bool> {
         let room = self.wal.room();
         let is_low = room.bytes_before_new_segment < self.room_bytes_min && !room.spare_ready;
         let is_refused = self.is_spare_missing || self.wal.is_yielding();

@@ -663,7 +663,7 @@ impl Loop {
         while let Some(job) = self.persisting.pop(id) {
             self.replica.on_persisted(job);
         }
-        self.finish_lazy_jobs();
+        self.finish_unsynced_jobs();
         if let Some(image) = self.catch_up.take_replacing(id) {
             let is_voter = self.is_voter();
             self.output.apply.push(ToApply::Replace { image, is_voter });
@@ -739,7 +739,7 @@ impl Loop {
         self.pursue_joining();
         self.pursue_level();
         self.pursue_difference();
-        self.weigh_stall(counted_ms);
+        self.check_stall(counted_ms);
         if self.leads() && self.room.is_full {
             // No voter takes it where all disks are full.
             self.hand_over(None);
@@ -753,7 +753,7 @@ impl Loop {
             self.room.full_ms += elapsed_ms;
             if self.room.full_ms >= SNAPSHOT_RETRY_MS {
                 self.room.full_ms = 0;
-                self.snapshots.hurry();
+                self.snapshots.make_due();
             }
         }
         // While the disk is full no client can attach, so none is judged.
@@ -796,7 +796,7 @@ impl Loop {
 
     /// A leader with a stalled disk hands leadership to the voter that is least behind. If it still
     /// leads once the disk has stalled for long, it resigns.
-    fn weigh_stall(&mut self, elapsed_ms: u64) {
+    fn check_stall(&mut self, elapsed_ms: u64) {
         self.persisting.advance(elapsed_ms);
         if !self.leads() || self.is_alone() || !self.persisting.is_stalled() {
             return;
@@ -904,7 +904,7 @@ impl Loop {
         let searched = self.leading.as_mut();
         let search = searched.and_then(|leading| leading.containers.search(wall_ms));
         self.output.apply.extend(search.map(ToApply::FindContainers));
-        self.weigh_room();
+        self.check_room();
         self.pack(wall_ms);
         while self.replica.has_effects() {
             self.take_effects();
@@ -1139,7 +1139,7 @@ impl Loop {
     /// Drops Loop's own batches, which only a leader needs, and those that followers forwarded: the
     /// followers send theirs again, to the next leader.
     fn give_up_forwarded(&mut self) {
-        self.forwarder.empty_loops();
+        self.forwarder.empty_own_batches();
         self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
     }
 
@@ -1157,8 +1157,8 @@ impl Loop {
         let is_lazy = !persist.must_sync && persist.entries.is_empty();
         if is_lazy && membership.is_none() && install.is_none() {
             self.lazy_hard_state = hard_state.or(self.lazy_hard_state.take());
-            self.persisting.push_lazy(persist.id);
-            self.finish_lazy_jobs();
+            self.persisting.push_unsynced(persist.id);
+            self.finish_unsynced_jobs();
             return;
         }
         let bytes = persist.entries.iter().map(|entry| entry.payload.len()).sum();
@@ -1208,8 +1208,8 @@ impl Loop {
     }
 
     /// Finishes jobs that need no sync once all jobs before them are durable.
-    fn finish_lazy_jobs(&mut self) {
-        while let Some(job) = self.persisting.pop_lazy() {
+    fn finish_unsynced_jobs(&mut self) {
+        while let Some(job) = self.persisting.pop_unsynced() {
             self.replica.on_persisted(job);
         }
     }

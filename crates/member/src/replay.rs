@@ -112,7 +112,7 @@ impl<'e> Steps<'e> {
         for _ in 0..header.batch_count {
             let batch = entry::decode_batch(&entry.payload, offset)?;
             let commands = batch.commands(0, usize::MAX)?;
-            if self.is_of_another_life(batch.origin) || commands.iter().any(needs_a_decision) {
+            if self.is_of_unknown_start(batch.origin) || commands.iter().any(needs_a_decision) {
                 return Ok(None);
             }
             offset = batch.end;
@@ -124,7 +124,7 @@ impl<'e> Steps<'e> {
 
     /// Whether a batch of this member comes from this start or a later one. This start has handed
     /// over nothing yet.
-    fn is_of_another_life(&self, of: Origin) -> bool {
+    fn is_of_unknown_start(&self, of: Origin) -> bool {
         of.member == self.origin.member && of.boot >= self.origin.boot
     }
 }

@@ -141,7 +141,7 @@ pub struct FrontOutput {
     pub to_loop: Vec<ToLoop>,
     /// Connections that have bytes to write, or are to be closed.
     pub dirty: Vec<ConnectionId>,
-    /// Four-letter words to be answered by [`Front::answer_word`].
+    /// Four-letter words to be answered by [`Front::answer_four_letter_word`].
     pub words: Vec<(ConnectionId, Word)>,
     /// Notices for the log, each with the connection's peer.
     pub notices: Vec<Notice>,
@@ -369,7 +369,7 @@ impl Front {
             bytes += written;
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.listed = false;
-                self.list(id);
+                self.enqueue_if_runnable(id);
                 self.turns.resumable.push(id);
             }
         }
@@ -427,7 +427,7 @@ impl Front {
         let goes_on = was_full && !connection.output_is_full();
         self.count_output(id);
         if goes_on {
-            self.list(id);
+            self.enqueue_if_runnable(id);
             self.turns.resumable.push(id);
         }
         self.unpark();
@@ -474,13 +474,13 @@ impl Front {
         self.end_sessionless();
         self.end_connecting();
         self.end_closing();
-        self.end_those_cut_off();
-        self.end_slow_takers();
+        self.end_cut_off_connections();
+        self.end_slow_readers();
         let now_ms = self.now.monotonic_ms;
         if !self.heard.is_due(now_ms) {
             return;
         }
-        self.hear_those_held_back();
+        self.hear_held_back_clients();
         let owners = self.heard.take(now_ms);
         if !owners.is_empty() {
             self.output.to_loop.push(ToLoop::Heard(owners));
@@ -547,7 +547,7 @@ impl Front {
         is_over
     }
 
-    fn end_those_cut_off(&mut self) {
+    fn end_cut_off_connections(&mut self) {
         // Usually no session is cut off, and none needs to be looked at.
         let may_serve_more = self.has_read_only && !self.is_read_only();
         if may_serve_more || self.is_cut_off(self.config.session_timeout_ms_min) {
@@ -562,7 +562,7 @@ impl Front {
 
     /// Counts clients as heard that are not read because their requests are held back: what they
     /// send meanwhile lies unread behind those.
-    fn hear_those_held_back(&mut self) {
+    fn hear_held_back_clients(&mut self) {
         let attached = |found: &&Connection| matches!(found.state, State::Attached);
         let held_back = self.connections.values().filter(attached);
         let held_back = held_back.filter(|found| !found.output_is_full() && found.input_is_full());
@@ -622,7 +622,7 @@ impl Front {
             self.closing.pop_front();
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.drop_output();
-                self.soil(id);
+                self.mark_dirty(id);
             }
         }
     }
@@ -633,7 +633,7 @@ impl Front {
     }
 
     /// Sends the answer to a four-letter word, and then closes the connection.
-    pub fn answer_word(&mut self, id: ConnectionId, text: &str) {
+    pub fn answer_four_letter_word(&mut self, id: ConnectionId, text: &str) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.output.extend_from_slice(text.as_bytes());
         // `NIOServerCnxn.sendBufferSync` counts what it writes of a word's answer.
@@ -761,7 +761,7 @@ impl Front {
             self.admission.withdrawn.push(id);
         }
         self.watches.close(id);
-        self.soil(id);
+        self.mark_dirty(id);
     }
 
     /// Remembers a connection that ended with this window, if commands of it are not answered.
@@ -789,7 +789,7 @@ impl Front {
         self.output.notices.push(notice);
     }
 
-    fn soil(&mut self, id: ConnectionId) {
+    fn mark_dirty(&mut self, id: ConnectionId) {
         self.count_output(id);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.dirty {
@@ -798,7 +798,7 @@ impl Front {
         }
     }
 
-    fn list(&mut self, id: ConnectionId) {
+    fn enqueue_if_runnable(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.is_runnable() && !connection.listed {
             connection.listed = true;

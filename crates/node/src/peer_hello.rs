@@ -22,7 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use member::Hello;
-use member::hello::Stranger;
+use member::hello::Incompatibility;
 use member::peer::PeerFrame;
 use sha2::Sha256;
 use storage::codec::{DecodeError, Reader};
@@ -124,7 +124,7 @@ pub enum Refusal {
     #[error("it says that it is server {0}, and so is this server")]
     OwnNumber(u64),
     #[error("server {0} is not configured here")]
-    Stranger(u64),
+    Incompatibility(u64),
     #[error("its data directory is a copy of server {0}'s: one of the two must go")]
     CopiedDirectory(u64),
     #[error(
@@ -134,7 +134,7 @@ pub enum Refusal {
     )]
     OtherCluster { own: u128, theirs: u128 },
     #[error("{0}")]
-    Versions(#[from] Stranger),
+    Versions(#[from] Incompatibility),
     #[error("another server {0} is connected already")]
     NumberTaken(u64),
     #[error("its older link is still being closed")]
@@ -329,7 +329,7 @@ pub fn check_peer(own: &Hello, numbers: &[u64], other: &Hello) -> Result<(), Ref
         return Err(Refusal::OwnNumber(own.server));
     }
     if !numbers.contains(&other.server) {
-        return Err(Refusal::Stranger(other.server));
+        return Err(Refusal::Incompatibility(other.server));
     }
     if other.member == own.member {
         return Err(Refusal::CopiedDirectory(own.server));

@@ -422,7 +422,7 @@ impl PeerHandle {
                 it.end.notify_one();
             }
         }
-        self.links.complain(&format!("server {server}"), &format!("its link is closed: {why}"));
+        self.links.log_trouble(&format!("server {server}"), &format!("its link is closed: {why}"));
     }
 
     /// The links that are up.
@@ -535,7 +535,7 @@ async fn run_links(links: Arc<Links>, listeners: Vec<TcpListener>) {
     }
     for server in &links.servers {
         for channel in [Channel::Log, Channel::Bulk] {
-            tokio::spawn(dial_for_ever(links.clone(), server.clone(), channel));
+            tokio::spawn(dial_forever(links.clone(), server.clone(), channel));
         }
     }
     // The sender is among the links, which live as long as this.
@@ -551,7 +551,7 @@ async fn accept(links: Arc<Links>, listener: TcpListener) {
                 tokio::spawn(serve(links.clone(), stream, from));
             }
             Err(error) => {
-                links.complain("the port for other members", &error);
+                links.log_trouble("the port for other members", &error);
                 tokio::time::sleep(PEER_ACCEPT_REST).await;
             }
         }
@@ -582,7 +582,7 @@ async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
     if let Err(trouble) = served
         && !trouble.is_passing()
     {
-        links.complain(&about, &trouble);
+        links.log_trouble(&about, &trouble);
     }
 }
 
@@ -633,7 +633,7 @@ impl Drop for Turn {
     }
 }
 
-async fn dial_for_ever(links: Arc<Links>, server: PeerServer, channel: Channel) {
+async fn dial_forever(links: Arc<Links>, server: PeerServer, channel: Channel) {
     let about = about_server(server.number);
     let seen = &links.seen[&server.number][channel as usize];
     let mut redial = Redial::new(links.draw_u64());
@@ -648,7 +648,7 @@ async fn dial_for_ever(links: Arc<Links>, server: PeerServer, channel: Channel) 
         if let Err(trouble) = dialled
             && !trouble.is_passing()
         {
-            links.complain(&about, &trouble);
+            links.log_trouble(&about, &trouble);
         }
         tokio::select! {
             () = tokio::time::sleep(redial.next(began.elapsed())) => {}
@@ -727,22 +727,22 @@ impl Redial {
 }
 
 /// A connection within its handshake.
-struct Talk<S> {
+struct HandshakeStream<S> {
     stream: S,
     frames: FrameReader,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
-    fn new(stream: S) -> Talk<S> {
-        Talk { stream, frames: FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX) }
+impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
+    fn new(stream: S) -> HandshakeStream<S> {
+        HandshakeStream { stream, frames: FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX) }
     }
 
-    async fn say(&mut self, what: &Handshake) -> io::Result<()> {
+    async fn send(&mut self, what: &Handshake) -> io::Result<()> {
         write_frames(&mut self.stream, vec![what.encode()]).await
     }
 
     /// The next message of the other side. A refusal is an error.
-    async fn hear(&mut self) -> Result<Handshake, Trouble> {
+    async fn receive(&mut self) -> Result<Handshake, Trouble> {
         loop {
             if let Some(frame) = self.frames.next().map_err(Refusal::Frame)? {
                 return match Handshake::decode(&frame)? {
@@ -760,7 +760,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     /// with unread bytes would discard it.
     async fn refuse(mut self, reason: &Refusal) {
         let said = async {
-            self.say(&Handshake::Refused(reason.to_string())).await?;
+            self.send(&Handshake::Refused(reason.to_string())).await?;
             self.stream.shutdown().await?;
             let mut rest = [0; 1024];
             for _ in 0..HANDSHAKE_FRAME_BYTES_MAX {
@@ -828,7 +828,7 @@ impl Links {
     }
 
     /// Logs trouble with a peer, unless it was logged lately.
-    fn complain(&self, about: &str, trouble: &dyn Display) {
+    fn log_trouble(&self, about: &str, trouble: &dyn Display) {
         let trouble = trouble.to_string();
         if self.complaints.lock().is_due(about, &trouble, Instant::now()) {
             tracing::warn!("links: {about}: {trouble}");
@@ -836,7 +836,7 @@ impl Links {
     }
 
     /// Logs that a peer is connected again, if trouble with it was logged lately.
-    fn relieve(&self, about: &str) {
+    fn log_recovery(&self, about: &str) {
         if self.complaints.lock().are_over(about) {
             tracing::info!("links: {about} is connected again");
         }
@@ -851,12 +851,12 @@ impl Links {
         turn: Turn,
         shown: Option<Shown>,
     ) -> Result<(), Trouble> {
-        let mut talk = Talk::new(stream);
+        let mut talk = HandshakeStream::new(stream);
         let own = hello.borrow().clone();
-        match turn.limit(self.agree_with_dialler(&mut talk, &own, shown.as_ref())).await {
+        match turn.limit(self.handshake_with_dialler(&mut talk, &own, shown.as_ref())).await {
             Ok(open) => {
                 drop(turn);
-                let Talk { stream, frames } = talk;
+                let HandshakeStream { stream, frames } = talk;
                 self.run(split(stream), frames, open, hello).await;
                 Ok(())
             }
@@ -868,13 +868,13 @@ impl Links {
         }
     }
 
-    async fn agree_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
+    async fn handshake_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
         self: &Arc<Self>,
-        talk: &mut Talk<S>,
+        talk: &mut HandshakeStream<S>,
         own: &Arc<Hello>,
         shown: Option<&Shown>,
     ) -> Result<Registered, Trouble> {
-        let Handshake::Offer(offer) = talk.hear().await? else {
+        let Handshake::Offer(offer) = talk.receive().await? else {
             return Err(Refusal::OutOfTurn.into());
         };
         self.check_auth(offer.auth)?;
@@ -893,8 +893,8 @@ impl Links {
             PeerAuth::Secret(secret) => transcript.accepter_proof(secret),
             _ => Proof::default(),
         };
-        talk.say(&Handshake::Answer(transcript.answer.clone(), own_proof)).await?;
-        let Handshake::Proof(proof) = talk.hear().await? else {
+        talk.send(&Handshake::Answer(transcript.answer.clone(), own_proof)).await?;
+        let Handshake::Proof(proof) = talk.receive().await? else {
             return Err(Refusal::OutOfTurn.into());
         };
         if let PeerAuth::Secret(secret) = &self.auth
@@ -906,7 +906,7 @@ impl Links {
         let peer = Peer { hello: Arc::new(hello), process };
         // The peer has proved from here on that it is the server it claims to be.
         let registered = self.register(&peer, channel, false)?;
-        talk.say(&Handshake::Accepted).await?;
+        talk.send(&Handshake::Accepted).await?;
         Ok(registered)
     }
 
@@ -955,15 +955,15 @@ impl Links {
         channel: Channel,
         hello: watch::Receiver<Arc<Hello>>,
     ) -> Result<(), Trouble> {
-        let mut talk = Talk::new(stream);
+        let mut talk = HandshakeStream::new(stream);
         let own = hello.borrow().clone();
-        let agreed = self.agree_with_accepter(&mut talk, &own, wanted, channel);
+        let agreed = self.handshake_with_accepter(&mut talk, &own, wanted, channel);
         match timeout(HANDSHAKE_LIMIT, agreed).await.unwrap_or(Err(Trouble::Slow)) {
             Ok(open) => {
                 if channel == Channel::Log {
-                    self.relieve(&about_server(wanted));
+                    self.log_recovery(&about_server(wanted));
                 }
-                let Talk { stream, frames } = talk;
+                let HandshakeStream { stream, frames } = talk;
                 self.run(split(stream), frames, open, hello).await;
                 Ok(())
             }
@@ -975,9 +975,9 @@ impl Links {
         }
     }
 
-    async fn agree_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
+    async fn handshake_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
         self: &Arc<Self>,
-        talk: &mut Talk<S>,
+        talk: &mut HandshakeStream<S>,
         own: &Arc<Hello>,
         wanted: u64,
         channel: Channel,
@@ -985,8 +985,8 @@ impl Links {
         let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
         let hello = Hello::clone(own);
         let offer = Offer { auth, channel, wanted, process, nonce, hello };
-        talk.say(&Handshake::Offer(offer.clone())).await?;
-        let Handshake::Answer(answer, proof) = talk.hear().await? else {
+        talk.send(&Handshake::Offer(offer.clone())).await?;
+        let Handshake::Answer(answer, proof) = talk.receive().await? else {
             return Err(Refusal::OutOfTurn.into());
         };
         self.check_auth(answer.auth)?;
@@ -1005,8 +1005,8 @@ impl Links {
         check_peer(own, &self.numbers, &hello)?;
         let peer = Peer { hello: Arc::new(hello), process };
         let registered = self.register(&peer, channel, true)?;
-        talk.say(&Handshake::Proof(own_proof)).await?;
-        match talk.hear().await? {
+        talk.send(&Handshake::Proof(own_proof)).await?;
+        match talk.receive().await? {
             Handshake::Accepted => Ok(registered),
             _ => Err(Refusal::OutOfTurn.into()),
         }
@@ -1071,7 +1071,7 @@ impl Links {
         mut open: Registered,
         mut hello: watch::Receiver<Arc<Hello>>,
     ) {
-        open.tell_up();
+        open.report_up();
         let Link { is_outgoing, hello: other, .. } = &open.link;
         if !is_outgoing {
             self.seen.get(&other.server).into_iter().flatten().for_each(Notify::notify_one);
@@ -1087,7 +1087,7 @@ impl Links {
             _ = hello.changed() => Ended::Closed,
         };
         match ended {
-            Ended::Refused(_) => self.complain(&format!("server {}", other.server), &ended),
+            Ended::Refused(_) => self.log_trouble(&format!("server {}", other.server), &ended),
             ended => tracing::debug!("a link with server {} is down: {ended}", other.server),
         }
     }
@@ -1142,7 +1142,7 @@ struct Registered {
 }
 
 impl Registered {
-    fn tell_up(&mut self) {
+    fn report_up(&mut self) {
         if let Some(it) = self.links.open.lock().iter_mut().find(|it| it.id == self.id) {
             it.is_up = true;
         }

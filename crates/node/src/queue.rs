@@ -54,7 +54,7 @@ impl<T> Inbox<T> {
     }
 
     /// Makes the consumer look, now or when it would wait next.
-    pub fn nudge(&self) {
+    pub fn wake_consumer(&self) {
         let mut state = self.state.lock();
         state.nudged = true;
         if state.waiting {
@@ -114,13 +114,13 @@ pub struct Mail<T> {
     items: Mutex<Vec<T>>,
     arrived: Notify,
     /// Whether the consumer wants to be woken for every item.
-    is_curious: AtomicBool,
+    wakes_always: AtomicBool,
 }
 
 impl<T> Default for Mail<T> {
     fn default() -> Self {
         let (items, arrived) = (Mutex::new(Vec::new()), Notify::new());
-        Mail { items, arrived, is_curious: AtomicBool::new(false) }
+        Mail { items, arrived, wakes_always: AtomicBool::new(false) }
     }
 }
 
@@ -133,17 +133,17 @@ impl<T> Mail<T> {
             items.push(item);
             items.len()
         };
-        // A consumer sets `is_curious` before it checks for mail; this thread checks `is_curious`
-        // after it has put the mail there. So at least one of the two notices the other.
-        if is_urgent || count >= QUIET_MAIL_MAX || self.is_curious.load(Ordering::SeqCst) {
+        // A consumer sets `wakes_always` before it checks for mail; this thread checks it after the
+        // push. So at least one of the two notices the other.
+        if is_urgent || count >= QUIET_MAIL_MAX || self.wakes_always.load(Ordering::SeqCst) {
             self.arrived.notify_one();
         }
     }
 
     /// Sets whether the consumer is woken for every item from now on, present ones included.
-    pub fn set_curious(&self, is_curious: bool) {
-        let was_curious = self.is_curious.swap(is_curious, Ordering::SeqCst);
-        if is_curious && !was_curious && !self.is_empty() {
+    pub fn set_wakes_always(&self, wakes_always: bool) {
+        let did_wake_always = self.wakes_always.swap(wakes_always, Ordering::SeqCst);
+        if wakes_always && !did_wake_always && !self.is_empty() {
             self.arrived.notify_one();
         }
     }

@@ -254,7 +254,7 @@ impl Shared {
                 return;
             }
         }
-        self.to_loop.nudge();
+        self.to_loop.wake_consumer();
     }
 
     fn flush_peers(&self) {
@@ -285,7 +285,7 @@ impl Shared {
                 return;
             }
         }
-        self.to_apply.nudge();
+        self.to_apply.wake_consumer();
     }
 }
 

@@ -24,7 +24,7 @@ impl ChangeLog {
     }
 
     /// Logs a batch of changes; called as [`node::ChangeListener`].
-    pub fn hear(&mut self, changes: &ChangeBatch, is_serving: bool) {
+    pub fn log_changes(&mut self, changes: &ChangeBatch, is_serving: bool) {
         self.warn_of_quotas(changes.quotas_exceeded());
         // A change replayed at a start was logged when it happened.
         if let Some(user) = self.audit_user.as_ref().filter(|_| is_serving) {

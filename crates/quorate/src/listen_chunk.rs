@@ -392,7 +392,7 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
             grpc::serve(stream, &service.grpc, &requests, handle).await
         }
         Err(error) => {
-            tls.complain(&peer.to_string(), &error.to_string());
+            tls.log_refusal(&peer.to_string(), &error.to_string());
             Ok(())
         }
     }

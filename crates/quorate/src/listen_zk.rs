@@ -350,7 +350,7 @@ impl Runtime {
                 let _ = asker.send(());
             }
             ToRuntime::Answer(id, text) => {
-                front.answer_word(id, &text);
+                front.answer_four_letter_word(id, &text);
                 drop(front);
                 self.drive();
             }
@@ -493,7 +493,7 @@ impl Runtime {
     fn refuse(&self, tls: &Tls, socket: &Socket, cause: &str) {
         let peer = socket.write.peer_addr().map(|peer| (peer.ip().to_canonical(), peer.port()));
         let peer = peer.map_or("that is gone".to_string(), |(ip, port)| format!("{ip}:{port}"));
-        tls.complain(&peer, cause);
+        tls.log_refusal(&peer, cause);
         socket.done.set(true);
     }
 
@@ -533,7 +533,7 @@ impl Runtime {
             front.resume();
         }
         // Without a watch here, no client waits for changes by others.
-        mail.set_curious(front.has_watches());
+        mail.set_wakes_always(front.has_watches());
         if self.rests.get() && Duration::from_millis(front.tick_ms()) <= TICK {
             self.rests.set(false);
             self.stirred.notify_one();
@@ -559,7 +559,7 @@ impl Runtime {
             let question = Question { runtime: self.handle.id().0 as usize, connection, word };
             if self.face.questions.try_send(question).is_err() {
                 // Too many words are waiting for an answer: this connection is closed.
-                self.front.borrow_mut().answer_word(connection, "");
+                self.front.borrow_mut().answer_four_letter_word(connection, "");
                 self.write(connection);
             }
         }

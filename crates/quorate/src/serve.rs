@@ -253,7 +253,8 @@ async fn start_node(
 ) -> anyhow::Result<Node> {
     let (sender, started) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("start".to_string()).spawn(move || {
-        let hear = move |changes: &ChangeBatch, is_serving| change_log.hear(changes, is_serving);
+        let hear =
+            move |changes: &ChangeBatch, is_serving| change_log.log_changes(changes, is_serving);
         let started = (|| {
             let node = node::start(&config, Box::new(hear))?;
             let is_ready = match read_only_after_ms {

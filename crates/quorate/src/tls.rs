@@ -126,7 +126,7 @@ impl Tls {
     }
 
     /// Logs why a client was refused, unless the log has had too many such lines lately.
-    pub fn complain(&self, peer: &str, cause: &str) {
+    pub fn log_refusal(&self, peer: &str, cause: &str) {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let (log, unlogged_count) = complaints.add(Instant::now());
         drop(complaints);

@@ -184,7 +184,7 @@ impl Shell {
         let _ = self.watch_interrupts();
         println!("quorate zk: `help` lists the commands, Tab completes, Ctrl-D ends");
         if let Err(failure) = self.client() {
-            self.screen.complain(&format!("{}\n", failure.text()));
+            self.screen.put_stderr(&format!("{}\n", failure.text()));
         }
         loop {
             let prompt = self.prompt_text();
@@ -329,17 +329,17 @@ impl Shell {
         notes: &[String],
         done: &Result<Option<Answer>, Failure>,
     ) -> std::io::Result<()> {
-        notes.iter().for_each(|note| self.screen.complain(&format!("{note}\n")));
+        notes.iter().for_each(|note| self.screen.put_stderr(&format!("{note}\n")));
         match done {
             Ok(None) | Err(Failure::Shown) => {}
             Ok(Some(answer)) => {
                 let shown = show::plain(answer);
                 if !shown.err.is_empty() {
-                    self.screen.complain(&shown.err);
+                    self.screen.put_stderr(&shown.err);
                 }
                 self.screen.put(&shown.out)?;
             }
-            Err(failure) => self.screen.complain(&format!("{}\n", failure.text())),
+            Err(failure) => self.screen.put_stderr(&format!("{}\n", failure.text())),
         }
         Ok(())
     }

@@ -347,7 +347,7 @@ impl FaultMix {
     }
 
     /// Adds long partitions to a mix that has faults by chance.
-    pub fn seclude_members(&mut self) {
+    pub fn isolate_members(&mut self) {
         if self.is_any() {
             self.kinds.extend([SECLUSION; 2]);
         }

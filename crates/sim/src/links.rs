@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use machine::{Level, MemberId};
 use member::Hello;
-use member::hello::Stranger;
+use member::hello::Incompatibility;
 use member::peer::PeerFrame;
 use workload::generate::Random;
 
@@ -280,7 +280,9 @@ impl Links {
             _ => None,
         };
         let is_accepted = |ends: &Ends| match refusal(&ends.to, &ends.from) {
-            Some(Refusal::Versions(Stranger::Older { .. } | Stranger::Newer { .. })) => {
+            Some(Refusal::Versions(
+                Incompatibility::Older { .. } | Incompatibility::Newer { .. },
+            )) => {
                 self.refused_by_level.push(Pair { from, to });
                 false
             }
@@ -579,7 +581,7 @@ impl Links {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Refusal {
     OtherCluster,
-    Versions(Stranger),
+    Versions(Incompatibility),
 }
 
 /// Why one server refuses another, if it does, as `node::peer_hello::check_peer` says it: only the

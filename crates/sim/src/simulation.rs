@@ -246,7 +246,7 @@ impl Options {
             return;
         }
         self.member.read_only_after_ms = Some(READ_ONLY_AFTER_MS);
-        self.faults.seclude_members();
+        self.faults.isolate_members();
         for client in &mut self.clients {
             client.timeout_ms = (random.between(2, 6) * self.member.options.tick_ms) as u32;
             client.think_us_max = client.think_us_max.max(READ_ONLY_THINK_US);

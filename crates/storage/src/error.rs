@@ -122,13 +122,13 @@ impl StorageError {
 
     /// Whether another try may succeed later: the disk has no room now, or the process no
     /// descriptor.
-    pub fn is_for_now(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         matches!(self, StorageError::DiskFull { .. } | StorageError::NoDescriptor { .. })
     }
 
     /// Turns an error of making something of `bytes_wanted` bytes into [`StorageError::DiskFull`]
     /// or [`StorageError::NoDescriptor`], if the system had no room or no descriptor for it.
-    pub(crate) fn or_for_now(self, bytes_wanted: u64) -> StorageError {
+    pub(crate) fn or_retryable(self, bytes_wanted: u64) -> StorageError {
         match self.is_no_space() {
             true => StorageError::DiskFull { bytes_wanted },
             false => self.or_no_descriptor(),

@@ -285,11 +285,11 @@ impl<D: Disk> Wal<D> {
 
     /// Writes the queued records and makes them durable: one write and one sync; for each segment
     /// that was filled, those and the sync of its seal. After an error that
-    /// [`StorageError::is_for_now`] the records stay queued, and another commit goes on.
+    /// [`StorageError::is_retryable`] the records stay queued, and another commit goes on.
     pub fn commit(&mut self) -> Result<Committed, StorageError> {
         self.check_alive()?;
         let written = self.write_queued();
-        self.is_poisoned |= written.as_ref().is_err_and(|error| !error.is_for_now());
+        self.is_poisoned |= written.as_ref().is_err_and(|error| !error.is_retryable());
         let bytes = written?;
         self.durable_index = self.last_index;
         Ok(Committed { bytes, durable_index: self.durable_index })
@@ -564,7 +564,7 @@ impl<D: Disk> Wal<D> {
         let number = self.take_number();
         let made = make_now(&self.disk, number, bytes);
         if let Err(error) = &made
-            && !error.is_for_now()
+            && !error.is_retryable()
         {
             self.is_poisoned = true;
         }
@@ -839,13 +839,13 @@ fn is_kept(options: &WalOptions, spares: &[Spare], bytes: u64) -> bool {
 
 /// Gives a spare its place in the log. Rule 1: the name is durable before anything is written. A
 /// directory may need a block for it, and the file a descriptor: an error that
-/// [`StorageError::is_for_now`] leaves the spare as it is.
+/// [`StorageError::is_retryable`] leaves the spare as it is.
 fn open_spare<D: Disk>(disk: &D, spare: Spare, sequence: u64) -> Result<D::File, StorageError> {
     let from = scan::spare_path(spare.number);
     let to = log_path(sequence);
     let bytes = spare.bytes;
     let renamed = disk.rename(&from, &to);
-    renamed.map_err(|error| StorageError::io(&from, "rename", error).or_for_now(bytes))?;
+    renamed.map_err(|error| StorageError::io(&from, "rename", error).or_retryable(bytes))?;
     let synced = disk.sync_dir(WAL_DIR).map_err(|error| StorageError::io(WAL_DIR, "sync", error));
     let open = || disk.open(&to).map_err(|error| StorageError::io(&to, "open", error));
     let opened = synced.and_then(|()| open()).map_err(|error| error.or_no_descriptor());

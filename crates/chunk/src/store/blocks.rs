@@ -51,7 +51,7 @@ impl<D: Disk + Clone> Store<D> {
         let record = block_record(Kind::Block, id, &body);
         let (at, unwritten) = {
             let mut index = container.index.lock();
-            self.learn_file(&container, &mut index, id)?;
+            self.index_found_file(&container, &mut index, id)?;
             check_writable(&index, id, "block")?;
             check_written(&container, &index, block)?;
             let (at, unwritten) = self.log.reserve(&record)?;
@@ -297,7 +297,7 @@ impl<D: Disk + Clone> Store<D> {
         let at = {
             let mut index = container.index.lock();
             check_readable(&index, id)?;
-            self.learn_file(&container, &mut index, id)?;
+            self.index_found_file(&container, &mut index, id)?;
             if !index.blocks.contains_key(&id.local_id) {
                 return Err(ChunkError::NoSuchBlock(id));
             }

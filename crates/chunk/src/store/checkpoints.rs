@@ -36,7 +36,7 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// Begins a checkpoint if one is due, or goes on with one: some `bytes_max` bytes.
-    pub(super) fn checkpoint_some(
+    pub(super) fn checkpoint_step(
         &self,
         upkeep: &mut Upkeep<D>,
         bytes_max: u64,
@@ -45,7 +45,7 @@ impl<D: Disk + Clone> Store<D> {
             true => self.begin_checkpoint(upkeep).map(|writing| upkeep.writing = writing),
             false => Ok(()),
         };
-        match begun.and_then(|()| self.write_some(upkeep, bytes_max)) {
+        match begun.and_then(|()| self.write_step(upkeep, bytes_max)) {
             // Where something else can make room, that is done at once.
             Err(ChunkError::DiskFull { .. }) => self.checkpoint_now(upkeep),
             other => other,
@@ -77,7 +77,7 @@ impl<D: Disk + Clone> Store<D> {
         loop {
             let written = self.begin_checkpoint(upkeep).and_then(|writing| {
                 upkeep.writing = writing;
-                self.write_some(upkeep, u64::MAX)
+                self.write_step(upkeep, u64::MAX)
             });
             match written {
                 Err(ChunkError::DiskFull { .. }) if self.make_room(upkeep)? => {}
@@ -115,12 +115,12 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// Goes on with the checkpoint that was begun, if one was, and publishes it at its end.
-    fn write_some(&self, upkeep: &mut Upkeep<D>, bytes_max: u64) -> Result<(), ChunkError> {
+    fn write_step(&self, upkeep: &mut Upkeep<D>, bytes_max: u64) -> Result<(), ChunkError> {
         let Some(mut writing) = upkeep.writing.take() else { return Ok(()) };
         let stop = writing.writer.bytes().saturating_add(bytes_max);
         while let Some((id, next)) = writing.containers.pop() {
             if let Ok(container) = self.find(id) {
-                let next = put_some(&mut writing.writer, &container, next);
+                let next = put_step(&mut writing.writer, &container, next);
                 writing.containers.extend(next.map(|next| (id, Some(next))));
                 let written = writing.writer.maybe_write();
                 written.map_err(|error| self.checkpoint_failed(error))?;
@@ -155,7 +155,7 @@ impl<D: Disk + Clone> Store<D> {
 
     /// Sees to it that no checkpoint needs that segment, and that there are two all the same; one
     /// on a full disk, where there may be no place in the log for another.
-    pub(super) fn pass_with_checkpoints(
+    pub(super) fn release_from_checkpoints(
         &self,
         upkeep: &mut Upkeep<D>,
         number: u32,
@@ -177,7 +177,7 @@ impl<D: Disk + Clone> Store<D> {
 
 /// Adds some blocks of a container, from `next` on, or itself and the first: who writes to it waits
 /// for a moment only. The first block that is left.
-fn put_some<D: Disk>(
+fn put_step<D: Disk>(
     writer: &mut CheckpointWriter<D>,
     container: &Container,
     next: Option<u64>,

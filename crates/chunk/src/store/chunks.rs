@@ -141,7 +141,7 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<(), ChunkError> {
         let before = {
             let mut index = container.index.lock();
-            self.learn_file(container, &mut index, id)?;
+            self.index_found_file(container, &mut index, id)?;
             let before = self.admit(container, &index, id, chunk)?;
             check_whole(&index, id, before)?;
             if data.is_empty() {
@@ -393,7 +393,7 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// Puts a block's file into the index that was written before a restart and not committed.
-    pub(super) fn learn_file(
+    pub(super) fn index_found_file(
         &self,
         container: &Container,
         index: &mut Index,
@@ -565,7 +565,7 @@ impl<D: Disk + Clone> Store<D> {
         {
             let mut index = container.index.lock();
             check_readable(&index, id)?;
-            self.learn_file(container, &mut index, id)?;
+            self.index_found_file(container, &mut index, id)?;
             self.write_gathered(container, &mut index, id)?;
             let block = index.blocks.get(&id.local_id).filter(|block| block.length > 0);
             let name = || chunk.name.clone();

@@ -39,9 +39,9 @@ impl<D: Disk + Clone> Store<D> {
             }
             loaded.notes.note(&disk, &loaded.damage)?;
         }
-        mend_heads(&disk, &loaded.half_heads)?;
+        repair_heads(&disk, &loaded.half_damaged_heads)?;
         seal(&disk, &loaded.scanned)?;
-        for number in &loaded.stale_next {
+        for number in &loaded.stale_next_files {
             let path = next_path(*number);
             disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))?;
         }
@@ -151,9 +151,9 @@ struct Loaded {
     checkpoints: Vec<Position>,
     scanned: Scanned,
     /// Heads of segments of which only one copy is whole, and where the other is.
-    half_heads: Vec<(Head, usize)>,
+    half_damaged_heads: Vec<(Head, usize)>,
     /// Files that were prepared as segments and are not needed: nothing was ever written to them.
-    stale_next: Vec<u32>,
+    stale_next_files: Vec<u32>,
     /// Damage that this start found.
     damage: Vec<Damage>,
     /// Damage that earlier starts noted, and that a person accepted.
@@ -188,13 +188,14 @@ impl Loaded {
         replay.check_lost(disk, &mut damage)?;
         replay.check_segments(&segments, &mut damage);
         let next_number = segments.free_number().max(scanned.end.segment + 1);
-        let (half_heads, stale_next) = (segments.half_heads(), segments.stale_next());
+        let (half_damaged_heads, stale_next_files) =
+            (segments.half_damaged_heads(), segments.stale_next_files());
         Ok(Loaded {
             replay,
             checkpoints,
             scanned,
-            half_heads,
-            stale_next,
+            half_damaged_heads,
+            stale_next_files,
             damage,
             notes,
             next_number,
@@ -236,8 +237,8 @@ fn check_options(options: &StoreOptions) -> Result<(), ChunkError> {
 }
 
 /// Writes the copy of a head again that is not whole.
-fn mend_heads<D: Disk>(disk: &D, half_heads: &[(Head, usize)]) -> Result<(), ChunkError> {
-    for (head, copy) in half_heads {
+fn repair_heads<D: Disk>(disk: &D, half_damaged_heads: &[(Head, usize)]) -> Result<(), ChunkError> {
+    for (head, copy) in half_damaged_heads {
         let path = segment_path(head.number);
         let io = |op| move |error| ChunkError::io(&segment_path(head.number), op, error);
         let file = disk.open_or_create(&path).map_err(io("open"))?;

@@ -113,7 +113,7 @@ impl<D: Disk + Clone> Store<D> {
         if upkeep.pause_calls > 0 {
             upkeep.pause_calls -= 1;
         } else {
-            match self.give_space_back(&mut upkeep, budget.bytes_moved_max, &mut done) {
+            match self.free_space(&mut upkeep, budget.bytes_moved_max, &mut done) {
                 // There is no room to copy a segment's records, nor for a checkpoint. The next
                 // start reads more of the log, and deletions wait.
                 Err(ChunkError::DiskFull { .. }) => {
@@ -136,18 +136,18 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<T, ChunkError> {
         match act() {
             Err(ChunkError::DiskFull { .. }) if !self.is_damaged => {
-                self.give_all_space_back()?;
+                self.free_all_space()?;
                 act()
             }
             other => other,
         }
     }
 
-    fn give_all_space_back(&self) -> Result<(), ChunkError> {
+    fn free_all_space(&self) -> Result<(), ChunkError> {
         let mut upkeep = self.upkeep.lock();
         upkeep.is_short = true;
         self.checkpoint_now(&mut upkeep)?;
-        self.look_for_space(&mut upkeep, &mut Done::default())?;
+        self.find_dead_space(&mut upkeep, &mut Done::default())?;
         while upkeep.is_short {
             self.punch_segments(&mut upkeep)?;
         }
@@ -157,13 +157,13 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    fn give_space_back(
+    fn free_space(
         &self,
         upkeep: &mut Upkeep<D>,
         bytes_max: u64,
         done: &mut Done,
     ) -> Result<(), ChunkError> {
-        let checkpoint = self.checkpoint_some(upkeep, bytes_max);
+        let checkpoint = self.checkpoint_step(upkeep, bytes_max);
         if self.is_damaged {
             return checkpoint;
         }
@@ -188,10 +188,10 @@ impl<D: Disk + Clone> Store<D> {
         done: &mut Done,
     ) -> Result<(), ChunkError> {
         if upkeep.emptying.is_none() && core::mem::take(&mut upkeep.is_look_due) {
-            self.look_for_space(upkeep, done)?;
+            self.find_dead_space(upkeep, done)?;
         }
         let Some((number, at)) = upkeep.emptying else { return Ok(()) };
-        let at = self.empty_some(number, at, bytes_max, done)?;
+        let at = self.empty_step(number, at, bytes_max, done)?;
         upkeep.emptying = at.map(|at| (number, at));
         if at.is_none() {
             self.remove_if_dead(upkeep, number, done)?;
@@ -201,7 +201,7 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// Removes what is wholly dead, and says which segment is to be emptied next.
-    fn look_for_space(&self, upkeep: &mut Upkeep<D>, done: &mut Done) -> Result<(), ChunkError> {
+    fn find_dead_space(&self, upkeep: &mut Upkeep<D>, done: &mut Done) -> Result<(), ChunkError> {
         let newest = upkeep.checkpoints.last().copied().unwrap_or_default();
         let mut best: Option<(u64, u32)> = None;
         for number in list_segments(&self.disk)? {
@@ -229,7 +229,7 @@ impl<D: Disk + Clone> Store<D> {
 
     /// Writes again what is needed of a segment, from `at` on; how far it came, or nothing at the
     /// end.
-    fn empty_some(
+    fn empty_step(
         &self,
         number: u32,
         at: u32,
@@ -353,9 +353,9 @@ impl<D: Disk + Clone> Store<D> {
             return Ok(());
         };
         if at == FIRST_RECORD {
-            self.pass_with_checkpoints(upkeep, number)?;
+            self.release_from_checkpoints(upkeep, number)?;
         }
-        upkeep.punching = self.punch_some(number, at)?.map(|at| (number, at));
+        upkeep.punching = self.punch_step(number, at)?.map(|at| (number, at));
         if upkeep.punching.is_none() {
             upkeep.punched.insert(number, self.live.bytes(number));
         }
@@ -385,7 +385,7 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// Looks through a part of a segment, from `at` on; how far it came, or nothing at the end.
-    fn punch_some(&self, number: u32, at: u32) -> Result<Option<u32>, ChunkError> {
+    fn punch_step(&self, number: u32, at: u32) -> Result<Option<u32>, ChunkError> {
         let path = segment_path(number);
         let file = self.disk.open_or_create(&path);
         let file = file.map_err(|error| ChunkError::io(&path, "open", error))?;
@@ -453,7 +453,7 @@ impl<D: Disk + Clone> Store<D> {
             upkeep.stuck.push(number);
             return Ok(());
         }
-        self.pass_with_checkpoints(upkeep, number)?;
+        self.release_from_checkpoints(upkeep, number)?;
         let path = segment_path(number);
         self.disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))?;
         self.files.forget(FileKey::Segment(number));
@@ -469,7 +469,7 @@ impl<D: Disk + Clone> Store<D> {
         done: &mut Done,
     ) -> Result<(), ChunkError> {
         while done.bytes_scrubbed < bytes_max {
-            let Some(id) = self.block_behind(upkeep.scrubbed) else {
+            let Some(id) = self.next_block_after(upkeep.scrubbed) else {
                 done.is_scrubbed_whole = true;
                 upkeep.scrubbed = None;
                 return Ok(());
@@ -503,7 +503,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    fn block_behind(&self, last: Option<BlockId>) -> Option<BlockId> {
+    fn next_block_after(&self, last: Option<BlockId>) -> Option<BlockId> {
         use std::ops::Bound;
         let mut ids = self.container_ids();
         ids.retain(|id| last.is_none_or(|last| *id >= last.container_id));

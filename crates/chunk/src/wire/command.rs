@@ -4,7 +4,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use thiserror::Error;
 
-use super::convert::{block_reference, chunk, id, metadata, must, put_block, replica_index};
+use super::convert::{block_reference, chunk, id, metadata, put_block, replica_index, required};
 use super::parts;
 use super::pb;
 use super::refusal::Refusal;
@@ -235,7 +235,7 @@ impl Request {
             container_id: container_id.clone().unwrap_or_default(),
             command: container_id
                 .and_then(|id| {
-                    must(message.datanode_uuid.as_ref(), "datanodeUuid")?;
+                    required(message.datanode_uuid.as_ref(), "datanodeUuid")?;
                     Ok(id)
                 })
                 .and_then(|container_id| command(kind, container_id, &mut message)),
@@ -270,52 +270,52 @@ fn command(
     let block = |message| block_reference(message, container_id);
     Ok(match kind {
         pb::Type::CreateContainer => {
-            Command::CreateContainer(spec(must(message.create_container.take(), body)?)?)
+            Command::CreateContainer(spec(required(message.create_container.take(), body)?)?)
         }
         pb::Type::ReadContainer => {
-            must(message.read_container.take(), body).map(|_| Command::ReadContainer)?
+            required(message.read_container.take(), body).map(|_| Command::ReadContainer)?
         }
         pb::Type::UpdateContainer => {
-            update_container(must(message.update_container.take(), body)?)?
+            update_container(required(message.update_container.take(), body)?)?
         }
         pb::Type::DeleteContainer => {
-            let delete = must(message.delete_container.take(), body)?;
+            let delete = required(message.delete_container.take(), body)?;
             Command::DeleteContainer { is_forced: delete.force_delete.unwrap_or(false) }
         }
         pb::Type::CloseContainer => {
-            must(message.close_container.take(), body).map(|_| Command::CloseContainer)?
+            required(message.close_container.take(), body).map(|_| Command::CloseContainer)?
         }
         // Alone, what says nothing is the end of the block; riding along, it is not. As there.
         pb::Type::PutBlock => {
-            Command::PutBlock(put_block(must(message.put_block.take(), body)?, container_id, true)?)
+            Command::PutBlock(put_block(required(message.put_block.take(), body)?, container_id, true)?)
         }
         pb::Type::GetBlock => {
-            Command::GetBlock(block(must(message.get_block.take(), body)?.block_id)?)
+            Command::GetBlock(block(required(message.get_block.take(), body)?.block_id)?)
         }
-        pb::Type::ListBlock => list_block(&must(message.list_block.take(), body)?)?,
-        pb::Type::ReadChunk => read_chunk(must(message.read_chunk.take(), body)?, container_id)?,
+        pb::Type::ListBlock => list_block(&required(message.list_block.take(), body)?)?,
+        pb::Type::ReadChunk => read_chunk(required(message.read_chunk.take(), body)?, container_id)?,
         pb::Type::WriteChunk => {
-            write_chunk(must(message.write_chunk.take(), body)?, container_id)?
+            write_chunk(required(message.write_chunk.take(), body)?, container_id)?
         }
         pb::Type::PutSmallFile => {
-            put_small_file(must(message.put_small_file.take(), body)?, container_id)?
+            put_small_file(required(message.put_small_file.take(), body)?, container_id)?
         }
         pb::Type::GetSmallFile => {
-            get_small_file(must(message.get_small_file.take(), body)?, container_id)?
+            get_small_file(required(message.get_small_file.take(), body)?, container_id)?
         }
         pb::Type::GetCommittedBlockLength => {
-            let get = must(message.get_committed_block_length.take(), body)?;
+            let get = required(message.get_committed_block_length.take(), body)?;
             Command::GetCommittedBlockLength(block(get.block_id)?)
         }
         pb::Type::FinalizeBlock => {
-            Command::FinalizeBlock(block(must(message.finalize_block.take(), body)?.block_id)?)
+            Command::FinalizeBlock(block(required(message.finalize_block.take(), body)?.block_id)?)
         }
-        pb::Type::Echo => echo(&must(message.echo.take(), body)?)?,
+        pb::Type::Echo => echo(&required(message.echo.take(), body)?)?,
         pb::Type::GetContainerChecksumInfo => {
-            let get = must(message.get_container_checksum_info.take(), body);
+            let get = required(message.get_container_checksum_info.take(), body);
             get.map(|_| Command::GetContainerChecksumInfo)?
         }
-        pb::Type::ReadBlock => read_block(must(message.read_block.take(), body)?, container_id)?,
+        pb::Type::ReadBlock => read_block(required(message.read_block.take(), body)?, container_id)?,
         pb::Type::ListContainer
         | pb::Type::ListChunk
         | pb::Type::CompactChunk
@@ -360,7 +360,7 @@ fn update_container(update: pb::UpdateContainerRequestProto) -> Result<Command, 
 }
 
 fn list_block(list: &pb::ListBlockRequestProto) -> Result<Command, Refusal> {
-    let count_max = must(list.count, "count")?;
+    let count_max = required(list.count, "count")?;
     if count_max == 0 {
         return Err(Refusal::malformed("a list of 0 blocks says nothing"));
     }
@@ -398,11 +398,11 @@ fn put_small_file(
     small: pb::PutSmallFileRequestProto,
     container_id: u64,
 ) -> Result<Command, Refusal> {
-    let mut put = put_block(must(small.block, "block")?, container_id, true)?;
+    let mut put = put_block(required(small.block, "block")?, container_id, true)?;
     // Whatever it says: a small file is one chunk, and complete.
     put.block.chunks = vec![chunk(small.chunk_info)?];
     put.is_end_of_block = true;
-    Ok(Command::PutSmallFile { put, data: must(small.data, "data")? })
+    Ok(Command::PutSmallFile { put, data: required(small.data, "data")? })
 }
 
 fn get_small_file(
@@ -410,7 +410,7 @@ fn get_small_file(
     container_id: u64,
 ) -> Result<Command, Refusal> {
     Ok(Command::GetSmallFile {
-        block: block_reference(must(get.block, "block")?.block_id, container_id)?,
+        block: block_reference(required(get.block, "block")?.block_id, container_id)?,
         version: version(get.read_chunk_version)?,
     })
 }
@@ -435,7 +435,7 @@ fn read_block(read: pb::ReadBlockRequestProto, container_id: u64) -> Result<Comm
     };
     Ok(Command::ReadBlock {
         block: block_reference(read.block_id, container_id)?,
-        offset: must(read.offset, "offset")?,
+        offset: required(read.offset, "offset")?,
         length: read.length,
         answer_bytes,
     })

@@ -23,7 +23,7 @@ pub(super) fn id(value: Option<i64>, what: &str) -> Checked<u64> {
 }
 
 /// A part that has to be there.
-pub(super) fn must<T>(value: Option<T>, what: &str) -> Checked<T> {
+pub(super) fn required<T>(value: Option<T>, what: &str) -> Checked<T> {
     value.ok_or_else(|| Refusal::malformed(format!("there is no {what}")))
 }
 
@@ -32,7 +32,7 @@ pub(super) fn block_reference(
     message: Option<pb::DatanodeBlockId>,
     container_id: u64,
 ) -> Checked<BlockReference> {
-    let message = must(message, "blockID")?;
+    let message = required(message, "blockID")?;
     let own = id(message.container_id, "containerID of the block")?;
     if own != container_id {
         return Err(Refusal::malformed(format!(
@@ -65,7 +65,7 @@ pub(super) fn block_reference_to_pb(block: &BlockReference) -> pb::DatanodeBlock
 pub(super) fn metadata(pairs: Vec<pb::KeyValue>) -> Checked<Vec<KeyValue>> {
     let mut checked = Vec::with_capacity(pairs.len());
     for pair in pairs {
-        let key = must(pair.key, "key of the metadata")?;
+        let key = required(pair.key, "key of the metadata")?;
         checked.push(KeyValue { key, value: pair.value });
     }
     let mut keys = BTreeSet::new();
@@ -82,15 +82,15 @@ pub(super) fn metadata_to_pb(pairs: &[KeyValue]) -> Vec<pb::KeyValue> {
 }
 
 pub(super) fn chunk(message: Option<pb::ChunkInfo>) -> Checked<ChunkInfo> {
-    let message = must(message, "chunk")?;
-    let offset = must(message.offset, "offset of the chunk")?;
-    let length = must(message.len, "length of the chunk")?;
+    let message = required(message, "chunk")?;
+    let offset = required(message.offset, "offset of the chunk")?;
+    let length = required(message.len, "length of the chunk")?;
     // Java's `long` ends there, and so do files.
     if offset.checked_add(length).is_none_or(|end| i64::try_from(end).is_err()) {
         return Err(Refusal::malformed(format!("no chunk of {length} bytes is at {offset}")));
     }
     Ok(ChunkInfo {
-        name: must(message.chunk_name, "name of the chunk")?,
+        name: required(message.chunk_name, "name of the chunk")?,
         offset,
         length,
         metadata: metadata(message.metadata)?,
@@ -112,12 +112,12 @@ pub fn chunk_to_pb(chunk: &ChunkInfo) -> pb::ChunkInfo {
 }
 
 fn checksum(message: Option<pb::ChecksumData>) -> Checked<ChecksumData> {
-    let message = must(message, "checksumData")?;
-    let number = must(message.r#type, "type of the checksum")?;
+    let message = required(message, "checksumData")?;
+    let number = required(message.r#type, "type of the checksum")?;
     let kind = u8::try_from(number).ok().and_then(ChecksumType::of_number);
     let kind =
         kind.ok_or_else(|| Refusal::malformed(format!("there is no checksum type {number}")))?;
-    let bytes_per_checksum = must(message.bytes_per_checksum, "bytesPerChecksum")?;
+    let bytes_per_checksum = required(message.bytes_per_checksum, "bytesPerChecksum")?;
     if kind != ChecksumType::None && bytes_per_checksum == 0 {
         return Err(Refusal::malformed("a checksum of 0 bytes says nothing"));
     }
@@ -145,7 +145,7 @@ fn detached(slices: &[Bytes]) -> Vec<Bytes> {
 /// The block that a PutBlock commits. The server decides its size and its sequence id, which is 0
 /// where nobody replicates.
 fn block_data(message: Option<pb::BlockData>, container_id: u64) -> Checked<BlockData> {
-    let message = must(message, "blockData")?;
+    let message = required(message, "blockData")?;
     let block = block_reference(message.block_id, container_id)?;
     let chunks = message.chunks.into_iter().map(|message| chunk(Some(message)));
     Ok(BlockData {

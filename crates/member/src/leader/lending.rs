@@ -103,17 +103,17 @@ impl Lending {
             borrower.index_min = wanted.index_fresh;
         }
         match &borrower.source {
-            Source::Nobody { .. } => borrower.look_for_lender(to, view),
+            Source::Nobody { .. } => borrower.pick_lender(to, view),
             Source::Asked { .. } => None,
             // The snapshot did not arrive, as far as known for no fault of the lender's.
             Source::Lent { lender, meta } if meta.index >= wanted.index_min => {
                 match view.others.iter().any(|other| other.member == *lender && other.is_there) {
                     true => Some(LendStep::Lent(meta.clone())),
-                    false => borrower.pass_over(to, 1, view),
+                    false => borrower.pick_another_lender(to, 1, view),
                 }
             }
             // The log has gone on.
-            Source::Lent { .. } => borrower.look_for_lender(to, view),
+            Source::Lent { .. } => borrower.pick_lender(to, view),
             Source::Own => Some(LendStep::Own { index_min: borrower.index_min }),
         }
     }
@@ -138,7 +138,7 @@ impl Lending {
 
     /// The lender that was asked has no snapshot and takes none.
     pub fn on_refused(&mut self, to: MemberId, view: &LendView<'_>) -> Option<LendStep> {
-        self.borrowers.get_mut(&to)?.pass_over(to, LEND_FAILURES_MAX, view)
+        self.borrowers.get_mut(&to)?.pick_another_lender(to, LEND_FAILURES_MAX, view)
     }
 
     /// The log no longer reaches back to the lender's snapshot: the lender is asked for a newer
@@ -201,17 +201,17 @@ impl Borrower {
     fn pursue(&mut self, to: MemberId, view: &LendView<'_>) -> Option<LendStep> {
         let now_ms = view.now_ms;
         match &mut self.source {
-            Source::Nobody { .. } => self.look_for_lender(to, view),
+            Source::Nobody { .. } => self.pick_lender(to, view),
             Source::Asked { lender, since_ms, said_ms } => {
                 let lender = *lender;
                 let is_at_it = |other: &Lender| {
                     other.member == lender && other.is_there && other.snapshot_index.is_none()
                 };
                 if !view.others.iter().any(is_at_it) {
-                    return self.pass_over(to, 1, view);
+                    return self.pick_another_lender(to, 1, view);
                 }
                 if now_ms >= *since_ms + LEND_PATIENCE_MS {
-                    return self.pass_over(to, LEND_FAILURES_MAX, view);
+                    return self.pick_another_lender(to, LEND_FAILURES_MAX, view);
                 }
                 if now_ms < *said_ms + LEND_INTERVAL_MS {
                     return None;
@@ -223,17 +223,22 @@ impl Borrower {
         }
     }
 
-    fn pass_over(&mut self, to: MemberId, failures: u32, view: &LendView<'_>) -> Option<LendStep> {
+    fn pick_another_lender(
+        &mut self,
+        to: MemberId,
+        failures: u32,
+        view: &LendView<'_>,
+    ) -> Option<LendStep> {
         if let Source::Asked { lender, .. } | Source::Lent { lender, .. } = self.source {
             *self.failures.entry(lender).or_default() += failures;
         }
         self.source = Source::Nobody { since_ms: view.now_ms };
-        self.look_for_lender(to, view)
+        self.pick_lender(to, view)
     }
 
     /// Asks the able lender with the fewest failures. Without one, waits a while for members that
     /// may become able, then falls back to the leader's own snapshot.
-    fn look_for_lender(&mut self, to: MemberId, view: &LendView<'_>) -> Option<LendStep> {
+    fn pick_lender(&mut self, to: MemberId, view: &LendView<'_>) -> Option<LendStep> {
         let now_ms = view.now_ms;
         let failures = |other: &Lender| self.failures.get(&other.member).copied().unwrap_or(0);
         let is_left = |other: &&Lender| other.member != to && failures(other) < LEND_FAILURES_MAX;

@@ -68,7 +68,7 @@ impl Loop {
             FromTransfer::Written => {
                 let now_ms = self.now_ms;
                 let step = self.catch_up.fetch_mut().map(|fetch| fetch.on_written(now_ms));
-                step.into_iter().for_each(|step| self.fetch_on(step));
+                step.into_iter().for_each(|step| self.continue_fetch(step));
             }
             FromTransfer::Whole(image) => {
                 let Some(fetch) = self.catch_up.take_fetch() else { return };
@@ -76,7 +76,7 @@ impl Loop {
                 self.counts.snapshots_borrowed += u64::from(fetch.holder != fetch.from);
                 let (index, level) = (image.at.index, image.machine.control().level());
                 match UnknownEntry::check_level(index, level, self.levels.own_max()) {
-                    Ok(()) => self.keep_whole(image, &fetch),
+                    Ok(()) => self.install_fetched(image, &fetch),
                     Err(unknown) => self.output.unknown = Some(unknown),
                 }
             }
@@ -92,7 +92,7 @@ impl Loop {
 
     /// Steps the replica's message that installs the snapshot. The replica refuses it if the member
     /// that offered it no longer leads; the snapshot then waits for the new leader's offer.
-    fn keep_whole(&mut self, image: WholeSnapshot, fetch: &Fetch) {
+    fn install_fetched(&mut self, image: WholeSnapshot, fetch: &Fetch) {
         // A snapshot that the log has reached meanwhile need not be installed. Its file stays.
         if image.at.index > self.replica.status().commit_index {
             self.catch_up = CatchUp::Whole(image);
@@ -102,7 +102,7 @@ impl Loop {
     }
 
     /// Takes the next step of the fetch.
-    fn fetch_on(&mut self, step: FetchStep) {
+    fn continue_fetch(&mut self, step: FetchStep) {
         let Some(fetch) = self.catch_up.fetch() else { return };
         let (from, holder) = (fetch.from, fetch.holder);
         match step {
@@ -125,6 +125,6 @@ impl Loop {
         self.catch_up.take_fetch_if(is_over);
         let now_ms = self.now_ms;
         let step = self.catch_up.fetch_mut().and_then(|fetch| fetch.pursue(now_ms));
-        step.into_iter().for_each(|step| self.fetch_on(step));
+        step.into_iter().for_each(|step| self.continue_fetch(step));
     }
 }

@@ -169,7 +169,7 @@ impl Forwarder {
     /// Empties the batches of Loop's own commands, since this member leads no longer and the next
     /// leader does not want them. The batches keep their place: a proposed one may still get into
     /// the log.
-    pub fn empty_loops(&mut self) {
+    pub fn empty_own_batches(&mut self) {
         for unapplied in self.unapplied.iter_mut().filter(|it| it.callers.is_none()) {
             let header = &mut unapplied.batch.header;
             header.command_count = 0;

@@ -8,19 +8,19 @@ impl Loop {
     /// Takes the disk thread's news whether the log has no room to grow.
     pub(super) fn on_disk_room(&mut self, is_full: bool) {
         self.room.log_is_full = is_full;
-        self.weigh_room();
+        self.check_room();
     }
 
     /// Takes the snapshot thread's report of the room set aside for the next snapshot, as an answer
     /// or as news. It comes before that thread's message about the same snapshot.
     pub(super) fn on_snapshot_room(&mut self, kept: RoomKept) {
         self.room.snapshot.on_kept(kept);
-        self.weigh_room();
+        self.check_room();
     }
 
     /// Judges whether there is room for more log. A snapshot under way has its own room; while the
     /// one after it has none, the log gets no new segment.
-    pub(super) fn weigh_room(&mut self) {
+    pub(super) fn check_room(&mut self) {
         if !self.snapshots.is_running() {
             self.room.snapshot.on_idle();
         }
@@ -41,7 +41,7 @@ impl Loop {
         self.room.full_ms = 0;
         // A snapshot lets go of the log that it covers, which may be all the room there is to gain.
         // When there is room again, a snapshot that failed for lack of it can succeed.
-        self.snapshots.hurry();
+        self.snapshots.make_due();
         if is_full {
             self.refuse_waiting();
             self.output.release = Some(self.snapshots.release(is_full));

@@ -50,7 +50,7 @@ impl Persisting {
     }
 
     /// Adds a job that needs no sync: it is done once all jobs before it are.
-    pub fn push_lazy(&mut self, id: PersistId) {
+    pub fn push_unsynced(&mut self, id: PersistId) {
         self.jobs.push_back(Job { id, is_awaited: false, bytes: 0 });
     }
 
@@ -70,7 +70,7 @@ impl Persisting {
     }
 
     /// Removes the first job if it needs no sync.
-    pub fn pop_lazy(&mut self) -> Option<PersistId> {
+    pub fn pop_unsynced(&mut self) -> Option<PersistId> {
         self.jobs.pop_front_if(|job| !job.is_awaited).map(|job| job.id)
     }
 

@@ -90,7 +90,7 @@ impl Snapshots {
 
     /// Makes a snapshot due without waiting for more log, which takes room that is needed. After a
     /// failure this tries the same log again.
-    pub fn hurry(&mut self) {
+    pub fn make_due(&mut self) {
         let is_retry = self.state == State::Idle && self.uncovered_bytes > 0;
         self.is_hurried |= self.log_bytes > 0 || is_retry;
     }

@@ -354,7 +354,7 @@ impl Connection {
 
     /// Whether the client has so many bytes unread that it is not served while the room for replies
     /// is full.
-    pub fn leaves_replies_lying(&self) -> bool {
+    pub fn is_slow_reader(&self) -> bool {
         self.output_bytes() >= SMALL_REPLY_BYTES
     }
 
@@ -363,7 +363,7 @@ impl Connection {
     pub fn has_waited_for_room(&self, now_ms: u64) -> bool {
         let wait_ms = ROOM_WAIT_MS_MAX.min(u64::from(self.timeout_ms) / 6);
         let has_waited = |since_ms| now_ms >= since_ms + wait_ms;
-        !self.leaves_replies_lying() && self.wants_room_since_ms.is_some_and(has_waited)
+        !self.is_slow_reader() && self.wants_room_since_ms.is_some_and(has_waited)
     }
 
     /// Notes the size of the reply to a read. Reads travel behind writes only while replies are

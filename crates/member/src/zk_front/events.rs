@@ -125,7 +125,7 @@ impl Front {
             self.disconnect(id, &what);
             return;
         }
-        self.soil(id);
+        self.mark_dirty(id);
     }
 
     fn on_session_closed(&mut self, session: SessionId) {

@@ -55,7 +55,7 @@ impl Front {
         self.metrics.connection_revalidate_count += u64::from(connect.session != 0);
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         connection.state = State::Greeting(connect);
-        self.list(id);
+        self.enqueue_if_runnable(id);
         Err(Halt::HeldBack)
     }
 
@@ -93,7 +93,9 @@ impl Front {
         self.traffic.received += 1;
         self.metrics.bytes_received_count += 4;
         match word {
-            _ if !is_allowed => self.answer_word(id, &zk::four_letter::not_allowed(word)),
+            _ if !is_allowed => {
+                self.answer_four_letter_word(id, &zk::four_letter::not_allowed(word))
+            }
             // Telnet's close is no real word: it is taken for a negative frame length.
             Word::TelnetClose => return Err(self.disconnect(id, "telnet closed it")),
             _ => self.output.words.push((id, word)),
@@ -243,7 +245,7 @@ impl Front {
         connection.stats.last_operation = "SESS";
         self.traffic.sent += 1;
         self.sessions.insert(session, id);
-        self.soil(id);
+        self.mark_dirty(id);
         self.turns.resumable.push(id);
     }
 

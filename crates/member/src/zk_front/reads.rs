@@ -100,7 +100,7 @@ impl Front {
             _ => 0,
         };
         // A client that does not read its replies gets no small ones either.
-        let bytes = match connection.leaves_replies_lying() {
+        let bytes = match connection.is_slow_reader() {
             true => bytes.max(OUTPUT_BYTES_MAX as u64),
             false => bytes,
         };

@@ -38,7 +38,7 @@ impl Front {
         if window_is_full || connection.output_is_full() {
             return Err(Halt::HeldBack);
         }
-        if self.config.replies.is_full() && connection.leaves_replies_lying() {
+        if self.config.replies.is_full() && connection.is_slow_reader() {
             self.park(id, OUTPUT_BYTES_MAX as u64);
             return Err(Halt::HeldBack);
         }

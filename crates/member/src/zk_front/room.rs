@@ -107,13 +107,13 @@ impl Front {
                 continue;
             }
             connection.parked = false;
-            self.list(id);
+            self.enqueue_if_runnable(id);
             self.turns.resumable.push(id);
         }
     }
 
     /// Disconnects clients that keep the room nearly full and read next to nothing.
-    pub(super) fn end_slow_takers(&mut self) {
+    pub(super) fn end_slow_readers(&mut self) {
         if !self.config.replies.is_tight() {
             self.held.tight_since_ms = None;
             return;
@@ -133,13 +133,13 @@ impl Front {
             if is_due && connection.taken_before.is_some_and(is_slow) {
                 slow.push(*id);
             }
-            let leaves_some = connection.leaves_replies_lying();
+            let leaves_some = connection.is_slow_reader();
             connection.taken_before = leaves_some.then_some(connection.taken_bytes);
         }
         slow.sort_unstable();
         for id in slow {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
-            if !connection.leaves_replies_lying() || matches!(connection.state, State::Closing) {
+            if !connection.is_slow_reader() || matches!(connection.state, State::Closing) {
                 continue;
             }
             let bytes = connection.output_bytes();

@@ -105,7 +105,7 @@ impl Front {
             let slot = self.pop_slot(id);
             self.answer_ready(id, slot);
         }
-        self.list(id);
+        self.enqueue_if_runnable(id);
     }
 
     fn answer_ready(&mut self, id: ConnectionId, slot: Slot) {
@@ -184,7 +184,7 @@ impl Front {
             self.metrics.namespaces.on_read(read.kind, &read.path, bytes);
         }
         self.note_slow(id, slot, elapsed_ms);
-        self.soil(id);
+        self.mark_dirty(id);
     }
 
     pub(super) fn fail(

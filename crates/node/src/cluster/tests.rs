@@ -242,7 +242,7 @@ fn a_directory_of_a_standalone_server_is_none_of_an_ensemble_and_the_other_way_r
     let refused = |config: NodeConfig| {
         start(&config, Box::new(|_, _| {})).err().expect("it is refused").to_string()
     };
-    assert!(refused(ensemble.config(1)).contains("it is of a standalone server"));
+    assert!(refused(ensemble.config(1)).contains("it belongs to a standalone server"));
     std::fs::remove_dir_all(ensemble.data_dir(1)).expect("is there");
     ensemble.start(&[1, 2, 3]).into_iter().for_each(Node::stop);
     let alone = NodeConfig { cluster: None, ..ensemble.config(1) };

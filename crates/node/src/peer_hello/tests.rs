@@ -106,7 +106,7 @@ fn whoever_may_not_be_there_is_told_why() {
     check(&hello(1), &born(2, 7), Ok(()));
     check(&born(1, 7), &born(2, 7), Ok(()));
     check(&born(1, 7), &born(2, 8), Err(Refusal::OtherCluster { own: 7, theirs: 8 }));
-    check(&hello(1), &hello(4), Err(Refusal::Stranger(4)));
+    check(&hello(1), &hello(4), Err(Refusal::Incompatibility(4)));
     let other_one = Hello { member: MemberId(11), ..hello(1) };
     check(&hello(1), &other_one, Err(Refusal::OwnNumber(1)));
     let copy = Hello { member: MemberId(10), ..hello(2) };
@@ -116,7 +116,7 @@ fn whoever_may_not_be_there_is_told_why() {
     let later = Hello { known: with(range(1, 9)), ..hello(2) };
     check(&hello(1), &later, Ok(()));
     let too_late = Hello { known: with(range(8, 9)), ..hello(2) };
-    let refused = Stranger::Messages { server: 2, own: range(1, 1), theirs: range(8, 9) };
+    let refused = Incompatibility::Messages { server: 2, own: range(1, 1), theirs: range(8, 9) };
     let refused = Refusal::from(refused);
     let said =
         "server 2 speaks versions 8 to 9 of the messages between members, this server 1 to 1";

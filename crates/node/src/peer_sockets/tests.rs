@@ -386,7 +386,7 @@ fn whoever_may_not_link_is_told_why_and_nothing_is_told_of_it() {
     };
     check(offer(hello(4)), "server 4 is not configured here");
     check(offer(Hello { member: MemberId(11), ..hello(1) }), "it says that it is server 1");
-    check(offer(Hello { member: MemberId(10), ..hello(2) }), "a copy of the one of server 1");
+    check(offer(Hello { member: MemberId(10), ..hello(2) }), "a copy of server 1's");
     check(offer(born(2, 8)), "to another ensemble");
     check(Offer { wanted: 3, ..offer(hello(2)) }, "it wants server 3, and this is server 1");
     for auth in [AuthKind::None, AuthKind::Tls] {
@@ -570,7 +570,7 @@ fn a_second_server_of_one_number_waits_until_the_first_is_gone() {
         "another server 2 is connected already"
     );
     let copy = Hello { member: MemberId(20), ..hello(3) };
-    assert!(knock(offer(copy)).contains("a copy of the one of server 2"));
+    assert!(knock(offer(copy)).contains("a copy of server 2's"));
     assert_eq!(peers.handle.links().len(), 1);
     drop(first);
     assert_eq!(*peers.wait_down().hello, hello(2));

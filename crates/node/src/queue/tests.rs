@@ -25,11 +25,11 @@ fn mail_wakes_for_what_is_urgent_and_a_curious_consumer_for_all() {
     mail.push(2, true);
     assert!(is_woken(&mail));
     assert_eq!(mail.take(), [1, 2]);
-    mail.set_curious(true);
+    mail.set_wakes_always(true);
     assert!(!is_woken(&mail));
     mail.push(3, false);
     assert!(is_woken(&mail));
-    mail.set_curious(false);
+    mail.set_wakes_always(false);
     mail.take();
     mail.push(4, false);
     assert!(!is_woken(&mail));
@@ -40,9 +40,9 @@ fn mail_wakes_for_what_is_urgent_and_a_curious_consumer_for_all() {
 fn who_becomes_curious_is_woken_for_what_is_there() {
     let mail = Mail::default();
     mail.push(1, false);
-    mail.set_curious(true);
+    mail.set_wakes_always(true);
     assert!(is_woken(&mail));
-    mail.set_curious(true);
+    mail.set_wakes_always(true);
     assert!(!is_woken(&mail));
 }
 
@@ -73,7 +73,7 @@ fn an_inbox_gives_everything_in_order_and_ends_when_closed_and_empty() {
 #[test]
 fn a_nudge_ends_one_wait_with_nothing_there() {
     let inbox: Inbox<u32> = Inbox::default();
-    inbox.nudge();
+    inbox.wake_consumer();
     assert!(inbox.wait(None));
     let soon = Instant::now();
     assert!(inbox.wait(Some(soon)));
@@ -85,7 +85,7 @@ fn a_nudge_ends_one_wait_with_nothing_there() {
 #[test]
 fn a_thread_that_waits_is_woken_by_a_push_a_nudge_and_a_close() {
     type Act = fn(&Inbox<u32>);
-    let acts: [Act; 3] = [|inbox| inbox.push([1]), Inbox::nudge, Inbox::close];
+    let acts: [Act; 3] = [|inbox| inbox.push([1]), Inbox::wake_consumer, Inbox::close];
     for act in acts {
         let inbox = Arc::new(Inbox::default());
         let waiting = inbox.clone();

@@ -59,7 +59,7 @@ impl LoopRunner {
         self.due = self.last + Duration::from_millis(self.member.due_ms());
         if self.sleeps_until.is_some_and(|until| until > self.due) {
             self.sleeps_until = Some(self.due);
-            shared.to_loop.nudge();
+            shared.to_loop.wake_consumer();
         }
         if shared.peers.is_some() {
             let given = output.disk.last().and_then(|job| job.entries.last());

@@ -165,7 +165,7 @@ impl Shell {
         signals: &Receiver<Signal>,
     ) -> Result<(), Failure> {
         client.add_watch(path, mode).map_err(|error| Failure::of(error, path))?;
-        self.screen.complain(&format!("watching {path}; Ctrl-C ends\n"));
+        self.screen.put_stderr(&format!("watching {path}; Ctrl-C ends\n"));
         loop {
             match signals.recv_timeout(WATCH_INTERVAL) {
                 Ok(Signal::Interrupted) | Err(RecvTimeoutError::Disconnected) => return Ok(()),

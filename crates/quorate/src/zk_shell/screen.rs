@@ -185,7 +185,7 @@ impl Screen {
     }
 
     /// Puts whole lines on standard error, after everything that was put on standard output.
-    pub fn complain(&self, lines: &str) {
+    pub fn put_stderr(&self, lines: &str) {
         let mut state = self.lock();
         // Standard output may be gone while standard error is not.
         let _ = state.flush();

@@ -366,7 +366,7 @@ impl Server {
             world.note_text(notice);
         }
         for (id, _) in output.words {
-            runtime.front.answer_word(id, "imok");
+            runtime.front.answer_four_letter_word(id, "imok");
         }
         self.push_loop(world, output.to_loop.into_iter().map(LoopInput::Front));
     }

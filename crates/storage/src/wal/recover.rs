@@ -349,7 +349,7 @@ fn choose_spare<D: Disk>(
 }
 
 /// How the log goes on in the fresh segment.
-struct Onward<'f> {
+struct Continuation<'f> {
     /// The segment before it.
     link: Option<Link>,
     /// The last index of the log before it.
@@ -359,17 +359,17 @@ struct Onward<'f> {
 }
 
 /// Decides between a segment behind the old one, and one in its place that carries its entries.
-fn go_on(found: &Found, capacity: u64) -> Onward<'_> {
+fn go_on(found: &Found, capacity: u64) -> Continuation<'_> {
     let old = found.segments.last().expect("a chain has a segment");
     let Some(carried) = carried(found, capacity) else {
         let link = Link { sequence: old.sequence, end: found.last.end, chain: found.last.chain };
-        return Onward { link: Some(link), base_index: found.replay.last(), carried: &[] };
+        return Continuation { link: Some(link), base_index: found.replay.last(), carried: &[] };
     };
     let covered = found.replay.snapshot.index;
     match covered >= old.base_index {
         // Nothing before the old segment is of use.
-        true => Onward { link: None, base_index: covered, carried },
-        false => Onward { link: old.head.link, base_index: old.base_index, carried },
+        true => Continuation { link: None, base_index: covered, carried },
+        false => Continuation { link: old.head.link, base_index: old.base_index, carried },
     }
 }
 
@@ -399,7 +399,7 @@ fn start_fresh<D: Disk>(
     disk: &D,
     options: &WalOptions,
     found: &Found,
-    onward: &Onward,
+    onward: &Continuation,
     (spare, sequence): (Spare, u64),
 ) -> Result<(D::File, Stage), StorageError> {
     let head = Head {

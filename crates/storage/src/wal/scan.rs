@@ -426,7 +426,7 @@ pub(crate) fn scan<D: Disk>(
         let what = format!("{why}, and a later segment follows");
         return Err(StorageError::corrupt(&path, scanned.end, what));
     }
-    look_behind(&mut window, segment, &mut scanned)?;
+    scan_after_end(&mut window, segment, &mut scanned)?;
     match scanned.mark > scanned.end {
         true => {
             let mark = scanned.mark;
@@ -438,7 +438,7 @@ pub(crate) fn scan<D: Disk>(
 }
 
 /// Looks for headers of this segment at and behind the end of the good frames.
-fn look_behind<D: Disk>(
+fn scan_after_end<D: Disk>(
     window: &mut Window<D>,
     segment: &Segment,
     scanned: &mut Scanned,

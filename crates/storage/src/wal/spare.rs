@@ -40,13 +40,13 @@ impl<D: Disk> SpareJob<D> {
 
     /// Writes at most [`FILL_STEP_BYTES`] and syncs them; `true` when the segment is ready for
     /// [`crate::wal::Wal::adopt_spare`]. After an error the job goes to
-    /// [`crate::wal::Wal::abandon_spare`]: one that [`StorageError::is_for_now`] harms nothing, any
-    /// other is a disk that fails.
+    /// [`crate::wal::Wal::abandon_spare`]: a [retryable](StorageError::is_retryable) one harms
+    /// nothing, any other means that the disk fails.
     pub fn step(&mut self, disk: &D) -> Result<bool, StorageError> {
         if self.is_done {
             return Ok(true);
         }
-        self.step_any(disk).map_err(|error| error.or_for_now(self.bytes))
+        self.step_any(disk).map_err(|error| error.or_retryable(self.bytes))
     }
 
     /// Makes a step. The last step renames, which may need a block of the directory for a longer

@@ -121,7 +121,7 @@ fn what_loop_wanted_as_a_leader_keeps_its_place_without_commands() {
     forwarder.push(batch_of(10), None);
     forwarder.push(batch_of(10), callers());
     let before = forwarder.unapplied_bytes();
-    forwarder.empty_loops();
+    forwarder.empty_own_batches();
     assert!(forwarder.unapplied_bytes() < before);
     let Some(PeerMessage::Forward(forward)) = forwarder.forward() else {
         panic!("there are three")
@@ -297,7 +297,7 @@ fn an_entry_of_this_member_has_what_is_given_up_and_what_is_sent_again_has_not()
     let proposed = forwarder.give();
     assert_eq!(give_up(&mut forwarder, &[2]), [(1, 1, false)]);
     assert_eq!(proposed.header.command_count, 2);
-    forwarder.empty_loops();
+    forwarder.empty_own_batches();
     forwarder.restart();
     assert!(forwarder.is_resending());
     assert_eq!(given(&mut forwarder), [(1, vec![1])]);

@@ -81,11 +81,11 @@ fn a_disk_stalls_as_soon_as_is_configured() {
 fn only_a_disk_that_has_something_to_do_stalls() {
     let ids = ids(3);
     let mut persisting = Persisting::new(DISK_STALL_MS);
-    persisting.push_lazy(ids[0]);
+    persisting.push_unsynced(ids[0]);
     persisting.advance(DISK_STALL_MS);
     assert!(!persisting.is_stalled());
     persisting.push(ids[1], 10);
-    persisting.push_lazy(ids[2]);
+    persisting.push_unsynced(ids[2]);
     persisting.advance(DISK_STALL_MS - 1);
     assert!(!persisting.is_stalled());
     persisting.advance(1);
@@ -97,6 +97,6 @@ fn only_a_disk_that_has_something_to_do_stalls() {
     assert!(!persisting.is_stalled());
     let popped = [persisting.pop(ids[1]), persisting.pop(ids[1]), persisting.pop(ids[1])];
     assert_eq!(popped, [Some(ids[0]), Some(ids[1]), None]);
-    assert_eq!((persisting.pop_lazy(), persisting.pop_lazy()), (Some(ids[2]), None));
+    assert_eq!((persisting.pop_unsynced(), persisting.pop_unsynced()), (Some(ids[2]), None));
     assert_eq!((persisting.awaited_count(), persisting.bytes()), (0, 0));
 }

@@ -68,7 +68,7 @@ fn without_a_maximum_no_amount_of_log_makes_a_snapshot_due() {
     let mut snapshots = counting(None, 1 << 40);
     snapshots.count(1 << 40, 9);
     assert!(snapshots.maybe_begin().is_none());
-    snapshots.hurry();
+    snapshots.make_due();
     assert!(snapshots.maybe_begin().is_some());
     snapshots.count(1 << 40, 0);
     assert!(snapshots.maybe_begin().is_none());
@@ -131,22 +131,22 @@ fn a_file_that_failed_is_tried_again_after_a_full_interval() {
 #[test]
 fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
     let mut snapshots = counting(Some(1_000), 0);
-    snapshots.hurry();
+    snapshots.make_due();
     assert!(snapshots.maybe_begin().is_none());
     snapshots.count(1, 1);
-    snapshots.hurry();
+    snapshots.make_due();
     assert!(snapshots.maybe_begin().is_some());
     // A snapshot under way is not begun twice, and without more log none is begun again.
-    snapshots.hurry();
+    snapshots.make_due();
     assert!(snapshots.maybe_begin().is_none());
     snapshots.on_snapshot(FromSnapshot::Failed);
     assert!(snapshots.maybe_begin().is_none());
     // A failed snapshot is tried again; log that is covered needs none.
-    snapshots.hurry();
+    snapshots.make_due();
     assert!(snapshots.maybe_begin().is_some());
     jobs(&mut snapshots, frozen());
     snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 });
-    snapshots.hurry();
+    snapshots.make_due();
     assert!(snapshots.maybe_begin().is_none());
 }
 

@@ -98,11 +98,11 @@ fn a_word_is_handed_to_the_driver_once() {
     rig.play("c1: word ruok");
     let id = rig.client(1).id;
     assert_eq!(rig.words, [(id, Word::Ruok)]);
-    rig.fronts[0].answer_word(id, "imok");
+    rig.fronts[0].answer_four_letter_word(id, "imok");
     rig.run();
     assert_eq!(rig.take_log(), ["c1: says imok", "c1: closed"]);
     // The driver may be late.
-    rig.fronts[0].answer_word(id, "imok");
+    rig.fronts[0].answer_four_letter_word(id, "imok");
     rig.assert_idle();
 }
 
