@@ -425,7 +425,7 @@ fn the_chunk_read_test_says_what_is_cold() {
     let dir = folder("bench-cmdr-dir");
     let args = ["cmdr", "--dir", dir.to_str().unwrap(), "--size", "1KiB", "--count", "60"];
     let (text, _) = bench("cmdr", &[&args[..], &["--threads", "3", "--rounds", "1"]].concat());
-    assert!(text.contains("note: cold are the data alone"), "{text}");
+    assert!(text.contains("note: cold means that the chunks"), "{text}");
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0);
 }
 
