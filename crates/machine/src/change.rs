@@ -45,6 +45,8 @@ pub struct ChangeBatch {
     changes: Vec<Change>,
     paths: String,
     quotas_exceeded: Vec<QuotaExceeded>,
+    /// Whether a change concerns the clients of every protocol.
+    concerns_all: bool,
     /// Whether the batch keeps nothing.
     is_for_nobody: bool,
 }
@@ -63,10 +65,13 @@ impl ChangeBatch {
         if self.is_for_nobody {
             return;
         }
+        let kind = kind.into();
+        self.concerns_all |=
+            matches!(kind, ChangeKind::Control(_) | ChangeKind::Zk(ZkChange::Installed { .. }));
         let path_start = u32::try_from(self.paths.len()).expect("a batch is far below 4 GiB");
         let path_bytes = u32::try_from(path.len()).expect("a path is far below 4 GiB");
         self.paths.push_str(path);
-        self.changes.push(Change { mark, kind: kind.into(), path_start, path_bytes });
+        self.changes.push(Change { mark, kind, path_start, path_bytes });
     }
 
     /// The changes with their paths, in the order in which they happened.
@@ -80,6 +85,12 @@ impl ChangeBatch {
     /// The number of changes.
     pub fn len(&self) -> usize {
         self.changes.len()
+    }
+
+    /// Whether a change concerns the clients of every protocol: a change of the ensemble, or
+    /// another state in the place of the one before.
+    pub fn concerns_all(&self) -> bool {
+        self.concerns_all
     }
 
     /// Whether there are no changes.

@@ -4,6 +4,7 @@
 
 use crate::codec::{DecodeError, Reader};
 use crate::control::command::{self as control, Command as ControlCommand};
+use crate::etcd::command::Command as EtcdCommand;
 use crate::image::format::Space;
 use crate::level::Level;
 use crate::zk::command::{self as zk, Command as ZkCommand};
@@ -15,6 +16,9 @@ const KIND_OF_SPACE: u8 = 12;
 /// The first bytes of the ensemble's commands of that kind.
 const IN_CONTROL: [u8; 2] = [KIND_OF_SPACE, Space::Control.number()];
 
+/// The first bytes of etcd's commands.
+const IN_ETCD: [u8; 2] = [KIND_OF_SPACE, Space::Etcd.number()];
+
 /// A replicated write. The connection that sent it, and the identities it sent it with, stand
 /// beside it in the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub enum Command<'a> {
     Control(ControlCommand),
     /// A command of ZooKeeper's tree and sessions.
     Zk(ZkCommand<'a>),
+    /// A command of etcd's keys.
+    Etcd(EtcdCommand<'a>),
 }
 
 impl Command<'_> {
@@ -31,6 +37,7 @@ impl Command<'_> {
         match self {
             Command::Control(command) => command.encode(IN_CONTROL, out),
             Command::Zk(command) => command.encode(out),
+            Command::Etcd(command) => command.encode(IN_ETCD, out),
         }
     }
 
@@ -50,6 +57,9 @@ impl Command<'_> {
                 space if space == Space::Control.number() => {
                     Command::Control(ControlCommand::decode_in_space(&mut reader)?)
                 }
+                space if space == Space::Etcd.number() => {
+                    Command::Etcd(EtcdCommand::decode(&mut reader)?)
+                }
                 // All commands of ZooKeeper's space have kinds of their own; those of other spaces
                 // are of a later version.
                 space => return Err(reader.bad("space of a command", u64::from(space))),
@@ -66,6 +76,7 @@ impl Command<'_> {
         match self {
             Command::Control(command) => command.level(),
             Command::Zk(_) => Level::FIRST,
+            Command::Etcd(_) => Level::ETCD,
         }
     }
 }

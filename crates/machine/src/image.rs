@@ -9,13 +9,14 @@
 
 use crate::ids::LogIndex;
 use crate::image::format::{FRAME_HEAD_BYTES, HEADER_AND_END_BYTES, Header, Sections, Space};
+use crate::image::step::WalkStep;
 use crate::limits::FREEZE_OLD_BYTES_MAX;
 use crate::machine::Machine;
-use crate::zk::walk::WalkStep;
 
 pub mod error;
 pub mod format;
 pub mod restore;
+pub(crate) mod step;
 
 /// The result of a step of a freeze.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) struct Freeze {
     /// The header and control's section, until the first step takes them.
     start: Vec<u8>,
     sections: Sections,
+    /// The space that is walked: first ZooKeeper's, then etcd's, if that was ever used.
+    space: Space,
 }
 
 impl Machine {
@@ -44,25 +47,29 @@ impl Machine {
 
     pub(crate) fn freeze_with_limit(&mut self, old_bytes_max: usize) -> LogIndex {
         let (index, ordinal, digest) = (self.index, self.ordinal, self.digest().0);
-        let header = Header { index, ordinal, digest, sections: Sections::in_use() };
+        let header =
+            Header { index, ordinal, digest, sections: Sections::in_use(!self.etcd.is_unused()) };
         let mut start = Vec::new();
         header.encode(&mut start);
         let mut sections = header.sections;
         sections.write_frame(Space::Control, &mut start, |frame| self.control.encode(frame));
         self.zk.freeze(old_bytes_max);
-        self.freeze = Some(Freeze { start, sections });
+        self.etcd.freeze();
+        self.freeze = Some(Freeze { start, sections, space: Space::Zk });
         index
     }
 
     /// The most bytes that an image of the present state can have, however small its pieces are.
     /// Loop reserves room on the disk by it. It is computed without a walk.
     pub fn image_bytes_max(&self) -> u64 {
-        // One frame of control, one that starts ZooKeeper's section, and one for each znode.
-        let frames = 2 + u64::from(self.zk.tree.znode_count());
+        // One frame of control, one that starts ZooKeeper's section, one for each znode, and one
+        // for each record of etcd's section.
+        let frames = 2 + u64::from(self.zk.tree.znode_count()) + self.etcd.record_count_max();
         HEADER_AND_END_BYTES
             + frames * FRAME_HEAD_BYTES
             + self.control.encoded_bytes()
             + self.zk.section_bytes_max()
+            + self.etcd.section_bytes_max()
     }
 
     /// Whether a freeze is running.
@@ -74,6 +81,7 @@ impl Machine {
     pub fn thaw(&mut self) {
         self.freeze = None;
         self.zk.thaw();
+        self.etcd.thaw();
     }
 
     /// Writes the next piece of the running freeze, of `bytes` or a little more, walking at most
@@ -82,18 +90,24 @@ impl Machine {
         let freeze = self.freeze.as_mut().expect("the caller started a freeze");
         let mut piece = core::mem::take(&mut freeze.start);
         let bytes_left = bytes.saturating_sub(piece.len());
-        let step = freeze.sections.write_frame(Space::Zk, &mut piece, |piece| {
-            self.zk.freeze_step(piece, bytes_left, slots_max)
+        let is_etcd = freeze.space == Space::Etcd;
+        let step = freeze.sections.write_frame(freeze.space, &mut piece, |piece| match is_etcd {
+            true => self.etcd.freeze_step(piece, bytes_left, slots_max),
+            false => self.zk.freeze_step(piece, bytes_left, slots_max),
         });
         match step {
             WalkStep::Going => FreezeStep::Piece(piece),
+            WalkStep::Ended if !is_etcd && freeze.sections.has(Space::Etcd) => {
+                freeze.space = Space::Etcd;
+                FreezeStep::Piece(piece)
+            }
             WalkStep::Ended => {
                 freeze.sections.encode_end(&mut piece);
-                self.freeze = None;
+                self.thaw();
                 FreezeStep::Last(piece)
             }
             WalkStep::Aborted => {
-                self.freeze = None;
+                self.thaw();
                 FreezeStep::Aborted
             }
         }

@@ -8,6 +8,7 @@
 
 use crate::change::ChangeBatch;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};
+use crate::level::Level;
 use crate::machine::{Machine, PreparedImage};
 use crate::stamp::Stamp;
 use crate::zk::txn::Call;
@@ -59,7 +60,23 @@ impl Machine {
         };
         let call = Call { stamp, ordinal: self.ordinal };
         self.zk.install(call, &mut image.zk, self.control.servers().list(), changes);
+        self.install_store(&mut image, changes);
         self.replaced = Some(image);
+    }
+
+    /// Takes etcd's keys of an image. Their revision never falls.
+    fn install_store(&mut self, image: &mut Machine, changes: &mut ChangeBatch) {
+        if self.etcd.is_unused() && image.etcd.is_unused() {
+            return;
+        }
+        core::mem::swap(&mut self.etcd, &mut image.etcd);
+        self.etcd.revision = self.etcd.revision.max(image.etcd.revision);
+        // A running walk belongs to the old state: its next step reports that it is worthless.
+        self.etcd.walk = image.etcd.walk.take();
+        self.etcd.abort_walk();
+        if let Some(raised) = self.control.raise(&Level::ETCD.into()) {
+            changes.push(self.mark(), raised, "");
+        }
     }
 }
 

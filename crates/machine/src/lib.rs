@@ -14,6 +14,7 @@ pub mod command;
 pub mod control;
 pub mod digest;
 pub mod entry;
+pub mod etcd;
 pub mod ids;
 pub mod image;
 mod install;

@@ -79,3 +79,18 @@ const _: () = assert!(BATCH_BYTES_MAX < ENTRY_BYTES_MAX);
 /// Commands from which on their places in the tree are loaded before they are applied. With fewer,
 /// looking each place up twice costs as much as waiting for one after the other.
 pub const LOOK_AHEAD_COMMANDS_MIN: usize = 8;
+
+/// Comparisons and operations of one command of etcd's space, nested ones included. etcd bounds
+/// each level by `max-txn-ops`; the format bounds them all.
+pub const ETCD_OPS_MAX: usize = 1_000_000;
+
+/// Levels of transactions within a transaction. etcd bounds them by `max-txn-ops`, 128 by default:
+/// each level takes one of the operations.
+pub const ETCD_TXN_DEPTH_MAX: usize = 128;
+
+/// Events of one chunk of etcd's history. A compaction adds up chunks and walks through one: at
+/// this size that one takes some 100 us at most, and a million events are 2,000 chunks.
+pub const ETCD_CHUNK_EVENTS: usize = 512;
+
+/// Events that one step of pruning removes, under the state's lock: some 100 us.
+pub const ETCD_PRUNED_EVENTS_MAX: usize = 256;

@@ -7,6 +7,7 @@ use crate::command::Command;
 use crate::control::{self, Control};
 use crate::digest::Digest;
 use crate::entry::Framed;
+use crate::etcd::Store;
 use crate::ids::{LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
@@ -21,6 +22,7 @@ use crate::zk::{self, Zk};
 pub struct Machine {
     pub(crate) control: Control,
     pub(crate) zk: Zk,
+    pub(crate) etcd: Store,
     /// The last whole entry applied.
     pub(crate) index: LogIndex,
     /// The last command applied.
@@ -55,6 +57,7 @@ impl Default for Machine {
         Machine {
             control: Control::default(),
             zk: Zk::default(),
+            etcd: Store::default(),
             index: LogIndex(1),
             ordinal: Ordinal::default(),
             freeze: None,
@@ -101,6 +104,7 @@ impl Machine {
                 let call = Call { stamp, ordinal: self.ordinal };
                 Outcome::Zk(self.zk.apply(call, command, changes))
             }
+            Command::Etcd(command) => Outcome::Etcd(self.etcd.apply(command)),
         };
         Reply { mark: self.mark(), outcome }
     }
@@ -180,9 +184,20 @@ impl Machine {
         &self.zk
     }
 
+    /// etcd's keys.
+    pub fn etcd(&self) -> &Store {
+        &self.etcd
+    }
+
+    /// Frees some memory that no read needs any more. It is not part of the state.
+    pub fn prune(&mut self) {
+        self.etcd.prune();
+    }
+
     /// The digest of everything replicated: each space adds its own terms.
     pub fn digest(&self) -> Digest {
         let mut digest = self.zk.digest();
+        digest.add(self.etcd.digest());
         digest.add(self.control.digest(self.ordinal));
         digest
     }

@@ -1,5 +1,6 @@
 //! The reply of apply to a command.
 
+use crate::etcd::reply::{Outcome as EtcdOutcome, Refusal as EtcdRefusal};
 use crate::mark::Mark;
 use crate::zk::reply::{Outcome as ZkOutcome, Refusal};
 
@@ -19,4 +20,6 @@ pub enum Outcome {
     Control,
     /// The outcome of a ZooKeeper command, or its refusal.
     Zk(Result<ZkOutcome, Refusal>),
+    /// The outcome of an etcd command, or its refusal.
+    Etcd(Result<EtcdOutcome, EtcdRefusal>),
 }

@@ -25,8 +25,8 @@ use replica::{Entry, EntryKind};
 use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
-    Answer, Answered, Caller, Delivery, FromApply, FrontId, OwnerEvent, Ticket, ToApply,
-    Unavailable, UnknownEntry, Waiter,
+    Answer, Answered, Caller, Delivery, FromApply, FrontCounts, FrontId, OwnerEvent, Ticket,
+    ToApply, Unavailable, UnknownEntry, Waiter,
 };
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
@@ -50,6 +50,8 @@ pub struct Apply {
     freeze_step_wanted: bool,
     thaw_wanted: bool,
     search_wanted: Option<ContainerSearch>,
+    /// Whether the machine has memory to free that no read needs any more.
+    has_garbage: bool,
     prepared: Option<PreparedImage>,
     /// A snapshot that is to replace the state, and whether this member may be forgotten in it.
     replacement: Option<(WholeSnapshot, bool)>,
@@ -167,14 +169,21 @@ pub struct ApplyOutput {
 }
 
 impl ApplyOutput {
-    /// Splits the output into a delivery for each of `front_count` Fronts that gets any.
-    pub fn deliveries(&mut self, front_count: u32) -> Vec<(FrontId, Delivery)> {
+    /// Splits the output into a delivery for each Front that gets any. Fronts of etcd's clients get
+    /// the changes only if one concerns them.
+    pub fn deliveries(&mut self, fronts: FrontCounts) -> Vec<(FrontId, Delivery)> {
         let mut deliveries = Vec::new();
-        for front in (0..front_count).map(FrontId) {
+        let for_etcd = match self.changes.concerns_all() {
+            true => self.changes.clone(),
+            false => SharedChanges::default(),
+        };
+        let zk = fronts.zk_fronts().map(|front| (front, &self.changes));
+        let etcd = fronts.etcd_fronts().map(|front| (front, &for_etcd));
+        for (front, changes) in zk.chain(etcd) {
             let at = self.answers.iter().position(|(for_front, _)| *for_front == front);
             let answers = at.map(|at| self.answers.swap_remove(at).1).unwrap_or_default();
-            if !answers.is_empty() || !self.changes.is_empty() {
-                deliveries.push((front, Delivery { changes: self.changes.clone(), answers }));
+            if !answers.is_empty() || !changes.is_empty() {
+                deliveries.push((front, Delivery { changes: changes.clone(), answers }));
             }
         }
         assert!(self.answers.is_empty(), "every answer is for a Front that exists");
@@ -197,6 +206,7 @@ impl Apply {
             freeze_step_wanted: false,
             thaw_wanted: false,
             search_wanted: None,
+            has_garbage: false,
             prepared: None,
             replacement: None,
             replaced_owners: None,
@@ -288,6 +298,7 @@ impl Apply {
             || self.thaw_wanted
             || self.search_wanted.is_some()
             || self.replacement.is_some()
+            || self.has_garbage
             || matches!(self.expected.front(), Some(Expected::Refused { .. }))
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
     }
@@ -344,6 +355,8 @@ impl Apply {
             self.output.to_loop.push(FromApply::Containers(found));
         }
         self.answer_syncs(machine);
+        machine.prune();
+        self.has_garbage = machine.etcd().has_garbage();
         self.output.replaced = machine.take_replaced().or(self.output.replaced.take());
         self.image_bytes_max = machine.image_bytes_max();
         count

@@ -22,6 +22,32 @@ use crate::snapshot::fetch::WholeSnapshot;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontId(pub u32);
 
+/// The connection runtimes of a member. Those of ZooKeeper's clients have the first numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrontCounts {
+    /// Runtimes of ZooKeeper's clients.
+    pub zk: u32,
+    /// Runtimes of etcd's clients.
+    pub etcd: u32,
+}
+
+impl FrontCounts {
+    /// The number of all runtimes.
+    pub fn all(self) -> u32 {
+        self.zk + self.etcd
+    }
+
+    /// The runtimes of ZooKeeper's clients.
+    pub fn zk_fronts(self) -> impl Iterator<Item = FrontId> {
+        (0..self.zk).map(FrontId)
+    }
+
+    /// The runtimes of etcd's clients.
+    pub fn etcd_fronts(self) -> impl Iterator<Item = FrontId> {
+        (self.zk..self.all()).map(FrontId)
+    }
+}
+
 /// A request of a connection, numbered in the order in which the connection hands them over. Each
 /// answer names its ticket: nothing may be concluded from the order of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use machine::Origin;
 use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
-use member::message::{FrontId, Membership, ReplicaError, UnknownEntry};
+use member::message::{FrontCounts, FrontId, Membership, ReplicaError, UnknownEntry};
 use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
 use member::{LogWriter, ReplyRoom, SnapshotWriter};
 use parking_lot::{Mutex, RwLock};
@@ -38,7 +38,7 @@ pub struct NodeConfig {
     /// The directory of the log, if it is kept elsewhere. It must not change between starts.
     pub log_dir: Option<PathBuf>,
     /// Connection runtimes.
-    pub front_count: u32,
+    pub fronts: FrontCounts,
     /// Random and new at each start: the id of the start and those of a new data directory are
     /// drawn from it. Other members learn these ids.
     pub drawn: [u8; 32],
@@ -197,7 +197,8 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         to_disk: Inbox::default(),
         to_snapshot: Inbox::default(),
         to_spare: Inbox::default(),
-        fronts: (0..config.front_count).map(|_| Mail::default()).collect(),
+        front_counts: config.fronts,
+        fronts: (0..config.fronts.all()).map(|_| Mail::default()).collect(),
         ready: Inbox::default(),
         serving: AtomicBool::new(false),
         started: Instant::now(),
@@ -331,11 +332,18 @@ impl Node {
         self.replies.clone()
     }
 
-    /// The handles for the connection runtimes.
-    pub fn front_handles(&self) -> Vec<FrontHandle> {
-        (0..self.shared.fronts.len() as u32)
-            .map(|id| FrontHandle { shared: self.shared.clone(), id: FrontId(id) })
-            .collect()
+    /// The handles for the connection runtimes of ZooKeeper's clients.
+    pub fn zk_fronts(&self) -> Vec<FrontHandle> {
+        self.shared.front_counts.zk_fronts().map(|id| self.front(id)).collect()
+    }
+
+    /// The handles for the connection runtimes of etcd's clients.
+    pub fn etcd_fronts(&self) -> Vec<FrontHandle> {
+        self.shared.front_counts.etcd_fronts().map(|id| self.front(id)).collect()
+    }
+
+    fn front(&self, id: FrontId) -> FrontHandle {
+        FrontHandle { shared: self.shared.clone(), id }
     }
 
     /// The links to the other members, if there are to be any.

@@ -26,7 +26,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::{Machine, Mark};
 use member::log_writer::LogInput;
-use member::message::{Delivery, FromSnapshot, FrontId, LoopInput, SnapshotJob, ToApply, ToLoop};
+use member::message::{
+    Delivery, FromSnapshot, FrontCounts, FrontId, LoopInput, SnapshotJob, ToApply, ToLoop,
+};
 use member::{LogWriter, Loop, SnapshotWriter};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     pub to_disk: Inbox<LogInput<RealDisk>>,
     pub to_snapshot: Inbox<SnapshotJob>,
     pub to_spare: Inbox<SpareJob<RealDisk>>,
+    pub front_counts: FrontCounts,
+    /// The mail of each Front, by its id.
     pub fronts: Vec<Mail<Delivery>>,
     pub ready: Inbox<()>,
     /// Whether connection runtimes take their mail. Before that no client waits or watches, and a

@@ -12,6 +12,7 @@ use machine::ChangeBatch;
 use machine::Level;
 use member::Front;
 use member::hello::Known;
+use member::message::FrontCounts;
 use member::recovery::Options;
 use member::throttle::Throttle;
 use member::zk_front::FrontConfig;
@@ -194,7 +195,7 @@ fn node_config(
     Ok(NodeConfig {
         data_dir: config.storage.data_dir.clone(),
         log_dir: config.storage.log_dir.clone(),
-        front_count: front_count(),
+        fronts: FrontCounts { zk: front_count(), etcd: 0 },
         // These are not the bytes of the Fronts' secret, since others learn the ids.
         drawn: random_bytes()?,
         secret: random_bytes()?,
@@ -377,7 +378,7 @@ pub(crate) fn random_bytes() -> anyhow::Result<[u8; 32]> {
 /// A Front for each of the member's handles. All share a secret, and the bounds on all clients.
 fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, Front)>> {
     let secret = random_bytes()?;
-    let handles = node.front_handles();
+    let handles = node.zk_fronts();
     let commands_max = config.requests.commands_in_flight_of(handles.len());
     let settings = Arc::new(handles[0].machine().read().zk().settings().clone());
     let auth = Arc::new(config.auth.clone());

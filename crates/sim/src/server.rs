@@ -23,8 +23,8 @@ use member::hello::Known;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
-    Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontId, LoopInput, PersistId,
-    SnapshotJob, ToApply, ToLoop,
+    Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontCounts, FrontId, LoopInput,
+    PersistId, SnapshotJob, ToApply, ToLoop,
 };
 use member::order::RaiseRefused;
 use member::peer::PeerFrame;
@@ -1077,7 +1077,9 @@ impl Server {
             witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }
         let mut output = self.apply.take_output();
-        for (front, delivery) in output.deliveries(self.runtimes.len() as u32) {
+        for (front, delivery) in
+            output.deliveries(FrontCounts { zk: self.runtimes.len() as u32, etcd: 0 })
+        {
             self.check_syncs(front, &delivery, witness)?;
             if self.is_open {
                 let runtime = &mut self.runtimes[front.0 as usize];

@@ -652,6 +652,7 @@ impl Witness {
                     never_used_ms_max: i64::try_from(*never_used_ms_max).unwrap_or(i64::MAX),
                 }
             }
+            Command::Etcd(command) => return Err(format!("{command:?}, which nobody sent")),
             Command::Control(ControlCommand::InstallImage { hash }) => {
                 let ordinal = self.images.get(hash);
                 let unknown = || format!("image {hash:032x}, which nobody brought");

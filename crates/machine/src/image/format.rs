@@ -36,7 +36,7 @@ pub(crate) const FRAME_HEAD_BYTES: u64 = 6;
 pub(crate) const HEADER_AND_END_BYTES: u64 =
     (2 + 8 + 8 + 16 + 1) + 1 + Space::ALL.len() as u64 * (2 + 8);
 
-/// Names of the spaces by their numbers, from 1. The last two are reserved: no version has them.
+/// Names of the spaces by their numbers, from 1. The last one is reserved: no version has it.
 const SPACE_NAMES: [&str; 4] = ["control", "zk", "etcd", "etcd_v2"];
 
 /// A part of the state that has commands, a section of the image and terms of the digest of its
@@ -47,10 +47,15 @@ pub(crate) enum Space {
     Control = 1,
     /// The state that ZooKeeper's clients see.
     Zk = 2,
+    /// etcd's keys. An image has a section of them only if they were ever used.
+    Etcd = 3,
 }
 
 impl Space {
-    const ALL: [Space; 2] = [Space::Control, Space::Zk];
+    const ALL: [Space; 3] = [Space::Control, Space::Zk, Space::Etcd];
+
+    /// The spaces that every image has a section of.
+    const ALWAYS: [Space; 2] = [Space::Control, Space::Zk];
 
     fn from_number(number: u8) -> Option<Space> {
         Space::ALL.into_iter().find(|space| space.number() == number)
@@ -67,7 +72,7 @@ impl Space {
     /// The newest version of its section. There is no older one yet.
     fn section_version(self) -> u8 {
         match self {
-            Space::Control | Space::Zk => 1,
+            Space::Control | Space::Zk | Space::Etcd => 1,
         }
     }
 }
@@ -75,7 +80,7 @@ impl Space {
 fn unknown_space(number: u8) -> RestoreError {
     let name = SPACE_NAMES.get(usize::from(number).wrapping_sub(1));
     let space = name.map_or_else(|| number.to_string(), |name| name.to_string());
-    RestoreError::UnknownSpace { space, known: Space::ALL.map(Space::name).join(" and ") }
+    RestoreError::UnknownSpace { space, known: Space::ALL.map(Space::name).join(", ") }
 }
 
 /// The header of an image.
@@ -121,8 +126,14 @@ pub(crate) struct Sections {
 
 impl Sections {
     /// The sections of a machine's image, before any frame.
-    pub fn in_use() -> Sections {
-        Sections { bytes: Space::ALL.into_iter().map(|space| (space, 0)).collect() }
+    pub fn in_use(has_etcd: bool) -> Sections {
+        let spaces = Space::ALL.into_iter().filter(|space| has_etcd || *space != Space::Etcd);
+        Sections { bytes: spaces.map(|space| (space, 0)).collect() }
+    }
+
+    /// Whether the image has a section of this space.
+    pub fn has(&self, space: Space) -> bool {
+        self.bytes.contains_key(&space)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -154,7 +165,7 @@ impl Sections {
             bytes.insert(space, 0);
         }
         // A machine without one of the two does not exist.
-        match Space::ALL.into_iter().find(|space| !bytes.contains_key(space)) {
+        match Space::ALWAYS.into_iter().find(|space| !bytes.contains_key(space)) {
             Some(missing) => Err(no_section(missing)),
             None => Ok(Sections { bytes }),
         }

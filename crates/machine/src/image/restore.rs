@@ -8,6 +8,7 @@
 use crate::codec::Reader;
 use crate::control::Control;
 use crate::digest::Digest;
+use crate::etcd::restore::{self as etcd, StoreRestore};
 pub use crate::image::error::RestoreError;
 use crate::image::format::{Header, Sections, Space, TAG_END, TAG_FRAME, TAG_HEADER};
 use crate::level::{Level, StatedLevel};
@@ -21,6 +22,7 @@ pub struct DecodedPiece {
     header: Option<Header>,
     control: Option<Control>,
     zk: Records,
+    etcd: etcd::Records,
     /// Whether the image ends with this piece.
     ended: bool,
 }
@@ -33,6 +35,7 @@ pub struct Decoder {
     /// Whether control's only frame was read.
     has_control: bool,
     zk: RecordDecoder,
+    etcd: etcd::RecordDecoder,
     ended: bool,
 }
 
@@ -89,6 +92,7 @@ impl Decoder {
                 Ok(())
             }
             Space::Zk => self.zk.decode(&mut records, &mut decoded.zk),
+            Space::Etcd => self.etcd.decode(&mut records, &mut decoded.etcd),
         }
     }
 }
@@ -117,6 +121,7 @@ pub struct Restore {
     header: Option<Header>,
     control: Option<Control>,
     zk: ZkRestore,
+    etcd: StoreRestore,
     ended: bool,
     /// For pieces that are decoded and installed in one step.
     decoder: Decoder,
@@ -140,6 +145,7 @@ impl Restore {
         self.header = piece.header.or(self.header.take());
         self.control = piece.control.or(self.control.take());
         self.zk.install(piece.zk)?;
+        self.etcd.install(piece.etcd)?;
         self.ended = piece.ended;
         Ok(())
     }
@@ -161,8 +167,9 @@ impl Restore {
             return Err(RestoreError::Inconsistent("the image is not whole".to_string()));
         };
         let zk = self.zk.finish(together)?;
+        let etcd = self.etcd.finish();
         let Header { index, ordinal, digest: written, .. } = header;
-        let machine = Machine { control, zk, index, ordinal, ..Machine::default() };
+        let machine = Machine { control, zk, etcd, index, ordinal, ..Machine::default() };
         let found = machine.digest();
         if found != Digest(written) {
             return Err(RestoreError::WrongDigest { found: found.0, written });

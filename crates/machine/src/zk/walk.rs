@@ -7,6 +7,7 @@
 
 use crate::codec::Write;
 use crate::ids::SessionId;
+use crate::image::step::WalkStep;
 use crate::zk::Zk;
 use crate::zk::freeze::{TAG_SESSION, TAG_START, TreeFreeze};
 
@@ -18,16 +19,6 @@ const SESSION_BYTES: u64 = 61;
 
 /// Bytes of a znode in an image, with counters and without name, data and ACL.
 const ZNODE_BYTES: u64 = 82;
-
-/// The result of a step of the walk.
-pub(crate) enum WalkStep {
-    /// Slots are left.
-    Going,
-    /// All records are written.
-    Ended,
-    /// Too many old images had to be kept, or another state took this one's place.
-    Aborted,
-}
 
 impl Zk {
     /// Starts the walk over the present state. A running walk is replaced.

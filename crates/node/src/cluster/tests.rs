@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, Level, SessionId, Settings, ZkCommand};
 use member::hello::Known;
-use member::message::{Submission, Ticket, ToLoop, Waiter};
+use member::message::{FrontCounts, Submission, Ticket, ToLoop, Waiter};
 use member::recovery::Options;
 use storage::datadir::{BIRTH_FILE, Identity, decode_birth};
 
@@ -51,7 +51,7 @@ impl Ensemble {
         NodeConfig {
             data_dir: self.data_dir(number),
             log_dir: None,
-            front_count: 1,
+            fronts: FrontCounts { zk: 1, etcd: 0 },
             drawn: [self.starts; 32],
             secret: [self.starts; 32],
             member: Options {
@@ -128,7 +128,7 @@ fn open_session(node: &Node, session: i64) {
     let (session, password) = (SessionId(session), [7; 16]);
     let command = Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms: 3_600_000 });
     builder.push(connection, &nobody, &command);
-    let handle = &node.front_handles()[0];
+    let handle = &node.zk_fronts()[0];
     let waiters = vec![Waiter::new(connection, Ticket(0))];
     let (front, batch) = (handle.id(), builder.finish());
     handle.send(vec![ToLoop::Submit(Submission { front, batch, waiters })]);
@@ -137,7 +137,7 @@ fn open_session(node: &Node, session: i64) {
 /// Waits until each has this many sessions, and asserts that all are in the same state.
 fn wait_alike(nodes: &[Node], session_count: usize) {
     let state = |node: &Node| {
-        let handle = &node.front_handles()[0];
+        let handle = &node.zk_fronts()[0];
         let machine = handle.machine().read();
         (machine.zk().sessions().iter().count(), machine.digest())
     };

@@ -137,6 +137,7 @@ fn change_text((change, path): (&crate::change::Change, &str)) -> String {
 pub(crate) fn answer_text(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Control => "done".to_string(),
+        Outcome::Etcd(outcome) => format!("{outcome:?}"),
         Outcome::Zk(Ok(outcome)) => outcome_text(outcome),
         Outcome::Zk(Err(Refusal::Multi { position, count, refusal })) => {
             format!("{refusal:?} at {position} of {count}")

@@ -29,7 +29,7 @@ use super::super::auth::EnsembleNames;
 use super::super::*;
 use crate::Apply;
 use crate::limits::WINDOW_REQUESTS_MAX;
-use crate::message::{LoopInput, Start, ToApply};
+use crate::message::{FrontCounts, LoopInput, Start, ToApply};
 
 /// A seeded generator (splitmix64): the same seed, the same test.
 pub(crate) struct Random(pub(crate) u64);
@@ -400,7 +400,9 @@ impl Rig {
         }
         self.apply.step(&mut self.machine, commands);
         let mut output = self.apply.take_output();
-        for (front, delivery) in output.deliveries(self.fronts.len() as u32) {
+        for (front, delivery) in
+            output.deliveries(FrontCounts { zk: self.fronts.len() as u32, etcd: 0 })
+        {
             self.deliveries[front.0 as usize].push_back(delivery);
         }
         if let Engine::Real(real) = &mut self.engine {

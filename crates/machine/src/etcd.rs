@@ -1,0 +1,16 @@
+//! etcd's part of the state: its keys with their history.
+
+pub mod command;
+pub mod event;
+mod index;
+pub mod reply;
+pub(crate) mod restore;
+pub mod store;
+mod tail;
+mod txn;
+pub(crate) mod walk;
+
+pub use store::Store;
+
+#[cfg(test)]
+mod tests;

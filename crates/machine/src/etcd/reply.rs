@@ -1,0 +1,98 @@
+//! The outcomes of etcd's commands.
+
+use crate::etcd::event::Event;
+
+/// The outcome of a command that took effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A put.
+    Put(PutDone),
+    /// A removal.
+    DeleteRange(RangeDeleted),
+    /// A transaction, also one that changed nothing.
+    Txn(TxnDone),
+    /// A compaction, with the present revision.
+    Compacted {
+        /// The store's revision.
+        revision: i64,
+    },
+}
+
+/// The outcome of a put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutDone {
+    /// The revision of the put.
+    pub revision: i64,
+    /// The version before, if it was asked for and there was one.
+    pub prev: Option<Event>,
+}
+
+/// The outcome of a removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeDeleted {
+    /// The revision of the removal; the present one if no key was deleted.
+    pub revision: i64,
+    /// The number of deleted keys.
+    pub count: u64,
+    /// The deleted versions, by key, if they were asked for.
+    pub prev: Vec<Event>,
+}
+
+/// The outcome of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxnDone {
+    /// The store's revision after it.
+    pub revision: i64,
+    /// The operations that were run.
+    pub branch: Branch,
+}
+
+/// The branch of a transaction that was run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// Whether all comparisons held.
+    pub succeeded: bool,
+    /// The outcomes of the operations, in their order.
+    pub done: Vec<OpDone>,
+}
+
+/// The outcome of an operation of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpDone {
+    /// A read.
+    Range(Found),
+    /// A put.
+    Put(PutDone),
+    /// A removal.
+    DeleteRange(RangeDeleted),
+    /// A nested transaction.
+    Txn(Branch),
+}
+
+/// The result of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The revision that the store had.
+    pub revision: i64,
+    /// The versions, in the order that was asked for.
+    pub events: Vec<Event>,
+    /// Whether the values are left out of the response.
+    pub keys_only: bool,
+    /// The number of keys in the range, whatever the limit and the bounds of revisions.
+    pub count: u64,
+    /// Whether the limit left keys out.
+    pub more: bool,
+}
+
+/// Why a command or a read was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A revision is compacted: reads below it, and compactions at or below it, are refused.
+    Compacted,
+    /// A revision is above the store's.
+    FutureRevision,
+    /// A put that keeps the value or the lease names a key that does not exist.
+    KeyNotFound,
+    /// A put names a lease that does not exist.
+    LeaseNotFound,
+}

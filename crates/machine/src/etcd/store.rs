@@ -1,0 +1,247 @@
+//! The store: every version of every key above the compacted revision, and of each key that existed
+//! at it the version that it had then.
+//!
+//! Those versions are the *base*; the events above are the *tail*. Bytes and digest of both are
+//! kept as sums, which say the same on every member, whatever is pruned from memory so far. A
+//! compaction changes the sums at once.
+
+use crate::codec::Write;
+use crate::digest::Digest;
+use crate::etcd::command::{KeyRange, RangeOp, SortOrder, SortTarget};
+use crate::etcd::event::{Event, Place, Version};
+use crate::etcd::index::Index;
+use crate::etcd::reply::{Found, Refusal};
+use crate::etcd::tail::{Sum, Tail};
+use crate::etcd::walk::Walk;
+use crate::limits::ETCD_PRUNED_EVENTS_MAX;
+
+/// The revision of a store that nobody has written to.
+pub const FIRST_REVISION: i64 = 1;
+
+/// The compacted revision of a store that was never compacted, as etcd has it
+/// (`mvcc.NewStore`, `compactMainRev`).
+const NEVER_COMPACTED: i64 = -1;
+
+/// etcd's keys and their history.
+pub struct Store {
+    pub(crate) revision: i64,
+    pub(crate) compacted: i64,
+    pub(crate) index: Index,
+    pub(crate) tail: Tail,
+    pub(crate) base_sum: Sum,
+    pub(crate) tail_sum: Sum,
+    /// A running walk for an image. Nothing is pruned meanwhile.
+    pub(crate) walk: Option<Box<Walk>>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Store {
+            revision: FIRST_REVISION,
+            compacted: NEVER_COMPACTED,
+            index: Index::default(),
+            tail: Tail::default(),
+            base_sum: Sum::default(),
+            tail_sum: Sum::default(),
+            walk: None,
+        }
+    }
+}
+
+impl Store {
+    /// The revision of the last transaction that changed a key.
+    pub fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// The compacted revision, the oldest that can be read; -1 before the first compaction.
+    pub fn compacted(&self) -> i64 {
+        self.compacted
+    }
+
+    /// The number of keys that exist now.
+    pub fn key_count(&self) -> u64 {
+        self.index.live_count()
+    }
+
+    /// Bytes of all versions that can be read, equal on all members.
+    pub fn bytes(&self) -> u64 {
+        self.base_sum.bytes + self.tail_sum.bytes
+    }
+
+    /// Whether nobody ever used the store: then it has no section in an image and no terms in the
+    /// digest.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.revision == FIRST_REVISION && self.compacted == NEVER_COMPACTED
+    }
+
+    /// The terms of the store: of each version, and one of the two revisions.
+    pub(crate) fn digest(&self) -> Digest {
+        if self.is_unused() {
+            return Digest::default();
+        }
+        let mut scalars = Vec::new();
+        scalars.put_i64(self.revision);
+        scalars.put_i64(self.compacted);
+        let mut digest = Digest::of_bytes(b'R', &scalars);
+        digest.add(self.base_sum.digest);
+        digest.add(self.tail_sum.digest);
+        digest
+    }
+
+    /// Reads a range at the present revision, or at an older one.
+    ///
+    /// etcd 3.6 `txn.executeRange`, `mvcc.storeTxnCommon.rangeKeys`.
+    ///
+    /// # Errors
+    /// The revision is compacted, or above the store's.
+    pub fn range(&self, op: &RangeOp<'_>) -> Result<Found, Refusal> {
+        self.range_from(op, self.revision)
+    }
+
+    /// As [`Store::range`], where `current` is the present revision: within a transaction that is
+    /// the one of its changes, once it has any.
+    pub(crate) fn range_from(&self, op: &RangeOp<'_>, current: i64) -> Result<Found, Refusal> {
+        let at = match op.revision {
+            revision if revision > current => return Err(Refusal::FutureRevision),
+            ..=0 => current,
+            revision => revision,
+        };
+        if at < self.compacted {
+            return Err(Refusal::Compacted);
+        }
+        let mut found = Found {
+            revision: current,
+            events: Vec::new(),
+            keys_only: op.keys_only,
+            count: 0,
+            more: false,
+        };
+        let limit = usize::try_from(op.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let selects =
+            op.mod_revision != Default::default() || op.create_revision != Default::default();
+        if op.count_only {
+            found.count = self.count(op.range, at);
+            return Ok(found);
+        }
+        // A selection or an order takes all keys first.
+        let kept_max = match selects || op.order != SortOrder::None {
+            true => usize::MAX,
+            false => limit.saturating_add(1),
+        };
+        for event in self.index.range(op.range, at) {
+            found.count += 1;
+            if found.events.len() < kept_max && is_selected(op, event) {
+                found.events.push(event.clone());
+            }
+        }
+        sort(op, &mut found.events);
+        found.more = found.events.len() > limit;
+        found.events.truncate(limit);
+        Ok(found)
+    }
+
+    /// The number of keys of a range that exist at a revision.
+    fn count(&self, range: KeyRange<'_>, at: i64) -> u64 {
+        let is_everything = range.end == [0] && range.key == [0];
+        if is_everything && at == self.revision {
+            return self.index.live_count();
+        }
+        self.index.range(range, at).count() as u64
+    }
+
+    /// Adds a version of a key to the transaction at this place. The caller moves the revision at
+    /// the end of the transaction.
+    pub(crate) fn put(&mut self, place: Place, key: &[u8], value: &[u8], lease: i64) -> Event {
+        let numbers = match self.index.newest(key).map(Event::numbers) {
+            Some(before) => Version { version: before.version + 1, lease, ..before },
+            None => Version { create_revision: place.revision, version: 1, lease },
+        };
+        let event = Event::put(place, key, numbers, value);
+        self.push(event.clone());
+        event
+    }
+
+    /// Removes a key that exists, in the transaction at this place.
+    pub(crate) fn delete(&mut self, place: Place, key: &[u8]) -> Event {
+        let event = Event::delete(place, key);
+        self.push(event.clone());
+        event
+    }
+
+    /// Adds the newest event.
+    pub(crate) fn push(&mut self, event: Event) {
+        let before = self.index.push(event.clone());
+        self.tail_sum.add(self.tail.push(event, before.as_ref()));
+    }
+
+    /// Forgets, for reads, what is older than this revision.
+    ///
+    /// etcd 3.6 `mvcc.store.updateCompactRev`.
+    ///
+    /// # Errors
+    /// The revision is compacted already, or above the store's.
+    pub(crate) fn compact(&mut self, revision: i64) -> Result<(), Refusal> {
+        if revision <= self.compacted {
+            return Err(Refusal::Compacted);
+        }
+        if revision > self.revision {
+            return Err(Refusal::FutureRevision);
+        }
+        self.compacted = revision;
+        let index = &self.index;
+        let passed = self.tail.pass(revision, |event| index.before(event));
+        self.tail_sum.subtract(passed.events);
+        self.base_sum.add(passed.base);
+        Ok(())
+    }
+
+    /// Whether [`Store::prune`] has something to do.
+    pub fn has_garbage(&self) -> bool {
+        self.walk.is_none() && self.tail.has_garbage()
+    }
+
+    /// Frees some versions that no read shows any more. It affects memory only.
+    pub fn prune(&mut self) {
+        if self.walk.is_some() {
+            return;
+        }
+        for _ in 0..ETCD_PRUNED_EVENTS_MAX {
+            let Some(event) = self.tail.take_passed() else { return };
+            self.index.prune(&event);
+        }
+    }
+}
+
+/// Whether the bounds of revisions of a read admit a version.
+fn is_selected(op: &RangeOp<'_>, event: &Event) -> bool {
+    let (by_mod, by_create) = (op.mod_revision, op.create_revision);
+    let admits = |min: i64, max: i64, revision: i64| {
+        (min == 0 || revision >= min) && (max == 0 || revision <= max)
+    };
+    if by_create != Default::default() {
+        let created = event.numbers().create_revision;
+        if !admits(by_create.min, by_create.max, created) {
+            return false;
+        }
+    }
+    admits(by_mod.min, by_mod.max, event.revision())
+}
+
+/// Orders versions, which come by key. Versions that are equal in the field stay in the order of
+/// their keys; etcd promises none.
+fn sort(op: &RangeOp<'_>, events: &mut [Event]) {
+    let is_descending = op.order == SortOrder::Descend;
+    let compare = |one: &Event, other: &Event| match op.target {
+        SortTarget::Key => one.key().cmp(other.key()),
+        SortTarget::Version => one.numbers().version.cmp(&other.numbers().version),
+        SortTarget::Create => one.numbers().create_revision.cmp(&other.numbers().create_revision),
+        SortTarget::Mod => one.revision().cmp(&other.revision()),
+        SortTarget::Value => one.value().cmp(other.value()),
+    };
+    if is_descending {
+        events.sort_by(|one, other| compare(other, one));
+    } else if op.target != SortTarget::Key {
+        events.sort_by(compare);
+    }
+}

@@ -1,0 +1,533 @@
+use std::collections::BTreeMap;
+
+use super::command::{
+    Bounds, Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation,
+    SortOrder, SortTarget, Txn,
+};
+use super::event::Event;
+use super::reply::{Found, OpDone, Outcome, Refusal, TxnDone};
+use super::store::Store;
+use super::tail::Sum;
+use crate::Machine;
+use crate::change::ChangeBatch;
+use crate::codec::Reader;
+use crate::command::Command as AnyCommand;
+use crate::ids::{BootId, ConnectionId, LogIndex, MemberId, Origin};
+use crate::image::FreezeStep;
+use crate::image::restore::Restore;
+use crate::machine::tests::rig::Random;
+use crate::stamp::Stamp;
+
+fn keys<'a>(key: &'a str, end: &'a str) -> KeyRange<'a> {
+    KeyRange { key: key.as_bytes(), end: end.as_bytes() }
+}
+
+fn all() -> RangeOp<'static> {
+    read(keys("\0", "\0"))
+}
+
+fn read(range: KeyRange<'_>) -> RangeOp<'_> {
+    RangeOp {
+        range,
+        limit: 0,
+        revision: 0,
+        order: SortOrder::None,
+        target: SortTarget::Key,
+        keys_only: false,
+        count_only: false,
+        mod_revision: Bounds::default(),
+        create_revision: Bounds::default(),
+    }
+}
+
+fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
+    Put {
+        key: key.as_bytes(),
+        value: value.as_bytes(),
+        lease: 0,
+        prev_kv: false,
+        ignore_value: false,
+        ignore_lease: false,
+    }
+}
+
+fn put(store: &mut Store, key: &str, value: &str) -> i64 {
+    match store.apply(&Command::Put(a_put(key, value))) {
+        Ok(Outcome::Put(done)) => done.revision,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn a_delete<'a>(key: &'a str, end: &'a str) -> DeleteRange<'a> {
+    DeleteRange { range: keys(key, end), prev_kv: false }
+}
+
+fn delete(store: &mut Store, key: &str, end: &str) -> (u64, i64) {
+    match store.apply(&Command::DeleteRange(a_delete(key, end))) {
+        Ok(Outcome::DeleteRange(done)) => (done.count, done.revision),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn compact(store: &mut Store, revision: i64) -> Result<(), Refusal> {
+    store.apply(&Command::Compact { revision }).map(|_| ())
+}
+
+fn txn(store: &mut Store, txn: Txn<'_>) -> Result<TxnDone, Refusal> {
+    match store.apply(&Command::Txn(txn))? {
+        Outcome::Txn(done) => Ok(done),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn a_txn<'a>(compares: Vec<Compare<'a>>, success: Vec<Op<'a>>, failure: Vec<Op<'a>>) -> Txn<'a> {
+    Txn { compares, success, failure }
+}
+
+/// `key=value@mod/create/version` of each, with the count and whether there are more.
+fn shown(found: &Found) -> String {
+    let texts: Vec<String> = found.events.iter().map(event_text).collect();
+    let more = if found.more { " more" } else { "" };
+    format!("{} of {}{more}", texts.join(" "), found.count)
+}
+
+fn event_text(event: &Event) -> String {
+    let numbers = event.numbers();
+    format!(
+        "{}={}@{}/{}/{}",
+        event.key().escape_ascii(),
+        event.value().escape_ascii(),
+        event.revision(),
+        numbers.create_revision,
+        numbers.version
+    )
+}
+
+fn check(store: &Store, op: RangeOp<'_>, expected: &str) {
+    let found = store.range(&op);
+    assert_eq!(found.as_ref().map(shown), Ok(expected.to_string()));
+}
+
+/// Keys a to d, of which b was changed, and c removed and made again.
+fn sample() -> Store {
+    let mut store = Store::default();
+    for (key, value) in [("a", "1"), ("b", "4"), ("c", "x"), ("b", "3"), ("d", "2")] {
+        put(&mut store, key, value);
+    }
+    assert_eq!(delete(&mut store, "c", ""), (1, 7));
+    assert_eq!(put(&mut store, "c", "0"), 8);
+    store
+}
+
+#[test]
+fn a_fresh_store_is_at_revision_1_and_each_write_moves_it_by_one() {
+    let mut store = Store::default();
+    assert_eq!((store.revision(), store.compacted()), (1, -1));
+    assert_eq!(put(&mut store, "a", "1"), 2);
+    assert_eq!(put(&mut store, "a", "2"), 3);
+    assert_eq!(delete(&mut store, "b", ""), (0, 3));
+    assert_eq!(delete(&mut store, "a", "c"), (1, 4));
+    assert_eq!(delete(&mut store, "a", "c"), (0, 4));
+    assert_eq!(store.revision(), 4);
+}
+
+#[test]
+fn a_range_shows_the_keys_in_it_with_their_numbers() {
+    let store = sample();
+    check(&store, all(), "a=1@2/2/1 b=3@5/3/2 c=0@8/8/1 d=2@6/6/1 of 4");
+    check(&store, read(keys("b", "")), "b=3@5/3/2 of 1");
+    check(&store, read(keys("bb", "")), " of 0");
+    check(&store, read(keys("b", "d")), "b=3@5/3/2 c=0@8/8/1 of 2");
+    check(&store, read(keys("c", "\0")), "c=0@8/8/1 d=2@6/6/1 of 2");
+    check(&store, read(keys("d", "b")), " of 0");
+    check(&store, read(keys("b", "b")), " of 0");
+}
+
+#[test]
+fn a_range_at_an_older_revision_shows_what_was_there_then() {
+    let store = sample();
+    let at = |revision| RangeOp { revision, ..all() };
+    check(&store, at(1), " of 0");
+    check(&store, at(4), "a=1@2/2/1 b=4@3/3/1 c=x@4/4/1 of 3");
+    check(&store, at(7), "a=1@2/2/1 b=3@5/3/2 d=2@6/6/1 of 3");
+    check(&store, at(-1), "a=1@2/2/1 b=3@5/3/2 c=0@8/8/1 d=2@6/6/1 of 4");
+    assert_eq!(store.range(&at(9)), Err(Refusal::FutureRevision));
+    let found = store.range(&at(4)).expect("it is not compacted");
+    assert_eq!(found.revision, 8, "the header has the present revision");
+}
+
+#[test]
+fn limits_orders_and_selections_are_those_of_etcd() {
+    let store = sample();
+    let limit = |limit, order, target| RangeOp { limit, order, target, ..all() };
+    let (none, up, down) = (SortOrder::None, SortOrder::Ascend, SortOrder::Descend);
+    check(&store, limit(2, none, SortTarget::Key), "a=1@2/2/1 b=3@5/3/2 of 4 more");
+    check(&store, limit(4, none, SortTarget::Key), "a=1@2/2/1 b=3@5/3/2 c=0@8/8/1 d=2@6/6/1 of 4");
+    check(&store, limit(1, down, SortTarget::Key), "d=2@6/6/1 of 4 more");
+    check(&store, limit(2, up, SortTarget::Value), "c=0@8/8/1 a=1@2/2/1 of 4 more");
+    check(&store, limit(2, down, SortTarget::Mod), "c=0@8/8/1 d=2@6/6/1 of 4 more");
+    check(&store, limit(1, down, SortTarget::Version), "b=3@5/3/2 of 4 more");
+    check(&store, limit(2, down, SortTarget::Create), "c=0@8/8/1 d=2@6/6/1 of 4 more");
+    // Without an order, etcd takes the first keys up to the limit and one more, and sorts those.
+    check(&store, limit(2, none, SortTarget::Mod), "a=1@2/2/1 b=3@5/3/2 of 4 more");
+    let selected = RangeOp { mod_revision: Bounds { min: 5, max: 6 }, limit: 1, ..all() };
+    check(&store, selected, "b=3@5/3/2 of 4 more");
+    let selected = RangeOp { create_revision: Bounds { min: 0, max: 3 }, ..all() };
+    check(&store, selected, "a=1@2/2/1 b=3@5/3/2 of 4");
+    let counted = RangeOp { count_only: true, limit: 1, ..all() };
+    check(&store, counted.clone(), " of 4");
+    check(&store, RangeOp { revision: 4, ..counted }, " of 3");
+}
+
+#[test]
+fn a_compaction_refuses_older_reads_and_keeps_what_existed() {
+    let mut store = sample();
+    assert_eq!(compact(&mut store, 9), Err(Refusal::FutureRevision));
+    assert_eq!(compact(&mut store, 5), Ok(()));
+    for revision in [5, 0, -7] {
+        assert_eq!(compact(&mut store, revision), Err(Refusal::Compacted));
+    }
+    let at = |revision| RangeOp { revision, ..all() };
+    for _ in 0..2 {
+        assert_eq!(store.range(&at(4)), Err(Refusal::Compacted));
+        check(&store, at(5), "a=1@2/2/1 b=3@5/3/2 c=x@4/4/1 of 3");
+        check(&store, at(0), "a=1@2/2/1 b=3@5/3/2 c=0@8/8/1 d=2@6/6/1 of 4");
+        store.prune();
+    }
+    assert_eq!(compact(&mut store, 8), Ok(()));
+    store.prune();
+    check(&store, at(8), "a=1@2/2/1 b=3@5/3/2 c=0@8/8/1 d=2@6/6/1 of 4");
+    assert!(!store.has_garbage());
+    assert_eq!(store.tail_sum, Sum::default());
+}
+
+#[test]
+fn a_put_that_keeps_value_or_lease_needs_the_key() {
+    let mut store = sample();
+    let keeping = |key| Put { ignore_value: true, prev_kv: true, ..a_put(key, "") };
+    assert_eq!(store.apply(&Command::Put(keeping("x"))), Err(Refusal::KeyNotFound));
+    let Ok(Outcome::Put(done)) = store.apply(&Command::Put(keeping("b"))) else { panic!() };
+    assert_eq!(done.prev.as_ref().map(event_text), Some("b=3@5/3/2".to_string()));
+    check(&store, read(keys("b", "")), "b=3@9/3/3 of 1");
+    let leased = Put { lease: 7, ..a_put("x", "") };
+    assert_eq!(store.apply(&Command::Put(leased)), Err(Refusal::LeaseNotFound));
+    let both = Put { lease: 7, ignore_value: true, ..a_put("x", "") };
+    assert_eq!(store.apply(&Command::Put(both.clone())), Err(Refusal::LeaseNotFound));
+    let within = a_txn(vec![], vec![Op::Put(both)], vec![]);
+    assert_eq!(txn(&mut store, within), Err(Refusal::KeyNotFound));
+    assert_eq!(store.revision(), 9);
+}
+
+#[test]
+fn comparisons_on_a_missing_key_are_judged_on_zeros_and_values_never_hold() {
+    let mut store = sample();
+    let mut holds = |range, relation, target| {
+        let compare = Compare { range, relation, target };
+        txn(&mut store, a_txn(vec![compare], vec![], vec![]))
+            .expect("it only reads")
+            .branch
+            .succeeded
+    };
+    let missing = keys("x", "");
+    for target in [
+        CompareTarget::Version(0),
+        CompareTarget::Create(0),
+        CompareTarget::Mod(0),
+        CompareTarget::Lease(0),
+    ] {
+        assert!(holds(missing, Relation::Equal, target));
+        assert!(!holds(missing, Relation::NotEqual, target));
+    }
+    for relation in [Relation::Equal, Relation::NotEqual, Relation::Less, Relation::Greater] {
+        assert!(!holds(missing, relation, CompareTarget::Value(b"")));
+    }
+    assert!(holds(keys("a", "e"), Relation::Greater, CompareTarget::Mod(1)));
+    assert!(!holds(keys("a", "e"), Relation::Greater, CompareTarget::Mod(2)));
+    assert!(holds(keys("x", "z"), Relation::Equal, CompareTarget::Mod(0)));
+    assert!(!holds(keys("x", "z"), Relation::Equal, CompareTarget::Mod(1)));
+    assert!(holds(keys("b", ""), Relation::Equal, CompareTarget::Value(b"3")));
+    assert!(holds(keys("b", ""), Relation::Less, CompareTarget::Version(3)));
+}
+
+#[test]
+fn operations_of_a_txn_share_a_revision_and_see_the_ones_before() {
+    let mut store = sample();
+    let inner = a_txn(
+        vec![Compare {
+            range: keys("n", ""),
+            relation: Relation::Equal,
+            target: CompareTarget::Version(0),
+        }],
+        vec![Op::Range(read(keys("n", "")))],
+        vec![],
+    );
+    let ops = vec![
+        Op::Range(read(keys("n", ""))),
+        Op::Put(a_put("n", "1")),
+        Op::Range(read(keys("n", ""))),
+        Op::Txn(inner),
+        Op::DeleteRange(a_delete("a", "c")),
+        Op::Range(RangeOp { revision: 8, ..read(keys("a", "")) }),
+        Op::Range(RangeOp { count_only: true, ..all() }),
+    ];
+    let done = txn(&mut store, a_txn(vec![], ops, vec![])).expect("nothing refuses it");
+    let texts: Vec<String> = done.branch.done.iter().map(done_text).collect();
+    let expected = [
+        "8:  of 0",
+        "put 9",
+        "9: n=1@9/9/1 of 1",
+        // The comparison saw the state before the whole transaction.
+        "true [9: n=1@9/9/1 of 1]",
+        "deleted 2 at 9",
+        "9: a=1@2/2/1 of 1",
+        "9:  of 3",
+    ];
+    assert_eq!(texts, expected);
+    assert_eq!((done.revision, store.revision()), (9, 9));
+}
+
+fn done_text(done: &OpDone) -> String {
+    match done {
+        OpDone::Range(found) => format!("{}: {}", found.revision, shown(found)),
+        OpDone::Put(done) => format!("put {}", done.revision),
+        OpDone::DeleteRange(done) => format!("deleted {} at {}", done.count, done.revision),
+        OpDone::Txn(branch) => {
+            let texts: Vec<String> = branch.done.iter().map(done_text).collect();
+            format!("{} [{}]", branch.succeeded, texts.join(", "))
+        }
+    }
+}
+
+#[test]
+fn a_txn_with_a_refused_operation_changes_nothing() {
+    let mut store = sample();
+    compact(&mut store, 4).expect("it is not compacted");
+    let digest = store.digest();
+    let refused = |op: Op<'static>| a_txn(vec![], vec![Op::Put(a_put("n", "1")), op], vec![]);
+    let at = |revision| Op::Range(RangeOp { revision, ..read(keys("a", "")) });
+    assert_eq!(txn(&mut store, refused(at(3))), Err(Refusal::Compacted));
+    assert_eq!(txn(&mut store, refused(at(-1))), Err(Refusal::Compacted));
+    assert_eq!(txn(&mut store, refused(at(9))), Err(Refusal::FutureRevision));
+    let nested = Op::Txn(a_txn(vec![], vec![at(9)], vec![]));
+    assert_eq!(txn(&mut store, refused(nested)), Err(Refusal::FutureRevision));
+    assert_eq!((store.digest(), store.revision()), (digest, 8));
+    // The other branch is not checked.
+    let other = a_txn(vec![], vec![], vec![at(9)]);
+    assert!(txn(&mut store, other).is_ok());
+}
+
+#[test]
+fn commands_are_read_as_they_were_written_and_no_cut_or_changed_byte_panics() {
+    let compare = |target| Compare { range: keys("a", "b"), relation: Relation::Less, target };
+    let inner = a_txn(
+        vec![compare(CompareTarget::Value(b"v")), compare(CompareTarget::Lease(-1))],
+        vec![Op::DeleteRange(DeleteRange { prev_kv: true, ..a_delete("x", "\0") })],
+        vec![Op::Range(RangeOp { keys_only: true, order: SortOrder::Descend, ..all() })],
+    );
+    let ops = vec![Op::Txn(inner), Op::Put(Put { lease: 9, prev_kv: true, ..a_put("k", "v") })];
+    for command in [
+        Command::Put(Put { ignore_value: true, ..a_put("k", "") }),
+        Command::DeleteRange(a_delete("a", "")),
+        Command::Txn(a_txn(vec![compare(CompareTarget::Mod(3))], ops, vec![])),
+        Command::Compact { revision: 5 },
+    ] {
+        let command = AnyCommand::Etcd(command);
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        assert_eq!(AnyCommand::decode(&bytes), Ok(command));
+        for at in 0..bytes.len() {
+            assert!(AnyCommand::decode(&bytes[..at]).is_err());
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x81;
+            let _ = AnyCommand::decode(&changed);
+        }
+    }
+}
+
+#[test]
+fn transactions_within_transactions_have_a_depth() {
+    let nested = |depth| {
+        let mut txn = a_txn(vec![], vec![], vec![]);
+        for _ in 0..depth {
+            txn = a_txn(vec![], vec![Op::Txn(txn)], vec![]);
+        }
+        let mut bytes = Vec::new();
+        AnyCommand::Etcd(Command::Txn(txn)).encode(&mut bytes);
+        AnyCommand::decode(&bytes).is_ok()
+    };
+    assert!(nested(crate::limits::ETCD_TXN_DEPTH_MAX));
+    assert!(!nested(crate::limits::ETCD_TXN_DEPTH_MAX + 1));
+}
+
+#[test]
+fn events_that_break_the_format_are_refused() {
+    let store = sample();
+    for event in store.tail.behind(Default::default()) {
+        let bytes = event.bytes();
+        assert_eq!(Event::decode(bytes).as_ref(), Ok(event));
+        let value_bytes = event.value().len();
+        for end in 0..bytes.len() - value_bytes {
+            assert!(Event::decode(&bytes[..end]).is_err(), "{event:?} cut at {end}");
+        }
+        for at in 0..bytes.len() {
+            let mut changed = bytes.to_vec();
+            changed[at] ^= 0x80;
+            let _ = Event::decode(&changed);
+        }
+    }
+}
+
+/// The state of every key at each revision.
+#[derive(Default)]
+struct Plain {
+    history: Vec<BTreeMap<String, String>>,
+}
+
+impl Plain {
+    fn check(&self, store: &Store) {
+        assert_eq!(self.history.len() as i64, store.revision());
+        for revision in store.compacted().max(1)..=store.revision() {
+            let found = store.range(&RangeOp { revision, ..all() }).expect("it is not compacted");
+            let texts: BTreeMap<String, String> = found
+                .events
+                .iter()
+                .map(|event| (event.key().escape_ascii().to_string(), event_text(event)))
+                .collect();
+            assert_eq!(texts, self.history[revision as usize - 1], "at revision {revision}");
+        }
+        let counted = store.range(&RangeOp { count_only: true, ..all() }).expect("it can be read");
+        assert_eq!(counted.count, store.key_count());
+    }
+
+    fn note(&mut self, store: &Store) {
+        if self.history.len() as i64 != store.revision() {
+            let found = store.range(&all()).expect("it can be read");
+            let key = |event: &Event| event.key().escape_ascii().to_string();
+            let texts = found.events.iter().map(|event| (key(event), event_text(event)));
+            self.history.push(texts.collect());
+        }
+    }
+}
+
+fn random_step(machine: &mut Machine, random: &mut Random, plain: &mut Plain) {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let mut name = || names[random.below(6)];
+    let (key, end) = (name(), name());
+    let value = format!("{}", random.below(1_000));
+    let op = match random.below(10) {
+        0 => Command::DeleteRange(a_delete(key, "")),
+        1 => Command::DeleteRange(a_delete(key, end)),
+        2 => {
+            let ops = vec![Op::DeleteRange(a_delete(key, "")), Op::Put(a_put(end, &value))];
+            Command::Txn(a_txn(vec![], ops, vec![]))
+        }
+        3 => {
+            let back = random.below(6) as i64;
+            Command::Compact { revision: machine.etcd.revision() - back }
+        }
+        _ => Command::Put(a_put(key, &value)),
+    };
+    let origin = Origin { member: MemberId(1), boot: BootId(1) };
+    let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
+    machine.apply(&stamp, &AnyCommand::Etcd(op), &mut ChangeBatch::default());
+    plain.note(&machine.etcd);
+    if random.below(3) == 0 {
+        machine.prune();
+    }
+}
+
+/// The sums, computed anew from the versions that can be read.
+fn sums_of(store: &Store) -> (Sum, Sum) {
+    let (mut base, mut tail) = (Sum::default(), Sum::default());
+    if store.compacted() > 0 {
+        let at = RangeOp { revision: store.compacted(), ..all() };
+        let found = store.range(&at).expect("the compacted revision can be read");
+        found.events.iter().for_each(|event| base.add(Sum::of(event)));
+    }
+    for event in store.tail.behind(Default::default()) {
+        if event.revision() > store.compacted() {
+            tail.add(Sum::of(event));
+        }
+    }
+    (base, tail)
+}
+
+#[test]
+fn random_histories_are_read_at_every_revision_and_images_hold_them_whatever_comes_meanwhile() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let (mut machine, mut plain) = (Machine::default(), Plain::default());
+        plain.history.push(BTreeMap::new());
+        for round in 0..6 {
+            for _ in 0..random.below(120) {
+                random_step(&mut machine, &mut random, &mut plain);
+            }
+            plain.check(&machine.etcd);
+            assert_eq!(sums_of(&machine.etcd), (machine.etcd.base_sum, machine.etcd.tail_sum));
+            let (digest, revision) = (machine.digest(), machine.etcd.revision());
+            let compacted = machine.etcd.compacted();
+            let bytes_max = machine.image_bytes_max();
+            machine.finish_entry(LogIndex(2 + round));
+            machine.freeze();
+            let mut restore = Restore::default();
+            let mut bytes = 0;
+            loop {
+                let (piece, is_last) = match machine.freeze_step(64, 3) {
+                    FreezeStep::Piece(piece) => (piece, false),
+                    FreezeStep::Last(piece) => (piece, true),
+                    FreezeStep::Aborted => panic!("no old values are kept"),
+                };
+                bytes += piece.len() as u64;
+                restore.piece(&piece).expect("it is whole");
+                if is_last {
+                    break;
+                }
+                for _ in 0..random.below(3) {
+                    random_step(&mut machine, &mut random, &mut plain);
+                }
+            }
+            assert!(bytes <= bytes_max, "{bytes} of {bytes_max}");
+            let restored = restore.finish().expect("its digest is right");
+            assert_eq!(restored.digest(), digest);
+            assert_eq!(
+                (restored.etcd.revision(), restored.etcd.compacted()),
+                (revision, compacted)
+            );
+            let until = Plain { history: plain.history[..revision as usize].to_vec() };
+            until.check(&restored.etcd);
+            if random.below(2) == 0 {
+                plain = until;
+                machine = restored;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_compaction_over_many_chunks_leaves_the_sums_right() {
+    let mut store = Store::default();
+    for number in 0..3 * crate::limits::ETCD_CHUNK_EVENTS {
+        put(&mut store, &format!("{}", number % 700), "v");
+    }
+    for revision in [2, 511, 513, 514, 1_200, store.revision()] {
+        compact(&mut store, revision).expect("it is not compacted");
+        assert_eq!(sums_of(&store), (store.base_sum, store.tail_sum), "at {revision}");
+        if revision % 2 == 0 {
+            store.prune();
+        }
+        assert_eq!(sums_of(&store), (store.base_sum, store.tail_sum), "at {revision}, pruned");
+    }
+    while store.has_garbage() {
+        store.prune();
+    }
+    assert_eq!(store.key_count(), 700);
+    assert!(store.tail.count() < crate::limits::ETCD_CHUNK_EVENTS as u64);
+}
+
+#[test]
+fn a_decoder_stops_where_a_list_is_longer_than_its_bytes() {
+    let mut bytes = vec![12, 3, 3];
+    bytes.extend_from_slice(&[0xff; 12]);
+    assert!(AnyCommand::decode(&bytes).is_err());
+    assert!(Command::decode(&mut Reader::new(&[9])).is_err());
+}

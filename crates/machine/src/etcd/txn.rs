@@ -1,0 +1,228 @@
+//! Running commands on the store.
+//!
+//! A transaction first finds its path: all comparisons, those of nested transactions on the path
+//! too, are judged on the state before it. Then each operation on the path is checked. Then they
+//! run in order, each seeing the ones before, all at one revision. So nothing is refused after the
+//! first change. etcd 3.6 `txn.Txn`.
+
+use core::cmp::Ordering;
+
+use crate::etcd::command::{
+    Command, Compare, CompareTarget, DeleteRange, Op, Put, RangeOp, Relation, Txn,
+};
+use crate::etcd::event::{Event, Place};
+use crate::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted, Refusal, TxnDone};
+use crate::etcd::store::Store;
+
+impl Store {
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// The command is refused, and nothing has changed.
+    pub(crate) fn apply(&mut self, command: &Command<'_>) -> Result<Outcome, Refusal> {
+        match command {
+            Command::Put(put) => {
+                // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
+                check_lease(put)?;
+                self.check_put(put)?;
+                Ok(Outcome::Put(self.run(|run| run.put(put))))
+            }
+            Command::DeleteRange(delete) => {
+                Ok(Outcome::DeleteRange(self.run(|run| run.delete_range(delete))))
+            }
+            Command::Txn(txn) => {
+                let path = self.path_of(txn);
+                self.check(&path)?;
+                let branch = self.run(|run| run.branch(&path));
+                Ok(Outcome::Txn(TxnDone { revision: self.revision, branch }))
+            }
+            Command::Compact { revision } => {
+                self.compact(*revision)?;
+                Ok(Outcome::Compacted { revision: self.revision })
+            }
+        }
+    }
+
+    /// Runs a transaction that only reads, on the present state.
+    ///
+    /// # Errors
+    /// A range is at a revision that is compacted, or above the store's.
+    pub fn read_txn(&self, txn: &Txn<'_>) -> Result<TxnDone, Refusal> {
+        let path = self.path_of(txn);
+        self.check(&path)?;
+        Ok(TxnDone { revision: self.revision, branch: self.read_branch(&path) })
+    }
+
+    fn read_branch(&self, path: &Path<'_>) -> Branch {
+        let done = path.steps.iter().map(|step| match step {
+            Step::Txn(path) => OpDone::Txn(self.read_branch(path)),
+            Step::Range(range) => OpDone::Range(read(self, range, self.revision)),
+            Step::Put(_) | Step::DeleteRange(_) => unreachable!("the transaction only reads"),
+        });
+        Branch { succeeded: path.succeeded, done: done.collect() }
+    }
+
+    /// Runs operations that were checked, and moves the revision if they changed anything.
+    fn run<R>(&mut self, operations: impl FnOnce(&mut Run<'_>) -> R) -> R {
+        let revision = self.revision + 1;
+        let mut run = Run { store: self, place: Place { revision, sub: 0 } };
+        let done = operations(&mut run);
+        if run.place.sub > 0 {
+            self.revision = revision;
+        }
+        done
+    }
+
+    /// Judges the comparisons of a transaction, and those of nested ones on the path.
+    fn path_of<'t>(&self, txn: &'t Txn<'t>) -> Path<'t> {
+        let succeeded = txn.compares.iter().all(|compare| self.holds(compare));
+        let ops = if succeeded { &txn.success } else { &txn.failure };
+        let steps = ops.iter().map(|op| match op {
+            Op::Range(range) => Step::Range(range),
+            Op::Put(put) => Step::Put(put),
+            Op::DeleteRange(delete) => Step::DeleteRange(delete),
+            Op::Txn(txn) => Step::Txn(self.path_of(txn)),
+        });
+        Path { succeeded, steps: steps.collect() }
+    }
+
+    /// Whether a comparison holds for every key of its range. On a range without keys it is judged
+    /// on zeros, and one of values does not hold (`txn.applyCompare`).
+    fn holds(&self, compare: &Compare<'_>) -> bool {
+        let mut events = self.index.range(compare.range, self.revision).peekable();
+        if events.peek().is_none() {
+            return holds_for(compare, None);
+        }
+        events.all(|event| holds_for(compare, Some(event)))
+    }
+
+    /// Checks each operation on the path (`txn.checkTxn`).
+    fn check(&self, path: &Path<'_>) -> Result<(), Refusal> {
+        path.steps.iter().try_for_each(|step| match step {
+            Step::Range(range) => match range.revision {
+                0 => Ok(()),
+                revision if revision > self.revision => Err(Refusal::FutureRevision),
+                revision if revision < self.compacted => Err(Refusal::Compacted),
+                _ => Ok(()),
+            },
+            Step::Put(put) => self.check_put(put).and_then(|()| check_lease(put)),
+            Step::DeleteRange(_) => Ok(()),
+            Step::Txn(path) => self.check(path),
+        })
+    }
+
+    fn check_put(&self, put: &Put<'_>) -> Result<(), Refusal> {
+        let needs_key = put.ignore_value || put.ignore_lease;
+        match needs_key && self.index.newest(put.key).is_none() {
+            true => Err(Refusal::KeyNotFound),
+            false => Ok(()),
+        }
+    }
+}
+
+/// There are no leases yet.
+fn check_lease(put: &Put<'_>) -> Result<(), Refusal> {
+    if put.lease == 0 { Ok(()) } else { Err(Refusal::LeaseNotFound) }
+}
+
+/// A transaction whose comparisons were judged: the branch to run.
+struct Path<'t> {
+    succeeded: bool,
+    steps: Vec<Step<'t>>,
+}
+
+enum Step<'t> {
+    Range(&'t RangeOp<'t>),
+    Put(&'t Put<'t>),
+    DeleteRange(&'t DeleteRange<'t>),
+    Txn(Path<'t>),
+}
+
+/// A transaction that is running.
+struct Run<'s> {
+    store: &'s mut Store,
+    /// The place of the next event.
+    place: Place,
+}
+
+impl Run<'_> {
+    /// The revision that reads see: that of the changes, once there are any.
+    fn current(&self) -> i64 {
+        if self.place.sub > 0 { self.place.revision } else { self.store.revision }
+    }
+
+    fn next_place(&mut self) -> Place {
+        let place = self.place;
+        self.place.sub += 1;
+        place
+    }
+
+    fn branch(&mut self, path: &Path<'_>) -> Branch {
+        let mut done = Vec::with_capacity(path.steps.len());
+        for step in &path.steps {
+            done.push(match step {
+                Step::Range(range) => OpDone::Range(read(self.store, range, self.current())),
+                Step::Put(put) => OpDone::Put(self.put(put)),
+                Step::DeleteRange(delete) => OpDone::DeleteRange(self.delete_range(delete)),
+                Step::Txn(path) => OpDone::Txn(self.branch(path)),
+            });
+        }
+        Branch { succeeded: path.succeeded, done }
+    }
+
+    fn put(&mut self, put: &Put<'_>) -> PutDone {
+        let wants_before = put.prev_kv || put.ignore_value || put.ignore_lease;
+        let before = self.store.index.newest(put.key).filter(|_| wants_before).cloned();
+        let (mut value, mut lease) = (put.value, put.lease);
+        if let Some(before) = &before {
+            if put.ignore_value {
+                value = before.value();
+            }
+            if put.ignore_lease {
+                lease = before.numbers().lease;
+            }
+        }
+        let place = self.next_place();
+        self.store.put(place, put.key, value, lease);
+        let prev = if put.prev_kv { before } else { None };
+        PutDone { revision: place.revision, prev }
+    }
+
+    fn delete_range(&mut self, delete: &DeleteRange<'_>) -> RangeDeleted {
+        let current = self.current();
+        let events: Vec<Event> = self.store.index.range(delete.range, current).cloned().collect();
+        for event in &events {
+            let place = self.next_place();
+            self.store.delete(place, event.key());
+        }
+        let count = events.len() as u64;
+        let prev = if delete.prev_kv { events } else { Vec::new() };
+        RangeDeleted { revision: self.current(), count, prev }
+    }
+}
+
+/// Runs a read whose revision was checked. Only a revision below 0 passes the check and is not the
+/// present one where nothing was compacted; it means the present one.
+fn read(store: &Store, range: &RangeOp<'_>, current: i64) -> Found {
+    store.range_from(range, current).expect("the revision was checked before the first change")
+}
+
+fn holds_for(compare: &Compare<'_>, event: Option<&Event>) -> bool {
+    let number = |operand: i64, of: fn(&Event) -> i64| event.map_or(0, of).cmp(&operand);
+    let ordering = match compare.target {
+        CompareTarget::Version(operand) => number(operand, |event| event.numbers().version),
+        CompareTarget::Create(operand) => number(operand, |event| event.numbers().create_revision),
+        CompareTarget::Mod(operand) => number(operand, Event::revision),
+        CompareTarget::Lease(operand) => number(operand, |event| event.numbers().lease),
+        CompareTarget::Value(operand) => match event {
+            Some(event) => event.value().cmp(operand),
+            None => return false,
+        },
+    };
+    match compare.relation {
+        Relation::Equal => ordering == Ordering::Equal,
+        Relation::Greater => ordering == Ordering::Greater,
+        Relation::Less => ordering == Ordering::Less,
+        Relation::NotEqual => ordering != Ordering::Equal,
+    }
+}
