@@ -47,7 +47,7 @@ pub struct Place {
 
 impl Event {
     /// A version of a key.
-    pub(crate) fn put(place: Place, key: &[u8], numbers: Version, value: &[u8]) -> Event {
+    pub fn put(place: Place, key: &[u8], numbers: Version, value: &[u8]) -> Event {
         let mut bytes = start(place, KIND_PUT, key, NUMBERS_BYTES + value.len());
         bytes.put_i64(numbers.create_revision);
         bytes.put_i64(numbers.version);
@@ -57,7 +57,7 @@ impl Event {
     }
 
     /// The removal of a key.
-    pub(crate) fn delete(place: Place, key: &[u8]) -> Event {
+    pub fn delete(place: Place, key: &[u8]) -> Event {
         Event(start(place, KIND_DELETE, key, 0).into())
     }
 

@@ -1,0 +1,5 @@
+//! The JSON of HTTP clients.
+
+pub mod schema;
+#[rustfmt::skip]
+pub mod table;

@@ -1,0 +1,15 @@
+//! etcd's client protocol: bytes to values and back, and its operations in the machine's terms.
+//!
+//! Pure: no socket, no clock. A server decodes requests with [`pb`], turns them into commands with
+//! [`convert`], and answers with the bytes of a [`convert::Response`] or with an [`Error`]. The
+//! JSON of HTTP clients is turned into messages and back by [`gateway`]. Facts are those of etcd
+//! 3.6.16, each with the file it was read in. This crate knows no HTTP: how a call travels is the
+//! listener's part.
+
+pub mod convert;
+pub mod gateway;
+pub mod limits;
+pub mod pb;
+pub mod status;
+
+pub use status::{Code, Error};

@@ -1,0 +1,15 @@
+//! The messages of `proto/`, generated; one module for each package. Keys and values are slices of
+//! what was received.
+
+#[rustfmt::skip]
+pub mod authpb;
+#[rustfmt::skip]
+pub mod etcdserverpb;
+#[rustfmt::skip]
+pub mod health;
+#[rustfmt::skip]
+pub mod mvccpb;
+#[rustfmt::skip]
+pub mod v3electionpb;
+#[rustfmt::skip]
+pub mod v3lockpb;

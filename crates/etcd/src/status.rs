@@ -1,0 +1,306 @@
+//! etcd's errors, with the texts and codes that clients tell them apart by
+//! (`api/v3rpc/rpctypes/error.go`).
+//!
+//! Clients compare the whole text, so a text never changes.
+
+use core::fmt;
+
+use machine::etcd::reply::Refusal;
+
+/// The code of a gRPC status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    /// No error.
+    Ok = 0,
+    /// The caller gave up.
+    Canceled = 1,
+    /// An error of no other kind.
+    Unknown = 2,
+    /// The request is wrong, whatever the state.
+    InvalidArgument = 3,
+    /// The deadline passed: the request may still take effect.
+    DeadlineExceeded = 4,
+    /// A thing that the request names does not exist.
+    NotFound = 5,
+    /// A thing that the request makes exists.
+    AlreadyExists = 6,
+    /// The caller may not do this.
+    PermissionDenied = 7,
+    /// A quota or a limit is used up.
+    ResourceExhausted = 8,
+    /// The state does not allow the request.
+    FailedPrecondition = 9,
+    /// A conflict with another request.
+    Aborted = 10,
+    /// A number is outside of the range that the state allows.
+    OutOfRange = 11,
+    /// The server does not know the call.
+    Unimplemented = 12,
+    /// The server broke a promise to itself.
+    Internal = 13,
+    /// The server cannot do it now; it may be able to later.
+    Unavailable = 14,
+    /// Data is lost or damaged.
+    DataLoss = 15,
+    /// The caller did not prove who it is.
+    Unauthenticated = 16,
+}
+
+impl Code {
+    /// The number that stands on the wire.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// An error of etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A request has no key.
+    EmptyKey,
+    /// A put that keeps the value or the lease names no key; or an operation is empty.
+    KeyNotFound,
+    /// A put that keeps the value has a value.
+    ValueProvided,
+    /// A put that keeps the lease has a lease.
+    LeaseProvided,
+    /// A transaction has too many comparisons or operations.
+    TooManyOps,
+    /// A transaction puts a key twice, or puts a key that it deletes.
+    DuplicateKey,
+    /// The client states a version that is no version.
+    InvalidClientApiVersion,
+    /// A range has an unknown order, or an unknown field to order by.
+    InvalidSortOption,
+    /// The revision is compacted.
+    Compacted,
+    /// The revision is above the store's.
+    FutureRevision,
+    /// The quota of the store is used up.
+    NoSpace,
+    /// There is no such lease.
+    LeaseNotFound,
+    /// A lease has this id.
+    LeaseExists,
+    /// The time to live is above the maximum.
+    LeaseTtlTooLarge,
+    /// The watch was canceled.
+    WatchCanceled,
+    /// A member has this id.
+    MemberExists,
+    /// A member has this peer URL.
+    PeerUrlExists,
+    /// Too few members run for the change.
+    MemberNotEnoughStarted,
+    /// A URL of a member is malformed.
+    MemberBadUrls,
+    /// There is no such member.
+    MemberNotFound,
+    /// The member to promote is no learner.
+    MemberNotLearner,
+    /// The learner to promote lags behind.
+    LearnerNotReady,
+    /// There are as many learners as there may be.
+    TooManyLearners,
+    /// The other side belongs to another cluster.
+    ClusterIdMismatch,
+    /// The request is larger than `max-request-bytes`.
+    RequestTooLarge,
+    /// Too many requests wait.
+    TooManyRequests,
+    /// Authentication needs a user root.
+    NoRootUser,
+    /// Authentication needs the role root for user root.
+    NoRootRole,
+    /// There is such a user.
+    UserExists,
+    /// A user has no name.
+    UserEmpty,
+    /// There is no such user.
+    UserNotFound,
+    /// There is such a role.
+    RoleExists,
+    /// There is no such role.
+    RoleNotFound,
+    /// A role has no name.
+    RoleEmpty,
+    /// User or password is wrong.
+    AuthFailed,
+    /// A permission to grant is missing.
+    PermissionNotGiven,
+    /// The user may not do this.
+    PermissionDenied,
+    /// The user does not have the role.
+    RoleNotGranted,
+    /// The role does not have the permission.
+    PermissionNotGranted,
+    /// Authentication is off.
+    AuthNotEnabled,
+    /// The token is unknown or expired: the client has to authenticate again.
+    InvalidAuthToken,
+    /// User and role root cannot be deleted while authentication is on.
+    InvalidAuthManagement,
+    /// Users or roles have changed since the token was made.
+    AuthOldRevision,
+    /// There is no leader.
+    NoLeader,
+    /// The member does not lead.
+    NotLeader,
+    /// Another member has become leader: the request may have taken effect or not.
+    LeaderChanged,
+    /// The cluster's version does not have this call.
+    NotCapable,
+    /// The server is stopping.
+    Stopped,
+    /// The request was not done in time: it may still take effect.
+    TimedOut,
+    /// As `TimedOut`, after the loss of a leader.
+    TimedOutLeaderFailed,
+    /// As `TimedOut`, after the loss of connections.
+    TimedOutConnectionLost,
+    /// The member has not applied in time what a read must see.
+    TimedOutAwaitingApply,
+    /// The cluster is not healthy enough for a change of members.
+    Unhealthy,
+    /// A member has raised the alarm that its data is corrupt.
+    Corrupt,
+    /// A learner does not answer this call.
+    NotSupportedForLearner,
+    /// The member cannot become leader.
+    BadLeaderTransferee,
+    /// The version to downgrade to is malformed.
+    WrongDowngradeVersionFormat,
+    /// No downgrade leads to this version.
+    InvalidDowngradeTargetVersion,
+    /// The cluster's version is not known yet.
+    ClusterVersionUnavailable,
+    /// A downgrade is under way.
+    DowngradeInProgress,
+    /// No downgrade is under way.
+    NoDowngrade,
+    /// The client has canceled the request.
+    Canceled,
+    /// The client's deadline has passed.
+    DeadlineExceeded,
+}
+
+/// An error, with its code and text.
+struct Row {
+    error: Error,
+    code: Code,
+    text: &'static str,
+}
+
+const fn row(error: Error, code: Code, text: &'static str) -> Row {
+    Row { error, code, text }
+}
+
+/// The number of errors.
+const COUNT: usize = 63;
+
+/// Every error, in the order of [`Error`].
+const TABLE: [Row; COUNT] = [
+    row(Error::EmptyKey, Code::InvalidArgument, "etcdserver: key is not provided"),
+    row(Error::KeyNotFound, Code::InvalidArgument, "etcdserver: key not found"),
+    row(Error::ValueProvided, Code::InvalidArgument, "etcdserver: value is provided"),
+    row(Error::LeaseProvided, Code::InvalidArgument, "etcdserver: lease is provided"),
+    row(Error::TooManyOps, Code::InvalidArgument, "etcdserver: too many operations in txn request"),
+    row(Error::DuplicateKey, Code::InvalidArgument, "etcdserver: duplicate key given in txn request"),
+    row(Error::InvalidClientApiVersion, Code::InvalidArgument, "etcdserver: invalid client api version"),
+    row(Error::InvalidSortOption, Code::InvalidArgument, "etcdserver: invalid sort option"),
+    row(Error::Compacted, Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted"),
+    row(Error::FutureRevision, Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision"),
+    row(Error::NoSpace, Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded"),
+    row(Error::LeaseNotFound, Code::NotFound, "etcdserver: requested lease not found"),
+    row(Error::LeaseExists, Code::FailedPrecondition, "etcdserver: lease already exists"),
+    row(Error::LeaseTtlTooLarge, Code::OutOfRange, "etcdserver: too large lease TTL"),
+    row(Error::WatchCanceled, Code::Canceled, "etcdserver: watch canceled"),
+    row(Error::MemberExists, Code::FailedPrecondition, "etcdserver: member ID already exist"),
+    row(Error::PeerUrlExists, Code::FailedPrecondition, "etcdserver: Peer URLs already exists"),
+    row(Error::MemberNotEnoughStarted, Code::FailedPrecondition, "etcdserver: re-configuration failed due to not enough started members"),
+    row(Error::MemberBadUrls, Code::InvalidArgument, "etcdserver: given member URLs are invalid"),
+    row(Error::MemberNotFound, Code::NotFound, "etcdserver: member not found"),
+    row(Error::MemberNotLearner, Code::FailedPrecondition, "etcdserver: can only promote a learner member"),
+    row(Error::LearnerNotReady, Code::FailedPrecondition, "etcdserver: can only promote a learner member which is in sync with leader"),
+    row(Error::TooManyLearners, Code::FailedPrecondition, "etcdserver: too many learner members in cluster"),
+    row(Error::ClusterIdMismatch, Code::FailedPrecondition, "etcdserver: cluster ID mismatch"),
+    row(Error::RequestTooLarge, Code::InvalidArgument, "etcdserver: request is too large"),
+    row(Error::TooManyRequests, Code::ResourceExhausted, "etcdserver: too many requests"),
+    row(Error::NoRootUser, Code::FailedPrecondition, "etcdserver: root user does not exist"),
+    row(Error::NoRootRole, Code::FailedPrecondition, "etcdserver: root user does not have root role"),
+    row(Error::UserExists, Code::FailedPrecondition, "etcdserver: user name already exists"),
+    row(Error::UserEmpty, Code::InvalidArgument, "etcdserver: user name is empty"),
+    row(Error::UserNotFound, Code::FailedPrecondition, "etcdserver: user name not found"),
+    row(Error::RoleExists, Code::FailedPrecondition, "etcdserver: role name already exists"),
+    row(Error::RoleNotFound, Code::FailedPrecondition, "etcdserver: role name not found"),
+    row(Error::RoleEmpty, Code::InvalidArgument, "etcdserver: role name is empty"),
+    row(Error::AuthFailed, Code::InvalidArgument, "etcdserver: authentication failed, invalid user ID or password"),
+    row(Error::PermissionNotGiven, Code::InvalidArgument, "etcdserver: permission not given"),
+    row(Error::PermissionDenied, Code::PermissionDenied, "etcdserver: permission denied"),
+    row(Error::RoleNotGranted, Code::FailedPrecondition, "etcdserver: role is not granted to the user"),
+    row(Error::PermissionNotGranted, Code::FailedPrecondition, "etcdserver: permission is not granted to the role"),
+    row(Error::AuthNotEnabled, Code::FailedPrecondition, "etcdserver: authentication is not enabled"),
+    row(Error::InvalidAuthToken, Code::Unauthenticated, "etcdserver: invalid auth token"),
+    row(Error::InvalidAuthManagement, Code::InvalidArgument, "etcdserver: invalid auth management"),
+    row(Error::AuthOldRevision, Code::InvalidArgument, "etcdserver: revision of auth store is old"),
+    row(Error::NoLeader, Code::Unavailable, "etcdserver: no leader"),
+    row(Error::NotLeader, Code::FailedPrecondition, "etcdserver: not leader"),
+    row(Error::LeaderChanged, Code::Unavailable, "etcdserver: leader changed"),
+    row(Error::NotCapable, Code::FailedPrecondition, "etcdserver: not capable"),
+    row(Error::Stopped, Code::Unavailable, "etcdserver: server stopped"),
+    row(Error::TimedOut, Code::Unavailable, "etcdserver: request timed out"),
+    row(Error::TimedOutLeaderFailed, Code::Unavailable, "etcdserver: request timed out, possibly due to previous leader failure"),
+    row(Error::TimedOutConnectionLost, Code::Unavailable, "etcdserver: request timed out, possibly due to connection lost"),
+    row(Error::TimedOutAwaitingApply, Code::Unavailable, "etcdserver: request timed out, waiting for the applied index took too long"),
+    row(Error::Unhealthy, Code::Unavailable, "etcdserver: unhealthy cluster"),
+    row(Error::Corrupt, Code::DataLoss, "etcdserver: corrupt cluster"),
+    row(Error::NotSupportedForLearner, Code::FailedPrecondition, "etcdserver: rpc not supported for learner"),
+    row(Error::BadLeaderTransferee, Code::FailedPrecondition, "etcdserver: bad leader transferee"),
+    row(Error::WrongDowngradeVersionFormat, Code::InvalidArgument, "etcdserver: wrong downgrade target version format"),
+    row(Error::InvalidDowngradeTargetVersion, Code::InvalidArgument, "etcdserver: invalid downgrade target version"),
+    row(Error::ClusterVersionUnavailable, Code::FailedPrecondition, "etcdserver: cluster version not found during downgrade"),
+    row(Error::DowngradeInProgress, Code::FailedPrecondition, "etcdserver: cluster has a downgrade job in progress"),
+    row(Error::NoDowngrade, Code::FailedPrecondition, "etcdserver: no inflight downgrade job"),
+    row(Error::Canceled, Code::Canceled, "etcdserver: request canceled"),
+    row(Error::DeadlineExceeded, Code::DeadlineExceeded, "etcdserver: context deadline exceeded"),
+];
+
+impl Error {
+    /// Every error.
+    pub fn all() -> impl Iterator<Item = Error> {
+        TABLE.iter().map(|row| row.error)
+    }
+
+    /// The code of the status.
+    pub fn code(self) -> Code {
+        TABLE[self as usize].code
+    }
+
+    /// The text of the status.
+    pub fn text(self) -> &'static str {
+        TABLE[self as usize].text
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.text())
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::Compacted => Error::Compacted,
+            Refusal::FutureRevision => Error::FutureRevision,
+            Refusal::KeyNotFound => Error::KeyNotFound,
+            Refusal::LeaseNotFound => Error::LeaseNotFound,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
