@@ -1,1 +1,13 @@
-//! Requests to commands.
+//! Requests to commands, and outcomes to responses.
+//!
+//! A request is checked here in etcd's order and refused with etcd's errors
+//! (`server/etcdserver/api/v3rpc/key.go`); a command that comes out has the form that the log needs.
+//! Commands borrow from their requests, and responses from their outcomes: a value is copied once,
+//! into the bytes that it is sent as.
+
+mod overlap;
+mod request;
+mod response;
+
+pub use request::{compaction, delete_range, put, range, txn};
+pub use response::{Header, Response, key_value_bytes, write_key_value};

@@ -23,9 +23,8 @@ impl<'a> Named<'a> {
             for message in &file.message_type {
                 let name = full(message.name());
                 assert!(message.nested_type.is_empty(), "{name} has messages inside");
-                let inside = |inside: &'a EnumDescriptorProto| {
-                    (format!("{name}.{}", inside.name()), inside)
-                };
+                let inside =
+                    |inside: &'a EnumDescriptorProto| (format!("{name}.{}", inside.name()), inside);
                 named.enums.extend(message.enum_type.iter().map(inside));
                 named.messages.push((name, message));
             }
@@ -92,15 +91,24 @@ pub fn table(files: &FileDescriptorSet) -> String {
     add(&mut text, "];\n\n/// Every enum. Fields refer to it by position.");
     add(&mut text, &format!("pub static ENUMS: [Enum; {}] = [", named.enums.len()));
     for (name, of) in &named.enums {
-        let values: Vec<String> =
-            of.value.iter().map(|value| format!("({}, {:?})", value.number(), value.name())).collect();
-        add(&mut text, &format!("    Enum {{ name: {name:?}, values: &[{}] }},", values.join(", ")));
+        let values: Vec<String> = of
+            .value
+            .iter()
+            .map(|value| format!("({}, {:?})", value.number(), value.name()))
+            .collect();
+        add(
+            &mut text,
+            &format!("    Enum {{ name: {name:?}, values: &[{}] }},", values.join(", ")),
+        );
     }
     add(&mut text, "];\n\n/// Every call of every service.");
     let services = files.file.iter().flat_map(|file| {
-        file.service.iter().map(move |service| (format!("{}.{}", file.package(), service.name()), service))
+        file.service
+            .iter()
+            .map(move |service| (format!("{}.{}", file.package(), service.name()), service))
     });
-    let methods = services.flat_map(|(service, of)| of.method.iter().map(move |m| (service.clone(), m)));
+    let methods =
+        services.flat_map(|(service, of)| of.method.iter().map(move |m| (service.clone(), m)));
     let methods: Vec<String> = methods
         .map(|(service, method)| {
             format!(

@@ -1,0 +1,132 @@
+//! Puts and deletes of one transaction that touch the same key (`checkIntervals` in
+//! `server/etcdserver/api/v3rpc/key.go`).
+//!
+//! Refused are: two puts of a key in the same list of operations; a put of a key that a nested
+//! transaction puts; puts of a key by two nested transactions of a list; and a put of a key that is
+//! deleted by the same list, by a transaction nested in it (unless the put is nested, too, and comes
+//! before), or by the list around it. The two branches of a transaction never run both, so they may
+//! share keys. Two deletes may always share keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use machine::etcd::command::{KeyRange, Op, Txn};
+
+use crate::Error;
+
+/// Checks both branches of a transaction.
+pub fn check(txn: &Txn<'_>) -> Result<(), Error> {
+    Touched::of(&txn.success)?;
+    Touched::of(&txn.failure)?;
+    Ok(())
+}
+
+/// The keys that a list of operations puts, and those that it deletes.
+#[derive(Default)]
+struct Touched<'a> {
+    puts: BTreeSet<&'a [u8]>,
+    deletes: Ranges<'a>,
+}
+
+impl<'a> Touched<'a> {
+    /// The keys that a list touches, if it may. The depth is that of the transaction, which is
+    /// bounded.
+    fn of(ops: &[Op<'a>]) -> Result<Touched<'a>, Error> {
+        let mut touched = Touched::default();
+        for op in ops {
+            if let Op::DeleteRange(delete) = op {
+                touched.deletes.add(delete.range);
+            }
+        }
+        for op in ops {
+            if let Op::Txn(txn) = op {
+                touched.add_nested(Touched::of(&txn.success)?, Touched::of(&txn.failure)?)?;
+            }
+        }
+        for op in ops {
+            if let Op::Put(put) = op {
+                touched.check_put(put.key)?;
+                touched.puts.insert(put.key);
+            }
+        }
+        Ok(touched)
+    }
+
+    fn check_put(&self, key: &[u8]) -> Result<(), Error> {
+        let touched = self.puts.contains(key) || self.deletes.contain(key);
+        if touched { Err(Error::DuplicateKey) } else { Ok(()) }
+    }
+
+    /// Adds what the two branches of a nested transaction touch.
+    fn add_nested(&mut self, success: Touched<'a>, failure: Touched<'a>) -> Result<(), Error> {
+        for key in success.puts.iter().chain(&failure.puts) {
+            self.check_put(key)?;
+        }
+        for branch in [success, failure] {
+            let mut puts = branch.puts;
+            if puts.len() > self.puts.len() {
+                mem::swap(&mut puts, &mut self.puts);
+            }
+            self.puts.extend(puts);
+            self.deletes.add_all(branch.deletes);
+        }
+        Ok(())
+    }
+}
+
+/// A set of ranges of keys. The ends are not in the ranges, and have no special meaning: as in etcd,
+/// a delete up to the end of all keys (`\0`) counts as a delete of nothing here.
+#[derive(Default)]
+struct Ranges<'a> {
+    /// Keys that are a range of their own.
+    keys: BTreeSet<&'a [u8]>,
+    /// The end of each range by its start. No two of them overlap.
+    ends: BTreeMap<&'a [u8], &'a [u8]>,
+}
+
+impl<'a> Ranges<'a> {
+    fn contain(&self, key: &[u8]) -> bool {
+        let before = self.ends.range(..=key).next_back();
+        self.keys.contains(key) || before.is_some_and(|(_, end)| key < *end)
+    }
+
+    fn add(&mut self, range: KeyRange<'a>) {
+        if range.end.is_empty() {
+            self.keys.insert(range.key);
+        } else if range.key < range.end {
+            self.add_range(range.key, range.end);
+        }
+    }
+
+    /// Adds a range that is not empty, and merges it with those that it overlaps or touches.
+    fn add_range(&mut self, mut start: &'a [u8], mut end: &'a [u8]) {
+        if let Some((before, its_end)) = self.ends.range(..=start).next_back()
+            && *its_end >= start
+        {
+            start = before;
+            end = end.max(its_end);
+        }
+        while let Some((after, its_end)) = self.ends.range(start..=end).next() {
+            let (after, its_end) = (*after, *its_end);
+            end = end.max(its_end);
+            self.ends.remove(after);
+        }
+        self.ends.insert(start, end);
+    }
+
+    fn add_all(&mut self, mut other: Ranges<'a>) {
+        if other.keys.len() > self.keys.len() {
+            mem::swap(&mut other.keys, &mut self.keys);
+        }
+        if other.ends.len() > self.ends.len() {
+            mem::swap(&mut other.ends, &mut self.ends);
+        }
+        self.keys.extend(other.keys);
+        for (start, end) in other.ends {
+            self.add_range(start, end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

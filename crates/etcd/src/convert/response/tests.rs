@@ -1,0 +1,227 @@
+use bytes::Bytes;
+use machine::etcd::event::{Place, Version};
+use prost::Message;
+
+use super::*;
+use crate::pb::etcdserverpb as pb;
+use crate::pb::mvccpb::KeyValue;
+
+const HEADER_OF_TESTS: Header = Header { cluster_id: u64::MAX, member_id: 300, raft_term: 2 };
+
+/// A small generator (splitmix64): equal seeds give equal numbers.
+struct Chance(u64);
+
+impl Chance {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.bits() % bound
+    }
+
+    /// A number of any magnitude, often 0.
+    fn number(&mut self) -> i64 {
+        let shift = self.below(64);
+        if self.below(4) == 0 { 0 } else { (self.bits() >> shift) as i64 }
+    }
+
+    fn blob(&mut self, min: u64) -> Vec<u8> {
+        let max = match self.below(20) {
+            0 => 20_000,
+            1..8 => 140,
+            _ => 3,
+        };
+        let len = min + self.below(max);
+        (0..len).map(|_| self.bits() as u8).collect()
+    }
+
+    fn event(&mut self) -> Event {
+        let place = Place { revision: self.number(), sub: 0 };
+        if self.below(6) == 0 {
+            return Event::delete(place, &self.blob(1));
+        }
+        let numbers = Version {
+            create_revision: self.number(),
+            version: self.number(),
+            lease: self.number(),
+        };
+        Event::put(place, &self.blob(1), numbers, &self.blob(0))
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let count = self.below(4);
+        (0..count).map(|_| self.event()).collect()
+    }
+
+    fn found(&mut self) -> Found {
+        Found {
+            revision: self.number(),
+            events: self.events(),
+            keys_only: self.below(2) == 0,
+            count: self.below(1 << 40),
+            more: self.below(2) == 0,
+        }
+    }
+
+    fn put(&mut self) -> PutDone {
+        PutDone { revision: self.number(), prev: self.events().pop() }
+    }
+
+    fn deleted(&mut self) -> RangeDeleted {
+        RangeDeleted { revision: self.number(), count: self.below(300), prev: self.events() }
+    }
+
+    fn branch(&mut self, depth: u32) -> Branch {
+        let count = self.below(4);
+        let op = |chance: &mut Chance| match chance.below(4) {
+            0 => OpDone::Range(chance.found()),
+            1 => OpDone::Put(chance.put()),
+            2 if depth > 0 => OpDone::Txn(chance.branch(depth - 1)),
+            _ => OpDone::DeleteRange(chance.deleted()),
+        };
+        Branch { succeeded: self.below(2) == 0, done: (0..count).map(|_| op(self)).collect() }
+    }
+}
+
+fn kv(event: &Event, keys_only: bool) -> KeyValue {
+    let numbers = event.numbers();
+    KeyValue {
+        key: Bytes::copy_from_slice(event.key()),
+        create_revision: numbers.create_revision,
+        mod_revision: event.revision(),
+        version: numbers.version,
+        value: if keys_only { Bytes::new() } else { Bytes::copy_from_slice(event.value()) },
+        lease: numbers.lease,
+    }
+}
+
+fn kvs(events: &[Event], keys_only: bool) -> Vec<KeyValue> {
+    events.iter().map(|event| kv(event, keys_only)).collect()
+}
+
+fn full(revision: i64) -> Option<pb::ResponseHeader> {
+    let Header { cluster_id, member_id, raft_term } = HEADER_OF_TESTS;
+    Some(pb::ResponseHeader { cluster_id, member_id, revision, raft_term })
+}
+
+fn short(revision: i64) -> Option<pb::ResponseHeader> {
+    Some(pb::ResponseHeader { revision, ..Default::default() })
+}
+
+fn range_pb(header: Option<pb::ResponseHeader>, found: &Found) -> pb::RangeResponse {
+    pb::RangeResponse {
+        header,
+        kvs: kvs(&found.events, found.keys_only),
+        more: found.more,
+        count: found.count as i64,
+    }
+}
+
+fn put_pb(header: Option<pb::ResponseHeader>, done: &PutDone) -> pb::PutResponse {
+    pb::PutResponse { header, prev_kv: done.prev.as_ref().map(|event| kv(event, false)) }
+}
+
+fn deleted_pb(header: Option<pb::ResponseHeader>, done: &RangeDeleted) -> pb::DeleteRangeResponse {
+    let prev_kvs = kvs(&done.prev, false);
+    pb::DeleteRangeResponse { header, deleted: done.count as i64, prev_kvs }
+}
+
+fn branch_pb(header: Option<pb::ResponseHeader>, branch: &Branch) -> pb::TxnResponse {
+    use pb::response_op::Response as Op;
+    let op = |op: &OpDone| match op {
+        OpDone::Range(found) => Op::ResponseRange(range_pb(short(found.revision), found)),
+        OpDone::Put(done) => Op::ResponsePut(put_pb(short(done.revision), done)),
+        OpDone::DeleteRange(done) => {
+            Op::ResponseDeleteRange(deleted_pb(short(done.revision), done))
+        }
+        OpDone::Txn(nested) => {
+            Op::ResponseTxn(branch_pb(Some(pb::ResponseHeader::default()), nested))
+        }
+    };
+    let responses = branch.done.iter().map(|done| pb::ResponseOp { response: Some(op(done)) });
+    pb::TxnResponse { header, succeeded: branch.succeeded, responses: responses.collect() }
+}
+
+/// Checks the bytes of a response against what prost makes of the same values.
+fn check(response: &Response<'_>, expected: &(impl Message + core::fmt::Debug), seed: u64) {
+    let bytes = response.to_vec();
+    assert_eq!(bytes.len(), response.bytes(), "seed {seed}");
+    assert!(bytes == expected.encode_to_vec(), "seed {seed}: {expected:?}");
+}
+
+#[test]
+fn random_responses_have_the_bytes_of_prost() {
+    for seed in 0..3_000 {
+        let mut chance = Chance(seed);
+        let found = chance.found();
+        let expected = range_pb(full(found.revision), &found);
+        check(&Response::of_range(HEADER_OF_TESTS, &found), &expected, seed);
+        let done = chance.put();
+        let expected = put_pb(full(done.revision), &done);
+        check(&Response::of_outcome(HEADER_OF_TESTS, &Outcome::Put(done)), &expected, seed);
+        let done = chance.deleted();
+        let expected = deleted_pb(full(done.revision), &done);
+        check(&Response::of_outcome(HEADER_OF_TESTS, &Outcome::DeleteRange(done)), &expected, seed);
+        let done = TxnDone { revision: chance.number(), branch: chance.branch(3) };
+        let expected = branch_pb(full(done.revision), &done.branch);
+        check(&Response::of_txn(HEADER_OF_TESTS, &done), &expected, seed);
+        check(&Response::of_outcome(HEADER_OF_TESTS, &Outcome::Txn(done)), &expected, seed);
+    }
+}
+
+#[test]
+fn a_compaction_has_only_a_header() {
+    let outcome = Outcome::Compacted { revision: 9 };
+    let expected = pb::CompactionResponse { header: full(9) };
+    check(&Response::of_outcome(HEADER_OF_TESTS, &outcome), &expected, 0);
+}
+
+#[test]
+fn the_header_of_a_nested_txn_is_there_and_empty() {
+    let nested = Branch { succeeded: false, done: Vec::new() };
+    let branch = Branch { succeeded: true, done: vec![OpDone::Txn(nested)] };
+    let bytes = Response::of_txn(Header::default(), &TxnDone { revision: 0, branch }).to_vec();
+    let decoded = pb::TxnResponse::decode(&bytes[..]).unwrap();
+    let Some(pb::response_op::Response::ResponseTxn(nested)) = &decoded.responses[0].response
+    else {
+        panic!("{decoded:?}")
+    };
+    assert_eq!(nested.header, Some(pb::ResponseHeader::default()));
+    assert_eq!(bytes, [0x0a, 0, 0x10, 1, 0x1a, 4, 0x22, 2, 0x0a, 0]);
+}
+
+#[test]
+fn a_deep_txn_is_measured_in_one_pass() {
+    let mut branch = Branch { succeeded: true, done: Vec::new() };
+    for _ in 0..128 {
+        branch = Branch { succeeded: true, done: vec![OpDone::Txn(branch)] };
+    }
+    let done = TxnDone { revision: 5, branch };
+    let expected = branch_pb(full(5), &done.branch);
+    let response = Response::of_txn(HEADER_OF_TESTS, &done);
+    check(&response, &expected, 0);
+    assert_eq!(response.lengths.len(), 128);
+}
+
+#[test]
+fn a_response_is_written_behind_what_is_there() {
+    let outcome = Outcome::Put(PutDone { revision: 1, prev: None });
+    let response = Response::of_outcome(Header::default(), &outcome);
+    let mut out = vec![7; 5];
+    response.write(&mut out);
+    assert_eq!(out, [7, 7, 7, 7, 7, 0x0a, 2, 0x18, 1]);
+}
+
+#[test]
+fn a_removal_has_only_its_key_and_revision() {
+    let event = Event::delete(Place { revision: 12, sub: 3 }, b"k");
+    let mut out = Vec::new();
+    write_key_value(2, &event, &mut out);
+    assert_eq!(out, [0x12, 5, 0x0a, 1, b'k', 0x18, 12]);
+    assert_eq!(key_value_bytes(&event), 5);
+}
