@@ -80,11 +80,6 @@ impl Message {
         &MESSAGES[position]
     }
 
-    /// The field of that number.
-    pub fn field(&self, number: u32) -> Option<&'static Field> {
-        self.fields.iter().find(|field| field.number == number)
-    }
-
     /// The position of the field with that name, in either spelling.
     pub fn named(&self, name: &str) -> Option<usize> {
         let by_json = self.fields.iter().position(|field| field.json_name == name);
@@ -110,6 +105,11 @@ impl Enum {
 }
 
 impl Kind {
+    /// Whether the wire has it as a number, and so a list of it in one piece.
+    pub fn is_number(self) -> bool {
+        !matches!(self, Kind::String | Kind::Bytes | Kind::Message(_))
+    }
+
     /// The type's name in the texts and in error messages.
     pub fn name(self) -> &'static str {
         match self {
