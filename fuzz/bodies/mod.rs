@@ -5,6 +5,7 @@
 //! that stand next to each body, cut and changed.
 
 mod of_chunk;
+mod of_etcd;
 mod of_machine;
 mod of_member;
 mod of_replica;
@@ -23,7 +24,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 40] = [
+pub const BODIES: [Body; 43] = [
     Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
     Body {
         name: "chunk_checkpoint",
@@ -144,6 +145,9 @@ pub const BODIES: [Body; 40] = [
     Body { name: "jks", run: of_tls::jks, seeds: of_tls::jks_seeds },
     Body { name: "subject_name", run: of_tls::subject_name, seeds: of_tls::subject_name_seeds },
     Body { name: "sasl_token", run: of_zk::sasl_token, seeds: of_zk::sasl_token_seeds },
+    Body { name: "etcd_request", run: of_etcd::etcd_request, seeds: of_etcd::etcd_request_seeds },
+    Body { name: "etcd_json", run: of_etcd::etcd_json, seeds: of_etcd::etcd_json_seeds },
+    Body { name: "etcd_message", run: of_etcd::etcd_message, seeds: of_etcd::etcd_message_seeds },
 ];
 
 /// Runs the body of that name.

@@ -36,8 +36,8 @@ pub const MESSAGE_DEPTH_MAX: usize = 100;
 /// more is refused with `exceeded max depth`.
 pub const JSON_DEPTH_MAX: usize = 10_000;
 
-/// Bytes of the JSON of one request. etcd has no bound but that of the message that it becomes. Keys
-/// and values are a third longer here, names take the rest. A longer one is refused with
+/// Bytes of the JSON of one request. etcd has no bound but that of the message that it becomes.
+/// Keys and values are a third longer here, names take the rest. A longer one is refused with
 /// [`crate::Error::RequestTooLarge`].
 pub const JSON_BYTES_MAX_DEFAULT: usize = 2 * (REQUEST_BYTES_MAX_DEFAULT + MESSAGE_OVERHEAD_BYTES);
 

@@ -1,5 +1,5 @@
 //! The messages of `proto/`, generated; one module for each package. Keys and values are slices of
-//! what was received.
+//! what was received, when a message is decoded from `Bytes`.
 
 #[rustfmt::skip]
 pub mod authpb;
@@ -13,3 +13,6 @@ pub mod mvccpb;
 pub mod v3electionpb;
 #[rustfmt::skip]
 pub mod v3lockpb;
+
+/// What every message can do: it is encoded, decoded and measured.
+pub use prost::{DecodeError, Message};

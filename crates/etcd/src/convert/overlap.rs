@@ -3,9 +3,9 @@
 //!
 //! Refused are: two puts of a key in the same list of operations; a put of a key that a nested
 //! transaction puts; puts of a key by two nested transactions of a list; and a put of a key that is
-//! deleted by the same list, by a transaction nested in it (unless the put is nested, too, and comes
-//! before), or by the list around it. The two branches of a transaction never run both, so they may
-//! share keys. Two deletes may always share keys.
+//! deleted by the same list, by a transaction nested in it (unless the put is nested, too, and
+//! comes before), or by the list around it. The two branches of a transaction never run both, so
+//! they may share keys. Two deletes may always share keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -74,8 +74,8 @@ impl<'a> Touched<'a> {
     }
 }
 
-/// A set of ranges of keys. The ends are not in the ranges, and have no special meaning: as in etcd,
-/// a delete up to the end of all keys (`\0`) counts as a delete of nothing here.
+/// A set of ranges of keys. The ends are not in the ranges, and have no special meaning: as in
+/// etcd, a delete up to the end of all keys (`\0`) counts as a delete of nothing here.
 #[derive(Default)]
 struct Ranges<'a> {
     /// Keys that are a range of their own.

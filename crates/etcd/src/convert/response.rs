@@ -225,7 +225,8 @@ fn write_nested_header(revision: i64, out: &mut impl BufMut) {
 }
 
 /// The length of a branch's responses. `lengths` gets the lengths of the response to each operation
-/// before those within it: measuring again at each level would take time by the square of the depth.
+/// before those within it: measuring again at each level would take time by the square of the
+/// depth.
 fn measure_branch(branch: &Branch, lengths: &mut Vec<usize>) -> usize {
     let mut len = number_bytes(u64::from(branch.succeeded));
     for op in &branch.done {

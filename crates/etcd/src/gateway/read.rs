@@ -37,7 +37,8 @@ impl<'a> Reader<'a> {
         Reader { text, at: 0 }
     }
 
-    /// Skips blanks, and the commas and colons between values. Returns the offset of the next token.
+    /// Skips blanks, and the commas and colons between values. Returns the offset of the next
+    /// token.
     pub fn position(&mut self) -> usize {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b':')) {
             self.at += 1;

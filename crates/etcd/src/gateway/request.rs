@@ -1,8 +1,8 @@
 //! JSON to messages.
 //!
-//! The mapping is that of protobuf's JSON as Go's `encoding/protojson` reads it, with unknown fields
-//! ignored; errors have its texts. The bytes of the message are written as the JSON is read: no tree
-//! of either is built.
+//! The mapping is that of protobuf's JSON as Go's `encoding/protojson` reads it, with unknown
+//! fields ignored; errors have its texts. The bytes of the message are written as the JSON is read:
+//! no tree of either is built.
 
 use base64::alphabet::{Alphabet, STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
@@ -88,8 +88,8 @@ fn write_list(
     Ok(())
 }
 
-/// Reads one value of a field and writes it with its tag. A zero is left out where a message without
-/// the field means the same.
+/// Reads one value of a field and writes it with its tag. A zero is left out where a message
+/// without the field means the same.
 fn write_value(
     reader: &mut Reader<'_>,
     field: &Field,

@@ -1,8 +1,8 @@
 //! Messages to JSON.
 //!
-//! The mapping is that of protobuf's JSON as etcd's gateway writes it: fields by the names and in the
-//! order of the texts, fields that are zero left out, 64-bit numbers as strings, bytes in base64,
-//! enums by name.
+//! The mapping is that of protobuf's JSON as etcd's gateway writes it: fields by the names and in
+//! the order of the texts, fields that are zero left out, 64-bit numbers as strings, bytes in
+//! base64, enums by name.
 
 use core::fmt::Write;
 

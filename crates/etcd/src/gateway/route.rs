@@ -31,8 +31,8 @@ impl NoRoute {
     }
 }
 
-/// The prefixes of all paths: that of etcd, and that of its version 3.3, which etcd 3.6 still takes.
-/// A path with another prefix does not belong to the gateway.
+/// The prefixes of all paths: that of etcd, and that of its version 3.3, which etcd 3.6 still
+/// takes. A path with another prefix does not belong to the gateway.
 pub const PREFIXES: [&str; 2] = ["/v3/", "/v3beta/"];
 
 /// The paths behind the prefix, each with its service and call.

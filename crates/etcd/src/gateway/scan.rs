@@ -1,7 +1,7 @@
 //! Finds where a JSON value ends, and whether it is one.
 //!
-//! The scanner takes bytes as they come and keeps one frame for each open object or array, in a list
-//! of its own: input cannot exhaust the stack. Errors are those of Go's `encoding/json`
+//! The scanner takes bytes as they come and keeps one frame for each open object or array, in a
+//! list of its own: input cannot exhaust the stack. Errors are those of Go's `encoding/json`
 //! (`scanner.go`), which reads the bodies of requests in etcd's gateway.
 
 use super::BadJson;

@@ -1,0 +1,160 @@
+//! Requests of etcd's clients: messages, and the JSON that the gateway makes messages of.
+
+use bytes::Bytes;
+use etcd::gateway::{self, Method, Scanner};
+use etcd::pb::Message;
+use etcd::pb::etcdserverpb::compare::TargetUnion;
+use etcd::pb::etcdserverpb::request_op::Request;
+use etcd::pb::etcdserverpb::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+};
+use etcd::{convert, limits};
+
+/// A request of the key-value service, read as each of its messages. A decoded one is encoded and
+/// decoded again to an equal one; a checked one has keys.
+pub fn etcd_request(bytes: &[u8]) {
+    if let Some(request) = decoded_twice::<RangeRequest>(bytes)
+        && let Ok(range) = convert::range(&request)
+    {
+        assert!(!range.range.key.is_empty());
+    }
+    if let Some(request) = decoded_twice::<PutRequest>(bytes)
+        && let Ok(put) = convert::put(&request)
+    {
+        assert!(!put.key.is_empty());
+    }
+    if let Some(request) = decoded_twice::<DeleteRangeRequest>(bytes)
+        && let Ok(delete) = convert::delete_range(&request)
+    {
+        assert!(!delete.range.key.is_empty());
+    }
+    if let Some(request) = decoded_twice::<TxnRequest>(bytes)
+        && let Ok(txn) = convert::txn(&request, limits::TXN_OPS_MAX_DEFAULT)
+    {
+        assert_eq!(txn.compares.len(), request.compare.len());
+        assert_eq!(txn.success.len(), request.success.len());
+        assert_eq!(txn.failure.len(), request.failure.len());
+    }
+}
+
+fn decoded_twice<T: Message + Default + PartialEq>(bytes: &[u8]) -> Option<T> {
+    let message = T::decode(bytes).ok()?;
+    assert!(T::decode(&message.encode_to_vec()[..]).as_ref() == Ok(&message));
+    Some(message)
+}
+
+fn op(request: Request) -> RequestOp {
+    RequestOp { request: Some(request) }
+}
+
+fn put(key: &'static str) -> PutRequest {
+    let key = Bytes::from_static(key.as_bytes());
+    PutRequest { key: key.clone(), value: key, lease: 300, prev_kv: true, ..Default::default() }
+}
+
+fn range(key: &'static str) -> RangeRequest {
+    RangeRequest {
+        key: Bytes::from_static(key.as_bytes()),
+        range_end: Bytes::from_static(b"z"),
+        limit: 1_000,
+        revision: -1,
+        sort_order: 2,
+        sort_target: 4,
+        ..Default::default()
+    }
+}
+
+fn delete(key: &'static str) -> DeleteRangeRequest {
+    let key = Bytes::from_static(key.as_bytes());
+    DeleteRangeRequest { key, range_end: Bytes::from_static(b"f"), prev_kv: true }
+}
+
+fn txn() -> TxnRequest {
+    let compare = |target: i32, operand: TargetUnion| Compare {
+        result: 1,
+        target,
+        key: Bytes::from_static(b"k"),
+        range_end: Bytes::from_static(b"\0"),
+        target_union: Some(operand),
+    };
+    let nested = TxnRequest {
+        compare: vec![compare(3, TargetUnion::Value(Bytes::from_static(b"v")))],
+        success: vec![op(Request::RequestPut(put("g"))), op(Request::RequestRange(range("a")))],
+        failure: vec![op(Request::RequestPut(put("g")))],
+    };
+    TxnRequest {
+        compare: vec![
+            compare(0, TargetUnion::Version(1)),
+            compare(2, TargetUnion::ModRevision(70_000)),
+            compare(4, TargetUnion::Lease(-1)),
+        ],
+        success: vec![
+            op(Request::RequestDeleteRange(delete("c"))),
+            op(Request::RequestTxn(nested.clone())),
+            op(Request::RequestPut(put("b"))),
+        ],
+        failure: vec![op(Request::RequestTxn(nested))],
+    }
+}
+
+pub fn etcd_request_seeds() -> Vec<Vec<u8>> {
+    vec![
+        put("k").encode_to_vec(),
+        range("k").encode_to_vec(),
+        delete("k").encode_to_vec(),
+        txn().encode_to_vec(),
+    ]
+}
+
+/// The calls whose JSON is tried.
+const CALLS: [&str; 5] = [
+    "/etcdserverpb.KV/Txn",
+    "/etcdserverpb.Watch/Watch",
+    "/etcdserverpb.Cluster/MemberAdd",
+    "/etcdserverpb.Maintenance/Status",
+    "/etcdserverpb.Auth/RoleGrantPermission",
+];
+
+fn calls() -> impl Iterator<Item = &'static Method> {
+    CALLS.iter().map(|path| gateway::method(path).expect("it is a call"))
+}
+
+/// JSON of a request. What it becomes is a message that decodes.
+pub fn etcd_json(bytes: &[u8]) {
+    for call in calls() {
+        // A reader that is given what no scanner has seen returns nevertheless.
+        let _ = call.streamed_request(bytes);
+        let Ok(message) = call.request(bytes) else { continue };
+        if call.path == CALLS[0] {
+            TxnRequest::decode(&message[..]).expect("it is a message");
+        }
+    }
+}
+
+pub fn etcd_json_seeds() -> Vec<Vec<u8>> {
+    let txn = r#"{"compare":[{"target":"MOD","result":3,"key":"aw==","modRevision":"12"}],
+        "success":[{"request_put":{"key":"Zm9v","value":"-_8","lease":"1e2"}},
+        {"requestTxn":{"success":[{"request_range":{"key":"YQ","range_end":"AA==","limit":5,
+        "sort_order":"DESCEND","serializable":true}}],"failure":null}}],"x":[1.5e-3,{"y":null}]}"#;
+    let watch = r#"{"create_request":{"key":"Zm9v","filters":["NOPUT",1],"watch_id":"-1"}} {}"#;
+    let member = r#"{"peerURLs":["http://\u00e9\ud83d\ude00:1\n"],"isLearner":false}"#;
+    let grant = r#"{"name":"r","perm":{"permType":"READWRITE","key":"YQ==","range_end":"Yg=="}}"#;
+    [txn, watch, member, grant].map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
+/// The message of a response. What it becomes is one JSON object.
+pub fn etcd_message(bytes: &[u8]) {
+    for call in calls() {
+        let Ok(json) = call.response(bytes) else { continue };
+        assert_eq!(Scanner::default().scan(json.as_bytes()), Ok(Some(json.len())));
+    }
+}
+
+pub fn etcd_message_seeds() -> Vec<Vec<u8>> {
+    // A response to a transaction with a put, a read and a nested transaction; a status.
+    let txn = b"\x0a\x04\x18\x07\x20\x02\x10\x01\x1a\x06\x12\x04\x0a\x02\x18\x07\x1a\x10\x0a\x0e\
+        \x0a\x02\x18\x07\x12\x06\x0a\x01k\x2a\x01v\x20\x01\x1a\x06\x22\x04\x0a\x00\x10\x01";
+    let status = b"\x12\x053.6.0\x18\x80\x80\x02\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x42\
+        \x03a\"b\x50\x01";
+    vec![txn.to_vec(), status.to_vec()]
+}
