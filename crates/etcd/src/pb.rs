@@ -14,5 +14,5 @@ pub mod v3electionpb;
 #[rustfmt::skip]
 pub mod v3lockpb;
 
-/// What every message can do: it is encoded, decoded and measured.
+/// The trait of every message (`encode`, `decode`, `encoded_len`), and its error.
 pub use prost::{DecodeError, Message};

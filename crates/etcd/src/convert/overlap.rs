@@ -1,11 +1,11 @@
 //! Puts and deletes of one transaction that touch the same key (`checkIntervals` in
 //! `server/etcdserver/api/v3rpc/key.go`).
 //!
-//! Refused are: two puts of a key in the same list of operations; a put of a key that a nested
-//! transaction puts; puts of a key by two nested transactions of a list; and a put of a key that is
-//! deleted by the same list, by a transaction nested in it (unless the put is nested, too, and
-//! comes before), or by the list around it. The two branches of a transaction never run both, so
-//! they may share keys. Two deletes may always share keys.
+//! A list of operations counts with everything nested in it. The check goes through a list in this
+//! order: its deletes; its nested transactions, one after the other; its puts. It refuses a put of a
+//! key that was put or deleted before in this order. So a nested put may share its key with a delete
+//! in a later nested transaction, as in etcd. The two branches of a transaction never run both, so
+//! they may share keys; and two deletes may always share keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;

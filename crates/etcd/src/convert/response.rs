@@ -9,7 +9,8 @@ use machine::etcd::event::Event;
 use machine::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted, TxnDone};
 use prost::encoding::{encode_varint, encoded_len_varint};
 
-/// What the header of a response says about the server, beside the store's revision.
+/// The fields of a response's header that describe the server. The store's revision comes from the
+/// outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The cluster.
@@ -30,7 +31,7 @@ pub struct Response<'a> {
     len: usize,
 }
 
-/// What a response says.
+/// The outcome that a response reports.
 #[derive(Clone, Copy)]
 enum Body<'a> {
     Range(&'a Found),

@@ -157,7 +157,7 @@ enum Scalar {
     Ignored,
 }
 
-/// What a token means for a field; none if it means nothing.
+/// The value that a token stands for in a field; none if it fits no value of that type.
 fn scalar(kind: Kind, token: &Token<'_>) -> Option<Scalar> {
     Some(match (kind, token) {
         (Kind::Bool, Token::Bool(value)) => Scalar::Number(u64::from(*value)),
@@ -178,11 +178,15 @@ fn scalar(kind: Kind, token: &Token<'_>) -> Option<Scalar> {
     })
 }
 
-/// The integer that a token is, as a number or as text.
+/// The integer that a token is, as a number or as text. As in Go, text may go on behind the number
+/// with a character that no number has (`"12,3"` is 12), but may not begin or end with a blank.
 fn integer(token: &Token<'_>) -> Option<Integer> {
     match token {
         Token::Number(text) => number::integer(text),
-        Token::Text(text) => number::integer(text),
+        Token::Text(text) if text.trim() == text => {
+            let is_end = |c: char| !c.is_ascii_alphanumeric() && !"+-._".contains(c);
+            number::integer(text.split(is_end).next()?)
+        }
         _ => None,
     }
 }

@@ -7,7 +7,7 @@
 use super::BadJson;
 use crate::limits::JSON_DEPTH_MAX;
 
-/// What is read next.
+/// The kind of the next byte to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A value.
@@ -18,7 +18,7 @@ enum State {
     Name,
     /// The name of a field, or the end of the object that was just opened.
     NameOrEnd,
-    /// What follows a name or a value in its object or array.
+    /// The byte behind a name or a value in its object or array.
     After,
     /// The rest of a string.
     Text,
@@ -28,7 +28,7 @@ enum State {
     Hex(u8),
     /// The first digit of a number.
     Minus,
-    /// What may follow a number's first digit, which was 0.
+    /// The byte behind a number's first digit, which was 0.
     Zero,
     /// More digits in front of the point.
     Digits,

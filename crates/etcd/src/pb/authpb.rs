@@ -19,7 +19,7 @@ pub struct User {
     #[prost(message, optional, tag = "4")]
     pub options: ::core::option::Option<UserAddOptions>,
 }
-/// What a role may do with the keys of a range.
+/// A right of a role to the keys of a range.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Permission {
     #[prost(enumeration = "permission::Type", tag = "1")]

@@ -419,7 +419,7 @@ pub struct SnapshotResponse {
     #[prost(string, tag = "4")]
     pub version: ::prost::alloc::string::String,
 }
-/// What a client says on a stream of watches.
+/// A request on a stream of watches.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchRequest {
     #[prost(oneof = "watch_request::RequestUnion", tags = "1, 2, 3")]
@@ -505,7 +505,7 @@ pub struct WatchCancelRequest {
 /// Asks how far the watches of the stream have come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchProgressRequest {}
-/// What a stream of watches answers: changes, or what became of a watch.
+/// A message on a stream of watches: changes of keys, or news of a watch.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchResponse {
     #[prost(message, optional, tag = "1")]
@@ -555,7 +555,7 @@ pub struct LeaseRevokeResponse {
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
 }
-/// What is left of a lease.
+/// The time that is left of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseCheckpoint {
     #[prost(int64, tag = "1")]
@@ -1079,7 +1079,7 @@ pub struct AuthRoleRevokePermissionResponse {
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
 }
-/// What is wrong with a member.
+/// A kind of trouble that a member has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum AlarmType {

@@ -39,6 +39,8 @@ fn fields_have_two_names_and_many_forms() {
     check(r#"{"limit":"5"}"#, pb::RangeRequest { limit: 5, ..key("") });
     check(r#"{"limit":"1e2"}"#, pb::RangeRequest { limit: 100, ..key("") });
     check(r#"{"limit":"-0"}"#, key(""));
+    check(r#"{"limit":"12 13"}"#, pb::RangeRequest { limit: 12, ..key("") });
+    check(r#"{"limit":"12,x"}"#, pb::RangeRequest { limit: 12, ..key("") });
     check(r#"{"limit":"-9223372036854775808"}"#, pb::RangeRequest { limit: i64::MIN, ..key("") });
     check(r#"{"sort_order":"DESCEND"}"#, pb::RangeRequest { sort_order: 2, ..key("") });
     check(r#"{"sort_order":17}"#, pb::RangeRequest { sort_order: 17, ..key("") });
@@ -99,6 +101,9 @@ fn errors_of_values_are_those_of_etcd() {
     check("12", "syntax error (line 1:1): unexpected token 12");
     check(r#"{"limit":1.5}"#, "(line 1:10): invalid value for int64 field limit: 1.5");
     check(r#"{"limit":" 1"}"#, r#"(line 1:10): invalid value for int64 field limit: " 1""#);
+    check(r#"{"limit":"1 "}"#, r#"(line 1:10): invalid value for int64 field limit: "1 ""#);
+    check(r#"{"limit":""}"#, r#"(line 1:10): invalid value for int64 field limit: """#);
+    check(r#"{"limit":"12x"}"#, r#"(line 1:10): invalid value for int64 field limit: "12x""#);
     check(r#"{"limit":"0x1"}"#, r#"(line 1:10): invalid value for int64 field limit: "0x1""#);
     check(
         r#"{"limit":9223372036854775808}"#,
