@@ -2,10 +2,10 @@
 //! `server/etcdserver/api/v3rpc/key.go`).
 //!
 //! A list of operations counts with everything nested in it. The check goes through a list in this
-//! order: its deletes; its nested transactions, one after the other; its puts. It refuses a put of a
-//! key that was put or deleted before in this order. So a nested put may share its key with a delete
-//! in a later nested transaction, as in etcd. The two branches of a transaction never run both, so
-//! they may share keys; and two deletes may always share keys.
+//! order: its deletes; its nested transactions, one after the other; its puts. It refuses a put of
+//! a key that was put or deleted before in this order. So a nested put may share its key with a
+//! delete in a later nested transaction, as in etcd. The two branches of a transaction never run
+//! both, so they may share keys; and two deletes may always share keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
