@@ -30,3 +30,15 @@ pub const MULTI_OPS_MAX: u64 = 4;
 /// Findings that the judge of an ensemble reports of one history at most: the first ones tell the
 /// most, and one wrong write can make thousands of reads wrong.
 pub const COMPLAINTS_MAX: usize = 20;
+
+/// Conditions, and operations in each branch, of one generated transaction of etcd.
+pub const TXN_OPS_DRAWN_MAX: u64 = 3;
+
+/// How deep generated transactions of etcd stand inside one another: 1 is one without another.
+pub const TXN_DEPTH_MAX: u64 = 3;
+
+/// In a stream with compactions, one call in so many is one.
+pub const COMPACTION_ONE_IN: u64 = 40;
+
+/// In a stream with errors on purpose, one call in so many is made wrong.
+pub const ERROR_ONE_IN: u64 = 15;

@@ -1,0 +1,322 @@
+//! Streams of calls from a seed: few keys that everybody fights over, so that conditions that do
+//! not hold, keys that are missing and ranges that overlap are common.
+//!
+//! Values are unique, so that a read tells the write that it shows. There are fewer keys than etcd
+//! needs to sort equal ones in an order of its own (see [`crate::etcd::model`]).
+
+use crate::etcd::form::{TXN_OPS_MAX, check};
+use crate::etcd::op::{
+    Compact, Compare, CompareResult, CompareTarget, DeleteRange, Op, Put, Range, SortOrder,
+    SortTarget, Txn, TxnOp,
+};
+use crate::generate::Random;
+use crate::limits::{COMPACTION_ONE_IN, ERROR_ONE_IN, TXN_DEPTH_MAX, TXN_OPS_DRAWN_MAX};
+
+/// The keys. Some are the beginning of others, and one has bytes that sort last.
+const KEYS: [&[u8]; 8] = [b"a", b"a/", b"a/x", b"b", b"b\0", b"c", b"c/\xff", b"d"];
+
+/// A lease that nobody has made.
+pub const UNKNOWN_LEASE: i64 = 7777;
+
+/// What a stream has beyond plain calls at the newest revision.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Compactions.
+    pub compactions: bool,
+    /// Transactions inside transactions.
+    pub nested: bool,
+    /// Ranges at older revisions.
+    pub old_revisions: bool,
+    /// Ranges with limit, order and filters, and ones over all keys.
+    pub large_ranges: bool,
+    /// Reads that a member may answer from its own state.
+    pub serializable: bool,
+    /// Calls that the checks before the log refuse, unknown leases, and revisions that do not
+    /// exist.
+    pub errors: bool,
+    /// Deletes with an open end in transactions. Beside a put of one of their keys they make etcd
+    /// 3.6.16 die, at once (`ignore_value`) or after a compaction at that revision.
+    pub open_deletes_in_txns: bool,
+    /// Leases that puts attach keys to. The driver makes them.
+    pub leases: Vec<i64>,
+}
+
+impl Options {
+    /// Everything that a real etcd survives, and no lease.
+    pub fn all() -> Options {
+        Options {
+            compactions: true,
+            nested: true,
+            old_revisions: true,
+            large_ranges: true,
+            serializable: true,
+            errors: true,
+            open_deletes_in_txns: false,
+            leases: Vec::new(),
+        }
+    }
+}
+
+/// One client's stream.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    random: Random,
+    client: u32,
+    options: Options,
+    /// Number of values drawn.
+    drawn: u64,
+    /// The newest revision that the client has seen.
+    newest: i64,
+    /// Number of writes in 100 calls.
+    write_percent: u64,
+}
+
+impl Generator {
+    /// The stream of a client.
+    pub fn new(mut random: Random, client: u32, options: Options) -> Generator {
+        let write_percent = random.between(30, 80);
+        Generator { random, client, options, drawn: 0, newest: 1, write_percent }
+    }
+
+    /// Tells the stream of a revision that the client has seen: older ones are asked for.
+    pub fn observe(&mut self, revision: i64) {
+        self.newest = self.newest.max(revision);
+    }
+
+    /// The next call.
+    pub fn next_op(&mut self) -> Op {
+        if self.options.compactions && self.random.one_in(COMPACTION_ONE_IN) {
+            return self.compact();
+        }
+        if self.options.errors && self.random.one_in(ERROR_ONE_IN) {
+            return self.wrong();
+        }
+        loop {
+            let op = self.draw();
+            // Transactions that touch a key twice are drawn often.
+            if self.options.errors || check(&op).is_ok() {
+                return op;
+            }
+        }
+    }
+
+    fn draw(&mut self) -> Op {
+        if self.random.below(100) >= self.write_percent {
+            return match self.random.one_in(6) {
+                true => Op::Txn(self.reads()),
+                false => Op::Range(self.range()),
+            };
+        }
+        match self.random.below(10) {
+            0..=4 => Op::Put(self.put()),
+            5..=6 => Op::DeleteRange(self.delete(true)),
+            _ => Op::Txn(self.txn(1)),
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        self.random.pick(&KEYS).to_vec()
+    }
+
+    /// A key and the end of a range from it; some ranges are empty.
+    fn keys(&mut self, may_be_open: bool) -> (Vec<u8>, Vec<u8>) {
+        let (key, end) = (self.key(), self.key());
+        match self.random.below(8) {
+            0..=3 => (key, Vec::new()),
+            4..=5 => (key, end),
+            6 if may_be_open => (key, vec![0]),
+            7 if may_be_open => (vec![0], vec![0]),
+            _ => (vec![0], end),
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        self.drawn += 1;
+        format!("{}:{}", self.client, self.drawn).into_bytes()
+    }
+
+    /// A number like those in pairs: small, or a revision of late.
+    fn number(&mut self) -> i64 {
+        match self.random.one_in(2) {
+            true => self.random.below(4) as i64,
+            false => self.old_revision(),
+        }
+    }
+
+    fn old_revision(&mut self) -> i64 {
+        let back = self.random.magnitude(1, 32) as i64 - 1;
+        (self.newest - back).max(1)
+    }
+
+    fn put(&mut self) -> Put {
+        let mut put = Put { key: self.key(), ..Put::default() };
+        put.prev_kv = self.random.one_in(3);
+        put.ignore_value = self.random.one_in(10);
+        put.ignore_lease = self.random.one_in(10);
+        if !put.ignore_value {
+            put.value = self.value();
+        }
+        let leases = self.options.leases.len() as u64;
+        if leases > 0 && !put.ignore_lease && self.random.one_in(3) {
+            put.lease = self.options.leases[self.random.below(leases) as usize];
+        }
+        put
+    }
+
+    fn delete(&mut self, may_be_open: bool) -> DeleteRange {
+        let (key, range_end) = self.keys(may_be_open);
+        DeleteRange { key, range_end, prev_kv: self.random.one_in(2) }
+    }
+
+    fn range(&mut self) -> Range {
+        let (key, range_end) = self.keys(true);
+        let mut range = Range { key, range_end, ..Range::default() };
+        range.serializable = self.options.serializable && self.random.one_in(3);
+        if self.options.old_revisions && self.random.one_in(4) {
+            range.revision = self.old_revision();
+        }
+        range.keys_only = self.random.one_in(8);
+        range.count_only = self.random.one_in(8);
+        if self.options.large_ranges && self.random.one_in(2) {
+            self.refine(&mut range);
+        }
+        range
+    }
+
+    /// Makes a range large, with limit, order and filters.
+    fn refine(&mut self, range: &mut Range) {
+        if self.random.one_in(2) {
+            (range.key, range.range_end) = (vec![0], vec![0]);
+        }
+        range.limit = self.random.below(4) as i64;
+        range.sort_order =
+            *self.random.pick(&[SortOrder::None, SortOrder::Ascend, SortOrder::Descend]);
+        range.sort_target = *self.random.pick(&[
+            SortTarget::Key,
+            SortTarget::Version,
+            SortTarget::Create,
+            SortTarget::Mod,
+            SortTarget::Value,
+        ]);
+        let (kind, revision) = (self.random.below(8), self.old_revision());
+        match kind {
+            0 => range.min_mod_revision = revision,
+            1 => range.max_mod_revision = revision,
+            2 => range.min_create_revision = revision,
+            3 => range.max_create_revision = revision,
+            _ => {}
+        }
+    }
+
+    fn compare(&mut self) -> Compare {
+        let (key, range_end) = match self.random.one_in(4) {
+            true => self.keys(true),
+            false => (self.key(), Vec::new()),
+        };
+        let result = *self.random.pick(&[
+            CompareResult::Equal,
+            CompareResult::Greater,
+            CompareResult::Less,
+            CompareResult::NotEqual,
+        ]);
+        let target = match self.random.below(6) {
+            0 => CompareTarget::Create(self.number()),
+            1 => CompareTarget::Mod(self.number()),
+            2 => CompareTarget::Lease(0),
+            3 => CompareTarget::Value(format!("{}:{}", self.client, self.drawn).into_bytes()),
+            _ => CompareTarget::Version(self.number()),
+        };
+        Compare { key, range_end, result, target }
+    }
+
+    fn compares(&mut self) -> Vec<Compare> {
+        let count = self.random.below(TXN_OPS_DRAWN_MAX);
+        (0..count).map(|_| self.compare()).collect()
+    }
+
+    /// A transaction of ranges only, or of nothing.
+    fn reads(&mut self) -> Txn {
+        let is_serializable = self.options.serializable && self.random.one_in(3);
+        let mut branch = || {
+            let count = self.random.below(TXN_OPS_DRAWN_MAX + 1);
+            let one = |_| {
+                let mut range = self.range();
+                range.serializable = is_serializable;
+                TxnOp::Range(range)
+            };
+            (0..count).map(one).collect()
+        };
+        let (success, failure) = (branch(), branch());
+        Txn { compares: self.compares(), success, failure }
+    }
+
+    fn txn(&mut self, depth: u64) -> Txn {
+        let compares = self.compares();
+        let mut branches = [Vec::new(), Vec::new()];
+        for branch in &mut branches {
+            for _ in 0..self.random.below(TXN_OPS_DRAWN_MAX + 1) {
+                branch.push(self.txn_op(depth));
+            }
+        }
+        let [success, failure] = branches;
+        Txn { compares, success, failure }
+    }
+
+    fn txn_op(&mut self, depth: u64) -> TxnOp {
+        let may_be_nested = self.options.nested && depth < TXN_DEPTH_MAX;
+        match self.random.below(10) {
+            0..=2 => TxnOp::Range(self.range()),
+            3..=5 => TxnOp::Put(self.put()),
+            6..=7 => TxnOp::DeleteRange(self.delete(self.options.open_deletes_in_txns)),
+            _ if may_be_nested => TxnOp::Txn(self.txn(depth + 1)),
+            _ => TxnOp::Put(self.put()),
+        }
+    }
+
+    fn compact(&mut self) -> Op {
+        let revision = match self.options.errors && self.random.one_in(6) {
+            true => *self.random.pick(&[-1, 0, self.newest + 1_000]),
+            false => self.old_revision(),
+        };
+        Op::Compact(Compact { revision, physical: self.random.one_in(2) })
+    }
+
+    /// A call that is refused.
+    fn wrong(&mut self) -> Op {
+        let future = self.newest + 1_000;
+        match self.random.below(10) {
+            0 => Op::Put(Put { key: Vec::new(), ..self.put() }),
+            1 => Op::Range(Range { key: Vec::new(), ..self.range() }),
+            2 => Op::Put(Put { ignore_value: true, value: self.value(), ..self.put() }),
+            3 => Op::Put(Put { ignore_lease: true, lease: UNKNOWN_LEASE, ..self.put() }),
+            4 => Op::Put(Put { ignore_lease: false, lease: UNKNOWN_LEASE, ..self.put() }),
+            5 => Op::Range(Range { revision: future, ..self.range() }),
+            6 => Op::Txn(self.wrong_txn(TxnOp::Empty)),
+            7 => {
+                let range = TxnOp::Range(Range { key: b"a".to_vec(), ..Range::default() });
+                Op::Txn(Txn { success: vec![range; TXN_OPS_MAX + 1], ..Txn::default() })
+            }
+            8 => {
+                let revision = *self.random.pick(&[-2, -1, future]);
+                let range = Range { revision, ..self.range() };
+                Op::Txn(self.wrong_txn(TxnOp::Range(range)))
+            }
+            _ => {
+                let put = self.put();
+                let mut txn = self.wrong_txn(TxnOp::Put(put.clone()));
+                txn.success.push(TxnOp::Put(put));
+                Op::Txn(txn)
+            }
+        }
+    }
+
+    /// A transaction with this operation behind others.
+    fn wrong_txn(&mut self, op: TxnOp) -> Txn {
+        let mut txn = self.txn(1);
+        txn.success.push(op);
+        txn
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! Every call of every client, in the order of time.
+//!
+//! The driver of the clients writes it, with one clock for all of them ([`Moment`]), so that
+//! "before" has a meaning across clients. A client may have several calls open on one connection.
+
+use std::collections::BTreeMap;
+
+use crate::etcd::op::{Answer, Op};
+use crate::history::Moment;
+
+/// The identity of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId {
+    /// The client's number.
+    pub client: u32,
+    /// The number of the client's call, from 0.
+    pub number: u32,
+}
+
+/// An answer, and when it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The time when it came.
+    pub moment: Moment,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// One call. Without an answer its fate is unknown.
+#[derive(Clone, Debug)]
+pub struct CallRecord {
+    /// Its identity.
+    pub id: CallId,
+    /// The number of the connection it was sent on.
+    pub connection: usize,
+    /// The call.
+    pub op: Op,
+    /// The time when it was sent.
+    pub asked: Moment,
+    /// The answer; `None` if none came.
+    pub answered: Option<Answered>,
+}
+
+impl CallRecord {
+    /// The answer, if one came.
+    pub fn answer(&self) -> Option<&Answer> {
+        self.answered.as_ref().map(|answered| &answered.answer)
+    }
+}
+
+/// One connection of a client to a member. A client that connects again has a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionRecord {
+    /// The client's number.
+    pub client: u32,
+    /// The member's number.
+    pub member: u32,
+}
+
+/// The notes of a whole run.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// All calls, in the order of asking.
+    pub calls: Vec<CallRecord>,
+    /// All connections; the position is the number.
+    pub connections: Vec<ConnectionRecord>,
+    positions: BTreeMap<CallId, usize>,
+    /// The number of calls of each client.
+    asked: BTreeMap<u32, u32>,
+    sequence: u64,
+}
+
+impl History {
+    /// Notes that a client connects to a member; returns the connection's number.
+    pub fn connect(&mut self, client: u32, member: u32) -> usize {
+        self.connections.push(ConnectionRecord { client, member });
+        self.connections.len() - 1
+    }
+
+    /// Notes that a call is sent; returns its identity.
+    pub fn ask(&mut self, connection: usize, op: Op, at_us: u64) -> CallId {
+        let asked = self.moment(at_us);
+        let client = self.connections[connection].client;
+        let next = self.asked.entry(client).or_default();
+        let id = CallId { client, number: *next };
+        *next += 1;
+        self.positions.insert(id, self.calls.len());
+        self.calls.push(CallRecord { id, connection, op, asked, answered: None });
+        id
+    }
+
+    /// Notes the answer to a call.
+    pub fn answer(&mut self, id: CallId, answer: Answer, at_us: u64) {
+        let moment = self.moment(at_us);
+        let record = &mut self.calls[self.positions[&id]];
+        assert!(record.answered.is_none(), "an answer is noted once");
+        record.answered = Some(Answered { moment, answer });
+    }
+
+    /// The position of a call in [`History::calls`].
+    pub fn position(&self, id: CallId) -> Option<usize> {
+        self.positions.get(&id).copied()
+    }
+
+    /// All answers in the order in which they came, each with its time and its call.
+    pub fn answers(&self) -> Vec<(u64, &CallRecord, &Answer)> {
+        let mut answers = Vec::new();
+        for record in &self.calls {
+            if let Some(Answered { moment, answer }) = &record.answered {
+                answers.push((moment.sequence, record, answer));
+            }
+        }
+        answers.sort_unstable_by_key(|(answered, ..)| *answered);
+        answers
+    }
+
+    fn moment(&mut self, at_us: u64) -> Moment {
+        self.sequence += 1;
+        Moment { sequence: self.sequence, at_us }
+    }
+}

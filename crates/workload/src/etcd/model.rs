@@ -1,0 +1,426 @@
+//! etcd's store as plainly as can be: for each key the list of everything that happened to it.
+//!
+//! Written from the source of etcd 3.6.16 (`server/etcdserver/txn/txn.go` for what a call does and
+//! the order of its checks, `server/storage/mvcc` for revisions), sharing nothing with the server
+//! under test.
+//!
+//! - A call that changes keys makes one revision, whatever the number of its changes.
+//! - A compaction only moves the revision below which reads are refused: that nothing can be read
+//!   there is all that a client sees of it. So the model answers a call also as of any earlier
+//!   [`View`], and a judge need not keep old models.
+//! - Keys that sort equally stay in the order of keys. etcd's sort keeps that up to 12 keys, and
+//!   is not stable beyond.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use crate::etcd::form::check;
+use crate::etcd::op::{
+    Answer, Compact, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error,
+    KeyValue, Op, Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget, Txn,
+    TxnAnswer, TxnOp,
+};
+
+/// The revision of a fresh store.
+const FIRST_REVISION: i64 = 1;
+/// The compacted revision of a fresh store (`mvcc.NewStore`): even 0 can be compacted once.
+const NOT_COMPACTED: i64 = -1;
+
+/// A state of the store, as far as answers depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct View {
+    /// The newest revision.
+    pub revision: i64,
+    /// The compacted revision: reads below it are refused.
+    pub compacted: i64,
+}
+
+/// One thing that happened to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change {
+    revision: i64,
+    /// The pair that was put; `None`: the key was deleted.
+    pair: Option<KeyValue>,
+}
+
+/// The store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    view: View,
+    keys: BTreeMap<Vec<u8>, Vec<Change>>,
+    leases: BTreeSet<i64>,
+    no_space: bool,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model::new()
+    }
+}
+
+impl Model {
+    /// A fresh store, at revision 1.
+    pub fn new() -> Model {
+        Model {
+            view: View { revision: FIRST_REVISION, compacted: NOT_COMPACTED },
+            keys: BTreeMap::new(),
+            leases: BTreeSet::new(),
+            no_space: false,
+        }
+    }
+
+    /// The state as of now.
+    pub fn view(&self) -> View {
+        self.view
+    }
+
+    /// Does a call, with all checks: those before the log, too. A refused one changes nothing.
+    ///
+    /// # Errors
+    /// The error that etcd answers with.
+    pub fn apply(&mut self, op: &Op) -> Answer {
+        check(op)?;
+        if self.no_space && op.has_put() {
+            return Err(Error::NoSpace);
+        }
+        if let Op::Compact(compact) = op {
+            return self.compact(*compact);
+        }
+        let mut turn = Turn::new(self, self.view);
+        let response = turn.run(op)?;
+        let changes = turn.changes;
+        self.commit(changes);
+        Ok(response)
+    }
+
+    /// The answer that a call gets as of an earlier view, or of now. Nothing changes. Leases and
+    /// space are those of now.
+    ///
+    /// # Errors
+    /// The error that etcd answers with.
+    pub fn answer_at(&self, op: &Op, view: View) -> Answer {
+        assert!(view.revision <= self.view.revision, "the view is one that existed");
+        check(op)?;
+        Turn::new(self, view).run(op)
+    }
+
+    /// Makes a lease that keys can be attached to.
+    pub fn grant(&mut self, lease: i64) {
+        self.leases.insert(lease);
+    }
+
+    /// Ends a lease: all its keys are deleted, at one revision.
+    pub fn revoke(&mut self, lease: i64) {
+        self.leases.remove(&lease);
+        let mut turn = Turn::new(self, self.view);
+        let all = turn.scan(&[0], &[0], self.view.revision);
+        for pair in all.into_iter().filter(|pair| pair.lease == lease) {
+            turn.change(pair.key, None);
+        }
+        let changes = turn.changes;
+        self.commit(changes);
+    }
+
+    /// Says whether puts are refused for want of space from now on.
+    pub fn set_no_space(&mut self, no_space: bool) {
+        self.no_space = no_space;
+    }
+
+    fn compact(&mut self, compact: Compact) -> Answer {
+        if compact.revision <= self.view.compacted {
+            return Err(Error::Compacted);
+        }
+        if compact.revision > self.view.revision {
+            return Err(Error::FutureRevision);
+        }
+        self.view.compacted = compact.revision;
+        Ok(Response::Compact { revision: self.view.revision })
+    }
+
+    fn commit(&mut self, changes: Vec<(Vec<u8>, Change)>) {
+        self.view.revision += i64::from(!changes.is_empty());
+        for (key, change) in changes {
+            assert!(change.revision == self.view.revision, "a call makes one revision");
+            self.keys.entry(key).or_default().push(change);
+        }
+    }
+}
+
+/// One call at work: the store before it, and what it has changed so far.
+struct Turn<'m> {
+    model: &'m Model,
+    before: View,
+    changes: Vec<(Vec<u8>, Change)>,
+}
+
+/// The branch of a transaction that is taken.
+struct Path<'t> {
+    succeeded: bool,
+    steps: Vec<Step<'t>>,
+}
+
+/// One operation of the branch.
+enum Step<'t> {
+    Range(&'t Range),
+    Put(&'t Put),
+    DeleteRange(&'t DeleteRange),
+    Txn(Path<'t>),
+}
+
+impl<'m> Turn<'m> {
+    fn new(model: &'m Model, before: View) -> Turn<'m> {
+        Turn { model, before, changes: Vec::new() }
+    }
+
+    fn run(&mut self, op: &Op) -> Answer {
+        match op {
+            Op::Range(range) => self.range(range).map(Response::Range),
+            Op::Put(put) => {
+                // The other way round than in a transaction.
+                self.check_lease(put)?;
+                self.put(put).map(Response::Put)
+            }
+            Op::DeleteRange(delete) => Ok(Response::DeleteRange(self.delete(delete))),
+            Op::Txn(txn) => self.txn(txn).map(Response::Txn),
+            Op::Compact(_) => Ok(Response::Compact { revision: self.now() }),
+        }
+    }
+
+    // What can be read.
+
+    /// The newest revision, with what this call did.
+    fn now(&self) -> i64 {
+        self.before.revision + i64::from(!self.changes.is_empty())
+    }
+
+    fn find(&self, key: &[u8], at: i64) -> Option<KeyValue> {
+        let own = self.changes.iter().rev().find(|(changed, _)| changed == key);
+        if let Some((_, change)) = own.filter(|(_, change)| change.revision <= at) {
+            return change.pair.clone();
+        }
+        let line = self.model.keys.get(key)?;
+        line.iter().rev().find(|change| change.revision <= at)?.pair.clone()
+    }
+
+    fn scan(&self, key: &[u8], range_end: &[u8], at: i64) -> Vec<KeyValue> {
+        let is_inside = |candidate: &[u8]| match range_end {
+            [0] => true,
+            end => candidate < end,
+        };
+        if range_end.is_empty() {
+            return self.find(key, at).into_iter().collect();
+        }
+        let from = (Bound::Included(key), Bound::Unbounded);
+        let stored = self.model.keys.range::<[u8], _>(from).map(|(key, _)| key.as_slice());
+        let mut keys: BTreeSet<&[u8]> = stored.take_while(|it| is_inside(it)).collect();
+        let own = self.changes.iter().map(|(changed, _)| changed.as_slice());
+        keys.extend(own.filter(|it| *it >= key && is_inside(it)));
+        keys.into_iter().filter_map(|key| self.find(key, at)).collect()
+    }
+
+    fn range(&self, range: &Range) -> Result<RangeAnswer, Error> {
+        let now = self.now();
+        if range.revision > now {
+            return Err(Error::FutureRevision);
+        }
+        let at = if range.revision <= 0 { now } else { range.revision };
+        if at < self.before.compacted {
+            return Err(Error::Compacted);
+        }
+        let mut kvs = self.scan(&range.key, &range.range_end, at);
+        let count = kvs.len() as i64;
+        if range.count_only {
+            kvs.clear();
+        }
+        kvs.retain(|pair| passes_filters(range, pair));
+        sort(range, &mut kvs);
+        let more = range.limit > 0 && kvs.len() as i64 > range.limit;
+        if more {
+            kvs.truncate(range.limit as usize);
+        }
+        if range.keys_only {
+            kvs.iter_mut().for_each(|pair| pair.value.clear());
+        }
+        Ok(RangeAnswer { revision: now, kvs, more, count })
+    }
+
+    // What changes.
+
+    fn change(&mut self, key: Vec<u8>, pair: Option<KeyValue>) {
+        self.changes.push((key, Change { revision: self.before.revision + 1, pair }));
+    }
+
+    fn check_lease(&self, put: &Put) -> Result<(), Error> {
+        match put.lease == 0 || self.model.leases.contains(&put.lease) {
+            true => Ok(()),
+            false => Err(Error::LeaseNotFound),
+        }
+    }
+
+    fn check_kept(&self, put: &Put) -> Result<(), Error> {
+        let keeps = put.ignore_value || put.ignore_lease;
+        match keeps && self.find(&put.key, self.now()).is_none() {
+            true => Err(Error::KeyNotFound),
+            false => Ok(()),
+        }
+    }
+
+    fn put(&mut self, put: &Put) -> Result<PutAnswer, Error> {
+        self.check_kept(put)?;
+        let revision = self.before.revision + 1;
+        let old = self.find(&put.key, self.now());
+        let mut pair = KeyValue {
+            key: put.key.clone(),
+            value: put.value.clone(),
+            create_revision: revision,
+            mod_revision: revision,
+            version: 1,
+            lease: put.lease,
+        };
+        if let Some(old) = &old {
+            pair.create_revision = old.create_revision;
+            pair.version = old.version + 1;
+            if put.ignore_value {
+                pair.value.clone_from(&old.value);
+            }
+            if put.ignore_lease {
+                pair.lease = old.lease;
+            }
+        }
+        self.change(put.key.clone(), Some(pair));
+        Ok(PutAnswer { revision, prev_kv: old.filter(|_| put.prev_kv) })
+    }
+
+    fn delete(&mut self, delete: &DeleteRange) -> DeleteAnswer {
+        let found = self.scan(&delete.key, &delete.range_end, self.now());
+        for pair in &found {
+            self.change(pair.key.clone(), None);
+        }
+        let deleted = found.len() as i64;
+        let prev_kvs = if delete.prev_kv { found } else { Vec::new() };
+        DeleteAnswer { revision: self.now(), deleted, prev_kvs }
+    }
+
+    // Transactions: first the path, then the checks along it, then the operations.
+
+    fn txn(&mut self, txn: &Txn) -> Result<TxnAnswer, Error> {
+        let path = self.resolve(txn);
+        self.check_path(&path)?;
+        let responses = self.walk(&path)?;
+        Ok(TxnAnswer { revision: self.now(), succeeded: path.succeeded, responses })
+    }
+
+    /// Decides the branches. All conditions, also those deep inside, are judged on the state
+    /// before the transaction.
+    fn resolve<'t>(&self, txn: &'t Txn) -> Path<'t> {
+        let succeeded = txn.compares.iter().all(|compare| self.holds(compare));
+        let taken = if succeeded { &txn.success } else { &txn.failure };
+        let steps = taken
+            .iter()
+            .filter_map(|op| match op {
+                TxnOp::Range(range) => Some(Step::Range(range)),
+                TxnOp::Put(put) => Some(Step::Put(put)),
+                TxnOp::DeleteRange(delete) => Some(Step::DeleteRange(delete)),
+                TxnOp::Txn(txn) => Some(Step::Txn(self.resolve(txn))),
+                TxnOp::Empty => None,
+            })
+            .collect();
+        Path { succeeded, steps }
+    }
+
+    /// A condition on a range without keys is one on a pair whose numbers are all 0; one on a
+    /// value fails there.
+    fn holds(&self, compare: &Compare) -> bool {
+        let found = self.scan(&compare.key, &compare.range_end, self.before.revision);
+        if found.is_empty() {
+            let is_value = matches!(compare.target, CompareTarget::Value(_));
+            return !is_value && holds_for(compare, &KeyValue::default());
+        }
+        found.iter().all(|pair| holds_for(compare, pair))
+    }
+
+    /// Checks the operations of the path on the state before the transaction.
+    fn check_path(&self, path: &Path<'_>) -> Result<(), Error> {
+        path.steps.iter().try_for_each(|step| match step {
+            Step::Range(range) => self.check_revision(range),
+            Step::Put(put) => {
+                self.check_kept(put)?;
+                self.check_lease(put)
+            }
+            Step::DeleteRange(_) => Ok(()),
+            Step::Txn(path) => self.check_path(path),
+        })
+    }
+
+    /// Other than outside of a transaction, a negative revision is an old one here, not the
+    /// newest (seen on 3.6.16).
+    fn check_revision(&self, range: &Range) -> Result<(), Error> {
+        match range.revision {
+            0 => Ok(()),
+            revision if revision > self.before.revision => Err(Error::FutureRevision),
+            revision if revision < self.before.compacted => Err(Error::Compacted),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does the operations of the path. One fails here only if it keeps a part of a key that a
+    /// delete with an open end took away just before. etcd 3.6.16 dies of that; the model refuses
+    /// the whole transaction.
+    fn walk(&mut self, path: &Path<'_>) -> Result<Vec<Response>, Error> {
+        let mut responses = Vec::new();
+        for step in &path.steps {
+            responses.push(match step {
+                Step::Range(range) => Response::Range(self.range(range)?),
+                Step::Put(put) => Response::Put(self.put(put)?),
+                Step::DeleteRange(delete) => Response::DeleteRange(self.delete(delete)),
+                Step::Txn(path) => {
+                    let (succeeded, responses) = (path.succeeded, self.walk(path)?);
+                    Response::Txn(TxnAnswer { revision: 0, succeeded, responses })
+                }
+            });
+        }
+        Ok(responses)
+    }
+}
+
+fn holds_for(compare: &Compare, pair: &KeyValue) -> bool {
+    let order = match &compare.target {
+        CompareTarget::Version(version) => pair.version.cmp(version),
+        CompareTarget::Create(revision) => pair.create_revision.cmp(revision),
+        CompareTarget::Mod(revision) => pair.mod_revision.cmp(revision),
+        CompareTarget::Value(value) => pair.value.cmp(value),
+        CompareTarget::Lease(lease) => pair.lease.cmp(lease),
+    };
+    match compare.result {
+        CompareResult::Equal => order == Ordering::Equal,
+        CompareResult::Greater => order == Ordering::Greater,
+        CompareResult::Less => order == Ordering::Less,
+        CompareResult::NotEqual => order != Ordering::Equal,
+    }
+}
+
+fn passes_filters(range: &Range, pair: &KeyValue) -> bool {
+    let is_within = |min: i64, max: i64, revision: i64| {
+        (min == 0 || revision >= min) && (max == 0 || revision <= max)
+    };
+    is_within(range.min_mod_revision, range.max_mod_revision, pair.mod_revision)
+        && is_within(range.min_create_revision, range.max_create_revision, pair.create_revision)
+}
+
+fn sort(range: &Range, kvs: &mut [KeyValue]) {
+    let compare = |one: &KeyValue, two: &KeyValue| match range.sort_target {
+        SortTarget::Key => one.key.cmp(&two.key),
+        SortTarget::Version => one.version.cmp(&two.version),
+        SortTarget::Create => one.create_revision.cmp(&two.create_revision),
+        SortTarget::Mod => one.mod_revision.cmp(&two.mod_revision),
+        SortTarget::Value => one.value.cmp(&two.value),
+    };
+    match range.sort_order {
+        SortOrder::None | SortOrder::Ascend => kvs.sort_by(compare),
+        SortOrder::Descend => kvs.sort_by(|one, two| compare(two, one)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

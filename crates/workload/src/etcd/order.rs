@@ -1,0 +1,326 @@
+//! The judge with a claim: could one server, doing one call after the other, have given every
+//! answer of a history?
+//!
+//! It is given the history and a *claim*: the order in which the server says that writes were
+//! committed. The claim is a proposal, and is not believed. A *place* is a number of commands of
+//! the claim: the state behind that many. What is held against the claim:
+//!
+//! - **Claim.** Each call in it was sent by a client, stands there once, is not a read, and passes
+//!   the checks before the log.
+//! - **Fate.** A call that was refused before the log does not stand there. One that was answered
+//!   otherwise does, a refusal by the store included. One of unknown fate may.
+//! - **Answer.** Replayed on the model, each acknowledged write has exactly its answer, revision
+//!   included. (The header of a compaction may also show a newer revision, as etcd's does.)
+//! - **Form.** The checks before the log refuse what they must, and nothing else.
+//! - **Order of time.** Whatever was answered before a call began is seen by it: a write stands
+//!   behind it, a linearizable read shows a place that is not before it. Nothing shows a command
+//!   that was asked for only later.
+//! - **Connection.** A serializable read shows a place that is not before any that its connection
+//!   was shown.
+//! - **Read.** Each answer to a read, a refusal included, is the model's at a place that these
+//!   rules allow: its header's revision, a compaction in time for a refusal and none for a value.
+//!
+//! As every write has a place in the claim, each read can be given the earliest place that it
+//! fits, one after the other in the order of answers. If that fails, no other choice succeeds.
+//!
+//! **What is not judged**: whether a refusal before the log had a reason (no leader, too many
+//! requests, no space); when a write of unknown fate takes effect at the latest; why leases end,
+//! and why space is exhausted: the claim says that they do. Watches and leases have no calls here.
+
+use crate::etcd::finding::{Rule, Violation, check_form, fate_of, shorten, violation};
+use crate::etcd::floor::Floor;
+use crate::etcd::form::check;
+use crate::etcd::history::{Answered, CallId, CallRecord, History};
+use crate::etcd::model::{Model, View};
+use crate::etcd::op::{Answer, Error, Fate, Op, Response};
+
+/// One command of the committed order, as the server claims it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// A call of a client: one that changed something, or that the store refused.
+    Call(CallId),
+    /// A lease is made.
+    Grant {
+        /// Its id.
+        lease: i64,
+    },
+    /// A lease ends, by a client's wish or by time.
+    Revoke {
+        /// Its id.
+        lease: i64,
+    },
+    /// From now on puts are refused for want of space, or no longer.
+    NoSpace {
+        /// Whether they are refused.
+        is_raised: bool,
+    },
+}
+
+/// The result of judging a sound history.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The state after everything.
+    pub model: Model,
+    /// Writes that were answered with success.
+    pub acknowledged_count: usize,
+    /// Writes that the store refused.
+    pub refused_count: usize,
+    /// Calls that were refused before the log.
+    pub never_logged_count: usize,
+    /// Reads that were answered with a value.
+    pub read_count: usize,
+    /// Reads that the store refused: compacted, or a future revision.
+    pub read_refused_count: usize,
+    /// Writes of unknown fate that stand in the claim.
+    pub unknown_done_count: usize,
+    /// Writes of unknown fate that do not.
+    pub unknown_count: usize,
+}
+
+/// Judges a history.
+///
+/// # Errors
+/// The first finding that no correct server would give.
+pub fn judge(history: &History, claim: &[Claimed]) -> Result<Verdict, Violation> {
+    let replay = Replay::new(history, claim)?;
+    replay.check_calls()?;
+    replay.check_times()?;
+    Ok(replay.verdict())
+}
+
+/// The claim, done by the model.
+struct Replay<'h> {
+    history: &'h History,
+    model: Model,
+    /// For each call its index in the claim.
+    indices: Vec<Option<usize>>,
+    /// The state at each place.
+    views: Vec<View>,
+    /// For each place the time at which the last of its commands was asked for.
+    asked: Vec<u64>,
+}
+
+/// The places that the rules of time allow a call to show, both included.
+#[derive(Clone, Copy)]
+struct Window {
+    low: usize,
+    high: usize,
+}
+
+impl<'h> Replay<'h> {
+    fn new(history: &'h History, claim: &[Claimed]) -> Result<Replay<'h>, Violation> {
+        let model = Model::new();
+        let mut replay = Replay {
+            history,
+            indices: vec![None; history.calls.len()],
+            views: vec![model.view()],
+            asked: vec![0],
+            model,
+        };
+        for (index, command) in claim.iter().enumerate() {
+            let mut asked = replay.asked[index];
+            match command {
+                Claimed::Call(id) => asked = asked.max(replay.call(index, *id)?),
+                Claimed::Grant { lease } => replay.model.grant(*lease),
+                Claimed::Revoke { lease } => replay.model.revoke(*lease),
+                Claimed::NoSpace { is_raised } => replay.model.set_no_space(*is_raised),
+            }
+            replay.asked.push(asked);
+            replay.views.push(replay.model.view());
+        }
+        Ok(replay)
+    }
+
+    /// Does one call of the claim; returns when it was asked.
+    fn call(&mut self, index: usize, id: CallId) -> Result<u64, Violation> {
+        let Some(position) = self.history.position(id) else {
+            let what = format!("command {index} is {id:?}: nobody sent it");
+            return Err(Violation { rule: Rule::Claim, what });
+        };
+        let record = &self.history.calls[position];
+        let problem = match (self.indices[position], check(&record.op)) {
+            (Some(earlier), _) => Some(format!("it is command {earlier} and command {index}")),
+            (None, Err(error)) => Some(format!("it is command {index}, and {error:?} is due")),
+            (None, Ok(())) if record.op.is_read() => Some(format!("command {index} is a read")),
+            (None, Ok(())) => None,
+        };
+        if let Some(what) = problem {
+            return violation(Rule::Claim, &what, record);
+        }
+        self.indices[position] = Some(index);
+        let expected = self.model.apply(&record.op);
+        if let Some(Answered { answer, .. }) = &record.answered {
+            check_answer(record, answer, &expected)?;
+        }
+        Ok(record.asked.sequence)
+    }
+
+    /// Checks each call by itself: its form, and whether the claim should have it.
+    fn check_calls(&self) -> Result<(), Violation> {
+        for (position, record) in self.history.calls.iter().enumerate() {
+            let Some(Answered { answer, .. }) = &record.answered else { continue };
+            let is_judged = check_form(record, answer)?;
+            if is_judged && record.op.can_change() && self.indices[position].is_none() {
+                return violation(Rule::Fate, "it is not in the claim", record);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what each answer shows against what was shown before.
+    fn check_times(&self) -> Result<(), Violation> {
+        let mut floor: Floor<usize> = Floor::default();
+        let mut floors = vec![Floor::default(); self.history.connections.len()];
+        for (answered, record, answer) in self.history.answers() {
+            let own: &mut Floor<usize> = &mut floors[record.connection];
+            let asked = record.asked.sequence;
+            let low = if record.op.is_serializable() { own.at(asked) } else { floor.at(asked) };
+            let window = Window { low, high: self.high(answered) };
+            let index = self.history.position(record.id).and_then(|it| self.indices[it]);
+            let place = match (index, fate_of(answer)) {
+                (_, Fate::NeverLogged | Fate::Unknown) => None,
+                (Some(index), Fate::Judged) => Some(self.show_write(record, index, window)?),
+                (None, Fate::Judged) => self.show_read(record, answer, window)?,
+            };
+            if let Some(place) = place {
+                floor.raise(answered, place);
+                own.raise(answered, place);
+            }
+        }
+        for (record, index) in self.history.calls.iter().zip(&self.indices) {
+            // Also one without an answer stands behind what was answered before it.
+            if index.is_some_and(|index| index < floor.at(record.asked.sequence)) {
+                let what = "it stands in the claim before what was shown before it was sent";
+                return violation(Rule::RealTime, what, record);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last place at which all commands had been sent by then.
+    fn high(&self, answered: u64) -> usize {
+        self.asked.partition_point(|asked| *asked < answered) - 1
+    }
+
+    /// Checks that an answered write stands behind nothing that was sent after its answer;
+    /// returns the place that the answer shows.
+    fn show_write(
+        &self,
+        record: &CallRecord,
+        index: usize,
+        window: Window,
+    ) -> Result<usize, Violation> {
+        let place = index + 1;
+        if place > window.high {
+            let what = "it stands in the claim behind what was sent after its answer";
+            return violation(Rule::RealTime, what, record);
+        }
+        let Some(Ok(Response::Compact { revision })) = record.answer() else { return Ok(place) };
+        let (low, high) = (self.views[place].revision, self.views[window.high].revision);
+        if *revision < low || *revision > high {
+            let what = format!("its revision is not from {low} to {high}");
+            return violation(Rule::Answer, &what, record);
+        }
+        Ok(place.max(self.first_with(*revision)))
+    }
+
+    /// The first place with this revision, or a newer one.
+    fn first_with(&self, revision: i64) -> usize {
+        self.views.partition_point(|view| view.revision < revision)
+    }
+
+    /// Finds the earliest place that a call outside of the claim can show, if it shows any.
+    fn show_read(
+        &self,
+        record: &CallRecord,
+        answer: &Answer,
+        window: Window,
+    ) -> Result<Option<usize>, Violation> {
+        let is_before_the_log = *answer == Err(Error::NoSpace) && record.op.has_put();
+        if is_before_the_log || check(&record.op).is_err() {
+            return Ok(None);
+        }
+        if let Some(place) = self.find(&record.op, answer, window) {
+            return Ok(Some(place));
+        }
+        // Say which rule it is: would the answer have been right at another time?
+        let earlier = self.find(&record.op, answer, Window { low: 0, ..window });
+        let anywhere = Window { low: 0, high: self.views.len() - 1 };
+        let rule = match self.find(&record.op, answer, anywhere) {
+            None => Rule::Read,
+            Some(_) if earlier.is_some() && record.op.is_serializable() => Rule::Connection,
+            Some(_) => Rule::RealTime,
+        };
+        let (low, high) = (self.views[window.low], self.views[window.high]);
+        let last = shorten(&self.model.answer_at(&record.op, high));
+        let what = format!("no state from {low:?} to {high:?} gives its answer; the last: {last}");
+        violation(rule, &what, record)
+    }
+
+    /// The earliest place of the window at which the model gives this answer.
+    fn find(&self, op: &Op, answer: &Answer, window: Window) -> Option<usize> {
+        let (mut low, mut high) = (window.low, window.high);
+        if let Ok(response) = answer {
+            low = low.max(self.first_with(response.revision()));
+            high = high.min(self.first_with(response.revision().saturating_add(1)).checked_sub(1)?);
+        }
+        let mut last = None;
+        for place in low..=high {
+            let view = self.views[place];
+            if last.replace(view) != Some(view) && self.model.answer_at(op, view) == *answer {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    fn verdict(self) -> Verdict {
+        let mut verdict = Verdict {
+            model: self.model,
+            acknowledged_count: 0,
+            refused_count: 0,
+            never_logged_count: 0,
+            read_count: 0,
+            read_refused_count: 0,
+            unknown_done_count: 0,
+            unknown_count: 0,
+        };
+        for (record, index) in self.history.calls.iter().zip(&self.indices) {
+            let fate = record.answer().map_or(Fate::Unknown, fate_of);
+            let is_done = matches!(record.answer(), Some(Ok(_)));
+            let is_in_store = !record.op.can_change() && check(&record.op).is_ok();
+            let count = match (fate, index) {
+                (Fate::Unknown, Some(_)) => &mut verdict.unknown_done_count,
+                (Fate::Unknown, None) if record.op.is_read() => continue,
+                (Fate::Unknown, None) => &mut verdict.unknown_count,
+                (Fate::Judged, Some(_)) if is_done => &mut verdict.acknowledged_count,
+                (Fate::Judged, Some(_)) => &mut verdict.refused_count,
+                (Fate::Judged, None) if is_done => &mut verdict.read_count,
+                (Fate::Judged, None) if is_in_store => &mut verdict.read_refused_count,
+                (Fate::Judged | Fate::NeverLogged, _) => &mut verdict.never_logged_count,
+            };
+            *count += 1;
+        }
+        verdict
+    }
+}
+
+/// Checks the answer to a call of the claim against the model's.
+fn check_answer(record: &CallRecord, answer: &Answer, expected: &Answer) -> Result<(), Violation> {
+    match (fate_of(answer), answer, expected) {
+        (Fate::Unknown, _, _) => Ok(()),
+        (Fate::NeverLogged, _, _) => {
+            violation(Rule::Fate, "it stands in the claim, and was refused before the log", record)
+        }
+        // Its revision is judged with the times: etcd reads it when it answers.
+        (_, Ok(Response::Compact { .. }), Ok(Response::Compact { .. })) => Ok(()),
+        (_, answer, expected) if answer == expected => Ok(()),
+        (_, _, expected) => {
+            let what = format!("the answer at its place is {}", shorten(expected));
+            violation(Rule::Answer, &what, record)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
