@@ -22,4 +22,6 @@ pub mod model;
 pub mod op;
 pub mod order;
 #[cfg(test)]
+mod play;
+#[cfg(test)]
 mod short;
