@@ -222,7 +222,7 @@ impl Generator {
         let target = match self.random.below(6) {
             0 => CompareTarget::Create(self.number()),
             1 => CompareTarget::Mod(self.number()),
-            2 => CompareTarget::Lease(0),
+            2 => CompareTarget::Lease(self.options.leases.first().copied().unwrap_or(0)),
             3 => CompareTarget::Value(format!("{}:{}", self.client, self.drawn).into_bytes()),
             _ => CompareTarget::Version(self.number()),
         };

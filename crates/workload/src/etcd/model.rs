@@ -233,6 +233,9 @@ impl<'m> Turn<'m> {
         if range.count_only {
             kvs.clear();
         }
+        if range.limit > 0 && !needs_all(range) {
+            kvs.truncate(range.limit.saturating_add(1) as usize);
+        }
         kvs.retain(|pair| passes_filters(range, pair));
         sort(range, &mut kvs);
         let more = range.limit > 0 && kvs.len() as i64 > range.limit;
@@ -398,6 +401,18 @@ fn holds_for(compare: &Compare, pair: &KeyValue) -> bool {
         CompareResult::Less => order == Ordering::Less,
         CompareResult::NotEqual => order != Ordering::Equal,
     }
+}
+
+/// Whether a range with a limit looks at all its keys. Without a sort order and filters etcd takes
+/// the first keys and one more, and sorts those, whatever the target (seen on 3.6.16).
+fn needs_all(range: &Range) -> bool {
+    let filters = [
+        range.min_mod_revision,
+        range.max_mod_revision,
+        range.min_create_revision,
+        range.max_create_revision,
+    ];
+    range.sort_order != SortOrder::None || filters.iter().any(|filter| *filter != 0)
 }
 
 fn passes_filters(range: &Range, pair: &KeyValue) -> bool {

@@ -253,7 +253,7 @@ fn sorting_comes_before_the_limit() {
         (O::Descend, S::Key, 0, "cba"),
         (O::Descend, S::Key, 2, "cb"),
         (O::None, S::Mod, 0, "bac"),
-        (O::None, S::Mod, 1, "b"),
+        (O::Ascend, S::Mod, 1, "b"),
         (O::Ascend, S::Create, 0, "abc"),
         (O::Descend, S::Create, 1, "c"),
         (O::Ascend, S::Version, 0, "bca"),
@@ -263,6 +263,19 @@ fn sorting_comes_before_the_limit() {
     ] {
         assert_eq!(sorted(order, target, limit), found, "{order:?} {target:?} {limit}");
     }
+}
+
+#[test]
+fn without_an_order_the_first_keys_and_one_more_are_sorted() {
+    // Changed at 4, 3 and 2, in the order of keys.
+    let model = store([put("c", "").into(), put("b", "").into(), put("a", "").into()]);
+    let by_mod = |limit| Range { sort_target: SortTarget::Mod, limit, ..all() };
+    let found = |range| (keys(&read(&model, range)), read(&model, range_to("a", "d")).count);
+    assert_eq!(found(by_mod(1)), ("b".to_string(), 3));
+    assert_eq!(found(by_mod(2)), ("cb".to_string(), 3));
+    assert_eq!(found(by_mod(0)), ("cba".to_string(), 3));
+    // Any filter has it look at all keys.
+    assert_eq!(found(Range { min_mod_revision: 1, ..by_mod(1) }), ("c".to_string(), 3));
 }
 
 #[test]
