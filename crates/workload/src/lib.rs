@@ -8,6 +8,7 @@
 //!   every event against it.
 //! - [`linear`]: the judge of an ensemble. It knows only the order that the zxids in the replies
 //!   give.
+//! - [`etcd`]: all of this for etcd's keys.
 //!
 //! Nothing here imports the state machine: a judge must not share the bugs of the accused.
 

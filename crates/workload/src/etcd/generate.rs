@@ -37,13 +37,27 @@ pub struct Options {
     /// Deletes with an open end in transactions. Beside a put of one of their keys they make etcd
     /// 3.6.16 die, at once (`ignore_value`) or after a compaction at that revision.
     pub open_deletes_in_txns: bool,
+    /// Ranges at older or future revisions beside the puts and deletes of a transaction. A member
+    /// of etcd 3.6.16 that has no client waiting leaves out such ranges with their checks
+    /// (`removeNeedlessRangeReqs`): where the range is refused, members differ from then on.
+    pub old_revisions_in_writes: bool,
     /// Leases that puts attach keys to. The driver makes them.
     pub leases: Vec<i64>,
 }
 
 impl Options {
-    /// Everything that a real etcd survives, and no lease.
-    pub fn all() -> Options {
+    /// Everything.
+    pub fn all(leases: Vec<i64>) -> Options {
+        Options {
+            open_deletes_in_txns: true,
+            old_revisions_in_writes: true,
+            leases,
+            ..Options::for_etcd()
+        }
+    }
+
+    /// Everything that members of a real etcd survive and agree on, and no lease.
+    pub fn for_etcd() -> Options {
         Options {
             compactions: true,
             nested: true,
@@ -51,8 +65,7 @@ impl Options {
             large_ranges: true,
             serializable: true,
             errors: true,
-            open_deletes_in_txns: false,
-            leases: Vec::new(),
+            ..Options::default()
         }
     }
 }
@@ -183,6 +196,13 @@ impl Generator {
         range
     }
 
+    /// A range of a transaction that may write. etcd leaves out none in a transaction inside.
+    fn range_in_txn(&mut self, depth: u64) -> Range {
+        let range = self.range();
+        let keeps_revision = self.options.old_revisions_in_writes || depth > 1;
+        Range { revision: if keeps_revision { range.revision } else { 0 }, ..range }
+    }
+
     /// Makes a range large, with limit, order and filters.
     fn refine(&mut self, range: &mut Range) {
         if self.random.one_in(2) {
@@ -265,7 +285,7 @@ impl Generator {
     fn txn_op(&mut self, depth: u64) -> TxnOp {
         let may_be_nested = self.options.nested && depth < TXN_DEPTH_MAX;
         match self.random.below(10) {
-            0..=2 => TxnOp::Range(self.range()),
+            0..=2 => TxnOp::Range(self.range_in_txn(depth)),
             3..=5 => TxnOp::Put(self.put()),
             6..=7 => TxnOp::DeleteRange(self.delete(self.options.open_deletes_in_txns)),
             _ if may_be_nested => TxnOp::Txn(self.txn(depth + 1)),
@@ -298,8 +318,12 @@ impl Generator {
             }
             8 => {
                 let revision = *self.random.pick(&[-2, -1, future]);
-                let range = Range { revision, ..self.range() };
-                Op::Txn(self.wrong_txn(TxnOp::Range(range)))
+                let range = TxnOp::Range(Range { revision, ..self.range() });
+                let op = match self.options.old_revisions_in_writes {
+                    true => range,
+                    false => TxnOp::Txn(Txn { success: vec![range], ..Txn::default() }),
+                };
+                Op::Txn(self.wrong_txn(op))
             }
             _ => {
                 let put = self.put();

@@ -315,7 +315,7 @@ fn a_refusal_has_a_reason_in_its_call() {
 fn what_an_honest_cluster_shows_passes() {
     let (mut sum, mut uncompared_count) = (0, 0);
     for seed in 0..150 {
-        let play = play(seed, &Options::all(), 600);
+        let play = play(seed, &Options::for_etcd(), 600);
         let verdict = judge(&play.history).unwrap_or_else(|found| panic!("seed {seed}: {found}"));
         sum += verdict.change_count + verdict.read_count;
         uncompared_count += verdict.uncompared_count;
@@ -323,7 +323,7 @@ fn what_an_honest_cluster_shows_passes() {
     assert!(uncompared_count * 10 < sum, "{uncompared_count} of {sum} are not compared");
 }
 
-fn told<'p>(play: &'p mut Play, is_it: impl Fn(&Response) -> bool) -> Vec<&'p mut Response> {
+fn told(play: &mut Play, is_it: impl Fn(&Response) -> bool) -> Vec<&mut Response> {
     let calls = play.history.calls.iter_mut();
     let answers = calls.filter_map(|record| record.answered.as_mut()?.answer.as_mut().ok());
     answers.filter(|response| is_it(response)).collect()
@@ -356,7 +356,7 @@ fn lie(play: &mut Play, random: &mut Random) -> bool {
 fn a_lie_of_a_cluster_is_rejected_unless_it_is_not_compared() {
     let mut told_count = 0;
     for seed in 0..200 {
-        let mut play = play(seed, &Options::all(), 300);
+        let mut play = play(seed, &Options::for_etcd(), 300);
         let are_few = judge(&play.history).unwrap().uncompared_count == 0;
         if are_few && lie(&mut play, &mut Random::new(seed)) {
             told_count += 1;

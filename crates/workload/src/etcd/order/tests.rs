@@ -505,7 +505,7 @@ fn a_refusal_as_future_needs_a_state_without_the_revision() {
 // A cluster made of the model.
 
 fn everything() -> Options {
-    Options { leases: vec![5, 6], open_deletes_in_txns: true, ..Options::all() }
+    Options::all(vec![5, 6])
 }
 
 #[test]
