@@ -1,4 +1,4 @@
-//! What a judge reports, and what both judges check of a call alone.
+//! The findings that a judge reports, and the checks on a single call that both judges share.
 
 use crate::etcd::form::check;
 use crate::etcd::history::{CallId, CallRecord};
@@ -9,15 +9,15 @@ use crate::etcd::op::{Answer, Error, Fate};
 pub enum Rule {
     /// The claim has only what clients sent, once.
     Claim,
-    /// What happened to a call is what its client was told.
+    /// A call took effect, or did not, as its client was told.
     Fate,
     /// Acknowledged writes have the model's answer.
     Answer,
     /// The checks before the log refuse what they must, and nothing else.
     Form,
-    /// What was answered before a call began is seen by it.
+    /// A call sees everything that was answered before it began.
     RealTime,
-    /// A connection never goes back.
+    /// Serializable reads of one connection never go back.
     Connection,
     /// Reads have the model's answer.
     Read,

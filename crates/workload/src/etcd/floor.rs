@@ -1,6 +1,7 @@
-//! The least that a call must show: what answers had shown before it was sent.
+//! The oldest state that a call may show: the newest one that answers had shown when it was sent.
 
-/// What answers showed, in the order of answers. `T` is a revision, or a place in the order.
+/// The states that answers showed, in the order of answers. `T` is a revision or a place in the
+/// claim.
 #[derive(Clone, Debug)]
 pub(super) struct Floor<T> {
     /// The newest that was shown so far, by the time of the answer.
@@ -14,7 +15,7 @@ impl<T> Default for Floor<T> {
 }
 
 impl<T: Copy + Ord + Default> Floor<T> {
-    /// Notes what an answer shows; none may be noted after a later one.
+    /// Notes the state that an answer shows. Answers must be noted in their order.
     pub(super) fn raise(&mut self, answered: u64, what: T) {
         let last = self.shown.last();
         assert!(last.is_none_or(|(at, _)| *at < answered), "answers are noted in their order");
@@ -22,7 +23,7 @@ impl<T: Copy + Ord + Default> Floor<T> {
         self.shown.push((answered, newest.max(what)));
     }
 
-    /// What a call must show at least that was sent at this time.
+    /// Returns the oldest state that a call sent at this time may show.
     pub(super) fn at(&self, asked: u64) -> T {
         match self.shown.partition_point(|(answered, _)| *answered < asked) {
             0 => T::default(),

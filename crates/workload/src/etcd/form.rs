@@ -11,7 +11,7 @@ use crate::etcd::op::{DeleteRange, Error, Op, Put, Txn, TxnOp};
 /// another has what the outer one leaves.
 pub const TXN_OPS_MAX: usize = 128;
 
-/// Checks a call.
+/// Checks a call before it is logged.
 ///
 /// # Errors
 /// The first refusal that etcd would give.

@@ -1,8 +1,8 @@
-//! Streams of calls from a seed: few keys that everybody fights over, so that conditions that do
-//! not hold, keys that are missing and ranges that overlap are common.
+//! Streams of calls from a seed. There are few keys, so that failed conditions, missing keys and
+//! overlapping ranges are common.
 //!
-//! Values are unique, so that a read tells the write that it shows. There are fewer keys than etcd
-//! needs to sort equal ones in an order of its own (see [`crate::etcd::model`]).
+//! Values are unique, so that a read names the write that it shows. There are at most 12 keys,
+//! because etcd's sort is stable only up to there (see [`crate::etcd::model`]).
 
 use crate::etcd::form::{TXN_OPS_MAX, check};
 use crate::etcd::op::{
@@ -18,7 +18,7 @@ const KEYS: [&[u8]; 8] = [b"a", b"a/", b"a/x", b"b", b"b\0", b"c", b"c/\xff", b"
 /// A lease that nobody has made.
 pub const UNKNOWN_LEASE: i64 = 7777;
 
-/// What a stream has beyond plain calls at the newest revision.
+/// The kinds of calls that a stream has beyond plain ones at the newest revision.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Compactions.

@@ -2,27 +2,27 @@
 //! call after the other, could have shown them?
 //!
 //! It sees only the answers. Each names its revision, and a write that changes keys has one of its
-//! own: so the answers give the order. The state at each revision is built again from the writes.
-//! A revision that no acknowledged write has is that of one of unknown fate: every one that could
-//! have made it is tried, each in a *world* of its own, and later answers end the worlds that they
-//! do not fit. A history is refused if no world is left.
+//! own: so the answers give the order. The judge rebuilds the state at each revision from the
+//! writes. If no acknowledged write made a revision, a write of unknown fate did: the judge tries
+//! each candidate in a *world* of its own, and drops the worlds that later answers contradict. It
+//! rejects a history if no world is left.
 //!
 //! **What is proved** of a history that is accepted:
 //! - No two acknowledged writes have one revision. Each, done on the state of the revision before,
 //!   has exactly its answer. Every other revision was made by a write of unknown fate, each once.
 //! - Every read, failed transaction and delete of nothing has the answer of the state at the
 //!   revision in its header, ranges at older revisions included, in one and the same world.
-//! - The revision in an answer is not before any that was shown before the call was sent (for
-//!   serializable reads: on the same connection); that of a write is behind it. No answer shows a
-//!   write that was sent only later.
+//! - An answer shows no older revision than any answer before the call was sent (for serializable
+//!   reads: than any answer on the same connection); a write has a newer one. No answer shows a
+//!   write that was sent after it.
 //! - A range at an older revision is not answered after a compaction beyond it was acknowledged;
 //!   a call is refused as compacted only if a compaction that does it had been sent, and for a
 //!   future revision only if that had not been shown before.
 //! - The checks before the log refuse what they must, and nothing else.
 //!
-//! **What is not**: refusals have no revision, so they are held against times only, and the ones
-//! for a key, a lease or space that is missing only against their own call. Compactions have no
-//! place in the order; a serializable range may be answered after one. With more than
+//! **What is not**: refusals carry no revision, so the judge knows only when they were given. A
+//! refusal for a missing key, lease or space must only fit its own call. Compactions have no place
+//! in the order, and a serializable range may be answered after one. With more than
 //! [`WORLDS_MAX`] worlds the rest of the states is not compared ([`Verdict::uncompared_count`]).
 //!
 //! **What the load must keep to**: the store is fresh, only these clients write to it, and no
@@ -80,7 +80,7 @@ pub fn judge(history: &History) -> Result<Verdict, Violation> {
     Ok(verdict)
 }
 
-/// What the answers show, by time and by revision.
+/// The answers, by time and by revision.
 struct Sight<'h> {
     history: &'h History,
     answers: Vec<(u64, &'h CallRecord, &'h Answer)>,
@@ -207,7 +207,7 @@ impl<'h> Sight<'h> {
             }
             _ => None,
         });
-        // Of a fresh store -1 counts as compacted.
+        // A fresh store counts as compacted at -1.
         let newest = of_others.max().unwrap_or(-1).max(-1);
         let revisions = asked_revisions(&record.op);
         match record.op {

@@ -187,7 +187,7 @@ impl<'m> Turn<'m> {
         }
     }
 
-    // What can be read.
+    // Reading.
 
     /// The newest revision, with what this call did.
     fn now(&self) -> i64 {
@@ -248,7 +248,7 @@ impl<'m> Turn<'m> {
         Ok(RangeAnswer { revision: now, kvs, more, count })
     }
 
-    // What changes.
+    // Changing.
 
     fn change(&mut self, key: Vec<u8>, pair: Option<KeyValue>) {
         self.changes.push((key, Change { revision: self.before.revision + 1, pair }));

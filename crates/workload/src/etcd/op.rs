@@ -44,7 +44,7 @@ pub struct Range {
     pub revision: i64,
     /// The direction of sorting.
     pub sort_order: SortOrder,
-    /// What is sorted by.
+    /// The part of the pair to sort by.
     pub sort_target: SortTarget,
     /// Whether the member answers from its own state, which may be old.
     pub serializable: bool,
@@ -93,14 +93,14 @@ pub struct DeleteRange {
 /// The operator of a [`Compare`]: how the pair's part must stand to the given one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompareResult {
-    /// The same.
+    /// Equal to it.
     #[default]
     Equal,
     /// Larger.
     Greater,
     /// Smaller.
     Less,
-    /// Another.
+    /// Different from it.
     NotEqual,
 }
 
@@ -128,7 +128,7 @@ pub struct Compare {
     pub range_end: Vec<u8>,
     /// The operator.
     pub result: CompareResult,
-    /// What is compared.
+    /// The part that is compared, and the value it is compared with.
     pub target: CompareTarget,
 }
 
@@ -392,15 +392,15 @@ impl Response {
 pub enum Error {
     /// `key is not provided`.
     EmptyKey,
-    /// `value is provided`, although it is to stay.
+    /// `value is provided`, although the put keeps the old value.
     ValueProvided,
-    /// `lease is provided`, although it is to stay.
+    /// `lease is provided`, although the put keeps the old lease.
     LeaseProvided,
     /// `duplicate key given in txn request`.
     DuplicateKey,
     /// `too many operations in txn request`.
     TooManyOps,
-    /// `key not found`: what is to stay of it does not exist, or an operation is empty.
+    /// `key not found`: a put keeps a part of a key that does not exist, or an operation is empty.
     KeyNotFound,
     /// `requested lease not found`.
     LeaseNotFound,
@@ -430,7 +430,7 @@ pub enum Error {
     Canceled,
 }
 
-/// What an error says about the call.
+/// The fate of a call, as an error tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The rules of the store refuse it: a judge works out whether they do.
@@ -442,7 +442,7 @@ pub enum Fate {
 }
 
 impl Error {
-    /// What the error says about the call.
+    /// Tells whether the call may have taken effect.
     pub fn fate(self) -> Fate {
         match self {
             Error::EmptyKey

@@ -12,11 +12,11 @@
 //! - **Answer.** Replayed on the model, each acknowledged write has exactly its answer, revision
 //!   included. (The header of a compaction may also show a newer revision, as etcd's does.)
 //! - **Form.** The checks before the log refuse what they must, and nothing else.
-//! - **Order of time.** Whatever was answered before a call began is seen by it: a write stands
-//!   behind it, a linearizable read shows a place that is not before it. Nothing shows a command
-//!   that was asked for only later.
-//! - **Connection.** A serializable read shows a place that is not before any that its connection
-//!   was shown.
+//! - **Order of time.** A call sees everything that was answered before it began: a write stands
+//!   behind it in the claim, and a linearizable read shows no earlier place. No answer shows a
+//!   command that was sent after it.
+//! - **Connection.** A serializable read shows no earlier place than the answers before it on the
+//!   same connection.
 //! - **Read.** Each answer to a read, a refusal included, is the model's at a place that these
 //!   rules allow: its header's revision, a compaction in time for a refusal and none for a value.
 //!

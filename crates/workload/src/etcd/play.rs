@@ -13,7 +13,7 @@ const MEMBER_COUNT: u64 = 3;
 /// Calls of one client that may be open at once.
 const OPEN_MAX: usize = 3;
 
-/// What the cluster did, and what its clients saw.
+/// A run of the cluster, and the history of its clients.
 pub struct Play {
     pub history: History,
     pub claim: Vec<Claimed>,
