@@ -3,8 +3,8 @@
 //! - [`Loop`] orders: it packs what clients hand over into entries, proposes them, hands committed
 //!   ones on, keeps the sessions' leases and says when to take a snapshot.
 //! - [`Apply`] runs committed commands on the machine and produces answers and changes.
-//! - [`Front`], one per connection runtime, holds connections, the order within each session, and
-//!   the watches.
+//! - [`Front`], one per connection runtime of ZooKeeper's clients, holds connections, the order
+//!   within each session, and the watches. [`EtcdFront`] holds the calls of etcd's clients.
 //!
 //! Two more write what these decide: [`LogWriter`] the log, [`SnapshotWriter`] the snapshots, over
 //! any `storage::disk::Disk`.
@@ -16,6 +16,8 @@
 
 pub mod apply;
 pub mod bootstrap;
+mod commands;
+pub mod etcd_front;
 pub mod hello;
 pub mod identities;
 pub mod inspect;
@@ -37,6 +39,7 @@ pub mod zk_front;
 
 pub use apply::Apply;
 pub use bootstrap::Bootstrap;
+pub use etcd_front::EtcdFront;
 pub use hello::Hello;
 pub use leader::digests::Difference;
 pub use log_writer::LogWriter;

@@ -463,3 +463,10 @@ pub const OWN_DIGESTS_MAX: usize = 1 << 18;
 
 /// How long a leader whose state is not that of the majority tries to hand over before it resigns.
 pub const DIFFERS_HAND_OVER_MS: u64 = 1_000;
+
+/// Calls of etcd's clients that one Front has under way. One more is refused as too many requests.
+pub const ETCD_CALLS_MAX: usize = 100_000;
+
+/// How long a call of an etcd client may take, in ms: 5 s, and two election timeouts of 1 s, as in
+/// etcd 3.6 (`ServerConfig.ReqTimeout`).
+pub const ETCD_CALL_MS_MAX: u64 = 7_000;

@@ -843,6 +843,11 @@ impl Loop {
         self.replica.status()
     }
 
+    /// The Raft term.
+    pub fn term(&self) -> u64 {
+        self.replica.term()
+    }
+
     /// The members whose votes count, by member id; while a change is under way also the voters
     /// that are to leave.
     pub fn voters(&self) -> Vec<u64> {

@@ -23,7 +23,6 @@
 mod admission;
 mod answered;
 pub mod auth;
-mod commands;
 mod connection;
 mod departed;
 mod events;
@@ -51,6 +50,7 @@ use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
 use zk::four_letter::Word;
 use zk::sasl::Exchange;
 
+use crate::commands::Commands;
 use crate::identities::{OwnedIdentity, borrow};
 use crate::limits::{
     CLOCK_INTERVAL_MS, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX, CONNECT_HOLD_PART, CONTACT_MS_USUAL,
@@ -62,7 +62,6 @@ use crate::summary::Latency;
 use crate::throttle::Throttle;
 use admission::Admission;
 use auth::AuthConfig;
-use commands::Commands;
 use connection::{Connection, ReadOnly, Slot, SlotKind, Spare, State, Stats};
 use departed::Departed;
 use heard::Heard;

@@ -142,7 +142,7 @@ pub struct Node {
     origin: Origin,
     replies: Arc<ReplyRoom>,
     /// Held as long as the node lives.
-    _dir: DataDir<RealDisk>,
+    dir: DataDir<RealDisk>,
 }
 
 /// Opens or makes the data directory and starts the threads. Clients may be served once
@@ -181,7 +181,6 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
     recovered.replay(together);
     startup.log_apply_ms = replay_began.elapsed().as_millis() as u64;
     let origin = recovered.origin;
-    let identity = recovered.dir.identity();
     let member = config.member.clone();
     let raft_tick = Duration::from_millis(member.raft_tick_ms);
     let (member, apply) =
@@ -203,6 +202,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         serving: AtomicBool::new(false),
         started: Instant::now(),
         contact_at_ms: AtomicU64::new(u64::MAX),
+        raft_term: AtomicU64::new(0),
         metrics: Mutex::new(NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() }),
         snapshot_waiters: Mutex::default(),
         install_waiter: Mutex::default(),
@@ -212,14 +212,14 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         peers: cluster.as_ref().map(|it| it.sockets.handle()),
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
-    let image = SnapshotWriter::new(disk.clone(), identity.cluster_id);
+    let image = SnapshotWriter::new(disk.clone(), recovered.dir.identity().cluster_id);
     let threads = start_threads(&shared, log, image, disk)
         .map_err(|cause| StartError::System { what: "a thread".to_string(), cause })?;
     let links = cluster.map(|it| {
         it.gate.open(&shared);
         it.sockets
     });
-    Ok(Node { shared, threads, links, origin, replies, _dir: recovered.dir })
+    Ok(Node { shared, threads, links, origin, replies, dir: recovered.dir })
 }
 
 fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {
@@ -325,6 +325,11 @@ impl Node {
     /// The member, and this start of it.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// The id of the cluster, drawn at its birth.
+    pub fn cluster_id(&self) -> u128 {
+        self.dir.identity().cluster_id
     }
 
     /// The room for replies that Apply shares with the Fronts.

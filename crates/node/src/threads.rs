@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub started: Instant,
     /// `Now::contact_at_ms`; the greatest number for none.
     pub contact_at_ms: AtomicU64,
+    /// The Raft term that Loop has reached.
+    pub raft_term: AtomicU64,
     pub metrics: Mutex<NodeMetrics>,
     /// Callers that wait for a snapshot; at most one for each connection of the admin server.
     pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
@@ -115,6 +117,11 @@ impl FrontHandle {
     /// Ms since the node started.
     pub fn monotonic_ms(&self) -> u64 {
         self.shared.now_ms()
+    }
+
+    /// The Raft term that this member has reached.
+    pub fn raft_term(&self) -> u64 {
+        self.shared.raft_term.load(Ordering::Acquire)
     }
 
     /// See [`Now::contact_at_ms`](member::zk_front::Now::contact_at_ms).

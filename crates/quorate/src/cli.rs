@@ -119,6 +119,12 @@ pub struct ServeArgs {
     /// Where metrics are served to Prometheus [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_addr: Option<ListenAddress>,
+    /// Where etcd clients connect [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub etcd_addr: Option<ListenAddress>,
+    /// Where etcd clients connect with TLS; uses the stores of the other ports [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub etcd_tls_addr: Option<ListenAddress>,
     /// Where clients of Ozone's datanodes connect: the chunk store [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub chunk_addr: Option<ListenAddress>,

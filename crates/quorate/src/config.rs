@@ -16,6 +16,7 @@ pub mod chunk;
 pub mod cluster;
 mod container_env;
 mod draft;
+pub mod etcd;
 mod files;
 pub(crate) mod jaas;
 mod listeners;
@@ -125,6 +126,12 @@ pub fn load_from(
     }
     if let Some(metrics_addr) = &args.metrics_addr {
         draft.monitoring.metrics.addr = Some(metrics_addr.clone());
+    }
+    if let Some(etcd_addr) = &args.etcd_addr {
+        draft.etcd.addr = Some(etcd_addr.clone());
+    }
+    if let Some(etcd_tls_addr) = &args.etcd_tls_addr {
+        draft.etcd.tls_addr = Some(etcd_tls_addr.clone());
     }
     if let Some(chunk_addr) = &args.chunk_addr {
         draft.chunk.addr = Some(chunk_addr.clone());

@@ -381,11 +381,11 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
     let client = Arc::new(Client { service: service.clone(), answers });
     let handle = |call: Box<Call<()>>| {
         let client = client.clone();
-        async move { stream::serve(&client, call).await }
+        tokio::spawn(async move { stream::serve(&client, call).await });
     };
     let Some(tls) = tls else { return grpc::serve(stream, &service.grpc, &requests, handle).await };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
-    let shaken = TlsAcceptor::from(tls.current_of_chunks()).accept(stream);
+    let shaken = TlsAcceptor::from(tls.current_of_http2()).accept(stream);
     match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
         Ok(stream) => {
             handshake.succeed();

@@ -89,6 +89,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
         let mut text = server_config(config)?;
         text += &face(number, "admin_addr", admin_addr.as_ref())?;
         text += &face(number, "metrics_addr", args.metrics_addr.as_ref())?;
+        text += &face(number, "etcd_addr", args.etcd_addr.as_ref())?;
         text += &face(number, "chunk_addr", args.chunk_addr.as_ref())?;
         text += &chunk_settings(args);
         let secret_file = quoted(&secret_file)?;

@@ -17,6 +17,7 @@ mod grpc;
 mod hangup;
 mod inspect;
 mod listen_chunk;
+mod listen_etcd;
 mod listen_zk;
 mod local_ensemble;
 mod logging;

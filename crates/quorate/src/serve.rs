@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::Context;
 use machine::ChangeBatch;
 use machine::Level;
+use member::EtcdFront;
 use member::Front;
+use member::etcd_front::EtcdFrontConfig;
 use member::hello::Known;
 use member::message::FrontCounts;
 use member::recovery::Options;
@@ -29,6 +31,7 @@ use crate::data_dir;
 use crate::descriptors;
 use crate::hangup::Reloaded;
 use crate::listen_chunk::{self, Chunks};
+use crate::listen_etcd::{self, EtcdFace};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
 use crate::logging::Logging;
@@ -132,6 +135,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let chunks = config.chunk.as_ref().map(open).transpose()?;
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts(&config, &node)?, asker, tls.clone())?;
+    let etcd = listen_etcd::start(etcd_fronts(&config, &node))?;
     let begin = Begin {
         node: node.monitor_handle(),
         face: acceptor.face(),
@@ -144,7 +148,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     println!("quorate ready{}{shown_monitoring}", ports.shown()?);
     audit(&config, "serverStart", "success");
     tokio::select! {
-        ended = serve_clients(&config, acceptor, ports, chunks.as_deref(), tls) => ended?,
+        ended = serve_clients(&config, acceptor, (ports, etcd), chunks.as_deref(), tls) => ended?,
         () = end.wait() => {}
     }
     tracing::info!("stopping");
@@ -195,7 +199,10 @@ fn node_config(
     Ok(NodeConfig {
         data_dir: config.storage.data_dir.clone(),
         log_dir: config.storage.log_dir.clone(),
-        fronts: FrontCounts { zk: front_count(), etcd: 0 },
+        fronts: FrontCounts {
+            zk: front_count(),
+            etcd: config.etcd.as_ref().map_or(0, |_| front_count()),
+        },
         // These are not the bytes of the Fronts' secret, since others learn the ids.
         drawn: random_bytes()?,
         secret: random_bytes()?,
@@ -294,7 +301,7 @@ fn about(config: &ServeConfig, conf: ConfReport) -> About {
 async fn serve_clients(
     config: &ServeConfig,
     acceptor: Acceptor,
-    ports: ClientPorts,
+    (ports, etcd): (ClientPorts, EtcdFace),
     chunks: Option<&Chunks>,
     tls: Option<Arc<Tls>>,
 ) -> anyhow::Result<()> {
@@ -307,12 +314,18 @@ async fn serve_clients(
         _ => Wire::Plain,
     };
     let secure_wire = tls.clone().map_or(Wire::Plain, Wire::Secure);
-    let ClientPorts { plain, secure, chunk_plain, chunk_secure } = ports;
+    let ClientPorts { plain, secure, etcd_plain, etcd_secure, chunk_plain, chunk_secure } = ports;
     tokio::select! {
         () = accept(acceptor.clone(), plain, plain_wire, limits) => {
             anyhow::bail!("a connection runtime ended")
         }
         () = accept(acceptor, secure, secure_wire, limits) => {
+            anyhow::bail!("a connection runtime ended")
+        }
+        () = serve_etcd(&etcd, etcd_plain, None) => {
+            anyhow::bail!("a connection runtime ended")
+        }
+        () = serve_etcd(&etcd, etcd_secure, tls.clone()) => {
             anyhow::bail!("a connection runtime ended")
         }
         () = serve_chunks(chunks, chunk_plain, chunk_secure, tls.clone()) => {
@@ -331,6 +344,14 @@ async fn accept(
 ) {
     match listener {
         Some(listener) => acceptor.run(listener, wire, limits).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Accepts etcd's clients on a port, if there is one.
+async fn serve_etcd(face: &EtcdFace, listener: Option<TcpListener>, tls: Option<Arc<Tls>>) {
+    match listener {
+        Some(listener) => face.accept(listener, tls).await,
         None => std::future::pending().await,
     }
 }
@@ -407,6 +428,24 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
         (handle, front)
     };
     Ok(handles.into_iter().map(front).collect())
+}
+
+/// A Front for etcd's clients for each of the member's handles.
+fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront)> {
+    let front = |handle: FrontHandle| {
+        let front = EtcdFront::new(EtcdFrontConfig {
+            id: handle.id(),
+            connection: listen_etcd::connection_of(handle.id()),
+            is_alone: config.cluster.is_none(),
+            cluster_id: node.cluster_id() as u64,
+            member_id: node.origin().member.0,
+            txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
+            request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
+            level: handle.machine().read().control().level().level,
+        });
+        (handle, front)
+    };
+    node.etcd_fronts().into_iter().map(front).collect()
 }
 
 /// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), ms; none if it

@@ -98,8 +98,8 @@ impl Tls {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).zookeeper.clone()
     }
 
-    /// The settings for a new connection to the chunk store.
-    pub fn current_of_chunks(&self) -> Arc<ServerConfig> {
+    /// The settings for a new connection that speaks HTTP/2.
+    pub fn current_of_http2(&self) -> Arc<ServerConfig> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).chunks.clone()
     }
 

@@ -646,6 +646,11 @@ impl Replica {
         self.node.store().term_of(index).ok()
     }
 
+    /// The term.
+    pub fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
     /// The state of this replica in numbers. Cheap; may be called in every round.
     pub fn status(&self) -> Status {
         let raft = &self.node.raft;

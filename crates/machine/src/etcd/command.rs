@@ -248,6 +248,15 @@ impl Command<'_> {
 }
 
 impl KeyRange<'_> {
+    /// Whether a key is in the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        match self.end {
+            [] => key == self.key,
+            [0] => key >= self.key,
+            end => key >= self.key && key < end,
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_bytes(self.key);
         out.put_bytes(self.end);

@@ -219,6 +219,22 @@ fn a_put_that_keeps_value_or_lease_needs_the_key() {
 }
 
 #[test]
+fn a_put_that_keeps_the_value_of_a_key_that_its_txn_deletes_is_refused() {
+    let mut store = sample();
+    let keeping = || Op::Put(Put { ignore_value: true, ..a_put("b", "") });
+    let delete = || Op::DeleteRange(a_delete("a", "\0"));
+    for ops in
+        [vec![delete(), keeping()], vec![Op::Txn(a_txn(vec![], vec![delete()], vec![])), keeping()]]
+    {
+        assert_eq!(txn(&mut store, a_txn(vec![], ops, vec![])), Err(Refusal::KeyNotFound));
+    }
+    assert_eq!(store.revision(), 8);
+    let ops = vec![delete(), Op::Put(a_put("b", "5")), keeping()];
+    assert!(txn(&mut store, a_txn(vec![], ops, vec![])).is_ok());
+    check(&store, all(), "b=5@9/9/2 of 1");
+}
+
+#[test]
 fn comparisons_on_a_missing_key_are_judged_on_zeros_and_values_never_hold() {
     let mut store = sample();
     let mut holds = |range, relation, target| {

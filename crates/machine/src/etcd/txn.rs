@@ -8,7 +8,7 @@
 use core::cmp::Ordering;
 
 use crate::etcd::command::{
-    Command, Compare, CompareTarget, DeleteRange, Op, Put, RangeOp, Relation, Txn,
+    Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation, Txn,
 };
 use crate::etcd::event::{Event, Place};
 use crate::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted, Refusal, TxnDone};
@@ -24,7 +24,7 @@ impl Store {
             Command::Put(put) => {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
                 check_lease(put)?;
-                self.check_put(put)?;
+                self.check_put(put, &[])?;
                 Ok(Outcome::Put(self.run(|run| run.put(put))))
             }
             Command::DeleteRange(delete) => {
@@ -32,7 +32,7 @@ impl Store {
             }
             Command::Txn(txn) => {
                 let path = self.path_of(txn);
-                self.check(&path)?;
+                self.check(&path, &mut Vec::new())?;
                 let branch = self.run(|run| run.branch(&path));
                 Ok(Outcome::Txn(TxnDone { revision: self.revision, branch }))
             }
@@ -49,7 +49,7 @@ impl Store {
     /// A range is at a revision that is compacted, or above the store's.
     pub fn read_txn(&self, txn: &Txn<'_>) -> Result<TxnDone, Refusal> {
         let path = self.path_of(txn);
-        self.check(&path)?;
+        self.check(&path, &mut Vec::new())?;
         Ok(TxnDone { revision: self.revision, branch: self.read_branch(&path) })
     }
 
@@ -96,28 +96,52 @@ impl Store {
         events.all(|event| holds_for(compare, Some(event)))
     }
 
-    /// Checks each operation on the path (`txn.checkTxn`).
-    fn check(&self, path: &Path<'_>) -> Result<(), Refusal> {
-        path.steps.iter().try_for_each(|step| match step {
-            Step::Range(range) => match range.revision {
-                0 => Ok(()),
-                revision if revision > self.revision => Err(Refusal::FutureRevision),
-                revision if revision < self.compacted => Err(Refusal::Compacted),
-                _ => Ok(()),
-            },
-            Step::Put(put) => self.check_put(put).and_then(|()| check_lease(put)),
-            Step::DeleteRange(_) => Ok(()),
-            Step::Txn(path) => self.check(path),
-        })
+    /// Checks each operation on the path (`txn.checkTxn`), where `before` are the writes before it.
+    fn check<'t>(&self, path: &Path<'t>, before: &mut Vec<Write<'t>>) -> Result<(), Refusal> {
+        for step in &path.steps {
+            match step {
+                Step::Range(range) => match range.revision {
+                    0 => {}
+                    revision if revision > self.revision => return Err(Refusal::FutureRevision),
+                    revision if revision < self.compacted => return Err(Refusal::Compacted),
+                    _ => {}
+                },
+                Step::Put(put) => {
+                    self.check_put(put, before)?;
+                    check_lease(put)?;
+                    before.push(Write::Put(put.key));
+                }
+                Step::DeleteRange(delete) => before.push(Write::Delete(delete.range)),
+                Step::Txn(path) => self.check(path, before)?,
+            }
+        }
+        Ok(())
     }
 
-    fn check_put(&self, put: &Put<'_>) -> Result<(), Refusal> {
-        let needs_key = put.ignore_value || put.ignore_lease;
-        match needs_key && self.index.newest(put.key).is_none() {
-            true => Err(Refusal::KeyNotFound),
-            false => Ok(()),
+    /// A put that keeps the value or the lease needs the key, behind the writes before it. etcd
+    /// looks at the state before the transaction only, and stops if the transaction itself has
+    /// deleted the key.
+    fn check_put(&self, put: &Put<'_>, before: &[Write<'_>]) -> Result<(), Refusal> {
+        if !put.ignore_value && !put.ignore_lease {
+            return Ok(());
+        }
+        let last = before.iter().rev().find_map(|write| match write {
+            Write::Put(key) => (*key == put.key).then_some(true),
+            Write::Delete(range) => range.contains(put.key).then_some(false),
+        });
+        // A put before it makes the key, which etcd does not count.
+        let was_there = self.index.newest(put.key).is_some();
+        match was_there && last != Some(false) {
+            true => Ok(()),
+            false => Err(Refusal::KeyNotFound),
         }
     }
+}
+
+/// A write of a transaction, for the checks of later ones.
+enum Write<'t> {
+    Put(&'t [u8]),
+    Delete(KeyRange<'t>),
 }
 
 /// There are no leases yet.

@@ -82,8 +82,8 @@ impl LoopRunner {
         is_time
     }
 
-    /// Tells the connection runtimes when Loop last had contact. Runs after each turn: contact may
-    /// be news in a turn in which Loop is not told the time.
+    /// Tells the connection runtimes the term, and when Loop last had contact. Runs after each
+    /// turn: contact may be news in a turn in which Loop is not told the time.
     fn tell_contact(&self, shared: &Shared) {
         let contact_at_ms = match self.member.contact_ms() {
             Some(u64::MAX) => 0,
@@ -95,6 +95,7 @@ impl LoopRunner {
             None => u64::MAX,
         };
         shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
+        shared.raft_term.store(self.member.term(), Ordering::Release);
     }
 
     /// Notes that Loop's own thread goes to sleep, and returns until when.

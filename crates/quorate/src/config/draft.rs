@@ -7,6 +7,7 @@ use member::leader::containers::ContainerSettings;
 use super::auth::AuthDraft;
 use super::chunk::ChunkDraft;
 use super::cluster::{ClusterConfig, ClusterDraft};
+use super::etcd::EtcdDraft;
 use super::listeners::ListenersDraft;
 use super::logging::LoggingConfig;
 use super::monitoring::MonitoringDraft;
@@ -33,6 +34,7 @@ pub(super) struct Draft {
     pub logging: LoggingConfig,
     pub monitoring: MonitoringDraft,
     pub chunk: ChunkDraft,
+    pub etcd: EtcdDraft,
     pub replicated: machine::Settings,
     pub auth: AuthDraft,
     pub cluster: ClusterDraft,
@@ -47,7 +49,7 @@ impl Draft {
         let sessions = std::mem::take(&mut self.sessions).finish(&self.report)?;
         let port_unification = self.tls.port_unification();
         let speaks_zk = self.listeners.zk_tls_addr.is_some() || port_unification;
-        let is_spoken = speaks_zk || self.chunk.tls_addr.is_some();
+        let is_spoken = speaks_zk || self.chunk.tls_addr.is_some() || self.etcd.tls_addr.is_some();
         let tls = self.tls.settle(is_spoken, &mut self.report)?;
         // QuorumPeerConfig.configureSSLAuth. All members must agree on this setting, but a TLS port
         // for chunks may exist on some members only.
@@ -55,6 +57,8 @@ impl Draft {
         let auth = std::mem::take(&mut self.auth);
         let auth = auth.settle(&self.replicated, tls.as_ref(), &mut self.report)?;
         self.check_required(cluster.as_ref())?;
+        // etcd's keys need a level that is not released.
+        self.storage.has_unreleased_level |= self.etcd.is_served();
         let config = ServeConfig {
             storage: self.storage.finish(),
             listeners: self.listeners.finish(port_unification, &sessions),
@@ -65,6 +69,7 @@ impl Draft {
             logging: self.logging,
             monitoring: self.monitoring.finish(),
             chunk: self.chunk.finish(),
+            etcd: self.etcd.finish(),
             replicated: self.replicated,
             auth,
             my_id: self.cluster.own.my_id,

@@ -7,6 +7,7 @@ use member::zk_front::auth::AuthConfig;
 
 use super::chunk::ChunkConfig;
 use super::cluster::ClusterConfig;
+use super::etcd::EtcdConfig;
 use super::listeners::ListenersConfig;
 use super::logging::LoggingConfig;
 use super::monitoring::MonitoringConfig;
@@ -31,6 +32,8 @@ pub struct ServeConfig {
     pub monitoring: MonitoringConfig,
     /// The chunk store, if it is served.
     pub chunk: Option<ChunkConfig>,
+    /// The face for etcd's clients, if it is served.
+    pub etcd: Option<EtcdConfig>,
     /// Settings that can change the outcome of a command. They are replicated state: each start
     /// proposes them to the ensemble, and no member reads its own alone.
     pub replicated: machine::Settings,

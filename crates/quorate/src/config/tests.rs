@@ -712,7 +712,7 @@ fn every_key_of_the_toml_file_takes_the_form_it_is_described_with() {
     for (key, form) in toml_file::KEYS {
         let form = form.split(", or").next().unwrap_or(form);
         let stores = match *key {
-            "zk_tls_addr" | "chunk_tls_addr" => {
+            "zk_tls_addr" | "etcd_tls_addr" | "chunk_tls_addr" => {
                 "tls_key_store = \"/k\"\ntls_client_auth = \"none\"\n"
             }
             _ => "",

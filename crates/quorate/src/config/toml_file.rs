@@ -15,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 use super::chunk::{ChunkDraft, parse_layout};
 use super::cluster::{Said, attendance};
 use super::draft::Draft;
+use super::etcd::EtcdDraft;
 use super::listeners::{FourLetterWords, ListenersDraft};
 use super::logging::LoggingConfig;
 use super::monitoring::MonitoringDraft;
@@ -73,6 +74,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("admin_rate_limit_interval", "\"5m\""),
     ("metrics_addr", "\"127.0.0.1:7000\""),
     ("metrics_of_process", "true"),
+    ("etcd_addr", "\"127.0.0.1:2379\""),
+    ("etcd_tls_addr", "\"127.0.0.1:2380\""),
     ("chunk_addr", "\"127.0.0.1:9859\""),
     ("chunk_tls_addr", "\"127.0.0.1:9860\""),
     ("chunk_connections_max", "1024"),
@@ -284,6 +287,7 @@ fn apply_key(
         || apply_logging_key(&mut draft.logging, &value)?
         || apply_monitoring_key(&mut draft.monitoring, &value)?
         || apply_chunk_key(&mut draft.chunk, &value)?
+        || apply_etcd_key(&mut draft.etcd, &value)?
         || apply_replicated_key(&mut draft.replicated, &mut draft.report, place, &value)?
         || apply_auth_key(draft, place, &value)?
         || apply_tls_key(&mut draft.tls, place, &value)?;
@@ -454,6 +458,15 @@ fn apply_monitoring_key(
         }
         "metrics_addr" => metrics.addr = Some(value.text()?.parse()?),
         "metrics_of_process" => metrics.with_process = Some(value.boolean()?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_etcd_key(etcd: &mut EtcdDraft, value: &Value<'_>) -> Result<bool, String> {
+    match value.key {
+        "etcd_addr" => etcd.addr = Some(value.text()?.parse()?),
+        "etcd_tls_addr" => etcd.tls_addr = Some(value.text()?.parse()?),
         _ => return Ok(false),
     }
     Ok(true)

@@ -12,6 +12,7 @@ use member::leader::containers::ContainerSettings;
 use super::chunk::{ChunkDraft, parse_layout};
 use super::cluster::{ClusterDraft, Role, Said, attendance, version_of_file};
 use super::draft::Draft;
+use super::etcd::EtcdDraft;
 use super::files::{ReadFile, must_read};
 use super::listeners::{FourLetterWords, ListenersDraft};
 use super::logging::LoggingConfig;
@@ -271,6 +272,7 @@ fn apply_property(
         .or_else(|| admin_property(&mut draft.monitoring.admin, name, value))?
         .or_else(|| cluster_property(&mut draft.cluster, place, name, value))?
         .or_else(|| chunk_property(&mut draft.chunk, name, value))?
+        .or_else(|| etcd_property(&mut draft.etcd, name, value))?
         .or_else(|| Ok(fate_of_unbuilt(name, value)))
 }
 
@@ -486,6 +488,15 @@ fn chunk_property(chunk: &mut ChunkDraft, name: &str, value: &str) -> Result<Fat
         "quorate.chunkFreeBytesMin" => chunk.free_bytes_min = Some(parse_bytes(value)?),
         "quorate.chunkLayout" => chunk.layout = Some(parse_layout(value)?),
         "quorate.chunkVerifyWrites" => chunk.verify_writes = boolean(value)?,
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
+}
+
+fn etcd_property(etcd: &mut EtcdDraft, name: &str, value: &str) -> Result<Fate, String> {
+    match name {
+        "quorate.etcdAddr" => etcd.addr = Some(value.parse()?),
+        "quorate.etcdTlsAddr" => etcd.tls_addr = Some(value.parse()?),
         _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)

@@ -41,21 +41,20 @@ type Http2<S> = Connection<GatheringSocket<S>, Piece>;
 /// A stream that a client has opened.
 type Accepted = (Request<RecvStream>, SendResponse<Piece>);
 
-/// Serves a connection until it ends. `handle` is called for each call, and its future runs as a
-/// task. Room for requests is taken from `shares`.
+/// Serves a connection until it ends. `handle` is called for each call, and starts a task that
+/// serves it. Room for requests is taken from `shares`.
 ///
 /// # Errors
 /// The client does not speak HTTP/2, or the connection breaks.
-pub async fn serve<S, M, F>(
+pub async fn serve<S, M>(
     socket: S,
     server: &Server<M>,
     shares: &Shares,
-    handle: impl Fn(Box<Call<M>>) -> F,
+    handle: impl Fn(Box<Call<M>>),
 ) -> anyhow::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     M: Copy,
-    F: Future<Output = ()> + Send + 'static,
 {
     let limits = &server.limits;
     let (socket, turn) = GatheringSocket::new(socket);
@@ -75,7 +74,7 @@ where
                 let Some(call) = open(accepted?, server, shares, &streams) else { continue };
                 let stream_count = Arc::strong_count(&streams) - 1;
                 give_window(&mut connection, &mut windows, stream_count, server);
-                tokio::spawn(handle(call));
+                handle(call);
             }
             () = tick(&mut idle) => {
                 if !was_used && Arc::strong_count(&streams) == 1 {

@@ -30,6 +30,29 @@ pub enum Code {
 }
 
 impl Code {
+    /// The code that an error of etcd has: both have gRPC's numbers.
+    pub fn of_etcd(code: etcd::Code) -> Code {
+        match code {
+            etcd::Code::Ok => Code::Ok,
+            etcd::Code::Canceled => Code::Cancelled,
+            etcd::Code::Unknown => Code::Unknown,
+            etcd::Code::InvalidArgument => Code::InvalidArgument,
+            etcd::Code::DeadlineExceeded => Code::DeadlineExceeded,
+            etcd::Code::NotFound => Code::NotFound,
+            etcd::Code::AlreadyExists => Code::AlreadyExists,
+            etcd::Code::PermissionDenied => Code::PermissionDenied,
+            etcd::Code::ResourceExhausted => Code::ResourceExhausted,
+            etcd::Code::FailedPrecondition => Code::FailedPrecondition,
+            etcd::Code::Aborted => Code::Aborted,
+            etcd::Code::OutOfRange => Code::OutOfRange,
+            etcd::Code::Unimplemented => Code::Unimplemented,
+            etcd::Code::Internal => Code::Internal,
+            etcd::Code::Unavailable => Code::Unavailable,
+            etcd::Code::DataLoss => Code::DataLoss,
+            etcd::Code::Unauthenticated => Code::Unauthenticated,
+        }
+    }
+
     /// The number as the text that `grpc-status` holds.
     fn text(self) -> &'static str {
         const TEXTS: [&str; 17] = [

@@ -136,7 +136,9 @@ impl Rig {
         let (server, shares) = (self.server.clone(), self.shares.clone());
         let (flooded, ends) = (self.flooded.clone(), self.end_sender.clone());
         tokio::spawn(async move {
-            let handle = move |call| serve_call(call, flooded.clone(), ends.clone());
+            let handle = move |call| {
+                tokio::spawn(serve_call(call, flooded.clone(), ends.clone()));
+            };
             // The client of each test ends the connection, so its error does not matter.
             let _ = serve(theirs, &server, &shares, handle).await;
         });

@@ -17,6 +17,10 @@ pub(super) struct ClientPorts {
     pub plain: Option<TcpListener>,
     /// The port for ZooKeeper's clients that speak TLS.
     pub secure: Option<TcpListener>,
+    /// The port for etcd's clients.
+    pub etcd_plain: Option<TcpListener>,
+    /// The port for etcd's clients that speak TLS.
+    pub etcd_secure: Option<TcpListener>,
     /// The port for clients of the chunk store.
     pub chunk_plain: Option<TcpListener>,
     /// The port for clients of the chunk store that speak TLS.
@@ -29,9 +33,12 @@ impl ClientPorts {
             wanted.map(|wanted| listen(config, wanted, setting)).transpose()
         };
         let chunk = config.chunk.as_ref();
+        let etcd = config.etcd.as_ref();
         Ok(ClientPorts {
             plain: port(config.listeners.zk_addr.as_ref(), "--zk-addr")?,
             secure: port(config.listeners.zk_tls_addr.as_ref(), "secureClientPort")?,
+            etcd_plain: port(etcd.and_then(|it| it.addr.as_ref()), "--etcd-addr")?,
+            etcd_secure: port(etcd.and_then(|it| it.tls_addr.as_ref()), "--etcd-tls-addr")?,
             chunk_plain: port(chunk.and_then(|it| it.addr.as_ref()), "--chunk-addr")?,
             chunk_secure: port(chunk.and_then(|it| it.tls_addr.as_ref()), "--chunk-tls-addr")?,
         })
@@ -47,6 +54,8 @@ impl ClientPorts {
         let listeners = [
             ("zk", &self.plain),
             ("zk-tls", &self.secure),
+            ("etcd", &self.etcd_plain),
+            ("etcd-tls", &self.etcd_secure),
             ("chunk", &self.chunk_plain),
             ("chunk-tls", &self.chunk_secure),
         ];

@@ -49,7 +49,7 @@ const WALLS: [Wall; 12] = [
     },
     Wall {
         name: "member",
-        ours: &["machine", "replica", "storage", "zk"],
+        ours: &["etcd", "machine", "replica", "storage", "zk"],
         theirs: &["bytes", "foldhash", "hashbrown", "hdrhistogram", "thiserror"],
     },
     Wall {

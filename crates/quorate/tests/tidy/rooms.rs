@@ -1,21 +1,26 @@
-//! The rooms of `member`: only `zk_front` and `local_read` name the protocol of ZooKeeper. And the
-//! room of `quorate` that may name the HTTP/2 library.
+//! The rooms of `member`: only `zk_front` and `local_read` name the protocol of ZooKeeper, and only
+//! `etcd_front` and `local_read` that of etcd. And the room of `quorate` that may name the HTTP/2
+//! library.
 
 use std::fs;
 
 use super::{assert_none, files_below, root, shown};
 
-/// Whether a line of code names an item of the crate `zk`. Comments and `machine::zk` do not count.
-fn names_zk(line: &str) -> bool {
+/// The crates of the protocols, with the room of each.
+const PROTOCOLS: [(&str, &str); 2] = [("zk::", "zk_front"), ("etcd::", "etcd_front")];
+
+/// Whether a line of code names an item of a protocol's crate. Comments and `machine::zk` do not
+/// count.
+fn names(line: &str, protocol: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
-    code.match_indices("zk::").any(|(at, _)| {
+    code.match_indices(protocol).any(|(at, _)| {
         let before = code[..at].chars().next_back();
         before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':')
     })
 }
 
 #[test]
-fn a_line_names_zk_in_code_only() {
+fn a_line_names_a_protocol_in_code_only() {
     for (line, expected) in [
         ("use zk::ErrorCode;", true),
         ("    let query = &zk::ops::query(read);", true),
@@ -23,32 +28,36 @@ fn a_line_names_zk_in_code_only() {
         ("use crate::zk_front::Front;", false),
         ("    // zk::ErrorCode has a number for it.", false),
     ] {
-        assert_eq!(names_zk(line), expected, "{line}");
+        assert_eq!(names(line, "zk::"), expected, "{line}");
     }
+    assert!(names("use etcd::Error;", "etcd::"));
+    assert!(!names("use machine::etcd::reply::Refusal;", "etcd::"));
 }
 
 #[test]
-fn in_member_only_the_front_and_local_reads_name_a_protocol() {
+fn in_member_only_the_fronts_and_local_reads_name_a_protocol() {
     let source = root().join("crates/member/src");
     let mut complaints = Vec::new();
-    let mut named_count = 0;
+    let mut named_counts = [0; PROTOCOLS.len()];
     for path in files_below(&source) {
         let inner = path.strip_prefix(&source).expect("it is below").to_string_lossy().into_owned();
-        let is_test = inner.contains("tests");
-        let is_room = inner.starts_with("zk_front") || inner == "local_read.rs";
-        if is_test || path.extension().is_none_or(|extension| extension != "rs") {
+        if inner.contains("tests") || path.extension().is_none_or(|extension| extension != "rs") {
             continue;
         }
         let text = fs::read_to_string(&path).expect("source is text");
-        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| names_zk(line)) {
-            if is_room {
-                named_count += 1;
-            } else {
-                complaints.push(format!("{}:{number}: {}", shown(&path), line.trim()));
+        for ((protocol, room), count) in PROTOCOLS.iter().zip(&mut named_counts) {
+            let is_room = inner.starts_with(room) || inner == "local_read.rs";
+            for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| names(line, protocol))
+            {
+                if is_room {
+                    *count += 1;
+                } else {
+                    complaints.push(format!("{}:{number}: {}", shown(&path), line.trim()));
+                }
             }
         }
     }
-    assert!(named_count > 0, "the rooms that may name it do");
+    assert!(named_counts.iter().all(|count| *count > 0), "the rooms that may name them do");
     assert_none(complaints);
 }
 

@@ -9,7 +9,7 @@ use crate::message::{FrontId, Submission, Waiter};
 
 /// The next batch, and the credit that earlier commands hold.
 #[derive(Default)]
-pub(super) struct Commands {
+pub(crate) struct Commands {
     pub batch: BatchBuilder,
     /// A waiter for each command of the batch, in the same order.
     pub waiters: Vec<Waiter>,

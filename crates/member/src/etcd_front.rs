@@ -1,0 +1,484 @@
+//! EtcdFront: the calls of etcd's clients on one connection runtime, as a pure step function.
+//!
+//! The driver hands over each call with the bytes of its request ([`EtcdFront::on_call`]), and gets
+//! the bytes of the response, or an error, with [`EtcdFront::take_output`]. While
+//! [`EtcdFront::is_runnable`], it takes the lock for reading, hands over the deliveries that Apply
+//! pushed before, and calls [`EtcdFront::run_reads`].
+//!
+//! Calls are independent of each other: nothing is promised about the order of two calls that are
+//! under way at once. A read that is linearizable waits, in an ensemble, until this member has
+//! applied what was committed when it was asked for. A write has [`ETCD_CALL_MS_MAX`]. At its end,
+//! or when the client cancels, Loop gives up the command, and the client is told whether it may
+//! still take effect.
+
+mod calls;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use etcd::Error;
+use etcd::convert::{self, Header, Response};
+use etcd::pb::{Message, etcdserverpb as pb};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use machine::entry::encode_identities;
+use machine::etcd::command::Command as EtcdCommand;
+use machine::etcd::reply::Refusal;
+use machine::{
+    ChangeKind, Command, ConnectionId, ControlChange, Level, Machine, Outcome, ZkChange,
+};
+
+use crate::commands::Commands;
+use crate::limits::{ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, FRONT_COMMANDS_MAX, READ_HOLD_REQUESTS_MAX};
+use crate::message::{
+    Answer, Answered, Caller, Delivery, Fate, FrontId, Ticket, ToLoop, Unavailable, Waiter,
+};
+use calls::{Call, Found, Read};
+
+/// The configuration of an EtcdFront.
+#[derive(Clone, Debug)]
+pub struct EtcdFrontConfig {
+    /// The number of this Front within its member.
+    pub id: FrontId,
+    /// The connection that all commands of this Front name. No other Front has it.
+    pub connection: ConnectionId,
+    /// Whether the member is alone: then its state has every acknowledged write.
+    pub is_alone: bool,
+    /// The cluster and the member, as each response names them.
+    pub cluster_id: u64,
+    /// See [`EtcdFrontConfig::cluster_id`].
+    pub member_id: u64,
+    /// Operations of one level of a transaction (`max-txn-ops`).
+    pub txn_ops_max: usize,
+    /// Bytes of a request to write (`max-request-bytes`).
+    pub request_bytes_max: usize,
+    /// The level of the state that this Front starts with.
+    pub level: Level,
+}
+
+/// A method of etcd's `KV` service with one request and one response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `KV.Range`.
+    Range,
+    /// `KV.Put`.
+    Put,
+    /// `KV.DeleteRange`.
+    DeleteRange,
+    /// `KV.Txn`.
+    Txn,
+    /// `KV.Compact`.
+    Compact,
+}
+
+/// Why a call has no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallRefused {
+    /// An error of etcd.
+    Error(Error),
+    /// The request is no message of its method.
+    Malformed,
+}
+
+impl From<Error> for CallRefused {
+    fn from(error: Error) -> CallRefused {
+        CallRefused::Error(error)
+    }
+}
+
+/// The result of a call: the bytes of the response, or why there is none.
+pub type CallResult = Result<Vec<u8>, CallRefused>;
+
+/// The output of an EtcdFront, for the driver to pass on.
+#[derive(Debug, Default)]
+pub struct EtcdOutput {
+    /// Messages for Loop, in order.
+    pub to_loop: Vec<ToLoop>,
+    /// Calls that are done.
+    pub results: Vec<(Ticket, CallResult)>,
+}
+
+/// One connection runtime's step function.
+pub struct EtcdFront {
+    config: EtcdFrontConfig,
+    /// The identities of all commands: none.
+    identity_bytes: Vec<u8>,
+    calls: HashMap<Ticket, Call, FixedState>,
+    next_ticket: Ticket,
+    commands: Commands,
+    /// Calls that wait for the lock.
+    runnable: VecDeque<Ticket>,
+    /// Reads that were run under the lock, and whose responses are not encoded yet.
+    found: Vec<(Ticket, Result<Found, Refusal>)>,
+    /// Writes that wait until the level of the state allows them.
+    held: Vec<Ticket>,
+    /// Compactions that wait until the memory is freed.
+    pruning: Vec<Ticket>,
+    /// When each call must be done, in ms, oldest first. Calls that are done stand here until then.
+    due: VecDeque<(u64, Ticket)>,
+    /// Commands that the output of this turn gives up.
+    given_up: Vec<(ConnectionId, Ticket)>,
+    level: Level,
+    now_ms: u64,
+    raft_term: u64,
+    output: EtcdOutput,
+}
+
+impl EtcdFront {
+    /// A Front without calls.
+    pub fn new(config: EtcdFrontConfig) -> EtcdFront {
+        EtcdFront {
+            identity_bytes: encode_identities([].into_iter()),
+            calls: HashMap::with_hasher(FixedState::default()),
+            next_ticket: Ticket(0),
+            commands: Commands::default(),
+            runnable: VecDeque::new(),
+            found: Vec::new(),
+            held: Vec::new(),
+            pruning: Vec::new(),
+            due: VecDeque::new(),
+            given_up: Vec::new(),
+            level: config.level,
+            now_ms: 0,
+            raft_term: 0,
+            output: EtcdOutput::default(),
+            config,
+        }
+    }
+
+    // The driver's calls.
+
+    /// Sets the clock, in ms, and the member's Raft term for the calls that follow.
+    pub fn set_now(&mut self, now_ms: u64, raft_term: u64) {
+        (self.now_ms, self.raft_term) = (now_ms, raft_term);
+    }
+
+    /// Takes a call. Its result comes with [`EtcdFront::take_output`] under this ticket.
+    pub fn on_call(&mut self, method: Method, request: Bytes) -> Ticket {
+        let ticket = self.next_ticket;
+        self.next_ticket.0 += 1;
+        if self.calls.len() >= ETCD_CALLS_MAX {
+            self.output.results.push((ticket, Err(Error::TooManyRequests.into())));
+            return ticket;
+        }
+        self.due.push_back((self.now_ms + ETCD_CALL_MS_MAX, ticket));
+        if let Err(refused) = self.begin(ticket, method, request) {
+            self.output.results.push((ticket, Err(refused)));
+        }
+        ticket
+    }
+
+    /// The client of a call is gone, or waits no longer. The call has no result any more.
+    pub fn on_cancel(&mut self, ticket: Ticket) {
+        match self.calls.get_mut(&ticket) {
+            Some(Call::Command { is_cancelled, .. }) => {
+                if !core::mem::replace(is_cancelled, true) {
+                    self.given_up.push((self.config.connection, ticket));
+                }
+            }
+            _ => drop(self.calls.remove(&ticket)),
+        }
+    }
+
+    /// Whether a call waits for the state's lock.
+    pub fn is_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// Runs the reads that wait for the lock, up to the bounds of one hold. The driver holds the
+    /// lock for reading, and has handed over every delivery that was pushed before.
+    pub fn run_reads(&mut self, machine: &Machine) {
+        for _ in 0..READ_HOLD_REQUESTS_MAX {
+            let Some(ticket) = self.runnable.pop_front() else { return };
+            match self.calls.get(&ticket) {
+                Some(Call::Ready(read)) => {
+                    let found = read.run(machine.etcd(), self.config.txn_ops_max);
+                    self.found.push((ticket, found));
+                }
+                Some(Call::Pruning { .. }) if machine.etcd().has_garbage() => {
+                    self.pruning.push(ticket);
+                }
+                Some(Call::Pruning { .. }) => {
+                    if let Some(Call::Pruning { response }) = self.calls.remove(&ticket) {
+                        self.output.results.push((ticket, Ok(response)));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes a delivery of Apply.
+    pub fn on_delivery(&mut self, delivery: Delivery) {
+        for (change, _) in delivery.changes.iter() {
+            match &change.kind {
+                ChangeKind::Control(ControlChange::Raised(stated)) => self.on_level(stated.level),
+                ChangeKind::Zk(ZkChange::Installed { .. }) => self.on_installed(),
+                _ => {}
+            }
+        }
+        for answer in delivery.answers {
+            match answer {
+                Answer::Command { ticket, answered, .. } => self.on_answer(ticket, answered),
+                Answer::Synced { ticket, .. } => self.on_synced(ticket),
+            }
+        }
+    }
+
+    /// Looks at the clock: ends the calls that have taken too long.
+    pub fn on_tick(&mut self) {
+        while let Some((due_ms, ticket)) = self.due.front().copied()
+            && due_ms <= self.now_ms
+        {
+            self.due.pop_front();
+            self.end_late(ticket);
+        }
+        self.runnable.extend(self.pruning.drain(..));
+    }
+
+    /// Takes the output since the last call. Encodes the responses of reads, which needs no lock.
+    pub fn take_output(&mut self) -> EtcdOutput {
+        let header = self.header();
+        for (ticket, found) in core::mem::take(&mut self.found) {
+            if self.calls.remove(&ticket).is_some() {
+                let response = found.map(|found| found.response(header));
+                let result = response.map_err(|refusal| Error::from(refusal).into());
+                self.output.results.push((ticket, result));
+            }
+        }
+        self.hand_over();
+        if !self.given_up.is_empty() {
+            let given_up = core::mem::take(&mut self.given_up);
+            self.output.to_loop.push(ToLoop::GiveUp(self.config.id, given_up));
+        }
+        core::mem::take(&mut self.output)
+    }
+
+    /// Calls that are not done.
+    pub fn call_count(&self) -> usize {
+        self.calls.len()
+    }
+
+    // Beginning a call.
+
+    fn begin(&mut self, ticket: Ticket, method: Method, request: Bytes) -> Result<(), CallRefused> {
+        match method {
+            Method::Range => {
+                let request: pb::RangeRequest = decode(request)?;
+                convert::range(&request)?;
+                let is_local = request.serializable;
+                self.begin_read(ticket, Read::Range(request), is_local);
+                Ok(())
+            }
+            Method::Txn => {
+                let bytes = request.len();
+                let kept = request.clone();
+                let request: pb::TxnRequest = decode(request)?;
+                let txn = convert::txn(&request, self.config.txn_ops_max)?;
+                if !txn.is_read_only() {
+                    return self.begin_write(ticket, EtcdCommand::Txn(txn), bytes, (method, kept));
+                }
+                let is_local = is_serializable(&request);
+                drop(txn);
+                self.begin_read(ticket, Read::Txn(request), is_local);
+                Ok(())
+            }
+            Method::Put => {
+                let kept = request.clone();
+                let request: pb::PutRequest = decode(request)?;
+                let put = EtcdCommand::Put(convert::put(&request)?);
+                self.begin_write(ticket, put, kept.len(), (method, kept))
+            }
+            Method::DeleteRange => {
+                let kept = request.clone();
+                let request: pb::DeleteRangeRequest = decode(request)?;
+                let delete = EtcdCommand::DeleteRange(convert::delete_range(&request)?);
+                self.begin_write(ticket, delete, kept.len(), (method, kept))
+            }
+            Method::Compact => {
+                let kept = request.clone();
+                let request: pb::CompactionRequest = decode(request)?;
+                let compact = convert::compaction(&request);
+                self.begin_write(ticket, compact, kept.len(), (method, kept))?;
+                if let Some(Call::Command { is_physical, .. }) = self.calls.get_mut(&ticket) {
+                    *is_physical = request.physical;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn begin_read(&mut self, ticket: Ticket, read: Read, is_local: bool) {
+        if is_local || self.config.is_alone {
+            self.calls.insert(ticket, Call::Ready(read));
+            self.runnable.push_back(ticket);
+        } else {
+            self.calls.insert(ticket, Call::Confirming(read));
+            let (front, connection) = (self.config.id, self.config.connection);
+            self.output.to_loop.push(ToLoop::Sync(Caller { front, connection, ticket }));
+        }
+    }
+
+    /// Adds a command to the batch. `bytes` is the size of its request, which is kept if the
+    /// command must wait for the level.
+    fn begin_write(
+        &mut self,
+        ticket: Ticket,
+        command: EtcdCommand<'_>,
+        bytes: usize,
+        kept: (Method, Bytes),
+    ) -> Result<(), CallRefused> {
+        if bytes > self.config.request_bytes_max {
+            return Err(Error::RequestTooLarge.into());
+        }
+        let command = Command::Etcd(command);
+        if command.level() > self.level {
+            self.output.to_loop.push(ToLoop::Need(command.level()));
+            let (method, request) = kept;
+            self.calls.insert(ticket, Call::Held { method, request });
+            self.held.push(ticket);
+            return Ok(());
+        }
+        if !self.commands.has_credit(FRONT_COMMANDS_MAX) {
+            return Err(Error::TooManyRequests.into());
+        }
+        if self.commands.batch.is_full_for(bytes) {
+            self.hand_over();
+        }
+        let connection = self.config.connection;
+        self.commands.batch.push(connection, &self.identity_bytes, &command);
+        self.commands.waiters.push(Waiter::new(connection, ticket));
+        self.commands.take(bytes);
+        let call = Call::Command { bytes, is_physical: false, is_cancelled: false };
+        self.calls.insert(ticket, call);
+        Ok(())
+    }
+
+    /// Ends the batch and passes it on.
+    fn hand_over(&mut self) {
+        let submission = self.commands.finish(self.config.id);
+        self.output.to_loop.extend(submission.map(ToLoop::Submit));
+    }
+
+    // Deliveries of Apply.
+
+    fn on_answer(&mut self, ticket: Ticket, answered: Answered) {
+        let Some(Call::Command { .. }) = self.calls.get(&ticket) else { return };
+        let Some(Call::Command { bytes, is_physical, is_cancelled }) = self.calls.remove(&ticket)
+        else {
+            return;
+        };
+        self.commands.give_back(bytes);
+        if is_cancelled {
+            return;
+        }
+        let outcome = match answered {
+            Ok(Outcome::Etcd(outcome)) => outcome,
+            Ok(_) => unreachable!("etcd's clients ask for no others"),
+            Err(unavailable) => {
+                let error = error_of_unavailable(unavailable);
+                return self.output.results.push((ticket, Err(error.into())));
+            }
+        };
+        let result = match outcome {
+            Ok(outcome) => Ok(Response::of_outcome(self.header(), &outcome).to_vec()),
+            Err(refusal) => Err(Error::from(refusal).into()),
+        };
+        match result {
+            Ok(response) if is_physical => {
+                self.calls.insert(ticket, Call::Pruning { response });
+                self.runnable.push_back(ticket);
+            }
+            result => self.output.results.push((ticket, result)),
+        }
+    }
+
+    fn on_synced(&mut self, ticket: Ticket) {
+        if let Some(call) = self.calls.remove(&ticket) {
+            let call = match call {
+                Call::Confirming(read) => {
+                    self.runnable.push_back(ticket);
+                    Call::Ready(read)
+                }
+                other => other,
+            };
+            self.calls.insert(ticket, call);
+        }
+    }
+
+    fn on_level(&mut self, level: Level) {
+        self.level = self.level.max(level);
+        for ticket in core::mem::take(&mut self.held) {
+            if let Some(Call::Held { method, request }) = self.calls.remove(&ticket)
+                && let Err(refused) = self.begin(ticket, method, request)
+            {
+                self.output.results.push((ticket, Err(refused)));
+            }
+        }
+    }
+
+    /// Another state took the place of the one before. Nobody knows which commands under way it
+    /// contains.
+    fn on_installed(&mut self) {
+        let is_command = |call: &Call| matches!(call, Call::Command { .. });
+        let mut tickets: Vec<Ticket> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| is_command(call))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        tickets.sort_unstable();
+        for ticket in tickets {
+            self.on_answer(ticket, Err(Unavailable::GivenUp(Fate::Unknown)));
+        }
+    }
+
+    // Ends.
+
+    fn end_late(&mut self, ticket: Ticket) {
+        let error = match self.calls.get_mut(&ticket) {
+            None => return,
+            // Loop answers, and knows the fate. If its answer is late itself, the client has its
+            // own deadline.
+            Some(Call::Command { is_cancelled: false, .. }) => {
+                return self.given_up.push((self.config.connection, ticket));
+            }
+            Some(Call::Command { .. } | Call::Pruning { .. }) => return,
+            Some(Call::Held { .. }) => Error::NotCapable,
+            Some(Call::Confirming(_) | Call::Ready(_)) => Error::TimedOut,
+        };
+        self.calls.remove(&ticket);
+        self.held.retain(|held| *held != ticket);
+        self.output.results.push((ticket, Err(error.into())));
+    }
+
+    fn header(&self) -> Header {
+        let EtcdFrontConfig { cluster_id, member_id, .. } = self.config;
+        Header { cluster_id, member_id, raft_term: self.raft_term }
+    }
+}
+
+fn decode<M: Message + Default>(request: Bytes) -> Result<M, CallRefused> {
+    M::decode(request).map_err(|_| CallRefused::Malformed)
+}
+
+/// Whether a transaction that only reads may be answered from the state of this member as it is
+/// (`txn.IsTxnSerializable`).
+fn is_serializable(request: &pb::TxnRequest) -> bool {
+    request.success.iter().chain(&request.failure).all(|op| match &op.request {
+        Some(pb::request_op::Request::RequestRange(range)) => range.serializable,
+        _ => false,
+    })
+}
+
+/// A definite failure is `no leader`; one of unknown fate is a time-out.
+fn error_of_unavailable(unavailable: Unavailable) -> Error {
+    match unavailable {
+        Unavailable::DiskFull => Error::NoSpace,
+        Unavailable::NotLeader | Unavailable::GivenUp(Fate::Definite) => Error::NoLeader,
+        Unavailable::GivenUp(Fate::Unknown) => Error::TimedOut,
+    }
+}
+
+#[cfg(test)]
+mod tests;

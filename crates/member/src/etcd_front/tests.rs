@@ -1,0 +1,274 @@
+use etcd::pb::etcdserverpb::request_op::Request;
+use machine::change::SharedChanges;
+use machine::entry;
+use machine::{BootId, ChangeBatch, LogIndex, MemberId, Origin, Stamp, StatedLevel};
+
+use super::*;
+use crate::message::Submission;
+
+/// A Front over a machine that applies what is submitted, when it is told to.
+struct Rig {
+    front: EtcdFront,
+    machine: Machine,
+    submitted: Vec<Submission>,
+    /// Messages to Loop but for submissions, as texts.
+    told: Vec<String>,
+    results: Vec<(Ticket, CallResult)>,
+    synced: Vec<Ticket>,
+}
+
+const ORIGIN: Origin = Origin { member: MemberId(1), boot: BootId(1) };
+const CONNECTION: ConnectionId = ConnectionId(9);
+
+impl Rig {
+    fn new(is_alone: bool, level: Level) -> Rig {
+        let front = EtcdFront::new(EtcdFrontConfig {
+            id: FrontId(3),
+            connection: CONNECTION,
+            is_alone,
+            cluster_id: 5,
+            member_id: 6,
+            txn_ops_max: 128,
+            request_bytes_max: 1_000,
+            level,
+        });
+        let (machine, results) = (Machine::default(), Vec::new());
+        let (submitted, told, synced) = Default::default();
+        Rig { front, machine, submitted, told, results, synced }
+    }
+
+    fn call(&mut self, method: Method, request: &impl Message) -> Ticket {
+        let ticket = self.front.on_call(method, request.encode_to_vec().into());
+        self.take();
+        ticket
+    }
+
+    /// Runs reads and takes the output.
+    fn take(&mut self) {
+        while self.front.is_runnable() {
+            self.front.run_reads(&self.machine);
+        }
+        let output = self.front.take_output();
+        self.results.extend(output.results);
+        for message in output.to_loop {
+            match message {
+                ToLoop::Submit(submission) => self.submitted.push(submission),
+                ToLoop::Sync(caller) => self.synced.push(caller.ticket),
+                other => self.told.push(format!("{other:?}")),
+            }
+        }
+    }
+
+    fn deliver(&mut self, changes: ChangeBatch, answers: Vec<Answer>) {
+        self.front.on_delivery(Delivery { changes: SharedChanges::new(changes), answers });
+        self.take();
+    }
+
+    /// Applies everything that was submitted, and delivers the answers.
+    fn apply(&mut self) {
+        let mut answers = Vec::new();
+        for submission in core::mem::take(&mut self.submitted) {
+            assert_eq!(submission.front, FrontId(3));
+            let level = submission.batch.level;
+            let payload = entry::encode(1, 0, level, &[submission.batch.stamp(ORIGIN, 1)]);
+            let batch = entry::decode_batch(&payload, entry::HEADER_BYTES).unwrap();
+            let commands = batch.commands(0, usize::MAX).unwrap();
+            assert_eq!(commands.len(), submission.waiters.len());
+            for (framed, waiter) in commands.iter().zip(submission.waiters) {
+                let Waiter { connection, ticket, .. } = waiter;
+                let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities: &[] };
+                let reply =
+                    self.machine.apply(&stamp, &framed.command, &mut ChangeBatch::default());
+                let (mark, reads) = (reply.mark, Vec::new());
+                let answered = Ok(reply.outcome);
+                answers.push(Answer::Command { connection, ticket, mark, answered, reads });
+            }
+        }
+        self.deliver(ChangeBatch::default(), answers);
+    }
+
+    /// Answers a command as Loop or Apply does that has none.
+    fn fail(&mut self, ticket: Ticket, why: Unavailable) {
+        let (connection, mark, reads) = (CONNECTION, self.machine.mark(), Vec::new());
+        let answer = Answer::Command { connection, ticket, mark, answered: Err(why), reads };
+        self.deliver(ChangeBatch::default(), vec![answer]);
+    }
+
+    fn result<M: Message + Default>(&mut self, ticket: Ticket) -> Result<M, CallRefused> {
+        let at = self.results.iter().position(|(of, _)| *of == ticket).expect("it is done");
+        self.results.remove(at).1.map(|bytes| M::decode(&bytes[..]).expect("it is a response"))
+    }
+
+    fn put(&mut self, key: &'static str, value: &'static str) -> pb::PutResponse {
+        let ticket = self.call(Method::Put, &a_put(key, value));
+        self.apply();
+        self.result(ticket).expect("it is not refused")
+    }
+
+    /// Checks that no call is left, and no credit is held.
+    fn check_empty(&self) {
+        assert_eq!(self.front.call_count(), 0);
+        assert_eq!((self.front.commands.count, self.front.commands.bytes), (0, 0));
+        assert!(self.results.is_empty() && self.submitted.is_empty());
+    }
+}
+
+fn a_put(key: &'static str, value: &'static str) -> pb::PutRequest {
+    pb::PutRequest { key: key.into(), value: value.into(), ..Default::default() }
+}
+
+fn a_range(key: &'static str, serializable: bool) -> pb::RangeRequest {
+    pb::RangeRequest { key: key.into(), serializable, ..Default::default() }
+}
+
+#[test]
+fn a_put_and_a_range_have_their_responses() {
+    let mut rig = Rig::new(true, Level::ETCD);
+    rig.front.set_now(0, 7);
+    let header = rig.put("a", "1").header.unwrap();
+    let expected = pb::ResponseHeader { cluster_id: 5, member_id: 6, revision: 2, raft_term: 7 };
+    assert_eq!(header, expected);
+    let ticket = rig.call(Method::Range, &a_range("a", false));
+    let found: pb::RangeResponse = rig.result(ticket).unwrap();
+    assert_eq!((found.count, &found.kvs[0].value[..]), (1, &b"1"[..]));
+    assert!(rig.synced.is_empty(), "a member that is alone has every write");
+    rig.check_empty();
+}
+
+#[test]
+fn a_linearizable_read_of_a_member_of_an_ensemble_waits_for_what_is_committed() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    let local = rig.call(Method::Range, &a_range("a", true));
+    assert!(rig.result::<pb::RangeResponse>(local).is_ok());
+    let range = |serializable| pb::RequestOp {
+        request: Some(Request::RequestRange(a_range("a", serializable))),
+    };
+    let of = |success| pb::TxnRequest { success, ..Default::default() };
+    let local = rig.call(Method::Txn, &of(vec![range(true), range(true)]));
+    assert!(rig.result::<pb::TxnResponse>(local).is_ok());
+    let ticket = rig.call(Method::Range, &a_range("a", false));
+    let txn = rig.call(Method::Txn, &of(vec![range(true), range(false)]));
+    assert_eq!(rig.synced, [ticket, txn]);
+    assert!(rig.results.is_empty());
+    for ticket in [ticket, txn] {
+        let mark = rig.machine.mark();
+        let synced = Answer::Synced { connection: CONNECTION, ticket, mark };
+        rig.deliver(ChangeBatch::default(), vec![synced]);
+    }
+    assert!(rig.result::<pb::RangeResponse>(ticket).is_ok());
+    assert!(rig.result::<pb::TxnResponse>(txn).is_ok());
+    rig.check_empty();
+}
+
+#[test]
+fn a_write_waits_until_the_level_allows_it() {
+    let mut rig = Rig::new(true, Level::FIRST);
+    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    let refused = rig.call(Method::Put, &a_put("", "1"));
+    assert_eq!(rig.result::<pb::PutResponse>(refused), Err(Error::EmptyKey.into()));
+    assert_eq!(rig.told, ["Need(Level(2))"]);
+    assert!(rig.submitted.is_empty());
+    let mut changes = ChangeBatch::default();
+    changes.push(rig.machine.mark(), ControlChange::Raised(StatedLevel::from(Level::ETCD)), "");
+    rig.deliver(changes, Vec::new());
+    rig.apply();
+    assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
+    rig.check_empty();
+    // Where it never rises, the server is not capable.
+    let mut rig = Rig::new(true, Level::FIRST);
+    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    rig.front.set_now(ETCD_CALL_MS_MAX, 1);
+    rig.front.on_tick();
+    rig.take();
+    assert_eq!(rig.result::<pb::PutResponse>(ticket), Err(Error::NotCapable.into()));
+    rig.check_empty();
+}
+
+#[test]
+fn a_cancelled_write_is_given_up_once_and_has_no_result() {
+    let mut rig = Rig::new(true, Level::ETCD);
+    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    for _ in 0..2 {
+        rig.front.on_cancel(ticket);
+        rig.take();
+    }
+    assert_eq!(rig.told, ["GiveUp(FrontId(3), [(ConnectionId(9), Ticket(0))])"]);
+    rig.submitted.clear();
+    rig.fail(ticket, Unavailable::GivenUp(Fate::Unknown));
+    rig.check_empty();
+}
+
+#[test]
+fn a_late_call_is_told_whether_it_may_still_take_effect() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    let tickets = ["a", "b"].map(|key| rig.call(Method::Put, &a_put(key, "1")));
+    let read = rig.call(Method::Range, &a_range("a", false));
+    for (now_ms, told) in [(ETCD_CALL_MS_MAX - 1, 0), (ETCD_CALL_MS_MAX, 1)] {
+        rig.front.set_now(now_ms, 1);
+        rig.front.on_tick();
+        rig.take();
+        assert_eq!(rig.told.len(), told);
+    }
+    assert_eq!(rig.result::<pb::RangeResponse>(read), Err(Error::TimedOut.into()));
+    for (ticket, fate, error) in [
+        (tickets[0], Fate::Definite, Error::NoLeader),
+        (tickets[1], Fate::Unknown, Error::TimedOut),
+    ] {
+        rig.fail(ticket, Unavailable::GivenUp(fate));
+        assert_eq!(rig.result::<pb::PutResponse>(ticket), Err(error.into()));
+    }
+    rig.submitted.clear();
+    rig.check_empty();
+}
+
+#[test]
+fn a_refused_request_is_told_why_and_harms_no_other() {
+    let mut rig = Rig::new(true, Level::ETCD);
+    let garbage = rig.front.on_call(Method::Put, Bytes::from_static(&[0xff, 0xff]));
+    rig.take();
+    assert_eq!(rig.result::<pb::PutResponse>(garbage), Err(CallRefused::Malformed));
+    let put =
+        pb::PutRequest { key: "a".into(), value: vec![0; 1_000].into(), ..Default::default() };
+    let large = rig.call(Method::Put, &put);
+    assert_eq!(rig.result::<pb::PutResponse>(large), Err(Error::RequestTooLarge.into()));
+    let range = pb::RangeRequest { revision: 2, ..a_range("a", false) };
+    let future = rig.call(Method::Range, &range);
+    assert_eq!(rig.result::<pb::RangeResponse>(future), Err(Error::FutureRevision.into()));
+    let compact = pb::CompactionRequest { revision: 9, physical: false };
+    let compact = rig.call(Method::Compact, &compact);
+    rig.apply();
+    assert_eq!(rig.result::<pb::CompactionResponse>(compact), Err(Error::FutureRevision.into()));
+    rig.put("a", "1");
+    rig.check_empty();
+}
+
+#[test]
+fn a_physical_compaction_is_done_when_the_memory_is_free() {
+    let mut rig = Rig::new(true, Level::ETCD);
+    rig.put("a", "1");
+    rig.put("a", "2");
+    let compact = pb::CompactionRequest { revision: 3, physical: true };
+    let ticket = rig.call(Method::Compact, &compact);
+    rig.apply();
+    assert!(rig.results.is_empty());
+    rig.machine.prune();
+    rig.front.on_tick();
+    rig.take();
+    assert!(rig.result::<pb::CompactionResponse>(ticket).is_ok());
+    rig.check_empty();
+}
+
+#[test]
+fn commands_under_way_when_the_state_is_replaced_have_an_unknown_fate() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    let mut changes = ChangeBatch::default();
+    let installed = ZkChange::Installed { sessions: [].into() };
+    changes.push(rig.machine.mark(), installed, "");
+    rig.deliver(changes, Vec::new());
+    assert_eq!(rig.result::<pb::PutResponse>(ticket), Err(Error::TimedOut.into()));
+    // An answer that comes all the same is for nobody.
+    rig.apply();
+    rig.machine.finish_entry(LogIndex(2));
+    rig.check_empty();
+}

@@ -1,0 +1,186 @@
+//! The face for etcd's clients: sockets only. Requests go into an [`EtcdFront`], and responses come
+//! out of it.
+//!
+//! One connection runtime per core, each a thread with a current-thread tokio runtime and one
+//! Front. The acceptor spreads connections over them; a connection stays where it is. The calls
+//! that a read of a socket brings are tasks; the driver's task runs after them, so their commands
+//! go in one batch.
+
+mod limits;
+mod runtime;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use machine::ConnectionId;
+use member::EtcdFront;
+use member::etcd_front::Method as KvMethod;
+use member::message::FrontId;
+use node::FrontHandle;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::descriptors;
+use crate::grpc::{self, Kind, Limits, Method, Methods, Patience, Server, Share};
+use crate::tls::Tls;
+use limits::{
+    ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
+    FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, MESSAGE_BYTES_MAX,
+    REQUESTS_BYTES_MAX, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX,
+    WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
+};
+use runtime::Runtime;
+
+/// A connection on its way to its runtime.
+struct Accepted {
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+}
+
+/// The methods that are served.
+fn methods() -> Methods<KvMethod> {
+    let unary =
+        |name, method| Method { service: "etcdserverpb.KV", name, kind: Kind::Unary, method };
+    Methods::new([
+        unary("Range", KvMethod::Range),
+        unary("Put", KvMethod::Put),
+        unary("DeleteRange", KvMethod::DeleteRange),
+        unary("Txn", KvMethod::Txn),
+        unary("Compact", KvMethod::Compact),
+    ])
+}
+
+/// The connection that all commands of a Front name. ZooKeeper's Fronts count theirs from the
+/// number of the Front, in the upper bits, as well.
+pub fn connection_of(front: FrontId) -> ConnectionId {
+    ConnectionId(u64::from(front.0) << 48 | 1)
+}
+
+/// The mailboxes of the runtimes.
+#[derive(Clone)]
+pub struct EtcdFace {
+    runtimes: Vec<mpsc::Sender<Accepted>>,
+}
+
+/// Starts one runtime per Front. The runtimes end with the process.
+///
+/// # Errors
+/// A thread or a runtime cannot be made.
+pub fn start(fronts: Vec<(FrontHandle, EtcdFront)>) -> std::io::Result<EtcdFace> {
+    let limits = Arc::new(grpc_limits());
+    let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
+    let requests = Share::new(REQUESTS_BYTES_MAX);
+    let mut runtimes = Vec::new();
+    for (handle, front) in fronts {
+        let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
+        runtimes.push(sender);
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let server = Server {
+            methods: methods(),
+            limits: limits.clone(),
+            windows: windows.clone(),
+            credits: None,
+        };
+        let requests = requests.clone();
+        let name = format!("etcd-{}", handle.id().0);
+        std::thread::Builder::new().name(name).spawn(move || {
+            let runtime = Rc::new(Runtime::new(handle, front, server, requests));
+            let local = LocalSet::new();
+            local.block_on(&tokio, run(runtime, receiver));
+        })?;
+    }
+    Ok(EtcdFace { runtimes })
+}
+
+impl EtcdFace {
+    /// Accepts connections, with TLS if that is given, and spreads them over the runtimes, until
+    /// the task is dropped.
+    pub async fn accept(&self, listener: TcpListener, tls: Option<Arc<Tls>>) {
+        let mut next = 0;
+        loop {
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // The process is most likely out of file descriptors: the next one may succeed.
+                    tracing::warn!("a connection of an etcd client cannot be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            if descriptors::is_in_reserve(&stream) {
+                tracing::warn!("too few descriptors are left: a connection from {peer} is closed");
+                continue;
+            }
+            let Ok(stream) = stream.into_std() else { continue };
+            next = (next + 1) % self.runtimes.len();
+            let accepted = Accepted { stream, peer, tls: tls.clone() };
+            if self.runtimes[next].send(accepted).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<Accepted>) {
+    tokio::task::spawn_local(runtime.clone().drive_when_stirred());
+    tokio::task::spawn_local(runtime.clone().tick());
+    while let Some(accepted) = receiver.recv().await {
+        let runtime = runtime.clone();
+        tokio::task::spawn_local(async move {
+            let peer = accepted.peer;
+            if let Err(error) = serve_connection(accepted, runtime).await {
+                tracing::debug!("{peer}: {error}");
+            }
+        });
+    }
+}
+
+async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::Result<()> {
+    let Accepted { stream, peer, tls } = accepted;
+    let stream = TcpStream::from_std(stream)?;
+    stream.set_nodelay(true)?;
+    let handle = |call| {
+        tokio::task::spawn_local(runtime.clone().serve_call(call));
+    };
+    let (server, shares) = (&runtime.server, &runtime.shares_of_connection());
+    let Some(tls) = tls else { return grpc::serve(stream, server, shares, handle).await };
+    let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
+    let shaken = TlsAcceptor::from(tls.current_of_http2()).accept(stream);
+    match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
+        Ok(stream) => {
+            handshake.succeed();
+            grpc::serve(stream, server, shares, handle).await
+        }
+        Err(error) => {
+            tls.log_refusal(&peer.to_string(), &error.to_string());
+            Ok(())
+        }
+    }
+}
+
+fn grpc_limits() -> Limits {
+    Limits {
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        header_bytes_max: HEADER_BYTES_MAX,
+        streams_max: STREAMS_MAX,
+        stream_window_bytes: STREAM_WINDOW_BYTES,
+        connection_window_bytes: CONNECTION_WINDOW_BYTES,
+        frame_bytes_max: FRAME_BYTES_MAX,
+        frames_overhead_bytes_max: FRAMES_OVERHEAD_BYTES_MAX,
+        send_bytes_max: SEND_BYTES_MAX,
+        handshake_time_max: HANDSHAKE_TIME_MAX,
+        connection_idle_time: None,
+        patience: Patience {
+            stall_time: STALL_TIME_MAX,
+            waited_time: WAITED_TIME_MAX,
+            finish_time: Duration::from_secs(10),
+            first_time: None,
+            idle_time: None,
+        },
+    }
+}

@@ -1,0 +1,65 @@
+//! Upper bounds on what the face takes from etcd's clients.
+
+use std::time::Duration;
+
+use etcd::limits::{MESSAGE_OVERHEAD_BYTES, REQUEST_BYTES_MAX_DEFAULT};
+
+/// Connections that are accepted and not yet taken by their runtime. At this limit the acceptor
+/// waits.
+pub(super) const ACCEPTED_MAX: usize = 1_024;
+
+/// Bytes of one request message, as in etcd: `max-request-bytes` and 512 KiB.
+pub(super) const MESSAGE_BYTES_MAX: usize = REQUEST_BYTES_MAX_DEFAULT + MESSAGE_OVERHEAD_BYTES;
+
+/// Streams of one connection. etcd has no bound by default; a client with more calls at once than
+/// this waits.
+pub(super) const STREAMS_MAX: u32 = 10_000;
+
+/// Bytes that a client may send on a stream before we take them.
+pub(super) const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+
+/// Bytes that a client may send on a connection before we take them, at the beginning. Each stream
+/// adds its window.
+pub(super) const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// Bytes that all clients together may send before we take them, beside the first
+/// [`CONNECTION_WINDOW_BYTES`] of each connection.
+pub(super) const WINDOWS_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The overhead of frames that no handler has taken, as `h2` counts it.
+pub(super) const FRAMES_OVERHEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes of one frame.
+pub(super) const FRAME_BYTES_MAX: u32 = 64 * 1024;
+
+/// Bytes of the headers of a request. A request with more is refused.
+pub(super) const HEADER_BYTES_MAX: u32 = 64 * 1024;
+
+/// Bytes that wait on a stream for a client to take them. At this limit we wait for the client.
+pub(super) const SEND_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of memory of all requests that have arrived in whole or in part and are not done. A
+/// request that finds no room waits for it, in the client's window.
+pub(super) const REQUESTS_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// How long a client may take to say that it speaks HTTP/2.
+pub(super) const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long a client may take from the first byte of a request to the last, and how long it may
+/// take no bytes of a waiting response. After it the stream is reset.
+pub(super) const STALL_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long a client may send nothing within a request, while others wait for its room.
+pub(super) const WAITED_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The pause after a connection could not be accepted.
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The interval at which a Front with calls looks at the clock.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+
+/// The interval at which a Front without calls looks at the clock.
+pub(super) const TICK_IDLE: Duration = Duration::from_secs(5);
+
+/// One connection may take one part in so many of these bytes.
+pub(super) const CONNECTION_SHARE: usize = 4;
