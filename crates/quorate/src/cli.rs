@@ -11,6 +11,7 @@ use chunk::layout::Layout;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::config::GivenServers;
 use crate::config::address::ListenAddress;
 use crate::config::chunk::parse_layout;
 use crate::config::units::parse_ms;
@@ -119,6 +120,13 @@ pub struct ServeArgs {
     /// Where metrics are served to Prometheus [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_addr: Option<ListenAddress>,
+    /// Whether the program was started under etcd's name: it serves etcd's clients alone, and says
+    /// that it is ready in etcd's words.
+    #[arg(skip)]
+    pub is_etcd: bool,
+    /// The servers that etcd's flags name.
+    #[arg(skip)]
+    pub given_servers: Option<GivenServers>,
     /// Where etcd clients connect [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub etcd_addr: Option<ListenAddress>,

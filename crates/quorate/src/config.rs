@@ -46,7 +46,7 @@ use files::{ReadFile, must_read, read_file};
 
 pub use address::ListenAddress;
 pub use chunk::{ChunkConfig, layout_name};
-pub use cluster::ClusterConfig;
+pub use cluster::{ClusterConfig, GivenServers};
 pub use container_env::ContainerEnv;
 pub use listeners::ZK_PORT_DEFAULT;
 pub use monitoring::{ADMIN_PORT_DEFAULT, ImageConfig};
@@ -117,6 +117,10 @@ pub fn load_from(
     if let Some(data_dir) = &args.data_dir {
         draft.storage.data_dir = Some(data_dir.clone());
     }
+    if let Some(given) = &args.given_servers {
+        draft.cluster.give(given)?;
+    }
+    draft.listeners.has_zk_default = !args.is_etcd;
     let cluster = cluster::settle::settle(&mut draft, read)?;
     if let Some(zk_addr) = &args.zk_addr {
         draft.listeners.zk_addr = Some(zk_addr.clone());

@@ -385,7 +385,7 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
     };
     let Some(tls) = tls else { return grpc::serve(stream, &service.grpc, &requests, handle).await };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
-    let shaken = TlsAcceptor::from(tls.current_of_http2()).accept(stream);
+    let shaken = TlsAcceptor::from(tls.current_of_chunks()).accept(stream);
     match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
         Ok(stream) => {
             handshake.succeed();

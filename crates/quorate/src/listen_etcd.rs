@@ -6,6 +6,7 @@
 //! that a read of a socket brings are tasks; the driver's task runs after them, so their commands
 //! go in one batch.
 
+mod http;
 mod limits;
 mod runtime;
 
@@ -30,10 +31,13 @@ use crate::tls::Tls;
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, MESSAGE_BYTES_MAX,
-    REQUESTS_BYTES_MAX, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX,
-    WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
+    PREFACE_PAUSE, REQUESTS_BYTES_MAX, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES,
+    STREAMS_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
 };
 use runtime::Runtime;
+
+/// The version of etcd whose behaviour is served. Clients decide by it which features to use.
+pub const ETCD_VERSION: &str = "3.6.16";
 
 /// A connection on its way to its runtime.
 struct Accepted {
@@ -148,19 +152,45 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
         tokio::task::spawn_local(runtime.clone().serve_call(call));
     };
     let (server, shares) = (&runtime.server, &runtime.shares_of_connection());
-    let Some(tls) = tls else { return grpc::serve(stream, server, shares, handle).await };
+    let Some(tls) = tls else {
+        return match speaks_http2(&stream).await? {
+            true => grpc::serve(stream, server, shares, handle).await,
+            false => http::serve(stream, runtime.clone()).await,
+        };
+    };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
-    let shaken = TlsAcceptor::from(tls.current_of_http2()).accept(stream);
+    let shaken = TlsAcceptor::from(tls.current_of_etcd()).accept(stream);
     match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
         Ok(stream) => {
             handshake.succeed();
-            grpc::serve(stream, server, shares, handle).await
+            match stream.get_ref().1.alpn_protocol() {
+                Some(b"h2") => grpc::serve(stream, server, shares, handle).await,
+                _ => http::serve(stream, runtime.clone()).await,
+            }
         }
         Err(error) => {
             tls.log_refusal(&peer.to_string(), &error.to_string());
             Ok(())
         }
     }
+}
+
+/// Whether a client begins with the preface of HTTP/2 (RFC 9113, 3.4): no method of HTTP/1.1 begins
+/// with its first three bytes.
+async fn speaks_http2(stream: &TcpStream) -> anyhow::Result<bool> {
+    const START: &[u8] = b"PRI";
+    let begin = async {
+        let mut bytes = [0; START.len()];
+        loop {
+            let count = stream.peek(&mut bytes).await?;
+            if count == 0 || count == START.len() || !START.starts_with(&bytes[..count]) {
+                return anyhow::Ok(bytes == START);
+            }
+            // A part of the preface: the rest comes soon.
+            tokio::time::sleep(PREFACE_PAUSE).await;
+        }
+    };
+    tokio::time::timeout(HANDSHAKE_TIME_MAX, begin).await?
 }
 
 fn grpc_limits() -> Limits {

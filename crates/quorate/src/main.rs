@@ -11,6 +11,7 @@ mod cluster_command;
 mod config;
 mod data_dir;
 mod descriptors;
+mod etcd_program;
 mod export_chunks;
 #[cfg_attr(not(test), expect(dead_code, reason = "the face of etcd's clients will use the rest"))]
 mod grpc;
@@ -32,9 +33,10 @@ mod tls;
 mod zk_client;
 mod zk_shell;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use cli::{Command, Exit};
+use cli::{Cli, Command, Exit};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -43,7 +45,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
-    let cli = match cli::parse(std::env::args_os()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let parsed = match etcd_program::parse(&words) {
+        Some(args) => args.map(|args| Cli { command: Command::Serve(args) }),
+        None => cli::parse(words),
+    };
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(Exit::Help(text)) => {
             print!("{text}");

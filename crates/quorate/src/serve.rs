@@ -117,6 +117,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let prepare = |cluster| peers::prepare(cluster, board.clone());
     let cluster = config.cluster.as_ref().map(prepare).transpose()?;
     let (cluster, peers) = cluster.map_or((None, None), |(cluster, peers)| (Some(cluster), peers));
+    let is_etcd = args.is_etcd;
     let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
     tokio::spawn(reloaded.run(hangups));
     let node_config = node_config(&config, cluster)?;
@@ -146,6 +147,10 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     };
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
     println!("quorate ready{}{shown_monitoring}", ports.shown()?);
+    if is_etcd {
+        // Starters of an etcd look for this text; a leader is known by now.
+        println!("ready to serve client requests");
+    }
     audit(&config, "serverStart", "success");
     tokio::select! {
         ended = serve_clients(&config, acceptor, (ports, etcd), chunks.as_deref(), tls) => ended?,

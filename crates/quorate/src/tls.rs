@@ -69,13 +69,17 @@ struct Served {
     zookeeper: Arc<ServerConfig>,
     /// The settings for clients of the chunk store, which are offered HTTP/2 (ALPN).
     chunks: Arc<ServerConfig>,
+    /// The settings for etcd's clients, which are offered HTTP/2 and HTTP/1.1.
+    etcd: Arc<ServerConfig>,
 }
 
 impl Served {
     fn new(config: ServerConfig) -> Served {
         let mut chunks = config.clone();
         chunks.alpn_protocols = vec![b"h2".to_vec()];
-        Served { zookeeper: Arc::new(config), chunks: Arc::new(chunks) }
+        let mut etcd = config.clone();
+        etcd.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Served { zookeeper: Arc::new(config), chunks: Arc::new(chunks), etcd: Arc::new(etcd) }
     }
 }
 
@@ -98,8 +102,13 @@ impl Tls {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).zookeeper.clone()
     }
 
-    /// The settings for a new connection that speaks HTTP/2.
-    pub fn current_of_http2(&self) -> Arc<ServerConfig> {
+    /// The settings for a new connection of an etcd client.
+    pub fn current_of_etcd(&self) -> Arc<ServerConfig> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).etcd.clone()
+    }
+
+    /// The settings for a new connection to the chunk store.
+    pub fn current_of_chunks(&self) -> Arc<ServerConfig> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).chunks.clone()
     }
 

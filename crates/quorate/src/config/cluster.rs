@@ -225,6 +225,15 @@ pub(super) struct PeerAuthDraft {
     pub sasl: Option<Said>,
 }
 
+/// The servers of an ensemble that etcd's flags name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenServers {
+    /// The number of this server.
+    pub own: u32,
+    /// The number of each server, and its address in the form of a `server.N` line.
+    pub servers: Vec<(u32, String)>,
+}
+
 /// A key and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
@@ -280,6 +289,16 @@ impl ClusterDraft {
         let address = server_address(value)?;
         self.servers.push(ServerLine { number, address, said });
         Ok(())
+    }
+
+    /// Takes the servers that etcd's flags name.
+    pub fn give(&mut self, given: &GivenServers) -> Result<(), ConfigError> {
+        let said = Said::new(&Place::of("command line"), "--initial-cluster");
+        self.own.number = Some((u64::from(given.own), said.place.clone()));
+        given.servers.iter().try_for_each(|(number, address)| {
+            let added = self.add(said.clone(), &number.to_string(), address);
+            added.map_err(|cause| said.refused(cause))
+        })
     }
 
     /// The place of the first `server.N`, if there is one.

@@ -75,6 +75,8 @@ impl FourLetterWords {
 /// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ListenersDraft {
+    /// Whether ZooKeeper's clients are served on the default address if no other is set.
+    pub has_zk_default: bool,
     pub zk_addr: Option<ListenAddress>,
     pub zk_tls_addr: Option<ListenAddress>,
     /// The keys of a `zoo.cfg` that together form the two addresses.
@@ -139,7 +141,8 @@ impl ListenersDraft {
     pub fn finish(self, port_unification: bool, sessions: &SessionsConfig) -> ListenersConfig {
         let default_addr =
             ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port: ZK_PORT_DEFAULT };
-        let default_addr = Some(default_addr).filter(|_| !self.is_only_tls());
+        let has_default = self.has_zk_default && !self.is_only_tls();
+        let default_addr = Some(default_addr).filter(|_| has_default);
         let per_ip_max = self.connections_per_ip_max;
         ListenersConfig {
             zk_addr_configured: self.zk_addr.is_some(),

@@ -63,3 +63,12 @@ pub(super) const TICK_IDLE: Duration = Duration::from_secs(5);
 
 /// One connection may take one part in so many of these bytes.
 pub(super) const CONNECTION_SHARE: usize = 4;
+
+/// Bytes of the head of an HTTP/1.1 request. A request with more is refused.
+pub(super) const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Headers of an HTTP/1.1 request. A request with more is refused.
+pub(super) const HTTP_HEADERS_MAX: usize = 100;
+
+/// The pause before another look at the first bytes of a client that has sent two of them or less.
+pub(super) const PREFACE_PAUSE: Duration = Duration::from_millis(5);

@@ -82,7 +82,7 @@ impl Runtime {
     }
 
     /// Runs a call. Dropping the future cancels it.
-    async fn run(self: &Rc<Self>, method: Method, request: Bytes) -> CallResult {
+    pub async fn run(self: &Rc<Self>, method: Method, request: Bytes) -> CallResult {
         let (sender, result) = oneshot::channel();
         let ticket = {
             let mut front = self.front.borrow_mut();
