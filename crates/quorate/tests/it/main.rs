@@ -11,6 +11,7 @@ mod crash;
 mod descriptors;
 mod differential;
 mod ensemble;
+mod etcd;
 mod hung_disk;
 mod images;
 mod levels;

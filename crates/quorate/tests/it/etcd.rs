@@ -1,0 +1,225 @@
+//! The face for etcd's clients, in the real process, by JSON over HTTP/1.1. Keys and values are
+//! base64 there; these tests have texts whose base64 is known.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::server::{Server, folder, wait_until};
+
+const ETCD: &str = "quorate.etcdAddr=127.0.0.1:0";
+
+/// The status and the body of the answer to a request; none if the connection broke.
+fn request(address: SocketAddr, line: &str, body: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+    let length = body.len();
+    let head =
+        format!("{line} HTTP/1.1\r\nHost: e\r\nConnection: close\r\nContent-Length: {length}\r\n");
+    stream.write_all(format!("{head}\r\n{body}").as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_string()))
+}
+
+fn call(address: SocketAddr, name: &str, body: &str) -> (u16, String) {
+    request(address, &format!("POST /v3/kv/{name}"), body).expect("the server answers")
+}
+
+fn base64(text: &str) -> String {
+    STANDARD.encode(text)
+}
+
+/// Puts a key. Whether the put was acknowledged.
+fn put(address: SocketAddr, key: &str, value: &str) -> bool {
+    let body = format!("{{\"key\":\"{}\",\"value\":\"{}\"}}", base64(key), base64(value));
+    request(address, "POST /v3/kv/put", &body).is_some_and(|(status, _)| status == 200)
+}
+
+/// The value of a key, read linearizably.
+fn get(address: SocketAddr, key: &str) -> Option<String> {
+    let (status, body) = call(address, "range", &format!("{{\"key\":\"{}\"}}", base64(key)));
+    assert_eq!(status, 200, "{body}");
+    let value = body.split("\"value\":\"").nth(1)?.split('"').next()?;
+    Some(String::from_utf8(STANDARD.decode(value).unwrap()).unwrap())
+}
+
+#[test]
+fn keys_are_put_read_and_compacted_beside_a_tree() {
+    let server = Server::start("etcd", &[ETCD]);
+    let etcd = server.face("etcd");
+    let mut zk = crate::client::Client::open(server.address(), 4_000);
+    zk.create("/foo", b"of the tree", 0).unwrap();
+    assert!(put(etcd, "foo", "bar"));
+    assert!(put(etcd, "foo", "baz"));
+    assert_eq!(get(etcd, "foo").as_deref(), Some("baz"));
+    assert_eq!(get(etcd, "/foo"), None, "the tree is another space");
+    let (status, body) = call(etcd, "compaction", "{\"revision\":3}");
+    assert_eq!(status, 200, "{body}");
+    let (status, body) = call(etcd, "range", "{\"key\":\"Zm9v\",\"revision\":\"2\"}");
+    assert_eq!(status, 400);
+    assert!(body.contains("etcdserver: mvcc: required revision has been compacted"), "{body}");
+    let (status, body) = request(etcd, "GET /health", "").unwrap();
+    assert_eq!((status, body.as_str()), (200, "{\"health\":\"true\",\"reason\":\"\"}"));
+    let (status, body) = request(etcd, "GET /version", "").unwrap();
+    assert_eq!(status, 200);
+    assert!(body.contains("\"etcdserver\":\"3.6.16\""), "{body}");
+    assert!(server.log().contains("knows level 2, which is not released"), "{}", server.log());
+}
+
+#[test]
+fn every_acknowledged_put_survives_kill_nine() {
+    let mut server = Server::start("etcd-kill", &[ETCD]);
+    let mut acknowledged = 0;
+    for round in 0..5 {
+        let etcd = server.face("etcd");
+        let writer = std::thread::spawn(move || {
+            let mut count = acknowledged;
+            while put(etcd, &format!("key{count}"), &format!("value{count}")) {
+                count += 1;
+            }
+            count
+        });
+        std::thread::sleep(Duration::from_millis(100 + 30 * round));
+        server.kill_nine();
+        let count = writer.join().unwrap();
+        assert!(count > acknowledged, "some are written in each round");
+        acknowledged = count;
+        server.restart();
+        let etcd = server.face("etcd");
+        for number in (0..acknowledged).step_by(7).chain([acknowledged - 1]) {
+            let value = get(etcd, &format!("key{number}"));
+            assert_eq!(value, Some(format!("value{number}")));
+        }
+        let counted = "{\"key\":\"AA==\",\"range_end\":\"AA==\",\"count_only\":true}";
+        let (_, body) = call(etcd, "range", counted);
+        let (exact, one_more) = (acknowledged, acknowledged + 1);
+        let holds = |count| body.contains(&format!("\"count\":\"{count}\""));
+        assert!(holds(exact) || holds(one_more), "{body}, {acknowledged} acknowledged");
+    }
+}
+
+#[test]
+fn wrong_input_gets_an_error_and_harms_nobody() {
+    let server = Server::start("etcd-wrong", &[ETCD]);
+    let etcd = server.face("etcd");
+    assert!(put(etcd, "foo", "bar"));
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let headers = [0, 0, 4, 1, 5, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff];
+    let inputs: [&[u8]; 6] = [
+        b"PR",
+        b"\xff\xfe\xfd",
+        &preface[..10],
+        &[&preface[..], &[0, 0xff, 0xff, 0, 0, 0, 0, 0, 1]].concat(),
+        &[&preface[..], &headers].concat(),
+        b"POST /v3/kv/put HTTP/1.1\r\nHost: e\r\nContent-Length: 1000\r\n\r\n{\"key\":",
+    ];
+    for input in inputs {
+        let mut stream = TcpStream::connect(etcd).unwrap();
+        stream.write_all(input).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // A reset is as good as an end.
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(get(etcd, "foo").as_deref(), Some("bar"));
+    }
+    let nested = "[".repeat(1_000_000);
+    let large = format!("{{\"key\":\"Zm9v\",\"value\":\"{}\"}}", "QUFB".repeat(600_000));
+    for (body, expected) in [
+        ("{\"key\":\"\"}", "etcdserver: key is not provided"),
+        ("{\"key\":", "unexpected EOF"),
+        (&nested, "\"code\":3"),
+        (&large, "etcdserver: request is too large"),
+    ] {
+        let (status, body) = call(etcd, "put", body);
+        assert_eq!(status, 400, "{body}");
+        assert!(body.contains(expected), "{body}");
+    }
+    assert_eq!(call(etcd, "nothing", "{}").0, 404);
+    assert_eq!(get(etcd, "foo").as_deref(), Some("bar"));
+}
+
+/// A member that was started under the name `etcd`. Dropping it ends it by its process id.
+struct Etcd(Child);
+
+impl Etcd {
+    fn start(
+        folder: &Path,
+        name: &str,
+        client: SocketAddr,
+        peers: &[(String, SocketAddr)],
+    ) -> Etcd {
+        let program = folder.join("etcd");
+        if !program.exists() {
+            symlink(env!("CARGO_BIN_EXE_quorate"), &program).unwrap();
+        }
+        let list: Vec<String> =
+            peers.iter().map(|(name, peer)| format!("{name}=http://{peer}")).collect();
+        let log = std::fs::File::create(folder.join(format!("{name}.log"))).unwrap();
+        let child = Command::new(program)
+            .args(["--name", name, "--data-dir", folder.join(name).to_str().unwrap()])
+            .args(["--listen-client-urls", &format!("http://{client}")])
+            .args(["--initial-cluster", &list.join(",")])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Etcd(child)
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// Free loopback addresses. Another process could take one before the server does; that is rare.
+fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
+}
+
+#[test]
+fn three_members_under_the_name_etcd_serve_what_is_put_on_any() {
+    let folder = folder("etcd-three");
+    let names = ["m0", "m1", "m2"].map(str::to_string);
+    let clients = free_addresses::<3>();
+    let peers: Vec<_> = names.iter().cloned().zip(free_addresses::<3>()).collect();
+    let mut members: Vec<Etcd> = names
+        .iter()
+        .zip(clients)
+        .map(|(name, client)| Etcd::start(&folder, name, client, &peers))
+        .collect();
+    for name in &names {
+        let log = folder.join(format!("{name}.log"));
+        let text = || std::fs::read_to_string(&log).unwrap_or_default();
+        wait_until("it is ready", || text().contains("ready to serve client requests"));
+        assert!(!text().contains(" zk="), "ZooKeeper's clients are not served: {}", text());
+    }
+    for (number, client) in clients.into_iter().enumerate() {
+        assert!(put(client, "key", &number.to_string()));
+        for other in clients {
+            assert_eq!(get(other, "key"), Some(number.to_string()));
+        }
+    }
+    // One of them is lost. The others go on.
+    drop(members.remove(0));
+    let [_, left, right] = clients;
+    wait_until("there is a leader", || put(left, "key", "last"));
+    assert_eq!(get(right, "key").as_deref(), Some("last"));
+    drop(members);
+    std::fs::remove_dir_all(folder).unwrap();
+}
