@@ -14,17 +14,34 @@ pub(crate) struct Index {
     live_count: u64,
 }
 
-/// The versions of one key, oldest first, each with a place of its own.
-enum Versions {
+/// The versions of one key, oldest first, each with a place of its own. What a count needs stands
+/// here, so that it looks at no version.
+struct Versions {
+    /// The revision of the newest version.
+    newest_revision: i64,
+    /// Whether the newest version is no removal.
+    is_live: bool,
+    events: Events,
+}
+
+enum Events {
     One(Event),
     Many(Vec<Event>),
 }
 
 impl Versions {
+    fn new(event: Event) -> Versions {
+        Versions {
+            newest_revision: event.revision(),
+            is_live: !event.is_delete(),
+            events: Events::One(event),
+        }
+    }
+
     fn as_slice(&self) -> &[Event] {
-        match self {
-            Versions::One(event) => core::slice::from_ref(event),
-            Versions::Many(events) => events,
+        match &self.events {
+            Events::One(event) => core::slice::from_ref(event),
+            Events::Many(events) => events,
         }
     }
 
@@ -33,18 +50,20 @@ impl Versions {
     }
 
     fn push(&mut self, event: Event) {
-        match self {
-            Versions::Many(events) => events.push(event),
-            Versions::One(first) => *self = Versions::Many(vec![first.clone(), event]),
+        self.newest_revision = event.revision();
+        self.is_live = !event.is_delete();
+        match &mut self.events {
+            Events::Many(events) => events.push(event),
+            Events::One(first) => self.events = Events::Many(vec![first.clone(), event]),
         }
     }
 
     /// Removes the first `count` versions, which must not be all.
     fn remove_first(&mut self, count: usize) {
-        if let Versions::Many(events) = self {
+        if let Events::Many(events) = &mut self.events {
             events.drain(..count);
             match events.as_slice() {
-                [only] => *self = Versions::One(only.clone()),
+                [only] => self.events = Events::One(only.clone()),
                 _ if events.capacity() > 4 * events.len() => events.shrink_to(2 * events.len()),
                 _ => {}
             }
@@ -53,9 +72,20 @@ impl Versions {
 
     /// The version that a read at this revision shows.
     fn at(&self, revision: i64) -> Option<&Event> {
+        if self.newest_revision <= revision {
+            return self.is_live.then(|| self.last());
+        }
         let events = self.as_slice();
         let end = events.partition_point(|event| event.revision() <= revision);
         events[..end].last().filter(|event| !event.is_delete())
+    }
+
+    /// Whether a read at this revision shows the key.
+    fn exists_at(&self, revision: i64) -> bool {
+        match self.newest_revision <= revision {
+            true => self.is_live,
+            false => self.at(revision).is_some(),
+        }
     }
 }
 
@@ -76,7 +106,7 @@ impl Index {
                 Some(last).filter(|last| !last.is_delete())
             }
             None => {
-                self.keys.insert(event.key().into(), Versions::One(event));
+                self.keys.insert(event.key().into(), Versions::new(event));
                 None
             }
         };
@@ -85,14 +115,10 @@ impl Index {
         before
     }
 
-    /// The version of a key that exists at this revision.
-    fn get(&self, key: &[u8], revision: i64) -> Option<&Event> {
-        self.keys.get(key)?.at(revision)
-    }
-
     /// The newest version of a key, unless that is a removal.
     pub fn newest(&self, key: &[u8]) -> Option<&Event> {
-        Some(self.keys.get(key)?.last()).filter(|event| !event.is_delete())
+        let versions = self.keys.get(key)?;
+        versions.is_live.then(|| versions.last())
     }
 
     /// The version before the one with that place, unless that is a removal.
@@ -104,13 +130,35 @@ impl Index {
 
     /// The versions of the keys of a range that exist at this revision, by key.
     pub fn range(&self, range: KeyRange<'_>, revision: i64) -> impl Iterator<Item = &Event> {
-        let is_alone = range.end.is_empty();
-        let alone = if is_alone { self.get(range.key, revision) } else { None };
-        let several = bounds(range)
-            .into_iter()
-            .flat_map(|bounds| self.keys.range::<[u8], _>(bounds))
-            .filter_map(move |(_, versions)| versions.at(revision));
-        alone.into_iter().chain(several)
+        self.keys_of(range).filter_map(move |versions| versions.at(revision))
+    }
+
+    /// Shows the versions of the keys of a range that exist at this revision, by key, to `visit`,
+    /// until that wants no more. Returns how many keys exist.
+    pub fn visit<'s>(
+        &'s self,
+        range: KeyRange<'_>,
+        revision: i64,
+        mut visit: impl FnMut(&'s Event) -> bool,
+    ) -> u64 {
+        let mut count = 0;
+        let mut keys = self.keys_of(range);
+        for versions in keys.by_ref() {
+            if let Some(event) = versions.at(revision) {
+                count += 1;
+                if !visit(event) {
+                    break;
+                }
+            }
+        }
+        count + keys.filter(|versions| versions.exists_at(revision)).count() as u64
+    }
+
+    fn keys_of(&self, range: KeyRange<'_>) -> impl Iterator<Item = &Versions> {
+        let alone = if range.end.is_empty() { self.keys.get(range.key) } else { None };
+        let several =
+            bounds(range).into_iter().flat_map(|bounds| self.keys.range::<[u8], _>(bounds));
+        alone.into_iter().chain(several.map(|(_, versions)| versions))
     }
 
     /// The versions of the keys behind `after` that exist at this revision, by key.
@@ -144,7 +192,7 @@ impl Index {
     pub fn push_behind(&mut self, event: Event) -> bool {
         let is_behind = self.keys.last_key_value().is_none_or(|(last, _)| **last < *event.key());
         if is_behind {
-            self.keys.insert(event.key().into(), Versions::One(event));
+            self.keys.insert(event.key().into(), Versions::new(event));
             self.live_count += 1;
         }
         is_behind

@@ -129,12 +129,12 @@ impl Store {
             true => usize::MAX,
             false => limit.saturating_add(1),
         };
-        for event in self.index.range(op.range, at) {
-            found.count += 1;
-            if found.events.len() < kept_max && is_selected(op, event) {
+        found.count = self.index.visit(op.range, at, |event| {
+            if is_selected(op, event) {
                 found.events.push(event.clone());
             }
-        }
+            found.events.len() < kept_max
+        });
         sort(op, &mut found.events);
         found.more = found.events.len() > limit;
         found.events.truncate(limit);
@@ -147,7 +147,7 @@ impl Store {
         if is_everything && at == self.revision {
             return self.index.live_count();
         }
-        self.index.range(range, at).count() as u64
+        self.index.visit(range, at, |_| false)
     }
 
     /// Adds a version of a key to the transaction at this place. The caller moves the revision at
