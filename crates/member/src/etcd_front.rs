@@ -1,7 +1,8 @@
 //! EtcdFront: the calls of etcd's clients on one connection runtime, as a pure step function.
 //!
 //! The driver hands over each call with the bytes of its request ([`EtcdFront::on_call`]), and gets
-//! the bytes of the response, or an error, with [`EtcdFront::take_output`]. While
+//! the response, or an error, with [`EtcdFront::take_output`]. It encodes a response when it has
+//! room for the bytes. While
 //! [`EtcdFront::is_runnable`], it takes the lock for reading, hands over the deliveries that Apply
 //! pushed before, and calls [`EtcdFront::run_reads`].
 //!
@@ -17,13 +18,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use etcd::Error;
-use etcd::convert::{self, Header, Response};
+use etcd::convert::{self, Header};
 use etcd::pb::{Message, etcdserverpb as pb};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::entry::encode_identities;
 use machine::etcd::command::Command as EtcdCommand;
-use machine::etcd::reply::Refusal;
 use machine::{
     ChangeKind, Command, ConnectionId, ControlChange, Level, Machine, Outcome, ZkChange,
 };
@@ -33,7 +33,9 @@ use crate::limits::{ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, FRONT_COMMANDS_MAX, READ_H
 use crate::message::{
     Answer, Answered, Caller, Delivery, Fate, FrontId, Ticket, ToLoop, Unavailable, Waiter,
 };
-use calls::{Call, Found, Read};
+use calls::{Call, Read};
+
+pub use calls::Reply;
 
 /// The configuration of an EtcdFront.
 #[derive(Clone, Debug)]
@@ -86,8 +88,8 @@ impl From<Error> for CallRefused {
     }
 }
 
-/// The result of a call: the bytes of the response, or why there is none.
-pub type CallResult = Result<Vec<u8>, CallRefused>;
+/// The result of a call: the response, or why there is none.
+pub type CallResult = Result<Reply, CallRefused>;
 
 /// The output of an EtcdFront, for the driver to pass on.
 #[derive(Debug, Default)]
@@ -108,8 +110,6 @@ pub struct EtcdFront {
     commands: Commands,
     /// Calls that wait for the lock.
     runnable: VecDeque<Ticket>,
-    /// Reads that were run under the lock, and whose responses are not encoded yet.
-    found: Vec<(Ticket, Result<Found, Refusal>)>,
     /// Writes that wait until the level of the state allows them.
     held: Vec<Ticket>,
     /// Compactions that wait until the memory is freed.
@@ -133,7 +133,6 @@ impl EtcdFront {
             next_ticket: Ticket(0),
             commands: Commands::default(),
             runnable: VecDeque::new(),
-            found: Vec::new(),
             held: Vec::new(),
             pruning: Vec::new(),
             due: VecDeque::new(),
@@ -193,14 +192,17 @@ impl EtcdFront {
             match self.calls.get(&ticket) {
                 Some(Call::Ready(read)) => {
                     let found = read.run(machine.etcd(), self.config.txn_ops_max);
-                    self.found.push((ticket, found));
+                    self.calls.remove(&ticket);
+                    let reply = found.map(|found| Reply::of_found(self.header(), found));
+                    let result = reply.map_err(|refusal| Error::from(refusal).into());
+                    self.output.results.push((ticket, result));
                 }
                 Some(Call::Pruning { .. }) if machine.etcd().has_garbage() => {
                     self.pruning.push(ticket);
                 }
                 Some(Call::Pruning { .. }) => {
-                    if let Some(Call::Pruning { response }) = self.calls.remove(&ticket) {
-                        self.output.results.push((ticket, Ok(response)));
+                    if let Some(Call::Pruning { reply }) = self.calls.remove(&ticket) {
+                        self.output.results.push((ticket, Ok(reply)));
                     }
                 }
                 _ => {}
@@ -236,16 +238,8 @@ impl EtcdFront {
         self.runnable.extend(self.pruning.drain(..));
     }
 
-    /// Takes the output since the last call. Encodes the responses of reads, which needs no lock.
+    /// Takes the output since the last call.
     pub fn take_output(&mut self) -> EtcdOutput {
-        let header = self.header();
-        for (ticket, found) in core::mem::take(&mut self.found) {
-            if self.calls.remove(&ticket).is_some() {
-                let response = found.map(|found| found.response(header));
-                let result = response.map_err(|refusal| Error::from(refusal).into());
-                self.output.results.push((ticket, result));
-            }
-        }
         self.hand_over();
         if !self.given_up.is_empty() {
             let given_up = core::mem::take(&mut self.given_up);
@@ -381,12 +375,12 @@ impl EtcdFront {
             }
         };
         let result = match outcome {
-            Ok(outcome) => Ok(Response::of_outcome(self.header(), &outcome).to_vec()),
+            Ok(outcome) => Ok(Reply::of_outcome(self.header(), outcome)),
             Err(refusal) => Err(Error::from(refusal).into()),
         };
         match result {
-            Ok(response) if is_physical => {
-                self.calls.insert(ticket, Call::Pruning { response });
+            Ok(reply) if is_physical => {
+                self.calls.insert(ticket, Call::Pruning { reply });
                 self.runnable.push_back(ticket);
             }
             result => self.output.results.push((ticket, result)),

@@ -31,8 +31,8 @@ use crate::tls::Tls;
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, MESSAGE_BYTES_MAX,
-    PREFACE_PAUSE, REQUESTS_BYTES_MAX, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES,
-    STREAMS_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
+    PREFACE_PAUSE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SEND_BYTES_MAX, STALL_TIME_MAX,
+    STREAM_WINDOW_BYTES, STREAMS_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
 };
 use runtime::Runtime;
 
@@ -78,7 +78,7 @@ pub struct EtcdFace {
 pub fn start(fronts: Vec<(FrontHandle, EtcdFront)>) -> std::io::Result<EtcdFace> {
     let limits = Arc::new(grpc_limits());
     let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
-    let requests = Share::new(REQUESTS_BYTES_MAX);
+    let room = (Share::new(REQUESTS_BYTES_MAX), Share::new(RESPONSES_BYTES_MAX));
     let mut runtimes = Vec::new();
     for (handle, front) in fronts {
         let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
@@ -90,10 +90,10 @@ pub fn start(fronts: Vec<(FrontHandle, EtcdFront)>) -> std::io::Result<EtcdFace>
             windows: windows.clone(),
             credits: None,
         };
-        let requests = requests.clone();
+        let room = room.clone();
         let name = format!("etcd-{}", handle.id().0);
         std::thread::Builder::new().name(name).spawn(move || {
-            let runtime = Rc::new(Runtime::new(handle, front, server, requests));
+            let runtime = Rc::new(Runtime::new(handle, front, server, room));
             let local = LocalSet::new();
             local.block_on(&tokio, run(runtime, receiver));
         })?;
@@ -148,10 +148,11 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     let Accepted { stream, peer, tls } = accepted;
     let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
+    let (requests, answers) = runtime.shares_of_connection();
     let handle = |call| {
-        tokio::task::spawn_local(runtime.clone().serve_call(call));
+        tokio::task::spawn_local(runtime.clone().serve_call(call, answers.clone()));
     };
-    let (server, shares) = (&runtime.server, &runtime.shares_of_connection());
+    let (server, shares) = (&runtime.server, &requests);
     let Some(tls) = tls else {
         return match speaks_http2(&stream).await? {
             true => grpc::serve(stream, server, shares, handle).await,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use etcd::convert::{self, Header, Response};
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
-use machine::etcd::reply::{Found as RangeFound, Refusal, TxnDone};
+use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
 use super::Method;
 
@@ -33,7 +33,7 @@ pub(super) enum Call {
     /// A compaction that is done, and waits until the memory is freed.
     Pruning {
         /// The response.
-        response: Vec<u8>,
+        reply: Reply,
     },
 }
 
@@ -43,7 +43,22 @@ pub(super) enum Read {
     Txn(pb::TxnRequest),
 }
 
-/// The result of a read: references to versions, to be encoded without the lock.
+/// The response to a call, not encoded yet: it shares the versions that it shows. So it takes little
+/// memory until its client can be sent it, and its size is known before.
+#[derive(Debug)]
+pub struct Reply {
+    header: Header,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Outcome(Outcome),
+    Range(RangeFound),
+    Txn(TxnDone),
+}
+
+/// The result of a read.
 pub(super) enum Found {
     Range(RangeFound),
     Txn(TxnDone),
@@ -66,12 +81,36 @@ impl Read {
     }
 }
 
-impl Found {
-    /// The bytes of the response.
-    pub fn response(&self, header: Header) -> Vec<u8> {
-        match self {
-            Found::Range(found) => Response::of_range(header, found).to_vec(),
-            Found::Txn(done) => Response::of_txn(header, done).to_vec(),
+impl Reply {
+    pub(super) fn of_outcome(header: Header, outcome: Outcome) -> Reply {
+        Reply { header, body: Body::Outcome(outcome) }
+    }
+
+    pub(super) fn of_found(header: Header, found: Found) -> Reply {
+        let body = match found {
+            Found::Range(found) => Body::Range(found),
+            Found::Txn(done) => Body::Txn(done),
+        };
+        Reply { header, body }
+    }
+
+    /// Bytes of the message.
+    pub fn bytes(&self) -> usize {
+        self.response().bytes()
+    }
+
+    /// Appends the message.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let response = self.response();
+        out.reserve(response.bytes());
+        response.write(out);
+    }
+
+    fn response(&self) -> Response<'_> {
+        match &self.body {
+            Body::Outcome(outcome) => Response::of_outcome(self.header, outcome),
+            Body::Range(found) => Response::of_range(self.header, found),
+            Body::Txn(done) => Response::of_txn(self.header, done),
         }
     }
 }

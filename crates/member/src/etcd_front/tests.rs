@@ -96,7 +96,12 @@ impl Rig {
 
     fn result<M: Message + Default>(&mut self, ticket: Ticket) -> Result<M, CallRefused> {
         let at = self.results.iter().position(|(of, _)| *of == ticket).expect("it is done");
-        self.results.remove(at).1.map(|bytes| M::decode(&bytes[..]).expect("it is a response"))
+        self.results.remove(at).1.map(|reply| {
+            let mut bytes = Vec::new();
+            reply.write(&mut bytes);
+            assert_eq!(bytes.len(), reply.bytes());
+            M::decode(&bytes[..]).expect("it is a response")
+        })
     }
 
     fn put(&mut self, key: &'static str, value: &'static str) -> pb::PutResponse {

@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use member::etcd_front::{CallRefused, Method as KvMethod};
+use member::etcd_front::{CallRefused, Method as KvMethod, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::ETCD_VERSION;
@@ -96,13 +96,19 @@ async fn call(runtime: &Rc<Runtime>, path: &str, request: Request<Incoming>) -> 
         return refused(etcd::Code::Unimplemented, "this call is not served yet");
     };
     match runtime.run(kv_method, message.into()).await {
-        Ok(response) => match method.response(&response) {
+        Ok(reply) => match method.response(&encoded(&reply)) {
             Ok(json) => of(StatusCode::OK, gateway::CONTENT_TYPE, json),
             Err(bad) => refused(etcd::Code::Internal, &bad.to_string()),
         },
         Err(CallRefused::Error(error)) => refused(error.code(), error.text()),
         Err(CallRefused::Malformed) => refused(etcd::Code::Internal, "the request is malformed"),
     }
+}
+
+fn encoded(reply: &Reply) -> Vec<u8> {
+    let mut message = Vec::new();
+    reply.write(&mut message);
+    message
 }
 
 /// The method with that gRPC path; none if it is not served.

@@ -72,3 +72,7 @@ pub(super) const HTTP_HEADERS_MAX: usize = 100;
 
 /// The pause before another look at the first bytes of a client that has sent two of them or less.
 pub(super) const PREFACE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Bytes of memory of all responses until the sockets have taken them. A response is encoded when
+/// there is room for it. One larger than a share goes alone: see [`crate::grpc::Room`].
+pub(super) const RESPONSES_BYTES_MAX: usize = 512 * 1024 * 1024;

@@ -12,8 +12,8 @@ use member::message::Ticket;
 use node::FrontHandle;
 use tokio::sync::{Notify, oneshot};
 
-use super::limits::{CONNECTION_SHARE, REQUESTS_BYTES_MAX, TICK, TICK_IDLE};
-use crate::grpc::{Call, Code, End, Server, Share, Shares, Status, framed};
+use super::limits::{CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, TICK, TICK_IDLE};
+use crate::grpc::{Call, Code, End, Room, Server, Share, Shares, Status, framed};
 
 pub(super) struct Runtime {
     handle: FrontHandle,
@@ -23,8 +23,8 @@ pub(super) struct Runtime {
     /// Notified when the Front has got something to do.
     stirred: Notify,
     pub(super) server: Server<Method>,
-    /// The room for requests of all connections.
-    requests: Arc<Share>,
+    /// The room for requests of all connections, and for their responses.
+    room: (Arc<Share>, Arc<Share>),
 }
 
 /// A call that the Front has. Dropping it cancels the call, unless it is done.
@@ -47,7 +47,7 @@ impl Runtime {
         handle: FrontHandle,
         front: EtcdFront,
         server: Server<Method>,
-        requests: Arc<Share>,
+        room: (Arc<Share>, Arc<Share>),
     ) -> Runtime {
         // Changes for this Front are few, and calls may wait for one.
         handle.mail().set_wakes_always(true);
@@ -57,28 +57,35 @@ impl Runtime {
             waiting: RefCell::default(),
             stirred: Notify::new(),
             server,
-            requests,
+            room,
         }
     }
 
-    /// The shares that room for the requests of a new connection comes from: two of its own, since
-    /// addresses have no bound here, and the one of all connections.
-    pub fn shares_of_connection(&self) -> Shares {
-        let own = || Share::new(REQUESTS_BYTES_MAX / CONNECTION_SHARE);
-        Arc::new([own(), own(), self.requests.clone()])
+    /// The shares that room for the requests of a new connection comes from, and for its responses:
+    /// two of its own, since addresses have no bound here, and the one of all connections.
+    pub fn shares_of_connection(&self) -> (Shares, Shares) {
+        let own = |bytes| Share::new(bytes / CONNECTION_SHARE);
+        let (requests, responses) = &self.room;
+        let of = |bytes, all: &Arc<Share>| Arc::new([own(bytes), own(bytes), all.clone()]);
+        (of(REQUESTS_BYTES_MAX, requests), of(RESPONSES_BYTES_MAX, responses))
     }
 
     /// Serves a call until it ends.
-    pub async fn serve_call(self: Rc<Self>, mut call: Box<Call<Method>>) {
-        let outcome = self.answer(&mut call).await;
+    pub async fn serve_call(self: Rc<Self>, mut call: Box<Call<Method>>, answers: Shares) {
+        let outcome = self.answer(&mut call, &answers).await;
         call.finish(outcome);
     }
 
-    async fn answer(self: &Rc<Self>, call: &mut Call<Method>) -> Result<(), End> {
+    async fn answer(self: &Rc<Self>, call: &mut Call<Method>, answers: &Shares) -> Result<(), End> {
         let message = call.requests.only().await?;
         let work = self.run(call.method, message.bytes);
-        let response = call.unless_ended(work).await?.map_err(status_of)?;
-        call.answers.send(framed(|out| out.extend_from_slice(&response)), None).await
+        let reply = call.unless_ended(work).await?.map_err(status_of)?;
+        let mut room = Room::new(answers);
+        let bytes = reply.bytes();
+        if !room.try_grow_to(bytes) {
+            call.unless_ended(room.grow_to(bytes)).await?;
+        }
+        call.answers.send(framed(|out| reply.write(out)), Some(room)).await
     }
 
     /// Runs a call. Dropping the future cancels it.
