@@ -43,8 +43,8 @@ pub(super) enum Read {
     Txn(pb::TxnRequest),
 }
 
-/// The response to a call, not encoded yet: it shares the versions that it shows. So it takes little
-/// memory until its client can be sent it, and its size is known before.
+/// The response to a call, not encoded yet: it shares the versions that it shows. So it takes
+/// little memory until there is room to send it, and its size is known before.
 #[derive(Debug)]
 pub struct Reply {
     header: Header,
