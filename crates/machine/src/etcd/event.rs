@@ -10,20 +10,21 @@ use crate::digest::Digest;
 /// reader may keep an event without the lock of the state, whatever is compacted meanwhile.
 ///
 /// ```text
-/// event = revision i64 | sub u32 | kind u8 (0: put, 1: delete) | key bytes
-///       | a put: create_revision i64 | version i64 | lease i64 | the rest: value
+/// event  = kind u8 (0: put, 1: delete) | revision | sub | key's length | key
+///        | a put: revision - create_revision | version | lease | the rest: value
+/// number = 7 bits in each byte, the lowest first; the highest bit is set where more follow; no
+///          byte more than needed
 /// ```
+///
+/// A million keys are as many allocations, so the numbers are short.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event(Arc<[u8]>);
 
-/// Bytes in front of the key: revision, sub-revision, kind and the key's length.
-const KEY_START: usize = 8 + 4 + 1 + 4;
-
-/// Bytes between the key and the value.
-const NUMBERS_BYTES: usize = 24;
-
 const KIND_PUT: u8 = 0;
 const KIND_DELETE: u8 = 1;
+
+/// Bytes of the longest number: 64 bits.
+const NUMBER_BYTES_MAX: usize = 10;
 
 /// The numbers of a version beside its place in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +49,10 @@ pub struct Place {
 impl Event {
     /// A version of a key.
     pub fn put(place: Place, key: &[u8], numbers: Version, value: &[u8]) -> Event {
-        let mut bytes = start(place, KIND_PUT, key, NUMBERS_BYTES + value.len());
-        bytes.put_i64(numbers.create_revision);
-        bytes.put_i64(numbers.version);
-        bytes.put_i64(numbers.lease);
+        let mut bytes = start(place, KIND_PUT, key, 3 * NUMBER_BYTES_MAX + value.len());
+        put_number((place.revision - numbers.create_revision) as u64, &mut bytes);
+        put_number(numbers.version as u64, &mut bytes);
+        put_number(numbers.lease as u64, &mut bytes);
         bytes.extend_from_slice(value);
         Event(bytes.into())
     }
@@ -64,16 +65,23 @@ impl Event {
     /// Reads an event that makes up the whole of `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let (revision, _) = (reader.i64()?, reader.u32()?);
         let kind = reader.u8()?;
-        if reader.bytes()?.is_empty() || revision < 1 {
+        let revision = read_number(&mut reader)? as i64;
+        let sub = read_number(&mut reader)?;
+        let key_bytes = read_number(&mut reader)?;
+        let key = reader.take(usize::try_from(key_bytes).unwrap_or(usize::MAX))?;
+        if u32::try_from(sub).is_err() {
+            return Err(reader.bad("sub-revision", sub));
+        }
+        if key.is_empty() || revision < 1 {
             return Err(reader.bad("event", revision as u64));
         }
         match kind {
             KIND_PUT => {
-                let (created, version) = (reader.i64()?, reader.i64()?);
-                reader.i64()?;
-                if created < 1 || created > revision || version < 1 {
+                let since_create = read_number(&mut reader)?;
+                let version = read_number(&mut reader)? as i64;
+                read_number(&mut reader)?;
+                if since_create >= revision as u64 || version < 1 {
                     return Err(reader.bad("version of a key", version as u64));
                 }
             }
@@ -85,22 +93,25 @@ impl Event {
 
     /// The place in the order of all events.
     pub fn place(&self) -> Place {
-        Place { revision: self.number(0), sub: u32::from_le_bytes(self.part(8)) }
+        let mut at = 1;
+        let revision = self.number(&mut at) as i64;
+        Place { revision, sub: self.number(&mut at) as u32 }
     }
 
     /// The revision of the transaction that made it.
     pub fn revision(&self) -> i64 {
-        self.number(0)
+        self.number(&mut 1) as i64
     }
 
     /// Whether it is the removal of the key.
     pub fn is_delete(&self) -> bool {
-        self.0[12] == KIND_DELETE
+        self.0[0] == KIND_DELETE
     }
 
     /// The key.
     pub fn key(&self) -> &[u8] {
-        &self.0[KEY_START..self.key_end()]
+        let (start, end) = self.key_range();
+        &self.0[start..end]
     }
 
     /// The numbers of a version. Zeros for a removal.
@@ -108,20 +119,22 @@ impl Event {
         if self.is_delete() {
             return Version { create_revision: 0, version: 0, lease: 0 };
         }
-        let end = self.key_end();
-        Version {
-            create_revision: self.number(end),
-            version: self.number(end + 8),
-            lease: self.number(end + 16),
-        }
+        let (_, mut at) = self.key_range();
+        let create_revision = self.revision() - self.number(&mut at) as i64;
+        let version = self.number(&mut at) as i64;
+        Version { create_revision, version, lease: self.number(&mut at) as i64 }
     }
 
     /// The value. Empty for a removal.
     pub fn value(&self) -> &[u8] {
-        match self.is_delete() {
-            true => &[],
-            false => &self.0[self.key_end() + NUMBERS_BYTES..],
+        if self.is_delete() {
+            return &[];
         }
+        let (_, mut at) = self.key_range();
+        for _ in 0..3 {
+            self.number(&mut at);
+        }
+        &self.0[at..]
     }
 
     /// The whole event, as it stands in an image.
@@ -134,30 +147,64 @@ impl Event {
         Digest::of_bytes(b'V', &self.0)
     }
 
-    fn key_end(&self) -> usize {
-        KEY_START + u32::from_le_bytes(self.part(13)) as usize
+    /// Where the key begins and ends.
+    fn key_range(&self) -> (usize, usize) {
+        let mut at = 1;
+        self.number(&mut at);
+        self.number(&mut at);
+        let key_bytes = self.number(&mut at) as usize;
+        (at, at + key_bytes)
     }
 
-    fn number(&self, at: usize) -> i64 {
-        i64::from_le_bytes(self.part(at))
-    }
-
-    /// The bytes at an offset that the constructors have written.
-    fn part<const N: usize>(&self, at: usize) -> [u8; N] {
-        let mut part = [0; N];
-        part.copy_from_slice(&self.0[at..at + N]);
-        part
+    /// The number at this offset, which the constructors have written; moves behind it.
+    fn number(&self, at: &mut usize) -> u64 {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.0[*at];
+            *at += 1;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        number
     }
 }
 
 /// The bytes up to the end of the key, with room for `more`.
 fn start(place: Place, kind: u8, key: &[u8], more: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(KEY_START + key.len() + more);
-    bytes.put_i64(place.revision);
-    bytes.put_u32(place.sub);
+    let mut bytes = Vec::with_capacity(1 + 3 * NUMBER_BYTES_MAX + key.len() + more);
     bytes.put_u8(kind);
-    bytes.put_bytes(key);
+    put_number(place.revision as u64, &mut bytes);
+    put_number(u64::from(place.sub), &mut bytes);
+    put_number(key.len() as u64, &mut bytes);
+    bytes.extend_from_slice(key);
     bytes
+}
+
+fn put_number(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.put_u8(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.put_u8(number as u8);
+}
+
+/// Reads a number that takes no byte more than needed: an event has one form.
+fn read_number(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = reader.u8()?;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits || (byte == 0 && shift > 0) {
+            return Err(reader.bad("number", u64::from(byte)));
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(reader.bad("number", number))
 }
 
 impl fmt::Debug for Event {

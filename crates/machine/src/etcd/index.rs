@@ -17,25 +17,40 @@ pub(crate) struct Index {
 /// The versions of one key, oldest first, each with a place of its own. What a count needs stands
 /// here, so that it looks at no version.
 struct Versions {
-    /// The revision of the newest version.
-    newest_revision: i64,
-    /// Whether the newest version is no removal.
-    is_live: bool,
+    newest: Newest,
     events: Events,
 }
 
+/// The revision of the newest version, and in the lowest bit whether that is no removal.
+#[derive(Clone, Copy)]
+struct Newest(u64);
+
+impl Newest {
+    fn of(event: &Event) -> Newest {
+        Newest((event.revision() as u64) << 1 | u64::from(!event.is_delete()))
+    }
+
+    fn revision(self) -> i64 {
+        (self.0 >> 1) as i64
+    }
+
+    fn is_live(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+/// Most keys have one version, so several are boxed.
+#[expect(clippy::box_collection, reason = "an entry of the index is as small as it can be")]
 enum Events {
     One(Event),
-    Many(Vec<Event>),
+    Many(Box<Vec<Event>>),
 }
+
+const _: () = assert!(core::mem::size_of::<Versions>() == 24);
 
 impl Versions {
     fn new(event: Event) -> Versions {
-        Versions {
-            newest_revision: event.revision(),
-            is_live: !event.is_delete(),
-            events: Events::One(event),
-        }
+        Versions { newest: Newest::of(&event), events: Events::One(event) }
     }
 
     fn as_slice(&self) -> &[Event] {
@@ -50,11 +65,10 @@ impl Versions {
     }
 
     fn push(&mut self, event: Event) {
-        self.newest_revision = event.revision();
-        self.is_live = !event.is_delete();
+        self.newest = Newest::of(&event);
         match &mut self.events {
             Events::Many(events) => events.push(event),
-            Events::One(first) => self.events = Events::Many(vec![first.clone(), event]),
+            Events::One(first) => self.events = Events::Many(Box::new(vec![first.clone(), event])),
         }
     }
 
@@ -72,8 +86,8 @@ impl Versions {
 
     /// The version that a read at this revision shows.
     fn at(&self, revision: i64) -> Option<&Event> {
-        if self.newest_revision <= revision {
-            return self.is_live.then(|| self.last());
+        if self.newest.revision() <= revision {
+            return self.newest.is_live().then(|| self.last());
         }
         let events = self.as_slice();
         let end = events.partition_point(|event| event.revision() <= revision);
@@ -82,8 +96,8 @@ impl Versions {
 
     /// Whether a read at this revision shows the key.
     fn exists_at(&self, revision: i64) -> bool {
-        match self.newest_revision <= revision {
-            true => self.is_live,
+        match self.newest.revision() <= revision {
+            true => self.newest.is_live(),
             false => self.at(revision).is_some(),
         }
     }
@@ -118,7 +132,7 @@ impl Index {
     /// The newest version of a key, unless that is a removal.
     pub fn newest(&self, key: &[u8]) -> Option<&Event> {
         let versions = self.keys.get(key)?;
-        versions.is_live.then(|| versions.last())
+        versions.newest.is_live().then(|| versions.last())
     }
 
     /// The version before the one with that place, unless that is a removal.

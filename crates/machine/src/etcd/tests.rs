@@ -4,7 +4,7 @@ use super::command::{
     Bounds, Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation,
     SortOrder, SortTarget, Txn,
 };
-use super::event::Event;
+use super::event::{Event, Place, Version};
 use super::reply::{Found, OpDone, Outcome, Refusal, TxnDone};
 use super::store::Store;
 use super::tail::Sum;
@@ -546,4 +546,20 @@ fn a_decoder_stops_where_a_list_is_longer_than_its_bytes() {
     bytes.extend_from_slice(&[0xff; 12]);
     assert!(AnyCommand::decode(&bytes).is_err());
     assert!(Command::decode(&mut Reader::new(&[9])).is_err());
+}
+
+#[test]
+fn an_event_has_one_form_and_keeps_the_largest_numbers() {
+    // A removal of the key `a` at revision 2: kind, revision, sub-revision, length, key.
+    assert!(Event::decode(&[1, 2, 0, 1, b'a']).is_ok());
+    assert!(Event::decode(&[1, 0x82, 0, 0, 1, b'a']).is_err(), "a byte more than needed");
+    assert!(Event::decode(&[1, 2, 0xff, 0xff, 0xff, 0xff, 0x10, 1, b'a']).is_err(), "33 bits");
+    let too_long = [&[1][..], &[0xff; 10], &[0, 1, b'a']].concat();
+    assert!(Event::decode(&too_long).is_err(), "70 bits");
+    let place = Place { revision: i64::MAX, sub: u32::MAX };
+    let numbers = Version { create_revision: 1, version: i64::MAX, lease: -1 };
+    let event = Event::put(place, b"k", numbers, b"v");
+    assert_eq!(Event::decode(event.bytes()).as_ref(), Ok(&event));
+    assert_eq!((event.place(), event.numbers()), (place, numbers));
+    assert_eq!((event.key(), event.value()), (&b"k"[..], &b"v"[..]));
 }
