@@ -24,7 +24,7 @@ use crate::cmdw::client::{ChunkAddress, Client};
 use crate::cmdw::load::{ChunkBytes, block_of};
 use crate::machine_info::MachineInfo;
 use crate::stats::{Latencies, median};
-use crate::target::{Target, TargetAddress};
+use crate::target::{Scheme, Target, TargetAddress};
 
 /// Bytes of each znode's data.
 const DATA_BYTES: usize = 100;
@@ -67,6 +67,7 @@ pub struct BesideChunksArgs {
 /// A server does not answer.
 pub fn command(args: &BesideChunksArgs) -> anyhow::Result<ExitCode> {
     println!("{}", MachineInfo::read());
+    args.target.check_scheme(Scheme::Zk)?;
     let target = Target::find(&args.target)?;
     let address = *target.addresses.first().context("there is no address")?;
     let mut creates = Creates::connect(address)?;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::process::Processes;
-use crate::target::{self, Target};
+use crate::target::{self, Scheme, Target};
 
 /// The servers of all ensembles among the targets, and their CPU time when this was made. A target
 /// of one server has no list: all figures are that server's.
@@ -18,6 +18,7 @@ pub struct Census {
 #[derive(Debug)]
 struct Counted {
     target: String,
+    scheme: Scheme,
     address: SocketAddr,
     processes: Processes,
     cpu_ns: Option<u64>,
@@ -42,7 +43,8 @@ impl Census {
             target.addresses.iter().map(|address| {
                 let processes = Processes::listening(&[*address]);
                 let cpu_ns = processes.cpu_ns();
-                Counted { target: target.name.clone(), address: *address, processes, cpu_ns }
+                let (target, scheme) = (target.name.clone(), target.scheme);
+                Counted { target, scheme, address: *address, processes, cpu_ns }
             })
         });
         Census { servers: servers.collect() }
@@ -74,7 +76,10 @@ impl Counted {
         let memory = now.memory();
         Cost {
             address: self.address,
-            mode: target::mode_at(&self.address).unwrap_or("serves nobody".to_string()),
+            mode: match self.scheme {
+                Scheme::Zk => target::mode_at(&self.address).unwrap_or("serves nobody".to_string()),
+                Scheme::Etcd => "member".to_string(),
+            },
             cpu_ms: cpu_ns.map(|ns| ns as f64 / 1e6),
             resident: memory.map(|it| it.resident),
             peak: memory.map(|it| it.peak),

@@ -14,16 +14,16 @@ use crate::census::Census;
 use crate::figures::{self, Block};
 use crate::machine_info::{MachineInfo, disk_latencies, stolen_ticks};
 use crate::null_server::NullServer;
-use crate::target::{Target, TargetAddress};
+use crate::target::{Scheme, Target, TargetAddress};
 
 /// Where to measure and what to write down.
 #[derive(Debug, Args)]
 pub struct Where {
-    /// The server to measure
-    #[arg(long, value_name = "zk://HOST:PORT[,...]")]
+    /// The server to measure: zk://HOST:PORT[,...], or etcd://... for etcd's workload
+    #[arg(long, value_name = "SCHEME://HOST:PORT[,...]")]
     pub target: TargetAddress,
     /// Another server, measured in turn with the first
-    #[arg(long, value_name = "zk://HOST:PORT[,...]")]
+    #[arg(long, value_name = "SCHEME://HOST:PORT[,...]")]
     pub compare: Option<TargetAddress>,
     /// Measure how long fdatasync takes in this folder, which should be on the servers' disk
     #[arg(long, value_name = "DIR")]
@@ -137,9 +137,13 @@ impl Where {
     /// The servers, the one in question first.
     ///
     /// # Errors
-    /// One does not answer.
-    pub fn targets(&self) -> anyhow::Result<Vec<Target>> {
-        core::iter::once(&self.target).chain(&self.compare).map(Target::find).collect()
+    /// One does not answer, or is of another protocol than `scheme`.
+    pub fn targets(&self, scheme: Scheme) -> anyhow::Result<Vec<Target>> {
+        let find = |address: &TargetAddress| {
+            address.check_scheme(scheme)?;
+            Target::find(address)
+        };
+        core::iter::once(&self.target).chain(&self.compare).map(find).collect()
     }
 
     /// The lines about the machine and its disk.
@@ -272,7 +276,8 @@ struct Part {
 }
 
 impl Comparison<'_> {
-    /// Finds the servers and prints the machine and `about`: what will be done.
+    /// Finds the servers of ZooKeeper's clients and prints the machine and `about`: what will be
+    /// done.
     ///
     /// # Errors
     /// A server does not answer, or the disk cannot be measured.
@@ -281,7 +286,20 @@ impl Comparison<'_> {
         workload: &'static str,
         about: &str,
     ) -> anyhow::Result<Comparison<'a>> {
-        let targets = at.targets()?;
+        Comparison::start_on(Scheme::Zk, at, workload, about)
+    }
+
+    /// Like [`Comparison::start`], with servers of a protocol.
+    ///
+    /// # Errors
+    /// See [`Comparison::start`].
+    pub fn start_on<'a>(
+        scheme: Scheme,
+        at: &'a Where,
+        workload: &'static str,
+        about: &str,
+    ) -> anyhow::Result<Comparison<'a>> {
+        let targets = at.targets(scheme)?;
         let about = format!("{}{workload}: {about}\n", at.header()?);
         print!("{about}");
         Ok(Comparison {

@@ -10,11 +10,13 @@
 //! servers must hold nothing at the start. A znode that a server removes by itself would count as a
 //! difference: both need a long `znode.container.checkIntervalMs`.
 
+pub mod etcd;
 pub mod generate;
 pub mod side;
 pub mod wire;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,7 +25,7 @@ use clap::Args;
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 
 use crate::limits::DIFFERENTIAL_ROUNDS;
-use crate::target::{Target, TargetAddress};
+use crate::target::{Scheme, Target, TargetAddress};
 use generate::{
     Asked, AskedSession, Burst, Generator, Greeting, NAMES_MADE, Round, SLOTS, Slot, entry,
 };
@@ -32,10 +34,10 @@ use side::Side;
 /// Options of `quorate bench differential`.
 #[derive(Debug, Args)]
 pub struct DifferentialArgs {
-    /// The server to test, which holds no znodes: zk://HOST:PORT
+    /// The server to test, which holds nothing: zk://HOST:PORT or etcd://HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     target: TargetAddress,
-    /// The reference server, which holds no znodes either
+    /// The reference server, of the same protocol, which holds nothing either
     #[arg(long, value_name = "ADDRESS")]
     compare: TargetAddress,
     /// Only this seed
@@ -44,7 +46,8 @@ pub struct DifferentialArgs {
     /// Seeds 1 to N; each takes about half a second
     #[arg(long, value_name = "N", default_value_t = 24)]
     seeds: u64,
-    /// The super user of both servers, who removes what a seed leaves behind
+    /// The super user of both servers of ZooKeeper's protocol, who removes what a seed leaves
+    /// behind
     #[arg(long = "super", value_name = "USER:PASSWORD", default_value = "super:test")]
     super_user: String,
     /// File for the reference's answers, where the other server's differ
@@ -55,23 +58,45 @@ pub struct DifferentialArgs {
 /// Runs `quorate bench differential`.
 ///
 /// # Errors
-/// A server does not answer, holds znodes, or does not let itself be emptied.
+/// A server does not answer, holds something, or does not let itself be emptied.
 pub fn command(args: &DifferentialArgs) -> anyhow::Result<ExitCode> {
-    let side = |name, address: &TargetAddress| -> anyhow::Result<Side> {
+    let scheme = args.target.scheme();
+    args.compare.check_scheme(scheme)?;
+    let find = |name, address: &TargetAddress| -> anyhow::Result<(SocketAddr, String)> {
         let target = Target::find(address)?;
         println!("{name}: {} at {}", target.name, target.address);
         let first = target.addresses.first().context("a target has an address")?;
-        let mut side = Side::new(name, *first);
-        check_empty(&mut side).with_context(|| target.address.clone())?;
-        Ok(side)
+        Ok((*first, target.address))
     };
-    let (mut target, mut compare) =
-        (side("target", &args.target)?, side("compare", &args.compare)?);
+    let (target, compare) = (find("target", &args.target)?, find("compare", &args.compare)?);
+    match scheme {
+        Scheme::Zk => {
+            let side = |name, (at, address): (SocketAddr, String)| {
+                let mut side = Side::new(name, at);
+                check_empty(&mut side).context(address)?;
+                anyhow::Ok(side)
+            };
+            let (mut target, mut compare) = (side("target", target)?, side("compare", compare)?);
+            run_seeds(args, |seed, compared| {
+                run_seed(seed, &args.super_user, &mut compare, &mut target, compared)
+            })
+        }
+        Scheme::Etcd => {
+            let mut pair = etcd::Pair::connect(compare.0, target.0)?;
+            run_seeds(args, |seed, compared| etcd::run_seed(seed, &mut pair, compared))
+        }
+    }
+}
+
+/// Runs the seeds that the options ask for, up to the first difference.
+fn run_seeds(
+    args: &DifferentialArgs,
+    mut run: impl FnMut(u64, &mut Compared) -> anyhow::Result<Option<Mismatch>>,
+) -> anyhow::Result<ExitCode> {
     let seeds = args.seed.map_or(1..=args.seeds, |seed| seed..=seed);
     let mut compared = Compared::default();
     for seed in seeds {
-        let found = run_seed(seed, &args.super_user, &mut compare, &mut target, &mut compared)?;
-        let Some(mismatch) = found else { continue };
+        let Some(mismatch) = run(seed, &mut compared)? else { continue };
         println!("{}", mismatch.text);
         if let Some(path) = &args.transcript {
             std::fs::write(path, mismatch.transcript.join("\n"))
@@ -80,8 +105,17 @@ pub fn command(args: &DifferentialArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     let Compared { requests, good_answers, errors, events } = compared;
-    print!("{requests} requests, and pings between them: ");
-    println!("{good_answers} results, {errors} errors and {events} events are the same");
+    match args.target.scheme() {
+        Scheme::Zk => {
+            print!("{requests} requests, and pings between them: ");
+            println!("{good_answers} results, {errors} errors and {events} events are the same");
+        }
+        Scheme::Etcd => {
+            println!(
+                "{requests} requests: {good_answers} results and {errors} errors are the same"
+            );
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -30,7 +30,7 @@ use crate::null_server::NullServer;
 use crate::pace::Pace;
 use crate::report::{self, Run, Series, Shape};
 use crate::stats::Phase;
-use crate::target::Target;
+use crate::target::{Scheme, Target};
 
 /// The flag of a create that makes an ephemeral (`CreateMode.EPHEMERAL`).
 pub const EPHEMERAL: i32 = 1;
@@ -183,7 +183,7 @@ const MEASURED: [(Kind, &str); 7] = [
 pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
     args.check()?;
     let null = NullServer::start(args.znode_size)?;
-    let targets = args.at.targets()?;
+    let targets = args.at.targets(Scheme::Zk)?;
     let header = args.at.header()?;
     print!("{header}");
     let since = if args.rate.is_empty() { "the write to the socket" } else { "the intended start" };

@@ -129,6 +129,12 @@ pub const DIFFERENTIAL_FRAMES_AHEAD: usize = 100_000;
 /// Rounds of a seed of the differential test: some 400 requests.
 pub const DIFFERENTIAL_ROUNDS: usize = 45;
 
+/// Requests of a seed of the differential test of etcd's protocol.
+pub const DIFFERENTIAL_ETCD_REQUESTS: usize = 300;
+
+/// Requests that are shown before the one whose answers differ.
+pub const DIFFERENTIAL_SHOWN: usize = 8;
+
 /// Bytes of a block of the sequential limits: the largest that most devices take as one request.
 pub const STREAM_BLOCK_BYTES: u64 = 1 << 20;
 
@@ -198,3 +204,10 @@ pub const CHUNK_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 
 /// Bytes of one answer of a datanode. The run ends with an error above it.
 pub const CHUNK_ANSWER_BYTES_MAX: usize = CHUNK_WINDOW_BYTES as usize;
+
+/// Bytes that an etcd server may send on one connection before we take them.
+pub const ETCD_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
+
+/// Bytes of one answer of an etcd server. etcd has no limit for answers; the run ends with an error
+/// above this one.
+pub const ETCD_ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;

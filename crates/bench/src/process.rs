@@ -124,6 +124,12 @@ impl Processes {
         &self.pids
     }
 
+    /// The name of the program of the first process (proc(5), `comm`).
+    pub fn program(&self) -> Option<String> {
+        let comm = fs::read_to_string(format!("/proc/{}/comm", self.pids.first()?)).ok()?;
+        Some(comm.trim_end().to_string())
+    }
+
     /// CPU time of all threads so far, user and system, in ns, with the threads that have ended. A
     /// thread that runs right now is counted up to the scheduler's last tick (1 to 10 ms).
     pub fn cpu_ns(&self) -> Option<u64> {

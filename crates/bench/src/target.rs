@@ -9,21 +9,61 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::client_etcd;
 use crate::figures::Block;
 use crate::process::{Memory, Processes, Waits};
 
-/// The address of a target, as it was written: `zk://host:port[,host:port]`.
+/// The protocol that a target speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// ZooKeeper's.
+    Zk,
+    /// etcd's.
+    Etcd,
+}
+
+impl std::fmt::Display for Scheme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Scheme::Zk => "zk",
+            Scheme::Etcd => "etcd",
+        })
+    }
+}
+
+/// The address of a target, as it was written: `zk://host:port[,host:port]`, or `etcd://` and so
+/// on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetAddress {
+    scheme: Scheme,
     servers: Vec<String>,
+}
+
+impl TargetAddress {
+    /// The protocol that is spoken there.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// Refuses an address of another protocol.
+    ///
+    /// # Errors
+    /// The target speaks another protocol.
+    pub fn check_scheme(&self, scheme: Scheme) -> anyhow::Result<()> {
+        anyhow::ensure!(self.scheme == scheme, "{self}: the target must be {scheme}://HOST:PORT");
+        Ok(())
+    }
 }
 
 impl FromStr for TargetAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<TargetAddress, String> {
-        let Some(rest) = text.strip_prefix("zk://") else {
-            return Err("a target is zk://HOST:PORT[,HOST:PORT]".to_string());
+        let found = [Scheme::Zk, Scheme::Etcd]
+            .into_iter()
+            .find_map(|scheme| Some((scheme, text.strip_prefix(&format!("{scheme}://"))?)));
+        let Some((scheme, rest)) = found else {
+            return Err("a target is zk://HOST:PORT[,...] or etcd://HOST:PORT[,...]".to_string());
         };
         let servers: Vec<String> =
             rest.trim_end_matches('/').split(',').map(str::to_string).collect();
@@ -33,13 +73,13 @@ impl FromStr for TargetAddress {
                 return Err(format!("{server:?} is not HOST:PORT"));
             }
         }
-        Ok(TargetAddress { servers })
+        Ok(TargetAddress { scheme, servers })
     }
 }
 
 impl std::fmt::Display for TargetAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "zk://{}", self.servers.join(","))
+        write!(f, "{}://{}", self.scheme, self.servers.join(","))
     }
 }
 
@@ -59,6 +99,8 @@ pub struct Target {
     pub address: String,
     /// The addresses that clients connect to, in turn.
     pub addresses: Vec<SocketAddr>,
+    /// The protocol that clients speak.
+    pub scheme: Scheme,
     cpu: Cpu,
 }
 
@@ -77,16 +119,23 @@ impl Target {
             let one = answering.next();
             addresses.push(one.ok_or_else(|| anyhow::anyhow!("nothing answers at {server}"))?);
         }
-        let cpu = Cpu::Processes(Processes::listening(&addresses));
-        let answers = addresses.iter().map(|at| ask(at, "srvr").unwrap_or_default());
-        let name = describe_all(&answers.collect::<Vec<_>>());
-        Ok(Target { name, address: address.to_string(), addresses, cpu })
+        let processes = Processes::listening(&addresses);
+        let name = match address.scheme {
+            Scheme::Zk => {
+                let answers = addresses.iter().map(|at| ask(at, "srvr").unwrap_or_default());
+                describe_all(&answers.collect::<Vec<_>>())
+            }
+            Scheme::Etcd => describe_etcd(&addresses, &processes),
+        };
+        let (scheme, cpu) = (address.scheme, Cpu::Processes(processes));
+        Ok(Target { name, address: address.to_string(), addresses, scheme, cpu })
     }
 
     /// A server in this process, whose one thread writes down its own CPU time.
     pub fn in_process(name: &str, at: SocketAddr, cpu_ns: Arc<AtomicU64>) -> Target {
-        let address = format!("zk://{at}");
-        Target { name: name.to_string(), address, addresses: vec![at], cpu: Cpu::Thread(cpu_ns) }
+        let (address, scheme) = (format!("zk://{at}"), Scheme::Zk);
+        let (name, cpu) = (name.to_string(), Cpu::Thread(cpu_ns));
+        Target { name, address, addresses: vec![at], scheme, cpu }
     }
 
     /// The processes of the server, unless it is a thread of this process.
@@ -201,6 +250,22 @@ fn describe_all(answers: &[String]) -> String {
     match only.contains("Zookeeper version:") {
         true => format!("{}, {}", product(only), mode.unwrap_or("mode unknown")),
         false => product(only),
+    }
+}
+
+/// The name of the servers at some addresses that speak etcd's protocol: Quorate is told by its
+/// program, another server by its version.
+fn describe_etcd(addresses: &[SocketAddr], processes: &Processes) -> String {
+    let is_quorate = processes.program().is_some_and(|program| program == "quorate");
+    let version = addresses.first().and_then(|at| client_etcd::version_at(*at));
+    let product = match version {
+        _ if is_quorate => "Quorate".to_string(),
+        Some(version) => format!("etcd {version}"),
+        None => "a server that does not say what it is".to_string(),
+    };
+    match addresses.len() {
+        1 => product,
+        several => format!("{product}, {several} servers"),
     }
 }
 

@@ -6,28 +6,23 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use anyhow::Context;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::wire::{block_data_to_pb, chunk_to_pb, decode_answer, encode_request, pb};
-use h2::RecvStream;
-use h2::client::SendRequest;
-use http::{HeaderMap, Request};
+use http::HeaderMap;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::grpc::{self, PREFIX_BYTES, Sender};
 use crate::limits::{
     CHUNK_ANSWER_BYTES_MAX, CHUNK_ANSWER_LIMIT, CHUNK_WINDOW_BYTES, CONNECT_LIMIT,
 };
 
 /// The path of the only method.
 const PATH: &str = "/hadoop.hdds.datanode.XceiverClientProtocolService/send";
-
-/// Bytes before a message: a flag for compression, and the length.
-const PREFIX_BYTES: usize = 5;
 
 /// The address of a datanode, as it was written: `chunk://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,10 +78,9 @@ pub struct Refused {
 /// A connection.
 #[derive(Debug)]
 pub struct Client {
+    /// Also runs the task that reads from the socket.
     runtime: Runtime,
-    requests: SendRequest<Bytes>,
-    /// The task that reads from the socket while the runtime runs.
-    _connection: JoinHandle<()>,
+    requests: Sender,
 }
 
 impl Client {
@@ -112,18 +106,9 @@ impl Client {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let connecting = async {
-            let handshake = h2::client::Builder::new()
-                .initial_window_size(CHUNK_WINDOW_BYTES)
-                .initial_connection_window_size(CHUNK_WINDOW_BYTES)
-                .handshake(open().await?);
-            let (requests, connection) = handshake.await?;
-            // The next request sees the error that ends the connection.
-            anyhow::Ok((requests, tokio::spawn(async { drop(connection.await) })))
-        };
-        let connected = runtime.block_on(async { timeout(CONNECT_LIMIT, connecting).await? });
-        let (requests, connection) = connected?;
-        Ok(Client { runtime, requests, _connection: connection })
+        let connecting = async { grpc::open(open().await?, CHUNK_WINDOW_BYTES).await };
+        let requests = runtime.block_on(async { timeout(CONNECT_LIMIT, connecting).await? })?;
+        Ok(Client { runtime, requests })
     }
 
     /// The answer, even if it is a refusal.
@@ -134,11 +119,8 @@ impl Client {
         &self,
         request: &pb::ContainerCommandRequestProto,
     ) -> anyhow::Result<pb::ContainerCommandResponseProto> {
-        let mut message = vec![0; PREFIX_BYTES];
-        encode_request(request, &mut message);
-        let count = u32::try_from(message.len() - PREFIX_BYTES)?;
-        message[1..PREFIX_BYTES].copy_from_slice(&count.to_be_bytes());
-        let answer = exchange(self.requests.clone(), message.into());
+        let message = grpc::message(|out| encode_request(request, out))?;
+        let answer = exchange(self.requests.clone(), message);
         self.runtime.block_on(async { timeout(CHUNK_ANSWER_LIMIT, answer).await? })
     }
 
@@ -271,20 +253,11 @@ fn block_id(id: BlockId) -> pb::DatanodeBlockId {
 }
 
 async fn exchange(
-    requests: SendRequest<Bytes>,
+    mut requests: Sender,
     message: Bytes,
 ) -> anyhow::Result<pb::ContainerCommandResponseProto> {
-    let head = Request::builder()
-        .method("POST")
-        .uri(format!("http://datanode{PATH}"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .body(())?;
-    let mut requests = requests.ready().await?;
-    let (response, mut stream) = requests.send_request(head, false)?;
-    stream.send_data(message, true)?;
-    let (head, mut body) = response.await?.into_parts();
-    let data = receive(&mut body).await?;
+    let (head, mut body) = grpc::send(&mut requests, grpc::head(PATH)?, message).await?;
+    let data = grpc::receive(&mut body, CHUNK_ANSWER_BYTES_MAX).await?;
     if data.len() < PREFIX_BYTES {
         let trailers = body.trailers().await?.unwrap_or(head.headers);
         anyhow::bail!("no answer, but HTTP status {}{}", head.status, status(&trailers));
@@ -292,21 +265,9 @@ async fn exchange(
     Ok(decode_answer(data.slice(PREFIX_BYTES..))?)
 }
 
-async fn receive(body: &mut RecvStream) -> anyhow::Result<Bytes> {
-    let mut data = BytesMut::new();
-    while let Some(frame) = body.data().await {
-        let frame = frame?;
-        body.flow_control().release_capacity(frame.len())?;
-        let bytes = data.len() + frame.len();
-        anyhow::ensure!(bytes <= CHUNK_ANSWER_BYTES_MAX, "an answer has {bytes} bytes and more");
-        data.extend_from_slice(&frame);
-    }
-    Ok(data.freeze())
-}
-
 /// The gRPC status and message in some headers, as text.
 fn status(headers: &HeaderMap) -> String {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let text = |name| Some(grpc::text(headers, name)).filter(|text| !text.is_empty());
     let code = text("grpc-status").map(|code| format!(", gRPC status {code}"));
     let message = text("grpc-message").map(|message| format!(": {message}"));
     code.unwrap_or_default() + &message.unwrap_or_default()

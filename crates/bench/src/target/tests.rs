@@ -2,17 +2,24 @@ use super::*;
 
 #[test]
 fn targets_are_read_or_refused_with_a_reason() {
-    for (text, servers) in [
-        ("zk://localhost:2181", &["localhost:2181"][..]),
-        ("zk://a:1,b:2/", &["a:1", "b:2"][..]),
-        ("zk://[::1]:2181", &["[::1]:2181"][..]),
+    for (text, scheme, servers) in [
+        ("zk://localhost:2181", Scheme::Zk, &["localhost:2181"][..]),
+        ("zk://a:1,b:2/", Scheme::Zk, &["a:1", "b:2"][..]),
+        ("zk://[::1]:2181", Scheme::Zk, &["[::1]:2181"][..]),
+        ("etcd://a:1,b:2", Scheme::Etcd, &["a:1", "b:2"][..]),
     ] {
-        assert_eq!(text.parse::<TargetAddress>().unwrap().servers, servers);
+        let address = text.parse::<TargetAddress>().unwrap();
+        assert_eq!((address.scheme(), address.servers.as_slice()), (scheme, servers));
+        assert_eq!(address.to_string(), text.trim_end_matches('/'));
+        assert!(address.check_scheme(scheme).is_ok());
+        let other = if scheme == Scheme::Zk { Scheme::Etcd } else { Scheme::Zk };
+        assert!(address.check_scheme(other).is_err());
     }
     for text in [
         "",
         "localhost:2181",
-        "etcd://a:1",
+        "http://a:1",
+        "etcd://",
         "zk://",
         "zk://a",
         "zk://a:0",

@@ -92,7 +92,7 @@ const WALLS: [Wall; 12] = [
     Wall { name: "etcd", ours: &["machine"], theirs: &["base64", "bytes", "prost"] },
     Wall {
         name: "bench",
-        ours: &["chunk", "zk"],
+        ours: &["chunk", "etcd", "zk"],
         theirs: &[
             "anyhow",
             "bytes",

@@ -1,0 +1,93 @@
+//! A client of etcd's service KV over gRPC. Calls are encoded before they are sent, and any number
+//! of them may be under way on one connection.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use bytes::Bytes;
+use etcd::pb::{Message, etcdserverpb as pb};
+use http::Request;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::grpc::{self, Answer, Sender};
+use crate::limits::{CONNECT_LIMIT, ETCD_ANSWER_BYTES_MAX, ETCD_WINDOW_BYTES};
+
+/// The methods of the service KV, each with its path.
+pub const RANGE: &str = "/etcdserverpb.KV/Range";
+/// See [`RANGE`].
+pub const PUT: &str = "/etcdserverpb.KV/Put";
+/// See [`RANGE`].
+pub const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
+/// See [`RANGE`].
+pub const TXN: &str = "/etcdserverpb.KV/Txn";
+/// See [`RANGE`].
+pub const COMPACT: &str = "/etcdserverpb.KV/Compact";
+/// The method that tells the version of a server.
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+
+/// A call that is ready to be sent, any number of times.
+#[derive(Clone, Debug)]
+pub struct Call {
+    head: Request<()>,
+    message: Bytes,
+}
+
+impl Call {
+    /// A call of the method at `path`.
+    ///
+    /// # Errors
+    /// The path is no path, or the request is longer than gRPC can say.
+    pub fn new(path: &str, request: &impl Message) -> anyhow::Result<Call> {
+        let encode = |out: &mut Vec<u8>| request.encode(out).expect("a vector has room");
+        Ok(Call { head: grpc::head(path)?, message: grpc::message(encode)? })
+    }
+}
+
+/// A connection, or one of several clients that share it.
+#[derive(Clone, Debug)]
+pub struct Client(Sender);
+
+impl Client {
+    /// Opens a connection of its own. A task of the runtime serves it.
+    ///
+    /// # Errors
+    /// No server answers, or it does not speak HTTP/2.
+    pub async fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+        let connecting = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            grpc::open(stream, ETCD_WINDOW_BYTES).await
+        };
+        let connected = async { timeout(CONNECT_LIMIT, connecting).await? };
+        Ok(Client(connected.await.with_context(|| address.to_string())?))
+    }
+
+    /// Sends a call and waits for its answer, which may be an error of etcd's.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn ask(&mut self, call: &Call) -> anyhow::Result<Answer> {
+        let Call { head, message } = call.clone();
+        grpc::call(&mut self.0, head, message, ETCD_ANSWER_BYTES_MAX).await
+    }
+}
+
+/// A runtime for the clients of one thread.
+///
+/// # Errors
+/// The system refuses.
+pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// The version that a server tells, if it serves that call.
+pub fn version_at(address: SocketAddr) -> Option<String> {
+    let asking = async {
+        let call = Call::new(STATUS, &pb::StatusRequest {})?;
+        Client::connect(address).await?.ask(&call).await
+    };
+    let answer = runtime().ok()?.block_on(async { timeout(CONNECT_LIMIT, asking).await });
+    let answer = answer.ok()?.ok().filter(|answer| answer.code == 0)?;
+    pb::StatusResponse::decode(answer.body).ok().map(|status| status.version)
+}

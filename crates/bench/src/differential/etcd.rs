@@ -1,0 +1,146 @@
+//! Equal seeded requests to two servers that speak etcd's protocol: every response and every error
+//! must be equal.
+//!
+//! Requests go one at a time, each to both servers at once. Both must be fresh, or as far as each
+//! other: their revisions stay equal through all seeds, so that numbers are compared as they are. A
+//! seed begins with a delete of all keys, and refers to revisions from there on.
+
+pub mod generate;
+pub mod request;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use super::{Compared, Mismatch};
+use crate::client_etcd::{Client, runtime};
+use crate::limits::{DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL_SILENCE};
+use generate::Generator;
+use request::{Reply, Request, everything};
+
+/// A connection to each of the two servers.
+#[derive(Debug)]
+pub struct Pair {
+    runtime: Runtime,
+    /// The server that is right.
+    expected: Client,
+    /// The server in question.
+    got: Client,
+}
+
+impl Pair {
+    /// Connects to the server that is right, and to the one in question.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub fn connect(expected: SocketAddr, got: SocketAddr) -> anyhow::Result<Pair> {
+        let runtime = runtime()?;
+        let (expected, got) = runtime.block_on(async {
+            anyhow::Ok((Client::connect(expected).await?, Client::connect(got).await?))
+        })?;
+        Ok(Pair { runtime, expected, got })
+    }
+
+    /// The replies of the server that is right, and of the other.
+    fn ask(&mut self, request: &Request) -> anyhow::Result<(Reply, Reply)> {
+        let call = request.call()?;
+        let Pair { runtime, expected, got } = self;
+        let (expected, got) = runtime.block_on(async {
+            tokio::join!(
+                timeout(DIFFERENTIAL_SILENCE, expected.ask(&call)),
+                timeout(DIFFERENTIAL_SILENCE, got.ask(&call)),
+            )
+        });
+        let expected = expected.context("silent")?.context("the server that is right")?;
+        let got = got.context("silent")?.context("the server in question")?;
+        Ok((request.reply(expected)?, request.reply(got)?))
+    }
+}
+
+/// Runs one seed. The servers are in step before and after it, unless they differ.
+///
+/// # Errors
+/// A server does not answer, or not in etcd's protocol.
+pub fn run_seed(
+    seed: u64,
+    pair: &mut Pair,
+    compared: &mut Compared,
+) -> anyhow::Result<Option<Mismatch>> {
+    let mut play = Play { seed, transcript: Vec::new(), last: VecDeque::new(), compared };
+    let start = match play.ask(&Request::DeleteRange(everything()), pair)? {
+        Asked::Same(reply) => reply.revision().context("a delete of all keys is refused")?,
+        Asked::Differs(mismatch) => return Ok(Some(mismatch)),
+    };
+    let mut generator = Generator::new(seed, start);
+    for _ in 0..DIFFERENTIAL_ETCD_REQUESTS {
+        let request = generator.request();
+        match play.ask(&request, pair)? {
+            Asked::Same(reply) => generator.observe(&request, &reply),
+            Asked::Differs(mismatch) => return Ok(Some(mismatch)),
+        }
+    }
+    Ok(None)
+}
+
+/// A seed under way.
+struct Play<'c> {
+    seed: u64,
+    transcript: Vec<String>,
+    /// The newest lines of the transcript, cut short.
+    last: VecDeque<String>,
+    compared: &'c mut Compared,
+}
+
+enum Asked {
+    /// The reply of both.
+    Same(Reply),
+    Differs(Mismatch),
+}
+
+impl Play<'_> {
+    fn ask(&mut self, request: &Request, pair: &mut Pair) -> anyhow::Result<Asked> {
+        let number = self.compared.requests + 1;
+        let asked = format!("{number} {request:?}");
+        let (expected, got) = pair
+            .ask(request)
+            .with_context(|| format!("seed {}: no answer to {}", self.seed, shortened(&asked)))?;
+        self.compared.requests = number;
+        match expected {
+            Reply::Error { .. } => self.compared.errors += 1,
+            _ => self.compared.good_answers += 1,
+        }
+        let answer = format!("    {expected:?}");
+        if expected == got {
+            self.last.extend([shortened(&asked), shortened(&answer)]);
+            self.last.drain(..self.last.len().saturating_sub(2 * DIFFERENTIAL_SHOWN));
+            self.transcript.extend([asked, answer]);
+            return Ok(Asked::Same(expected));
+        }
+        let text = format!(
+            "seed {} differs; before it:\n{}\nat request {}\n  right: {}\n  other: {}",
+            self.seed,
+            self.last.make_contiguous().join("\n"),
+            shortened(&asked),
+            shortened(answer.trim_start()),
+            shortened(&format!("{got:?}")),
+        );
+        self.transcript.extend([asked, answer]);
+        let transcript = std::mem::take(&mut self.transcript);
+        Ok(Asked::Differs(Mismatch { text, transcript }))
+    }
+}
+
+/// A line without the middle of what is very long.
+fn shortened(line: &str) -> String {
+    let (head, tail): (Vec<char>, Vec<char>) =
+        (line.chars().take(3_000).collect(), line.chars().rev().take(500).collect());
+    let length = line.chars().count();
+    if length <= head.len() + tail.len() {
+        return line.to_string();
+    }
+    let (head, tail) = (String::from_iter(head), String::from_iter(tail.into_iter().rev()));
+    format!("{head} ... {length} characters ... {tail}")
+}
