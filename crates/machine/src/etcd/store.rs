@@ -121,7 +121,7 @@ impl Store {
         let selects =
             op.mod_revision != Default::default() || op.create_revision != Default::default();
         if op.count_only {
-            found.count = self.count(op.range, at);
+            found.count = self.count(op.range, at, current);
             return Ok(found);
         }
         // A selection or an order takes all keys first.
@@ -141,10 +141,11 @@ impl Store {
         Ok(found)
     }
 
-    /// The number of keys of a range that exist at a revision.
-    fn count(&self, range: KeyRange<'_>, at: i64) -> u64 {
+    /// The number of keys of a range that exist at a revision. `current` is the present one, which
+    /// within a transaction is above the store's, once there is a change.
+    fn count(&self, range: KeyRange<'_>, at: i64, current: i64) -> u64 {
         let is_everything = range.end == [0] && range.key == [0];
-        if is_everything && at == self.revision {
+        if is_everything && at == current {
             return self.index.live_count();
         }
         self.index.visit(range, at, |_| false)

@@ -285,6 +285,7 @@ fn operations_of_a_txn_share_a_revision_and_see_the_ones_before() {
         Op::DeleteRange(a_delete("a", "c")),
         Op::Range(RangeOp { revision: 8, ..read(keys("a", "")) }),
         Op::Range(RangeOp { count_only: true, ..all() }),
+        Op::Range(RangeOp { count_only: true, revision: 8, ..all() }),
     ];
     let done = txn(&mut store, a_txn(vec![], ops, vec![])).expect("nothing refuses it");
     let texts: Vec<String> = done.branch.done.iter().map(done_text).collect();
@@ -297,6 +298,8 @@ fn operations_of_a_txn_share_a_revision_and_see_the_ones_before() {
         "deleted 2 at 9",
         "9: a=1@2/2/1 of 1",
         "9:  of 3",
+        // The count is that before the transaction.
+        "9:  of 4",
     ];
     assert_eq!(texts, expected);
     assert_eq!((done.revision, store.revision()), (9, 9));
