@@ -2,7 +2,7 @@
 # run.sh : every test of this repository. The last line is `N passed, N failed`, summed over all kinds; status 1 if any failed.
 # It installs what the tests need (rustup takes the toolchain's parts from rust-toolchain.toml; the client suites fetch Java,
 # jars, Python packages and the C client on first use, see tests/peers/README.md) and goes on after a failing part.
-# Env: ONLY="part ..." runs only these parts: fmt clippy cargo kazoo-smoke java-smoke zkcli-smoke c-smoke kazoo
+# Env: ONLY="part ..." runs only these parts: fmt clippy cargo kazoo-smoke java-smoke zkcli-smoke c-smoke kazoo etcd-differential
 #      SERVER_CMD   what the client suites test (default: this tree's release binary)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -21,7 +21,7 @@ passed_all=0 failed_all=0 failed_names=""
 # more at the very end: whoever sees only that must know what to run again.
 report() {
   passed_all=$((passed_all + $2)) failed_all=$((failed_all + $3))
-  printf '%-14s %5d passed %5d failed %5d s\n' "$1" "$2" "$3" "$4"
+  printf '%-17s %5d passed %5d failed %5d s\n' "$1" "$2" "$3" "$4"
   [ "$3" = 0 ] || { echo "--- the end of $LOGS/$1.log"; tail -n 60 "$LOGS/$1.log"; echo "---"; }
   [ "$3" = 0 ] || failed_names+="$(failures "$1")"$'\n'
 }
@@ -77,6 +77,7 @@ part zkcli-smoke count_suite tests/clients/run-zkcli-smoke.sh
 part c-smoke count_suite tests/clients/run-c-smoke.sh
 part kazoo count_suite env KAZOO_CLUSTER=1 tests/peers/run-kazoo.sh \
   kazoo/tests/test_client.py kazoo/tests/test_lock.py kazoo/tests/test_watchers.py
+part etcd-differential count_suite tests/peers/etcd/run-differential.sh
 
 printf '%s' "$failed_names"
 echo "$passed_all passed, $failed_all failed"

@@ -1,0 +1,23 @@
+# Sourced by every script here, after which that of the folder above is as well.
+# Environment:
+#   ETCD_VERSION            the real etcd (default v3.6.16)
+#   ETCD_BENCHMARK_VERSION  etcd's load generator (default v3.6.8)
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+ETCD_HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+ETCD_HOME="$PEER_CACHE/etcd"
+ETCD_VERSION="${ETCD_VERSION:-v3.6.16}"
+ETCD_BENCHMARK_VERSION="${ETCD_BENCHMARK_VERSION:-v3.6.8}"
+GO_MIN=1.26
+mkdir -p "$ETCD_HOME"
+
+etcd_bin() { echo "$ETCD_HOME/bin/etcd-$ETCD_VERSION"; }
+etcdctl_bin() { echo "$ETCD_HOME/bin/etcdctl-$ETCD_VERSION"; }
+benchmark_bin() { echo "$ETCD_HOME/bin/benchmark-$ETCD_BENCHMARK_VERSION"; }
+
+# end_pid PID : ends a process that was started here, and waits until it is gone
+end_pid() {
+  local i
+  kill "$1" 2>/dev/null || return 0
+  for i in $(seq 50); do kill -0 "$1" 2>/dev/null || return 0; sleep 0.1; done
+  kill -9 "$1" 2>/dev/null
+}

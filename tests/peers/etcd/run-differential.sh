@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# run-differential.sh [option of `quorate bench differential` ...] : this tree's release binary beside the real etcd; every answer
+# to equal requests must be equal. Without options 300 seeds, about a minute. The last line is `passed=N failed=M skipped=0`,
+# counted in seeds; up to the first difference, which is shown.
+# Env: SEEDS (default 300), QUORATE (default target/release/quorate), ETCD_VERSION (see lib.sh)
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+seeds="${SEEDS:-300}"
+quorate="${QUORATE:-$(cd "$ETCD_HERE/../../.." && pwd)/target/release/quorate}"
+[ -x "$quorate" ] || die "$quorate is not built"
+"$ETCD_HERE/build-etcd.sh" etcd || { echo "passed=0 failed=1 skipped=0"; exit 2; }
+
+# Requests go one at a time, each with an fsync: memory is as good as a disk here, and faster.
+scratch="$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")/etcd-differential.XXXXXX")"
+export ETCD_DATA="$scratch" ETCD_PORT
+ETCD_PORT="$(free_port)"
+ours=""
+clean_up() {
+  "$ETCD_HERE/etcd-server.sh" stop single
+  [ -z "$ours" ] || end_pid "$ours"
+  rm -rf "$scratch"
+}
+trap clean_up EXIT
+
+compare="$("$ETCD_HERE/etcd-server.sh" start single)" || exit 2
+setsid "$quorate" serve --data-dir "$scratch/quorate" --zk-addr 127.0.0.1:0 --etcd-addr 127.0.0.1:0 \
+  >"$scratch/quorate.log" 2>&1 </dev/null &
+ours=$!
+port=""
+for _ in $(seq 150); do
+  port="$(sed -n 's/^quorate ready .*etcd=127\.0\.0\.1:\([0-9]*\).*/\1/p' "$scratch/quorate.log")"
+  [ -z "$port" ] || break
+  kill -0 "$ours" 2>/dev/null || break
+  sleep 0.2
+done
+[ -n "$port" ] || { tail -n 5 "$scratch/quorate.log" >&2; die "quorate did not come up"; }
+[ $# -gt 0 ] || set -- --seeds "$seeds"
+"$quorate" bench differential --target "etcd://127.0.0.1:$port" --compare "$compare" "$@" | tee "$scratch/out"
+status=${PIPESTATUS[0]}
+if [ "$status" = 0 ]; then
+  passed="$seeds" failed=0
+else
+  # The seeds before the one that differs were equal.
+  passed="$(sed -n 's/^seed \([0-9]*\) differs.*/\1/p' "$scratch/out")" failed=1
+  passed=$((${passed:-1} - 1))
+fi
+echo "passed=$passed failed=$failed skipped=0"
+exit "$status"
