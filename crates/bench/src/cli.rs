@@ -9,6 +9,7 @@ use crate::chunk_open::{self, ChunkOpenArgs};
 use crate::cmdr::{self, CmdrArgs};
 use crate::cmdw::{self, CmdwArgs};
 use crate::differential::{self, DifferentialArgs};
+use crate::etcd_load::{self, EtcdArgs};
 use crate::failover::{self, FailoverArgs};
 use crate::fill::{self, FillArgs};
 use crate::join::{self, JoinArgs};
@@ -54,6 +55,9 @@ enum Workload {
     /// The publish/subscribe test: ephemerals, items that subscribers see, setData
     #[command(name = "pubsub")]
     Pubsub(PubsubArgs),
+    /// Puts, reads and transactions of etcd's clients: the rows of etcd's performance page
+    #[command(name = "etcd")]
+    Etcd(EtcdArgs),
     /// The chunk write test of Ozone's freon, on the chunk store
     #[command(name = "cmdw")]
     Cmdw(CmdwArgs),
@@ -83,6 +87,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Watch(args) => watch::command(args),
         Workload::BesideChunks(args) => beside_chunks::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
+        Workload::Etcd(args) => etcd_load::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),
         Workload::ChunkOpen(args) => chunk_open::command(args),

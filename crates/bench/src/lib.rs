@@ -9,6 +9,9 @@
 //! [`null_server`] what the generator itself can do. [`ensemble`] ends and starts members of one,
 //! while [`writers`] count what they were told.
 //!
+//! [`etcd_load`] sends etcd's requests by [`client_etcd`], whose calls share [`grpc`] with those of
+//! the chunk workloads.
+//!
 //! [`cmdw`] and [`cmdr`] have no server: they call the chunk store in this process, with threads
 //! and clocks of their own.
 //!
@@ -27,6 +30,7 @@ pub mod comparison;
 pub mod differential;
 pub mod driver;
 pub mod ensemble;
+pub mod etcd_load;
 pub mod failover;
 pub mod fault;
 pub mod figures;

@@ -211,3 +211,12 @@ pub const ETCD_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 /// Bytes of one answer of an etcd server. etcd has no limit for answers; the run ends with an error
 /// above this one.
 pub const ETCD_ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Keys of etcd's workload: their requests are encoded in memory beforehand.
+pub const ETCD_KEYS_MAX: u64 = 10_000_000;
+
+/// Bytes of a value, and of a key: etcd refuses a request of 1.5 MiB and more.
+pub const ETCD_VALUE_BYTES_MAX: u64 = 1_000_000;
+
+/// Keys that a read of the mixed transactions covers.
+pub const ETCD_MIXED_KEYS: u64 = 10;

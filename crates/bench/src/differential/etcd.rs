@@ -144,3 +144,6 @@ fn shortened(line: &str) -> String {
     let (head, tail) = (String::from_iter(head), String::from_iter(tail.into_iter().rev()));
     format!("{head} ... {length} characters ... {tail}")
 }
+
+#[cfg(test)]
+mod tests;

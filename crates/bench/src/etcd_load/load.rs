@@ -1,0 +1,239 @@
+//! Requests under way: one thread with all connections, a task for each client, or in open loop for
+//! each request.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::client_etcd::{Call, Client, runtime};
+use crate::limits::{NAP, PACED_START_NS, SILENCE_LIMIT};
+use crate::meter::Tally;
+use crate::pace::Pace;
+use crate::process::thread_cpu_ns;
+use crate::stats::Phase;
+use crate::target::Target;
+
+/// How requests are sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Loop {
+    /// Requests under way at once.
+    pub clients: usize,
+    /// Requests in all.
+    pub requests: u64,
+    /// Requests a second in open loop; None in closed loop.
+    pub rate: Option<u64>,
+}
+
+impl Loop {
+    /// A closed loop.
+    pub fn closed(clients: usize, requests: u64) -> Loop {
+        Loop { clients, requests, rate: None }
+    }
+}
+
+/// The connections to a server.
+pub struct Load {
+    runtime: Runtime,
+    connections: Vec<Client>,
+}
+
+/// What a run has done, and its cost.
+pub struct Done {
+    /// The results of requests with even numbers, and of those with odd ones.
+    pub tallies: [Tally; 2],
+    elapsed_ns: u64,
+    server_cpu_ns: Option<u64>,
+    own_cpu_ns: u64,
+}
+
+impl Done {
+    /// The figures of the run.
+    pub fn phase(&self, name: &'static str) -> Phase {
+        let mut phase = Phase {
+            name,
+            elapsed_ns: self.elapsed_ns,
+            server_cpu_ns: self.server_cpu_ns,
+            own_cpu_ns: self.own_cpu_ns,
+            ..Phase::default()
+        };
+        for tally in &self.tallies {
+            phase.operations += tally.answered;
+            phase.errors += tally.errors;
+            phase.latencies.add(&tally.latencies);
+        }
+        phase
+    }
+}
+
+/// A run under way, which its tasks share.
+struct Run<F> {
+    calls: Vec<Call>,
+    is_right: F,
+    requests: u64,
+    started: Instant,
+    next: AtomicU64,
+    tallies: Mutex<[Tally; 2]>,
+}
+
+impl Load {
+    /// Opens the connections, to all members in turn.
+    ///
+    /// # Errors
+    /// A server does not answer.
+    pub fn connect(addresses: &[SocketAddr], count: usize) -> anyhow::Result<Load> {
+        let runtime = runtime()?;
+        let connections = runtime.block_on(async {
+            let mut connections = Vec::new();
+            for address in addresses.iter().cycle().take(count) {
+                connections.push(Client::connect(*address).await?);
+            }
+            anyhow::Ok(connections)
+        })?;
+        Ok(Load { runtime, connections })
+    }
+
+    /// Sends the calls in turn until the loop has sent as many as it asks for, and waits for all
+    /// answers. `is_right` judges the response to the request of a number.
+    ///
+    /// # Errors
+    /// The system refuses a timer.
+    pub fn run<F>(
+        &mut self,
+        target: &Target,
+        calls: &[Call],
+        how: Loop,
+        is_right: F,
+    ) -> anyhow::Result<Done>
+    where
+        F: Fn(u64, Bytes) -> bool + Send + Sync + 'static,
+    {
+        let (server_cpu_ns, own_cpu_ns) = (target.cpu_ns(), thread_cpu_ns());
+        let run = Arc::new(Run {
+            calls: calls.to_vec(),
+            is_right,
+            requests: how.requests,
+            started: Instant::now(),
+            next: AtomicU64::new(0),
+            tallies: Mutex::default(),
+        });
+        let Load { runtime, connections } = self;
+        let since_ns = match how.rate {
+            None => {
+                runtime.block_on(closed_loop(&run, connections, how.clients));
+                0
+            }
+            Some(rate) => {
+                let pace = Pace::at_rate(run.now_ns() + PACED_START_NS, rate);
+                runtime.block_on(open_loop(&run, connections, how.clients, pace))?;
+                pace.start_ns
+            }
+        };
+        let elapsed_ns = run.now_ns() - since_ns;
+        let server_cpu_ns = target.cpu_ns().zip(server_cpu_ns);
+        let tallies = run.tallies.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Done {
+            tallies,
+            elapsed_ns,
+            server_cpu_ns: server_cpu_ns.map(|(after, before)| after.saturating_sub(before)),
+            own_cpu_ns: thread_cpu_ns() - own_cpu_ns,
+        })
+    }
+}
+
+impl<F: Fn(u64, Bytes) -> bool> Run<F> {
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Sends a request and counts its answer, whose latency counts from `since_ns`.
+    async fn one(&self, client: &mut Client, number: u64, since_ns: u64) {
+        let call = &self.calls[(number % self.calls.len() as u64) as usize];
+        let answer = timeout(SILENCE_LIMIT, client.ask(call)).await;
+        let took_ns = self.now_ns().saturating_sub(since_ns);
+        let is_right = match answer {
+            Ok(Ok(answer)) => answer.code == 0 && (self.is_right)(number, answer.body),
+            Ok(Err(_)) | Err(_) => false,
+        };
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        tallies[(number % 2) as usize].count(is_right, took_ns);
+    }
+}
+
+async fn closed_loop<F>(run: &Arc<Run<F>>, connections: &[Client], clients: usize)
+where
+    F: Fn(u64, Bytes) -> bool + Send + Sync + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for connection in connections.iter().cycle().take(clients) {
+        let (run, mut client) = (Arc::clone(run), connection.clone());
+        tasks.spawn(async move {
+            loop {
+                let number = run.next.fetch_add(1, Ordering::Relaxed);
+                if number >= run.requests {
+                    return;
+                }
+                let now_ns = run.now_ns();
+                run.one(&mut client, number, now_ns).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+async fn open_loop<F>(
+    run: &Arc<Run<F>>,
+    connections: &[Client],
+    clients: usize,
+    pace: Pace,
+) -> anyhow::Result<()>
+where
+    F: Fn(u64, Bytes) -> bool + Send + Sync + 'static,
+{
+    // A request that finds no place waits for one here, and its latency counts on.
+    let (sender, mut due) = mpsc::channel(1);
+    let places = Arc::new(Semaphore::new(clients));
+    let (started, requests) = (run.started, run.requests);
+    let clock = std::thread::spawn(move || keep_time(started, pace, requests, &sender));
+    let mut connections = connections.iter().cycle();
+    while let Some(until) = due.recv().await {
+        for number in run.next.swap(until, Ordering::Relaxed)..until {
+            let place = Arc::clone(&places).acquire_owned().await?;
+            let connection = connections.next().context("there is a connection")?;
+            let (run, mut client) = (Arc::clone(run), connection.clone());
+            tokio::spawn(async move {
+                run.one(&mut client, number, pace.due_ns(number)).await;
+                drop(place);
+            });
+        }
+    }
+    // Every place is free once the last answer has come.
+    drop(places.acquire_many(u32::try_from(clients)?).await?);
+    ensure!(clock.join().is_ok(), "the thread that keeps the time panicked");
+    Ok(())
+}
+
+/// Tells, whenever a request is due, the number of the request behind it. It is a thread of its own
+/// because the runtime's timers are exact to a millisecond only.
+fn keep_time(started: Instant, pace: Pace, requests: u64, due: &mpsc::Sender<u64>) {
+    let mut until = 0;
+    while until < requests {
+        let now_ns = started.elapsed().as_nanos() as u64;
+        let next = until;
+        while until < requests && pace.due_ns(until) <= now_ns {
+            until += 1;
+        }
+        if until > next && due.blocking_send(until).is_err() {
+            return;
+        }
+        let wait = Duration::from_nanos(pace.due_ns(until).saturating_sub(now_ns));
+        std::thread::sleep(wait.max(NAP));
+    }
+}
