@@ -57,6 +57,32 @@ fn the_latency_test_counts_the_same_on_both_servers() {
     }
 }
 
+/// etcd's clients are served by our servers only here: `tests/peers/etcd` has the real one.
+#[test]
+fn requests_of_etcds_clients_are_all_answered_and_two_servers_answer_alike() {
+    let lines = ["quorate.etcdAddr=127.0.0.1:0"];
+    let servers = ["one", "two"].map(|name| Server::start(&format!("bench-etcd-{name}"), &lines));
+    let [target, compared] = servers.each_ref().map(|it| format!("etcd://{}", it.face("etcd")));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(["bench", "differential", "--target", &target, "--compare", &compared]);
+    let output = command.args(["--seeds", "4"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1212 requests: "), "{text}");
+    let ops = "put,range,serializable-range,txn-put,txn-mixed";
+    let args = ["etcd", "--target", &target, "--compare", &compared, "--op", ops, "--keys", "50"];
+    let args =
+        [&args[..], &["--requests", "300", "--clients", "20", "--connections", "3"]].concat();
+    for mode in [&[][..], &["--rate", "3000"][..]] {
+        let once = ["--rounds", "1", "--warmup", "0"];
+        let (text, json) = bench("etcd", &[&args[..], &once, mode].concat());
+        assert_eq!(text.matches("ratios, Quorate to Quorate").count(), 5, "{text}");
+        assert_eq!(values(&json, "trouble").concat(), [0.0; 10], "{text}");
+        let rates = values(&json, "requests_per_s").concat();
+        assert!(rates.len() == 10 && rates.iter().all(|rate| *rate > 100.0), "{json}");
+    }
+}
+
 /// The rate is 1,000 a second for a second, in bursts of 5: 500 requests from each of two clients,
 /// 11 times.
 #[test]

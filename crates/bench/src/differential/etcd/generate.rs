@@ -1,9 +1,12 @@
 //! Streams of requests from a seed. There are few keys and few values, so that failed conditions,
-//! missing keys, ties and overlapping ranges are common; numbers that a server may treat in a way of
-//! its own (negative, 0, compacted, future, the largest) are drawn everywhere.
+//! missing keys, ties and overlapping ranges are common. Numbers that a server may treat in a way
+//! of its own (negative, 0, compacted, future, the largest) are drawn everywhere.
+//!
+//! Some seeds are wide: they have some hundred keys more, and sort by keys only, because etcd's
+//! sort of more than 12 keys is not stable.
 //!
 //! What etcd 3.6.16 does not survive is not drawn: a delete with an open end and a put in one
-//! transaction. There are at most 12 keys, because etcd's sort is stable only up to there.
+//! transaction.
 
 use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
@@ -16,6 +19,9 @@ use crate::random::Random;
 /// The keys. Some are the beginning of others, and some sort first or last.
 const KEYS: [&[u8]; 11] =
     [b"\0", b"a", b"a/", b"a/x", b"b", b"b\0", b"c", b"c/\xff", b"d", b"\xff", b"\xff\xff"];
+
+/// Keys that a wide seed has beside the others.
+const WIDE_KEYS: u64 = 300;
 
 /// Values that many keys have.
 const VALUES: [&[u8]; 5] = [b"", b"v", b"w", b"vv", b"\0\xff"];
@@ -44,6 +50,8 @@ pub struct Generator {
     newest: i64,
     /// The newest compacted revision.
     compacted: i64,
+    /// Whether there are many keys.
+    is_wide: bool,
     /// Whether the transaction at hand deletes ranges with an open end, and so puts nothing.
     is_open: bool,
 }
@@ -51,8 +59,9 @@ pub struct Generator {
 impl Generator {
     /// The stream of a seed for a store at this revision.
     pub fn new(seed: u64, revision: i64) -> Generator {
-        let random = Random::new(seed);
-        Generator { random, drawn: 0, newest: revision, compacted: revision, is_open: false }
+        let (random, is_wide) = (Random::new(seed), seed.is_multiple_of(4));
+        let (newest, compacted) = (revision, revision);
+        Generator { random, drawn: 0, newest, compacted, is_wide, is_open: false }
     }
 
     /// Learns from the reply to a request how far the store is.
@@ -65,6 +74,9 @@ impl Generator {
 
     /// The next request.
     pub fn request(&mut self) -> Request {
+        if self.is_wide && self.one_in(20) {
+            return Request::Txn(self.fill());
+        }
         match self.random.below(100) {
             0..=1 => self.compact(),
             2..=8 => self.wrong(),
@@ -78,12 +90,23 @@ impl Generator {
         }
     }
 
+    /// A compaction at the newest revision, or for seeds that are not wide sometimes at the one
+    /// before.
+    pub fn compact_all(&mut self) -> Request {
+        let is_late = self.is_wide || self.one_in(2);
+        let revision = if is_late { self.newest } else { self.newest - 1 };
+        Request::Compact(pb::CompactionRequest { revision, physical: self.one_in(2) })
+    }
+
     fn one_in(&mut self, count: u64) -> bool {
         self.random.below(count) == 0
     }
 
     fn key(&mut self) -> Bytes {
-        Bytes::from_static(*self.random.pick(&KEYS))
+        if self.is_wide && !self.one_in(4) {
+            return wide_key(self.random.below(WIDE_KEYS));
+        }
+        Bytes::from_static(self.random.pick::<&[u8]>(&KEYS))
     }
 
     /// A key and the end of a range from it; some ranges are empty, some have no end.
@@ -103,7 +126,7 @@ impl Generator {
     fn value(&mut self) -> Bytes {
         self.drawn += 1;
         match self.random.below(100) {
-            0..=49 => Bytes::from_static(*self.random.pick(&VALUES)),
+            0..=49 => Bytes::from_static(self.random.pick::<&[u8]>(&VALUES)),
             50 => Bytes::from(vec![self.drawn as u8; 10_000]),
             _ => Bytes::from(self.drawn.to_string()),
         }
@@ -165,10 +188,11 @@ impl Generator {
         range.limit = match self.random.below(12) {
             0 => -1,
             1 => *self.random.pick(&[i64::MIN, i64::MAX, i64::MAX - 1, 100]),
+            2 => self.random.below(100) as i64,
             _ => self.random.below(6) as i64,
         };
         range.sort_order = self.random.below(3) as i32;
-        range.sort_target = self.random.below(5) as i32;
+        range.sort_target = if self.is_wide { 0 } else { self.random.below(5) as i32 };
         if self.one_in(40) {
             range.sort_order = *self.random.pick(&[3, -1, 100]);
         }
@@ -218,6 +242,18 @@ impl Generator {
         pb::TxnRequest { compare, success, failure }
     }
 
+    /// A transaction that makes a hundred keys.
+    fn fill(&mut self) -> pb::TxnRequest {
+        let first = self.random.below(WIDE_KEYS - 100);
+        let put = |number| {
+            let (key, value) = (wide_key(number), self.value());
+            let put = pb::PutRequest { key, value, ..Default::default() };
+            pb::RequestOp { request: Some(Op::RequestPut(put)) }
+        };
+        let success = (first..first + 100).map(put).collect();
+        pb::TxnRequest { success, ..Default::default() }
+    }
+
     fn branch(&mut self, level: u64) -> Vec<pb::RequestOp> {
         (0..self.random.below(5)).map(|_| self.op(level)).collect()
     }
@@ -254,7 +290,7 @@ impl Generator {
             }
             4 => self.with_lease(true),
             5 => self.with_lease(false),
-            6 => Request::Unknown(*self.random.pick(&UNKNOWN)),
+            6 => Request::Unknown(self.random.pick::<&str>(&UNKNOWN)),
             7 if self.one_in(10) => {
                 let bytes = *self.random.pick(&LARGE);
                 Request::Put(pb::PutRequest { value: vec![b'x'; bytes].into(), ..self.put() })
@@ -335,4 +371,8 @@ impl Generator {
         branch.insert(place, pb::RequestOp { request });
         txn
     }
+}
+
+fn wide_key(number: u64) -> Bytes {
+    format!("b{number:03}").into()
 }
