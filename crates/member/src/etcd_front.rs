@@ -253,6 +253,11 @@ impl EtcdFront {
         self.calls.len()
     }
 
+    /// Commands that were handed over and are not answered, and their bytes.
+    pub fn commands_in_flight(&self) -> (usize, usize) {
+        (self.commands.count, self.commands.bytes)
+    }
+
     // Beginning a call.
 
     fn begin(&mut self, ticket: Ticket, method: Method, request: Bytes) -> Result<(), CallRefused> {

@@ -1,6 +1,10 @@
 //! The judges of a run: the history against the committed order, the final state against the model,
 //! and every expiry against what the server had heard.
 
+mod etcd;
+
+pub use etcd::check_etcd;
+
 use machine::Machine;
 use machine::zk::tree::{CONTAINER_OWNER, ttl_ms};
 use workload::history::{History, Received};

@@ -358,6 +358,12 @@ impl FaultMix {
         self.kinds.contains(&DISK_FULL)
     }
 
+    /// Whether snapshots are restored.
+    pub fn restores(&self) -> bool {
+        let planned = self.planned.iter().any(|(_, _, fault)| *fault == Fault::Restore);
+        planned || self.kinds.contains(&RESTORE)
+    }
+
     /// Whether things go wrong by chance.
     pub fn is_any(&self) -> bool {
         !self.kinds.is_empty()

@@ -13,6 +13,7 @@ pub mod build;
 pub mod check;
 pub mod client;
 pub mod disk;
+pub mod etcd_clients;
 pub mod fault;
 pub mod limits;
 pub mod links;
@@ -26,7 +27,7 @@ pub mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use simulation::Simulation;
-pub use simulation::{LaterOps, LevelCounts, Options, Summary};
+pub use simulation::{EtcdCounts, LaterOps, LevelCounts, Options, Summary};
 use thiserror::Error;
 
 /// A run that went wrong.

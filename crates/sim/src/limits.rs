@@ -13,6 +13,18 @@ pub const FRONT_TICK_US: u64 = 100_000;
 /// two looks may be closer to each other than a tick (`tokio::time::Interval`).
 pub const FRONT_TICK_LATE_US_MAX: u64 = 5_000;
 
+/// How often a connection runtime with calls of etcd's clients looks at the clock, as in the shell
+/// that ships.
+pub const ETCD_TICK_US: u64 = 100_000;
+
+/// How often a connection runtime without such calls looks at the clock, as in the shell that
+/// ships.
+pub const ETCD_TICK_IDLE_US: u64 = 5_000_000;
+
+/// How long a call of an etcd client may take when nothing goes wrong any more, beside the members'
+/// own bound: a look at the clock, Loop's answer and the network, with slow syncs in between.
+pub const ETCD_ANSWER_US_MAX: u64 = member::limits::ETCD_CALL_MS_MAX * 1_000 + 5_000_000;
+
 /// Bytes of a request that a member takes at most, as with ZooKeeper's `jute.maxbuffer`.
 pub const FRAME_BYTES_MAX: u32 = 0xf_ffff;
 

@@ -9,6 +9,7 @@ use crate::{Failure, run};
 /// of the log's and the snapshots' operations occur.
 pub fn script(seed: u64) -> Options {
     let mut options = Options::draw(seed);
+    options.etcd = None;
     options.faults = FaultMix::none();
     options.some_vanish = false;
     options.later_ops = LaterOps::default();

@@ -7,6 +7,8 @@
 //! is taken at once. Work on a disk takes virtual time: its effect comes at the start, the report
 //! at the end, and a crash may come in between.
 
+mod etcd_runtime;
+mod etcd_turn;
 mod forged;
 mod runtime;
 mod turn;
@@ -17,8 +19,9 @@ use std::sync::Arc;
 
 use machine::change::SharedChanges;
 use machine::together::one_by_one;
-use machine::{BootId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
+use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
 use member::bootstrap::{Attendance, absent_server};
+use member::etcd_front::EtcdFrontConfig;
 use member::hello::Known;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
@@ -47,6 +50,8 @@ use storage::wal::{SpareJob, WalOptions};
 use workload::generate::Random;
 
 use crate::disk::SimDisk;
+use crate::etcd_clients::network::EtcdNetwork;
+use crate::etcd_clients::wire::Served;
 use crate::fault::Disks;
 use crate::limits::{
     COMMANDS_MAX_LEAST, FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX, LARGE_REQUEST_BYTES_LEAST,
@@ -57,6 +62,7 @@ use crate::network::Network;
 use crate::witness::Witness;
 use crate::witness::levels::Heard;
 use crate::world::{Actor, Clock, Event, World};
+use etcd_runtime::EtcdRuntime;
 use runtime::Runtime;
 pub use unborn::Unborn;
 
@@ -125,8 +131,10 @@ pub struct MemberConfig {
     /// How often its directory was lost. The ids of the next directory depend on it, so that they
     /// are new ones.
     pub lost_count: u64,
-    /// The number of connection runtimes.
+    /// The number of connection runtimes of ZooKeeper's clients.
     pub front_count: u32,
+    /// The number of connection runtimes of etcd's clients.
+    pub etcd_front_count: u32,
     /// The secret from which ids are drawn.
     pub secret: [u8; 32],
     /// The options that a start takes from the configuration.
@@ -240,6 +248,28 @@ impl MemberConfig {
             birth.clone(),
             level,
         )
+    }
+
+    /// The cluster and the member that responses to etcd's clients name.
+    pub fn served(&self) -> Served {
+        Served { cluster_id: 1, member_id: self.number as u64 + 1 }
+    }
+
+    /// The configuration of the Front with this position among those of etcd's clients, which have
+    /// the numbers behind ZooKeeper's.
+    fn of_etcd_front(&self, position: u32) -> EtcdFrontConfig {
+        let id = FrontId(self.front_count + position);
+        let Served { cluster_id, member_id } = self.served();
+        EtcdFrontConfig {
+            id,
+            connection: ConnectionId(u64::from(id.0) << 48 | 1),
+            is_alone: self.is_alone(),
+            cluster_id,
+            member_id,
+            txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
+            request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
+            level: Level::FIRST,
+        }
     }
 
     /// The configuration of its Fronts, without what they share with each other.
@@ -495,6 +525,7 @@ pub struct Server {
     log: LogWriter<SimDisk>,
     image: SnapshotWriter<SimDisk>,
     runtimes: Vec<Runtime>,
+    etcd_runtimes: Vec<EtcdRuntime>,
     /// The runtime that takes the next connection.
     next_front: u32,
     /// When each part is to run next, and the token of that wake-up.
@@ -597,6 +628,8 @@ impl Server {
         let of_front = |id| FrontConfig { id: FrontId(id), ..of_fronts.clone() };
         let runtime = |id| Runtime::new(of_front(id), world.now_us, clock);
         let runtimes = (0..config.front_count).map(runtime).collect();
+        let etcd_runtime = |it| EtcdRuntime::new(config.of_etcd_front(it), world.now_us, clock);
+        let etcd_runtimes = (0..config.etcd_front_count).map(etcd_runtime).collect();
         let status = member.status();
         let mut server = Server {
             life,
@@ -613,6 +646,7 @@ impl Server {
             log: LogWriter::new(recovered.wal, config.room_bytes_min),
             image: SnapshotWriter::new(disk.clone(), identity.cluster_id),
             runtimes,
+            etcd_runtimes,
             next_front: 0,
             wakes: BTreeMap::new(),
             queues: Queues::default(),
@@ -878,7 +912,15 @@ impl Server {
                 ("bytes of output of a connection runtime", output, FRONT_OUTPUT_IDLE_MAX),
             ]
         });
-        check_held(self.number, held.into_iter().chain(of_fronts))
+        let of_etcd_fronts = self.etcd_runtimes.iter().flat_map(|runtime| {
+            let [calls, commands, bytes] = runtime.held();
+            [
+                ("calls of an etcd runtime", calls, 0),
+                ("commands of an etcd runtime", commands, 0),
+                ("bytes of commands of an etcd runtime", bytes, 0),
+            ]
+        });
+        check_held(self.number, held.into_iter().chain(of_fronts).chain(of_etcd_fronts))
     }
 
     /// The work that waits in each part of the process, as text for people.
@@ -957,6 +999,7 @@ impl Server {
         token: u64,
         world: &mut World,
         network: &mut Network,
+        etcd: &mut EtcdNetwork,
         witness: &mut Witness,
     ) -> Lived {
         if self.wakes.get(&actor).is_none_or(|(_, newest)| *newest != token) {
@@ -970,6 +1013,10 @@ impl Server {
             Actor::Snapshot => self.run_snapshot(world, witness),
             Actor::Spare => {
                 self.run_spare(world);
+                Ok(())
+            }
+            Actor::Front(front) if front as usize >= self.runtimes.len() => {
+                self.run_etcd_front(front as usize - self.runtimes.len(), world, etcd, witness);
                 Ok(())
             }
             Actor::Front(front) => {
@@ -1049,7 +1096,9 @@ impl Server {
         }
         let settings = Arc::new(self.machine.zk().settings().clone());
         self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
-        for front in 0..self.runtimes.len() as u32 {
+        let level = self.machine.control().level().level;
+        self.etcd_runtimes.iter_mut().for_each(|runtime| runtime.open(level));
+        for front in 0..(self.runtimes.len() + self.etcd_runtimes.len()) as u32 {
             self.wake(world, Actor::Front(front));
         }
     }
@@ -1077,11 +1126,15 @@ impl Server {
             witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }
         let mut output = self.apply.take_output();
-        for (front, delivery) in
-            output.deliveries(FrontCounts { zk: self.runtimes.len() as u32, etcd: 0 })
-        {
+        let (zk, etcd) = (self.runtimes.len() as u32, self.etcd_runtimes.len() as u32);
+        for (front, delivery) in output.deliveries(FrontCounts { zk, etcd }) {
             self.check_syncs(front, &delivery, witness)?;
-            if self.is_open {
+            if front.0 >= zk {
+                if self.is_open {
+                    self.etcd_runtimes[(front.0 - zk) as usize].mail.push_back(delivery);
+                    self.wake(world, Actor::Front(front.0));
+                }
+            } else if self.is_open {
                 let runtime = &mut self.runtimes[front.0 as usize];
                 if self.conditions.sabotage == Some(Sabotage::AnswersKept) {
                     self.judged.answers_kept.extend(delivery.answers.iter().cloned());
@@ -1119,7 +1172,9 @@ impl Server {
     }
 
     fn mail_is_full(&self) -> bool {
-        self.runtimes.iter().any(|runtime| runtime.mail.len() >= self.conditions.mail_max)
+        let of_zk = self.runtimes.iter().map(|runtime| runtime.mail.len());
+        let of_etcd = self.etcd_runtimes.iter().map(|runtime| runtime.mail.len());
+        of_zk.chain(of_etcd).any(|count| count >= self.conditions.mail_max)
     }
 
     /// A sync is answered when everything that was committed when it came is applied.

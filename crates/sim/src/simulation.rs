@@ -9,6 +9,7 @@
 mod damage;
 mod deceit;
 mod directory;
+mod etcd;
 mod faults;
 mod host;
 mod levels;
@@ -36,6 +37,7 @@ use crate::build::Builds;
 use crate::check::{Evidence, check, check_late_expiries, check_late_removals};
 use crate::client::{Client, ClientConfig, Wish};
 use crate::disk::SimDisk;
+use crate::etcd_clients::{EtcdClients, EtcdLoad};
 use crate::fault::{Disks, Fault, FaultMix, LATER_SEED, Whom};
 use crate::limits::{
     CLOCK_PPM_MAX, EVENTS_MAX, FIND_OUT_TRIES_MAX, FINISH_US_MAX, FRAME_BYTES_MAX, LINGER_US_MAX,
@@ -47,6 +49,7 @@ use crate::network::Network;
 use crate::server::{MemberConfig, Server, Throttles, Unborn};
 use crate::witness::Witness;
 use crate::world::{Clock, Event, World};
+pub use etcd::EtcdCounts;
 use host::{Deceit, Host};
 pub use levels::LevelCounts;
 use levels::Levels;
@@ -144,7 +147,10 @@ pub struct Options {
     pub more_seed: Option<u64>,
     /// Operations of clients that were added later.
     pub later_ops: LaterOps,
-    /// The builds of the servers of an ensemble, if they differ; none: all know the released level.
+    /// The clients of etcd; none: there are none.
+    pub etcd: Option<EtcdLoad>,
+    /// The builds of the servers of an ensemble, if they differ; none: all know the released level,
+    /// or the one that etcd's clients need, if there are some.
     pub builds: Option<Builds>,
     /// Whether at the end some clients vanish, to see their sessions expire.
     pub some_vanish: bool,
@@ -179,6 +185,7 @@ impl Options {
             member_count: 1,
             more_seed: has_more.then(|| more.bits()),
             later_ops: LaterOps::draw(seed),
+            etcd: EtcdLoad::draw(seed),
             builds: None,
             member,
             clients,
@@ -236,6 +243,19 @@ impl Options {
             };
         options.builds = Builds::draw(seed, member_count);
         options
+    }
+
+    /// Lets members serve the clients of etcd, if there are some. Where someone restores snapshots
+    /// there are none: no client of etcd could bear that.
+    fn prepare_for_etcd(&mut self) {
+        if self.member_count == 1 && self.faults.restores() {
+            self.etcd = None;
+        }
+        let Some(load) = &self.etcd else { return };
+        self.member.etcd_front_count = load.front_count;
+        if self.builds.is_none() {
+            self.member.options.known = Known::up_to(Level::ETCD);
+        }
     }
 
     /// Members of an ensemble serve reads without a leader; alone, as in the shell that ships, none
@@ -356,6 +376,8 @@ pub struct Summary {
     pub disk_ops: u64,
     /// What happened about builds and levels.
     pub levels: LevelCounts,
+    /// What etcd's clients did.
+    pub etcd: EtcdCounts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -381,6 +403,7 @@ pub(crate) struct Simulation {
     links: Links,
     clients: Vec<Client>,
     history: History,
+    etcd: EtcdClients,
     witness: Witness,
     /// Counts the lives of all processes, and the times without one.
     lives: u64,
@@ -428,6 +451,7 @@ impl Simulation {
         if let Some(seed) = options.later_ops.read_only {
             options.serve_reads_only(Random::new(seed ^ READ_ONLY_SEED));
         }
+        options.prepare_for_etcd();
         let mut random = Random::new(options.seed);
         let disk = SimDisk::new(random.bits(), options.syncs_lie);
         let network = Network::new(random.fork());
@@ -448,6 +472,7 @@ impl Simulation {
             links: Links::new(options.member_count, apart.fork()),
             clients,
             history: History::default(),
+            etcd: EtcdClients::new(options.etcd.as_ref()),
             witness: Witness::new(options.looks_inside, disks),
             lives: 0,
             start_count: 0,
@@ -511,6 +536,9 @@ impl Simulation {
         }
         for client in 0..self.clients.len() {
             self.wake_client(client);
+        }
+        for client in 0..self.etcd.clients.len() {
+            self.wake_etcd_client(client);
         }
     }
 
@@ -659,6 +687,7 @@ impl Simulation {
                 self.strike(is_raising);
                 Ok(())
             }
+            Event::EtcdArrive { .. } | Event::EtcdClient { .. } => self.on_etcd_event(event),
         }
     }
 
@@ -826,7 +855,7 @@ impl Simulation {
     }
 
     fn are_idle(&self) -> bool {
-        self.clients.iter().all(Client::is_idle)
+        self.clients.iter().all(Client::is_idle) && self.is_etcd_idle()
     }
 
     fn maybe_calm(&mut self) {
@@ -855,6 +884,7 @@ impl Simulation {
             self.clients[client].calm_down();
             self.wake_client(client);
         }
+        self.calm_etcd();
     }
 
     /// Checks that a started server serves soon and that clients finish, when nothing goes wrong.
@@ -873,6 +903,7 @@ impl Simulation {
                 return Err(format!("started server {member} does not become ready: {states}"));
             }
         }
+        self.check_etcd_in_time(now_us - since_us(0))?;
         if since_us(0) > FINISH_US_MAX {
             let late: Vec<usize> =
                 (0..self.clients.len()).filter(|at| !self.clients[*at].is_idle()).collect();
@@ -886,7 +917,9 @@ impl Simulation {
                     format!("{connections} connections, {index:?}, {mark:?}, {digest:?}")
                 })
                 .collect();
-            let clients: Vec<String> = self.clients.iter().map(Client::describe).collect();
+            let of_etcd = self.etcd.clients.iter().map(|client| client.describe());
+            let clients = self.clients.iter().map(Client::describe).chain(of_etcd);
+            let clients: Vec<String> = clients.collect();
             return Err(format!(
                 "clients {late:?} do not finish, in phase {:?}, {clients:?}, {views:?}; {}",
                 self.phase,
@@ -915,6 +948,7 @@ impl Simulation {
                 self.clients[client].say_last_words();
                 self.wake_client(client);
             }
+            self.visit_with_etcd(0);
         }
         Ok(())
     }
@@ -931,6 +965,7 @@ impl Simulation {
             self.clients[client].visit(member, &mut self.world, &mut self.network);
             self.wake_client(client);
         }
+        self.visit_with_etcd(self.visit_count);
         self.visit_count += 1;
         true
     }
@@ -939,7 +974,7 @@ impl Simulation {
     /// has, and members agree.
     fn has_settled(&self) -> Result<bool, String> {
         self.check_in_time()?;
-        if !self.clients.iter().all(Client::has_said_last_words) {
+        if !self.clients.iter().all(Client::has_said_last_words) || !self.has_etcd_settled() {
             return Ok(false);
         }
         let there = self.clients.iter().filter(|client| client.connection().is_some()).count();
@@ -1037,6 +1072,7 @@ impl Simulation {
     fn judge(&self) -> Result<(), String> {
         let machines: Vec<_> = self.servers().map(Server::machine).collect();
         let verdict = check(&self.evidence(), &machines)?;
+        self.judge_etcd(&machines)?;
         let gone = self.clients.iter().filter(|client| client.is_gone()).map(Client::session);
         check_late_expiries(
             &verdict,
@@ -1068,6 +1104,7 @@ impl Simulation {
         let is_known = !self.is_ensemble() || (self.do_agree() && are_there);
         let machines = if is_known { machines } else { Vec::new() };
         let verdict = check(&self.evidence(), &machines)?;
+        let etcd = self.judge_etcd(&machines)?;
         let given_up = self.witness.check_given_up()?;
         let snapshot_count = self.servers().map(Server::snapshot_count).sum::<u64>();
         let turned_away_count = self.servers().map(Server::turned_away_count).sum::<usize>();
@@ -1123,6 +1160,7 @@ impl Simulation {
             entry_count: self.witness.entry_count(),
             disk_ops: self.hosts.iter().map(|host| host.disk.ops()).sum(),
             levels: self.level_counts(),
+            etcd,
         })
     }
 
@@ -1190,6 +1228,7 @@ fn draw_member(
         attendance: Attendance::All,
         lost_count: 0,
         front_count: random.between(1, 3) as u32,
+        etcd_front_count: 0,
         secret,
         options: recovery::Options {
             settings: Settings::default(),

@@ -7,6 +7,7 @@
 //! has everything that was handed over in earlier terms; that an index and a term never name two
 //! entries; that states at one index are equal; and that levels rise as they should (`levels`).
 
+mod etcd;
 mod giving_up;
 pub mod levels;
 
@@ -16,17 +17,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use machine::codec::DecodeError;
 use machine::digest::Digest;
-use machine::entry::{self, Framed};
+use machine::entry::{self, Batch, Framed};
 use machine::zk::command::Op as MachineOp;
 use machine::{
     Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin, Settings,
     ZkCommand,
 };
 use replica::{Entry, EntryKind, Restored, Role, Status};
+use workload::etcd::history as etcd_history;
 use workload::model;
 use workload::op::Signature;
 use workload::order::Committed;
 
+use self::etcd::{EtcdCalls, is_asked_for};
 use crate::disk::SimDisk;
 use giving_up::GivenUpCommands;
 use levels::Levels;
@@ -136,7 +139,13 @@ pub struct Witness {
     given_up: GivenUpCommands,
     /// The levels that members said they know, and those that entries raise to.
     pub levels: Levels,
+    /// The calls of etcd's clients that commands belong to.
+    pub etcd: EtcdCalls,
 }
+
+/// The calls of etcd's clients in the committed order, each with the time at which its entry was
+/// first handed over.
+pub type EtcdOrder = Vec<(etcd_history::CallId, u64)>;
 
 impl Witness {
     /// A witness of members with these disks, to which nothing has happened yet.
@@ -160,6 +169,7 @@ impl Witness {
             configured: Vec::new(),
             given_up: GivenUpCommands::default(),
             levels: Levels::default(),
+            etcd: EtcdCalls::default(),
         }
     }
 
@@ -538,8 +548,43 @@ impl Witness {
     /// An ensemble of one has a batch twice, or lacks one. Larger ensembles send batches again, and
     /// skip each that is not the next one.
     pub fn order(&self) -> Result<(Vec<Committed>, Vec<Times>), String> {
-        let mut committed = Vec::new();
-        let mut times = Vec::new();
+        let (mut committed, mut times) = (Vec::new(), Vec::new());
+        self.each_command(|handed, time_ms, batch, _, framed| {
+            committed.push(self.translate(batch.origin, time_ms, framed)?);
+            let Proposed { member, judged_us, at_us: proposed_us } = handed.proposed;
+            let handed_us = handed.handed_us;
+            times.push(Times { member, judged_us, proposed_us, handed_us });
+            Ok(())
+        })?;
+        Ok((committed, times))
+    }
+
+    /// The committed order of the commands of etcd's clients: the call that each belongs to, and
+    /// when its entry was first handed over.
+    ///
+    /// # Errors
+    /// As [`Witness::order`], or no client asked for a command.
+    pub fn etcd_order(&self, history: &etcd_history::History) -> Result<EtcdOrder, String> {
+        let mut order = Vec::new();
+        self.each_command(|handed, _, batch, position, framed| {
+            let Command::Etcd(command) = &framed.command else { return Ok(()) };
+            let call = self.etcd.call_of(batch.origin, batch.sequence, position)?;
+            let asked = history.position(call).map(|at| &history.calls[at].op);
+            if !asked.is_some_and(|op| is_asked_for(command, op)) {
+                return Err(format!("{command:?} is logged for {call:?}, which is {asked:?}"));
+            }
+            order.push((call, handed.handed_us));
+            Ok(())
+        })?;
+        Ok(order)
+    }
+
+    /// Runs `with` for each command in the committed order, with its entry, the entry's wall clock,
+    /// its batch and its position there.
+    fn each_command(
+        &self,
+        mut with: impl FnMut(&Handed, i64, &Batch<'_>, usize, &Framed<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
         let mut last_batches = LastBatches::new();
         for (index, handed) in &self.entries {
             if handed.payload.is_empty() || handed.kind == EntryKind::Membership {
@@ -561,18 +606,16 @@ impl Witness {
                     }
                     continue;
                 }
-                let mut command_offset = 0;
+                let (mut command_offset, mut position) = (0, 0);
                 while let Some(framed) = batch.command(command_offset).map_err(bad)? {
                     command_offset = framed.end;
                     forget(&mut last_batches, &framed.command);
-                    committed.push(self.translate(batch.origin, header.time_ms, &framed)?);
-                    let Proposed { member, judged_us, at_us: proposed_us } = handed.proposed;
-                    let handed_us = handed.handed_us;
-                    times.push(Times { member, judged_us, proposed_us, handed_us });
+                    with(handed, header.time_ms, &batch, position, &framed)?;
+                    position += 1;
                 }
             }
         }
-        Ok((committed, times))
+        Ok(())
     }
 
     /// Checks that the level only rises in the committed order, and that each entry states a level
@@ -652,14 +695,13 @@ impl Witness {
                     never_used_ms_max: i64::try_from(*never_used_ms_max).unwrap_or(i64::MAX),
                 }
             }
-            Command::Etcd(command) => return Err(format!("{command:?}, which nobody sent")),
             Command::Control(ControlCommand::InstallImage { hash }) => {
                 let ordinal = self.images.get(hash);
                 let unknown = || format!("image {hash:032x}, which nobody brought");
                 Committed::Install { ordinal: *ordinal.ok_or_else(unknown)? }
             }
-            // Clients cannot see such a command.
-            Command::Control(_) => Committed::Expire(Vec::new()),
+            // ZooKeeper's clients cannot see such a command.
+            Command::Control(_) | Command::Etcd(_) => Committed::Expire(Vec::new()),
             Command::Zk(ZkCommand::Write { session, op }) => Committed::Write {
                 session: session.0,
                 connection: number()?,

@@ -124,6 +124,21 @@ pub enum Event {
         /// Whether the leader is raising the level.
         is_raising: bool,
     },
+    /// A connection of an etcd client delivers a message, or its end.
+    EtcdArrive {
+        /// The number of the connection.
+        connection: usize,
+        /// The number of the message.
+        parcel: u64,
+    },
+    /// A client of etcd looks at its clock. The event is stale if the token is not that of the
+    /// client's newest wake-up.
+    EtcdClient {
+        /// The number of the client.
+        client: usize,
+        /// The token of the wake-up.
+        token: u64,
+    },
 }
 
 /// A hasher that adds its input to the trace. Formatting events as text for that would take longer

@@ -12,6 +12,7 @@ fn check_goes_on(member_count: usize, fault: fn(u64) -> Fault) {
         let mut options = sim::Options::draw_ensemble(seed, member_count);
         options.begins_unborn = false;
         options.builds = None;
+        options.etcd = None;
         let client = script(seed).clients[0].clone();
         options.clients = vec![client; 4];
         for client in &mut options.clients {
@@ -59,6 +60,7 @@ fn a_member_that_no_log_reaches_fetches_a_snapshot() {
         let mut options = sim::Options::draw_ensemble(seed, 3);
         options.begins_unborn = false;
         options.builds = None;
+        options.etcd = None;
         options.member.options.snapshot_commands = 15;
         options.clients = vec![script(seed).clients[0].clone(); 4];
         for client in &mut options.clients {

@@ -40,6 +40,7 @@ fn writing(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     options.some_vanish = false;
     options.later_ops = LaterOps::default();
     options.builds = None;
+    options.etcd = None;
     let client = ClientConfig {
         ops: 2_500,
         pipeline_max: 4,

@@ -70,7 +70,7 @@ const WALLS: [Wall; 12] = [
     },
     Wall {
         name: "sim",
-        ours: &["machine", "member", "replica", "storage", "workload", "zk"],
+        ours: &["etcd", "machine", "member", "replica", "storage", "workload", "zk"],
         theirs: &["bytes", "thiserror"],
     },
     Wall {

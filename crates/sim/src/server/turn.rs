@@ -304,7 +304,13 @@ impl Server {
                     }
                 }
                 ToApply::Refuse { .. } => self.judged.refusals_possible = true,
-                ToApply::Expect { sequence, .. } => self.judged.announced = *sequence,
+                ToApply::Expect { sequence, front, waiters } => {
+                    self.judged.announced = *sequence;
+                    if let Some(front) = front.filter(|it| it.0 >= self.runtimes.len() as u32) {
+                        let tickets = waiters.iter().map(|waiter| waiter.ticket).collect();
+                        witness.etcd.on_batch(self.origin, *sequence, front, tickets);
+                    }
+                }
                 ToApply::GiveUp { given_up, .. } => {
                     witness.on_given_up(self.origin, given_up, self.seen.status.term);
                 }

@@ -82,11 +82,18 @@ impl Simulation {
                 for number in self.some_connections(one_in) {
                     self.network.cut_off(&mut self.world, number);
                 }
+                for number in self.some_etcd_connections(one_in) {
+                    self.etcd.network.cut_off(&mut self.world, number);
+                }
             }
             Fault::Stall { one_in, for_us } => {
                 for number in self.some_connections(one_in) {
                     let is_up = self.world.random.one_in(2);
                     self.network.stall(number, is_up, now_us + for_us);
+                }
+                for number in self.some_etcd_connections(one_in) {
+                    let is_up = self.world.random.one_in(2);
+                    self.etcd.network.stall(number, is_up, now_us + for_us);
                 }
             }
             Fault::Partition { .. }

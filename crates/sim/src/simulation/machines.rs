@@ -77,6 +77,9 @@ impl Simulation {
                 self.network.cut_off(&mut self.world, number);
             }
         }
+        for number in self.etcd_connections_of(life) {
+            self.etcd.network.cut_off(&mut self.world, number);
+        }
         let host = &mut self.hosts[member];
         let server = host.server.take().filter(|_| !self.world.random.one_in(3));
         if server.is_none() {
@@ -122,6 +125,9 @@ impl Simulation {
             if self.network.connections[number].life == next.life {
                 server.on_socket(number, &mut self.world, &self.network);
             }
+        }
+        for number in self.etcd_connections_of(next.life) {
+            server.on_etcd(number, &mut self.world, &self.etcd.network);
         }
         self.hosts[member].server = Some(server);
         self.links.on_start(&mut self.world, member);

@@ -22,7 +22,8 @@ impl Simulation {
         let lived = match event {
             Event::Run { actor, token, .. } => {
                 let (world, network) = (&mut self.world, &mut self.network);
-                server.run(actor, token, world, network, &mut self.witness)
+                let etcd = &mut self.etcd.network;
+                server.run(actor, token, world, network, etcd, &mut self.witness)
             }
             Event::Done { actor, .. } => {
                 server.done(actor, &mut self.world);
@@ -250,6 +251,10 @@ impl Simulation {
                 self.network.close_by_server(&mut self.world, number);
             }
         }
+        for number in self.etcd_connections_of(self.hosts[member].life) {
+            self.etcd.network.close_by_server(&mut self.world, number);
+        }
+        let host = &mut self.hosts[member];
         // The new life keeps connections from being told twice.
         self.lives += 1;
         host.life = self.lives;

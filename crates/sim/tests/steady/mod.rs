@@ -12,6 +12,7 @@ pub fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -
     options.member.attendance = Default::default();
     options.later_ops = LaterOps::default();
     options.builds = None;
+    options.etcd = None;
     options.clients = vec![script(seed).clients[0].clone(); 4];
     for client in &mut options.clients {
         client.ops = 400;

@@ -416,6 +416,8 @@ pub enum Error {
     TooManyRequests,
     /// `no leader`.
     NoLeader,
+    /// `not capable`: the servers do not all know what the call needs.
+    NotCapable,
     /// `leader changed`.
     LeaderChanged,
     /// `request timed out`.
@@ -455,7 +457,10 @@ impl Error {
             | Error::Compacted
             | Error::FutureRevision
             | Error::NoSpace => Fate::Judged,
-            Error::RequestTooLarge | Error::TooManyRequests | Error::NoLeader => Fate::NeverLogged,
+            Error::RequestTooLarge
+            | Error::TooManyRequests
+            | Error::NoLeader
+            | Error::NotCapable => Fate::NeverLogged,
             Error::LeaderChanged
             | Error::TimedOut
             | Error::TimedOutLeaderFailed

@@ -169,7 +169,8 @@ fn a_refusal_by_the_store_has_a_place() {
 
 #[test]
 fn a_write_that_was_refused_before_the_log_is_not_in_it() {
-    for error in [Error::NoLeader, Error::TooManyRequests, Error::RequestTooLarge] {
+    let before_the_log = [Error::NoLeader, Error::NotCapable, Error::TooManyRequests];
+    for error in before_the_log.into_iter().chain([Error::RequestTooLarge]) {
         let mut case = Case::new();
         let id = case.ask(0, put("a", "1"));
         case.answer(id, Err(error));
@@ -691,4 +692,16 @@ fn each_lie_of_a_cluster_is_rejected() {
         }
         assert!(told_count >= 10, "{name} was told {told_count} times");
     }
+}
+
+/// A server without room for its log refuses every write, and no read.
+#[test]
+fn a_write_may_be_refused_for_want_of_space_and_a_read_may_not() {
+    let mut case = Case::new();
+    case.told(0, put("a", "1"), Err(Error::NoSpace));
+    case.told(0, delete("a"), Err(Error::NoSpace));
+    case.told(0, compact(1), Err(Error::NoSpace));
+    assert_eq!(case.passes().never_logged_count, 3);
+    case.told(0, all(), Err(Error::NoSpace));
+    case.breaks(Rule::Read);
 }

@@ -1,0 +1,79 @@
+//! Simulated clients of etcd: what they send and receive on the wire, their connections, and how
+//! they behave.
+//!
+//! HTTP/2 is not simulated. The border is the one that the shell has: a call is a method and the
+//! bytes of a request, and gets the bytes of a response, or an error. Calls of one connection are
+//! independent of each other.
+
+pub mod client;
+pub mod network;
+pub mod wire;
+
+use workload::etcd::history::History;
+use workload::generate::Random;
+
+use client::{EtcdClient, EtcdClientConfig};
+use network::EtcdNetwork;
+
+/// Sets a seed apart from itself, to draw clients of etcd. With this number the kept seeds have
+/// none of them, and mean what they meant before.
+const ETCD_SEED: u64 = 0x6574_6364_0129_db12;
+
+/// The clients of etcd in a run.
+#[derive(Clone, Debug)]
+pub struct EtcdLoad {
+    /// The seed of all that is left to chance about them.
+    pub seed: u64,
+    /// The number of connection runtimes of each member that serve them.
+    pub front_count: u32,
+    /// The configuration of each client.
+    pub clients: Vec<EtcdClientConfig>,
+}
+
+impl EtcdLoad {
+    /// Draws the clients of etcd for a run: none in half of the runs.
+    pub fn draw(seed: u64) -> Option<EtcdLoad> {
+        let mut random = Random::new(seed ^ ETCD_SEED);
+        if random.one_in(2) {
+            return None;
+        }
+        let is_erratic = !random.one_in(4);
+        let clients = (0..random.between(1, 4)).map(|_| EtcdClientConfig {
+            ops: random.magnitude(5, 400),
+            calls_max: random.magnitude(1, 20),
+            think_us_max: random.magnitude(100, 4_000_000),
+            patience_us_max: match random.one_in(3) {
+                true => random.magnitude(50_000, 5_000_000),
+                false => random.magnitude(8_000_000, 60_000_000),
+            },
+            is_erratic,
+        });
+        let clients = clients.collect();
+        let front_count = random.between(1, 2) as u32;
+        Some(EtcdLoad { seed: random.bits(), front_count, clients })
+    }
+}
+
+/// All clients of etcd in a run, their connections and what they saw.
+pub struct EtcdClients {
+    /// The clients, by number.
+    pub clients: Vec<EtcdClient>,
+    /// Their connections.
+    pub network: EtcdNetwork,
+    /// Their calls.
+    pub history: History,
+}
+
+impl EtcdClients {
+    /// Clients without connections; none without a load.
+    pub fn new(load: Option<&EtcdLoad>) -> EtcdClients {
+        let mut random = Random::new(load.map_or(0, |load| load.seed));
+        let network = EtcdNetwork::new(random.fork());
+        let configs = load.map(|load| load.clients.as_slice()).unwrap_or_default();
+        let client = |(number, config): (usize, &EtcdClientConfig)| {
+            EtcdClient::new(number as u32, config.clone(), random.fork())
+        };
+        let clients = configs.iter().enumerate().map(client).collect();
+        EtcdClients { clients, network, history: History::default() }
+    }
+}

@@ -1,0 +1,332 @@
+//! A client of etcd: several calls at once on one connection, each with a time after which the
+//! client cancels it, and another connection, often to another member, when one breaks.
+
+use std::collections::BTreeMap;
+
+use workload::etcd::generate::{Generator, Options};
+use workload::etcd::history::{CallId, History};
+use workload::etcd::op::{Answer, Error, Op, Range};
+use workload::generate::Random;
+
+use super::network::{EtcdNetwork, FromClient};
+use super::wire::{self, Served};
+use crate::client::Wish;
+use crate::network::End;
+use crate::world::World;
+
+/// An erratic client does something odd once in so many bursts.
+const ODD_ONE_IN: u64 = 15;
+
+/// How long a client waits before it asks again for what it must have.
+const AGAIN_US: u64 = 100_000;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct EtcdClientConfig {
+    /// The number of calls that it makes.
+    pub ops: u64,
+    /// The largest number of calls without a result.
+    pub calls_max: u64,
+    /// The longest it thinks between two bursts.
+    pub think_us_max: u64,
+    /// How long it waits for a result before it cancels the call; for some calls it waits for less.
+    /// Members give up a call themselves after 7 s.
+    pub patience_us_max: u64,
+    /// Whether it leaves its connection, and cancels calls that it has just made.
+    pub is_erratic: bool,
+}
+
+/// A read of everything at the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LastRead {
+    NotYet,
+    Wanted,
+    Sent(CallId),
+    Answered,
+}
+
+/// One client.
+pub struct EtcdClient {
+    number: u32,
+    config: EtcdClientConfig,
+    random: Random,
+    generator: Generator,
+    /// The number of its connection in the network and in the history, while it has one.
+    connection: Option<usize>,
+    /// The calls without a result: when each was made, and when its patience ends.
+    open: BTreeMap<CallId, (u64, u64)>,
+    ops_left: u64,
+    /// When the next burst or the next attempt to connect is due.
+    next_us: u64,
+    member: usize,
+    /// Whether it does no more mischief, and waits for every result. Set when the faults stop.
+    is_calm: bool,
+    last_read: LastRead,
+    /// The token of its newest wake-up. Earlier wake-ups are stale.
+    pub token: u64,
+}
+
+impl EtcdClient {
+    /// A client without a connection.
+    pub fn new(number: u32, config: EtcdClientConfig, mut random: Random) -> EtcdClient {
+        let options = Options::all(Vec::new());
+        let generator = Generator::new(random.fork(), number, options);
+        EtcdClient {
+            number,
+            ops_left: config.ops,
+            config,
+            next_us: random.magnitude(1, 200_000),
+            random,
+            generator,
+            connection: None,
+            open: BTreeMap::new(),
+            member: 0,
+            is_calm: false,
+            last_read: LastRead::NotYet,
+            token: 0,
+        }
+    }
+
+    /// The number of its connection, while it has one.
+    pub fn connection(&self) -> Option<usize> {
+        self.connection
+    }
+
+    /// Whether it has made all its calls, and waits for no result.
+    pub fn is_idle(&self) -> bool {
+        self.ops_left == 0 && self.open.is_empty()
+    }
+
+    /// Whether it has read everything for the last time.
+    pub fn has_read_last(&self) -> bool {
+        self.last_read == LastRead::Answered
+    }
+
+    /// Ends its mischief.
+    pub fn calm_down(&mut self) {
+        self.is_calm = true;
+    }
+
+    /// Makes it read everything once more, if this member's state has everything.
+    pub fn visit(&mut self, member: usize, world: &mut World, network: &mut EtcdNetwork) {
+        self.last_read = LastRead::Wanted;
+        let is_there = self.connection.is_some_and(|at| network.connections[at].member == member);
+        self.member = member;
+        self.next_us = world.now_us;
+        if !is_there {
+            self.leave(world, network);
+        }
+    }
+
+    /// When the oldest call without a result was made.
+    pub fn waits_since_us(&self) -> Option<u64> {
+        self.open.values().map(|(asked_us, _)| *asked_us).min()
+    }
+
+    /// What it does, as text for people.
+    pub fn describe(&self) -> String {
+        format!(
+            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}",
+            self.number, self.member, self.connection, self.ops_left, self.last_read, self.open
+        )
+    }
+
+    /// The member that it tries next, of so many: sometimes the same again.
+    pub fn next_member(&mut self, member_count: usize) -> usize {
+        let is_visiting = self.last_read != LastRead::NotYet;
+        if member_count > 1 && !is_visiting && !self.random.one_in(4) {
+            self.member = self.random.below(member_count as u64) as usize;
+        }
+        self.member
+    }
+
+    /// The server could not be reached.
+    pub fn on_refused(&mut self, now_us: u64) {
+        self.next_us = now_us + self.random.magnitude(1_000, 500_000);
+    }
+
+    /// It is connected.
+    pub fn on_connected(&mut self, number: usize) {
+        self.connection = Some(number);
+    }
+
+    /// Looks at the clock. The simulation connects it if it wishes so.
+    pub fn on_time(
+        &mut self,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) -> Wish {
+        let now_us = world.now_us;
+        let Some(number) = self.connection else {
+            let is_due = now_us >= self.next_us && self.has_work();
+            return if is_due { Wish::Connect } else { Wish::Nothing };
+        };
+        self.give_up_late(number, world, network, history);
+        if now_us < self.next_us || self.connection.is_none() {
+            return Wish::Nothing;
+        }
+        if self.last_read == LastRead::Wanted && self.open.is_empty() {
+            let all = Range { key: vec![0], range_end: vec![0], ..Range::default() };
+            let id = self.call(Op::Range(all), number, world, network, history);
+            self.last_read = LastRead::Sent(id);
+            return Wish::Nothing;
+        }
+        self.burst(number, world, network, history);
+        if self.config.is_erratic && !self.is_calm && self.random.one_in(ODD_ONE_IN) {
+            match self.open.keys().next_back().copied().filter(|_| self.random.one_in(2)) {
+                Some(newest) => self.cancel(newest, number, world, network, history),
+                None => self.leave(world, network),
+            }
+        }
+        Wish::Nothing
+    }
+
+    /// When it wants to look at the clock next.
+    pub fn wakes_us(&self, now_us: u64) -> u64 {
+        let next_us = if self.has_work() { self.next_us } else { u64::MAX };
+        let at_us = match self.connection {
+            None => next_us,
+            Some(_) => {
+                let late_us = self.open.values().map(|(_, until_us)| *until_us).min();
+                let is_full = self.open.len() as u64 >= self.config.calls_max;
+                let next_us = if is_full { u64::MAX } else { next_us };
+                late_us.filter(|_| !self.is_calm).unwrap_or(u64::MAX).min(next_us)
+            }
+        };
+        at_us.max(now_us + 1)
+    }
+
+    fn has_work(&self) -> bool {
+        self.ops_left > 0 || self.last_read == LastRead::Wanted
+    }
+
+    fn burst(
+        &mut self,
+        number: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) {
+        let room = self.config.calls_max.saturating_sub(self.open.len() as u64);
+        let wanted = room.min(self.ops_left);
+        if wanted > 0 {
+            for _ in 0..self.random.between(1, wanted) {
+                self.ops_left -= 1;
+                let op = self.generator.next_op();
+                self.call(op, number, world, network, history);
+            }
+        }
+        self.next_us = world.now_us + self.random.magnitude(1, self.config.think_us_max);
+    }
+
+    fn call(
+        &mut self,
+        op: Op,
+        number: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) -> CallId {
+        let (method, request) = wire::encode(&op);
+        let id = history.ask(number, op, world.now_us);
+        let patience_us = match self.random.one_in(4) {
+            true => self.random.magnitude(10_000, self.config.patience_us_max),
+            false => self.config.patience_us_max,
+        };
+        self.open.insert(id, (world.now_us, world.now_us + patience_us));
+        network.send_up(world, number, FromClient::Call { id, method, request });
+        id
+    }
+
+    /// Gives up the calls that take too long: cancels each, or leaves the connection.
+    fn give_up_late(
+        &mut self,
+        number: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) {
+        let is_late = |until_us: u64| until_us <= world.now_us && !self.is_calm;
+        let late: Vec<CallId> =
+            self.open.iter().filter(|(_, (_, until))| is_late(*until)).map(|(id, _)| *id).collect();
+        if !late.is_empty() && self.random.one_in(4) {
+            return self.leave(world, network);
+        }
+        late.into_iter().for_each(|id| self.cancel(id, number, world, network, history));
+    }
+
+    fn cancel(
+        &mut self,
+        id: CallId,
+        number: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) {
+        self.open.remove(&id);
+        history.answer(id, Err(Error::Canceled), world.now_us);
+        network.send_up(world, number, FromClient::Cancel(id));
+    }
+
+    /// Gives the connection up: the calls on it are of unknown fate.
+    fn leave(&mut self, world: &mut World, network: &mut EtcdNetwork) {
+        if let Some(number) = self.connection.take() {
+            network.close_by_client(world, number);
+        }
+        self.open.clear();
+        if let LastRead::Sent(_) = self.last_read {
+            self.last_read = LastRead::Wanted;
+        }
+        self.next_us = world.now_us + self.random.magnitude(10, 300_000);
+    }
+
+    /// Takes what has arrived.
+    ///
+    /// # Errors
+    /// No client of etcd could understand a result.
+    pub fn on_arrival(
+        &mut self,
+        by: Served,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) -> Result<(), String> {
+        let Some(number) = self.connection else { return Ok(()) };
+        let connection = &mut network.connections[number];
+        let end = connection.client_end;
+        for message in core::mem::take(&mut connection.at_client) {
+            // The result of a call that was cancelled may have been on its way.
+            if self.open.remove(&message.id).is_none() {
+                continue;
+            }
+            let position = history.position(message.id).expect("an open call was noted");
+            let answer = wire::decode(&history.calls[position].op, &message.result, by)?;
+            self.on_answer(message.id, &answer, world.now_us);
+            history.answer(message.id, answer, world.now_us);
+        }
+        if end == End::Over {
+            self.leave(world, network);
+        }
+        Ok(())
+    }
+
+    fn on_answer(&mut self, id: CallId, answer: &Answer, now_us: u64) {
+        if let Ok(response) = answer {
+            self.generator.observe(response.revision());
+        }
+        // Not every server knows what the calls need, and that stays so.
+        if self.is_calm && *answer == Err(Error::NotCapable) {
+            self.ops_left = 0;
+        }
+        if self.last_read == LastRead::Sent(id) {
+            match answer {
+                Ok(_) => self.last_read = LastRead::Answered,
+                Err(_) => {
+                    self.last_read = LastRead::Wanted;
+                    self.next_us = now_us + AGAIN_US;
+                }
+            }
+        }
+    }
+}

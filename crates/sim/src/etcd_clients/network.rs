@@ -1,0 +1,238 @@
+//! Connections of etcd's clients: calls, cancels and results, each a message with a delay of its
+//! own. The streams of HTTP/2 are independent, so calls and results overtake each other. A cancel
+//! comes behind its call, and the end of the connection behind everything else.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use member::etcd_front::{CallResult, Method};
+use workload::etcd::history::CallId;
+use workload::generate::Random;
+
+use crate::network::End;
+use crate::world::{Event, World};
+
+/// A message of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromClient {
+    /// A call.
+    Call {
+        /// The call.
+        id: CallId,
+        /// Its method.
+        method: Method,
+        /// The bytes of its request.
+        request: Bytes,
+    },
+    /// The client waits for the result of this call no longer.
+    Cancel(CallId),
+}
+
+/// The result of a call.
+#[derive(Clone, Debug)]
+pub struct FromServer {
+    /// The call.
+    pub id: CallId,
+    /// Its result.
+    pub result: CallResult,
+}
+
+#[derive(Debug)]
+enum Parcel {
+    Up(FromClient),
+    UpOver,
+    Down(FromServer),
+    DownOver,
+}
+
+impl Parcel {
+    fn is_up(&self) -> bool {
+        matches!(self, Parcel::Up(_) | Parcel::UpOver)
+    }
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Way {
+    /// When the last parcel in flight arrives.
+    last_us: u64,
+    /// The end of the last stall: nothing arrives before.
+    stalled_until_us: u64,
+    /// Whether nothing that is sent from now on arrives.
+    is_over: bool,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct EtcdConnection {
+    /// The number of the client that opened it.
+    pub client: usize,
+    /// The member that the client connected to.
+    pub member: usize,
+    /// The life of that member's process.
+    pub life: u64,
+    /// The position of the runtime that serves it among those for etcd's clients.
+    pub front: usize,
+    /// Messages that have arrived and that the server has not taken.
+    pub at_server: VecDeque<FromClient>,
+    /// What the server finds behind these.
+    pub server_end: End,
+    /// Results that have arrived and that the client has not taken.
+    pub at_client: VecDeque<FromServer>,
+    /// What the client finds behind these.
+    pub client_end: End,
+    up: Way,
+    down: Way,
+    in_flight: BTreeMap<u64, Parcel>,
+}
+
+/// All connections of a run, also those that have ended. The number of a connection is its
+/// position.
+pub struct EtcdNetwork {
+    /// The connections, by number.
+    pub connections: Vec<EtcdConnection>,
+    random: Random,
+    /// The least time from one side to the other.
+    latency_us: u64,
+    /// The number of parcels that were posted.
+    posted: u64,
+}
+
+impl EtcdNetwork {
+    /// A network without connections.
+    pub fn new(mut random: Random) -> EtcdNetwork {
+        let latency_us = random.magnitude(20, 20_000);
+        EtcdNetwork { connections: Vec::new(), random, latency_us, posted: 0 }
+    }
+
+    /// Connects a client to a server that runs. Returns the number of the connection.
+    pub fn connect(&mut self, client: usize, member: usize, life: u64) -> usize {
+        self.connections.push(EtcdConnection {
+            client,
+            member,
+            life,
+            front: 0,
+            at_server: VecDeque::new(),
+            server_end: End::Open,
+            at_client: VecDeque::new(),
+            client_end: End::Open,
+            up: Way::default(),
+            down: Way::default(),
+            in_flight: BTreeMap::new(),
+        });
+        self.connections.len() - 1
+    }
+
+    /// The client sends.
+    pub fn send_up(&mut self, world: &mut World, number: usize, message: FromClient) {
+        self.post(world, number, Parcel::Up(message));
+    }
+
+    /// The server sends.
+    pub fn send_down(&mut self, world: &mut World, number: usize, message: FromServer) {
+        self.post(world, number, Parcel::Down(message));
+    }
+
+    /// The client closes: what it sent still arrives.
+    pub fn close_by_client(&mut self, world: &mut World, number: usize) {
+        self.post(world, number, Parcel::UpOver);
+        let connection = &mut self.connections[number];
+        connection.up.is_over = true;
+        connection.down.is_over = true;
+        connection.at_client.clear();
+        connection.in_flight.retain(|_, parcel| parcel.is_up());
+    }
+
+    /// The server's process is gone: what it sent still arrives.
+    pub fn close_by_server(&mut self, world: &mut World, number: usize) {
+        self.post(world, number, Parcel::DownOver);
+        let connection = &mut self.connections[number];
+        connection.up.is_over = true;
+        connection.down.is_over = true;
+        connection.at_server.clear();
+        connection.in_flight.retain(|_, parcel| !parcel.is_up());
+    }
+
+    /// Breaks the connection. A part of what is in flight may still arrive, then each side is told,
+    /// at its own time.
+    pub fn cut_off(&mut self, world: &mut World, number: usize) {
+        let kept_one_in = self.random.between(1, 4);
+        let (random, connection) = (&mut self.random, &mut self.connections[number]);
+        connection.in_flight.retain(|_, parcel| match parcel {
+            Parcel::Up(_) | Parcel::Down(_) => random.one_in(kept_one_in),
+            Parcel::UpOver | Parcel::DownOver => true,
+        });
+        self.post(world, number, Parcel::UpOver);
+        self.post(world, number, Parcel::DownOver);
+        let connection = &mut self.connections[number];
+        connection.up.is_over = true;
+        connection.down.is_over = true;
+    }
+
+    /// Nothing arrives for a time, in one direction.
+    pub fn stall(&mut self, number: usize, is_up: bool, until_us: u64) {
+        let connection = &mut self.connections[number];
+        let way = if is_up { &mut connection.up } else { &mut connection.down };
+        way.stalled_until_us = until_us;
+    }
+
+    /// Ends all stalls: what they held up arrives now.
+    pub fn end_stalls(&mut self, world: &mut World) {
+        for (number, connection) in self.connections.iter_mut().enumerate() {
+            connection.up.stalled_until_us = 0;
+            connection.down.stalled_until_us = 0;
+            for parcel in connection.in_flight.keys() {
+                let event = Event::EtcdArrive { connection: number, parcel: *parcel };
+                world.schedule(world.now_us, event);
+            }
+        }
+    }
+
+    /// Something arrives. Returns whether it arrives at the server; none: it was lost, or is held
+    /// up.
+    pub fn arrive(&mut self, world: &mut World, number: usize, parcel: u64) -> Option<bool> {
+        let connection = &mut self.connections[number];
+        let is_up = connection.in_flight.get(&parcel)?.is_up();
+        let way = if is_up { &mut connection.up } else { &mut connection.down };
+        if way.stalled_until_us > world.now_us {
+            let at_us = way.stalled_until_us;
+            way.last_us = way.last_us.max(at_us);
+            world.schedule(at_us, Event::EtcdArrive { connection: number, parcel });
+            return None;
+        }
+        match connection.in_flight.remove(&parcel)? {
+            Parcel::Up(message) => connection.at_server.push_back(message),
+            Parcel::UpOver => connection.server_end = End::Over,
+            Parcel::Down(message) => {
+                if let Ok(response) = &message.result {
+                    world.note_bytes(response);
+                }
+                connection.at_client.push_back(message);
+            }
+            Parcel::DownOver => connection.client_end = End::Over,
+        }
+        Some(is_up)
+    }
+
+    /// Whether nothing is on its way, on any connection.
+    pub fn is_quiet(&self) -> bool {
+        self.connections.iter().all(|connection| connection.in_flight.is_empty())
+    }
+
+    fn post(&mut self, world: &mut World, number: usize, parcel: Parcel) {
+        let jitter_us = self.random.magnitude(1, self.latency_us);
+        let connection = &mut self.connections[number];
+        let way = if parcel.is_up() { &mut connection.up } else { &mut connection.down };
+        if way.is_over {
+            return;
+        }
+        let mut at_us = world.now_us + self.latency_us + jitter_us;
+        if !matches!(parcel, Parcel::Up(FromClient::Call { .. }) | Parcel::Down(_)) {
+            at_us = at_us.max(way.last_us);
+        }
+        way.last_us = way.last_us.max(at_us);
+        self.posted += 1;
+        connection.in_flight.insert(self.posted, parcel);
+        world.schedule(at_us, Event::EtcdArrive { connection: number, parcel: self.posted });
+    }
+}

@@ -1,0 +1,253 @@
+//! Calls of etcd's clients as bytes: requests are encoded and responses decoded here, from and to
+//! the operations of `workload`.
+
+use bytes::Bytes;
+use etcd::pb::etcdserverpb as pb;
+use etcd::pb::etcdserverpb::compare::TargetUnion;
+use etcd::pb::{Message, mvccpb};
+use member::etcd_front::{CallRefused, CallResult, Method};
+use workload::etcd::op::{
+    Answer, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error, KeyValue, Op,
+    Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget, Txn, TxnAnswer, TxnOp,
+};
+
+use pb::request_op::Request as PbRequest;
+use pb::response_op::Response as PbResponse;
+
+/// The cluster and the member that the header of a response names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The cluster.
+    pub cluster_id: u64,
+    /// The member.
+    pub member_id: u64,
+}
+
+/// The method and the bytes of the request for a call.
+pub fn encode(op: &Op) -> (Method, Bytes) {
+    let (method, bytes) = match op {
+        Op::Range(range) => (Method::Range, self::range(range).encode_to_vec()),
+        Op::Put(put) => (Method::Put, self::put(put).encode_to_vec()),
+        Op::DeleteRange(delete) => (Method::DeleteRange, self::delete(delete).encode_to_vec()),
+        Op::Txn(txn) => (Method::Txn, self::txn(txn).encode_to_vec()),
+        Op::Compact(compact) => {
+            let (revision, physical) = (compact.revision, compact.physical);
+            (Method::Compact, pb::CompactionRequest { revision, physical }.encode_to_vec())
+        }
+    };
+    (method, bytes.into())
+}
+
+fn bytes(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+fn range(range: &Range) -> pb::RangeRequest {
+    pb::RangeRequest {
+        key: bytes(&range.key),
+        range_end: bytes(&range.range_end),
+        limit: range.limit,
+        revision: range.revision,
+        sort_order: match range.sort_order {
+            SortOrder::None => 0,
+            SortOrder::Ascend => 1,
+            SortOrder::Descend => 2,
+        },
+        sort_target: match range.sort_target {
+            SortTarget::Key => 0,
+            SortTarget::Version => 1,
+            SortTarget::Create => 2,
+            SortTarget::Mod => 3,
+            SortTarget::Value => 4,
+        },
+        serializable: range.serializable,
+        keys_only: range.keys_only,
+        count_only: range.count_only,
+        min_mod_revision: range.min_mod_revision,
+        max_mod_revision: range.max_mod_revision,
+        min_create_revision: range.min_create_revision,
+        max_create_revision: range.max_create_revision,
+    }
+}
+
+fn put(put: &Put) -> pb::PutRequest {
+    pb::PutRequest {
+        key: bytes(&put.key),
+        value: bytes(&put.value),
+        lease: put.lease,
+        prev_kv: put.prev_kv,
+        ignore_value: put.ignore_value,
+        ignore_lease: put.ignore_lease,
+    }
+}
+
+fn delete(delete: &DeleteRange) -> pb::DeleteRangeRequest {
+    pb::DeleteRangeRequest {
+        key: bytes(&delete.key),
+        range_end: bytes(&delete.range_end),
+        prev_kv: delete.prev_kv,
+    }
+}
+
+fn txn(txn: &Txn) -> pb::TxnRequest {
+    let ops = |ops: &[TxnOp]| ops.iter().map(txn_op).collect();
+    pb::TxnRequest {
+        compare: txn.compares.iter().map(compare).collect(),
+        success: ops(&txn.success),
+        failure: ops(&txn.failure),
+    }
+}
+
+fn txn_op(op: &TxnOp) -> pb::RequestOp {
+    let request = match op {
+        TxnOp::Range(range) => Some(PbRequest::RequestRange(self::range(range))),
+        TxnOp::Put(put) => Some(PbRequest::RequestPut(self::put(put))),
+        TxnOp::DeleteRange(delete) => Some(PbRequest::RequestDeleteRange(self::delete(delete))),
+        TxnOp::Txn(txn) => Some(PbRequest::RequestTxn(self::txn(txn))),
+        TxnOp::Empty => None,
+    };
+    pb::RequestOp { request }
+}
+
+fn compare(compare: &Compare) -> pb::Compare {
+    let (target, union) = match &compare.target {
+        CompareTarget::Version(version) => (0, TargetUnion::Version(*version)),
+        CompareTarget::Create(revision) => (1, TargetUnion::CreateRevision(*revision)),
+        CompareTarget::Mod(revision) => (2, TargetUnion::ModRevision(*revision)),
+        CompareTarget::Value(value) => (3, TargetUnion::Value(bytes(value))),
+        CompareTarget::Lease(lease) => (4, TargetUnion::Lease(*lease)),
+    };
+    pb::Compare {
+        result: match compare.result {
+            CompareResult::Equal => 0,
+            CompareResult::Greater => 1,
+            CompareResult::Less => 2,
+            CompareResult::NotEqual => 3,
+        },
+        target,
+        key: bytes(&compare.key),
+        range_end: bytes(&compare.range_end),
+        target_union: Some(union),
+    }
+}
+
+/// The answer to a call of a member.
+///
+/// # Errors
+/// No client of etcd could understand it.
+pub fn decode(op: &Op, result: &CallResult, by: Served) -> Result<Answer, String> {
+    let response = match result {
+        Ok(response) => Bytes::copy_from_slice(response),
+        Err(CallRefused::Error(error)) => return self::error(*error).map(Err),
+        Err(CallRefused::Malformed) => return Err(format!("malformed, it says: {op:?}")),
+    };
+    let decoded = match op {
+        Op::Range(_) => of(response, |it| range_answer(it, Some(by)).map(Response::Range)),
+        Op::Put(_) => of(response, |it| put_answer(it, Some(by)).map(Response::Put)),
+        Op::DeleteRange(_) => {
+            of(response, |it| delete_answer(it, Some(by)).map(Response::DeleteRange))
+        }
+        Op::Txn(_) => of(response, |it| txn_answer(it, Some(by)).map(Response::Txn)),
+        Op::Compact(_) => of(response, |it: pb::CompactionResponse| {
+            Ok(Response::Compact { revision: revision(it.header, Some(by))? })
+        }),
+    };
+    decoded.map(Ok).map_err(|what| format!("the response to {op:?}: {what}"))
+}
+
+fn of<M: Message + Default>(
+    response: Bytes,
+    answer: impl FnOnce(M) -> Result<Response, String>,
+) -> Result<Response, String> {
+    answer(M::decode(response).map_err(|error| error.to_string())?)
+}
+
+/// The revision in a header. The header of a whole response names its cluster and its member, which
+/// `by` says; one inside a transaction does not.
+fn revision(header: Option<pb::ResponseHeader>, by: Option<Served>) -> Result<i64, String> {
+    let Some(Served { cluster_id, member_id }) = by else {
+        return Ok(header.map_or(0, |header| header.revision));
+    };
+    match header {
+        Some(header) if (header.cluster_id, header.member_id) == (cluster_id, member_id) => {
+            Ok(header.revision)
+        }
+        header => Err(format!("{header:?} from member {member_id} of cluster {cluster_id}")),
+    }
+}
+
+fn pair(pair: mvccpb::KeyValue) -> KeyValue {
+    KeyValue {
+        key: pair.key.to_vec(),
+        value: pair.value.to_vec(),
+        create_revision: pair.create_revision,
+        mod_revision: pair.mod_revision,
+        version: pair.version,
+        lease: pair.lease,
+    }
+}
+
+fn range_answer(answer: pb::RangeResponse, by: Option<Served>) -> Result<RangeAnswer, String> {
+    Ok(RangeAnswer {
+        revision: revision(answer.header, by)?,
+        kvs: answer.kvs.into_iter().map(pair).collect(),
+        more: answer.more,
+        count: answer.count,
+    })
+}
+
+fn put_answer(answer: pb::PutResponse, by: Option<Served>) -> Result<PutAnswer, String> {
+    Ok(PutAnswer { revision: revision(answer.header, by)?, prev_kv: answer.prev_kv.map(pair) })
+}
+
+fn delete_answer(
+    answer: pb::DeleteRangeResponse,
+    by: Option<Served>,
+) -> Result<DeleteAnswer, String> {
+    Ok(DeleteAnswer {
+        revision: revision(answer.header, by)?,
+        deleted: answer.deleted,
+        prev_kvs: answer.prev_kvs.into_iter().map(pair).collect(),
+    })
+}
+
+fn txn_answer(answer: pb::TxnResponse, by: Option<Served>) -> Result<TxnAnswer, String> {
+    let one = |it: pb::ResponseOp| match it.response {
+        Some(PbResponse::ResponseRange(it)) => range_answer(it, None).map(Response::Range),
+        Some(PbResponse::ResponsePut(it)) => put_answer(it, None).map(Response::Put),
+        Some(PbResponse::ResponseDeleteRange(it)) => {
+            delete_answer(it, None).map(Response::DeleteRange)
+        }
+        Some(PbResponse::ResponseTxn(it)) => txn_answer(it, None).map(Response::Txn),
+        None => Err("an operation without a result".to_string()),
+    };
+    Ok(TxnAnswer {
+        revision: revision(answer.header, by)?,
+        succeeded: answer.succeeded,
+        responses: answer.responses.into_iter().map(one).collect::<Result<_, _>>()?,
+    })
+}
+
+fn error(error: etcd::Error) -> Result<Error, String> {
+    Ok(match error {
+        etcd::Error::EmptyKey => Error::EmptyKey,
+        etcd::Error::KeyNotFound => Error::KeyNotFound,
+        etcd::Error::ValueProvided => Error::ValueProvided,
+        etcd::Error::LeaseProvided => Error::LeaseProvided,
+        etcd::Error::TooManyOps => Error::TooManyOps,
+        etcd::Error::DuplicateKey => Error::DuplicateKey,
+        etcd::Error::Compacted => Error::Compacted,
+        etcd::Error::FutureRevision => Error::FutureRevision,
+        etcd::Error::NoSpace => Error::NoSpace,
+        etcd::Error::LeaseNotFound => Error::LeaseNotFound,
+        etcd::Error::RequestTooLarge => Error::RequestTooLarge,
+        etcd::Error::TooManyRequests => Error::TooManyRequests,
+        etcd::Error::NoLeader => Error::NoLeader,
+        etcd::Error::NotCapable => Error::NotCapable,
+        etcd::Error::TimedOut => Error::TimedOut,
+        error => return Err(format!("no call of these clients has the error {error:?}")),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! A connection runtime for etcd's clients: `listen_etcd` on virtual connections.
+//!
+//! The calls that have arrived become tasks, which hand them to the Front; then the driver's task
+//! runs. Between two holds of the state's lock Apply may run; here that is a drive that goes on the
+//! next time the runtime runs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use machine::{Level, Machine};
+use member::EtcdFront;
+use member::etcd_front::{EtcdFrontConfig, EtcdOutput};
+use member::message::{Delivery, Ticket};
+use workload::etcd::history::CallId;
+
+use crate::etcd_clients::network::{EtcdConnection, FromClient};
+use crate::limits::{ETCD_TICK_IDLE_US, ETCD_TICK_US};
+use crate::network::End;
+use crate::world::{Clock, World};
+
+/// One connection runtime.
+pub(super) struct EtcdRuntime {
+    config: EtcdFrontConfig,
+    front: EtcdFront,
+    /// Deliveries that Apply pushed, the oldest first.
+    pub mail: VecDeque<Delivery>,
+    /// Connections that may have something to do.
+    pub woken: BTreeSet<usize>,
+    /// The calls that are not done, each with its connection.
+    waiting: BTreeMap<Ticket, (usize, CallId)>,
+    pub is_driving: bool,
+    pub next_tick_us: u64,
+    /// When the runtime was made, by the clock of its machine.
+    started_local_us: u64,
+}
+
+impl EtcdRuntime {
+    pub fn new(config: EtcdFrontConfig, now_us: u64, clock: Clock) -> EtcdRuntime {
+        EtcdRuntime {
+            front: EtcdFront::new(config.clone()),
+            config,
+            mail: VecDeque::new(),
+            woken: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            is_driving: false,
+            next_tick_us: now_us,
+            started_local_us: clock.local_us(now_us),
+        }
+    }
+
+    /// The runtime starts, and connections come from now on.
+    pub fn open(&mut self, level: Level) {
+        self.config.level = level;
+        self.front = EtcdFront::new(self.config.clone());
+    }
+
+    /// Whether no message waits for it, and it is not in the middle of something.
+    pub fn is_quiet(&self) -> bool {
+        self.mail.is_empty() && self.woken.is_empty() && !self.is_driving
+    }
+
+    /// What its Front holds for calls: calls, commands, and bytes of commands.
+    pub fn held(&self) -> [usize; 3] {
+        let (commands, bytes) = self.front.commands_in_flight();
+        [self.front.call_count().max(self.waiting.len()), commands, bytes]
+    }
+
+    pub fn set_now(&mut self, world: &World, clock: Clock, raft_term: u64) {
+        let monotonic_us = clock.local_us(world.now_us) - self.started_local_us;
+        self.front.set_now(monotonic_us / 1000, raft_term);
+    }
+
+    /// Lets the Front look at the clock, more often while it has calls.
+    pub fn tick(&mut self, world: &World, clock: Clock) {
+        self.front.on_tick();
+        let has_calls = self.front.call_count() > 0;
+        let tick_us = if has_calls { ETCD_TICK_US } else { ETCD_TICK_IDLE_US };
+        self.next_tick_us = world.now_us + clock.world_us(tick_us);
+    }
+
+    /// Takes what has come on a connection, or some of it. Returns the calls that were begun, and
+    /// whether something is left.
+    pub fn take_input(
+        &mut self,
+        number: usize,
+        connection: &mut EtcdConnection,
+        world: &mut World,
+    ) -> (Vec<(Ticket, CallId)>, bool) {
+        let mut begun = Vec::new();
+        let there = connection.at_server.len();
+        let count = match world.random.one_in(4) && there > 1 {
+            true => world.random.between(1, there as u64) as usize,
+            false => there,
+        };
+        for message in connection.at_server.drain(..count) {
+            match message {
+                FromClient::Call { id, method, request } => {
+                    let ticket = self.front.on_call(method, request);
+                    self.waiting.insert(ticket, (number, id));
+                    begun.push((ticket, id));
+                }
+                FromClient::Cancel(id) => self.cancel(|waiting| waiting == (number, id)),
+            }
+        }
+        let is_left = !connection.at_server.is_empty();
+        if !is_left && connection.server_end == End::Over {
+            self.cancel(|(of, _)| of == number);
+        }
+        (begun, is_left)
+    }
+
+    /// Cancels the calls that are not done and that nobody waits for any more.
+    fn cancel(&mut self, is_over: impl Fn((usize, CallId)) -> bool) {
+        let over = self.waiting.iter().filter(|(_, waiting)| is_over(**waiting));
+        for ticket in over.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            self.waiting.remove(&ticket);
+            self.front.on_cancel(ticket);
+        }
+    }
+
+    /// Runs the Front until it has nothing more to do. None if Apply is to run first.
+    pub fn drive(&mut self, machine: &Machine, world: &mut World) -> Option<EtcdOutput> {
+        if !self.is_driving {
+            self.take_mail();
+        }
+        self.is_driving = true;
+        while self.front.is_runnable() {
+            // Everything that the state shows was pushed before the lock was let go.
+            self.take_mail();
+            self.front.run_reads(machine);
+            if world.random.one_in(3) {
+                return None;
+            }
+        }
+        self.is_driving = false;
+        Some(self.front.take_output())
+    }
+
+    fn take_mail(&mut self) {
+        for delivery in core::mem::take(&mut self.mail) {
+            self.front.on_delivery(delivery);
+        }
+    }
+
+    /// The connection and the call that a result is for; none if it was cancelled.
+    pub fn done(&mut self, ticket: Ticket) -> Option<(usize, CallId)> {
+        self.waiting.remove(&ticket)
+    }
+}

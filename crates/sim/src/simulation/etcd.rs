@@ -1,0 +1,213 @@
+//! The clients of etcd in a run: events, the end of the run, and the judge.
+
+use workload::etcd::op::{Error, Op};
+use workload::etcd::order::Verdict;
+
+use super::{Phase, Simulation};
+use crate::check::check_etcd;
+use crate::client::Wish;
+use crate::etcd_clients::EtcdClients;
+use crate::limits::ETCD_ANSWER_US_MAX;
+use crate::server::Server;
+use crate::world::Event;
+
+/// What etcd's clients did in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtcdCounts {
+    /// Clients.
+    pub clients: usize,
+    /// Connections.
+    pub connections: usize,
+    /// Writes that were answered with success.
+    pub writes: usize,
+    /// Transactions among them.
+    pub txns: usize,
+    /// Compactions among them.
+    pub compactions: usize,
+    /// Writes that the store refused.
+    pub refused: usize,
+    /// Calls that were refused before the log.
+    pub never_logged: usize,
+    /// Reads that were answered with a value.
+    pub reads: usize,
+    /// Reads that the store refused.
+    pub reads_refused: usize,
+    /// Writes of unknown fate that took effect.
+    pub unknown_done: usize,
+    /// Writes of unknown fate that did not.
+    pub unknown_not_done: usize,
+    /// Calls with this error: a definite failure, one of unknown fate, a level that is too low, a
+    /// full disk.
+    pub no_leader: usize,
+    /// See [`EtcdCounts::no_leader`].
+    pub timed_out: usize,
+    /// See [`EtcdCounts::no_leader`].
+    pub not_capable: usize,
+    /// See [`EtcdCounts::no_leader`].
+    pub no_space: usize,
+}
+
+impl Simulation {
+    // Events.
+
+    pub(super) fn on_etcd_event(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::EtcdArrive { connection, parcel } => {
+                match self.etcd.network.arrive(&mut self.world, connection, parcel) {
+                    Some(true) => self.tell_etcd_server(connection),
+                    Some(false) => self.let_etcd_client_read(connection)?,
+                    None => {}
+                }
+            }
+            Event::EtcdClient { client, token } if self.etcd.clients[client].token == token => {
+                let EtcdClients { clients, network, history } = &mut self.etcd;
+                let wish = clients[client].on_time(&mut self.world, network, history);
+                if wish == Wish::Connect {
+                    self.connect_etcd(client);
+                }
+                self.wake_etcd_client(client);
+            }
+            Event::EtcdClient { .. } => {}
+            _ => unreachable!("the caller checked whose event it is"),
+        }
+        Ok(())
+    }
+
+    /// Something new has come for the process that a connection leads to, if it still runs.
+    fn tell_etcd_server(&mut self, number: usize) {
+        let connection = &self.etcd.network.connections[number];
+        if let Some(server) = &mut self.hosts[connection.member].server
+            && server.life() == connection.life
+        {
+            server.on_etcd(number, &mut self.world, &self.etcd.network);
+        }
+    }
+
+    fn let_etcd_client_read(&mut self, number: usize) -> Result<(), String> {
+        let EtcdClients { clients, network, history } = &mut self.etcd;
+        let connection = &network.connections[number];
+        let (client, member) = (connection.client, connection.member);
+        if clients[client].connection() == Some(number) {
+            let by = self.hosts[member].config.served();
+            clients[client].on_arrival(by, &mut self.world, network, history)?;
+            self.wake_etcd_client(client);
+        }
+        Ok(())
+    }
+
+    fn connect_etcd(&mut self, client: usize) {
+        let member = self.etcd.clients[client].next_member(self.hosts.len());
+        let is_last = self.phase == Phase::LastStart;
+        let server = self.hosts[member].server.as_mut();
+        let EtcdClients { clients, network, history } = &mut self.etcd;
+        let Some(server) = server.filter(|server| server.is_open() && !is_last) else {
+            return clients[client].on_refused(self.world.now_us);
+        };
+        let number = network.connect(client, member, server.life());
+        assert!(history.connect(client as u32, member as u32) == number);
+        server.accept_etcd(number, network);
+        clients[client].on_connected(number);
+    }
+
+    pub(super) fn wake_etcd_client(&mut self, client: usize) {
+        let token = self.world.token();
+        self.etcd.clients[client].token = token;
+        let at_us = self.etcd.clients[client].wakes_us(self.world.now_us);
+        self.world.schedule(at_us, Event::EtcdClient { client, token });
+    }
+
+    // Faults.
+
+    /// The connections of this life of a process.
+    pub(super) fn etcd_connections_of(&self, life: u64) -> Vec<usize> {
+        let connections = self.etcd.network.connections.iter().enumerate();
+        connections.filter(|(_, it)| it.life == life).map(|(number, _)| number).collect()
+    }
+
+    /// Some of the connections that clients have.
+    pub(super) fn some_etcd_connections(&mut self, one_in: u64) -> Vec<usize> {
+        let connections = self.etcd.clients.iter().filter_map(|client| client.connection());
+        let connections: Vec<usize> = connections.collect();
+        connections.into_iter().filter(|_| self.world.random.one_in(one_in)).collect()
+    }
+
+    // The end.
+
+    pub(super) fn calm_etcd(&mut self) {
+        self.etcd.network.end_stalls(&mut self.world);
+        for client in 0..self.etcd.clients.len() {
+            self.etcd.clients[client].calm_down();
+            self.wake_etcd_client(client);
+        }
+    }
+
+    pub(super) fn is_etcd_idle(&self) -> bool {
+        self.etcd.clients.iter().all(|client| client.is_idle())
+    }
+
+    /// Checks that each call is answered soon when nothing goes wrong any more, since `calm_us`.
+    pub(super) fn check_etcd_in_time(&self, calm_us: u64) -> Result<(), String> {
+        for client in &self.etcd.clients {
+            let since_us = client.waits_since_us().map(|at_us| at_us.max(calm_us));
+            if since_us.is_some_and(|at_us| at_us + ETCD_ANSWER_US_MAX < self.world.now_us) {
+                let states: Vec<String> = self.hosts.iter().map(|it| it.describe()).collect();
+                let states = states.join("; ");
+                return Err(format!("a call is not answered: {}; {states}", client.describe()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the clients of etcd to members, each of which must let them read everything, for the
+    /// `round`-th time.
+    pub(super) fn visit_with_etcd(&mut self, round: usize) {
+        for client in 0..self.etcd.clients.len() {
+            let member = (client + round) % self.hosts.len();
+            let EtcdClients { clients, network, .. } = &mut self.etcd;
+            clients[client].visit(member, &mut self.world, network);
+            self.wake_etcd_client(client);
+        }
+    }
+
+    /// Whether the clients of etcd have read everything, and nothing of theirs is under way.
+    pub(super) fn has_etcd_settled(&self) -> bool {
+        self.etcd.clients.iter().all(|client| client.has_read_last())
+            && self.etcd.network.is_quiet()
+            && self.servers().all(Server::is_etcd_quiet)
+    }
+
+    /// Judges the calls of etcd's clients, and the states of members if they are given.
+    pub(super) fn judge_etcd(&self, machines: &[&machine::Machine]) -> Result<EtcdCounts, String> {
+        let history = &self.etcd.history;
+        let verdict = check_etcd(history, &self.witness, machines, self.may_refuse)?;
+        Ok(self.etcd_counts(&verdict))
+    }
+
+    fn etcd_counts(&self, verdict: &Verdict) -> EtcdCounts {
+        let EtcdClients { clients, history, .. } = &self.etcd;
+        let calls = |is_it: fn(&Op) -> bool| {
+            let done = history.calls.iter().filter(|it| matches!(it.answer(), Some(Ok(_))));
+            done.filter(|it| is_it(&it.op)).count()
+        };
+        let errors = |error: Error| {
+            history.calls.iter().filter(|it| it.answer() == Some(&Err(error))).count()
+        };
+        EtcdCounts {
+            clients: clients.len(),
+            connections: history.connections.len(),
+            writes: verdict.acknowledged_count,
+            txns: calls(|op| matches!(op, Op::Txn(_)) && !op.is_read()),
+            compactions: calls(|op| matches!(op, Op::Compact(_))),
+            refused: verdict.refused_count,
+            never_logged: verdict.never_logged_count,
+            reads: verdict.read_count,
+            reads_refused: verdict.read_refused_count,
+            unknown_done: verdict.unknown_done_count,
+            unknown_not_done: verdict.unknown_count,
+            no_leader: errors(Error::NoLeader),
+            timed_out: errors(Error::TimedOut),
+            not_capable: errors(Error::NotCapable),
+            no_space: errors(Error::NoSpace),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The calls of etcd's clients that commands in the log belong to.
+//!
+//! Two calls may have the same bytes. So a command is matched with its call by its place: Loop says
+//! which request waits for each command of a batch, and the connection runtime says which call each
+//! request is. The content is compared as well.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use etcd::convert;
+use etcd::pb::{Message, etcdserverpb as pb};
+use machine::Origin;
+use machine::etcd::command::Command;
+use member::etcd_front::Method;
+use member::message::{FrontId, Ticket};
+use workload::etcd::history::CallId;
+
+use crate::etcd_clients::wire;
+
+/// The requests of etcd's clients, in all lives of the processes.
+#[derive(Default)]
+pub struct EtcdCalls {
+    /// The request that waits for each command of a batch, by the member, boot and sequence of the
+    /// batch.
+    batches: BTreeMap<(u64, u64, u64), (FrontId, Vec<Ticket>)>,
+    /// The call that each request is, by member and boot.
+    calls: BTreeMap<(u64, u64, FrontId, Ticket), CallId>,
+}
+
+impl EtcdCalls {
+    /// A connection runtime gives a call to its Front, which names it by this ticket.
+    pub fn on_call(&mut self, origin: Origin, front: FrontId, ticket: Ticket, call: CallId) {
+        self.calls.insert((origin.member.0, origin.boot.0, front, ticket), call);
+    }
+
+    /// Loop gives a batch of a Front its sequence. Each request waits for one command, in order.
+    pub fn on_batch(
+        &mut self,
+        origin: Origin,
+        sequence: u64,
+        front: FrontId,
+        tickets: Vec<Ticket>,
+    ) {
+        self.batches.insert((origin.member.0, origin.boot.0, sequence), (front, tickets));
+    }
+
+    /// The call that sent the command at this position of a batch.
+    ///
+    /// # Errors
+    /// No client sent it.
+    pub fn call_of(
+        &self,
+        origin: Origin,
+        sequence: u64,
+        position: usize,
+    ) -> Result<CallId, String> {
+        let (member, boot) = (origin.member.0, origin.boot.0);
+        let batch = self.batches.get(&(member, boot, sequence));
+        let call = batch.and_then(|(front, tickets)| {
+            self.calls.get(&(member, boot, *front, *tickets.get(position)?)).copied()
+        });
+        call.ok_or_else(|| {
+            format!("no client sent command {position} of batch {sequence} of {origin:?}")
+        })
+    }
+}
+
+/// Whether a command is the one that a call asks for.
+pub fn is_asked_for(command: &Command<'_>, op: &workload::etcd::op::Op) -> bool {
+    let (method, bytes) = wire::encode(op);
+    let ops_max = etcd::limits::TXN_OPS_MAX_DEFAULT;
+    match method {
+        Method::Range => false,
+        Method::Put => decode(bytes, |it: &pb::PutRequest| {
+            convert::put(it).is_ok_and(|it| Command::Put(it) == *command)
+        }),
+        Method::DeleteRange => decode(bytes, |it: &pb::DeleteRangeRequest| {
+            convert::delete_range(it).is_ok_and(|it| Command::DeleteRange(it) == *command)
+        }),
+        Method::Txn => decode(bytes, |it: &pb::TxnRequest| {
+            convert::txn(it, ops_max).is_ok_and(|it| Command::Txn(it) == *command)
+        }),
+        Method::Compact => decode(bytes, |it| convert::compaction(it) == *command),
+    }
+}
+
+fn decode<M: Message + Default>(bytes: Bytes, is_it: impl FnOnce(&M) -> bool) -> bool {
+    M::decode(bytes).is_ok_and(|request| is_it(&request))
+}
