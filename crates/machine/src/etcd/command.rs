@@ -248,6 +248,11 @@ impl Command<'_> {
 }
 
 impl KeyRange<'_> {
+    /// Whether every key is in the range.
+    pub fn is_everything(&self) -> bool {
+        self.key == [0] && self.end == [0]
+    }
+
     /// Whether a key is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         match self.end {

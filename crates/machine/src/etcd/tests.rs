@@ -226,7 +226,12 @@ fn a_put_that_keeps_the_value_of_a_key_that_its_txn_deletes_is_refused() {
     for ops in
         [vec![delete(), keeping()], vec![Op::Txn(a_txn(vec![], vec![delete()], vec![])), keeping()]]
     {
+        let mut with_range = ops.clone();
+        with_range.push(Op::Range(RangeOp { revision: 9, ..all() }));
         assert_eq!(txn(&mut store, a_txn(vec![], ops, vec![])), Err(Refusal::KeyNotFound));
+        // etcd finds this before it stops.
+        let refused = txn(&mut store, a_txn(vec![], with_range, vec![]));
+        assert_eq!(refused, Err(Refusal::FutureRevision));
     }
     assert_eq!(store.revision(), 8);
     let ops = vec![delete(), Op::Put(a_put("b", "5")), keeping()];

@@ -24,7 +24,7 @@ impl Store {
             Command::Put(put) => {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
                 check_lease(put)?;
-                self.check_put(put, &[])?;
+                self.check_put(put)?;
                 Ok(Outcome::Put(self.run(|run| run.put(put))))
             }
             Command::DeleteRange(delete) => {
@@ -32,7 +32,8 @@ impl Store {
             }
             Command::Txn(txn) => {
                 let path = self.path_of(txn);
-                self.check(&path, &mut Vec::new())?;
+                self.check(&path)?;
+                check_kept(&path, &mut Vec::new())?;
                 let branch = self.run(|run| run.branch(&path));
                 Ok(Outcome::Txn(TxnDone { revision: self.revision, branch }))
             }
@@ -49,7 +50,7 @@ impl Store {
     /// A range is at a revision that is compacted, or above the store's.
     pub fn read_txn(&self, txn: &Txn<'_>) -> Result<TxnDone, Refusal> {
         let path = self.path_of(txn);
-        self.check(&path, &mut Vec::new())?;
+        self.check(&path)?;
         Ok(TxnDone { revision: self.revision, branch: self.read_branch(&path) })
     }
 
@@ -96,52 +97,67 @@ impl Store {
         events.all(|event| holds_for(compare, Some(event)))
     }
 
-    /// Checks each operation on the path (`txn.checkTxn`), where `before` are the writes before it.
-    fn check<'t>(&self, path: &Path<'t>, before: &mut Vec<Write<'t>>) -> Result<(), Refusal> {
-        for step in &path.steps {
-            match step {
-                Step::Range(range) => match range.revision {
-                    0 => {}
-                    revision if revision > self.revision => return Err(Refusal::FutureRevision),
-                    revision if revision < self.compacted => return Err(Refusal::Compacted),
-                    _ => {}
-                },
-                Step::Put(put) => {
-                    self.check_put(put, before)?;
-                    check_lease(put)?;
-                    before.push(Write::Put(put.key));
-                }
-                Step::DeleteRange(delete) => before.push(Write::Delete(delete.range)),
-                Step::Txn(path) => self.check(path, before)?,
+    /// Checks each operation on the path, on the state before the transaction (`txn.checkTxn`).
+    fn check(&self, path: &Path<'_>) -> Result<(), Refusal> {
+        path.steps.iter().try_for_each(|step| match step {
+            Step::Range(range) => match range.revision {
+                0 => Ok(()),
+                revision if revision > self.revision => Err(Refusal::FutureRevision),
+                revision if revision < self.compacted => Err(Refusal::Compacted),
+                _ => Ok(()),
+            },
+            Step::Put(put) => {
+                self.check_put(put)?;
+                check_lease(put)
             }
-        }
-        Ok(())
+            Step::DeleteRange(_) => Ok(()),
+            Step::Txn(path) => self.check(path),
+        })
     }
 
-    /// A put that keeps the value or the lease needs the key, behind the writes before it. etcd
-    /// looks at the state before the transaction only, and stops if the transaction itself has
-    /// deleted the key.
-    fn check_put(&self, put: &Put<'_>, before: &[Write<'_>]) -> Result<(), Refusal> {
-        if !put.ignore_value && !put.ignore_lease {
-            return Ok(());
-        }
-        let last = before.iter().rev().find_map(|write| match write {
-            Write::Put(key) => (*key == put.key).then_some(true),
-            Write::Delete(range) => range.contains(put.key).then_some(false),
-        });
-        // A put before it makes the key, which etcd does not count.
-        let was_there = self.index.newest(put.key).is_some();
-        match was_there && last != Some(false) {
-            true => Ok(()),
-            false => Err(Refusal::KeyNotFound),
+    /// A put that keeps the value or the lease needs the key before the transaction: one that the
+    /// transaction makes does not count.
+    fn check_put(&self, put: &Put<'_>) -> Result<(), Refusal> {
+        let is_there = || self.index.newest(put.key).is_some();
+        match is_kept(put) && !is_there() {
+            true => Err(Refusal::KeyNotFound),
+            false => Ok(()),
         }
     }
+}
+
+/// Whether a put keeps the value or the lease.
+fn is_kept(put: &Put<'_>) -> bool {
+    put.ignore_value || put.ignore_lease
 }
 
 /// A write of a transaction, for the checks of later ones.
 enum Write<'t> {
     Put(&'t [u8]),
     Delete(KeyRange<'t>),
+}
+
+/// A put that keeps the value or the lease is refused behind a delete of its key, where `before`
+/// are the writes before the path. etcd has no such check, and stops there; so this one comes last.
+fn check_kept<'t>(path: &Path<'t>, before: &mut Vec<Write<'t>>) -> Result<(), Refusal> {
+    for step in &path.steps {
+        match step {
+            Step::Range(_) => {}
+            Step::Put(put) => {
+                let last = before.iter().rev().find_map(|write| match write {
+                    Write::Put(key) => (*key == put.key).then_some(true),
+                    Write::Delete(range) => range.contains(put.key).then_some(false),
+                });
+                if is_kept(put) && last == Some(false) {
+                    return Err(Refusal::KeyNotFound);
+                }
+                before.push(Write::Put(put.key));
+            }
+            Step::DeleteRange(delete) => before.push(Write::Delete(delete.range)),
+            Step::Txn(path) => check_kept(path, before)?,
+        }
+    }
+    Ok(())
 }
 
 /// There are no leases yet.
