@@ -34,9 +34,11 @@ impl EtcdLoad {
     /// Draws the clients of etcd for a run: none in half of the runs.
     pub fn draw(seed: u64) -> Option<EtcdLoad> {
         let mut random = Random::new(seed ^ ETCD_SEED);
-        if random.one_in(2) {
-            return None;
-        }
+        (!random.one_in(2)).then(|| EtcdLoad::new(random))
+    }
+
+    /// Draws clients of etcd.
+    pub fn new(mut random: Random) -> EtcdLoad {
         let is_erratic = !random.one_in(4);
         let clients = (0..random.between(1, 4)).map(|_| EtcdClientConfig {
             ops: random.magnitude(5, 400),
@@ -50,7 +52,7 @@ impl EtcdLoad {
         });
         let clients = clients.collect();
         let front_count = random.between(1, 2) as u32;
-        Some(EtcdLoad { seed: random.bits(), front_count, clients })
+        EtcdLoad { seed: random.bits(), front_count, clients }
     }
 }
 

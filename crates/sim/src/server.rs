@@ -114,6 +114,19 @@ pub enum Sabotage {
     LevelsIgnored,
     /// A build says that it knows all levels, whichever it knows.
     LevelsOverstated,
+    /// An EtcdFront answers linearizable reads from the state as it is, as if its member were
+    /// alone.
+    EtcdReadsUnconfirmed,
+    /// Some writes of etcd's clients are answered when they are handed over.
+    EtcdAnsweredEarly,
+    /// Some writes of etcd's clients are answered, and Loop never gets them.
+    EtcdWritesLost,
+    /// Every failure of an etcd call is called definite.
+    EtcdFatesDefinite,
+    /// Reads of etcd's clients at a compacted revision are answered.
+    EtcdCompactedAnswered,
+    /// Answers of Apply do not reach an EtcdFront, now and then.
+    EtcdAnswersLost,
 }
 
 /// The configuration of a member. Each of its lives has the same one.
@@ -263,7 +276,7 @@ impl MemberConfig {
         EtcdFrontConfig {
             id,
             connection: ConnectionId(u64::from(id.0) << 48 | 1),
-            is_alone: self.is_alone(),
+            is_alone: self.is_alone() || self.sabotage == Some(Sabotage::EtcdReadsUnconfirmed),
             cluster_id,
             member_id,
             txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
@@ -1131,8 +1144,7 @@ impl Server {
             self.check_syncs(front, &delivery, witness)?;
             if front.0 >= zk {
                 if self.is_open {
-                    self.etcd_runtimes[(front.0 - zk) as usize].mail.push_back(delivery);
-                    self.wake(world, Actor::Front(front.0));
+                    self.push_etcd_mail((front.0 - zk) as usize, delivery, world);
                 }
             } else if self.is_open {
                 let runtime = &mut self.runtimes[front.0 as usize];

@@ -1,10 +1,12 @@
 //! The simulator is tested with shells that do something wrong: each must be noticed.
 
 use sim::build::{Ask, Build, Builds};
+use sim::etcd_clients::EtcdLoad;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::links::Roughness;
 use sim::server::Sabotage;
 use sim::{LaterOps, Options};
+use workload::generate::Random;
 
 /// Seeds that are tried until one notices, in the first two hundred as things are: which one it is
 /// changes with the times that elections take.
@@ -300,4 +302,57 @@ fn a_build_that_says_that_it_knows_more_than_it_does_is_noticed() {
 fn a_raise_that_ignores_what_a_member_knows_is_noticed_by_chance() {
     check_noticed(Sabotage::LevelsIgnored, "has not said to it that it knows that");
     check_noticed(Sabotage::LevelsOverstated, "no newer build ever ran on the directory");
+}
+
+/// Clients of etcd that make many calls, and wait for a result until a member gives up.
+fn with_etcd(options: &mut Options) {
+    let mut load = EtcdLoad::new(Random::new(options.seed));
+    for client in &mut load.clients {
+        client.ops = 400;
+        client.think_us_max = 400_000;
+        client.patience_us_max = 20_000_000;
+    }
+    options.etcd = Some(load);
+}
+
+/// A member that is cut off has an old state.
+#[test]
+fn a_linearizable_read_of_etcd_that_is_not_confirmed_is_noticed() {
+    check_noticed_where(Sabotage::EtcdReadsUnconfirmed, "etcd: RealTime: no state", with_etcd);
+}
+
+#[test]
+fn a_write_of_etcd_that_is_answered_before_it_is_durable_is_noticed() {
+    let why = "syncs cover its entry since";
+    check_noticed_where(Sabotage::EtcdAnsweredEarly, why, with_etcd);
+}
+
+#[test]
+fn a_write_of_etcd_that_is_answered_and_lost_is_noticed() {
+    check_noticed_where(Sabotage::EtcdWritesLost, "it is not in the claim", with_etcd);
+}
+
+/// No majority is there for longer than a call may take, and then there is one again.
+#[test]
+fn a_failure_of_etcd_that_is_called_definite_and_took_effect_is_noticed() {
+    let why = "it stands in the claim, and was refused before the log";
+    check_noticed_where(Sabotage::EtcdFatesDefinite, why, |options| {
+        with_etcd(options);
+        let cut = Fault::Partition { is_one_way: false, for_us: 9_000_000 };
+        let all = Whom::Members(0b011);
+        options.begins_unborn = false;
+        options.faults = FaultMix::planned_for(vec![(6_000_000, all, cut)]);
+        options.faults_us = 30_000_000;
+        options.builds = None;
+    });
+}
+
+#[test]
+fn a_read_of_etcd_at_a_compacted_revision_that_is_answered_is_noticed() {
+    check_noticed_where(Sabotage::EtcdCompactedAnswered, "etcd: Read: no state", with_etcd);
+}
+
+#[test]
+fn a_call_of_etcd_that_is_never_answered_is_noticed() {
+    check_noticed_where(Sabotage::EtcdAnswersLost, "a call is not answered", with_etcd);
 }

@@ -24,8 +24,8 @@ pub fn check_etcd(
 ) -> Result<Verdict, String> {
     let order = witness.etcd_order(history)?;
     let claim: Vec<Claimed> = order.iter().map(|(call, _)| Claimed::Call(*call)).collect();
-    let verdict = judge(history, &claim).map_err(|found| format!("etcd: {found}"))?;
     check_acknowledgements(history, &order)?;
+    let verdict = judge(history, &claim).map_err(|found| format!("etcd: {found}"))?;
     let for_space = |answered: &Answered| answered.answer == Err(Error::NoSpace);
     let refused = history.calls.iter().find(|it| it.answered.as_ref().is_some_and(for_space));
     if let Some(refused) = refused.filter(|_| !may_refuse) {

@@ -19,7 +19,7 @@ use crate::world::{Clock, World};
 
 /// One connection runtime.
 pub(super) struct EtcdRuntime {
-    config: EtcdFrontConfig,
+    pub config: EtcdFrontConfig,
     front: EtcdFront,
     /// Deliveries that Apply pushed, the oldest first.
     pub mail: VecDeque<Delivery>,

@@ -1,9 +1,11 @@
 //! A turn of a connection runtime for etcd's clients.
 
-use member::etcd_front::{CallResult, EtcdOutput};
-use member::message::{FrontId, LoopInput, Ticket};
+use etcd::Error;
+use etcd::pb::{Message, etcdserverpb as pb};
+use member::etcd_front::{CallRefused, CallResult, EtcdOutput};
+use member::message::{Delivery, FrontId, LoopInput, Ticket, ToLoop};
 
-use super::Server;
+use super::{Sabotage, Server};
 use crate::etcd_clients::network::{EtcdNetwork, FromServer};
 use crate::witness::Witness;
 use crate::world::{Actor, World};
@@ -75,29 +77,78 @@ impl Server {
         FrontId((self.runtimes.len() + front) as u32)
     }
 
+    /// Apply pushes a delivery.
+    pub(super) fn push_etcd_mail(
+        &mut self,
+        front: usize,
+        mut delivery: Delivery,
+        world: &mut World,
+    ) {
+        if self.conditions.sabotage == Some(Sabotage::EtcdAnswersLost) && world.random.one_in(10) {
+            delivery.answers.clear();
+        }
+        self.etcd_runtimes[front].mail.push_back(delivery);
+        let actor = self.etcd_actor(front);
+        self.wake(world, actor);
+    }
+
     fn pass_on(
         &mut self,
         front: usize,
-        output: EtcdOutput,
+        mut output: EtcdOutput,
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
+        self.forge_etcd(front, &mut output, world);
         let to_loop = output.to_loop.into_iter().map(LoopInput::Front);
         self.push_loop(world, to_loop);
         for (ticket, result) in output.results {
-            self.send_result(front, ticket, result, world, network);
+            // The client of a cancelled call wants no result.
+            if let Some((number, id)) = self.etcd_runtimes[front].done(ticket) {
+                network.send_down(world, number, FromServer { id, result });
+            }
         }
     }
 
-    fn send_result(
-        &mut self,
-        front: usize,
-        ticket: Ticket,
-        result: CallResult,
-        world: &mut World,
-        network: &mut EtcdNetwork,
-    ) {
-        let Some((number, id)) = self.etcd_runtimes[front].done(ticket) else { return };
-        network.send_down(world, number, FromServer { id, result });
+    /// Changes what a Front gives, if the sabotage is one of etcd's clients.
+    fn forge_etcd(&mut self, front: usize, output: &mut EtcdOutput, world: &mut World) {
+        let Some(sabotage) = self.conditions.sabotage else { return };
+        let revision = self.machine.etcd().revision();
+        let config = &self.etcd_runtimes[front].config;
+        let (cluster_id, member_id, raft_term) = (config.cluster_id, config.member_id, 0);
+        let response = |revision| -> CallResult {
+            let header = pb::ResponseHeader { cluster_id, member_id, revision, raft_term };
+            let header = Some(header);
+            Ok(pb::PutResponse { header, prev_kv: None }.encode_to_vec())
+        };
+        let is_one =
+            |message: &ToLoop| matches!(message, ToLoop::Submit(it) if it.waiters.len() == 1);
+        let is_early = matches!(sabotage, Sabotage::EtcdAnsweredEarly | Sabotage::EtcdWritesLost);
+        if is_early && output.to_loop.iter().any(is_one) && world.random.one_in(20) {
+            let early = output.to_loop.iter().filter(|message| is_one(message));
+            let tickets: Vec<Ticket> = early.flat_map(tickets_of).collect();
+            output.results.extend(tickets.into_iter().map(|it| (it, response(revision + 1))));
+            if sabotage == Sabotage::EtcdWritesLost {
+                output.to_loop.retain(|message| !is_one(message));
+            }
+        }
+        for (_, result) in &mut output.results {
+            match (sabotage, &result) {
+                (Sabotage::EtcdFatesDefinite, Err(CallRefused::Error(Error::TimedOut))) => {
+                    *result = Err(Error::NoLeader.into());
+                }
+                (Sabotage::EtcdCompactedAnswered, Err(CallRefused::Error(Error::Compacted))) => {
+                    *result = response(revision);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn tickets_of(message: &ToLoop) -> Vec<Ticket> {
+    match message {
+        ToLoop::Submit(submission) => submission.waiters.iter().map(|it| it.ticket).collect(),
+        _ => Vec::new(),
     }
 }
