@@ -144,8 +144,7 @@ impl Store {
     /// The number of keys of a range that exist at a revision. `current` is the present one, which
     /// within a transaction is above the store's, once there is a change.
     fn count(&self, range: KeyRange<'_>, at: i64, current: i64) -> u64 {
-        let is_everything = range.end == [0] && range.key == [0];
-        if is_everything && at == current {
+        if range.is_everything() && at == current {
             return self.index.live_count();
         }
         self.index.visit(range, at, |_| false)

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use member::etcd_front::{CallResult, Method};
+use member::etcd_front::{CallRefused, Method};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
@@ -28,13 +28,16 @@ pub enum FromClient {
     Cancel(CallId),
 }
 
+/// The result of a call as it is sent: the bytes of the response, or why there is none.
+pub type SentResult = Result<Vec<u8>, CallRefused>;
+
 /// The result of a call.
 #[derive(Clone, Debug)]
 pub struct FromServer {
     /// The call.
     pub id: CallId,
     /// Its result.
-    pub result: CallResult,
+    pub result: SentResult,
 }
 
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::etcdserverpb::compare::TargetUnion;
 use etcd::pb::{Message, mvccpb};
-use member::etcd_front::{CallRefused, CallResult, Method};
+use member::etcd_front::{CallRefused, Method};
 use workload::etcd::op::{
     Answer, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error, KeyValue, Op,
     Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget, Txn, TxnAnswer, TxnOp,
@@ -13,6 +13,8 @@ use workload::etcd::op::{
 
 use pb::request_op::Request as PbRequest;
 use pb::response_op::Response as PbResponse;
+
+use super::network::SentResult;
 
 /// The cluster and the member that the header of a response names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +137,7 @@ fn compare(compare: &Compare) -> pb::Compare {
 ///
 /// # Errors
 /// No client of etcd could understand it.
-pub fn decode(op: &Op, result: &CallResult, by: Served) -> Result<Answer, String> {
+pub fn decode(op: &Op, result: &SentResult, by: Served) -> Result<Answer, String> {
     let response = match result {
         Ok(response) => Bytes::copy_from_slice(response),
         Err(CallRefused::Error(error)) => return self::error(*error).map(Err),

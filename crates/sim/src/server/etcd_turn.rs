@@ -6,7 +6,7 @@ use member::etcd_front::{CallRefused, CallResult, EtcdOutput};
 use member::message::{Delivery, FrontId, LoopInput, Ticket, ToLoop};
 
 use super::{Sabotage, Server};
-use crate::etcd_clients::network::{EtcdNetwork, FromServer};
+use crate::etcd_clients::network::{EtcdNetwork, FromServer, SentResult};
 use crate::witness::Witness;
 use crate::world::{Actor, World};
 
@@ -95,14 +95,16 @@ impl Server {
     fn pass_on(
         &mut self,
         front: usize,
-        mut output: EtcdOutput,
+        output: EtcdOutput,
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
-        self.forge_etcd(front, &mut output, world);
-        let to_loop = output.to_loop.into_iter().map(LoopInput::Front);
-        self.push_loop(world, to_loop);
-        for (ticket, result) in output.results {
+        let EtcdOutput { mut to_loop, results } = output;
+        let results = results.into_iter().map(|(ticket, result)| (ticket, encoded(result)));
+        let mut results: Vec<(Ticket, SentResult)> = results.collect();
+        self.forge_etcd(front, &mut to_loop, &mut results, world);
+        self.push_loop(world, to_loop.into_iter().map(LoopInput::Front));
+        for (ticket, result) in results {
             // The client of a cancelled call wants no result.
             if let Some((number, id)) = self.etcd_runtimes[front].done(ticket) {
                 network.send_down(world, number, FromServer { id, result });
@@ -111,12 +113,18 @@ impl Server {
     }
 
     /// Changes what a Front gives, if the sabotage is one of etcd's clients.
-    fn forge_etcd(&mut self, front: usize, output: &mut EtcdOutput, world: &mut World) {
+    fn forge_etcd(
+        &mut self,
+        front: usize,
+        to_loop: &mut Vec<ToLoop>,
+        results: &mut Vec<(Ticket, SentResult)>,
+        world: &mut World,
+    ) {
         let Some(sabotage) = self.conditions.sabotage else { return };
         let revision = self.machine.etcd().revision();
         let config = &self.etcd_runtimes[front].config;
         let (cluster_id, member_id, raft_term) = (config.cluster_id, config.member_id, 0);
-        let response = |revision| -> CallResult {
+        let response = |revision| -> SentResult {
             let header = pb::ResponseHeader { cluster_id, member_id, revision, raft_term };
             let header = Some(header);
             Ok(pb::PutResponse { header, prev_kv: None }.encode_to_vec())
@@ -124,15 +132,15 @@ impl Server {
         let is_one =
             |message: &ToLoop| matches!(message, ToLoop::Submit(it) if it.waiters.len() == 1);
         let is_early = matches!(sabotage, Sabotage::EtcdAnsweredEarly | Sabotage::EtcdWritesLost);
-        if is_early && output.to_loop.iter().any(is_one) && world.random.one_in(20) {
-            let early = output.to_loop.iter().filter(|message| is_one(message));
+        if is_early && to_loop.iter().any(is_one) && world.random.one_in(20) {
+            let early = to_loop.iter().filter(|message| is_one(message));
             let tickets: Vec<Ticket> = early.flat_map(tickets_of).collect();
-            output.results.extend(tickets.into_iter().map(|it| (it, response(revision + 1))));
+            results.extend(tickets.into_iter().map(|it| (it, response(revision + 1))));
             if sabotage == Sabotage::EtcdWritesLost {
-                output.to_loop.retain(|message| !is_one(message));
+                to_loop.retain(|message| !is_one(message));
             }
         }
-        for (_, result) in &mut output.results {
+        for (_, result) in results.iter_mut() {
             match (sabotage, &result) {
                 (Sabotage::EtcdFatesDefinite, Err(CallRefused::Error(Error::TimedOut))) => {
                     *result = Err(Error::NoLeader.into());
@@ -144,6 +152,14 @@ impl Server {
             }
         }
     }
+}
+
+fn encoded(result: CallResult) -> SentResult {
+    result.map(|reply| {
+        let mut bytes = Vec::new();
+        reply.write(&mut bytes);
+        bytes
+    })
 }
 
 fn tickets_of(message: &ToLoop) -> Vec<Ticket> {
