@@ -19,11 +19,11 @@ use crate::target::{Scheme, Target, TargetAddress};
 /// Where to measure and what to write down.
 #[derive(Debug, Args)]
 pub struct Where {
-    /// The server to measure: zk://HOST:PORT[,...], or etcd://... for etcd's workload
-    #[arg(long, value_name = "SCHEME://HOST:PORT[,...]")]
+    /// The server to measure
+    #[arg(long, value_name = "zk://HOST:PORT[,...]")]
     pub target: TargetAddress,
     /// Another server, measured in turn with the first
-    #[arg(long, value_name = "SCHEME://HOST:PORT[,...]")]
+    #[arg(long, value_name = "zk://HOST:PORT[,...]")]
     pub compare: Option<TargetAddress>,
     /// Measure how long fdatasync takes in this folder, which should be on the servers' disk
     #[arg(long, value_name = "DIR")]

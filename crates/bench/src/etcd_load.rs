@@ -29,6 +29,10 @@ use load::{Load, Loop};
 
 /// Options of `quorate bench etcd`.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("target", |it| it.value_name("etcd://HOST:PORT[,...]")),
+    mut_arg("compare", |it| it.value_name("etcd://HOST:PORT[,...]"))
+)]
 pub struct EtcdArgs {
     #[command(flatten)]
     at: Where,

@@ -96,6 +96,7 @@ Examples:
   quorate bench zk-latencies --target zk://localhost:2181 --compare zk://localhost:2182 --clients 10
   quorate bench zk-fill --target zk://localhost:2181 --compare zk://localhost:2182
   quorate bench zk-restart --target zk://localhost:2181
+  quorate bench etcd --target etcd://localhost:2379 --compare etcd://localhost:22379 --op put,range
   quorate bench differential --target zk://localhost:2181 --compare zk://localhost:2182 --seeds 100
 Options of each: quorate bench WORKLOAD --help. What each means: docs/benchmarks.md.";
 
