@@ -339,9 +339,9 @@ fn a_failure_of_etcd_that_is_called_definite_and_took_effect_is_noticed() {
     check_noticed_where(Sabotage::EtcdFatesDefinite, why, |options| {
         with_etcd(options);
         let cut = Fault::Partition { is_one_way: false, for_us: 9_000_000 };
-        let all = Whom::Members(0b011);
+        let cuts = vec![(6_000_000, Whom::one(0), cut), (1, Whom::one(1), cut)];
         options.begins_unborn = false;
-        options.faults = FaultMix::planned_for(vec![(6_000_000, all, cut)]);
+        options.faults = FaultMix::planned_for(cuts);
         options.faults_us = 30_000_000;
         options.builds = None;
     });

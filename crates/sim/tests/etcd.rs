@@ -1,0 +1,95 @@
+//! Clients of etcd beside ZooKeeper's: seeds pass, and all that may happen to a call happens in
+//! some.
+
+use member::bootstrap::Attendance;
+use sim::etcd_clients::EtcdLoad;
+use sim::fault::{Fault, FaultMix, Whom};
+use sim::{EtcdCounts, Options, Summary};
+use workload::generate::Random;
+
+/// Seeds of one member, of three, and of five.
+const SEEDS_OF_ONE: std::ops::RangeInclusive<u64> = 5_001..=5_060;
+const SEEDS_OF_THREE: std::ops::RangeInclusive<u64> = 2_001..=2_060;
+const SEEDS_OF_FIVE: std::ops::RangeInclusive<u64> = 2_001..=2_016;
+
+#[test]
+fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
+    let ones = SEEDS_OF_ONE.map(|seed| (seed, 1));
+    let threes = SEEDS_OF_THREE.map(|seed| (seed, 3));
+    let seeds = ones.chain(threes).chain(SEEDS_OF_FIVE.map(|seed| (seed, 5)));
+    let (mut summaries, mut failures) = (Vec::new(), Vec::new());
+    for (seed, member_count) in seeds.filter(|(seed, _)| EtcdLoad::draw(*seed).is_some()) {
+        match sim::run_ensemble(seed, member_count) {
+            Ok(summary) => summaries.push(summary),
+            Err(failure) => failures.push(failure.to_string()),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let of_all = |of: fn(&Summary) -> u64| summaries.iter().map(of).sum::<u64>();
+    let count =
+        |of: fn(&EtcdCounts) -> usize| summaries.iter().map(|it| of(&it.etcd) as u64).sum::<u64>();
+    for (what, count) in [
+        ("elections", of_all(|it| it.led_count as u64)),
+        ("snapshots installed", of_all(|it| it.fetched_count)),
+        ("levels raised", of_all(|it| it.levels.raised_us.is_some().into())),
+        ("writes", count(|it| it.writes)),
+        ("transactions", count(|it| it.txns)),
+        ("compactions", count(|it| it.compactions)),
+        ("writes that the store refused", count(|it| it.refused)),
+        ("calls refused before the log", count(|it| it.never_logged)),
+        ("reads", count(|it| it.reads)),
+        ("reads that the store refused", count(|it| it.reads_refused)),
+        ("writes of unknown fate that took effect", count(|it| it.unknown_done)),
+        ("writes of unknown fate that did not", count(|it| it.unknown_not_done)),
+        ("calls that a low level refuses", count(|it| it.not_capable)),
+        ("calls without room on the disk", count(|it| it.no_space)),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+}
+
+/// Three members, and clients of etcd that wait for each result. Only these faults come, and
+/// end.
+fn calling(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {
+    let mut options = Options::draw_ensemble(seed, 3);
+    options.begins_unborn = false;
+    options.member.attendance = Attendance::All;
+    options.builds = None;
+    let mut load = EtcdLoad::new(Random::new(seed));
+    load.clients.truncate(1);
+    load.clients.resize(4, load.clients[0].clone());
+    for client in &mut load.clients {
+        client.ops = 300;
+        client.calls_max = 4;
+        client.think_us_max = 2_000_000;
+        client.patience_us_max = 60_000_000;
+        client.is_erratic = false;
+    }
+    options.etcd = Some(load);
+    options.faults = FaultMix::planned_for(faults);
+    options.faults_us = 60_000_000;
+    sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd
+}
+
+/// While no member hears another one, a call ends after 7 s. A write that no leader was given is a
+/// definite failure, and one that a leader had is of unknown fate.
+#[test]
+fn calls_without_a_quorum_are_given_up_with_their_fates() {
+    let cut = Fault::Partition { is_one_way: false, for_us: 20_000_000 };
+    let (one, other) = ((6_000_000, Whom::one(0), cut), (1, Whom::one(1), cut));
+    let counts: Vec<EtcdCounts> = (1..=5).map(|seed| calling(seed, vec![one, other])).collect();
+    let count = |of: fn(&EtcdCounts) -> usize| counts.iter().map(of).sum::<usize>();
+    assert!(count(|it| it.no_leader) > 0);
+    assert!(count(|it| it.timed_out) > 0);
+    assert!(count(|it| it.writes) > 0);
+}
+
+/// A leader that is gone costs its successor's clients a moment, and no call its answer.
+#[test]
+fn calls_go_on_under_the_next_leader() {
+    let pause = Fault::Pause { for_us: 30_000_000 };
+    for seed in 1..=5 {
+        let counts = calling(seed, vec![(6_000_000, Whom::Leader, pause)]);
+        assert!(counts.writes > 100, "seed {seed}: {counts:?}");
+    }
+}
