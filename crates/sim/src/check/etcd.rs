@@ -1,5 +1,5 @@
-//! The judge of etcd's clients: their calls against the committed order, and the final state against
-//! the model.
+//! The judge of etcd's clients: their calls against the committed order, and the final state
+//! against the model.
 
 use etcd::convert::{Header, Response};
 use machine::Machine;
