@@ -41,12 +41,12 @@ impl Chance {
     }
 
     fn event(&mut self) -> Event {
-        let place = Place { revision: self.number(), sub: 0 };
+        let place = Place { revision: self.number().max(0), sub: 0 };
         if self.below(6) == 0 {
             return Event::delete(place, &self.blob(1));
         }
         let numbers = Version {
-            create_revision: self.number(),
+            create_revision: self.number().clamp(0, place.revision),
             version: self.number(),
             lease: self.number(),
         };
