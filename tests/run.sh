@@ -45,6 +45,7 @@ part() {
   # A part that ends badly without a failed test (it did not build, a server did not start) has failed once.
   if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
   report "$name" "$passed" "$failed" "$((SECONDS - start))"
+  grep -h "^skipped: " "$LOGS/$name.log"
 }
 
 # The whole command is one test.
