@@ -6,9 +6,10 @@
 //! first change. etcd 3.6 `txn.Txn`.
 
 use core::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use crate::etcd::command::{
-    Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation, Txn,
+    Command, Compare, CompareTarget, DeleteRange, Op, Put, RangeOp, Relation, Txn,
 };
 use crate::etcd::event::{Event, Place};
 use crate::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted, Refusal, TxnDone};
@@ -33,7 +34,7 @@ impl Store {
             Command::Txn(txn) => {
                 let path = self.path_of(txn);
                 self.check(&path)?;
-                check_kept(&path, &mut Vec::new())?;
+                check_kept(&path)?;
                 let branch = self.run(|run| run.branch(&path));
                 Ok(Outcome::Txn(TxnDone { revision: self.revision, branch }))
             }
@@ -131,30 +132,54 @@ fn is_kept(put: &Put<'_>) -> bool {
     put.ignore_value || put.ignore_lease
 }
 
-/// A write of a transaction, for the checks of later ones.
-enum Write<'t> {
-    Put(&'t [u8]),
-    Delete(KeyRange<'t>),
+/// Refuses a put that keeps the value or the lease behind a delete of its key in the same
+/// transaction. etcd has no such check, and stops there; so this one comes last.
+fn check_kept(path: &Path<'_>) -> Result<(), Refusal> {
+    let mut kept = BTreeSet::new();
+    collect_kept(path, &mut kept);
+    if kept.is_empty() {
+        return Ok(());
+    }
+    check_present(path, &kept, &mut kept.clone())
 }
 
-/// A put that keeps the value or the lease is refused behind a delete of its key, where `before`
-/// are the writes before the path. etcd has no such check, and stops there; so this one comes last.
-fn check_kept<'t>(path: &Path<'t>, before: &mut Vec<Write<'t>>) -> Result<(), Refusal> {
+/// Adds the keys of the puts that keep the value or the lease.
+fn collect_kept<'t>(path: &Path<'t>, kept: &mut BTreeSet<&'t [u8]>) {
+    for step in &path.steps {
+        match step {
+            Step::Put(put) if is_kept(put) => drop(kept.insert(put.key)),
+            Step::Txn(path) => collect_kept(path, kept),
+            Step::Put(_) | Step::Range(_) | Step::DeleteRange(_) => {}
+        }
+    }
+}
+
+/// Runs the writes of a path on the keys in `kept`, of which `present` exist. A put adds one key at
+/// most to those that deletes remove, so the cost does not grow with deletes times puts.
+fn check_present<'t>(
+    path: &Path<'t>,
+    kept: &BTreeSet<&'t [u8]>,
+    present: &mut BTreeSet<&'t [u8]>,
+) -> Result<(), Refusal> {
     for step in &path.steps {
         match step {
             Step::Range(_) => {}
-            Step::Put(put) => {
-                let last = before.iter().rev().find_map(|write| match write {
-                    Write::Put(key) => (*key == put.key).then_some(true),
-                    Write::Delete(range) => range.contains(put.key).then_some(false),
-                });
-                if is_kept(put) && last == Some(false) {
-                    return Err(Refusal::KeyNotFound);
-                }
-                before.push(Write::Put(put.key));
+            Step::Put(put) if is_kept(put) && !present.contains(put.key) => {
+                return Err(Refusal::KeyNotFound);
             }
-            Step::DeleteRange(delete) => before.push(Write::Delete(delete.range)),
-            Step::Txn(path) => check_kept(path, before)?,
+            Step::Put(put) => {
+                if kept.contains(put.key) {
+                    present.insert(put.key);
+                }
+            }
+            Step::DeleteRange(delete) => {
+                let from = present.range(delete.range.key..);
+                let deleted = from.take_while(|key| delete.range.contains(key)).copied();
+                for key in deleted.collect::<Vec<_>>() {
+                    present.remove(key);
+                }
+            }
+            Step::Txn(path) => check_present(path, kept, present)?,
         }
     }
     Ok(())
