@@ -47,7 +47,7 @@ pub struct Load {
 
 /// What a run has done, and its cost.
 pub struct Done {
-    /// The results of requests with even numbers, and of those with odd ones.
+    /// Two sets of results, by the parity of a request's number: even, then odd.
     pub tallies: [Tally; 2],
     elapsed_ns: u64,
     server_cpu_ns: Option<u64>,

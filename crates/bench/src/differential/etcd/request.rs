@@ -86,7 +86,7 @@ impl Request {
             Request::Unknown(path) => anyhow::bail!("{path} is answered"),
         };
         if let Some(header) = reply.header() {
-            // Whose numbers they are differs; whether there is one does not.
+            // The numbers differ between servers; only their presence is compared.
             header.cluster_id = header.cluster_id.min(1);
             header.member_id = header.member_id.min(1);
             header.raft_term = header.raft_term.min(1);

@@ -30,7 +30,7 @@ fn every_kind_of_request_is_drawn() {
     assert_eq!(kinds.len(), 6);
 }
 
-/// Calls `see` with each operation of a transaction, also of those inside.
+/// Calls `see` with each operation of a transaction and of the transactions within it.
 fn for_each_op(txn: &pb::TxnRequest, see: &mut impl FnMut(&Op)) {
     for op in txn.success.iter().chain(&txn.failure).filter_map(|op| op.request.as_ref()) {
         see(op);
