@@ -9,7 +9,7 @@ use super::*;
 use crate::Loop;
 use crate::message::{FrontId, LoopInput, Submission, Ticket, ToApply, ToLoop, Waiter};
 use crate::recovery::{Options, Recovered, recover, start};
-use crate::zk_front::tests::rig::own_batch;
+use crate::zk_front::tests::rig::{own_batch, plenty_of_room};
 
 const KIB: u64 = 1024;
 const SECRET: [u8; 32] = [7; 32];
@@ -62,7 +62,9 @@ fn options() -> Options {
 impl Rig {
     fn new(disk: FaultDisk) -> Rig {
         let found = recovered(&disk);
-        let (member, _) = start(found.origin, &found.machine, found.restored, options()).unwrap();
+        let (mut member, _) =
+            start(found.origin, &found.machine, found.restored, options()).unwrap();
+        member.handle(plenty_of_room()).unwrap();
         let log = LogWriter::new(found.wal, ROOM_BYTES_MIN);
         let mut rig = Rig {
             disk,

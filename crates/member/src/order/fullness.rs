@@ -14,8 +14,13 @@ impl Loop {
     /// Takes the snapshot thread's report of the room set aside for the next snapshot, as an answer
     /// or as news. It comes before that thread's message about the same snapshot.
     pub(super) fn on_snapshot_room(&mut self, kept: RoomKept) {
+        let had_room = self.room.snapshot.has_room();
         self.room.snapshot.on_kept(kept);
         self.check_room();
+        if self.room.is_full && !had_room && self.room.snapshot.has_room() {
+            // A snapshot that failed for lack of room can succeed now.
+            self.snapshots.make_due();
+        }
     }
 
     /// Judges whether there is room for more log. A snapshot under way has its own room; while the

@@ -81,10 +81,14 @@ impl Loop {
         }
     }
 
-    /// Whether few enough entries are on their way: to this member's disk, usually the first to be
-    /// done, or, if it stalls, to a quorum of the others.
+    /// Whether there is room for the next snapshot, as far as is known, and few enough entries are
+    /// on their way: to this member's disk, usually the first to be done, or, if it stalls, to a
+    /// quorum of the others.
     fn may_pack(&self) -> bool {
         let persisting = &self.persisting;
+        if self.room.snapshot.must_wait() {
+            return false;
+        }
         persisting.awaited_count() < ENTRIES_TO_DISK_MAX
             || (self.replica.uncommitted_count() < ENTRIES_TO_DISK_MAX as u64
                 && persisting.bytes() < PERSISTING_BYTES_MAX)

@@ -338,6 +338,57 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     assert_eq!(packed(&real), [(1, 1)]);
 }
 
+/// The state has grown faster than the snapshot thread answers. The disk may have room or none: no
+/// write is taken or refused before the answer.
+#[test]
+fn writes_wait_for_the_answer_whether_the_next_snapshot_has_room() {
+    for room_mib in [110, 60] {
+        let mut real = with_room(0, 2);
+        let mut applied = applied_up_to(2);
+        if let FromApply::Applied { image_bytes_max, .. } = &mut applied {
+            *image_bytes_max = 50 << 20;
+        }
+        real.member.handle(LoopInput::Apply(applied)).unwrap();
+        real.member.handle(LoopInput::Front(submission(10))).unwrap();
+        for _ in 0..3 {
+            real.member.pass(100);
+            assert_eq!(refusals(&real.finish(0)), 0);
+        }
+        assert!(packed(&real).is_empty());
+        assert_eq!(real.member.waiting_count(), 1);
+        real.keep_room(room_mib << 20);
+        let refused = usize::from(room_mib == 60);
+        assert_eq!(refusals(&real.finish(0)), refused);
+        assert_eq!(packed(&real).len(), 1 - refused);
+        assert_eq!(real.member.waiting_count(), 0);
+    }
+}
+
+/// A snapshot that failed for lack of room is tried again as soon as there is enough for it, even
+/// if there is too little to take writes.
+#[test]
+fn a_snapshot_begins_as_soon_as_it_has_room() {
+    let mut real = with_room(50, 110);
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
+    real.finish(0);
+    real.persist(usize::MAX);
+    assert_eq!(freezes(&real.finish(0)), 0);
+    real.member.pass(SNAPSHOT_ROOM_RETRY_MS);
+    real.keep_room(0);
+    assert_eq!(freezes(&real.finish(0)), 1);
+    let mark = machine::Mark::default();
+    let frozen = FromApply::Frozen { index: LogIndex(2), term: 1, mark, image_bytes_max: 50 << 20 };
+    real.member.handle(LoopInput::Apply(frozen)).unwrap();
+    real.member.handle(LoopInput::Snapshot(FromSnapshot::Failed)).unwrap();
+    assert_eq!(freezes(&real.finish(0)), 0);
+    real.keep_room(40 << 20);
+    assert_eq!(freezes(&real.finish(0)), 0);
+    real.keep_room(60 << 20);
+    assert_eq!(freezes(&real.finish(0)), 1);
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
+    assert_eq!(refusals(&real.finish(0)), 1);
+}
+
 #[test]
 fn the_log_is_full_until_both_it_and_the_snapshot_have_room() {
     let mut real = with_room(50, 60);

@@ -132,11 +132,30 @@ impl SnapshotRoom {
         self.is_scarce && self.kept_bytes < self.wanted().bytes
     }
 
-    /// Whether the state must not grow any more, because the room would not suffice for it. Room in
-    /// use by a snapshot under way counts.
+    /// Whether the state must not grow any more: the room would not suffice for it, and the disk
+    /// has no more.
     pub fn is_used_up(&self) -> bool {
+        self.is_scarce && self.is_outgrown()
+    }
+
+    /// Whether writes must wait for the snapshot thread's next answer: the state has outgrown the
+    /// room, and the disk may have more. Without the wait, a state that grows faster than the
+    /// thread answers would be left on a full disk without room for any snapshot.
+    pub fn must_wait(&self) -> bool {
+        !self.is_scarce && self.is_outgrown()
+    }
+
+    /// Whether neither the room that is set aside nor that of a snapshot under way suffices for the
+    /// state.
+    fn is_outgrown(&self) -> bool {
         let needed = self.needed_bytes(self.newest_image_bytes);
-        self.is_missing() && self.under_way.as_ref().is_none_or(|it| it.room_bytes < needed)
+        let in_use = self.under_way.as_ref().is_some_and(|it| it.room_bytes >= needed);
+        self.kept_bytes < self.wanted().bytes && !in_use
+    }
+
+    /// Whether a snapshot that begins now has room.
+    pub fn has_room(&self) -> bool {
+        self.kept_bytes >= self.wanted().bytes_min
     }
 
     /// The question to ask the snapshot thread, when it is time.

@@ -17,7 +17,7 @@ use crate::message::{
 use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
 use crate::servers::LinkedServer;
-use crate::zk_front::tests::rig::{own_batch, start};
+use crate::zk_front::tests::rig::{own_batch, plenty_of_room, start};
 
 pub(in crate::order) const TICK_MS: u64 = 20;
 
@@ -51,7 +51,10 @@ fn member(at: usize, membership: &Membership, level_max: Level) -> Loop {
     restored.membership = membership.clone();
     let (seed, server, raft_tick_ms) = (at as u64, at as u64 + 1, TICK_MS);
     let known = Known::up_to(level_max);
-    Loop::new(Start { origin, seed, restored, server, raft_tick_ms, known, ..start() }).unwrap()
+    let start = Start { origin, seed, restored, server, raft_tick_ms, known, ..start() };
+    let mut member = Loop::new(start).unwrap();
+    member.handle(plenty_of_room()).unwrap();
+    member
 }
 
 impl World {

@@ -18,7 +18,7 @@ use crate::order::{LoopOutput, Waiting};
 use crate::peer::{Piece, Want};
 use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
-use crate::zk_front::tests::rig::{own_batch, start};
+use crate::zk_front::tests::rig::{own_batch, plenty_of_room, start};
 
 /// A Loop, what Apply has applied, and the snapshots that the disk has.
 struct Node {
@@ -67,8 +67,10 @@ fn node(at: usize, count: usize) -> Node {
         log_memory: LogMemory { bytes_max: 0, ..LogMemory::default() },
         ..start()
     });
+    let mut member = member.unwrap();
+    member.handle(plenty_of_room()).unwrap();
     Node {
-        member: member.unwrap(),
+        member,
         applied: (1, 1),
         begun: (0, 0),
         files: BTreeSet::from([(1, 1)]),

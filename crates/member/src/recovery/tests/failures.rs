@@ -14,7 +14,7 @@ use super::*;
 use crate::limits::DISK_FULL_RETRY_MS;
 use crate::log_writer::{LogInput, LogWriter};
 use crate::message::{FrontId, LoopInput, Submission, Ticket, ToApply, ToLoop, Waiter};
-use crate::zk_front::tests::rig::own_batch;
+use crate::zk_front::tests::rig::{own_batch, plenty_of_room};
 
 const ROOM_BYTES_MIN: u64 = 8 * 1024;
 
@@ -161,8 +161,9 @@ fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
     };
     assert_eq!(found.origin.member.0, MEMBER);
     let mut image = SnapshotWriter::new(disk.clone(), found.dir.identity().cluster_id);
-    let (member, _) = start(found.origin, &found.machine, found.restored, options())
+    let (mut member, _) = start(found.origin, &found.machine, found.restored, options())
         .expect("what is restored agrees");
+    member.handle(plenty_of_room()).unwrap();
     let log = LogWriter::new(found.wal, ROOM_BYTES_MIN);
     let mut life = Life { disk, acked, member, log, now_ms: 0, is_refused: false };
     let lived = life.settle().and_then(|()| {

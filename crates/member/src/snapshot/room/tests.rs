@@ -71,6 +71,29 @@ fn more_is_asked_for_before_it_is_needed_and_nothing_is_missing_before_the_answe
     assert_eq!(asked(&mut room), None);
 }
 
+#[test]
+fn writes_wait_for_an_answer_once_the_state_has_outgrown_the_room() {
+    let mut room = asking();
+    assert!(room.must_wait());
+    kept(&mut room, 83);
+    assert!(!room.must_wait());
+    // A snapshot uses the room: the state may grow within it, before there is an answer.
+    room.on_begin(64 * MIB);
+    room.on_applied(LogIndex(5), 72 * MIB);
+    assert!(!room.must_wait());
+    room.on_applied(LogIndex(6), 73 * MIB);
+    room.on_applied(LogIndex(7), 74 * MIB);
+    kept_of(&mut room, 0, 0);
+    assert!(room.must_wait() && !room.is_used_up());
+    kept(&mut room, 0);
+    assert!(!room.must_wait() && room.is_used_up());
+    kept(&mut room, 110);
+    assert!(!room.must_wait() && !room.is_used_up());
+    // A shortage of what is wanted beside what is needed is none.
+    kept_of(&mut room, 100, 110);
+    assert!(!room.must_wait() && !room.is_used_up());
+}
+
 /// The state grows faster than room is set aside, on a disk with any amount of it.
 #[test]
 fn an_answer_says_nothing_of_what_was_not_asked_for() {

@@ -82,9 +82,15 @@ pub(crate) fn start() -> Start {
     }
 }
 
+/// The snapshot thread's news that more room is set aside than any test's state needs.
+pub(crate) fn plenty_of_room() -> LoopInput {
+    LoopInput::SnapshotRoom(RoomKept { bytes: 1 << 30, bytes_wanted: 0 })
+}
+
 impl Real {
+    /// A member with plenty of room for its first snapshot.
     pub(crate) fn new(start: Start) -> Real {
-        Real {
+        let mut real = Real {
             member: Loop::new(start).unwrap(),
             disk: VecDeque::new(),
             snapshot: VecDeque::new(),
@@ -98,7 +104,9 @@ impl Real {
             snapshot_at: (0, 0),
             discarded: 0,
             pieces: 0,
-        }
+        };
+        real.member.handle(plenty_of_room()).unwrap();
+        real
     }
 
     /// Calls [`Loop::finish`], keeps the output for the disks, and returns the output for Apply.
