@@ -92,5 +92,9 @@ pub const ETCD_TXN_DEPTH_MAX: usize = 128;
 /// this size that one takes some 100 us at most, and a million events are 2,000 chunks.
 pub const ETCD_CHUNK_EVENTS: usize = 512;
 
+/// Keys that a count at an older revision walks through in about the time that it needs for one
+/// event above that revision, where it works back from the present count instead.
+pub const ETCD_CHANGE_COST: u64 = 64;
+
 /// Events that one step of pruning removes, under the state's lock: some 100 us.
 pub const ETCD_PRUNED_EVENTS_MAX: usize = 256;

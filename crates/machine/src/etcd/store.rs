@@ -13,7 +13,7 @@ use crate::etcd::index::Index;
 use crate::etcd::reply::{Found, Refusal};
 use crate::etcd::tail::{Sum, Tail};
 use crate::etcd::walk::Walk;
-use crate::limits::ETCD_PRUNED_EVENTS_MAX;
+use crate::limits::{ETCD_CHANGE_COST, ETCD_PRUNED_EVENTS_MAX};
 
 /// The revision of a store that nobody has written to.
 pub const FIRST_REVISION: i64 = 1;
@@ -129,12 +129,17 @@ impl Store {
             true => usize::MAX,
             false => limit.saturating_add(1),
         };
-        found.count = self.index.visit(op.range, at, |event| {
+        let mut shown = self.index.range(op.range, at);
+        for event in shown.by_ref() {
+            found.count += 1;
             if is_selected(op, event) {
                 found.events.push(event.clone());
             }
-            found.events.len() < kept_max
-        });
+            if found.events.len() == kept_max {
+                found.count = self.count(op.range, at, current);
+                break;
+            }
+        }
         sort(op, &mut found.events);
         found.more = found.events.len() > limit;
         found.events.truncate(limit);
@@ -144,10 +149,20 @@ impl Store {
     /// The number of keys of a range that exist at a revision. `current` is the present one, which
     /// within a transaction is above the store's, once there is a change.
     fn count(&self, range: KeyRange<'_>, at: i64, current: i64) -> u64 {
-        if range.is_everything() && at == current {
-            return self.index.live_count();
+        if at == current {
+            return self.index.live_count_of(range);
         }
-        self.index.visit(range, at, |_| false)
+        let behind = Place { revision: at, sub: u32::MAX };
+        let changes = self.tail.count_behind(behind);
+        if changes.saturating_mul(ETCD_CHANGE_COST) > self.index.key_count_of(range) {
+            return self.index.walk_count(range, at);
+        }
+        let mut count = self.index.live_count_of(range);
+        let changed = self.tail.behind(behind).filter(|event| range.contains(event.key()));
+        for (existed, exists) in changed.filter_map(|event| self.index.change_since(at, event)) {
+            count = count + u64::from(existed) - u64::from(exists);
+        }
+        count
     }
 
     /// Adds a version of a key to the transaction at this place. The caller moves the revision at

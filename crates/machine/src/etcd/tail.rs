@@ -154,13 +154,24 @@ impl Tail {
         Some(event)
     }
 
+    /// The first chunk with events behind this place.
+    fn chunk_behind(&self, place: Place) -> usize {
+        self.chunks
+            .partition_point(|chunk| chunk.events.last().is_some_and(|last| last.place() <= place))
+    }
+
+    /// The number of events behind this place.
+    pub fn count_behind(&self, place: Place) -> u64 {
+        let start = self.chunk_behind(place);
+        let Some(first) = self.chunks.get(start) else { return 0 };
+        let skipped = first.events.partition_point(|event| event.place() <= place);
+        self.count() - (start * ETCD_CHUNK_EVENTS + skipped) as u64
+    }
+
     /// The events behind this place, in their order.
     pub fn behind(&self, place: Place) -> impl Iterator<Item = &Event> {
-        let start = self
-            .chunks
-            .partition_point(|chunk| chunk.events.last().is_some_and(|last| last.place() <= place));
         self.chunks
-            .range(start..)
+            .range(self.chunk_behind(place)..)
             .flat_map(|chunk| &chunk.events)
             .skip_while(move |event| event.place() <= place)
     }

@@ -418,6 +418,11 @@ impl Plain {
                 .map(|event| (event.key().escape_ascii().to_string(), event_text(event)))
                 .collect();
             assert_eq!(texts, self.history[revision as usize - 1], "at revision {revision}");
+            let (from, to) = ("b", "e");
+            let counted = RangeOp { revision, count_only: true, ..read(keys(from, to)) };
+            let count = store.range(&counted).expect("it is not compacted").count;
+            let plain = texts.keys().filter(|key| (from..to).contains(&key.as_str()));
+            assert_eq!(count, plain.count() as u64, "at revision {revision}");
         }
         let counted = store.range(&RangeOp { count_only: true, ..all() }).expect("it can be read");
         assert_eq!(counted.count, store.key_count());
@@ -546,6 +551,33 @@ fn a_compaction_over_many_chunks_leaves_the_sums_right() {
     }
     assert_eq!(store.key_count(), 700);
     assert!(store.tail.count() < crate::limits::ETCD_CHUNK_EVENTS as u64);
+}
+
+/// Few changes among many keys: the count at an older revision comes from the present one.
+#[test]
+fn many_keys_are_counted_at_every_revision() {
+    let (mut store, mut random) = (Store::default(), Random(3));
+    let name = |number: usize| format!("{number:04}");
+    for number in 0..4_000 {
+        put(&mut store, &name(number), "v");
+    }
+    for _ in 0..50 {
+        match random.below(3) {
+            0 => delete(&mut store, &name(random.below(4_100)), "").1,
+            1 => delete(&mut store, "0100", "0105").1,
+            _ => put(&mut store, &name(random.below(4_100)), "w"),
+        };
+    }
+    for revision in store.revision() - 60..=store.revision() {
+        for (from, to) in [("\0", "\0"), ("0100", "3900"), ("0050", "\0"), ("01", "0102")] {
+            let (range, count_only) = (keys(from, to), true);
+            let counted = store.range(&RangeOp { revision, count_only, ..read(range) });
+            let walked = store.index.walk_count(range, revision);
+            assert_eq!(counted.map(|found| found.count), Ok(walked), "{from} at {revision}");
+            let page = store.range(&RangeOp { revision, limit: 1, ..read(range) });
+            assert_eq!(page.map(|found| found.count), Ok(walked), "{from} at {revision}");
+        }
+    }
 }
 
 #[test]

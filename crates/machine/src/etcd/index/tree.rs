@@ -1,0 +1,380 @@
+//! A B+ tree of the keys, each with its versions. Each node says how many keys are below it, and
+//! how many of them exist, so that a range is counted without a walk through it.
+//!
+//! An entry has no key beside that of its versions. A node that is full splits in the middle; one
+//! that gets its next entry at its end starts a new node with that entry alone, since keys often
+//! come in their order: such nodes stay full.
+
+use core::ops::{Add, Sub};
+
+use crate::etcd::event::Event;
+use crate::etcd::index::versions::Versions;
+
+/// The most entries or children of a node.
+const NODE_MAX: usize = 64;
+
+/// A node with fewer joins a neighbour, if both fit into one that is not nearly full.
+const NODE_MIN: usize = NODE_MAX / 4;
+const JOINED_MAX: usize = NODE_MAX * 3 / 4;
+
+/// A node's memory grows by this many entries at a time.
+const GROWTH: usize = 8;
+
+/// Numbers of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// All keys with a version.
+    pub keys: u64,
+    /// Keys that exist now.
+    pub live: u64,
+}
+
+impl Counts {
+    pub fn of(versions: &Versions) -> Counts {
+        Counts { keys: 1, live: u64::from(versions.is_live()) }
+    }
+
+    fn apply(&mut self, added: &Added) {
+        self.keys += u64::from(added.is_new);
+        self.live += u64::from(added.is_live);
+        self.live -= u64::from(added.before.is_some());
+    }
+}
+
+impl Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        Counts { keys: self.keys + other.keys, live: self.live + other.live }
+    }
+}
+
+impl Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, other: Counts) -> Counts {
+        Counts { keys: self.keys - other.keys, live: self.live - other.live }
+    }
+}
+
+/// The tree.
+#[derive(Default)]
+pub(super) struct Tree {
+    root: Node,
+    counts: Counts,
+}
+
+enum Node {
+    Leaf(Vec<Versions>),
+    Inner(Vec<Child>),
+}
+
+struct Child {
+    /// At most the first key below this child, and above all keys of the children before it. That
+    /// of a node's first child means nothing: the node's own in its parent counts.
+    from: Box<[u8]>,
+    counts: Counts,
+    node: Node,
+}
+
+/// What adding a version has changed below a node.
+struct Added {
+    /// The version that it follows, if the key existed.
+    before: Option<Event>,
+    /// Whether the key had no version.
+    is_new: bool,
+    /// Whether the key exists now.
+    is_live: bool,
+    /// A node that was split off, to stand behind this one.
+    split: Option<Child>,
+}
+
+impl Default for Node {
+    fn default() -> Node {
+        Node::Leaf(Vec::new())
+    }
+}
+
+impl Tree {
+    /// The numbers of all keys.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The versions of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&Versions> {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Inner(children) => node = &children[child_of(children, key)].node,
+                Node::Leaf(entries) => return Some(&entries[place_in(entries, key).ok()?]),
+            }
+        }
+    }
+
+    /// The numbers of the keys before this one.
+    pub fn before(&self, key: &[u8]) -> Counts {
+        let (mut node, mut counts) = (&self.root, Counts::default());
+        loop {
+            match node {
+                Node::Inner(children) => {
+                    let at = child_of(children, key);
+                    counts = counts + sum(children[..at].iter().map(|child| child.counts));
+                    node = &children[at].node;
+                }
+                Node::Leaf(entries) => {
+                    let (Ok(end) | Err(end)) = place_in(entries, key);
+                    return counts + sum(entries[..end].iter().map(Counts::of));
+                }
+            }
+        }
+    }
+
+    /// The keys from this one on.
+    pub fn from(&self, key: &[u8]) -> Iter<'_> {
+        let (mut node, mut above) = (&self.root, Vec::new());
+        loop {
+            match node {
+                Node::Inner(children) => {
+                    let at = child_of(children, key);
+                    above.push(children[at + 1..].iter());
+                    node = &children[at].node;
+                }
+                Node::Leaf(entries) => {
+                    let (Ok(start) | Err(start)) = place_in(entries, key);
+                    return Iter { above, leaf: entries[start..].iter() };
+                }
+            }
+        }
+    }
+
+    /// Adds the newest version of a key. Returns the version that it follows, if the key existed.
+    pub fn push(&mut self, event: Event) -> Option<Event> {
+        let mut added = self.root.push(event);
+        self.counts.apply(&added);
+        if let Some(split) = added.split.take() {
+            let counts = self.counts - split.counts;
+            let first = Child { from: [].into(), counts, node: core::mem::take(&mut self.root) };
+            self.root = Node::Inner(vec![first, split]);
+        }
+        added.before
+    }
+
+    /// The last key's versions.
+    pub fn last(&self) -> Option<&Versions> {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Inner(children) => node = &children.last()?.node,
+                Node::Leaf(entries) => return entries.last(),
+            }
+        }
+    }
+
+    /// Forgets the versions of a key before this one, and this one too if it is a removal. Panics
+    /// if the version is not there.
+    pub fn prune(&mut self, event: &Event) {
+        self.counts.keys -= u64::from(self.root.prune(event));
+        if let Node::Inner(children) = &mut self.root
+            && children.len() <= 1
+        {
+            self.root = children.pop().map(|only| only.node).unwrap_or_default();
+        }
+    }
+}
+
+impl Node {
+    fn len(&self) -> usize {
+        match self {
+            Node::Leaf(entries) => entries.len(),
+            Node::Inner(children) => children.len(),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        match self {
+            Node::Leaf(entries) => sum(entries.iter().map(Counts::of)),
+            Node::Inner(children) => sum(children.iter().map(|child| child.counts)),
+        }
+    }
+
+    fn push(&mut self, event: Event) -> Added {
+        match self {
+            Node::Leaf(entries) => push_to_leaf(entries, event),
+            Node::Inner(children) => push_to_inner(children, event),
+        }
+    }
+
+    /// Prunes the key of a version. Returns whether the key is gone; it did not exist then.
+    fn prune(&mut self, event: &Event) -> bool {
+        match self {
+            Node::Leaf(entries) => prune_in_leaf(entries, event),
+            Node::Inner(children) => {
+                let at = child_of(children, event.key());
+                let is_gone = children[at].node.prune(event);
+                if is_gone {
+                    children[at].counts.keys -= 1;
+                    tidy(children, at);
+                }
+                is_gone
+            }
+        }
+    }
+}
+
+fn push_to_leaf(entries: &mut Vec<Versions>, event: Event) -> Added {
+    let is_live = !event.is_delete();
+    match place_in(entries, event.key()) {
+        Ok(at) => {
+            let before = Some(entries[at].last().clone()).filter(|last| !last.is_delete());
+            entries[at].push(event);
+            Added { before, is_new: false, is_live, split: None }
+        }
+        Err(at) => {
+            let right = insert(entries, at, Versions::new(event));
+            let split = right.map(|entries| {
+                let from = entries[0].key().into();
+                let node = Node::Leaf(entries);
+                Child { from, counts: node.counts(), node }
+            });
+            Added { before: None, is_new: true, is_live, split }
+        }
+    }
+}
+
+fn push_to_inner(children: &mut Vec<Child>, event: Event) -> Added {
+    let at = child_of(children, event.key());
+    let child = &mut children[at];
+    let mut added = child.node.push(event);
+    child.counts.apply(&added);
+    if let Some(split) = added.split.take() {
+        child.counts = child.counts - split.counts;
+        added.split = insert(children, at + 1, split).map(|mut children| {
+            let from = core::mem::take(&mut children[0].from);
+            let node = Node::Inner(children);
+            Child { from, counts: node.counts(), node }
+        });
+    }
+    added
+}
+
+fn prune_in_leaf(entries: &mut Vec<Versions>, event: &Event) -> bool {
+    let at = place_in(entries, event.key()).expect("a version that is not pruned is here");
+    let events = entries[at].as_slice();
+    let mut count = events.partition_point(|other| other.place() < event.place());
+    count += usize::from(event.is_delete());
+    if count < events.len() {
+        entries[at].remove_first(count);
+        return false;
+    }
+    entries.remove(at);
+    if entries.capacity() > 2 * entries.len() + GROWTH {
+        entries.shrink_to(entries.len() + GROWTH);
+    }
+    true
+}
+
+/// Inserts an item into a node. Returns the items that had to go to a new node behind it.
+fn insert<T>(items: &mut Vec<T>, at: usize, item: T) -> Option<Vec<T>> {
+    if items.len() < NODE_MAX {
+        if items.len() == items.capacity() {
+            items.reserve_exact(GROWTH);
+        }
+        items.insert(at, item);
+        return None;
+    }
+    if at == items.len() {
+        return Some(vec![item]);
+    }
+    let mut right = items.split_off(NODE_MAX / 2);
+    items.shrink_to(NODE_MAX / 2 + GROWTH);
+    right.reserve_exact(GROWTH);
+    match at <= items.len() {
+        true => items.insert(at, item),
+        false => right.insert(at - items.len(), item),
+    }
+    Some(right)
+}
+
+/// Removes an empty child, and joins a small one with a neighbour.
+fn tidy(children: &mut Vec<Child>, at: usize) {
+    let len = children[at].node.len();
+    if len == 0 {
+        children.remove(at);
+        return;
+    }
+    if len >= NODE_MIN {
+        return;
+    }
+    let fits = |left: usize| {
+        children
+            .get(left + 1)
+            .is_some_and(|right| children[left].node.len() + right.node.len() <= JOINED_MAX)
+    };
+    let left = match at.checked_sub(1) {
+        Some(before) if fits(before) => before,
+        _ if fits(at) => at,
+        _ => return,
+    };
+    let right = children.remove(left + 1);
+    let joined = &mut children[left];
+    joined.counts = joined.counts + right.counts;
+    match (&mut joined.node, right.node) {
+        (Node::Leaf(entries), Node::Leaf(more)) => entries.extend(more),
+        (Node::Inner(inner), Node::Inner(mut more)) => {
+            more[0].from = right.from;
+            inner.extend(more);
+        }
+        _ => unreachable!("neighbours are of one height"),
+    }
+}
+
+/// The child below which a key belongs.
+fn child_of(children: &[Child], key: &[u8]) -> usize {
+    children[1..].partition_point(|child| *child.from <= *key)
+}
+
+/// The place of a key in a leaf: where it is, or where it belongs.
+fn place_in(entries: &[Versions], key: &[u8]) -> Result<usize, usize> {
+    entries.binary_search_by(|versions| versions.key().cmp(key))
+}
+
+fn sum(counts: impl Iterator<Item = Counts>) -> Counts {
+    counts.fold(Counts::default(), |sum, counts| sum + counts)
+}
+
+/// Keys in their order.
+pub(super) struct Iter<'t> {
+    /// The children behind the one that is walked through, for each inner node above the leaf.
+    above: Vec<core::slice::Iter<'t, Child>>,
+    leaf: core::slice::Iter<'t, Versions>,
+}
+
+impl<'t> Iterator for Iter<'t> {
+    type Item = &'t Versions;
+
+    fn next(&mut self) -> Option<&'t Versions> {
+        loop {
+            if let Some(versions) = self.leaf.next() {
+                return Some(versions);
+            }
+            let child = loop {
+                match self.above.last_mut()?.next() {
+                    Some(child) => break child,
+                    None => self.above.pop(),
+                };
+            };
+            let mut node = &child.node;
+            while let Node::Inner(children) = node {
+                self.above.push(children[1..].iter());
+                node = &children[0].node;
+            }
+            if let Node::Leaf(entries) = node {
+                self.leaf = entries.iter();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::etcd::event::{Place, Version};
+use crate::machine::tests::rig::Random;
+
+/// A tree beside a map with each key's events, which a reader understands at first sight.
+#[derive(Default)]
+struct Pair {
+    tree: Tree,
+    plain: BTreeMap<Vec<u8>, Vec<Event>>,
+    revision: i64,
+}
+
+impl Pair {
+    fn push(&mut self, key: &str, is_put: bool) {
+        self.revision += 1;
+        let place = Place { revision: self.revision, sub: 0 };
+        let numbers = Version { create_revision: self.revision, version: 1, lease: 0 };
+        let event = match is_put {
+            true => Event::put(place, key.as_bytes(), numbers, b"v"),
+            false => Event::delete(place, key.as_bytes()),
+        };
+        let events = self.plain.entry(key.as_bytes().to_vec()).or_default();
+        let before = events.last().filter(|last| !last.is_delete()).cloned();
+        events.push(event.clone());
+        assert_eq!(self.tree.push(event), before);
+    }
+
+    /// Prunes the events of a key up to the one with this number.
+    fn prune(&mut self, key: &[u8], number: usize) {
+        let events = self.plain.get_mut(key).expect("the caller knows the key");
+        let event = events[number].clone();
+        events.drain(..number + usize::from(event.is_delete()));
+        if events.is_empty() {
+            self.plain.remove(key);
+        }
+        self.tree.prune(&event);
+    }
+
+    fn counts_before(&self, key: &[u8]) -> Counts {
+        sum(self.plain.range(..key.to_vec()).map(|(_, events)| counts_of(events)))
+    }
+
+    /// Compares everything that the tree says.
+    fn check(&self, random: &mut Random) {
+        check_node(&self.tree.root, self.tree.counts);
+        assert_eq!(self.tree.counts, sum(self.plain.values().map(|events| counts_of(events))));
+        for _ in 0..20 {
+            let key = format!("{}", random.below(3_000));
+            let key = key.as_bytes();
+            assert_eq!(self.tree.before(key), self.counts_before(key));
+            let found = self.tree.get(key).map(Versions::as_slice);
+            assert_eq!(found, self.plain.get(key).map(Vec::as_slice));
+            let shown = self.tree.from(key).map(Versions::as_slice);
+            assert!(shown.eq(self.plain.range(key.to_vec()..).map(|(_, events)| &events[..])));
+        }
+        let last = self.tree.last().map(Versions::key);
+        assert_eq!(last, self.plain.keys().next_back().map(Vec::as_slice));
+    }
+}
+
+fn counts_of(events: &[Event]) -> Counts {
+    let is_live = events.last().is_some_and(|last| !last.is_delete());
+    Counts { keys: 1, live: u64::from(is_live) }
+}
+
+/// Checks the counts, the size and the bounds of a node and all below. Returns its height.
+fn check_node(node: &Node, counts: Counts) -> usize {
+    assert_eq!(node.counts(), counts);
+    assert!(node.len() <= NODE_MAX);
+    match node {
+        Node::Leaf(entries) => {
+            assert!(entries.is_sorted_by(|one, other| one.key() < other.key()));
+            assert!(entries.capacity() <= 2 * entries.len() + 2 * GROWTH);
+            0
+        }
+        Node::Inner(children) => {
+            assert!(!children.is_empty());
+            for pair in children.windows(2) {
+                assert!(*pair[1].from <= *first_key(&pair[1].node));
+                assert!(last_key(&pair[0].node) < &*pair[1].from);
+            }
+            let heights = children.iter().map(|child| check_node(&child.node, child.counts));
+            let heights: Vec<usize> = heights.collect();
+            assert!(heights.iter().all(|height| *height == heights[0]));
+            heights[0] + 1
+        }
+    }
+}
+
+fn first_key(node: &Node) -> &[u8] {
+    match node {
+        Node::Leaf(entries) => entries[0].key(),
+        Node::Inner(children) => first_key(&children[0].node),
+    }
+}
+
+fn last_key(node: &Node) -> &[u8] {
+    match node {
+        Node::Leaf(entries) => entries.last().expect("no node is empty").key(),
+        Node::Inner(children) => last_key(&children.last().expect("no node is empty").node),
+    }
+}
+
+#[test]
+fn a_tree_that_grows_and_shrinks_says_what_a_plain_map_says() {
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let mut pair = Pair::default();
+        for round in 0..12 {
+            // It grows for a while, then most keys are removed and pruned.
+            let puts_of_ten = if round % 4 < 2 { 9 } else { 2 };
+            for _ in 0..random.below(2_500) {
+                let key = format!("{}", random.below(3_000));
+                pair.push(&key, random.below(10) < puts_of_ten);
+            }
+            let keys: Vec<Vec<u8>> = pair.plain.keys().cloned().collect();
+            for key in keys {
+                let count = pair.plain[&key].len();
+                if random.below(3) > 0 {
+                    pair.prune(&key, random.below(count));
+                }
+            }
+            pair.check(&mut random);
+        }
+    }
+}
+
+#[test]
+fn keys_in_their_order_fill_the_nodes_and_all_may_go() {
+    let mut pair = Pair::default();
+    for number in 0..10_000 {
+        pair.push(&format!("{number:06}"), true);
+    }
+    assert_eq!(check_node(&pair.tree.root, pair.tree.counts), 2);
+    let Node::Inner(children) = &pair.tree.root else { panic!("it has a height") };
+    assert_eq!(children.len(), 10_000_usize.div_ceil(NODE_MAX * NODE_MAX));
+    for number in 0..10_000 {
+        let key = format!("{:06}", number * 7 % 10_000);
+        pair.push(&key, false);
+        pair.prune(key.as_bytes(), 1);
+    }
+    pair.check(&mut Random(1));
+    assert!(matches!(&pair.tree.root, Node::Leaf(entries) if entries.is_empty()));
+}

@@ -1,0 +1,109 @@
+//! The versions of one key.
+
+use crate::etcd::event::Event;
+
+/// The versions of one key, oldest first, each with a place of its own. What a count needs stands
+/// here, so that it looks at no version.
+pub(super) struct Versions {
+    newest: Newest,
+    events: Events,
+}
+
+/// The revision of the newest version, and in the lowest bit whether that is no removal.
+#[derive(Clone, Copy)]
+struct Newest(u64);
+
+impl Newest {
+    fn of(event: &Event) -> Newest {
+        Newest((event.revision() as u64) << 1 | u64::from(!event.is_delete()))
+    }
+
+    fn revision(self) -> i64 {
+        (self.0 >> 1) as i64
+    }
+
+    fn is_live(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+/// Most keys have one version, so several are boxed.
+#[expect(clippy::box_collection, reason = "an entry of the index is as small as it can be")]
+enum Events {
+    One(Event),
+    Many(Box<Vec<Event>>),
+}
+
+const _: () = assert!(core::mem::size_of::<Versions>() == 24);
+
+impl Versions {
+    pub fn new(event: Event) -> Versions {
+        Versions { newest: Newest::of(&event), events: Events::One(event) }
+    }
+
+    pub fn key(&self) -> &[u8] {
+        self.as_slice()[0].key()
+    }
+
+    pub fn as_slice(&self) -> &[Event] {
+        match &self.events {
+            Events::One(event) => core::slice::from_ref(event),
+            Events::Many(events) => events,
+        }
+    }
+
+    pub fn last(&self) -> &Event {
+        self.as_slice().last().expect("a key has a version")
+    }
+
+    /// Whether the key exists: its newest version is no removal.
+    pub fn is_live(&self) -> bool {
+        self.newest.is_live()
+    }
+
+    /// Adds the newest version.
+    pub fn push(&mut self, event: Event) {
+        assert!(self.last().place() < event.place(), "versions come in their order");
+        self.newest = Newest::of(&event);
+        match &mut self.events {
+            Events::Many(events) => events.push(event),
+            Events::One(first) => self.events = Events::Many(Box::new(vec![first.clone(), event])),
+        }
+    }
+
+    /// Removes the first `count` versions, which must not be all.
+    pub fn remove_first(&mut self, count: usize) {
+        if let Events::Many(events) = &mut self.events {
+            events.drain(..count);
+            match events.as_slice() {
+                [only] => self.events = Events::One(only.clone()),
+                _ if events.capacity() > 4 * events.len() => events.shrink_to(2 * events.len()),
+                _ => {}
+            }
+        }
+    }
+
+    /// The version that a read at this revision shows.
+    pub fn at(&self, revision: i64) -> Option<&Event> {
+        if self.newest.revision() <= revision {
+            return self.newest.is_live().then(|| self.last());
+        }
+        let events = self.as_slice();
+        let end = events.partition_point(|event| event.revision() <= revision);
+        events[..end].last().filter(|event| !event.is_delete())
+    }
+
+    /// Whether a read at this revision shows the key.
+    pub fn exists_at(&self, revision: i64) -> bool {
+        match self.newest.revision() <= revision {
+            true => self.newest.is_live(),
+            false => self.at(revision).is_some(),
+        }
+    }
+
+    /// The first version above this revision.
+    pub fn first_above(&self, revision: i64) -> Option<&Event> {
+        let events = self.as_slice();
+        events.get(events.partition_point(|event| event.revision() <= revision))
+    }
+}
