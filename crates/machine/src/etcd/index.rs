@@ -50,6 +50,18 @@ impl Index {
         self.keys.push(event)
     }
 
+    /// Adds a removal to each key of a range that exists, by key. `remove` makes it from the version
+    /// before.
+    pub fn remove_range(&mut self, range: KeyRange<'_>, mut remove: impl FnMut(&Event) -> Event) {
+        let count = self.counts_of(range).keys;
+        self.keys.change_from(range.key, count, |versions| {
+            if versions.is_live() {
+                let event = remove(versions.last());
+                versions.push(event);
+            }
+        });
+    }
+
     /// The newest version of a key, unless that is a removal.
     pub fn newest(&self, key: &[u8]) -> Option<&Event> {
         let versions = self.keys.get(key)?;

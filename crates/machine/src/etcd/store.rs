@@ -177,11 +177,24 @@ impl Store {
         event
     }
 
-    /// Removes a key that exists, in the transaction at this place.
-    pub(crate) fn delete(&mut self, place: Place, key: &[u8]) -> Event {
-        let event = Event::delete(place, key);
-        self.push(event.clone());
-        event
+    /// Removes the keys of a range that exist, in the transaction from this place on, and shows
+    /// each version that goes. Returns how many there were.
+    pub(crate) fn delete_range(
+        &mut self,
+        first: Place,
+        range: KeyRange<'_>,
+        mut show: impl FnMut(&Event),
+    ) -> u32 {
+        let mut place = first;
+        let Store { index, tail, tail_sum, .. } = self;
+        index.remove_range(range, |before| {
+            let event = Event::delete(place, before.key());
+            tail_sum.add(tail.push(event.clone(), Some(before)));
+            place.sub += 1;
+            show(before);
+            event
+        });
+        place.sub - first.sub
     }
 
     /// Adds the newest event.

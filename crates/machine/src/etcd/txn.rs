@@ -254,15 +254,14 @@ impl Run<'_> {
     }
 
     fn delete_range(&mut self, delete: &DeleteRange<'_>) -> RangeDeleted {
-        let current = self.current();
-        let events: Vec<Event> = self.store.index.range(delete.range, current).cloned().collect();
-        for event in &events {
-            let place = self.next_place();
-            self.store.delete(place, event.key());
-        }
-        let count = events.len() as u64;
-        let prev = if delete.prev_kv { events } else { Vec::new() };
-        RangeDeleted { revision: self.current(), count, prev }
+        let mut prev = Vec::new();
+        let count = self.store.delete_range(self.place, delete.range, |before| {
+            if delete.prev_kv {
+                prev.push(before.clone());
+            }
+        });
+        self.place.sub += count;
+        RangeDeleted { revision: self.current(), count: u64::from(count), prev }
     }
 }
 

@@ -89,6 +89,15 @@ struct Added {
     split: Option<Child>,
 }
 
+/// A walk that changes keys.
+struct ChangeWalk<'w> {
+    /// The key to begin at, until the first leaf is reached.
+    from: Option<&'w [u8]>,
+    /// How many keys are still to be shown.
+    left: u64,
+    change: &'w mut dyn FnMut(&mut Versions),
+}
+
 impl Default for Node {
     fn default() -> Node {
         Node::Leaf(Vec::new())
@@ -160,6 +169,12 @@ impl Tree {
         added.before
     }
 
+    /// Shows up to `count` keys from this one on to `change`, which may add versions to them.
+    pub fn change_from(&mut self, key: &[u8], count: u64, mut change: impl FnMut(&mut Versions)) {
+        let mut walk = ChangeWalk { from: Some(key), left: count, change: &mut change };
+        self.counts.live = self.root.change(self.counts.live, &mut walk);
+    }
+
     /// The last key's versions.
     pub fn last(&self) -> Option<&Versions> {
         let mut node = &self.root;
@@ -203,6 +218,38 @@ impl Node {
             Node::Leaf(entries) => push_to_leaf(entries, event),
             Node::Inner(children) => push_to_inner(children, event),
         }
+    }
+
+    /// Goes on with the walk in a node with this number of keys that exist, and returns the number
+    /// after it.
+    fn change(&mut self, mut live: u64, walk: &mut ChangeWalk<'_>) -> u64 {
+        match self {
+            Node::Leaf(entries) => {
+                let start = walk.from.take().map_or(0, |key| {
+                    let (Ok(start) | Err(start)) = place_in(entries, key);
+                    start
+                });
+                let count = (entries.len() - start).min(walk.left as usize);
+                walk.left -= count as u64;
+                for versions in &mut entries[start..start + count] {
+                    live -= u64::from(versions.is_live());
+                    (walk.change)(versions);
+                    live += u64::from(versions.is_live());
+                }
+            }
+            Node::Inner(children) => {
+                let start = walk.from.map_or(0, |key| child_of(children, key));
+                for child in &mut children[start..] {
+                    if walk.left == 0 {
+                        break;
+                    }
+                    live -= child.counts.live;
+                    child.counts.live = child.node.change(child.counts.live, walk);
+                    live += child.counts.live;
+                }
+            }
+        }
+        live
     }
 
     /// Prunes the key of a version. Returns whether the key is gone; it did not exist then.

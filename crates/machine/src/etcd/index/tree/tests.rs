@@ -27,6 +27,30 @@ impl Pair {
         assert_eq!(self.tree.push(event), before);
     }
 
+    /// Removes up to `count` keys that exist, from this one on.
+    fn remove_from(&mut self, key: &str, count: u64) {
+        self.revision += 1;
+        let mut place = Place { revision: self.revision, sub: 0 };
+        let mut removal = |key: &[u8]| {
+            place.sub += 1;
+            Event::delete(place, key)
+        };
+        let mut removed = Vec::new();
+        self.tree.change_from(key.as_bytes(), count, |versions| {
+            if versions.is_live() {
+                removed.push(removal(versions.key()));
+                versions.push(removed[removed.len() - 1].clone());
+            }
+        });
+        let mut removed = removed.into_iter();
+        for (_, events) in self.plain.range_mut(key.as_bytes().to_vec()..).take(count as usize) {
+            if events.last().is_some_and(|last| !last.is_delete()) {
+                events.push(removed.next().expect("the tree has removed it"));
+            }
+        }
+        assert_eq!(removed.next(), None);
+    }
+
     /// Prunes the events of a key up to the one with this number.
     fn prune(&mut self, key: &[u8], number: usize) {
         let events = self.plain.get_mut(key).expect("the caller knows the key");
@@ -114,6 +138,12 @@ fn a_tree_that_grows_and_shrinks_says_what_a_plain_map_says() {
             for _ in 0..random.below(2_500) {
                 let key = format!("{}", random.below(3_000));
                 pair.push(&key, random.below(10) < puts_of_ten);
+            }
+            for _ in 0..3 {
+                let key = format!("{}", random.below(3_000));
+                let count = [0, 1, 70, 5_000][random.below(4)];
+                pair.remove_from(&key, count.min(random.below(1_000) as u64));
+                pair.check(&mut random);
             }
             let keys: Vec<Vec<u8>> = pair.plain.keys().cloned().collect();
             for key in keys {
