@@ -382,6 +382,7 @@ impl From<Refusal> for Error {
             Refusal::FutureRevision => Error::FutureRevision,
             Refusal::KeyNotFound => Error::KeyNotFound,
             Refusal::LeaseNotFound => Error::LeaseNotFound,
+            Refusal::NoSpace => Error::NoSpace,
         }
     }
 }

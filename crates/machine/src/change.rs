@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::control::Change as ControlChange;
+use crate::etcd::change::Change as EtcdChange;
 use crate::limits::QUOTA_WARNINGS_MAX;
 use crate::mark::Mark;
 use crate::zk::change::{Change as ZkChange, QuotaExceeded};
@@ -14,6 +15,14 @@ pub enum ChangeKind {
     Control(ControlChange),
     /// A change to ZooKeeper's tree or sessions.
     Zk(ZkChange),
+    /// A change to etcd's part of the state.
+    Etcd(EtcdChange),
+}
+
+impl From<EtcdChange> for ChangeKind {
+    fn from(change: EtcdChange) -> ChangeKind {
+        ChangeKind::Etcd(change)
+    }
 }
 
 impl From<ControlChange> for ChangeKind {
@@ -66,8 +75,8 @@ impl ChangeBatch {
             return;
         }
         let kind = kind.into();
-        self.concerns_all |=
-            matches!(kind, ChangeKind::Control(_) | ChangeKind::Zk(ZkChange::Installed { .. }));
+        self.concerns_all |= !matches!(kind, ChangeKind::Zk(_))
+            || matches!(kind, ChangeKind::Zk(ZkChange::Installed { .. }));
         let path_start = u32::try_from(self.paths.len()).expect("a batch is far below 4 GiB");
         let path_bytes = u32::try_from(path.len()).expect("a path is far below 4 GiB");
         self.paths.push_str(path);

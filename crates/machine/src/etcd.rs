@@ -1,15 +1,18 @@
 //! etcd's part of the state: its keys with their history.
 
+pub mod change;
 pub mod command;
 pub mod event;
 mod index;
 pub mod reply;
 pub(crate) mod restore;
+pub mod settings;
 pub mod store;
 mod tail;
 mod txn;
 pub(crate) mod walk;
 
+pub use settings::Settings;
 pub use store::Store;
 
 #[cfg(test)]

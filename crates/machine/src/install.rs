@@ -71,6 +71,8 @@ impl Machine {
         }
         core::mem::swap(&mut self.etcd, &mut image.etcd);
         self.etcd.revision = self.etcd.revision.max(image.etcd.revision);
+        // The settings are those of this ensemble.
+        self.etcd.settings = image.etcd.settings;
         // A running walk belongs to the old state: its next step reports that it is worthless.
         self.etcd.walk = image.etcd.walk.take();
         self.etcd.abort_walk();

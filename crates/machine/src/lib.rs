@@ -32,6 +32,7 @@ pub use command::Command;
 pub use control::servers::{ServerId, ServerList, ServerRecord, ServerRole, Servers, ZkAddresses};
 pub use control::{Change as ControlChange, Command as ControlCommand, Control};
 pub use digest::Digest;
+pub use etcd::change::Change as EtcdChange;
 pub use ids::{
     Attachment, BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
 };

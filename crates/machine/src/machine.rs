@@ -8,6 +8,8 @@ use crate::control::{self, Control};
 use crate::digest::Digest;
 use crate::entry::Framed;
 use crate::etcd::Store;
+use crate::etcd::change::Change as EtcdChange;
+use crate::etcd::command::Command as EtcdCommand;
 use crate::ids::{LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
@@ -104,7 +106,12 @@ impl Machine {
                 let call = Call { stamp, ordinal: self.ordinal };
                 Outcome::Zk(self.zk.apply(call, command, changes))
             }
-            Command::Etcd(command) => Outcome::Etcd(self.etcd.apply(command)),
+            Command::Etcd(command) => {
+                if let EtcdCommand::Configure(settings) = command {
+                    changes.push(self.mark(), EtcdChange::Configured(*settings), "");
+                }
+                Outcome::Etcd(self.etcd.apply(command))
+            }
         };
         Reply { mark: self.mark(), outcome }
     }

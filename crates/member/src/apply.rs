@@ -18,7 +18,8 @@ use machine::entry::{self, EntryHeader, Framed};
 use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
-    Level, LogIndex, Machine, Mark, Origin, Owner, PreparedImage, SessionId, Stamp, ZkChange,
+    EtcdChange, Level, LogIndex, Machine, Mark, Origin, Owner, PreparedImage, SessionId, Stamp,
+    ZkChange,
 };
 use replica::{Entry, EntryKind};
 
@@ -73,6 +74,8 @@ pub struct Apply {
     reported_index: LogIndex,
     /// The most bytes that an image of the machine can have after the last step.
     image_bytes_max: u64,
+    /// The revision of etcd's keys after the last step.
+    etcd_revision: i64,
     output: ApplyOutput,
     changes: ChangeBatch,
     answers: Vec<(FrontId, Vec<Answer>)>,
@@ -218,6 +221,7 @@ impl Apply {
             is_ended: false,
             reported_index: index,
             image_bytes_max: 0,
+            etcd_revision: 0,
             output: ApplyOutput::default(),
             changes: ChangeBatch::default(),
             answers: Vec::new(),
@@ -359,6 +363,7 @@ impl Apply {
         self.has_garbage = machine.etcd().has_garbage();
         self.output.replaced = machine.take_replaced().or(self.output.replaced.take());
         self.image_bytes_max = machine.image_bytes_max();
+        self.etcd_revision = machine.etcd().revision();
         count
     }
 
@@ -389,6 +394,9 @@ impl Apply {
                 ChangeKind::Control(ControlChange::Raised(level)) => {
                     output.to_loop.push(FromApply::Raised(level.clone()));
                 }
+                ChangeKind::Etcd(EtcdChange::Configured(settings)) => {
+                    output.to_loop.push(FromApply::EtcdConfigured(*settings));
+                }
                 ChangeKind::Zk(ZkChange::Installed { .. }) if self.replaced_owners.is_some() => {
                     owners.push(OwnerEvent::AllReplaced);
                     owners.extend(self.replaced_owners.take().into_iter().flatten());
@@ -417,6 +425,7 @@ impl Apply {
                     installed,
                     image_bytes_max,
                     own_sequence: self.own_sequence,
+                    etcd_revision: self.etcd_revision,
                 },
             );
         }
@@ -460,6 +469,7 @@ impl Apply {
         self.changes.push(mark, installed, "");
         let settings = ZkChange::Configured(Arc::new(machine.zk().settings().clone()));
         self.changes.push(mark, settings, "");
+        self.changes.push(mark, EtcdChange::Configured(machine.etcd().settings()), "");
         let servers = ControlChange::Servers(Arc::new(machine.control().servers().clone()));
         self.changes.push(mark, servers, "");
         self.output.to_loop.push(FromApply::Raised(machine.control().level().clone()));

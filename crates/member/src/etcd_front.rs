@@ -25,7 +25,7 @@ use hashbrown::HashMap;
 use machine::entry::encode_identities;
 use machine::etcd::command::Command as EtcdCommand;
 use machine::{
-    ChangeKind, Command, ConnectionId, ControlChange, Level, Machine, Outcome, ZkChange,
+    ChangeKind, Command, ConnectionId, ControlChange, EtcdChange, Level, Machine, Outcome, ZkChange,
 };
 
 use crate::commands::Commands;
@@ -50,7 +50,8 @@ pub struct EtcdFrontConfig {
     pub cluster_id: u64,
     /// See [`EtcdFrontConfig::cluster_id`].
     pub member_id: u64,
-    /// Operations of one level of a transaction (`max-txn-ops`).
+    /// Operations of one level of a transaction (`max-txn-ops`), until the replicated settings
+    /// change.
     pub txn_ops_max: usize,
     /// Bytes of a request to write (`max-request-bytes`).
     pub request_bytes_max: usize,
@@ -191,7 +192,7 @@ impl EtcdFront {
             let Some(ticket) = self.runnable.pop_front() else { return };
             match self.calls.get(&ticket) {
                 Some(Call::Ready(read)) => {
-                    let found = read.run(machine.etcd(), self.config.txn_ops_max);
+                    let found = read.run(machine.etcd());
                     self.calls.remove(&ticket);
                     let reply = found.map(|found| Reply::of_found(self.header(), found));
                     let result = reply.map_err(|refusal| Error::from(refusal).into());
@@ -216,6 +217,9 @@ impl EtcdFront {
             match &change.kind {
                 ChangeKind::Control(ControlChange::Raised(stated)) => self.on_level(stated.level),
                 ChangeKind::Zk(ZkChange::Installed { .. }) => self.on_installed(),
+                ChangeKind::Etcd(EtcdChange::Configured(settings)) => {
+                    self.config.txn_ops_max = settings.txn_ops_max as usize;
+                }
                 _ => {}
             }
         }

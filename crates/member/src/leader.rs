@@ -12,6 +12,7 @@ use crate::leader::joining::Joining;
 use crate::leader::lending::Lending;
 use crate::snapshot::fetch::Offers;
 
+pub mod auto_compaction;
 pub mod containers;
 pub mod deadlines;
 pub(crate) mod digests;

@@ -12,6 +12,7 @@ pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use thiserror::Error;
 
 use crate::hello::Known;
+use crate::leader::auto_compaction::AutoCompaction;
 use crate::leader::containers::ContainerSettings;
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
@@ -423,6 +424,8 @@ pub enum FromApply {
         image_bytes_max: u64,
         /// The last batch of this boot that was applied; 0 before there is one.
         own_sequence: u64,
+        /// The revision of etcd's keys.
+        etcd_revision: i64,
     },
     /// A snapshot's image was begun.
     Frozen {
@@ -456,6 +459,9 @@ pub enum FromApply {
     },
     /// The servers, and which of them each member is; sent each time that changes.
     Servers(Arc<Servers>),
+    /// etcd's settings; sent each time that they are set, and for a snapshot that replaced the
+    /// state.
+    EtcdConfigured(machine::etcd::Settings),
     /// The level has risen, or a snapshot that replaced the state has this level.
     Raised(StatedLevel),
     /// The log has an entry of a level that this build does not know. Apply applies nothing more.
@@ -604,6 +610,14 @@ pub struct Start {
     pub settings: Settings,
     /// The replicated settings of the restored machine.
     pub settings_restored: Settings,
+    /// As [`Start::settings`], for etcd's keys.
+    pub etcd_settings: machine::etcd::Settings,
+    /// As [`Start::settings_restored`], for etcd's keys.
+    pub etcd_settings_restored: machine::etcd::Settings,
+    /// The revision of etcd's keys in the restored state.
+    pub etcd_revision: i64,
+    /// What this member compacts by itself while it leads.
+    pub auto_compaction: AutoCompaction,
     /// The sessions of the restored machine.
     pub sessions: Vec<OwnerEvent>,
     /// Bytes of log since the snapshot.

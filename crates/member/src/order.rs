@@ -25,10 +25,12 @@ mod timing;
 use std::collections::{BTreeMap, VecDeque};
 
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
+use machine::etcd::Settings as EtcdSettings;
+use machine::etcd::command::Command as EtcdCommand;
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    Command, ConnectionId, ControlCommand, LogIndex, Mark, MemberId, Origin, Owner, PreparedImage,
-    ServerList, Settings, StatedLevel, ZkCommand,
+    Command, ConnectionId, ControlCommand, Level, LogIndex, Mark, MemberId, Origin, Owner,
+    PreparedImage, ServerList, Settings, StatedLevel, ZkCommand,
 };
 use replica::{
     Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
@@ -37,6 +39,7 @@ use replica::{
 use thiserror::Error;
 
 use crate::leader::Leading;
+use crate::leader::auto_compaction::AutoCompactor;
 use crate::leader::containers::ContainerSettings;
 use crate::leader::deadlines::Leases;
 use crate::leader::digests::{Difference, OwnDigests};
@@ -97,6 +100,9 @@ pub struct Loop {
     memberships: Memberships,
     configured: Configured,
     levels: Levels,
+    /// The revision of etcd's keys, as Apply last said.
+    etcd_revision: i64,
+    auto_compactor: AutoCompactor,
     room: Room,
     own_digests: OwnDigests,
     /// Set once this member, as leader, has found that its state is not that of the majority.
@@ -112,6 +118,9 @@ struct Configured {
     wanted: Settings,
     /// The replicated settings as they are.
     replicated: Settings,
+    /// As both, for etcd's keys.
+    etcd_wanted: EtcdSettings,
+    etcd_replicated: EtcdSettings,
     /// The list of servers that this member wants; empty: it takes any.
     servers: ServerList,
     /// Used while this member leads. They are not replicated.
@@ -120,9 +129,12 @@ struct Configured {
 
 impl Configured {
     /// The command that makes the replicated state what this member wants; none: it is.
-    fn command(&self, servers: &Servers) -> Option<Command<'static>> {
+    fn command(&self, servers: &Servers, level: Level) -> Option<Command<'static>> {
         if self.replicated != self.wanted {
             return Some(Command::Zk(ZkCommand::Configure(self.wanted.clone())));
+        }
+        if level >= Level::ETCD && self.etcd_replicated != self.etcd_wanted {
+            return Some(Command::Etcd(EtcdCommand::Configure(self.etcd_wanted)));
         }
         let wants_others =
             !self.servers.servers.is_empty() && *servers.registered.list() != self.servers;
@@ -169,6 +181,16 @@ pub struct LoopCounts {
 }
 
 impl LoopCounts {
+    /// At the start no leader is known, and no client is served.
+    fn at_start() -> LoopCounts {
+        LoopCounts {
+            looking_count: 1,
+            looking_since_ms: Some(0),
+            unavailable_since_ms: Some(0),
+            ..LoopCounts::default()
+        }
+    }
+
     fn on_proposal(&mut self, bytes: u64) {
         let [_, min, max] = self.proposal_bytes.unwrap_or([bytes; 3]);
         self.proposal_bytes = Some([bytes, min.min(bytes), max.max(bytes)]);
@@ -392,6 +414,8 @@ pub struct LoopOutput {
     pub unknown: Option<UnknownEntry>,
     /// The state's level, each time it rises, for the driver to tell other servers.
     pub raised: Option<StatedLevel>,
+    /// The revision that the leader compacts etcd's keys to by itself; for people.
+    pub compacting: Option<i64>,
     /// Differences that a leader found when it compared digests; for people.
     pub differences: Vec<Difference>,
     /// Snapshots that this member begins to fetch; for people.
@@ -486,20 +510,19 @@ impl Loop {
             configured: Configured {
                 wanted: start.settings,
                 replicated: start.settings_restored,
+                etcd_wanted: start.etcd_settings,
+                etcd_replicated: start.etcd_settings_restored,
                 servers: start.servers,
                 containers: start.containers,
             },
             levels: Levels::new(start.known, start.level),
+            etcd_revision: start.etcd_revision,
+            auto_compactor: AutoCompactor::new(start.auto_compaction, start.etcd_revision),
             room: Room::new(start.image_bytes_max),
             own_digests: OwnDigests::new(applied.0, start.digest),
             differs: None,
             ready: false,
-            counts: LoopCounts {
-                looking_count: 1,
-                looking_since_ms: Some(0),
-                unavailable_since_ms: Some(0),
-                ..LoopCounts::default()
-            },
+            counts: LoopCounts::at_start(),
             output: LoopOutput::default(),
         })
     }
@@ -571,7 +594,9 @@ impl Loop {
                 installed,
                 image_bytes_max,
                 own_sequence,
+                etcd_revision,
             } => {
+                self.etcd_revision = etcd_revision;
                 assert!(index >= self.applied);
                 self.applied = index;
                 self.forwarder.on_applied(own_sequence);
@@ -580,9 +605,7 @@ impl Loop {
                 owners.into_iter().for_each(|event| self.on_owner(event));
                 if let Some(settings) = configured {
                     self.configured.replicated = (*settings).clone();
-                    if let Some(leading) = &mut self.leading {
-                        leading.is_configuring = false;
-                    }
+                    self.end_configuring();
                 }
                 if installed.is_some() {
                     self.output.installed = installed;
@@ -597,6 +620,10 @@ impl Loop {
             }
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
             FromApply::Raised(stated) => self.on_raised(stated),
+            FromApply::EtcdConfigured(settings) => {
+                self.configured.etcd_replicated = settings;
+                self.end_configuring();
+            }
             FromApply::Unknown(entry) => self.output.unknown = Some(entry),
             FromApply::Servers(servers) => {
                 if let Some(leading) = &mut self.leading {
@@ -738,6 +765,7 @@ impl Loop {
         self.pursue_snapshots();
         self.pursue_joining();
         self.pursue_level();
+        self.pursue_compaction();
         self.pursue_difference();
         self.check_stall(counted_ms);
         if self.leads() && self.room.is_full {
@@ -969,10 +997,17 @@ impl Loop {
         if let Some(leading) = &mut self.leading
             && leading.is_caught_up(self.applied)
             && !leading.is_configuring
-            && let Some(command) = self.configured.command(&self.servers)
+            && let Some(command) = self.configured.command(&self.servers, self.levels.replicated)
         {
             leading.is_configuring = true;
             self.submit_own(&command);
+        }
+    }
+
+    /// Settings that this leader had submitted are in the state; others may have to follow.
+    fn end_configuring(&mut self) {
+        if let Some(leading) = &mut self.leading {
+            leading.is_configuring = false;
         }
     }
 
@@ -981,7 +1016,10 @@ impl Loop {
             return;
         }
         let is_ready = match self.leads() {
-            true => self.is_caught_up() && self.configured.command(&self.servers).is_none(),
+            true => {
+                let level = self.levels.replicated;
+                self.is_caught_up() && self.configured.command(&self.servers, level).is_none()
+            }
             // A learner takes no commands: if it had, and were then given a snapshot in which none
             // of them is applied, it would take itself for a member that was forgotten.
             false => {
@@ -1003,6 +1041,17 @@ impl Loop {
             let sessions: Vec<_> = expired.into_iter().map(session).collect();
             self.counts.sessions_expired += sessions.len() as u64;
             self.submit_own(&Command::Zk(ZkCommand::ExpireSessions { sessions }));
+        }
+    }
+
+    /// Notes the revision of etcd's keys, and compacts to an older one where that is due.
+    fn pursue_compaction(&mut self) {
+        let may_compact =
+            self.is_caught_up() && self.ready && self.levels.replicated >= Level::ETCD;
+        let step = self.auto_compactor.step(self.now_ms, self.etcd_revision, may_compact);
+        if let Some(revision) = step {
+            self.output.compacting = Some(revision);
+            self.submit_own(&Command::Etcd(EtcdCommand::Compact { revision }));
         }
     }
 

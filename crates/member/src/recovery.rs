@@ -20,6 +20,7 @@ use thiserror::Error;
 
 use crate::bootstrap::ABSENT_VOTERS_FROM;
 use crate::hello::Known;
+use crate::leader::auto_compaction::AutoCompaction;
 use crate::leader::containers::ContainerSettings;
 use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
 use crate::message::{OwnerEvent, Start, UnknownEntry};
@@ -58,6 +59,10 @@ pub enum RecoveryError {
 pub struct Options {
     /// The replicated settings that the configuration wants.
     pub settings: Settings,
+    /// As [`Options::settings`], for etcd's keys.
+    pub etcd_settings: machine::etcd::Settings,
+    /// What this member compacts by itself while it leads.
+    pub auto_compaction: AutoCompaction,
     /// The list of servers that the configuration wants; empty: any list.
     pub servers: ServerList,
     /// The message versions and levels that this build knows: all released ones, or more.
@@ -345,6 +350,10 @@ pub fn start(
         seed: origin.member.0,
         settings: options.settings,
         settings_restored: machine.zk().settings().clone(),
+        etcd_settings: options.etcd_settings,
+        etcd_settings_restored: machine.etcd().settings(),
+        etcd_revision: machine.etcd().revision(),
+        auto_compaction: options.auto_compaction,
         sessions: sessions(machine),
         restored,
         log_bytes,

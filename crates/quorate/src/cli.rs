@@ -125,6 +125,9 @@ pub struct ServeArgs {
     /// that it is ready in etcd's words.
     #[arg(skip)]
     pub is_etcd: bool,
+    /// Settings by the names of etcd's flags.
+    #[arg(skip)]
+    pub etcd_settings: Vec<(&'static str, String)>,
     /// The servers that etcd's flags name.
     #[arg(skip)]
     pub given_servers: Option<GivenServers>,

@@ -131,12 +131,7 @@ pub fn load_from(
     if let Some(metrics_addr) = &args.metrics_addr {
         draft.monitoring.metrics.addr = Some(metrics_addr.clone());
     }
-    if let Some(etcd_addr) = &args.etcd_addr {
-        draft.etcd.addr = Some(etcd_addr.clone());
-    }
-    if let Some(etcd_tls_addr) = &args.etcd_tls_addr {
-        draft.etcd.tls_addr = Some(etcd_tls_addr.clone());
-    }
+    give_etcd(&mut draft, args)?;
     if let Some(chunk_addr) = &args.chunk_addr {
         draft.chunk.addr = Some(chunk_addr.clone());
     }
@@ -152,4 +147,21 @@ pub fn load_from(
     draft.chunk.verify_writes |= args.chunk_verify_writes;
     draft.auth.sasl_users = sasl::settle(&mut draft.auth.sasl, &mut draft.report, read)?;
     draft.finish(cluster)
+}
+
+/// Takes the options about etcd's clients.
+fn give_etcd(draft: &mut Draft, args: &ServeArgs) -> Result<(), ConfigError> {
+    for (flag, value) in &args.etcd_settings {
+        let place = report::Place::of("the command line");
+        let key = format!("--{flag}");
+        let invalid = |cause| ConfigError::Invalid { place, key, cause };
+        draft.etcd.set(flag, value).map_err(invalid)?;
+    }
+    if let Some(etcd_addr) = &args.etcd_addr {
+        draft.etcd.addr = Some(etcd_addr.clone());
+    }
+    if let Some(etcd_tls_addr) = &args.etcd_tls_addr {
+        draft.etcd.tls_addr = Some(etcd_tls_addr.clone());
+    }
+    Ok(())
 }

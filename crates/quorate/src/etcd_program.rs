@@ -14,7 +14,7 @@ use crate::config::{GivenServers, ListenAddress};
 const NAME: &str = "etcd";
 
 /// The flags, with the default of each (`embed/config.go`).
-const FLAGS: [(&str, &str); 9] = [
+const FLAGS: [(&str, &str); 13] = [
     ("name", "default"),
     ("data-dir", ""),
     ("listen-client-urls", "http://localhost:2379"),
@@ -24,7 +24,15 @@ const FLAGS: [(&str, &str); 9] = [
     ("initial-cluster", ""),
     ("initial-cluster-token", "etcd-cluster"),
     ("initial-cluster-state", "new"),
+    ("quota-backend-bytes", "0"),
+    ("max-txn-ops", "128"),
+    ("auto-compaction-mode", "periodic"),
+    ("auto-compaction-retention", "0"),
 ];
+
+/// The flags that are settings of the keys, by the same names as in a configuration.
+const SETTINGS: [&str; 4] =
+    ["quota-backend-bytes", "max-txn-ops", "auto-compaction-mode", "auto-compaction-retention"];
 
 /// The distance from a server's peer port to the port that stands for its elections, which nobody
 /// listens on: `/zookeeper/config` shows one.
@@ -64,6 +72,7 @@ fn serve_args(texts: &[&str]) -> Result<ServeArgs, Exit> {
         data_dir: Some(data_dir),
         etcd_addr: Some(client),
         is_etcd: true,
+        etcd_settings: SETTINGS.map(|flag| (flag, value(flag).to_string())).into(),
         given_servers,
         ..ServeArgs::default()
     })

@@ -215,6 +215,8 @@ fn node_config(
         cluster,
         member: Options {
             settings: config.replicated.clone(),
+            etcd_settings: config.etcd_keys.replicated,
+            auto_compaction: config.etcd_keys.auto_compaction,
             servers: config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default(),
             known: Known::up_to(config.storage.level_max),
             tick_ms: u64::from(config.sessions.tick_ms),
@@ -438,15 +440,21 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
 /// A Front for etcd's clients for each of the member's handles.
 fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront)> {
     let front = |handle: FrontHandle| {
+        let (level, replicated) = {
+            let machine = handle.machine().read();
+            (machine.control().level().level, machine.etcd().settings())
+        };
+        // Before the level of etcd's keys nothing is replicated.
+        let settings = if level >= Level::ETCD { replicated } else { config.etcd_keys.replicated };
         let front = EtcdFront::new(EtcdFrontConfig {
             id: handle.id(),
             connection: listen_etcd::connection_of(handle.id()),
             is_alone: config.cluster.is_none(),
             cluster_id: node.cluster_id() as u64,
             member_id: node.origin().member.0,
-            txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
+            txn_ops_max: settings.txn_ops_max as usize,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
-            level: handle.machine().read().control().level().level,
+            level,
         });
         (handle, front)
     };

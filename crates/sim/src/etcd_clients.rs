@@ -9,6 +9,8 @@ pub mod client;
 pub mod network;
 pub mod wire;
 
+use machine::etcd::Settings;
+use member::leader::auto_compaction::AutoCompaction;
 use workload::etcd::history::History;
 use workload::generate::Random;
 
@@ -28,6 +30,10 @@ pub struct EtcdLoad {
     pub front_count: u32,
     /// The configuration of each client.
     pub clients: Vec<EtcdClientConfig>,
+    /// What a leader compacts by itself.
+    pub auto_compaction: AutoCompaction,
+    /// The replicated settings. No quota is ever reached, since the model has none.
+    pub settings: Settings,
 }
 
 impl EtcdLoad {
@@ -52,7 +58,14 @@ impl EtcdLoad {
         });
         let clients = clients.collect();
         let front_count = random.between(1, 2) as u32;
-        EtcdLoad { seed: random.bits(), front_count, clients }
+        let seed = random.bits();
+        let auto_compaction = match random.below(3) {
+            0 => AutoCompaction::Periodic { ms: random.magnitude(100, 20_000) },
+            _ => AutoCompaction::Off,
+        };
+        let settings =
+            Settings { quota_bytes: random.magnitude(1 << 30, 1 << 40), ..Settings::default() };
+        EtcdLoad { seed, front_count, clients, auto_compaction, settings }
     }
 }
 

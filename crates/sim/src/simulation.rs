@@ -256,6 +256,8 @@ impl Options {
         if self.builds.is_none() {
             self.member.options.known = Known::up_to(Level::ETCD);
         }
+        self.member.options.auto_compaction = load.auto_compaction;
+        self.member.options.etcd_settings = load.settings;
     }
 
     /// Members of an ensemble serve reads without a leader; alone, as in the shell that ships, none
@@ -1238,6 +1240,8 @@ fn draw_member(
         secret,
         options: recovery::Options {
             settings: Settings::default(),
+            etcd_settings: Default::default(),
+            auto_compaction: Default::default(),
             servers: Default::default(),
             known: Known::up_to(Level::RELEASED),
             tick_ms,

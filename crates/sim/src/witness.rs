@@ -18,6 +18,7 @@ use bytes::Bytes;
 use machine::codec::DecodeError;
 use machine::digest::Digest;
 use machine::entry::{self, Batch, Framed};
+use machine::etcd::command::Command as EtcdCommand;
 use machine::zk::command::Op as MachineOp;
 use machine::{
     Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin, Settings,
@@ -25,6 +26,7 @@ use machine::{
 };
 use replica::{Entry, EntryKind, Restored, Role, Status};
 use workload::etcd::history as etcd_history;
+use workload::etcd::order::Claimed;
 use workload::model;
 use workload::op::Signature;
 use workload::order::Committed;
@@ -145,7 +147,7 @@ pub struct Witness {
 
 /// The calls of etcd's clients in the committed order, each with the time at which its entry was
 /// first handed over.
-pub type EtcdOrder = Vec<(etcd_history::CallId, u64)>;
+pub type EtcdOrder = Vec<(Claimed, u64)>;
 
 impl Witness {
     /// A witness of members with these disks, to which nothing has happened yet.
@@ -559,8 +561,8 @@ impl Witness {
         Ok((committed, times))
     }
 
-    /// The committed order of the commands of etcd's clients: the call that each belongs to, and
-    /// when its entry was first handed over.
+    /// The committed order of the commands that change etcd's keys: the call that each belongs to,
+    /// or a leader's own compaction; and when its entry was first handed over.
     ///
     /// # Errors
     /// As [`Witness::order`], or no client asked for a command.
@@ -568,12 +570,21 @@ impl Witness {
         let mut order = Vec::new();
         self.each_command(|handed, _, batch, position, framed| {
             let Command::Etcd(command) = &framed.command else { return Ok(()) };
+            if matches!(command, EtcdCommand::Configure(_)) {
+                return Ok(());
+            }
+            if let EtcdCommand::Compact { revision } = command
+                && !self.etcd.is_of_front(batch.origin, batch.sequence)
+            {
+                order.push((Claimed::Compaction { revision: *revision }, handed.handed_us));
+                return Ok(());
+            }
             let call = self.etcd.call_of(batch.origin, batch.sequence, position)?;
             let asked = history.position(call).map(|at| &history.calls[at].op);
             if !asked.is_some_and(|op| is_asked_for(command, op)) {
                 return Err(format!("{command:?} is logged for {call:?}, which is {asked:?}"));
             }
-            order.push((call, handed.handed_us));
+            order.push((Claimed::Call(call), handed.handed_us));
             Ok(())
         })?;
         Ok(order)

@@ -2,6 +2,7 @@
 //! some.
 
 use member::bootstrap::Attendance;
+use member::leader::auto_compaction::AutoCompaction;
 use sim::etcd_clients::EtcdLoad;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::{EtcdCounts, Options, Summary};
@@ -65,6 +66,7 @@ fn calling(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {
         client.patience_us_max = 60_000_000;
         client.is_erratic = false;
     }
+    load.auto_compaction = AutoCompaction::Periodic { ms: 3_000 };
     options.etcd = Some(load);
     options.faults = FaultMix::planned_for(faults);
     options.faults_us = 60_000_000;
@@ -91,5 +93,7 @@ fn calls_go_on_under_the_next_leader() {
     for seed in 1..=5 {
         let counts = calling(seed, vec![(6_000_000, Whom::Leader, pause)]);
         assert!(counts.writes > 100, "seed {seed}: {counts:?}");
+        // The clients compact as well, and more often.
+        assert!(counts.own_compactions > 0, "seed {seed}: {counts:?}");
     }
 }

@@ -51,6 +51,7 @@ impl<'a> Response<'a> {
                 Outcome::Put(done) => Body::Put(done),
                 Outcome::DeleteRange(done) => Body::DeleteRange(done),
                 Outcome::Txn(done) => Body::Txn(done),
+                Outcome::Configured => unreachable!("no client sets the settings"),
                 Outcome::Compacted { revision } => Body::Compacted { revision: *revision },
             },
         )

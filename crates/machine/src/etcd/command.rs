@@ -5,6 +5,7 @@
 //! empty, and no transaction puts a key twice.
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::etcd::settings::Settings;
 use crate::limits::{ETCD_OPS_MAX, ETCD_TXN_DEPTH_MAX};
 
 /// A replicated change of etcd's keys.
@@ -21,6 +22,8 @@ pub enum Command<'a> {
         /// The revision; must be above the compacted one, and not above the store's.
         revision: i64,
     },
+    /// Set the replicated settings. Loop's own, never a client's.
+    Configure(Settings),
 }
 
 /// A range of keys, as etcd's requests state one.
@@ -197,6 +200,7 @@ const KIND_PUT: u8 = 1;
 const KIND_DELETE_RANGE: u8 = 2;
 const KIND_TXN: u8 = 3;
 const KIND_COMPACT: u8 = 4;
+const KIND_CONFIGURE: u8 = 5;
 
 const OP_RANGE: u8 = 0;
 
@@ -231,6 +235,10 @@ impl Command<'_> {
                 out.put_u8(KIND_COMPACT);
                 out.put_i64(*revision);
             }
+            Command::Configure(settings) => {
+                out.put_u8(KIND_CONFIGURE);
+                settings.encode(out);
+            }
         }
     }
 
@@ -242,6 +250,7 @@ impl Command<'_> {
             KIND_DELETE_RANGE => Command::DeleteRange(DeleteRange::decode(reader)?),
             KIND_TXN => Command::Txn(Txn::decode(reader, ETCD_TXN_DEPTH_MAX, &mut ops_left)?),
             KIND_COMPACT => Command::Compact { revision: reader.i64()? },
+            KIND_CONFIGURE => Command::Configure(Settings::decode(reader)?),
             kind => return Err(reader.bad("command of etcd", u64::from(kind))),
         })
     }

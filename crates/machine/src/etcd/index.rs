@@ -50,8 +50,8 @@ impl Index {
         self.keys.push(event)
     }
 
-    /// Adds a removal to each key of a range that exists, by key. `remove` makes it from the version
-    /// before.
+    /// Adds a removal to each key of a range that exists, by key. `remove` makes it from the
+    /// version before.
     pub fn remove_range(&mut self, range: KeyRange<'_>, mut remove: impl FnMut(&Event) -> Event) {
         let count = self.counts_of(range).keys;
         self.keys.change_from(range.key, count, |versions| {

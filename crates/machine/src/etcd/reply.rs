@@ -16,6 +16,8 @@ pub enum Outcome {
         /// The store's revision.
         revision: i64,
     },
+    /// The settings are set.
+    Configured,
 }
 
 /// The outcome of a put.
@@ -95,4 +97,6 @@ pub enum Refusal {
     KeyNotFound,
     /// A put names a lease that does not exist.
     LeaseNotFound,
+    /// A put would make the store larger than its quota.
+    NoSpace,
 }

@@ -2,6 +2,7 @@
 
 use crate::codec::{DecodeError, Reader};
 use crate::etcd::event::{Event, Place};
+use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
 use crate::etcd::tail::Sum;
 use crate::etcd::walk::{TAG_BASE, TAG_START, TAG_TAIL};
@@ -20,6 +21,7 @@ pub(crate) struct Records {
 struct Start {
     revision: i64,
     compacted: i64,
+    settings: Settings,
 }
 
 /// Reads the records of an image, in order.
@@ -41,7 +43,9 @@ impl RecordDecoder {
             let tag = reader.u8()?;
             match (tag, self.start) {
                 (TAG_START, None) => {
-                    let start = Start { revision: reader.i64()?, compacted: reader.i64()? };
+                    let (revision, compacted) = (reader.i64()?, reader.i64()?);
+                    let settings = Settings::decode(reader)?;
+                    let start = Start { revision, compacted, settings };
                     if start.revision < 1 || !(-1..=start.revision).contains(&start.compacted) {
                         return Err(reader.bad("revisions", start.compacted as u64).into());
                     }
@@ -90,8 +94,9 @@ impl StoreRestore {
     /// # Errors
     /// The keys of the base are not in their order.
     pub fn install(&mut self, records: Records) -> Result<(), RestoreError> {
-        if let Some(Start { revision, compacted }) = records.start {
+        if let Some(Start { revision, compacted, settings }) = records.start {
             (self.store.revision, self.store.compacted) = (revision, compacted);
+            self.store.settings = settings;
         }
         for event in records.base {
             self.store.base_sum.add(Sum::of(&event));

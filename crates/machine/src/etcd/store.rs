@@ -11,6 +11,7 @@ use crate::etcd::command::{KeyRange, RangeOp, SortOrder, SortTarget};
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::index::Index;
 use crate::etcd::reply::{Found, Refusal};
+use crate::etcd::settings::Settings;
 use crate::etcd::tail::{Sum, Tail};
 use crate::etcd::walk::Walk;
 use crate::limits::{ETCD_CHANGE_COST, ETCD_PRUNED_EVENTS_MAX};
@@ -24,6 +25,7 @@ const NEVER_COMPACTED: i64 = -1;
 
 /// etcd's keys and their history.
 pub struct Store {
+    pub(crate) settings: Settings,
     pub(crate) revision: i64,
     pub(crate) compacted: i64,
     pub(crate) index: Index,
@@ -37,6 +39,7 @@ pub struct Store {
 impl Default for Store {
     fn default() -> Self {
         Store {
+            settings: Settings::default(),
             revision: FIRST_REVISION,
             compacted: NEVER_COMPACTED,
             index: Index::default(),
@@ -59,6 +62,11 @@ impl Store {
         self.compacted
     }
 
+    /// The replicated settings.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
     /// The number of keys that exist now.
     pub fn key_count(&self) -> u64 {
         self.index.live_count()
@@ -72,10 +80,11 @@ impl Store {
     /// Whether nobody ever used the store: then it has no section in an image and no terms in the
     /// digest.
     pub(crate) fn is_unused(&self) -> bool {
-        self.revision == FIRST_REVISION && self.compacted == NEVER_COMPACTED
+        let was_written = self.revision != FIRST_REVISION || self.compacted != NEVER_COMPACTED;
+        !was_written && self.settings == Settings::default()
     }
 
-    /// The terms of the store: of each version, and one of the two revisions.
+    /// The terms of the store: of each version, and one of the two revisions and the settings.
     pub(crate) fn digest(&self) -> Digest {
         if self.is_unused() {
             return Digest::default();
@@ -83,6 +92,7 @@ impl Store {
         let mut scalars = Vec::new();
         scalars.put_i64(self.revision);
         scalars.put_i64(self.compacted);
+        self.settings.encode(&mut scalars);
         let mut digest = Digest::of_bytes(b'R', &scalars);
         digest.add(self.base_sum.digest);
         digest.add(self.tail_sum.digest);

@@ -6,6 +6,7 @@ use super::command::{
 };
 use super::event::{Event, Place, Version};
 use super::reply::{Found, OpDone, Outcome, Refusal, TxnDone};
+use super::settings::Settings;
 use super::store::Store;
 use super::tail::Sum;
 use crate::Machine;
@@ -240,6 +241,59 @@ fn a_put_that_keeps_the_value_of_a_key_that_its_txn_deletes_is_refused() {
 }
 
 #[test]
+fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
+    let mut store = sample();
+    let quota_bytes = store.bytes() + 1_000;
+    let settings = Settings { quota_bytes, ..Settings::default() };
+    assert_eq!(store.apply(&Command::Configure(settings)), Ok(Outcome::Configured));
+    let value = "v".repeat(700);
+    let large = || a_put("large", &value);
+    assert_eq!(put(&mut store, "large", &value), 9);
+    assert_eq!(store.apply(&Command::Put(large())), Err(Refusal::NoSpace));
+    // A transaction counts by its larger branch, those within it included, and one that puts
+    // nothing by nothing.
+    let inner = a_txn(vec![], vec![Op::Put(large())], vec![]);
+    let missing = || Compare {
+        range: keys("x", ""),
+        relation: Relation::Equal,
+        target: CompareTarget::Version(0),
+    };
+    let of = |success, failure| a_txn(vec![missing()], success, failure);
+    assert_eq!(txn(&mut store, of(vec![], vec![Op::Txn(inner)])), Err(Refusal::NoSpace));
+    let removing = vec![Op::Range(all()), Op::DeleteRange(a_delete("large", ""))];
+    assert!(txn(&mut store, of(removing, vec![])).is_ok());
+    // The removal makes no room: the version before it can still be read.
+    assert_eq!(store.apply(&Command::Put(large())), Err(Refusal::NoSpace));
+    compact(&mut store, 10).expect("it is not compacted");
+    assert_eq!(put(&mut store, "large", &value), 11);
+}
+
+#[test]
+fn an_image_has_the_settings_even_of_a_store_without_keys() {
+    let settings = Settings { quota_bytes: 5 << 30, txn_ops_max: 200 };
+    let mut machine = Machine::default();
+    let origin = Origin { member: MemberId(1), boot: BootId(1) };
+    let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
+    let configure = AnyCommand::Etcd(Command::Configure(settings));
+    let digest = machine.digest();
+    machine.apply(&stamp, &configure, &mut ChangeBatch::default());
+    assert_ne!(machine.digest(), digest);
+    machine.finish_entry(LogIndex(2));
+    machine.freeze();
+    let mut restore = Restore::default();
+    loop {
+        match machine.freeze_step(64, 3) {
+            FreezeStep::Piece(piece) => restore.piece(&piece).expect("it is whole"),
+            FreezeStep::Last(piece) => break restore.piece(&piece).expect("it is whole"),
+            FreezeStep::Aborted => panic!("nothing replaces the state"),
+        }
+    }
+    let restored = restore.finish().expect("its digest is right");
+    assert_eq!(restored.etcd.settings(), settings);
+    assert_eq!(restored.digest(), machine.digest());
+}
+
+#[test]
 fn comparisons_on_a_missing_key_are_judged_on_zeros_and_values_never_hold() {
     let mut store = sample();
     let mut holds = |range, relation, target| {
@@ -354,6 +408,7 @@ fn commands_are_read_as_they_were_written_and_no_cut_or_changed_byte_panics() {
         Command::DeleteRange(a_delete("a", "")),
         Command::Txn(a_txn(vec![compare(CompareTarget::Mod(3))], ops, vec![])),
         Command::Compact { revision: 5 },
+        Command::Configure(Settings { quota_bytes: 1 << 40, txn_ops_max: 7 }),
     ] {
         let command = AnyCommand::Etcd(command);
         let mut bytes = Vec::new();

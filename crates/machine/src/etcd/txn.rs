@@ -26,6 +26,7 @@ impl Store {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
                 check_lease(put)?;
                 self.check_put(put)?;
+                self.check_quota(cost_of_put(put))?;
                 Ok(Outcome::Put(self.run(|run| run.put(put))))
             }
             Command::DeleteRange(delete) => {
@@ -35,12 +36,17 @@ impl Store {
                 let path = self.path_of(txn);
                 self.check(&path)?;
                 check_kept(&path)?;
+                self.check_quota(cost_of_txn(txn))?;
                 let branch = self.run(|run| run.branch(&path));
                 Ok(Outcome::Txn(TxnDone { revision: self.revision, branch }))
             }
             Command::Compact { revision } => {
                 self.compact(*revision)?;
                 Ok(Outcome::Compacted { revision: self.revision })
+            }
+            Command::Configure(settings) => {
+                self.settings = *settings;
+                Ok(Outcome::Configured)
             }
         }
     }
@@ -116,6 +122,15 @@ impl Store {
         })
     }
 
+    /// Refuses puts that would make the store larger than its quota. Removals and compactions are
+    /// never refused, and make room (`storage.BackendQuota.Available`).
+    fn check_quota(&self, cost: u64) -> Result<(), Refusal> {
+        match cost > 0 && self.bytes() + cost >= self.settings.quota_bytes {
+            true => Err(Refusal::NoSpace),
+            false => Ok(()),
+        }
+    }
+
     /// A put that keeps the value or the lease needs the key before the transaction: one that the
     /// transaction makes does not count.
     fn check_put(&self, put: &Put<'_>) -> Result<(), Refusal> {
@@ -124,6 +139,28 @@ impl Store {
             true => Err(Refusal::KeyNotFound),
             false => Ok(()),
         }
+    }
+}
+
+/// Bytes that a put counts against the quota beside its key and its value (`storage.kvOverhead`).
+const PUT_COST_BYTES: u64 = 256;
+
+/// What a put counts against the quota before it is run (`storage.costPut`).
+fn cost_of_put(put: &Put<'_>) -> u64 {
+    PUT_COST_BYTES + (put.key.len() + put.value.len()) as u64
+}
+
+/// The larger cost of the two branches (`storage.costTxn`).
+fn cost_of_txn(txn: &Txn<'_>) -> u64 {
+    let cost = |ops: &[Op<'_>]| ops.iter().map(cost_of_op).sum::<u64>();
+    cost(&txn.success).max(cost(&txn.failure))
+}
+
+fn cost_of_op(op: &Op<'_>) -> u64 {
+    match op {
+        Op::Put(put) => cost_of_put(put),
+        Op::Txn(txn) => cost_of_txn(txn),
+        Op::Range(_) | Op::DeleteRange(_) => 0,
     }
 }
 

@@ -3,7 +3,7 @@
 //! etcd's section of an image, version 1, is a stream of records:
 //!
 //! ```text
-//! start = 'T' | revision i64 | compacted i64
+//! start = 'T' | revision i64 | compacted i64 | quota's bytes u64 | operations of a txn u32
 //! base  = 'B' | event bytes      each key that existed at the compacted revision, by key
 //! tail  = 'E' | event bytes      each event above the compacted revision, in order
 //! ```
@@ -14,6 +14,7 @@
 
 use crate::codec::Write;
 use crate::etcd::event::{Event, Place};
+use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
 use crate::image::step::WalkStep;
 
@@ -22,16 +23,17 @@ pub(crate) const TAG_BASE: u8 = b'B';
 pub(crate) const TAG_TAIL: u8 = b'E';
 
 /// Bytes of the start record.
-const START_BYTES: u64 = 1 + 8 + 8;
+const START_BYTES: u64 = 1 + 8 + 8 + 8 + 4;
 
 /// Bytes of a record beside the event's own.
 const RECORD_HEAD_BYTES: u64 = 1 + 4;
 
 /// A running walk.
 pub(crate) struct Walk {
-    /// The revisions of the image.
+    /// The revisions and the settings of the image.
     revision: i64,
     compacted: i64,
+    settings: Settings,
     at: Cursor,
     /// Whether the state that it walked was replaced.
     is_aborted: bool,
@@ -48,8 +50,8 @@ enum Cursor {
 impl Store {
     /// Begins a walk through the present state.
     pub(crate) fn freeze(&mut self) {
-        let Store { revision, compacted, .. } = *self;
-        let walk = Walk { revision, compacted, at: Cursor::Start, is_aborted: false };
+        let Store { revision, compacted, settings, .. } = *self;
+        let walk = Walk { revision, compacted, settings, at: Cursor::Start, is_aborted: false };
         self.walk = Some(Box::new(walk));
     }
 
@@ -83,6 +85,7 @@ impl Store {
                 piece.put_u8(TAG_START);
                 piece.put_i64(walk.revision);
                 piece.put_i64(walk.compacted);
+                walk.settings.encode(piece);
                 Some(Cursor::Base([].into()))
             }
             Cursor::Base(after) => Some(self.walk_base(&walk, after, piece, end, count_max)),

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use etcd::convert::{self, Header, Response};
+use etcd::limits::TXN_OPS_TOTAL_MAX;
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
 use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
@@ -65,8 +66,8 @@ pub(super) enum Found {
 }
 
 impl Read {
-    /// Runs the read. `txn_ops_max` is the one that the request was checked with.
-    pub fn run(&self, store: &Store, txn_ops_max: usize) -> Result<Found, Refusal> {
+    /// Runs the read.
+    pub fn run(&self, store: &Store) -> Result<Found, Refusal> {
         const CHECKED: &str = "the request was checked when it came";
         match self {
             Read::Range(request) => {
@@ -74,7 +75,8 @@ impl Read {
                 store.range(&range).map(Found::Range)
             }
             Read::Txn(request) => {
-                let txn = convert::txn(request, txn_ops_max).expect(CHECKED);
+                // The setting that it was checked with may have changed since.
+                let txn = convert::txn(request, TXN_OPS_TOTAL_MAX).expect(CHECKED);
                 store.read_txn(&txn).map(Found::Txn)
             }
         }

@@ -44,6 +44,8 @@ fn recovered(disk: &FaultDisk) -> Recovered<FaultDisk> {
 fn options() -> Options {
     let settings = Settings::default();
     Options {
+        etcd_settings: Default::default(),
+        auto_compaction: Default::default(),
         settings,
         servers: Default::default(),
         known: crate::hello::Known::up_to(Level::RELEASED),

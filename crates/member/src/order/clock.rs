@@ -45,6 +45,8 @@ impl Loop {
             let ms = ticks.saturating_mul(self.timing.raft_tick_ms);
             due_ms = due_ms.min(ms.saturating_sub(self.timing.tick_rest_ms));
         }
+        let compaction_ms = self.auto_compactor.due_ms().saturating_sub(self.now_ms);
+        due_ms = due_ms.min(compaction_ms.max(CLOCK_INTERVAL_MS));
         if let Some(leading) = &self.leading {
             due_ms = due_ms.min(self.leading_due_ms(leading));
         }

@@ -3,6 +3,7 @@
 use machine::{Machine, Ordinal, SessionId, ZkCommand};
 
 use super::*;
+use crate::leader::auto_compaction::AutoCompaction;
 use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_RETRY_MS};
 use crate::message::{LoopInput, Submission, Ticket};
 use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
@@ -30,6 +31,7 @@ pub(super) fn applied_up_to(index: u64) -> FromApply {
         installed: None,
         image_bytes_max: 0,
         own_sequence: 0,
+        etcd_revision: 1,
     }
 }
 
@@ -549,6 +551,64 @@ fn settings_that_are_the_same_are_not_configured() {
     assert_eq!(packed(&real), []);
 }
 
+/// etcd's settings wait for the level that has them, and the leader's compactions do, too.
+#[test]
+fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them() {
+    let etcd_settings = machine::etcd::Settings { txn_ops_max: 7, ..Default::default() };
+    let auto_compaction = AutoCompaction::Periodic { ms: 1_000 };
+    let known = crate::hello::Known::up_to(Level::ETCD);
+    let mut real = leading(Start { etcd_settings, auto_compaction, known, ..start() });
+    let pass = |real: &mut Real| {
+        for _ in 0..25 {
+            real.member.pass(100);
+            real.finish(0);
+            real.persist(usize::MAX);
+        }
+    };
+    pass(&mut real);
+    assert_eq!(packed(&real), []);
+    let raised = FromApply::Raised(Level::ETCD.into());
+    real.member.handle(LoopInput::Apply(raised)).unwrap();
+    real.finish(0);
+    assert_eq!(etcd_commands(&real), [EtcdCommand::Configure(etcd_settings)]);
+    // Apply has run it: it is not submitted again. The revision has risen meanwhile.
+    real.persist(usize::MAX);
+    real.finish(0);
+    real.jobs.clear();
+    let mut applied = applied_up_to(3);
+    if let FromApply::Applied { etcd_revision, .. } = &mut applied {
+        *etcd_revision = 50;
+    }
+    real.member.handle(LoopInput::Apply(applied)).unwrap();
+    real.member.handle(LoopInput::Apply(FromApply::EtcdConfigured(etcd_settings))).unwrap();
+    pass(&mut real);
+    let revisions = etcd_commands(&real).into_iter().map(|command| match command {
+        EtcdCommand::Compact { revision } => revision,
+        command => panic!("{command:?}"),
+    });
+    assert_eq!(revisions.collect::<Vec<i64>>(), [1, 50]);
+}
+
+/// The commands of etcd's space in the entries on the disk.
+fn etcd_commands(real: &Real) -> Vec<EtcdCommand<'_>> {
+    let mut commands = Vec::new();
+    for entry in real.jobs.iter().flat_map(|job| &job.entries) {
+        let header = entry::decode_header(&entry.payload).unwrap();
+        let mut at = entry::HEADER_BYTES;
+        for _ in 0..header.batch_count {
+            let batch = entry::decode_batch(&entry.payload, at).unwrap();
+            for framed in batch.commands(0, usize::MAX).unwrap() {
+                match framed.command {
+                    Command::Etcd(command) => commands.push(command),
+                    command => panic!("{command:?}"),
+                }
+            }
+            at = batch.end;
+        }
+    }
+    commands
+}
+
 fn attached(session: i64, ordinal: u64, timeout_ms: u32) -> OwnerEvent {
     let (owner, attached) = (Owner::Session(SessionId(session)), Ordinal(ordinal));
     OwnerEvent::Attached { owner, attached, timeout_ms }
@@ -601,6 +661,7 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
             installed: None,
             image_bytes_max: 0,
             own_sequence: 0,
+            etcd_revision: 1,
         }))
         .unwrap();
     pass(&mut real, 2_200);
@@ -623,6 +684,7 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
             installed: None,
             image_bytes_max: 0,
             own_sequence: 0,
+            etcd_revision: 1,
         }))
         .unwrap();
     for _ in 0..20 {
@@ -902,6 +964,7 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
         installed: Some(machine::Mark::default()),
         image_bytes_max: 0,
         own_sequence: 0,
+        etcd_revision: 1,
     };
     real.persist(usize::MAX);
     real.finish(0);
@@ -943,6 +1006,7 @@ fn sessions_of_before_an_image_expire_no_more_and_those_of_it_have_a_full_timeou
             installed,
             image_bytes_max: 0,
             own_sequence: 0,
+            etcd_revision: 1,
         }))
         .unwrap();
     pass(&mut real, 2_200);

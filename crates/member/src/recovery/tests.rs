@@ -36,6 +36,8 @@ fn found(disk: &FaultDisk) -> Recovered<FaultDisk> {
 fn options() -> Options {
     let settings = Settings::default();
     Options {
+        etcd_settings: Default::default(),
+        auto_compaction: Default::default(),
         settings,
         servers: Default::default(),
         known: Known::up_to(machine::Level::RELEASED),

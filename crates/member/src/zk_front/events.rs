@@ -39,7 +39,7 @@ impl Front {
                 self.on_session_attached(*session, *owner);
             }
             ChangeKind::Zk(ZkChange::Configured(settings)) => self.settings = settings.clone(),
-            ChangeKind::Control(_) => {}
+            ChangeKind::Control(_) | ChangeKind::Etcd(_) => {}
             ChangeKind::Zk(ZkChange::Installed { .. }) => self.on_installed(),
         }
     }

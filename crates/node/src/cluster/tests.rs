@@ -55,6 +55,8 @@ impl Ensemble {
             drawn: [self.starts; 32],
             secret: [self.starts; 32],
             member: Options {
+                etcd_settings: Default::default(),
+                auto_compaction: Default::default(),
                 settings: Settings::default(),
                 servers: Default::default(),
                 known: Known::up_to(Level::RELEASED),

@@ -51,6 +51,9 @@ pub fn announce(output: &LoopOutput) {
             stated.version
         );
     }
+    if let Some(revision) = output.compacting {
+        tracing::info!("auto-compaction: etcd's keys are compacted to revision {revision}");
+    }
     match output.disk_is_full {
         Some(true) => {
             tracing::error!("no room for the log or the next snapshot: writes are refused")

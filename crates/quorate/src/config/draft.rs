@@ -59,6 +59,7 @@ impl Draft {
         self.check_required(cluster.as_ref())?;
         // etcd's keys need a level that is not released.
         self.storage.has_unreleased_level |= self.etcd.is_served();
+        let (etcd, etcd_keys) = self.etcd.finish().map_err(|cause| self.report.missing(cause))?;
         let config = ServeConfig {
             storage: self.storage.finish(),
             listeners: self.listeners.finish(port_unification, &sessions),
@@ -69,7 +70,8 @@ impl Draft {
             logging: self.logging,
             monitoring: self.monitoring.finish(),
             chunk: self.chunk.finish(),
-            etcd: self.etcd.finish(),
+            etcd,
+            etcd_keys,
             replicated: self.replicated,
             auth,
             my_id: self.cluster.own.my_id,

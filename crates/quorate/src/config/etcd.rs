@@ -1,6 +1,11 @@
-//! The settings of the face for etcd's clients. It is served only where it is asked for.
+//! The settings of etcd's keys, and of the face for etcd's clients, which is served only where it
+//! is asked for.
+
+use machine::etcd::Settings;
+use member::leader::auto_compaction::AutoCompaction;
 
 use super::address::ListenAddress;
+use super::units;
 
 /// The settings of the face for etcd's clients, which is served on at least one of the two
 /// addresses.
@@ -12,12 +17,26 @@ pub struct EtcdConfig {
     pub tls_addr: Option<ListenAddress>,
 }
 
+/// The settings of etcd's keys, which a leader uses even where its face is not served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtcdKeys {
+    /// The replicated settings.
+    pub replicated: Settings,
+    /// What the leader compacts by itself.
+    pub auto_compaction: AutoCompaction,
+}
+
 /// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct EtcdDraft {
     /// The address; if this or the next one is set, the face is served.
     pub addr: Option<ListenAddress>,
     pub tls_addr: Option<ListenAddress>,
+    replicated: Settings,
+    /// Whether the retention counts revisions, and not time.
+    keeps_revisions: bool,
+    /// The retention, as it was given.
+    retention: Option<String>,
 }
 
 impl EtcdDraft {
@@ -25,7 +44,136 @@ impl EtcdDraft {
         self.addr.is_some() || self.tls_addr.is_some()
     }
 
-    pub fn finish(self) -> Option<EtcdConfig> {
-        self.is_served().then_some(EtcdConfig { addr: self.addr, tls_addr: self.tls_addr })
+    /// Takes a setting by the name of etcd's flag. False if there is none of that name.
+    pub fn set(&mut self, flag: &str, value: &str) -> Result<bool, String> {
+        match flag {
+            "quota-backend-bytes" => self.replicated.quota_bytes = quota(value)?,
+            "max-txn-ops" => {
+                let count = value.parse().ok().filter(|&count| (1..=TXN_OPS_MAX).contains(&count));
+                self.replicated.txn_ops_max =
+                    count.ok_or_else(|| format!("is not between 1 and {TXN_OPS_MAX}"))?;
+            }
+            "auto-compaction-mode" => {
+                self.keeps_revisions = match value {
+                    "periodic" => false,
+                    "revision" => true,
+                    _ => return Err(format!("{value:?} is neither periodic nor revision")),
+                };
+            }
+            "auto-compaction-retention" => self.retention = Some(value.to_string()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    pub fn finish(self) -> Result<(Option<EtcdConfig>, EtcdKeys), String> {
+        let auto_compaction = match self.retention.as_deref() {
+            None | Some("0") => AutoCompaction::Off,
+            Some(text) if self.keeps_revisions => {
+                let count = text.parse().ok().filter(|&count: &i64| count > 0);
+                let wrong = || format!("auto-compaction-retention: {text:?} counts no revisions");
+                AutoCompaction::Revisions { count: count.ok_or_else(wrong)? }
+            }
+            Some(text) => {
+                let ms = period_ms(text);
+                let ms = ms.map_err(|cause| format!("auto-compaction-retention: {cause}"))?;
+                AutoCompaction::Periodic { ms }
+            }
+        };
+        let is_served = self.is_served();
+        let config = EtcdConfig { addr: self.addr, tls_addr: self.tls_addr };
+        let keys = EtcdKeys { replicated: self.replicated, auto_compaction };
+        Ok((is_served.then_some(config), keys))
+    }
+}
+
+/// The most operations that a configuration may allow.
+const TXN_OPS_MAX: u32 = etcd::limits::TXN_OPS_TOTAL_MAX as u32;
+
+/// The shortest period, in ms, of which ten parts are whole milliseconds.
+const PERIOD_MS_MIN: u64 = 10;
+
+/// Bytes of a quota; 0 stands for the default, and a number below 0 for none.
+fn quota(value: &str) -> Result<u64, String> {
+    match value.parse::<i64>() {
+        Ok(0) => Ok(Settings::default().quota_bytes),
+        Ok(..0) => Ok(u64::MAX),
+        _ => units::parse_bytes(value),
+    }
+}
+
+/// A period: a number of hours, or times with their units, as in `1h30m`
+/// (`embed.parseCompactionRetention`).
+fn period_ms(text: &str) -> Result<u64, String> {
+    let too_long = || format!("{text:?} is too long");
+    let ms = match text.parse::<u64>() {
+        Ok(hours) => hours.checked_mul(3_600_000).ok_or_else(too_long)?,
+        Err(_) => {
+            let (mut rest, mut sum) = (text, 0_u64);
+            while !rest.is_empty() {
+                let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+                let unit = rest[digits..].find(|c: char| c.is_ascii_digit());
+                let (part, behind) = rest.split_at(unit.map_or(rest.len(), |unit| digits + unit));
+                sum = sum.checked_add(units::parse_ms(part)?).ok_or_else(too_long)?;
+                rest = behind;
+            }
+            sum
+        }
+    };
+    match ms >= PERIOD_MS_MIN {
+        true => Ok(ms),
+        false => Err(format!("{text:?} is shorter than {PERIOD_MS_MIN} ms")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(settings: &[(&str, &str)]) -> Result<EtcdKeys, String> {
+        let mut draft = EtcdDraft::default();
+        for (flag, value) in settings {
+            assert!(draft.set(flag, value)?, "{flag} is a flag");
+        }
+        draft.finish().map(|(_, keys)| keys)
+    }
+
+    #[test]
+    fn flags_mean_what_they_mean_in_etcd() {
+        assert_eq!(keys(&[]), Ok(EtcdKeys::default()));
+        let quota = |value| keys(&[("quota-backend-bytes", value)]).map(|it| it.replicated);
+        let default = Settings::default();
+        assert_eq!(quota("0"), Ok(default));
+        assert_eq!(quota("-1"), Ok(Settings { quota_bytes: u64::MAX, ..default }));
+        assert_eq!(quota("8589934592"), Ok(Settings { quota_bytes: 8 << 30, ..default }));
+        assert_eq!(quota("8GiB"), Ok(Settings { quota_bytes: 8 << 30, ..default }));
+        let ops = keys(&[("max-txn-ops", "1000")]).map(|it| it.replicated.txn_ops_max);
+        assert_eq!(ops, Ok(1_000));
+        for wrong in ["0", "-1", "x", "1000001"] {
+            assert!(keys(&[("max-txn-ops", wrong)]).is_err(), "{wrong}");
+        }
+        assert!(!EtcdDraft::default().set("no-flag", "1").expect("it is no value"));
+    }
+
+    #[test]
+    fn a_retention_is_hours_a_time_or_revisions() {
+        let periodic = |text| keys(&[("auto-compaction-retention", text)]);
+        for (text, ms) in [("1", 3_600_000), ("5m", 300_000), ("1h30m10s", 5_410_000)] {
+            let mode = periodic(text).map(|keys| keys.auto_compaction);
+            assert_eq!(mode, Ok(AutoCompaction::Periodic { ms }), "{text}");
+        }
+        assert_eq!(periodic("0"), Ok(EtcdKeys::default()));
+        for wrong in ["", "m", "5", "1h30", "5ms", "-1", "99999999999999999"] {
+            let is_wrong = periodic(wrong).is_err();
+            assert_eq!(is_wrong, wrong != "5", "{wrong}");
+        }
+        let revisions = |text| {
+            let mode = ("auto-compaction-mode", "revision");
+            keys(&[mode, ("auto-compaction-retention", text)]).map(|keys| keys.auto_compaction)
+        };
+        assert_eq!(revisions("1000"), Ok(AutoCompaction::Revisions { count: 1_000 }));
+        assert_eq!(revisions("0"), Ok(AutoCompaction::Off));
+        assert!(revisions("5m").is_err());
+        assert!(keys(&[("auto-compaction-mode", "never")]).is_err());
     }
 }

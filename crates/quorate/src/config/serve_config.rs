@@ -7,7 +7,7 @@ use member::zk_front::auth::AuthConfig;
 
 use super::chunk::ChunkConfig;
 use super::cluster::ClusterConfig;
-use super::etcd::EtcdConfig;
+use super::etcd::{EtcdConfig, EtcdKeys};
 use super::listeners::ListenersConfig;
 use super::logging::LoggingConfig;
 use super::monitoring::MonitoringConfig;
@@ -34,6 +34,8 @@ pub struct ServeConfig {
     pub chunk: Option<ChunkConfig>,
     /// The face for etcd's clients, if it is served.
     pub etcd: Option<EtcdConfig>,
+    /// The settings of etcd's keys.
+    pub etcd_keys: EtcdKeys,
     /// Settings that can change the outcome of a command. They are replicated state: each start
     /// proposes them to the ensemble, and no member reads its own alone.
     pub replicated: machine::Settings,

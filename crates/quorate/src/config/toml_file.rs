@@ -76,6 +76,10 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("metrics_of_process", "true"),
     ("etcd_addr", "\"127.0.0.1:2379\""),
     ("etcd_tls_addr", "\"127.0.0.1:2380\""),
+    ("etcd_quota_backend_bytes", "\"2GiB\""),
+    ("etcd_max_txn_ops", "128"),
+    ("etcd_auto_compaction_mode", "\"periodic\", or \"revision\""),
+    ("etcd_auto_compaction_retention", "\"1h\", or 1000"),
     ("chunk_addr", "\"127.0.0.1:9859\""),
     ("chunk_tls_addr", "\"127.0.0.1:9860\""),
     ("chunk_connections_max", "1024"),
@@ -467,7 +471,10 @@ fn apply_etcd_key(etcd: &mut EtcdDraft, value: &Value<'_>) -> Result<bool, Strin
     match value.key {
         "etcd_addr" => etcd.addr = Some(value.text()?.parse()?),
         "etcd_tls_addr" => etcd.tls_addr = Some(value.text()?.parse()?),
-        _ => return Ok(false),
+        key => {
+            let Some(flag) = key.strip_prefix("etcd_") else { return Ok(false) };
+            return etcd.set(&flag.replace('_', "-"), &value.text_or_integer()?);
+        }
     }
     Ok(true)
 }
@@ -594,6 +601,13 @@ impl Value<'_> {
             Some("") => Err(self.cannot_be("empty")),
             Some(text) => Ok(text),
             None => Err(self.wrong()),
+        }
+    }
+
+    fn text_or_integer(&self) -> Result<String, String> {
+        match self.value.is_integer() {
+            true => Ok(self.integer()?.to_string()),
+            false => Ok(self.text()?.to_string()),
         }
     }
 

@@ -497,6 +497,12 @@ fn etcd_property(etcd: &mut EtcdDraft, name: &str, value: &str) -> Result<Fate, 
     match name {
         "quorate.etcdAddr" => etcd.addr = Some(value.parse()?),
         "quorate.etcdTlsAddr" => etcd.tls_addr = Some(value.parse()?),
+        "quorate.etcdQuotaBackendBytes" => drop(etcd.set("quota-backend-bytes", value)?),
+        "quorate.etcdMaxTxnOps" => drop(etcd.set("max-txn-ops", value)?),
+        "quorate.etcdAutoCompactionMode" => drop(etcd.set("auto-compaction-mode", value)?),
+        "quorate.etcdAutoCompactionRetention" => {
+            etcd.set("auto-compaction-retention", value)?;
+        }
         _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)

@@ -186,6 +186,49 @@ impl Drop for Etcd {
     }
 }
 
+/// `--quota-backend-bytes`, `--max-txn-ops` and `--auto-compaction-retention`, as a zoo.cfg has
+/// them.
+#[test]
+fn settings_of_the_keys_are_obeyed_from_the_first_write_on() {
+    let mut server = Server::start(
+        "etcd-settings",
+        &[
+            "quorate.etcdAddr=127.0.0.1:0",
+            "quorate.etcdQuotaBackendBytes=20000",
+            "quorate.etcdMaxTxnOps=200",
+            "quorate.etcdAutoCompactionRetention=1s",
+        ],
+    );
+    let address = server.face("etcd");
+    let txn = |count: usize| {
+        let range = r#"{"requestRange":{"key":"YQ=="}}"#;
+        let put = format!(r#"{{"requestPut":{{"key":"{}"}}}}"#, base64("txn"));
+        let ops = [vec![put], vec![range.to_string(); count - 1]].concat();
+        call(address, "txn", &format!(r#"{{"success":[{}]}}"#, ops.join(",")))
+    };
+    assert_eq!(txn(200).0, 200);
+    let (status, body) = txn(201);
+    assert_eq!(status, 400);
+    assert!(body.contains("etcdserver: too many operations in txn request"), "{body}");
+    let value = "v".repeat(1_000);
+    let full = |address| {
+        let (key, value) = (base64("key"), base64(&value));
+        call(address, "put", &format!(r#"{{"key":"{key}","value":"{value}"}}"#))
+    };
+    let refused = (0..30).map(|_| full(address)).find(|(status, _)| *status != 200);
+    let (status, body) = refused.expect("the quota is full before");
+    assert_eq!(status, 429);
+    assert!(body.contains("etcdserver: mvcc: database space exceeded"), "{body}");
+    // The leader compacts what is older than a second, and there is room again.
+    wait_until("a put is taken", || full(address).0 == 200);
+    server.kill_nine();
+    server.restart();
+    let address = server.face("etcd");
+    let refused = (0..60).map(|_| full(address)).find(|(status, _)| *status != 200);
+    assert_eq!(refused.map(|(status, _)| status), Some(429));
+    assert!(server.log().contains("auto-compaction: etcd's keys are compacted to revision"));
+}
+
 /// Free loopback addresses. Another process could take one before the server does; that is rare.
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());

@@ -23,7 +23,7 @@ pub fn check_etcd(
     may_refuse: bool,
 ) -> Result<Verdict, String> {
     let order = witness.etcd_order(history)?;
-    let claim: Vec<Claimed> = order.iter().map(|(call, _)| Claimed::Call(*call)).collect();
+    let claim: Vec<Claimed> = order.iter().map(|(claimed, _)| *claimed).collect();
     check_acknowledgements(history, &order)?;
     let verdict = judge(history, &claim).map_err(|found| format!("etcd: {found}"))?;
     let for_space = |answered: &Answered| answered.answer == Err(Error::NoSpace);
@@ -40,7 +40,8 @@ pub fn check_etcd(
 
 /// No answer to a write reaches a client before syncs of a quorum cover its entry.
 fn check_acknowledgements(history: &History, order: &EtcdOrder) -> Result<(), String> {
-    for (call, handed_us) in order {
+    for (claimed, handed_us) in order {
+        let Claimed::Call(call) = claimed else { continue };
         let record = history.position(*call).map(|at| &history.calls[at]);
         let answered = record.and_then(|record| record.answered.as_ref());
         if let Some(Answered { moment, answer: Ok(_) }) = answered

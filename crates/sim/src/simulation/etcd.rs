@@ -24,6 +24,8 @@ pub struct EtcdCounts {
     pub txns: usize,
     /// Compactions among them.
     pub compactions: usize,
+    /// Compactions that leaders began by themselves.
+    pub own_compactions: usize,
     /// Writes that the store refused.
     pub refused: usize,
     /// Calls that were refused before the log.
@@ -198,6 +200,7 @@ impl Simulation {
             writes: verdict.acknowledged_count,
             txns: calls(|op| matches!(op, Op::Txn(_)) && !op.is_read()),
             compactions: calls(|op| matches!(op, Op::Compact(_))),
+            own_compactions: verdict.own_compaction_count,
             refused: verdict.refused_count,
             never_logged: verdict.never_logged_count,
             reads: verdict.read_count,

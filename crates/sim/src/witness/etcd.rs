@@ -44,6 +44,11 @@ impl EtcdCalls {
         self.batches.insert((origin.member.0, origin.boot.0, sequence), (front, tickets));
     }
 
+    /// Whether a Front handed over a batch, and not Loop itself.
+    pub fn is_of_front(&self, origin: Origin, sequence: u64) -> bool {
+        self.batches.contains_key(&(origin.member.0, origin.boot.0, sequence))
+    }
+
     /// The call that sent the command at this position of a batch.
     ///
     /// # Errors

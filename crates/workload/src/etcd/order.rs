@@ -32,7 +32,7 @@ use crate::etcd::floor::Floor;
 use crate::etcd::form::check;
 use crate::etcd::history::{Answered, CallId, CallRecord, History};
 use crate::etcd::model::{Model, View};
-use crate::etcd::op::{Answer, Error, Fate, Op, Response};
+use crate::etcd::op::{Answer, Compact, Error, Fate, Op, Response};
 
 /// One command of the committed order, as the server claims it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,11 @@ pub enum Claimed {
     Revoke {
         /// Its id.
         lease: i64,
+    },
+    /// The leader compacts by itself. The store refuses it where it is compacted so far already.
+    Compaction {
+        /// The revision.
+        revision: i64,
     },
     /// From now on puts are refused for want of space, or no longer.
     NoSpace {
@@ -75,6 +80,8 @@ pub struct Verdict {
     pub unknown_done_count: usize,
     /// Writes of unknown fate that do not.
     pub unknown_count: usize,
+    /// Compactions that leaders began by themselves, and that the store did not refuse.
+    pub own_compaction_count: usize,
 }
 
 /// Judges a history.
@@ -98,6 +105,7 @@ struct Replay<'h> {
     views: Vec<View>,
     /// For each place the time at which the last of its commands was asked for.
     asked: Vec<u64>,
+    own_compaction_count: usize,
 }
 
 /// The places that the rules of time allow a call to show, both included.
@@ -115,6 +123,7 @@ impl<'h> Replay<'h> {
             indices: vec![None; history.calls.len()],
             views: vec![model.view()],
             asked: vec![0],
+            own_compaction_count: 0,
             model,
         };
         for (index, command) in claim.iter().enumerate() {
@@ -123,6 +132,11 @@ impl<'h> Replay<'h> {
                 Claimed::Call(id) => asked = asked.max(replay.call(index, *id)?),
                 Claimed::Grant { lease } => replay.model.grant(*lease),
                 Claimed::Revoke { lease } => replay.model.revoke(*lease),
+                Claimed::Compaction { revision } => {
+                    let compact = Compact { revision: *revision, physical: false };
+                    let done = replay.model.apply(&Op::Compact(compact));
+                    replay.own_compaction_count += usize::from(done.is_ok());
+                }
                 Claimed::NoSpace { is_raised } => replay.model.set_no_space(*is_raised),
             }
             replay.asked.push(asked);
@@ -286,6 +300,7 @@ impl<'h> Replay<'h> {
             read_refused_count: 0,
             unknown_done_count: 0,
             unknown_count: 0,
+            own_compaction_count: self.own_compaction_count,
         };
         for (record, index) in self.history.calls.iter().zip(&self.indices) {
             let fate = record.answer().map_or(Fate::Unknown, fate_of);

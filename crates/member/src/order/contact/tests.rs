@@ -236,6 +236,7 @@ fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
         };
         world.members[leader]
             .handle(LoopInput::Apply(FromApply::Applied {
+                etcd_revision: 1,
                 index: LogIndex(index),
                 owners: events,
                 configured,

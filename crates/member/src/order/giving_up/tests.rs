@@ -130,6 +130,7 @@ fn what_an_entry_has_may_take_effect_until_its_outcome_is_known() {
     ];
     assert_eq!(told(&to_apply), expected);
     let applied = FromApply::Applied {
+        etcd_revision: 1,
         index: LogIndex(real.member.status().last_index),
         owners: Vec::new(),
         configured: None,
