@@ -4,14 +4,14 @@
 //! It sees only the answers. Each names its revision, and a write that changes keys has one of its
 //! own: so the answers give the order. The judge rebuilds the state at each revision from the
 //! writes. If no acknowledged write made a revision, a write of unknown fate did: the judge tries
-//! each candidate in a *world* of its own, and drops the worlds that later answers contradict. It
-//! rejects a history if no world is left.
+//! each effect that a candidate has in a *world* of its own, and drops the worlds that later
+//! answers contradict. It rejects a history if no world is left.
 //!
 //! **What is proved** of a history that is accepted:
 //! - No two acknowledged writes have one revision. Each, done on the state of the revision before,
 //!   has exactly its answer. Every other revision was made by a write of unknown fate, each once.
 //! - Every read, failed transaction and delete of nothing has the answer of the state at the
-//!   revision in its header, ranges at older revisions included, in one and the same world.
+//!   revision in its header, or at the older one that a range asks for, in one and the same world.
 //! - An answer shows no older revision than any answer before the call was sent (for serializable
 //!   reads: than any answer on the same connection); a write has a newer one. No answer shows a
 //!   write that was sent after it.
@@ -26,7 +26,8 @@
 //! [`WORLDS_MAX`] worlds the rest of the states is not compared ([`Verdict::uncompared_count`]).
 //!
 //! **What the load must keep to**: the store is fresh, only these clients write to it, and no
-//! lease is granted.
+//! lease is granted. Few writes may be of unknown fate at once, unless somebody reads all keys at
+//! each revision that no answer told of.
 
 use std::collections::BTreeMap;
 
@@ -226,7 +227,7 @@ impl<'h> Sight<'h> {
             let Ok(response) = answer else { continue };
             verdict.read_count += usize::from(!response.tells_change());
             if !response.tells_change() && !matches!(response, Response::Compact { .. }) {
-                views.entry(response.revision()).or_default().push(record);
+                views.entry(read_at(&record.op, response)).or_default().push(record);
             }
         }
         verdict.change_count = self.changes.len();
@@ -243,9 +244,9 @@ impl<'h> Sight<'h> {
                 }
                 Some(record) => worlds.change(record)?,
                 None if revision == 1 => {}
-                None => worlds.fill(&self.candidates(revision), revision)?,
+                None => worlds.fill(&self.candidates(revision), reads, revision)?,
             }
-            worlds.read(reads, revision)?;
+            worlds.read(reads)?;
         }
         Ok(())
     }
@@ -266,6 +267,14 @@ impl<'h> Sight<'h> {
                 && self.floor.at(asked) < revision
         };
         self.history.calls.iter().filter(may_be_it).collect()
+    }
+}
+
+/// The revision of the state that an answer shows.
+fn read_at(op: &Op, response: &Response) -> i64 {
+    match op {
+        Op::Range(range) if (1..response.revision()).contains(&range.revision) => range.revision,
+        _ => response.revision(),
     }
 }
 

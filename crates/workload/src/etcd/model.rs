@@ -44,6 +44,10 @@ struct Change {
     pair: Option<KeyValue>,
 }
 
+/// What a call does to keys: the last that happens to each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect(BTreeMap<Vec<u8>, Change>);
+
 /// The store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
@@ -92,6 +96,29 @@ impl Model {
         let changes = turn.changes;
         self.commit(changes);
         Ok(response)
+    }
+
+    /// What a call would do to keys now; none if it would change none.
+    pub fn effect(&self, op: &Op) -> Option<Effect> {
+        check(op).ok()?;
+        let mut turn = Turn::new(self, self.view);
+        turn.run(op).ok()?;
+        let changes = BTreeMap::from_iter(turn.changes);
+        (!changes.is_empty()).then_some(Effect(changes))
+    }
+
+    /// Makes a revision with this effect, which is one of now.
+    pub fn make(&mut self, effect: Effect) {
+        self.commit(effect.0.into_iter().collect());
+    }
+
+    /// Takes back the newest revision, which [`Model::make`] made.
+    pub fn unmake(&mut self) {
+        let revision = self.view.revision;
+        for line in self.keys.values_mut() {
+            line.pop_if(|change| change.revision == revision);
+        }
+        self.view.revision -= 1;
     }
 
     /// The answer that a call gets as of an earlier view, or of now. Nothing changes. Leases and

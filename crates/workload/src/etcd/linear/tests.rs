@@ -7,7 +7,7 @@ use crate::etcd::history::CallId;
 use crate::etcd::model::{Model, View};
 use crate::etcd::op::{PutAnswer, Range, RangeAnswer};
 use crate::etcd::play::{Play, play};
-use crate::etcd::short::{all, compact, delete, put, range};
+use crate::etcd::short::{all, compact, delete, delete_to, put, range};
 use crate::generate::Random;
 
 /// A history written line by line. Connections 0 and 1 are of different clients.
@@ -206,6 +206,44 @@ fn a_write_of_unknown_fate_is_done_once() {
     case.model.apply(&put("a", "1").into()).unwrap();
     case.done(1, all());
     case.breaks(Rule::Revision);
+}
+
+#[test]
+fn writes_of_one_effect_make_one_world_and_a_revision_each() {
+    let mut case = Case::new();
+    for _ in 0..40 {
+        case.done(0, put("a", "1"));
+        case.lost(1, delete("a"));
+        case.ask(1, delete_to("a", "b"));
+        case.done(0, all());
+    }
+    let one_more = |case: &mut Case| {
+        case.done(0, put("a", "1"));
+        case.model.apply(&delete("a").into()).unwrap();
+        case.done(0, all());
+    };
+    (0..40).for_each(|_| one_more(&mut case));
+    let verdict = case.passes();
+    assert_eq!((verdict.unknown_count, verdict.gap_count), (80, 80));
+    assert_eq!(verdict.uncompared_count, 0);
+    one_more(&mut case);
+    case.breaks(Rule::Revision);
+}
+
+#[test]
+fn a_range_at_an_older_revision_tells_the_state_there_at_once() {
+    let mut case = Case::new();
+    for value in 0..=WORLDS_MAX {
+        case.ask(1, put("a", &value.to_string()));
+    }
+    case.model.apply(&put("a", "7").into()).unwrap();
+    case.done(0, put("a", "new"));
+    case.done(0, put("a", "newer"));
+    assert_eq!(case.passes().uncompared_count, 2);
+    case.done(0, Range { revision: 2, ..all() });
+    assert_eq!(case.passes().uncompared_count, 0);
+    case.told(0, Range { revision: 2, ..range("a") }, case.at(range("a"), 4));
+    case.breaks(Rule::Read);
 }
 
 #[test]
