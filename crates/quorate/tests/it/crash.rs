@@ -1,12 +1,15 @@
 //! The real process is killed, stopped and started on damaged data: every acknowledged write stays.
 
+mod etcd;
 mod load;
 mod part;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
@@ -32,29 +35,75 @@ fn number_from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
+/// The clients that write while the server is ended, by their protocol.
+#[derive(Clone, Copy)]
+enum Clients {
+    ZooKeeper,
+    Etcd,
+}
+
+impl Clients {
+    fn address(self, server: &Server) -> SocketAddr {
+        match self {
+            Clients::ZooKeeper => server.address(),
+            Clients::Etcd => server.face("etcd"),
+        }
+    }
+
+    /// Starts the clients, and returns how many there are.
+    fn start<'scope>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        world: &'scope World,
+        seed: u64,
+    ) -> usize {
+        match self {
+            Clients::ZooKeeper => load::start(scope, world, WORKERS, seed),
+            Clients::Etcd => etcd::start(scope, world, WORKERS),
+        }
+    }
+}
+
 /// This runs a hundred times, or QUORATE_KILLS times; another QUORATE_SEED chooses other moments.
 #[test]
 fn whatever_was_acknowledged_outlives_a_hundred_kills() {
+    let mut server = Server::start("kills", SMALL_SNAPSHOTS);
+    load::prepare(server.address(), WORKERS);
+    kill_under_load(&mut server, Clients::ZooKeeper);
+}
+
+/// In the end each revision is that of one put.
+#[test]
+fn every_put_that_was_acknowledged_outlives_a_hundred_kills() {
+    let lines = [SMALL_SNAPSHOTS, &["quorate.etcdAddr=127.0.0.1:0"]].concat();
+    let mut server = Server::start("kills-etcd", &lines);
+    kill_under_load(&mut server, Clients::Etcd);
+    server.restart();
+    etcd::check_revisions(server.face("etcd"));
+}
+
+/// Kills the server again and again while clients write, and stops it in the end.
+fn kill_under_load(server: &mut Server, clients: Clients) {
     let kills = number_from_env("QUORATE_KILLS", 100);
     let seed = number_from_env("QUORATE_SEED", 1);
     let began = Instant::now();
     let mut random = Random::new(seed);
-    let mut server = Server::start("kills", SMALL_SNAPSHOTS);
-    let report = under_load(&mut server, kills, seed, |server| {
+    let report = under_load(server, clients, kills, seed, |server| {
         server.kill_nine();
         // A start that has just begun is killed as well.
         for _ in 0..random.below(3) {
             kill_a_start(server.folder(), random.between(1, 80));
         }
     });
-    assert_sound(&server);
+    assert_sound(server);
     println!("seed {seed}: {report}, in {:?}", began.elapsed());
 }
 
 #[test]
 fn sigterm_under_load_ends_with_status_0_and_loses_nothing() {
     let mut server = Server::start("sigterm", SMALL_SNAPSHOTS);
-    let report = under_load(&mut server, 8, 2, Server::stop);
+    load::prepare(server.address(), WORKERS);
+    let report = under_load(&mut server, Clients::ZooKeeper, 8, 2, Server::stop);
     assert_sound(&server);
     println!("{report}");
 }
@@ -63,30 +112,30 @@ fn sigterm_under_load_ends_with_status_0_and_loses_nothing() {
 /// it is stopped.
 fn under_load(
     server: &mut Server,
+    clients: Clients,
     ends: u64,
     seed: u64,
     mut end: impl FnMut(&mut Server),
 ) -> String {
     let world = World::default();
     let mut random = Random::new(seed.rotate_left(32));
-    load::prepare(server.address(), WORKERS);
     std::thread::scope(|scope| {
         // The clients end even if this panics.
         let _over = Over(&world);
-        let clients = load::start(scope, &world, WORKERS, seed);
+        let count = clients.start(scope, &world, seed);
         for _ in 0..ends {
-            world.begin_life(server.address());
+            world.begin_life(clients.address(server));
             // Now and then the server is ended before any client has looked at its state.
             if !random.one_in(8) {
-                world.wait_satisfied(clients);
+                world.wait_satisfied(count);
             }
             std::thread::sleep(Duration::from_millis(random.between(0, 250)));
             world.end_life();
             end(server);
             server.restart();
         }
-        world.begin_life(server.address());
-        world.wait_satisfied(clients);
+        world.begin_life(clients.address(server));
+        world.wait_satisfied(count);
         world.end_life();
         server.stop();
     });

@@ -12,6 +12,7 @@ mod descriptors;
 mod differential;
 mod ensemble;
 mod etcd;
+mod etcd_client;
 mod hung_disk;
 mod images;
 mod levels;

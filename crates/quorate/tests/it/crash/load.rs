@@ -39,7 +39,7 @@ struct Common {
     satisfied: usize,
     /// Whether a client's expectation failed.
     failed: bool,
-    /// The highest zxid that any client was shown.
+    /// The highest zxid that any client was shown; of etcd's clients the highest revision.
     zxid: i64,
     /// The znode name that has each number below [`SHARED`].
     numbers: HashMap<String, String>,
@@ -115,6 +115,19 @@ impl World {
         }
     }
 
+    /// Runs a client in all lives of the server. `live` is one life: its number, the address, and
+    /// the number that it must show; it returns None when the connection ended.
+    pub fn live_all(&self, mut live: impl FnMut(u64, SocketAddr, i64) -> Option<()>) {
+        let _alarm = Alarm(self);
+        let mut last = 0;
+        while let Some((life, address, floor)) = self.next_life(last) {
+            last = life;
+            if live(life, address, floor).is_none() {
+                self.on_connection_end(life);
+            }
+        }
+    }
+
     /// Checks that a connection ended because the server did.
     fn on_connection_end(&self, life: u64) {
         let common = self.common();
@@ -122,7 +135,7 @@ impl World {
         assert!(!is_alive, "a living server closed a connection");
     }
 
-    fn on_satisfied(&self, life: u64) {
+    pub fn on_satisfied(&self, life: u64) {
         let mut common = self.common();
         common.satisfied += usize::from(common.life == life);
         self.changed.notify_all();
@@ -131,6 +144,25 @@ impl World {
     fn on_zxid(&self, zxid: i64) {
         let mut common = self.common();
         common.zxid = common.zxid.max(zxid);
+    }
+
+    /// Notes an acknowledged write with its number.
+    pub fn on_acknowledged(&self, zxid: i64) {
+        let mut common = self.common();
+        common.acknowledged += 1;
+        common.zxid = common.zxid.max(zxid);
+    }
+
+    /// Notes how many writes without acknowledgement turned out to be done, and how many not.
+    pub fn on_settled(&self, done: usize, not_done: usize) {
+        let mut common = self.common();
+        common.unknown_done += done as u64;
+        common.unknown_not_done += not_done as u64;
+    }
+
+    /// The highest zxid or revision that any client was shown.
+    pub fn zxid(&self) -> i64 {
+        self.common().zxid
     }
 
     /// Notes a znode below [`SHARED`] that was seen; no two may have one number.
@@ -191,13 +223,10 @@ impl<'a> Worker<'a> {
 
     /// Works through all lives of the server.
     pub fn run(mut self) {
-        let _alarm = Alarm(self.world);
-        while let Some((life, address, floor)) = self.world.next_life(self.life) {
+        self.world.live_all(|life, address, floor| {
             self.life = life;
-            if self.live(address, floor).is_none() {
-                self.world.on_connection_end(life);
-            }
-        }
+            self.live(address, floor)
+        });
     }
 
     /// Works through one life. None when the connection ended.
@@ -233,9 +262,7 @@ impl<'a> Worker<'a> {
         part.learn(&seen);
         self.acked = part;
         self.ahead = self.acked.clone();
-        let mut common = self.world.common();
-        common.unknown_done += done as u64;
-        common.unknown_not_done += (unacked.len() - done) as u64;
+        self.world.on_settled(done, unacked.len() - done);
         Some(())
     }
 
@@ -307,9 +334,7 @@ impl<'a> Worker<'a> {
             }
             Expected::Refused(_, error) => assert_eq!(answer.header.error, *error, "{step:?}"),
         }
-        let mut common = self.world.common();
-        common.acknowledged += 1;
-        common.zxid = common.zxid.max(zxid);
+        self.world.on_acknowledged(zxid);
     }
 
     fn on_created(&mut self, step: &Step, path: &str, expected: Option<&str>) {
@@ -370,13 +395,10 @@ impl<'a> Closer<'a> {
 
     /// Works through all lives of the server.
     pub fn run(mut self) {
-        let _alarm = Alarm(self.world);
-        while let Some((life, address, floor)) = self.world.next_life(self.life) {
+        self.world.live_all(|life, address, floor| {
             self.life = life;
-            if self.live(address, floor).is_none() {
-                self.world.on_connection_end(life);
-            }
-        }
+            self.live(address, floor)
+        });
     }
 
     fn live(&mut self, address: SocketAddr, floor: i64) -> Option<()> {

@@ -1,0 +1,122 @@
+//! A client of etcd's service KV, over HTTP/2. Calls and answers are the operations of `workload`.
+//! An answer that no client of etcd could understand fails the test.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use bench::client_etcd::{COMPACT, Call, Client, DELETE_RANGE, PUT, RANGE, TXN, runtime};
+use bench::grpc;
+use etcd::Error;
+use etcd::pb::{Message, etcdserverpb as pb};
+use member::etcd_front::{CallRefused, Method};
+use sim::etcd_clients::wire::{Served, decode, encode};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use workload::etcd::op::{Answer, Op, Range, RangeAnswer, Response};
+
+use crate::server::PATIENCE;
+
+/// A connection. Clones of it send on the same connection.
+#[derive(Clone)]
+pub struct EtcdClient {
+    client: Client,
+    /// The cluster and the member that the first response named.
+    served: Arc<OnceLock<Served>>,
+}
+
+impl EtcdClient {
+    /// Opens a connection. None if no server listens.
+    pub async fn connect(address: SocketAddr) -> Option<EtcdClient> {
+        let client = Client::connect(address).await.ok()?;
+        Some(EtcdClient { client, served: Arc::default() })
+    }
+
+    /// The cluster and the member that the responses of this connection name, once there is one.
+    pub fn served(&self) -> Option<Served> {
+        self.served.get().copied()
+    }
+
+    /// Sends a call and waits for its answer. None if the connection ended.
+    pub async fn try_ask(&mut self, op: &Op) -> Option<Answer> {
+        let (method, request) = encode(op);
+        let path = match method {
+            Method::Range => RANGE,
+            Method::Put => PUT,
+            Method::DeleteRange => DELETE_RANGE,
+            Method::Txn => TXN,
+            Method::Compact => COMPACT,
+        };
+        let call = Call::of_bytes(path, &request).unwrap();
+        let answer = self.client.ask(&call).await.ok()?;
+        Some(self.understand(op, answer))
+    }
+
+    /// Like [`EtcdClient::try_ask`], of a server that answers in time or is gone.
+    pub async fn ask(&mut self, op: &Op) -> Option<Answer> {
+        timeout(PATIENCE, self.try_ask(op)).await.expect("a server answers in time")
+    }
+
+    fn understand(&self, op: &Op, answer: grpc::Answer) -> Answer {
+        let result = match answer.code {
+            0 => {
+                self.served.get_or_init(|| header_of(&answer));
+                Ok(answer.body.to_vec())
+            }
+            code => Err(CallRefused::Error(error_of(code, &answer.message))),
+        };
+        let by = self.served().unwrap_or(Served { cluster_id: 0, member_id: 0 });
+        decode(op, &result, by).unwrap_or_else(|what| panic!("{what}"))
+    }
+}
+
+/// The cluster and the member that a response names. The header is the first field of every one.
+fn header_of(answer: &grpc::Answer) -> Served {
+    let response = pb::CompactionResponse::decode(answer.body.clone()).expect("a response");
+    let header = response.header.expect("a response has a header");
+    assert!(header.cluster_id != 0 && header.member_id != 0, "{header:?}");
+    Served { cluster_id: header.cluster_id, member_id: header.member_id }
+}
+
+/// The error with this code and text.
+fn error_of(code: u32, text: &str) -> Error {
+    let is_it = |error: &Error| u32::from(error.code().number()) == code && error.text() == text;
+    Error::all().find(is_it).unwrap_or_else(|| panic!("etcd has no error {code}: {text}"))
+}
+
+/// A connection whose calls wait for their answers, with a runtime of its own.
+pub struct Caller {
+    runtime: Runtime,
+    client: EtcdClient,
+}
+
+impl Caller {
+    /// Connects to a server, which must listen and answer all calls.
+    pub fn open(address: SocketAddr) -> Caller {
+        let runtime = runtime().unwrap();
+        let client = runtime.block_on(EtcdClient::connect(address)).expect("the server listens");
+        Caller { runtime, client }
+    }
+
+    /// The answer to a call.
+    pub fn call(&mut self, op: &Op) -> Answer {
+        self.runtime.block_on(self.client.ask(op)).expect("the server answers")
+    }
+
+    /// The answer to a range, which must not be refused.
+    pub fn range(&mut self, range: &Range) -> RangeAnswer {
+        range_of(self.call(&Op::Range(range.clone())))
+    }
+}
+
+/// A range of every key.
+pub fn everything() -> Range {
+    Range { key: vec![0], range_end: vec![0], ..Range::default() }
+}
+
+/// The answer to a range that is not refused.
+pub fn range_of(answer: Answer) -> RangeAnswer {
+    match answer {
+        Ok(Response::Range(answer)) => answer,
+        other => panic!("no answer to a range: {other:?}"),
+    }
+}
