@@ -1,6 +1,7 @@
 //! Members as processes, real connections, and faults: `kill -9`, pauses, cuts between members and
 //! to clients, in one direction or both. At the end all faults are over; all members must then show
-//! one tree, and `workload::linear` judges the history of the clients.
+//! one tree, and `workload::linear` judges the history of the clients. Clients of etcd work beside
+//! them in the same runs, and `workload::etcd::linear` judges theirs.
 //!
 //! `QUORATE_CHAOS_SEED=N` repeats the choice of faults and of client requests (not the moments:
 //! processes are not a simulator). `QUORATE_CHAOS_SECONDS=N` is the duration, and
@@ -9,11 +10,13 @@
 //! instead of random ones.
 
 mod ensemble;
+mod etcd;
 mod faults;
 mod load;
 mod proxy;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use workload::generate::Random;
@@ -23,6 +26,7 @@ use workload::op::{Answer, CreateRequest, Op, Stat, error, flag, perms};
 
 use crate::server::{Server, port_of_its_own, wait_until};
 use ensemble::{Ensemble, Kind};
+use etcd::EtcdWorld;
 use faults::{Begun, Planned};
 use load::{Client, Gone, Greeting, Session, TIMEOUT_MS, World};
 
@@ -84,12 +88,22 @@ fn survive(name: &str, asked: &Asked) {
     println!("{repeat}, {members} of {kind:?}");
     let mut ensemble = Ensemble::start(kind, name, members, port);
     let world = World::new((0..members).map(|own| ensemble.client_address(own)).collect());
+    let etcd = (0..members).filter(|_| ensemble.has_etcd());
+    let etcd = EtcdWorld::new(etcd.map(|own| ensemble.etcd_address(own)).collect());
     await_all(&ensemble, &world);
-    under_load(&mut ensemble, &world, seed, lasts);
+    etcd::await_all(&etcd);
+    under_load(&mut ensemble, &world, &etcd, seed, lasts);
     await_all(&ensemble, &world);
     check_convergence(&world, members);
+    if ensemble.has_etcd() {
+        etcd::check_convergence(&etcd);
+    }
     ensemble.assert_running();
     ensemble.assert_no_panics();
+    let verdict = etcd.judge(ensemble.folder());
+    println!("{verdict:?}");
+    assert!(verdict.change_count > 0 || !ensemble.has_etcd());
+    assert_eq!(verdict.uncompared_count, 0);
     let history = world.history.lock().unwrap();
     match judge(&history, rules(kind)) {
         Ok(verdict) => println!("{verdict:?}"),
@@ -159,15 +173,24 @@ fn await_all(ensemble: &Ensemble, world: &World) {
 }
 
 /// Runs the clients while faults begin and end.
-fn under_load(ensemble: &mut Ensemble, world: &World, seed: u64, lasts: Duration) {
+fn under_load(
+    ensemble: &mut Ensemble,
+    world: &World,
+    etcd: &Arc<EtcdWorld>,
+    seed: u64,
+    lasts: Duration,
+) {
     let mut random = Random::new(seed);
     let mut of_faults = random.fork();
     std::thread::scope(|scope| {
         // The clients end even if this panics.
-        let _over = Over(world);
+        let _over = Over(world, etcd);
         for id in 0..CLIENTS {
             let random = random.fork();
             scope.spawn(move || Client::new(world, id, random).run());
+        }
+        if ensemble.has_etcd() {
+            scope.spawn(move || etcd::run(etcd, world, random));
         }
         let end = Instant::now() + lasts;
         let mut begun: Vec<(Instant, Begun)> = Vec::new();
@@ -199,11 +222,12 @@ fn under_load(ensemble: &mut Ensemble, world: &World, seed: u64, lasts: Duration
     });
 }
 
-struct Over<'w>(&'w World);
+struct Over<'w>(&'w World, &'w EtcdWorld);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.end();
+        self.1.end();
     }
 }
 

@@ -31,6 +31,7 @@ pub enum Kind {
 #[derive(Clone, Copy)]
 struct Ports {
     client: u16,
+    etcd: u16,
     quorum: u16,
     election: u16,
 }
@@ -40,8 +41,8 @@ struct Member {
     ports: Ports,
     running: Option<Child>,
     is_paused: bool,
-    /// The proxy before its client port.
-    clients: Proxy,
+    /// The proxies before its client port and before its port for etcd's clients.
+    clients: [Proxy; 2],
     /// The proxies on its ways to each other server, by position: quorum port and election port.
     ways: Vec<Option<[Proxy; 2]>>,
 }
@@ -62,7 +63,7 @@ impl Ensemble {
     pub fn start(kind: Kind, name: &str, count: usize, mut port: impl FnMut() -> u16) -> Ensemble {
         let folder = server::folder(name);
         let ports: Vec<Ports> = (0..count)
-            .map(|_| Ports { client: port(), quorum: port(), election: port() })
+            .map(|_| Ports { client: port(), etcd: port(), quorum: port(), election: port() })
             .collect();
         let member = |own: usize| {
             let way = |other: usize| {
@@ -75,7 +76,8 @@ impl Ensemble {
                 ports: ports[own],
                 running: None,
                 is_paused: false,
-                clients: Proxy::start(loopback(ports[own].client)),
+                clients: [ports[own].client, ports[own].etcd]
+                    .map(|port| Proxy::start(loopback(port))),
                 ways: (0..count).map(way).collect(),
             }
         };
@@ -105,6 +107,9 @@ impl Ensemble {
             data.display(),
             member.ports.client,
         );
+        if self.has_etcd() {
+            config += &format!("quorate.etcdAddr=127.0.0.1:{}\n", member.ports.etcd);
+        }
         let is_alone = self.count() == 1;
         for (other, ways) in member.ways.iter().enumerate().filter(|_| !is_alone) {
             let [quorum, election] = match ways {
@@ -172,6 +177,11 @@ impl Ensemble {
         self.kind == Kind::Ours && self.count() > 2
     }
 
+    /// Whether the members serve etcd's clients, too.
+    pub fn has_etcd(&self) -> bool {
+        self.kind == Kind::Ours
+    }
+
     /// Sends SIGSTOP or SIGCONT to a server.
     pub fn pause(&mut self, own: usize, is_paused: bool) {
         let member = &mut self.members[own];
@@ -210,14 +220,19 @@ impl Ensemble {
         }
     }
 
-    /// The address of a member for clients.
+    /// The address of a member for ZooKeeper's clients.
     pub fn client_address(&self, own: usize) -> SocketAddr {
-        self.members[own].clients.address()
+        self.members[own].clients[0].address()
+    }
+
+    /// The address of a member for etcd's clients.
+    pub fn etcd_address(&self, own: usize) -> SocketAddr {
+        self.members[own].clients[1].address()
     }
 
     /// Cuts the way between a member and its clients.
     pub fn cut_clients(&self, own: usize, cut: Cut) {
-        self.members[own].clients.set(cut);
+        self.members[own].clients.iter().for_each(|proxy| proxy.set(cut));
     }
 
     /// Cuts the way by which one member dials another.
@@ -227,7 +242,7 @@ impl Ensemble {
 
     /// Breaks the connections of clients with a member.
     pub fn break_clients(&self, own: usize) {
-        self.members[own].clients.break_all();
+        self.members[own].clients.iter().for_each(Proxy::break_all);
     }
 
     /// Breaks the connections that one member dialled to another.

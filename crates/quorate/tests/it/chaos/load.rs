@@ -652,7 +652,7 @@ fn path_of(op: &Op) -> String {
 }
 
 /// Tells the world when a client panics.
-struct Alarm<'w>(&'w World);
+pub struct Alarm<'w>(pub &'w World);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
