@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -203,23 +203,47 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     listeners.map(|listener| listener.local_addr().unwrap())
 }
 
+/// Three members that were started under the name `etcd`.
+pub struct Three {
+    folder: PathBuf,
+    /// The addresses for clients.
+    pub clients: [SocketAddr; 3],
+    members: Vec<Etcd>,
+}
+
+impl Three {
+    /// Starts them on an empty folder and waits until they serve.
+    pub fn start(name: &str) -> Three {
+        let folder = folder(name);
+        let names = ["m0", "m1", "m2"].map(str::to_string);
+        let clients = free_addresses::<3>();
+        let peers: Vec<_> = names.iter().cloned().zip(free_addresses::<3>()).collect();
+        let start = |(name, client): (&String, _)| Etcd::start(&folder, name, client, &peers);
+        let members = names.iter().zip(clients).map(start).collect();
+        for name in &names {
+            let log = folder.join(format!("{name}.log"));
+            let text = || std::fs::read_to_string(&log).unwrap_or_default();
+            wait_until("it is ready", || text().contains("ready to serve client requests"));
+            assert!(!text().contains(" zk="), "ZooKeeper's clients are not served: {}", text());
+        }
+        Three { folder, clients, members }
+    }
+}
+
+impl Drop for Three {
+    fn drop(&mut self) {
+        self.members.clear();
+        if !std::thread::panicking() {
+            // An error does not matter: the folder is below the target folder.
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
 #[test]
 fn three_members_under_the_name_etcd_serve_what_is_put_on_any() {
-    let folder = folder("etcd-three");
-    let names = ["m0", "m1", "m2"].map(str::to_string);
-    let clients = free_addresses::<3>();
-    let peers: Vec<_> = names.iter().cloned().zip(free_addresses::<3>()).collect();
-    let mut members: Vec<Etcd> = names
-        .iter()
-        .zip(clients)
-        .map(|(name, client)| Etcd::start(&folder, name, client, &peers))
-        .collect();
-    for name in &names {
-        let log = folder.join(format!("{name}.log"));
-        let text = || std::fs::read_to_string(&log).unwrap_or_default();
-        wait_until("it is ready", || text().contains("ready to serve client requests"));
-        assert!(!text().contains(" zk="), "ZooKeeper's clients are not served: {}", text());
-    }
+    let mut three = Three::start("etcd-three");
+    let clients = three.clients;
     for (number, client) in clients.into_iter().enumerate() {
         assert!(put(client, "key", &number.to_string()));
         for other in clients {
@@ -227,10 +251,8 @@ fn three_members_under_the_name_etcd_serve_what_is_put_on_any() {
         }
     }
     // One of them is lost. The others go on.
-    drop(members.remove(0));
+    drop(three.members.remove(0));
     let [_, left, right] = clients;
     wait_until("there is a leader", || put(left, "key", "last"));
     assert_eq!(get(right, "key").as_deref(), Some("last"));
-    drop(members);
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -15,6 +15,7 @@ mod etcd;
 mod etcd_client;
 mod hung_disk;
 mod images;
+mod kube_apiserver;
 mod levels;
 mod monitoring;
 mod operators;
