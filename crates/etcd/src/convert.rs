@@ -9,5 +9,5 @@ mod overlap;
 mod request;
 mod response;
 
-pub use request::{compaction, delete_range, put, range, txn};
-pub use response::{Header, Response, key_value_bytes, write_key_value};
+pub use request::{StreamRefused, compaction, delete_range, put, range, range_stream, txn};
+pub use response::{Header, Piece, PieceEnd, Response, key_value_bytes, write_key_value};

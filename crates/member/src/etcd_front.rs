@@ -2,9 +2,10 @@
 //!
 //! The driver hands over each call with the bytes of its request ([`EtcdFront::on_call`]), and gets
 //! the response, or an error, with [`EtcdFront::take_output`]. It encodes a response when it has
-//! room for the bytes. While
-//! [`EtcdFront::is_runnable`], it takes the lock for reading, hands over the deliveries that Apply
-//! pushed before, and calls [`EtcdFront::run_reads`].
+//! room for the bytes. A streamed read has several messages: the Front gives the next one when the
+//! driver says that the client has taken the one before ([`EtcdFront::on_taken`]). While
+//! [`EtcdFront::is_runnable`], the driver takes the lock for reading, hands over the deliveries that
+//! Apply pushed before, and calls [`EtcdFront::run_reads`].
 //!
 //! Calls are independent of each other: nothing is promised about the order of two calls that are
 //! under way at once. A read that is linearizable waits, in an ensemble, until this member has
@@ -13,17 +14,19 @@
 //! still take effect.
 
 mod calls;
+mod stream;
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use etcd::Error;
-use etcd::convert::{self, Header};
+use etcd::convert::{self, Header, StreamRefused};
 use etcd::pb::{Message, etcdserverpb as pb};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::entry::encode_identities;
 use machine::etcd::command::Command as EtcdCommand;
+use machine::etcd::reply::Refusal;
 use machine::{
     ChangeKind, Command, ConnectionId, ControlChange, EtcdChange, Level, Machine, Outcome, ZkChange,
 };
@@ -33,7 +36,8 @@ use crate::limits::{ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, FRONT_COMMANDS_MAX, READ_H
 use crate::message::{
     Answer, Answered, Caller, Delivery, Fate, FrontId, Ticket, ToLoop, Unavailable, Waiter,
 };
-use calls::{Call, Read};
+use calls::{Call, Found, Read};
+use stream::Stream;
 
 pub use calls::Reply;
 
@@ -59,11 +63,13 @@ pub struct EtcdFrontConfig {
     pub level: Level,
 }
 
-/// A method of etcd's `KV` service with one request and one response.
+/// A method of etcd's `KV` service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `KV.Range`.
     Range,
+    /// `KV.RangeStream` of etcd 3.7, whose response comes in pieces.
+    RangeStream,
     /// `KV.Put`.
     Put,
     /// `KV.DeleteRange`.
@@ -81,11 +87,22 @@ pub enum CallRefused {
     Error(Error),
     /// The request is no message of its method.
     Malformed,
+    /// The method is not served for such a request; the text says why.
+    Unimplemented(&'static str),
 }
 
 impl From<Error> for CallRefused {
     fn from(error: Error) -> CallRefused {
         CallRefused::Error(error)
+    }
+}
+
+impl From<StreamRefused> for CallRefused {
+    fn from(refused: StreamRefused) -> CallRefused {
+        match refused {
+            StreamRefused::Error(error) => error.into(),
+            StreamRefused::Unimplemented(text) => CallRefused::Unimplemented(text),
+        }
     }
 }
 
@@ -99,6 +116,8 @@ pub struct EtcdOutput {
     pub to_loop: Vec<ToLoop>,
     /// Calls that are done.
     pub results: Vec<(Ticket, CallResult)>,
+    /// Messages of streamed reads that have more. The last message of one is its result.
+    pub pieces: Vec<(Ticket, Reply)>,
 }
 
 /// One connection runtime's step function.
@@ -180,6 +199,16 @@ impl EtcdFront {
         }
     }
 
+    /// The client of a streamed read has taken the piece that it was given last.
+    pub fn on_taken(&mut self, ticket: Ticket) {
+        if let Some(call) = self.calls.get_mut(&ticket)
+            && let Call::Sent(stream) = call
+        {
+            *call = Call::Ready(Read::Stream(core::mem::take(stream)));
+            self.runnable.push_back(ticket);
+        }
+    }
+
     /// Whether a call waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
         !self.runnable.is_empty()
@@ -190,13 +219,10 @@ impl EtcdFront {
     pub fn run_reads(&mut self, machine: &Machine) {
         for _ in 0..READ_HOLD_REQUESTS_MAX {
             let Some(ticket) = self.runnable.pop_front() else { return };
-            match self.calls.get(&ticket) {
+            match self.calls.get_mut(&ticket) {
                 Some(Call::Ready(read)) => {
                     let found = read.run(machine.etcd());
-                    self.calls.remove(&ticket);
-                    let reply = found.map(|found| Reply::of_found(self.header(), found));
-                    let result = reply.map_err(|refusal| Error::from(refusal).into());
-                    self.output.results.push((ticket, result));
+                    self.on_found(ticket, found);
                 }
                 Some(Call::Pruning { .. }) if machine.etcd().has_garbage() => {
                     self.pruning.push(ticket);
@@ -207,6 +233,23 @@ impl EtcdFront {
                     }
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Takes what a read found: all of it, or the next piece.
+    fn on_found(&mut self, ticket: Ticket, found: Result<Found, Refusal>) {
+        let is_over = !matches!(found, Ok(Found::Piece { is_last: false, .. }));
+        let call = self.calls.remove(&ticket);
+        let reply = found.map(|found| Reply::of_found(self.header(), found));
+        match (reply, call) {
+            (Ok(piece), Some(Call::Ready(Read::Stream(stream)))) if !is_over => {
+                self.calls.insert(ticket, Call::Sent(stream));
+                self.output.pieces.push((ticket, piece));
+            }
+            (reply, _) => {
+                let result = reply.map_err(|refusal| Error::from(refusal).into());
+                self.output.results.push((ticket, result));
             }
         }
     }
@@ -271,6 +314,13 @@ impl EtcdFront {
                 convert::range(&request)?;
                 let is_local = request.serializable;
                 self.begin_read(ticket, Read::Range(request), is_local);
+                Ok(())
+            }
+            Method::RangeStream => {
+                let request: pb::RangeRequest = decode(request)?;
+                convert::range_stream(&request)?;
+                let is_local = request.serializable;
+                self.begin_read(ticket, Read::Stream(Stream::new(request)), is_local);
                 Ok(())
             }
             Method::Txn => {
@@ -423,6 +473,11 @@ impl EtcdFront {
     /// Another state took the place of the one before. Nobody knows which commands under way it
     /// contains.
     fn on_installed(&mut self) {
+        for call in self.calls.values_mut() {
+            if let Call::Ready(Read::Stream(stream)) | Call::Sent(stream) = call {
+                stream.on_installed();
+            }
+        }
         let is_command = |call: &Call| matches!(call, Call::Command { .. });
         let mut tickets: Vec<Ticket> = self
             .calls
@@ -446,7 +501,9 @@ impl EtcdFront {
             Some(Call::Command { is_cancelled: false, .. }) => {
                 return self.given_up.push((self.config.connection, ticket));
             }
-            Some(Call::Command { .. } | Call::Pruning { .. }) => return,
+            Some(Call::Command { .. } | Call::Pruning { .. } | Call::Sent(_)) => return,
+            // Pieces go as slowly as the client takes them.
+            Some(Call::Ready(Read::Stream(stream))) if stream.has_begun() => return,
             Some(Call::Held { .. }) => Error::NotCapable,
             Some(Call::Confirming(_) | Call::Ready(_)) => Error::TimedOut,
         };

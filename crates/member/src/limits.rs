@@ -470,3 +470,11 @@ pub const ETCD_CALLS_MAX: usize = 100_000;
 /// How long a call of an etcd client may take, in ms: 5 s, and two election timeouts of 1 s, as in
 /// etcd 3.6 (`ServerConfig.ReqTimeout`).
 pub const ETCD_CALL_MS_MAX: u64 = 7_000;
+
+/// Bytes of keys and values after which a piece of a streamed range ends. The value that reaches it
+/// is still in the piece, so a piece has up to 1.5 MiB more. etcd 3.7 begins with 10 keys and aims
+/// at 1.5 MiB; smaller pieces let more slow clients be served within the room for responses.
+pub const ETCD_PIECE_BYTES: usize = 256 * 1024;
+
+/// Keys of a piece of a streamed range: a read hold of the lock stays short.
+pub const ETCD_PIECE_KEYS_MAX: usize = 1_000;

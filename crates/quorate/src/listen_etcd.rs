@@ -6,6 +6,7 @@
 //! that a read of a socket brings are tasks; the driver's task runs after them, so their commands
 //! go in one batch.
 
+mod health;
 mod http;
 mod limits;
 mod runtime;
@@ -26,8 +27,9 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::descriptors;
-use crate::grpc::{self, Kind, Limits, Method, Methods, Patience, Server, Share};
+use crate::grpc::{self, Kind, Limits, Methods, Patience, Server, Share};
 use crate::tls::Tls;
+use health::HealthMethod;
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, MESSAGE_BYTES_MAX,
@@ -46,17 +48,30 @@ struct Accepted {
     tls: Option<Arc<Tls>>,
 }
 
+/// A method that is served.
+#[derive(Clone, Copy, Debug)]
+enum Method {
+    Kv(KvMethod),
+    Health(HealthMethod),
+}
+
 /// The methods that are served.
-fn methods() -> Methods<KvMethod> {
-    let unary =
-        |name, method| Method { service: "etcdserverpb.KV", name, kind: Kind::Unary, method };
-    Methods::new([
-        unary("Range", KvMethod::Range),
-        unary("Put", KvMethod::Put),
-        unary("DeleteRange", KvMethod::DeleteRange),
-        unary("Txn", KvMethod::Txn),
-        unary("Compact", KvMethod::Compact),
-    ])
+fn methods() -> Methods<Method> {
+    let kv = |name, kind, method| grpc::Method {
+        service: "etcdserverpb.KV",
+        name,
+        kind,
+        method: Method::Kv(method),
+    };
+    let kvs = [
+        kv("Range", Kind::Unary, KvMethod::Range),
+        kv("RangeStream", Kind::ServerStreaming, KvMethod::RangeStream),
+        kv("Put", Kind::Unary, KvMethod::Put),
+        kv("DeleteRange", Kind::Unary, KvMethod::DeleteRange),
+        kv("Txn", Kind::Unary, KvMethod::Txn),
+        kv("Compact", Kind::Unary, KvMethod::Compact),
+    ];
+    Methods::new(kvs.into_iter().chain(health::methods()))
 }
 
 /// The connection that all commands of a Front name. ZooKeeper's Fronts count theirs from the

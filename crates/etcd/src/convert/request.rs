@@ -48,6 +48,37 @@ pub fn range(request: &pb::RangeRequest) -> Result<RangeOp<'_>, Error> {
     })
 }
 
+/// Why a read is not streamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamRefused {
+    /// A read that is not streamed is refused as well.
+    Error(Error),
+    /// The read has an order or bounds of revisions, so it cannot be answered in pieces. The code
+    /// is [`Code::Unimplemented`](crate::Code::Unimplemented), the text etcd's.
+    Unimplemented(&'static str),
+}
+
+impl From<Error> for StreamRefused {
+    fn from(error: Error) -> StreamRefused {
+        StreamRefused::Error(error)
+    }
+}
+
+/// The read that a request asks for in pieces (`checkRangeStreamRequest` of etcd 3.7).
+pub fn range_stream(request: &pb::RangeRequest) -> Result<RangeOp<'_>, StreamRefused> {
+    let op = range(request)?;
+    let is_by_key = op.target == SortTarget::Key && op.order == SortOrder::Ascend;
+    if op.order != SortOrder::None && !is_by_key {
+        let text = "RangeStream does not support custom sort orders";
+        return Err(StreamRefused::Unimplemented(text));
+    }
+    if op.mod_revision != Bounds::default() || op.create_revision != Bounds::default() {
+        let text = "RangeStream does not support revision filters";
+        return Err(StreamRefused::Unimplemented(text));
+    }
+    Ok(op)
+}
+
 /// The write that a request asks for.
 pub fn put(request: &pb::PutRequest) -> Result<Put<'_>, Error> {
     if request.key.is_empty() {

@@ -4,10 +4,14 @@
 //! from the shared events to the bytes in one step. The numbers of the fields stand here again,
 //! because the generated messages own what they hold; a test compares both.
 
+mod piece;
+
 use bytes::BufMut;
 use machine::etcd::event::Event;
 use machine::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted, TxnDone};
 use prost::encoding::{encode_varint, encoded_len_varint};
+
+pub use piece::{Piece, PieceEnd};
 
 /// The fields of a response's header that describe the server. The store's revision comes from the
 /// outcome.

@@ -156,6 +156,32 @@ impl Store {
         Ok(found)
     }
 
+    /// Shows the versions of the keys of a range that exist at a revision, by key, to `visit`,
+    /// until that wants no more. What is behind is not counted, so a long range can be read in
+    /// pieces.
+    ///
+    /// # Errors
+    /// The revision is compacted, or above the store's.
+    pub fn walk_range<'s>(
+        &'s self,
+        range: KeyRange<'_>,
+        revision: i64,
+        mut visit: impl FnMut(&'s Event) -> bool,
+    ) -> Result<(), Refusal> {
+        if revision > self.revision {
+            return Err(Refusal::FutureRevision);
+        }
+        if revision < self.compacted {
+            return Err(Refusal::Compacted);
+        }
+        for event in self.index.range(range, revision) {
+            if !visit(event) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The number of keys of a range that exist at a revision. `current` is the present one, which
     /// within a transaction is above the store's, once there is a change.
     fn count(&self, range: KeyRange<'_>, at: i64, current: i64) -> u64 {

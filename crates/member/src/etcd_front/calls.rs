@@ -1,13 +1,14 @@
 //! The calls of a Front, by what they wait for.
 
 use bytes::Bytes;
-use etcd::convert::{self, Header, Response};
+use etcd::convert::{self, Header, Piece, Response};
 use etcd::limits::TXN_OPS_TOTAL_MAX;
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
 use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
 use super::Method;
+use super::stream::Stream;
 
 /// A call that is not done.
 pub(super) enum Call {
@@ -31,6 +32,8 @@ pub(super) enum Call {
     Confirming(Read),
     /// A read that waits for the lock.
     Ready(Read),
+    /// A streamed read whose newest piece the driver has, until the client has taken it.
+    Sent(Stream),
     /// A compaction that is done, and waits until the memory is freed.
     Pruning {
         /// The response.
@@ -42,10 +45,11 @@ pub(super) enum Call {
 pub(super) enum Read {
     Range(pb::RangeRequest),
     Txn(pb::TxnRequest),
+    Stream(Stream),
 }
 
-/// The response to a call, not encoded yet: it shares the versions that it shows. So it takes
-/// little memory until there is room to send it, and its size is known before.
+/// The response to a call or a piece of it, not encoded yet: it shares the versions that it shows.
+/// So it takes little memory until there is room to send it, and its size is known before.
 #[derive(Debug)]
 pub struct Reply {
     header: Header,
@@ -57,17 +61,19 @@ enum Body {
     Outcome(Outcome),
     Range(RangeFound),
     Txn(TxnDone),
+    Piece(Piece),
 }
 
-/// The result of a read.
+/// The result of a read, or the next piece of it.
 pub(super) enum Found {
     Range(RangeFound),
     Txn(TxnDone),
+    Piece { piece: Piece, is_last: bool },
 }
 
 impl Read {
     /// Runs the read.
-    pub fn run(&self, store: &Store) -> Result<Found, Refusal> {
+    pub fn run(&mut self, store: &Store) -> Result<Found, Refusal> {
         const CHECKED: &str = "the request was checked when it came";
         match self {
             Read::Range(request) => {
@@ -78,6 +84,9 @@ impl Read {
                 // The setting that it was checked with may have changed since.
                 let txn = convert::txn(request, TXN_OPS_TOTAL_MAX).expect(CHECKED);
                 store.read_txn(&txn).map(Found::Txn)
+            }
+            Read::Stream(stream) => {
+                stream.next(store).map(|(piece, is_last)| Found::Piece { piece, is_last })
             }
         }
     }
@@ -92,27 +101,36 @@ impl Reply {
         let body = match found {
             Found::Range(found) => Body::Range(found),
             Found::Txn(done) => Body::Txn(done),
+            Found::Piece { piece, .. } => Body::Piece(piece),
         };
         Reply { header, body }
     }
 
     /// Bytes of the message.
     pub fn bytes(&self) -> usize {
-        self.response().bytes()
+        match &self.body {
+            Body::Outcome(outcome) => Response::of_outcome(self.header, outcome).bytes(),
+            Body::Range(found) => Response::of_range(self.header, found).bytes(),
+            Body::Txn(done) => Response::of_txn(self.header, done).bytes(),
+            Body::Piece(piece) => piece.bytes(self.header),
+        }
     }
 
     /// Appends the message.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let response = self.response();
-        out.reserve(response.bytes());
-        response.write(out);
-    }
-
-    fn response(&self) -> Response<'_> {
         match &self.body {
-            Body::Outcome(outcome) => Response::of_outcome(self.header, outcome),
-            Body::Range(found) => Response::of_range(self.header, found),
-            Body::Txn(done) => Response::of_txn(self.header, done),
+            Body::Outcome(outcome) => append(&Response::of_outcome(self.header, outcome), out),
+            Body::Range(found) => append(&Response::of_range(self.header, found), out),
+            Body::Txn(done) => append(&Response::of_txn(self.header, done), out),
+            Body::Piece(piece) => {
+                out.reserve(piece.bytes(self.header));
+                piece.write(self.header, out);
+            }
         }
     }
+}
+
+fn append(response: &Response<'_>, out: &mut Vec<u8>) {
+    out.reserve(response.bytes());
+    response.write(out);
 }

@@ -14,6 +14,7 @@ struct Rig {
     /// Messages to Loop but for submissions, as texts.
     told: Vec<String>,
     results: Vec<(Ticket, CallResult)>,
+    pieces: Vec<(Ticket, Reply)>,
     synced: Vec<Ticket>,
 }
 
@@ -33,8 +34,8 @@ impl Rig {
             level,
         });
         let (machine, results) = (Machine::default(), Vec::new());
-        let (submitted, told, synced) = Default::default();
-        Rig { front, machine, submitted, told, results, synced }
+        let (submitted, told, synced, pieces) = Default::default();
+        Rig { front, machine, submitted, told, results, pieces, synced }
     }
 
     fn call(&mut self, method: Method, request: &impl Message) -> Ticket {
@@ -50,6 +51,7 @@ impl Rig {
         }
         let output = self.front.take_output();
         self.results.extend(output.results);
+        self.pieces.extend(output.pieces);
         for message in output.to_loop {
             match message {
                 ToLoop::Submit(submission) => self.submitted.push(submission),
@@ -96,12 +98,43 @@ impl Rig {
 
     fn result<M: Message + Default>(&mut self, ticket: Ticket) -> Result<M, CallRefused> {
         let at = self.results.iter().position(|(of, _)| *of == ticket).expect("it is done");
-        self.results.remove(at).1.map(|reply| {
-            let mut bytes = Vec::new();
-            reply.write(&mut bytes);
-            assert_eq!(bytes.len(), reply.bytes());
-            M::decode(&bytes[..]).expect("it is a response")
-        })
+        self.results.remove(at).1.map(|reply| decoded(&reply))
+    }
+
+    /// The message of a streamed read; the flag says whether it is the last one.
+    fn piece(&mut self, ticket: Ticket) -> Result<(pb::RangeResponse, bool), CallRefused> {
+        let at = self.pieces.iter().position(|(of, _)| *of == ticket);
+        let response: pb::RangeStreamResponse = match at {
+            Some(at) => decoded(&self.pieces.remove(at).1),
+            None => self.result(ticket)?,
+        };
+        Ok((response.range_response.expect("each piece has it"), at.is_none()))
+    }
+
+    /// Takes piece by piece up to the end, and merges them as a client does. `between` runs before
+    /// each further piece is asked for. Also returns the number of pieces.
+    fn stream(
+        &mut self,
+        ticket: Ticket,
+        mut between: impl FnMut(&mut Rig),
+    ) -> (pb::RangeResponse, usize) {
+        let mut merged = pb::RangeResponse::default();
+        for count in 1.. {
+            let (piece, is_last) = self.piece(ticket).expect("it is not refused");
+            assert_eq!(piece.header.is_some(), is_last);
+            merged.kvs.extend(piece.kvs);
+            if is_last {
+                let pb::RangeResponse { header, more, count: keys, .. } = piece;
+                return (pb::RangeResponse { header, more, count: keys, ..merged }, count);
+            }
+            assert!((piece.more, piece.count) == (false, 0));
+            self.take();
+            assert!(self.pieces.is_empty(), "one message is under way");
+            between(self);
+            self.front.on_taken(ticket);
+            self.take();
+        }
+        unreachable!()
     }
 
     fn put(&mut self, key: &'static str, value: &'static str) -> pb::PutResponse {
@@ -114,8 +147,15 @@ impl Rig {
     fn check_empty(&self) {
         assert_eq!(self.front.call_count(), 0);
         assert_eq!((self.front.commands.count, self.front.commands.bytes), (0, 0));
-        assert!(self.results.is_empty() && self.submitted.is_empty());
+        assert!(self.results.is_empty() && self.submitted.is_empty() && self.pieces.is_empty());
     }
+}
+
+fn decoded<M: Message + Default>(reply: &Reply) -> M {
+    let mut bytes = Vec::new();
+    reply.write(&mut bytes);
+    assert_eq!(bytes.len(), reply.bytes());
+    M::decode(&bytes[..]).expect("it is a response")
 }
 
 fn a_put(key: &'static str, value: &'static str) -> pb::PutRequest {
@@ -276,4 +316,154 @@ fn commands_under_way_when_the_state_is_replaced_have_an_unknown_fate() {
     rig.apply();
     rig.machine.finish_entry(LogIndex(2));
     rig.check_empty();
+}
+
+/// A rig whose store has so many keys, each with a value of so many bytes.
+fn rig_with_keys(count: usize, value_bytes: usize) -> Rig {
+    let mut rig = Rig::new(true, Level::ETCD);
+    rig.front.config.request_bytes_max = 1 << 20;
+    for number in 0..count {
+        let (key, value) = (format!("k{number:05}").into(), vec![7; value_bytes].into());
+        let ticket = rig.call(Method::Put, &pb::PutRequest { key, value, ..Default::default() });
+        rig.apply();
+        assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
+    }
+    rig
+}
+
+fn all_keys() -> pb::RangeRequest {
+    let everything = Bytes::from_static(b"\0");
+    pb::RangeRequest { key: everything.clone(), range_end: everything, ..Default::default() }
+}
+
+#[test]
+fn the_pieces_of_a_streamed_read_merge_to_the_response_of_the_read() {
+    let mut rig = rig_with_keys(2_500, 900);
+    let check = |rig: &mut Rig, request: &pb::RangeRequest, pieces: usize| {
+        let whole = rig.call(Method::Range, request);
+        let whole: pb::RangeResponse = rig.result(whole).unwrap();
+        let ticket = rig.call(Method::RangeStream, request);
+        let (merged, count) = rig.stream(ticket, |_| {});
+        assert!(merged == whole, "{request:?}");
+        assert_eq!(count, pieces, "{request:?}");
+        rig.check_empty();
+    };
+    // 900 bytes and a short key: 282 keys have more than 256 KiB. Without values, 1,000 keys go.
+    let of = |limit: i64| pb::RangeRequest { limit, ..all_keys() };
+    check(&mut rig, &all_keys(), 9);
+    check(&mut rig, &pb::RangeRequest { keys_only: true, ..all_keys() }, 3);
+    check(&mut rig, &of(-1), 9);
+    check(&mut rig, &of(1), 1);
+    check(&mut rig, &of(2_499), 9);
+    check(&mut rig, &of(2_500), 9);
+    check(&mut rig, &pb::RangeRequest { limit: 1_000, keys_only: true, ..all_keys() }, 1);
+    check(&mut rig, &pb::RangeRequest { limit: 2_001, keys_only: true, ..all_keys() }, 3);
+    check(&mut rig, &pb::RangeRequest { count_only: true, ..all_keys() }, 1);
+    check(&mut rig, &pb::RangeRequest { revision: 700, ..all_keys() }, 3);
+    check(&mut rig, &pb::RangeRequest { sort_order: 1, ..all_keys() }, 9);
+    check(&mut rig, &a_range("k00007", false), 1);
+    check(&mut rig, &a_range("absent", true), 1);
+    let between =
+        pb::RangeRequest { key: "k00100".into(), range_end: "k00900".into(), ..all_keys() };
+    check(&mut rig, &between, 3);
+    check(&mut rig, &pb::RangeRequest { key: "z".into(), range_end: "a".into(), ..all_keys() }, 1);
+}
+
+#[test]
+fn a_streamed_read_shows_one_revision_whatever_is_written_meanwhile() {
+    let mut rig = rig_with_keys(30, 100_000);
+    let whole = rig.call(Method::Range, &all_keys());
+    let whole: pb::RangeResponse = rig.result(whole).unwrap();
+    let ticket = rig.call(Method::RangeStream, &all_keys());
+    let (merged, count) = rig.stream(ticket, |rig| {
+        rig.put("k00029", "changed");
+        rig.put("k000295", "new");
+        let end = pb::DeleteRangeRequest { key: "k00028".into(), ..Default::default() };
+        let end = rig.call(Method::DeleteRange, &end);
+        rig.apply();
+        assert!(rig.result::<pb::DeleteRangeResponse>(end).is_ok());
+    });
+    assert!(merged == whole);
+    assert_eq!(count, 10);
+}
+
+#[test]
+fn a_streamed_read_ends_as_compacted_where_its_revision_is_gone() {
+    let mut rig = rig_with_keys(30, 100_000);
+    let ticket = rig.call(Method::RangeStream, &all_keys());
+    assert!(!rig.piece(ticket).unwrap().1);
+    rig.put("a", "1");
+    let compact =
+        rig.call(Method::Compact, &pb::CompactionRequest { revision: 32, physical: false });
+    rig.apply();
+    assert!(rig.result::<pb::CompactionResponse>(compact).is_ok());
+    rig.front.on_taken(ticket);
+    rig.take();
+    assert_eq!(rig.piece(ticket).unwrap_err(), Error::Compacted.into());
+    rig.check_empty();
+    // Another state's keys do not go on where this one's ended.
+    let tickets = [(); 2].map(|()| rig.call(Method::RangeStream, &all_keys()));
+    for ticket in tickets {
+        assert!(!rig.piece(ticket).unwrap().1);
+    }
+    rig.front.on_taken(tickets[1]);
+    let mut changes = ChangeBatch::default();
+    changes.push(rig.machine.mark(), ZkChange::Installed { sessions: [].into() }, "");
+    rig.deliver(changes, Vec::new());
+    rig.front.on_taken(tickets[0]);
+    rig.take();
+    for ticket in tickets {
+        assert_eq!(rig.piece(ticket).unwrap_err(), Error::Compacted.into());
+    }
+    rig.check_empty();
+}
+
+#[test]
+fn a_streamed_read_is_refused_as_the_read_is_and_cancelled_at_any_time() {
+    let mut rig = rig_with_keys(30, 100_000);
+    let check = |rig: &mut Rig, request: &pb::RangeRequest, expected: CallRefused| {
+        let ticket = rig.call(Method::RangeStream, request);
+        assert_eq!(rig.piece(ticket).unwrap_err(), expected);
+        rig.check_empty();
+    };
+    check(&mut rig, &a_range("", false), Error::EmptyKey.into());
+    let future = pb::RangeRequest { revision: 99, ..all_keys() };
+    check(&mut rig, &future, Error::FutureRevision.into());
+    let order = "RangeStream does not support custom sort orders";
+    let descending = pb::RangeRequest { sort_order: 2, ..all_keys() };
+    check(&mut rig, &descending, CallRefused::Unimplemented(order));
+    let ticket = rig.call(Method::RangeStream, &all_keys());
+    assert!(!rig.piece(ticket).unwrap().1);
+    rig.front.on_cancel(ticket);
+    rig.check_empty();
+    // The client takes no notice of a cancelled call, and its driver may be late.
+    rig.front.on_taken(ticket);
+    rig.take();
+    rig.check_empty();
+    let ticket = rig.call(Method::RangeStream, &all_keys());
+    assert!(!rig.piece(ticket).unwrap().1);
+    rig.front.on_taken(ticket);
+    rig.front.on_cancel(ticket);
+    rig.take();
+    rig.check_empty();
+}
+
+#[test]
+fn a_streamed_read_waits_for_the_sync_in_time_and_for_its_client_for_ever() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    let late = rig.call(Method::RangeStream, &all_keys());
+    assert_eq!(rig.synced, [late]);
+    rig.front.set_now(ETCD_CALL_MS_MAX, 1);
+    rig.front.on_tick();
+    rig.take();
+    assert_eq!(rig.piece(late).unwrap_err(), Error::TimedOut.into());
+    let mut rig = rig_with_keys(30, 100_000);
+    let ticket = rig.call(Method::RangeStream, &all_keys());
+    let mut now_ms = 0;
+    let (merged, _) = rig.stream(ticket, |rig| {
+        now_ms += ETCD_CALL_MS_MAX;
+        rig.front.set_now(now_ms, 1);
+        rig.front.on_tick();
+    });
+    assert_eq!(merged.kvs.len(), 30);
 }

@@ -102,6 +102,7 @@ async fn call(runtime: &Rc<Runtime>, path: &str, request: Request<Incoming>) -> 
         },
         Err(CallRefused::Error(error)) => refused(error.code(), error.text()),
         Err(CallRefused::Malformed) => refused(etcd::Code::Internal, "the request is malformed"),
+        Err(CallRefused::Unimplemented(text)) => refused(etcd::Code::Unimplemented, text),
     }
 }
 
@@ -137,6 +138,7 @@ async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
             let text = match why {
                 CallRefused::Error(error) => error.text(),
                 CallRefused::Malformed => "malformed",
+                CallRefused::Unimplemented(text) => text,
             };
             let ill = format!("{{\"health\":\"false\",\"reason\":\"RANGE ERROR:{text}\"}}");
             of(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT, ill)

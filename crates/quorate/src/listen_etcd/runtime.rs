@@ -7,19 +7,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use member::EtcdFront;
-use member::etcd_front::{CallRefused, CallResult, Method};
+use member::etcd_front::{CallRefused, CallResult, Method as KvMethod, Reply};
 use member::message::Ticket;
 use node::FrontHandle;
 use tokio::sync::{Notify, oneshot};
 
 use super::limits::{CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, TICK, TICK_IDLE};
+use super::{Method, health};
 use crate::grpc::{Call, Code, End, Room, Server, Share, Shares, Status, framed};
 
 pub(super) struct Runtime {
     handle: FrontHandle,
     front: RefCell<EtcdFront>,
-    /// The tasks of the calls that are not done.
-    waiting: RefCell<HashMap<Ticket, oneshot::Sender<CallResult>>>,
+    /// The tasks that wait for a message of the Front.
+    waiting: RefCell<HashMap<Ticket, oneshot::Sender<FromFront>>>,
     /// Notified when the Front has got something to do.
     stirred: Notify,
     pub(super) server: Server<Method>,
@@ -27,15 +28,42 @@ pub(super) struct Runtime {
     room: (Arc<Share>, Arc<Share>),
 }
 
-/// A call that the Front has. Dropping it cancels the call, unless it is done.
-struct Waiting {
-    runtime: Rc<Runtime>,
-    ticket: Ticket,
+/// A message of the Front for a call.
+enum FromFront {
+    /// A message of a response that has more.
+    Piece(Reply),
+    /// The end of the call.
+    Done(CallResult),
 }
 
-impl Drop for Waiting {
+/// A call that the Front has. Dropping it cancels the call, unless it is done.
+struct FrontCall {
+    runtime: Rc<Runtime>,
+    ticket: Ticket,
+    is_done: bool,
+}
+
+impl FrontCall {
+    /// Waits for the next message of the Front.
+    async fn next(&mut self) -> FromFront {
+        let (sender, message) = oneshot::channel();
+        self.runtime.waiting.borrow_mut().insert(self.ticket, sender);
+        self.runtime.stirred.notify_one();
+        let message = message.await.expect("each call gets a result");
+        self.is_done = matches!(message, FromFront::Done(_));
+        message
+    }
+
+    /// Says that the client has taken the last piece.
+    fn taken(&mut self) {
+        self.runtime.front.borrow_mut().on_taken(self.ticket);
+    }
+}
+
+impl Drop for FrontCall {
     fn drop(&mut self) {
-        if self.runtime.waiting.borrow_mut().remove(&self.ticket).is_some() {
+        if !self.is_done {
+            self.runtime.waiting.borrow_mut().remove(&self.ticket);
             self.runtime.front.borrow_mut().on_cancel(self.ticket);
             self.runtime.stirred.notify_one();
         }
@@ -77,29 +105,54 @@ impl Runtime {
     }
 
     async fn answer(self: &Rc<Self>, call: &mut Call<Method>, answers: &Shares) -> Result<(), End> {
-        let message = call.requests.only().await?;
-        let work = self.run(call.method, message.bytes);
-        let reply = call.unless_ended(work).await?.map_err(status_of)?;
-        let mut room = Room::new(answers);
-        let bytes = reply.bytes();
-        if !room.try_grow_to(bytes) {
-            call.unless_ended(room.grow_to(bytes)).await?;
+        match call.method {
+            Method::Kv(KvMethod::RangeStream) => self.answer_in_pieces(call, answers).await,
+            Method::Kv(method) => {
+                let message = call.requests.only().await?;
+                let work = self.run(method, message.bytes);
+                let reply = call.unless_ended(work).await?.map_err(status_of)?;
+                send(call, answers, reply).await
+            }
+            Method::Health(method) => health::answer(call, method).await,
         }
-        call.answers.send(framed(|out| reply.write(out)), Some(room)).await
     }
 
-    /// Runs a call. Dropping the future cancels it.
-    pub async fn run(self: &Rc<Self>, method: Method, request: Bytes) -> CallResult {
-        let (sender, result) = oneshot::channel();
-        let ticket = {
-            let mut front = self.front.borrow_mut();
-            front.set_now(self.handle.monotonic_ms(), self.handle.raft_term());
-            front.on_call(method, request)
-        };
-        self.waiting.borrow_mut().insert(ticket, sender);
-        self.stirred.notify_one();
-        let _waiting = Waiting { runtime: self.clone(), ticket };
-        result.await.expect("each call gets a result")
+    /// Answers a streamed read: each piece is asked for when the socket has taken the one before.
+    async fn answer_in_pieces(
+        self: &Rc<Self>,
+        call: &mut Call<Method>,
+        answers: &Shares,
+    ) -> Result<(), End> {
+        let message = call.requests.only().await?;
+        let mut front_call = self.begin(KvMethod::RangeStream, message.bytes);
+        loop {
+            match call.unless_ended(front_call.next()).await? {
+                FromFront::Done(result) => {
+                    return send(call, answers, result.map_err(status_of)?).await;
+                }
+                FromFront::Piece(reply) => {
+                    send(call, answers, reply).await?;
+                    call.answers.taken().await?;
+                    front_call.taken();
+                }
+            }
+        }
+    }
+
+    /// Hands a call to the Front.
+    fn begin(self: &Rc<Self>, method: KvMethod, request: Bytes) -> FrontCall {
+        let mut front = self.front.borrow_mut();
+        front.set_now(self.handle.monotonic_ms(), self.handle.raft_term());
+        let ticket = front.on_call(method, request);
+        FrontCall { runtime: self.clone(), ticket, is_done: false }
+    }
+
+    /// Runs a call with one response. Dropping the future cancels it.
+    pub async fn run(self: &Rc<Self>, method: KvMethod, request: Bytes) -> CallResult {
+        match self.begin(method, request).next().await {
+            FromFront::Done(result) => result,
+            FromFront::Piece(_) => unreachable!("only a streamed read has pieces"),
+        }
     }
 
     /// Runs the Front when calls have come, or Apply has sent mail.
@@ -145,22 +198,41 @@ impl Runtime {
         if !output.to_loop.is_empty() {
             self.handle.send(output.to_loop);
         }
+        let done = output.results.into_iter().map(|(of, result)| (of, FromFront::Done(result)));
+        let pieces = output.pieces.into_iter().map(|(of, piece)| (of, FromFront::Piece(piece)));
         let mut waiting = self.waiting.borrow_mut();
-        for (ticket, result) in output.results {
+        for (ticket, message) in done.chain(pieces) {
             if let Some(sender) = waiting.remove(&ticket) {
                 // A call whose client has just gone needs no result.
-                let _ = sender.send(result);
+                let _ = sender.send(message);
             }
         }
     }
 }
 
-/// The status for a call without a response. The text for a malformed request begins as grpc-go's.
+/// Sends one message, when there is room for it. From then on it no longer holds the versions that
+/// it shows.
+async fn send(call: &mut Call<Method>, answers: &Shares, reply: Reply) -> Result<(), End> {
+    let mut room = Room::new(answers);
+    let bytes = reply.bytes();
+    if !room.try_grow_to(bytes) {
+        call.unless_ended(room.grow_to(bytes)).await?;
+    }
+    let message = framed(|out| reply.write(out));
+    drop(reply);
+    call.answers.send(message, Some(room)).await
+}
+
+/// The status for a call without a response.
 fn status_of(refused: CallRefused) -> Status {
     match refused {
         CallRefused::Error(error) => Status::new(Code::of_etcd(error.code()), error.text()),
-        CallRefused::Malformed => {
-            Status::new(Code::Internal, "grpc: error unmarshalling request: it is malformed")
-        }
+        CallRefused::Malformed => malformed(),
+        CallRefused::Unimplemented(text) => Status::new(Code::Unimplemented, text),
     }
+}
+
+/// The status for a malformed request. Its text begins as grpc-go's.
+pub(super) fn malformed() -> Status {
+    Status::new(Code::Internal, "grpc: error unmarshalling request: it is malformed")
 }

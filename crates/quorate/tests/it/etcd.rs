@@ -1,5 +1,8 @@
-//! The face for etcd's clients, in the real process, by JSON over HTTP/1.1. Keys and values are
-//! base64 there; these tests have texts whose base64 is known.
+//! The face for etcd's clients, in the real process: here by JSON over HTTP/1.1, in the modules by
+//! gRPC. Keys and values are base64 in JSON; these tests have texts whose base64 is known.
+
+mod grpc_client;
+mod streams;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,6 +18,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::server::{Server, folder, wait_until};
 
 const ETCD: &str = "quorate.etcdAddr=127.0.0.1:0";
+
+/// Bytes of memory that the process of a server has in use (`VmRSS`).
+fn resident_bytes(server: &Server) -> usize {
+    let status = format!("/proc/{}/status", server.pid().as_raw_nonzero());
+    let status = std::fs::read_to_string(status).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1_024
+}
 
 /// The status and the body of the answer to a request; none if the connection broke.
 fn request(address: SocketAddr, line: &str, body: &str) -> Option<(u16, String)> {

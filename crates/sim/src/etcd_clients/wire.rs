@@ -141,7 +141,9 @@ pub fn decode(op: &Op, result: &SentResult, by: Served) -> Result<Answer, String
     let response = match result {
         Ok(response) => Bytes::copy_from_slice(response),
         Err(CallRefused::Error(error)) => return self::error(*error).map(Err),
-        Err(CallRefused::Malformed) => return Err(format!("malformed, it says: {op:?}")),
+        Err(CallRefused::Malformed | CallRefused::Unimplemented(_)) => {
+            return Err(format!("malformed or not served, it says: {op:?}"));
+        }
     };
     let decoded = match op {
         Op::Range(_) => of(response, |it| range_answer(it, Some(by)).map(Response::Range)),

@@ -99,7 +99,8 @@ impl Server {
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
-        let EtcdOutput { mut to_loop, results } = output;
+        let EtcdOutput { mut to_loop, results, pieces } = output;
+        assert!(pieces.is_empty(), "no client of the simulation asks for a streamed read");
         let results = results.into_iter().map(|(ticket, result)| (ticket, encoded(result)));
         let mut results: Vec<(Ticket, SentResult)> = results.collect();
         self.forge_etcd(front, &mut to_loop, &mut results, world);

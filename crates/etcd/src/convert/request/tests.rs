@@ -272,3 +272,26 @@ fn unknown_numbers_of_a_comparison_mean_what_they_do_in_etcd() {
     check(4, 3, EXISTS);
     check(4, 5, ALWAYS);
 }
+
+#[test]
+fn a_read_with_an_order_or_bounds_of_revisions_is_not_streamed() {
+    let check = |change: fn(&mut pb::RangeRequest), expected: Option<StreamRefused>| {
+        let mut request = pb::RangeRequest { key: bytes("k"), ..Default::default() };
+        change(&mut request);
+        assert_eq!(range_stream(&request).err(), expected, "{request:?}");
+    };
+    let order =
+        Some(StreamRefused::Unimplemented("RangeStream does not support custom sort orders"));
+    let filter =
+        Some(StreamRefused::Unimplemented("RangeStream does not support revision filters"));
+    check(|_| {}, None);
+    check(|request| request.sort_order = 1, None);
+    check(|request| request.sort_target = 3, None);
+    check(|request| (request.limit, request.keys_only, request.revision) = (3, true, 9), None);
+    check(|request| request.sort_order = 2, order);
+    check(|request| (request.sort_order, request.sort_target) = (1, 2), order);
+    check(|request| request.min_mod_revision = 1, filter);
+    check(|request| request.max_create_revision = 1, filter);
+    check(|request| request.key = Bytes::new(), Some(Error::EmptyKey.into()));
+    check(|request| request.sort_order = 9, Some(Error::InvalidSortOption.into()));
+}

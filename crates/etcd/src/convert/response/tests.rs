@@ -175,6 +175,30 @@ fn random_responses_have_the_bytes_of_prost() {
 }
 
 #[test]
+fn a_piece_has_the_bytes_of_prost() {
+    for seed in 0..1_000 {
+        let mut chance = Chance(seed);
+        let (events, keys_only) = (chance.events(), chance.below(2) == 0);
+        let mut piece = Piece::new(keys_only);
+        events.iter().for_each(|event| piece.push(event.clone()));
+        let kvs = kvs(&events, keys_only);
+        let mut response = pb::RangeResponse { kvs, ..Default::default() };
+        if chance.below(2) == 0 {
+            let (revision, more) = (chance.number(), chance.below(2) == 0);
+            let count = chance.bits() >> 1;
+            piece.finish(PieceEnd { revision, more, count });
+            response =
+                pb::RangeResponse { header: full(revision), more, count: count as i64, ..response };
+        }
+        let expected = pb::RangeStreamResponse { range_response: Some(response) };
+        let mut bytes = Vec::new();
+        piece.write(HEADER_OF_TESTS, &mut bytes);
+        assert_eq!(bytes.len(), piece.bytes(HEADER_OF_TESTS), "seed {seed}");
+        assert!(bytes == expected.encode_to_vec(), "seed {seed}: {expected:?}");
+    }
+}
+
+#[test]
 fn a_compaction_has_only_a_header() {
     let outcome = Outcome::Compacted { revision: 9 };
     let expected = pb::CompactionResponse { header: full(9) };

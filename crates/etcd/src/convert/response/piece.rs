@@ -1,0 +1,96 @@
+//! A piece of a read that is streamed: a `RangeStreamResponse` of etcd 3.7.
+
+use bytes::BufMut;
+use machine::etcd::event::Event;
+
+use super::{
+    COUNT, HEADER, Header, KVS, MORE, header_bytes, kv_bytes, message_bytes, number_bytes,
+    start_message, write_header, write_kv, write_number,
+};
+
+// Fields of `RangeStreamResponse`.
+const RANGE_RESPONSE: u32 = 1;
+
+/// One message of a streamed read. The keys of all messages in their order, with the end of the
+/// last one, are the response to the read (`api/etcdserverpb/rpc.proto` of etcd 3.7).
+#[derive(Clone, Debug, Default)]
+pub struct Piece {
+    /// The versions, by key.
+    events: Vec<Event>,
+    /// Bytes of the events in the message.
+    kvs_bytes: usize,
+    /// Whether values are left out.
+    keys_only: bool,
+    /// What only the last message has.
+    end: Option<PieceEnd>,
+}
+
+/// The fields of the last message of a streamed read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceEnd {
+    /// The revision that the store had when the read began.
+    pub revision: i64,
+    /// Whether the limit left keys out.
+    pub more: bool,
+    /// The number of keys in the range, whatever the limit.
+    pub count: u64,
+}
+
+impl Piece {
+    /// A piece without keys.
+    pub fn new(keys_only: bool) -> Piece {
+        Piece { keys_only, ..Piece::default() }
+    }
+
+    /// Adds the version of the next key.
+    pub fn push(&mut self, event: Event) {
+        self.kvs_bytes += message_bytes(kv_bytes(&event, self.keys_only));
+        self.events.push(event);
+    }
+
+    /// The versions, by key.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Bytes of the keys and values as the message has them.
+    pub fn kvs_bytes(&self) -> usize {
+        self.kvs_bytes
+    }
+
+    /// Makes this the last piece.
+    pub fn finish(&mut self, end: PieceEnd) {
+        self.end = Some(end);
+    }
+
+    /// The length of the `RangeResponse` in the message.
+    fn inner_bytes(&self, header: Header) -> usize {
+        let end_bytes = self.end.map_or(0, |end| {
+            message_bytes(header_bytes(header, end.revision))
+                + number_bytes(u64::from(end.more))
+                + number_bytes(end.count)
+        });
+        end_bytes + self.kvs_bytes
+    }
+
+    /// The length of the message.
+    pub fn bytes(&self, header: Header) -> usize {
+        message_bytes(self.inner_bytes(header))
+    }
+
+    /// Writes the message. `out` gets exactly [`Piece::bytes`] bytes.
+    pub fn write(&self, header: Header, out: &mut impl BufMut) {
+        start_message(RANGE_RESPONSE, self.inner_bytes(header), out);
+        if let Some(end) = self.end {
+            start_message(HEADER, header_bytes(header, end.revision), out);
+            write_header(header, end.revision, out);
+        }
+        for event in &self.events {
+            write_kv(KVS, event, self.keys_only, out);
+        }
+        if let Some(end) = self.end {
+            write_number(MORE, u64::from(end.more), out);
+            write_number(COUNT, end.count, out);
+        }
+    }
+}

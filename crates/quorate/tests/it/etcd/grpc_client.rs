@@ -1,0 +1,150 @@
+//! A client that speaks HTTP/2 by the library `h2` and need not behave as a gRPC client does.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use etcd::pb::Message;
+use h2::client::SendRequest;
+use h2::{RecvStream, SendStream};
+use hyper::header::{HeaderMap, HeaderName};
+use hyper::{Request, Response};
+use tokio::net::TcpStream;
+
+/// How long a test waits for what must come: reaching it is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test's tasks on this thread.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, test)
+}
+
+pub async fn soon<T>(it: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, it).await.expect("it comes in time")
+}
+
+/// A connection whose streams have windows of so many bytes.
+pub async fn connect_with_window(address: SocketAddr, bytes: u32) -> SendRequest<Bytes> {
+    let socket = TcpStream::connect(address).await.unwrap();
+    socket.set_nodelay(true).unwrap();
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(bytes).initial_connection_window_size(1 << 24);
+    // Calls that are cancelled by the thousand are no fault of the server.
+    builder.max_concurrent_reset_streams(0);
+    let (requests, connection) = soon(builder.handshake(socket)).await.unwrap();
+    tokio::task::spawn_local(async move { drop(connection.await) });
+    requests
+}
+
+pub async fn connect(address: SocketAddr) -> SendRequest<Bytes> {
+    connect_with_window(address, 1 << 20).await
+}
+
+/// The head of a well-formed request.
+pub fn head(path: &str) -> Request<()> {
+    Request::post(format!("http://localhost{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(())
+        .unwrap()
+}
+
+/// A message with its prefix.
+pub fn framed(message: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(5 + message.len());
+    bytes.put_u8(0);
+    bytes.put_u32(u32::try_from(message.len()).unwrap());
+    bytes.put_slice(message);
+    bytes.freeze()
+}
+
+/// The whole answer to a call.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub http: u16,
+    pub messages: Vec<Bytes>,
+    /// Whether a message is compressed.
+    pub is_compressed: bool,
+    /// The headers and the trailers.
+    pub headers: HeaderMap,
+}
+
+impl Answer {
+    pub fn text(&self, name: &str) -> String {
+        let value = self.headers.get(HeaderName::from_bytes(name.as_bytes()).unwrap());
+        value.map(|value| String::from_utf8_lossy(value.as_bytes()).into()).unwrap_or_default()
+    }
+
+    /// `grpc-status` and `grpc-message`.
+    pub fn status(&self) -> (String, String) {
+        (self.text("grpc-status"), self.text("grpc-message"))
+    }
+
+    /// The messages, of a call that ended well.
+    pub fn all<M: Message + Default>(&self) -> Vec<M> {
+        assert_eq!(self.status(), ("0".to_string(), String::new()));
+        assert!(!self.is_compressed, "no answer is compressed");
+        self.messages.iter().map(|message| M::decode(message.clone()).unwrap()).collect()
+    }
+}
+
+/// Sends a body in frames as the server's window allows.
+async fn send_body(mut stream: SendStream<Bytes>, mut body: Bytes) {
+    while !body.is_empty() {
+        stream.reserve_capacity(body.len().min(1 << 20));
+        let capacity = std::future::poll_fn(|context| stream.poll_capacity(context)).await;
+        let Some(Ok(capacity)) = capacity else { return };
+        if stream.send_data(body.split_to(capacity.min(body.len())), false).is_err() {
+            return;
+        }
+    }
+    let _ = stream.send_data(Bytes::new(), true);
+}
+
+/// Opens a call with this body. The client may read the answer piece by piece.
+pub async fn open(
+    requests: &SendRequest<Bytes>,
+    head: Request<()>,
+    body: Bytes,
+) -> Result<Response<RecvStream>, h2::Error> {
+    let mut requests = requests.clone().ready().await?;
+    let (response, stream) = requests.send_request(head, false)?;
+    tokio::task::spawn_local(send_body(stream, body));
+    response.await
+}
+
+/// A call, up to the end of its answer; an error if the server resets it.
+pub async fn call(
+    requests: &SendRequest<Bytes>,
+    head: Request<()>,
+    body: Bytes,
+) -> Result<Answer, h2::Error> {
+    let response = open(requests, head, body).await?;
+    let http = response.status().as_u16();
+    let (parts, mut body) = response.into_parts();
+    let mut answer = Answer { http, headers: parts.headers, ..Answer::default() };
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.data().await {
+        let frame = frame?;
+        body.flow_control().release_capacity(frame.len())?;
+        bytes.put_slice(&frame);
+    }
+    if let Some(trailers) = body.trailers().await? {
+        answer.headers.extend(trailers);
+    }
+    let mut bytes = bytes.freeze();
+    while bytes.len() >= 5 {
+        answer.is_compressed |= bytes.get_u8() != 0;
+        let length = bytes.get_u32() as usize;
+        answer.messages.push(bytes.split_to(length));
+    }
+    assert!(bytes.is_empty(), "the answer ends between two messages");
+    Ok(answer)
+}
+
+/// A call of a method of `KV` with one well-formed request.
+pub async fn kv(requests: &SendRequest<Bytes>, name: &str, request: &impl Message) -> Answer {
+    let head = head(&format!("/etcdserverpb.KV/{name}"));
+    soon(call(requests, head, framed(&request.encode_to_vec()))).await.unwrap()
+}
