@@ -6,6 +6,7 @@
 
 mod of_chunk;
 mod of_etcd;
+mod of_grpc;
 mod of_machine;
 mod of_member;
 mod of_replica;
@@ -24,7 +25,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 43] = [
+pub const BODIES: [Body; 44] = [
     Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
     Body {
         name: "chunk_checkpoint",
@@ -145,6 +146,7 @@ pub const BODIES: [Body; 43] = [
     Body { name: "jks", run: of_tls::jks, seeds: of_tls::jks_seeds },
     Body { name: "subject_name", run: of_tls::subject_name, seeds: of_tls::subject_name_seeds },
     Body { name: "sasl_token", run: of_zk::sasl_token, seeds: of_zk::sasl_token_seeds },
+    Body { name: "gzip_message", run: of_grpc::gzip_message, seeds: of_grpc::gzip_message_seeds },
     Body { name: "etcd_request", run: of_etcd::etcd_request, seeds: of_etcd::etcd_request_seeds },
     Body { name: "etcd_json", run: of_etcd::etcd_json, seeds: of_etcd::etcd_json_seeds },
     Body { name: "etcd_message", run: of_etcd::etcd_message, seeds: of_etcd::etcd_message_seeds },

@@ -24,6 +24,7 @@ mod call;
 mod connection;
 mod credits;
 mod deadline;
+mod gzip;
 mod head;
 mod limits;
 mod metadata;

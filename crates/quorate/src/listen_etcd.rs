@@ -212,6 +212,7 @@ async fn speaks_http2(stream: &TcpStream) -> anyhow::Result<bool> {
 fn grpc_limits() -> Limits {
     Limits {
         message_bytes_max: MESSAGE_BYTES_MAX,
+        takes_gzip: true,
         header_bytes_max: HEADER_BYTES_MAX,
         streams_max: STREAMS_MAX,
         stream_window_bytes: STREAM_WINDOW_BYTES,

@@ -22,6 +22,9 @@ pub(super) struct Assembly {
     prefix: BytesMut,
     /// The length of the message, once its prefix is known.
     length: Option<usize>,
+    /// Whether messages may be compressed, and whether this one is.
+    takes_compressed: bool,
+    is_compressed: bool,
     /// The bytes so far of a message that came in pieces.
     message: Vec<u8>,
     /// The largest length of a message.
@@ -29,9 +32,10 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    pub(super) fn new(bytes_max: usize) -> Assembly {
+    pub(super) fn new(bytes_max: usize, takes_compressed: bool) -> Assembly {
         let (frame, prefix, message) = (Bytes::new(), BytesMut::new(), Vec::new());
-        Assembly { frame, prefix, length: None, message, bytes_max }
+        let (length, is_compressed) = (None, false);
+        Assembly { frame, prefix, length, takes_compressed, is_compressed, message, bytes_max }
     }
 
     /// Takes the next frame. The frame before must be used up.
@@ -43,6 +47,12 @@ impl Assembly {
     /// Whether no byte of the next message has arrived.
     pub(super) fn is_between(&self) -> bool {
         self.frame.is_empty() && self.prefix.is_empty() && self.length.is_none()
+    }
+
+    /// Whether the prefix of the next message has arrived. To a client that stops before, grpc-go
+    /// says what it says to one that stops between two messages (`Stream.ReadMessageHeader`).
+    pub(super) fn is_within(&self) -> bool {
+        self.length.is_some()
     }
 
     /// The length of the next message, once its prefix has arrived.
@@ -72,7 +82,8 @@ impl Assembly {
             return Err(Status::new(Code::ResourceExhausted, text));
         }
         match flag {
-            0 => {}
+            0 => self.is_compressed = false,
+            1 if self.takes_compressed => self.is_compressed = true,
             1 => {
                 let text = "grpc: compressed flag set with identity or empty encoding";
                 return Err(Status::new(Code::Internal, text));
@@ -86,9 +97,22 @@ impl Assembly {
         Ok(self.length)
     }
 
-    /// Bytes of memory that [`Assembly::take`] will use for the message.
+    /// Whether the message with the known length, or the last one that was taken, is compressed.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.is_compressed
+    }
+
+    /// Bytes of memory that the message will use, and when all of it has arrived, what it is
+    /// decompressed to.
     pub(super) fn memory_bytes(&self) -> usize {
         let arrived = self.message.len().saturating_add(self.frame.len());
+        let is_whole = self.length.is_some_and(|length| arrived >= length);
+        let decompressed = if self.is_compressed && is_whole { self.bytes_max } else { 0 };
+        self.assembled_bytes(arrived).saturating_add(decompressed)
+    }
+
+    /// Bytes of memory that [`Assembly::take`] will use for the message.
+    fn assembled_bytes(&self, arrived: usize) -> usize {
         match self.length {
             Some(length) if arrived > self.message.capacity() => {
                 length.min(arrived.saturating_mul(BUFFER_TIMES))
@@ -105,7 +129,8 @@ impl Assembly {
             self.length = None;
             return Some(self.frame.split_to(length));
         }
-        let capacity = self.memory_bytes();
+        let arrived = self.message.len().saturating_add(self.frame.len());
+        let capacity = self.assembled_bytes(arrived);
         self.message.reserve_exact(capacity.saturating_sub(self.message.len()));
         let missing = length - self.message.len();
         let piece = self.frame.split_to(missing.min(self.frame.len()));

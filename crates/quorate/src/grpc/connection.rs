@@ -154,7 +154,8 @@ fn open<M: Copy>(
     streams: &Arc<()>,
 ) -> Option<Box<Call<M>>> {
     let (parts, body) = request.into_parts();
-    let head = match head::read(parts, &server.methods) {
+    let limits = &server.limits;
+    let head = match head::read(parts, &server.methods, limits.takes_gzip) {
         Ok(head) => head,
         Err(response) => {
             // A client that is gone needs no answer.
@@ -162,10 +163,10 @@ fn open<M: Copy>(
             return None;
         }
     };
-    let head::Head { method, kind, metadata, deadline, content_type } = head;
-    let limits = &server.limits;
+    let head::Head { method, kind, metadata, deadline, content_type, is_gzip } = head;
     let credits = server.credits.as_ref().map(StreamCredits::new);
-    let requests = Requests::new((kind, body), shares.clone(), credits, deadline, limits.clone());
+    let shares = shares.clone();
+    let requests = Requests::new((kind, body), is_gzip, shares, credits, deadline, limits.clone());
     let answers = Answers::new(respond, content_type, deadline, limits.clone());
     let _stream = streams.clone();
     Some(Box::new(Call { method, metadata, deadline, requests, answers, _stream }))

@@ -8,8 +8,9 @@ use hyper::{Method, Response, StatusCode};
 use super::deadline::{Deadline, parse_timeout};
 use super::metadata::Metadata;
 use super::methods::{Kind, Methods};
-use super::status::{Code, Status};
+use super::status::{ACCEPT_ENCODING, Code, Status};
 
+const GZIP: &str = "gzip";
 const MEDIA_TYPE: &str = "application/grpc";
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -23,15 +24,18 @@ pub(super) struct Head<M> {
     pub(super) deadline: Deadline,
     /// The media type of the request, which the response repeats.
     pub(super) content_type: HeaderValue,
+    /// Whether the messages of the request may be compressed with gzip.
+    pub(super) is_gzip: bool,
 }
 
-/// Reads the headers of a request.
+/// Reads the headers of a request. `takes_gzip` says whether its messages may be compressed.
 ///
 /// # Errors
 /// The headers open no call; the error is the whole response to them.
 pub(super) fn read<M: Copy>(
     parts: Parts,
     methods: &Methods<M>,
+    takes_gzip: bool,
 ) -> Result<Head<M>, Box<Response<()>>> {
     let plain = || HeaderValue::from_static(MEDIA_TYPE);
     let refuse = |http: StatusCode, content_type: HeaderValue, code, text: String| {
@@ -81,13 +85,19 @@ pub(super) fn read<M: Copy>(
         return Err(of_call(&Status::deadline_exceeded()));
     }
     let (method, kind) = methods.find(parts.uri.path()).map_err(|status| of_call(&status))?;
-    if let Some(encoding) = encoding.filter(|value| !matches!(value.as_bytes(), b"identity" | b""))
-    {
+    let encoding = encoding.filter(|value| !matches!(value.as_bytes(), b"identity" | b""));
+    let is_gzip = takes_gzip && encoding.as_ref().is_some_and(|value| value == GZIP);
+    if let Some(encoding) = encoding.filter(|_| !is_gzip) {
         let encoding = String::from_utf8_lossy(encoding.as_bytes());
         let text = format!("grpc: Decompressor is not installed for grpc-encoding {encoding:?}");
-        return Err(of_call(&Status::new(Code::Unimplemented, text)));
+        let mut response = of_call(&Status::new(Code::Unimplemented, text));
+        if takes_gzip {
+            let encodings = HeaderValue::from_static("identity, gzip");
+            response.headers_mut().insert(ACCEPT_ENCODING, encodings);
+        }
+        return Err(response);
     }
-    Ok(Head { method, kind, metadata, deadline, content_type })
+    Ok(Head { method, kind, metadata, deadline, content_type, is_gzip })
 }
 
 /// Whether a media type is gRPC's, with or without the name of an encoding of messages.

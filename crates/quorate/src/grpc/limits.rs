@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct Limits {
     /// Bytes of one request message. A longer one ends the call with `RESOURCE_EXHAUSTED`.
     pub message_bytes_max: usize,
+    /// Whether messages compressed with gzip are taken. If not, they are refused as
+    /// `UNIMPLEMENTED`. Answers are never compressed.
+    pub takes_gzip: bool,
     /// Bytes of the headers of a request. A request with more is refused.
     pub header_bytes_max: u32,
     /// Streams of one connection. The client is told the number; a further stream is refused.

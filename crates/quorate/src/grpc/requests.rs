@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::assembly::Assembly;
 use super::credits::{Credit, StreamCredits};
 use super::deadline::Deadline;
+use super::gzip::{self, NoMessage};
 use super::limits::{Limits, Patience};
 use super::methods::Kind;
 use super::room::{Room, Shares};
@@ -55,12 +56,13 @@ struct Begun {
 impl Requests {
     pub(super) fn new(
         (kind, body): (Kind, RecvStream),
+        takes_compressed: bool,
         shares: Shares,
         credits: Option<StreamCredits>,
         deadline: Deadline,
         limits: Arc<Limits>,
     ) -> Requests {
-        let assembly = Assembly::new(limits.message_bytes_max);
+        let assembly = Assembly::new(limits.message_bytes_max, takes_compressed);
         Requests {
             kind,
             body,
@@ -93,10 +95,10 @@ impl Requests {
                 Poll::Pending if is_between => Box::pin(self.receive_first()).await?,
                 Poll::Pending => Box::pin(self.receive_more()).await?,
             };
-            match (received, is_between) {
-                (true, _) => {}
-                (false, false) => return Err(self.cut_off().into()),
-                (false, true) => return Ok(None),
+            match received {
+                true => {}
+                false if self.assembly.is_within() => return Err(self.cut_off().into()),
+                false => return Ok(None),
             }
         }
     }
@@ -148,7 +150,14 @@ impl Requests {
         let Some(bytes) = self.assembly.take() else { return Ok(None) };
         self.has_had_one = true;
         let credit = self.credits.as_ref().map(StreamCredits::take).transpose()?;
-        let Some(Begun { room, .. }) = self.begun.take() else { return Ok(None) };
+        let Some(Begun { mut room, .. }) = self.begun.take() else { return Ok(None) };
+        let mut bytes = bytes;
+        if self.assembly.is_compressed() {
+            let bytes_max = self.limits.message_bytes_max;
+            let message = gzip::decompressed(&bytes, bytes_max);
+            bytes = message.map_err(|why| no_message(why, bytes_max))?.into();
+            room.shrink_to(bytes.len());
+        }
         Ok(Some(Message { bytes, room, credit }))
     }
 
@@ -200,5 +209,22 @@ impl Requests {
         self.unreleased = frame.len();
         self.assembly.push(frame);
         Poll::Ready(Ok(true))
+    }
+}
+
+/// The status for a compressed message that cannot be read; codes and texts are grpc-go's
+/// (`decompress` in `rpc_util.go`), but for the reason why bytes are no gzip.
+fn no_message(why: NoMessage, bytes_max: usize) -> Status {
+    let internal = |what: &str, why: String| {
+        Status::new(Code::Internal, format!("grpc: failed to {what}: {why}"))
+    };
+    match why {
+        NoMessage::NoGzip(why) => internal("decompress the message", why),
+        NoMessage::Damaged(why) => internal("read decompressed data", why),
+        NoMessage::TooLong => {
+            let text =
+                format!("grpc: received message after decompression larger than max {bytes_max}");
+            Status::new(Code::ResourceExhausted, text)
+        }
     }
 }

@@ -5,7 +5,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 /// The status codes of gRPC, by their numbers on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -166,6 +166,7 @@ impl Limits {
     pub(super) fn grpc(&self) -> grpc::Limits {
         grpc::Limits {
             message_bytes_max: REQUEST_BYTES_MAX,
+            takes_gzip: false,
             header_bytes_max: HEADER_BYTES_MAX,
             streams_max: STREAMS_MAX,
             stream_window_bytes: STREAM_WINDOW_BYTES,

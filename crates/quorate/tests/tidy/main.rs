@@ -120,6 +120,7 @@ const WALLS: [Wall; 12] = [
             "base64",
             "bytes",
             "clap",
+            "flate2",
             "h2",
             "http-body-util",
             "hyper",

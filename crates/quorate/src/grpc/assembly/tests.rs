@@ -7,7 +7,7 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// The messages that come of these frames, and whether the last one is whole.
 fn assemble(frames: &[&[u8]]) -> Result<(Vec<Vec<u8>>, bool), Status> {
-    let (mut assembly, mut messages) = (Assembly::new(BYTES_MAX), Vec::new());
+    let (mut assembly, mut messages) = (Assembly::new(BYTES_MAX, false), Vec::new());
     for frame in frames {
         assembly.push(Bytes::copy_from_slice(frame));
         while assembly.length()?.is_some() {
@@ -37,7 +37,7 @@ fn messages_are_the_same_wherever_frames_end() {
 #[test]
 fn a_message_within_a_frame_is_a_slice_of_it() {
     let frame = Bytes::copy_from_slice(THREE);
-    let mut assembly = Assembly::new(BYTES_MAX);
+    let mut assembly = Assembly::new(BYTES_MAX, false);
     assembly.push(frame.clone());
     assert_eq!(assembly.length(), Ok(Some(5)));
     let message = assembly.take().unwrap();
@@ -54,7 +54,7 @@ fn streams_that_end_within_a_message_are_told_from_those_that_do_not() {
 
 #[test]
 fn what_is_announced_takes_no_more_than_four_times_what_came() {
-    let mut assembly = Assembly::new(BYTES_MAX);
+    let mut assembly = Assembly::new(BYTES_MAX, false);
     assembly.push(Bytes::from_static(&[0, 0, 0x10, 0, 0, 1, 2, 3]));
     assert_eq!(assembly.length(), Ok(Some(BYTES_MAX)));
     assert_eq!(assembly.memory_bytes(), 12);
@@ -85,4 +85,21 @@ fn compressed_and_oversize_messages_are_refused_by_their_prefix() {
 fn messages_have_their_length_before_them() {
     let encoded = framed(|out| out.extend_from_slice(b"hello"));
     assert_eq!(&encoded[..], &THREE[..10]);
+}
+
+#[test]
+fn a_compressed_message_takes_room_for_what_it_may_become_once_it_has_arrived() {
+    let mut assembly = Assembly::new(BYTES_MAX, true);
+    assembly.push(Bytes::from_static(&[1, 0, 0, 0, 4, b'a', b'b']));
+    assert_eq!(assembly.length().unwrap(), Some(4));
+    assert_eq!(assembly.memory_bytes(), 4);
+    assert_eq!(assembly.take(), None);
+    assembly.push(Bytes::from_static(b"cd"));
+    assert_eq!(assembly.memory_bytes(), 4 + BYTES_MAX);
+    assert_eq!(assembly.take().unwrap(), "abcd");
+    assert!(assembly.is_compressed());
+    assembly.push(Bytes::from_static(&[0, 0, 0, 0, 1, b'e']));
+    assert_eq!(assembly.length().unwrap(), Some(1));
+    assert_eq!(assembly.memory_bytes(), 1);
+    assert!(!assembly.is_compressed());
 }

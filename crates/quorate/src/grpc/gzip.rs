@@ -1,0 +1,40 @@
+//! Messages that a client has compressed with gzip (RFC 1952). This module stands by itself, so
+//! that a fuzz target can have it.
+
+use std::io::{ErrorKind, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+/// Why bytes give no message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoMessage {
+    /// They do not begin as a gzip.
+    NoGzip(String),
+    /// They are cut off or damaged.
+    Damaged(String),
+    /// The message is longer than its bound.
+    TooLong,
+}
+
+/// The message that `bytes` are the gzip of, in one member or several. Takes memory for twice
+/// `bytes_max` and a small window at most, whatever the bytes say.
+///
+/// # Errors
+/// The bytes are no gzip, or the message is longer than `bytes_max`.
+pub fn decompressed(bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, NoMessage> {
+    if bytes.is_empty() {
+        return Err(NoMessage::NoGzip("EOF".to_string()));
+    }
+    let mut decoder = MultiGzDecoder::new(bytes);
+    let mut message = Vec::new();
+    let limit = bytes_max as u64 + 1;
+    if let Err(error) = decoder.by_ref().take(limit).read_to_end(&mut message) {
+        let why = match error.kind() {
+            ErrorKind::UnexpectedEof => "unexpected EOF".to_string(),
+            _ => error.to_string(),
+        };
+        let has_begun = !message.is_empty() || decoder.header().is_some();
+        return Err(if has_begun { NoMessage::Damaged(why) } else { NoMessage::NoGzip(why) });
+    }
+    if message.len() > bytes_max { Err(NoMessage::TooLong) } else { Ok(message) }
+}

@@ -1,0 +1,25 @@
+//! Messages that clients of gRPC have compressed. The decoder is a module of the program, which is
+//! no library; it stands by itself.
+
+#[allow(dead_code, reason = "the program says why there is no message")]
+#[path = "../../crates/quorate/src/grpc/gzip.rs"]
+mod gzip;
+
+const MESSAGE_BYTES_MAX: usize = 100_000;
+
+/// A compressed message. What it becomes is no longer than its bound.
+pub fn gzip_message(bytes: &[u8]) {
+    if let Ok(message) = gzip::decompressed(bytes, MESSAGE_BYTES_MAX) {
+        assert!(message.len() <= MESSAGE_BYTES_MAX);
+    }
+}
+
+pub fn gzip_message_seeds() -> Vec<Vec<u8>> {
+    // Made with `printf 'a message' | gzip -9n`, and with a name; both after each other.
+    let deflated = [0x4b, 0x54, 0xc8, 0x4d, 0x2d, 0x2e, 0x4e, 0x4c, 0x4f, 0x05, 0x00];
+    let trailer = [0x1e, 0x0c, 0xb6, 0x7f, 0x09, 0x00, 0x00, 0x00];
+    let plain = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3][..], &deflated, &trailer].concat();
+    let head = [0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 2, 3, b'n', 0];
+    let named = [&head[..], &deflated, &trailer].concat();
+    vec![[&plain[..], &named].concat(), plain, named]
+}
