@@ -19,6 +19,7 @@ use member::recovery::Options;
 use member::throttle::Throttle;
 use member::zk_front::FrontConfig;
 use node::{FrontHandle, Node, NodeConfig, StartBoard};
+use replica::LogMemory;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use zk::four_letter::ConfReport;
@@ -225,7 +226,11 @@ fn node_config(
                 Some(_) => node::limits::RAFT_TICK_MS,
                 None => node::limits::RAFT_TICK_ALONE_MS,
             },
-            log_memory: Default::default(),
+            log_memory: match &config.cluster {
+                Some(_) => LogMemory::default(),
+                // No other member ever needs an entry.
+                None => LogMemory { bytes_max: 0, pinned_bytes_max: 0 },
+            },
             server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
             containers: config.container.clone(),
             snapshot_commands: config.storage.snapshot_command_count.map_or(u64::MAX, u64::from),
