@@ -1,5 +1,7 @@
 //! The index: the keys in their order, each with its versions.
 
+mod items;
+mod leaf;
 mod tree;
 mod versions;
 

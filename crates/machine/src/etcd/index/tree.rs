@@ -8,17 +8,13 @@
 use core::ops::{Add, Sub};
 
 use crate::etcd::event::Event;
+use crate::etcd::index::items::{NODE_MAX, insert};
+use crate::etcd::index::leaf::Leaf;
 use crate::etcd::index::versions::Versions;
-
-/// The most entries or children of a node.
-const NODE_MAX: usize = 64;
 
 /// A node with fewer joins a neighbour, if both fit into one that is not nearly full.
 const NODE_MIN: usize = NODE_MAX / 4;
 const JOINED_MAX: usize = NODE_MAX * 3 / 4;
-
-/// A node's memory grows by this many entries at a time.
-const GROWTH: usize = 8;
 
 /// Numbers of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +61,7 @@ pub(super) struct Tree {
 }
 
 enum Node {
-    Leaf(Vec<Versions>),
+    Leaf(Leaf),
     Inner(Vec<Child>),
 }
 
@@ -100,7 +96,7 @@ struct ChangeWalk<'w> {
 
 impl Default for Node {
     fn default() -> Node {
-        Node::Leaf(Vec::new())
+        Node::Leaf(Leaf::default())
     }
 }
 
@@ -116,7 +112,7 @@ impl Tree {
         loop {
             match node {
                 Node::Inner(children) => node = &children[child_of(children, key)].node,
-                Node::Leaf(entries) => return Some(&entries[place_in(entries, key).ok()?]),
+                Node::Leaf(leaf) => return Some(&leaf.entries()[leaf.place(key).ok()?]),
             }
         }
     }
@@ -131,9 +127,9 @@ impl Tree {
                     counts = counts + sum(children[..at].iter().map(|child| child.counts));
                     node = &children[at].node;
                 }
-                Node::Leaf(entries) => {
-                    let (Ok(end) | Err(end)) = place_in(entries, key);
-                    return counts + sum(entries[..end].iter().map(Counts::of));
+                Node::Leaf(leaf) => {
+                    let (Ok(end) | Err(end)) = leaf.place(key);
+                    return counts + sum(leaf.entries()[..end].iter().map(Counts::of));
                 }
             }
         }
@@ -149,9 +145,9 @@ impl Tree {
                     above.push(children[at + 1..].iter());
                     node = &children[at].node;
                 }
-                Node::Leaf(entries) => {
-                    let (Ok(start) | Err(start)) = place_in(entries, key);
-                    return Iter { above, leaf: entries[start..].iter() };
+                Node::Leaf(leaf) => {
+                    let (Ok(start) | Err(start)) = leaf.place(key);
+                    return Iter { above, leaf: leaf.entries()[start..].iter() };
                 }
             }
         }
@@ -181,7 +177,7 @@ impl Tree {
         loop {
             match node {
                 Node::Inner(children) => node = &children.last()?.node,
-                Node::Leaf(entries) => return entries.last(),
+                Node::Leaf(leaf) => return leaf.entries().last(),
             }
         }
     }
@@ -201,21 +197,21 @@ impl Tree {
 impl Node {
     fn len(&self) -> usize {
         match self {
-            Node::Leaf(entries) => entries.len(),
+            Node::Leaf(leaf) => leaf.len(),
             Node::Inner(children) => children.len(),
         }
     }
 
     fn counts(&self) -> Counts {
         match self {
-            Node::Leaf(entries) => sum(entries.iter().map(Counts::of)),
+            Node::Leaf(leaf) => sum(leaf.entries().iter().map(Counts::of)),
             Node::Inner(children) => sum(children.iter().map(|child| child.counts)),
         }
     }
 
     fn push(&mut self, event: Event) -> Added {
         match self {
-            Node::Leaf(entries) => push_to_leaf(entries, event),
+            Node::Leaf(leaf) => push_to_leaf(leaf, event),
             Node::Inner(children) => push_to_inner(children, event),
         }
     }
@@ -224,14 +220,14 @@ impl Node {
     /// after it.
     fn change(&mut self, mut live: u64, walk: &mut ChangeWalk<'_>) -> u64 {
         match self {
-            Node::Leaf(entries) => {
+            Node::Leaf(leaf) => {
                 let start = walk.from.take().map_or(0, |key| {
-                    let (Ok(start) | Err(start)) = place_in(entries, key);
+                    let (Ok(start) | Err(start)) = leaf.place(key);
                     start
                 });
-                let count = (entries.len() - start).min(walk.left as usize);
+                let count = (leaf.len() - start).min(walk.left as usize);
                 walk.left -= count as u64;
-                for versions in &mut entries[start..start + count] {
+                for versions in &mut leaf.entries_mut()[start..start + count] {
                     live -= u64::from(versions.is_live());
                     (walk.change)(versions);
                     live += u64::from(versions.is_live());
@@ -255,7 +251,7 @@ impl Node {
     /// Prunes the key of a version. Returns whether the key is gone; it did not exist then.
     fn prune(&mut self, event: &Event) -> bool {
         match self {
-            Node::Leaf(entries) => prune_in_leaf(entries, event),
+            Node::Leaf(leaf) => prune_in_leaf(leaf, event),
             Node::Inner(children) => {
                 let at = child_of(children, event.key());
                 let is_gone = children[at].node.prune(event);
@@ -269,19 +265,19 @@ impl Node {
     }
 }
 
-fn push_to_leaf(entries: &mut Vec<Versions>, event: Event) -> Added {
+fn push_to_leaf(leaf: &mut Leaf, event: Event) -> Added {
     let is_live = !event.is_delete();
-    match place_in(entries, event.key()) {
+    match leaf.place(event.key()) {
         Ok(at) => {
-            let before = Some(entries[at].last().clone()).filter(|last| !last.is_delete());
-            entries[at].push(event);
+            let versions = &mut leaf.entries_mut()[at];
+            let before = Some(versions.last().clone()).filter(|last| !last.is_delete());
+            versions.push(event);
             Added { before, is_new: false, is_live, split: None }
         }
         Err(at) => {
-            let right = insert(entries, at, Versions::new(event));
-            let split = right.map(|entries| {
-                let from = entries[0].key().into();
-                let node = Node::Leaf(entries);
+            let split = leaf.insert(at, Versions::new(event)).map(|right| {
+                let from = right.entries()[0].key().into();
+                let node = Node::Leaf(right);
                 Child { from, counts: node.counts(), node }
             });
             Added { before: None, is_new: true, is_live, split }
@@ -305,42 +301,17 @@ fn push_to_inner(children: &mut Vec<Child>, event: Event) -> Added {
     added
 }
 
-fn prune_in_leaf(entries: &mut Vec<Versions>, event: &Event) -> bool {
-    let at = place_in(entries, event.key()).expect("a version that is not pruned is here");
-    let events = entries[at].as_slice();
+fn prune_in_leaf(leaf: &mut Leaf, event: &Event) -> bool {
+    let at = leaf.place(event.key()).expect("a version that is not pruned is here");
+    let events = leaf.entries()[at].as_slice();
     let mut count = events.partition_point(|other| other.place() < event.place());
     count += usize::from(event.is_delete());
-    if count < events.len() {
-        entries[at].remove_first(count);
-        return false;
+    let is_gone = count == events.len();
+    match is_gone {
+        true => leaf.remove(at),
+        false => leaf.entries_mut()[at].remove_first(count),
     }
-    entries.remove(at);
-    if entries.capacity() > 2 * entries.len() + GROWTH {
-        entries.shrink_to(entries.len() + GROWTH);
-    }
-    true
-}
-
-/// Inserts an item into a node. Returns the items that had to go to a new node behind it.
-fn insert<T>(items: &mut Vec<T>, at: usize, item: T) -> Option<Vec<T>> {
-    if items.len() < NODE_MAX {
-        if items.len() == items.capacity() {
-            items.reserve_exact(GROWTH);
-        }
-        items.insert(at, item);
-        return None;
-    }
-    if at == items.len() {
-        return Some(vec![item]);
-    }
-    let mut right = items.split_off(NODE_MAX / 2);
-    items.shrink_to(NODE_MAX / 2 + GROWTH);
-    right.reserve_exact(GROWTH);
-    match at <= items.len() {
-        true => items.insert(at, item),
-        false => right.insert(at - items.len(), item),
-    }
-    Some(right)
+    is_gone
 }
 
 /// Removes an empty child, and joins a small one with a neighbour.
@@ -367,7 +338,7 @@ fn tidy(children: &mut Vec<Child>, at: usize) {
     let joined = &mut children[left];
     joined.counts = joined.counts + right.counts;
     match (&mut joined.node, right.node) {
-        (Node::Leaf(entries), Node::Leaf(more)) => entries.extend(more),
+        (Node::Leaf(leaf), Node::Leaf(more)) => leaf.join(more),
         (Node::Inner(inner), Node::Inner(mut more)) => {
             more[0].from = right.from;
             inner.extend(more);
@@ -379,11 +350,6 @@ fn tidy(children: &mut Vec<Child>, at: usize) {
 /// The child below which a key belongs.
 fn child_of(children: &[Child], key: &[u8]) -> usize {
     children[1..].partition_point(|child| *child.from <= *key)
-}
-
-/// The place of a key in a leaf: where it is, or where it belongs.
-fn place_in(entries: &[Versions], key: &[u8]) -> Result<usize, usize> {
-    entries.binary_search_by(|versions| versions.key().cmp(key))
 }
 
 fn sum(counts: impl Iterator<Item = Counts>) -> Counts {
@@ -416,8 +382,8 @@ impl<'t> Iterator for Iter<'t> {
                 self.above.push(children[1..].iter());
                 node = &children[0].node;
             }
-            if let Node::Leaf(entries) = node {
-                self.leaf = entries.iter();
+            if let Node::Leaf(leaf) = node {
+                self.leaf = leaf.entries().iter();
             }
         }
     }

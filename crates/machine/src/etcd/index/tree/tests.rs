@@ -94,9 +94,8 @@ fn check_node(node: &Node, counts: Counts) -> usize {
     assert_eq!(node.counts(), counts);
     assert!(node.len() <= NODE_MAX);
     match node {
-        Node::Leaf(entries) => {
-            assert!(entries.is_sorted_by(|one, other| one.key() < other.key()));
-            assert!(entries.capacity() <= 2 * entries.len() + 2 * GROWTH);
+        Node::Leaf(leaf) => {
+            leaf.check();
             0
         }
         Node::Inner(children) => {
@@ -115,14 +114,14 @@ fn check_node(node: &Node, counts: Counts) -> usize {
 
 fn first_key(node: &Node) -> &[u8] {
     match node {
-        Node::Leaf(entries) => entries[0].key(),
+        Node::Leaf(leaf) => leaf.entries()[0].key(),
         Node::Inner(children) => first_key(&children[0].node),
     }
 }
 
 fn last_key(node: &Node) -> &[u8] {
     match node {
-        Node::Leaf(entries) => entries.last().expect("no node is empty").key(),
+        Node::Leaf(leaf) => leaf.entries().last().expect("no node is empty").key(),
         Node::Inner(children) => last_key(&children.last().expect("no node is empty").node),
     }
 }
@@ -172,5 +171,30 @@ fn keys_in_their_order_fill_the_nodes_and_all_may_go() {
         pair.prune(key.as_bytes(), 1);
     }
     pair.check(&mut Random(1));
-    assert!(matches!(&pair.tree.root, Node::Leaf(entries) if entries.is_empty()));
+    assert!(matches!(&pair.tree.root, Node::Leaf(leaf) if leaf.len() == 0));
+}
+
+/// Keys of which some begin like others, or end in zero bytes: their heads are alike.
+#[test]
+fn keys_with_the_same_heads_are_told_apart() {
+    let mut random = Random(9);
+    let mut pair = Pair::default();
+    let letters = ["\0", "a", "b", "\u{7f}", "aaaa", "\0\0\0\0"];
+    for _ in 0..6_000 {
+        let count = 1 + random.below(6);
+        let key: String = (0..count).map(|_| letters[random.below(letters.len())]).collect();
+        pair.push(&key, random.below(10) < 8);
+        if random.below(4) == 0
+            && let Some(last) = pair.plain.get(key.as_bytes()).map(Vec::len)
+        {
+            pair.prune(key.as_bytes(), last - 1);
+        }
+        let place = pair.tree.get(key.as_bytes()).map(Versions::as_slice);
+        assert_eq!(place, pair.plain.get(key.as_bytes()).map(Vec::as_slice));
+    }
+    pair.check(&mut random);
+    let keys = pair.plain.keys().cloned().collect::<Vec<_>>();
+    for key in keys {
+        assert_eq!(pair.tree.before(&key), pair.counts_before(&key));
+    }
 }

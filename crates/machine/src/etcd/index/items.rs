@@ -1,0 +1,29 @@
+//! The entries of a leaf, or the children of an inner node.
+
+/// The most entries or children of a node.
+pub(super) const NODE_MAX: usize = 64;
+
+/// A node's memory grows by this many entries at a time.
+pub(super) const GROWTH: usize = 8;
+
+/// Inserts an item into a node. Returns the items that had to go to a new node behind it.
+pub(super) fn insert<T>(items: &mut Vec<T>, at: usize, item: T) -> Option<Vec<T>> {
+    if items.len() < NODE_MAX {
+        if items.len() == items.capacity() {
+            items.reserve_exact(GROWTH);
+        }
+        items.insert(at, item);
+        return None;
+    }
+    if at == items.len() {
+        return Some(vec![item]);
+    }
+    let mut right = items.split_off(NODE_MAX / 2);
+    items.shrink_to(NODE_MAX / 2 + GROWTH);
+    right.reserve_exact(GROWTH);
+    match at <= items.len() {
+        true => items.insert(at, item),
+        false => right.insert(at - items.len(), item),
+    }
+    Some(right)
+}
