@@ -104,7 +104,7 @@ impl Worker<'_> {
     async fn put(&mut self, client: &EtcdClient) -> Option<()> {
         let mut calls = JoinSet::new();
         let mut is_over = false;
-        loop {
+        while !self.world.has_ended() {
             while !is_over && calls.len() < AHEAD {
                 let number = self.next;
                 self.next += 1;
@@ -125,6 +125,7 @@ impl Worker<'_> {
                 (number, _, Some(answer)) => panic!("put {number}: {answer:?}"),
             }
         }
+        Some(())
     }
 }
 

@@ -98,6 +98,12 @@ impl World {
         )
     }
 
+    /// Whether the clients are to end although the server lives: the test has failed.
+    pub fn has_ended(&self) -> bool {
+        let common = self.common();
+        common.is_over || common.failed
+    }
+
     /// The next life after `last`: its number, its address, and the zxid that it must show.
     fn next_life(&self, last: u64) -> Option<(u64, SocketAddr, i64)> {
         let mut common = self.common();
@@ -297,7 +303,7 @@ impl<'a> Worker<'a> {
 
     /// Writes until the connection ends.
     fn write(&mut self, client: &mut Client) -> Option<()> {
-        loop {
+        while !self.world.has_ended() {
             let mut bytes = Vec::new();
             for _ in 0..self.random.between(1, 32) {
                 self.drawn += 1;
@@ -313,6 +319,7 @@ impl<'a> Worker<'a> {
                 self.on_answer(&answer);
             }
         }
+        Some(())
     }
 
     fn on_answer(&mut self, answer: &Answer) {
@@ -421,10 +428,11 @@ impl<'a> Closer<'a> {
         }
         watcher.try_call(&Request::CloseSession)?;
         self.world.on_satisfied(self.life);
-        loop {
+        while !self.world.has_ended() {
             let client = open(address)?;
             self.open_and_close(client)?;
         }
+        Some(())
     }
 
     /// Checks that the session that was under way either lives, with its znode, or is gone with it.
