@@ -44,7 +44,8 @@ struct Change {
     pair: Option<KeyValue>,
 }
 
-/// What a call does to keys: the last that happens to each.
+/// What a call does to keys, as far as reads show it: the last that happens to each. It is empty if
+/// the call only deletes what it has put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect(BTreeMap<Vec<u8>, Change>);
 
@@ -103,13 +104,23 @@ impl Model {
         check(op).ok()?;
         let mut turn = Turn::new(self, self.view);
         turn.run(op).ok()?;
-        let changes = BTreeMap::from_iter(turn.changes);
-        (!changes.is_empty()).then_some(Effect(changes))
+        if turn.changes.is_empty() {
+            return None;
+        }
+        let mut changes = BTreeMap::from_iter(turn.changes);
+        let before = Turn::new(self, self.view);
+        let exists = |key: &[u8]| before.find(key, self.view.revision).is_some();
+        changes.retain(|key, change| change.pair.is_some() || exists(key));
+        Some(Effect(changes))
     }
 
     /// Makes a revision with this effect, which is one of now.
     pub fn make(&mut self, effect: Effect) {
-        self.commit(effect.0.into_iter().collect());
+        self.view.revision += 1;
+        for (key, change) in effect.0 {
+            assert!(change.revision == self.view.revision, "the effect is one of now");
+            self.keys.entry(key).or_default().push(change);
+        }
     }
 
     /// Takes back the newest revision, which [`Model::make`] made.

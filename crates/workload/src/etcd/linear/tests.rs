@@ -7,7 +7,7 @@ use crate::etcd::history::CallId;
 use crate::etcd::model::{Model, View};
 use crate::etcd::op::{PutAnswer, Range, RangeAnswer};
 use crate::etcd::play::{Play, play};
-use crate::etcd::short::{all, compact, delete, delete_to, put, range};
+use crate::etcd::short::{all, compact, delete, delete_to, put, range, txn};
 use crate::generate::Random;
 
 /// A history written line by line. Connections 0 and 1 are of different clients.
@@ -228,6 +228,20 @@ fn writes_of_one_effect_make_one_world_and_a_revision_each() {
     assert_eq!(verdict.uncompared_count, 0);
     one_more(&mut case);
     case.breaks(Rule::Revision);
+}
+
+#[test]
+fn revisions_that_change_nothing_to_see_make_one_world() {
+    let mut case = Case::new();
+    // A delete with an open end may take away what the same transaction has put.
+    let nothing = |key: &str| txn([put(key, "1").into(), delete_to(key, "\0").into()]);
+    for _ in 0..10 {
+        case.ask(1, nothing("y"));
+        case.lost(1, nothing("z"));
+        case.done(0, all());
+    }
+    let verdict = case.passes();
+    assert_eq!((verdict.gap_count, verdict.uncompared_count), (10, 0));
 }
 
 #[test]
