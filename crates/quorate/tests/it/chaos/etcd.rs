@@ -90,14 +90,17 @@ impl EtcdWorld {
         Some(Connection { world: self.clone(), wire, number })
     }
 
-    /// Judges the history. If it is refused, it goes to a file.
+    /// Judges the history. If it is refused, or a part cannot be compared, it goes to a file.
     pub fn judge(&self, folder: &Path) -> Verdict {
         let history = lock(&self.history);
-        judge(&history).unwrap_or_else(|violation| {
-            let file = folder.join("history-etcd.txt");
-            std::fs::write(&file, written(&history)).unwrap();
-            panic!("{violation}; see {}", file.display());
-        })
+        let problem = match judge(&history) {
+            Ok(verdict) if verdict.uncompared_count == 0 => return verdict,
+            Ok(verdict) => format!("not all is compared: {verdict:?}"),
+            Err(violation) => violation.to_string(),
+        };
+        let file = folder.join("history-etcd.txt");
+        std::fs::write(&file, written(&history)).unwrap();
+        panic!("{problem}; see {}", file.display());
     }
 }
 
