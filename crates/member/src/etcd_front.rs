@@ -3,9 +3,10 @@
 //! The driver hands over each call with the bytes of its request ([`EtcdFront::on_call`]), and gets
 //! the response, or an error, with [`EtcdFront::take_output`]. It encodes a response when it has
 //! room for the bytes. A streamed read has several messages: the Front gives the next one when the
-//! driver says that the client has taken the one before ([`EtcdFront::on_taken`]). While
-//! [`EtcdFront::is_runnable`], the driver takes the lock for reading, hands over the deliveries that
-//! Apply pushed before, and calls [`EtcdFront::run_reads`].
+//! driver says that the client has taken the one before ([`EtcdFront::on_taken`]).
+//!
+//! While [`EtcdFront::is_runnable`], the driver takes the lock for reading, hands over the
+//! deliveries that Apply pushed before, and calls [`EtcdFront::run_reads`].
 //!
 //! Calls are independent of each other: nothing is promised about the order of two calls that are
 //! under way at once. A read that is linearizable waits, in an ensemble, until this member has

@@ -40,7 +40,7 @@ pub use connection::{Server, serve};
 pub use limits::{Limits, Patience};
 pub use methods::{Kind, Method, Methods};
 pub use requests::Message;
-pub use room::{Room, Share, Shares};
+pub use room::{Room, Share, Shares, SharesBySize};
 pub use status::{Code, End, Status};
 
 #[cfg(test)]

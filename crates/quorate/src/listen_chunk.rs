@@ -38,7 +38,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::ChunkConfig;
 use crate::descriptors;
-use crate::grpc::{self, Call, Methods, Share};
+use crate::grpc::{self, Call, Methods, Share, SharesBySize};
 use crate::tls::Tls;
 use admission::{Addresses, Admission};
 use limits::{
@@ -383,6 +383,7 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
         let client = client.clone();
         tokio::spawn(async move { stream::serve(&client, call).await });
     };
+    let requests = SharesBySize::of_all_sizes(requests);
     let Some(tls) = tls else { return grpc::serve(stream, &service.grpc, &requests, handle).await };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
     let shaken = TlsAcceptor::from(tls.current_of_chunks()).accept(stream);

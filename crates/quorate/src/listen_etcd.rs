@@ -21,22 +21,23 @@ use member::EtcdFront;
 use member::etcd_front::Method as KvMethod;
 use member::message::FrontId;
 use node::FrontHandle;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_user_timeout};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::descriptors;
-use crate::grpc::{self, Kind, Limits, Methods, Patience, Server, Share};
+use crate::grpc::{self, Kind, Limits, Methods, Patience, Server};
 use crate::tls::Tls;
 use health::HealthMethod;
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
-    FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, MESSAGE_BYTES_MAX,
-    PREFACE_PAUSE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SEND_BYTES_MAX, STALL_TIME_MAX,
-    STREAM_WINDOW_BYTES, STREAMS_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
+    FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_TIME,
+    MESSAGE_BYTES_MAX, PREFACE_PAUSE, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES,
+    STREAMS_MAX, UNTAKEN_TIME_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
 };
-use runtime::Runtime;
+use runtime::{RoomOfAll, Runtime};
 
 /// The version of etcd whose behaviour is served. Clients decide by it which features to use.
 pub const ETCD_VERSION: &str = "3.6.16";
@@ -93,7 +94,7 @@ pub struct EtcdFace {
 pub fn start(fronts: Vec<(FrontHandle, EtcdFront)>) -> std::io::Result<EtcdFace> {
     let limits = Arc::new(grpc_limits());
     let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
-    let room = (Share::new(REQUESTS_BYTES_MAX), Share::new(RESPONSES_BYTES_MAX));
+    let room = RoomOfAll::new();
     let mut runtimes = Vec::new();
     for (handle, front) in fronts {
         let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
@@ -161,17 +162,20 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<Accepted>) {
 
 async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::Result<()> {
     let Accepted { stream, peer, tls } = accepted;
+    set_socket_keepalive(&stream, true)?;
+    set_tcp_keepidle(&stream, KEEP_ALIVE_TIME)?;
+    set_tcp_user_timeout(&stream, UNTAKEN_TIME_MAX.as_millis() as u32)?;
     let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
-    let (requests, answers) = runtime.shares_of_connection();
+    let shares = runtime.shares_of_connection();
     let handle = |call| {
-        tokio::task::spawn_local(runtime.clone().serve_call(call, answers.clone()));
+        tokio::task::spawn_local(runtime.clone().serve_call(call, shares.answers.clone()));
     };
-    let (server, shares) = (&runtime.server, &requests);
+    let (server, requests) = (&runtime.server, &shares.requests);
     let Some(tls) = tls else {
         return match speaks_http2(&stream).await? {
-            true => grpc::serve(stream, server, shares, handle).await,
-            false => http::serve(stream, runtime.clone()).await,
+            true => grpc::serve(stream, server, requests, handle).await,
+            false => http::serve(stream, runtime.clone(), shares.clone()).await,
         };
     };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
@@ -180,8 +184,8 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
         Ok(stream) => {
             handshake.succeed();
             match stream.get_ref().1.alpn_protocol() {
-                Some(b"h2") => grpc::serve(stream, server, shares, handle).await,
-                _ => http::serve(stream, runtime.clone()).await,
+                Some(b"h2") => grpc::serve(stream, server, requests, handle).await,
+                _ => http::serve(stream, runtime.clone(), shares.clone()).await,
             }
         }
         Err(error) => {

@@ -18,7 +18,7 @@ use super::head;
 use super::limits::Limits;
 use super::methods::Methods;
 use super::requests::Requests;
-use super::room::Shares;
+use super::room::SharesBySize;
 use super::socket::{GatheringSocket, Turn};
 
 /// The largest window that HTTP/2 has.
@@ -49,7 +49,7 @@ type Accepted = (Request<RecvStream>, SendResponse<Piece>);
 pub async fn serve<S, M>(
     socket: S,
     server: &Server<M>,
-    shares: &Shares,
+    shares: &SharesBySize,
     handle: impl Fn(Box<Call<M>>),
 ) -> anyhow::Result<()>
 where
@@ -150,7 +150,7 @@ fn give_window<S, M>(
 fn open<M: Copy>(
     (request, mut respond): Accepted,
     server: &Server<M>,
-    shares: &Shares,
+    shares: &SharesBySize,
     streams: &Arc<()>,
 ) -> Option<Box<Call<M>>> {
     let (parts, body) = request.into_parts();

@@ -15,7 +15,7 @@ use super::deadline::Deadline;
 use super::gzip::{self, NoMessage};
 use super::limits::{Limits, Patience};
 use super::methods::Kind;
-use super::room::{Room, Shares};
+use super::room::{Room, SharesBySize};
 use super::status::{Code, End, Status};
 
 /// One message of a client. Dropping it frees its room and its credit.
@@ -37,7 +37,7 @@ pub struct Requests {
     /// Whether at least one whole message came.
     has_had_one: bool,
     /// The shares that room for messages comes from.
-    shares: Shares,
+    shares: SharesBySize,
     credits: Option<StreamCredits>,
     /// The message that has begun to arrive, if any.
     begun: Option<Begun>,
@@ -57,7 +57,7 @@ impl Requests {
     pub(super) fn new(
         (kind, body): (Kind, RecvStream),
         takes_compressed: bool,
-        shares: Shares,
+        shares: SharesBySize,
         credits: Option<StreamCredits>,
         deadline: Deadline,
         limits: Arc<Limits>,
@@ -134,12 +134,15 @@ impl Requests {
 
     /// The next message, if all of it has arrived; waits until there is room for its bytes.
     async fn take(&mut self) -> Result<Option<Message>, End> {
-        if self.assembly.length()?.is_none() {
-            return Ok(None);
-        }
-        let shares = &self.shares;
+        let Some(length) = self.assembly.length()? else { return Ok(None) };
+        // Nobody knows how long a compressed message is.
+        let length = if self.assembly.is_compressed() { usize::MAX } else { length };
+        let shares = self.shares.of(length);
         let begun =
             self.begun.get_or_insert_with(|| Begun { room: Room::new(shares), due_at: None });
+        if begun.room.is_empty() {
+            begun.room = Room::new(shares);
+        }
         let bytes = self.assembly.memory_bytes();
         if !begun.room.try_grow_to(bytes) {
             let asked_at = Instant::now();
@@ -176,7 +179,7 @@ impl Requests {
     async fn receive_more(&mut self) -> Result<bool, End> {
         let Patience { stall_time, waited_time, finish_time, .. } = self.limits.patience;
         let begun_at = Instant::now();
-        let shares = &self.shares;
+        let shares = self.shares.of(0);
         let begun =
             self.begun.get_or_insert_with(|| Begun { room: Room::new(shares), due_at: None });
         let due_at = *begun.due_at.get_or_insert(begun_at + stall_time);

@@ -53,6 +53,32 @@ fn units(bytes: usize) -> u32 {
 /// The shares that a connection takes its room from, the smallest first.
 pub type Shares = Arc<[Arc<Share>; 3]>;
 
+/// The shares of a connection, by the size of a request or an answer: small ones have shares of
+/// their own, so that they do not wait behind large ones that somebody takes slowly.
+#[derive(Clone, Debug)]
+pub struct SharesBySize {
+    small: Shares,
+    large: Shares,
+    /// Bytes of the largest small one.
+    small_bytes_max: usize,
+}
+
+impl SharesBySize {
+    pub fn new(small: Shares, large: Shares, small_bytes_max: usize) -> SharesBySize {
+        SharesBySize { small, large, small_bytes_max }
+    }
+
+    /// The same shares for every size.
+    pub fn of_all_sizes(shares: Shares) -> SharesBySize {
+        SharesBySize { small: shares.clone(), large: shares, small_bytes_max: 0 }
+    }
+
+    /// The shares for one of so many bytes.
+    pub fn of(&self, bytes: usize) -> &Shares {
+        if bytes <= self.small_bytes_max { &self.small } else { &self.large }
+    }
+}
+
 /// Room of one request or answer. Dropping it gives the room back.
 #[derive(Debug)]
 pub struct Room {
@@ -81,6 +107,11 @@ impl Room {
     /// How many shares are not asked for room, counted from the smallest.
     fn exempt_count(&self) -> usize {
         self.exempt + self.finishing.len()
+    }
+
+    /// Whether it has no bytes, and is not a finisher.
+    pub fn is_empty(&self) -> bool {
+        self.permits.iter().all(Option::is_none) && !self.is_finisher()
     }
 
     /// Whether this room is a finisher, so that others wait until it is given back.

@@ -144,6 +144,7 @@ impl Rig {
                 tokio::spawn(serve_call(call, flooded.clone(), ends.clone()));
             };
             // The client of each test ends the connection, so its error does not matter.
+            let shares = SharesBySize::of_all_sizes(shares);
             let _ = serve(theirs, &server, &shares, handle).await;
         });
         ours

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use etcd::gateway;
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use etcd::pb::{Message, etcdserverpb as pb};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,10 +17,14 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use member::etcd_front::{CallRefused, Method as KvMethod, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, timeout_at};
 
 use super::ETCD_VERSION;
-use super::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, STALL_TIME_MAX};
-use super::runtime::Runtime;
+use super::limits::{
+    BODY_TIMES, HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX,
+};
+use super::runtime::{ConnectionShares, Runtime};
+use crate::grpc::Room;
 
 type Answer = Response<Full<Bytes>>;
 
@@ -33,13 +37,17 @@ const CLUSTER_VERSION: &str = "3.6.0";
 ///
 /// # Errors
 /// The client does not speak HTTP/1.1, or the connection breaks.
-pub(super) async fn serve<S>(socket: S, runtime: Rc<Runtime>) -> anyhow::Result<()>
+pub(super) async fn serve<S>(
+    socket: S,
+    runtime: Rc<Runtime>,
+    shares: ConnectionShares,
+) -> anyhow::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let service = service_fn(|request| {
-        let runtime = runtime.clone();
-        async move { Ok::<Answer, Infallible>(answer(&runtime, request).await) }
+        let (runtime, shares) = (runtime.clone(), shares.clone());
+        async move { Ok::<Answer, Infallible>(answer(&runtime, &shares, request).await) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -51,10 +59,14 @@ where
     Ok(())
 }
 
-async fn answer(runtime: &Rc<Runtime>, request: Request<Incoming>) -> Answer {
+async fn answer(
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    request: Request<Incoming>,
+) -> Answer {
     let path = request.uri().path().to_string();
     if gateway::PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
-        return call(runtime, &path, request).await;
+        return call(runtime, shares, &path, request).await;
     }
     match path.as_str() {
         "/version" if is_read(&request) => {
@@ -79,30 +91,78 @@ fn is_read(request: &Request<Incoming>) -> bool {
 }
 
 /// Runs a call of the gateway.
-async fn call(runtime: &Rc<Runtime>, path: &str, request: Request<Incoming>) -> Answer {
+async fn call(
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    path: &str,
+    request: Request<Incoming>,
+) -> Answer {
     let method = match gateway::route(request.method().as_str(), path) {
         Ok(method) => method,
         Err(no_route) => return refused(no_route.code(), no_route.text()),
     };
-    let body = Limited::new(request.into_body(), JSON_BYTES_MAX_DEFAULT).collect().await;
-    let Ok(body) = body.map(|body| body.to_bytes()) else {
-        return refused(etcd::Code::InvalidArgument, "the body is too large, or cut off");
+    // A body without an announced length may have any.
+    let announced = request.body().size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);
+    let mut room = Room::new(shares.requests.of(announced));
+    let Some(body) = read_body(request.into_body(), &mut room).await else {
+        return refused(etcd::Code::InvalidArgument, "the body is too large, too slow, or cut off");
     };
     let message = match method.request(&body) {
         Ok(message) => message,
         Err(bad) => return refused(etcd::Code::InvalidArgument, &bad.to_string()),
     };
+    drop(body);
+    room.shrink_to(message.len());
     let Some(kv_method) = kv_method(method.path) else {
         return refused(etcd::Code::Unimplemented, "this call is not served yet");
     };
     match runtime.run(kv_method, message.into()).await {
-        Ok(reply) => match method.response(&encoded(&reply)) {
-            Ok(json) => of(StatusCode::OK, gateway::CONTENT_TYPE, json),
-            Err(bad) => refused(etcd::Code::Internal, &bad.to_string()),
-        },
+        Ok(reply) => {
+            let bytes = reply.bytes().saturating_mul(JSON_TIMES);
+            let mut room = Room::new(shares.answers.of(bytes));
+            room.grow_to(bytes).await;
+            match method.response(&encoded(&reply)) {
+                Ok(json) => of_large(json, room),
+                Err(bad) => refused(etcd::Code::Internal, &bad.to_string()),
+            }
+        }
         Err(CallRefused::Error(error)) => refused(error.code(), error.text()),
         Err(CallRefused::Malformed) => refused(etcd::Code::Internal, "the request is malformed"),
         Err(CallRefused::Unimplemented(text)) => refused(etcd::Code::Unimplemented, text),
+    }
+}
+
+/// Reads a body. Its room grows as it arrives, so an announced body takes none. None if the body is
+/// too large or cut off, or comes too slowly.
+async fn read_body(mut body: Incoming, room: &mut Room) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let due_at = Instant::now() + STALL_TIME_MAX;
+    while let Some(frame) = next_frame(&mut body, room, due_at).await? {
+        let Ok(data) = frame.into_data() else { continue };
+        let length = bytes.len() + data.len();
+        if length > JSON_BYTES_MAX_DEFAULT {
+            return None;
+        }
+        timeout_at(due_at, room.grow_to(length * BODY_TIMES)).await.ok()?;
+        bytes.extend_from_slice(&data);
+    }
+    Some(bytes)
+}
+
+/// The next frame of a body; the inner none is the end. The wait is shorter while other clients
+/// wait for the room of the body.
+async fn next_frame(
+    body: &mut Incoming,
+    room: &Room,
+    due_at: Instant,
+) -> Option<Option<Frame<Bytes>>> {
+    loop {
+        let look_at = due_at.min(Instant::now() + WAITED_TIME_MAX);
+        match timeout_at(look_at, body.frame()).await {
+            Ok(frame) => return frame.transpose().ok(),
+            Err(_) if Instant::now() >= due_at || room.is_waited_for() => return None,
+            Err(_) => {}
+        }
     }
 }
 
@@ -150,6 +210,26 @@ fn refused(code: etcd::Code, text: &str) -> Answer {
     let status = StatusCode::from_u16(gateway::http_status(code));
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     of(status, gateway::CONTENT_TYPE, gateway::error_body(code, text))
+}
+
+/// The text of a response and its room, until the socket has taken the text.
+struct Roomy {
+    text: String,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Roomy {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// An answer with a text that may be large, and its room.
+fn of_large(text: String, mut room: Room) -> Answer {
+    room.shrink_to(text.capacity());
+    let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
+    *answer.body_mut() = Full::new(Bytes::from_owner(Roomy { text, _room: room }));
+    answer
 }
 
 fn of(status: StatusCode, media_type: &'static str, text: String) -> Answer {

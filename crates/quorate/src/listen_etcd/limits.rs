@@ -52,6 +52,14 @@ pub(super) const STALL_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long a client may send nothing within a request, while others wait for its room.
 pub(super) const WAITED_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// The silence after which the kernel probes whether a client is still there, as in etcd
+/// (`transport.NewKeepAliveListener`).
+pub(super) const KEEP_ALIVE_TIME: Duration = Duration::from_secs(30);
+
+/// How long the kernel keeps bytes that a client does not take from its socket, or that it does not
+/// acknowledge. After it the connection ends.
+pub(super) const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
+
 /// The pause after a connection could not be accepted.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -67,12 +75,29 @@ pub(super) const CONNECTION_SHARE: usize = 4;
 /// Bytes of the head of an HTTP/1.1 request. A request with more is refused.
 pub(super) const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
 
+/// Room for the body of an HTTP/1.1 request, as a multiple of the bytes that have arrived: the
+/// buffer may have twice as many, and the message that comes of the body has no more.
+pub(super) const BODY_TIMES: usize = 3;
+
+/// Room for the JSON of a response while it is made, as a multiple of the bytes of its message:
+/// a short key without a value takes 11 bytes there, and 75 in JSON.
+pub(super) const JSON_TIMES: usize = 8;
+
 /// Headers of an HTTP/1.1 request. A request with more is refused.
 pub(super) const HTTP_HEADERS_MAX: usize = 100;
 
 /// The pause before another look at the first bytes of a client that has sent two of them or less.
 pub(super) const PREFACE_PAUSE: Duration = Duration::from_millis(5);
 
+/// Bytes of a small request or response. Small ones have room of their own, so that a call which
+/// asks for little does not wait behind responses that nobody reads.
+pub(super) const SMALL_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of memory of all small requests, and of all small responses, beside
+/// [`REQUESTS_BYTES_MAX`] and [`RESPONSES_BYTES_MAX`].
+pub(super) const SMALL_ROOM_BYTES: usize = 64 * 1024 * 1024;
+
 /// Bytes of memory of all responses until the sockets have taken them. A response is encoded when
-/// there is room for it. One larger than a share goes alone: see [`crate::grpc::Room`].
+/// there is room for it, and so is its JSON. One larger than a share goes alone: see
+/// [`crate::grpc::Room`].
 pub(super) const RESPONSES_BYTES_MAX: usize = 512 * 1024 * 1024;

@@ -12,9 +12,12 @@ use member::message::Ticket;
 use node::FrontHandle;
 use tokio::sync::{Notify, oneshot};
 
-use super::limits::{CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, TICK, TICK_IDLE};
+use super::limits::{
+    CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
+    TICK, TICK_IDLE,
+};
 use super::{Method, health};
-use crate::grpc::{Call, Code, End, Room, Server, Share, Shares, Status, framed};
+use crate::grpc::{Call, Code, End, Room, Server, Share, Shares, SharesBySize, Status, framed};
 
 pub(super) struct Runtime {
     handle: FrontHandle,
@@ -25,7 +28,34 @@ pub(super) struct Runtime {
     stirred: Notify,
     pub(super) server: Server<Method>,
     /// The room for requests of all connections, and for their responses.
-    room: (Arc<Share>, Arc<Share>),
+    room: RoomOfAll,
+}
+
+/// The room of all connections: of requests and of responses, of small ones and of others.
+#[derive(Clone)]
+pub(super) struct RoomOfAll {
+    requests: Arc<Share>,
+    small_requests: Arc<Share>,
+    answers: Arc<Share>,
+    small_answers: Arc<Share>,
+}
+
+impl RoomOfAll {
+    pub fn new() -> RoomOfAll {
+        RoomOfAll {
+            requests: Share::new(REQUESTS_BYTES_MAX),
+            small_requests: Share::new(SMALL_ROOM_BYTES),
+            answers: Share::new(RESPONSES_BYTES_MAX),
+            small_answers: Share::new(SMALL_ROOM_BYTES),
+        }
+    }
+}
+
+/// The shares that a connection takes its room from.
+#[derive(Clone)]
+pub(super) struct ConnectionShares {
+    pub(super) requests: SharesBySize,
+    pub(super) answers: SharesBySize,
 }
 
 /// A message of the Front for a call.
@@ -75,7 +105,7 @@ impl Runtime {
         handle: FrontHandle,
         front: EtcdFront,
         server: Server<Method>,
-        room: (Arc<Share>, Arc<Share>),
+        room: RoomOfAll,
     ) -> Runtime {
         // Changes for this Front are few, and calls may wait for one.
         handle.mail().set_wakes_always(true);
@@ -89,22 +119,33 @@ impl Runtime {
         }
     }
 
-    /// The shares that room for the requests of a new connection comes from, and for its responses:
-    /// two of its own, since addresses have no bound here, and the one of all connections.
-    pub fn shares_of_connection(&self) -> (Shares, Shares) {
+    /// The shares of a new connection: of each kind two of its own, since addresses have no bound
+    /// here, and the one of all connections.
+    pub fn shares_of_connection(&self) -> ConnectionShares {
         let own = |bytes| Share::new(bytes / CONNECTION_SHARE);
-        let (requests, responses) = &self.room;
-        let of = |bytes, all: &Arc<Share>| Arc::new([own(bytes), own(bytes), all.clone()]);
-        (of(REQUESTS_BYTES_MAX, requests), of(RESPONSES_BYTES_MAX, responses))
+        let of =
+            |bytes, all: &Arc<Share>| -> Shares { Arc::new([own(bytes), own(bytes), all.clone()]) };
+        let by_size = |small: &Arc<Share>, large: Shares| {
+            SharesBySize::new(of(SMALL_ROOM_BYTES, small), large, SMALL_BYTES_MAX)
+        };
+        let room = &self.room;
+        ConnectionShares {
+            requests: by_size(&room.small_requests, of(REQUESTS_BYTES_MAX, &room.requests)),
+            answers: by_size(&room.small_answers, of(RESPONSES_BYTES_MAX, &room.answers)),
+        }
     }
 
     /// Serves a call until it ends.
-    pub async fn serve_call(self: Rc<Self>, mut call: Box<Call<Method>>, answers: Shares) {
+    pub async fn serve_call(self: Rc<Self>, mut call: Box<Call<Method>>, answers: SharesBySize) {
         let outcome = self.answer(&mut call, &answers).await;
         call.finish(outcome);
     }
 
-    async fn answer(self: &Rc<Self>, call: &mut Call<Method>, answers: &Shares) -> Result<(), End> {
+    async fn answer(
+        self: &Rc<Self>,
+        call: &mut Call<Method>,
+        answers: &SharesBySize,
+    ) -> Result<(), End> {
         match call.method {
             Method::Kv(KvMethod::RangeStream) => self.answer_in_pieces(call, answers).await,
             Method::Kv(method) => {
@@ -121,7 +162,7 @@ impl Runtime {
     async fn answer_in_pieces(
         self: &Rc<Self>,
         call: &mut Call<Method>,
-        answers: &Shares,
+        answers: &SharesBySize,
     ) -> Result<(), End> {
         let message = call.requests.only().await?;
         let mut front_call = self.begin(KvMethod::RangeStream, message.bytes);
@@ -212,9 +253,9 @@ impl Runtime {
 
 /// Sends one message, when there is room for it. From then on it no longer holds the versions that
 /// it shows.
-async fn send(call: &mut Call<Method>, answers: &Shares, reply: Reply) -> Result<(), End> {
-    let mut room = Room::new(answers);
+async fn send(call: &mut Call<Method>, answers: &SharesBySize, reply: Reply) -> Result<(), End> {
     let bytes = reply.bytes();
+    let mut room = Room::new(answers.of(bytes));
     if !room.try_grow_to(bytes) {
         call.unless_ended(room.grow_to(bytes)).await?;
     }

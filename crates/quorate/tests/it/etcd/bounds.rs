@@ -1,0 +1,348 @@
+//! Bounds of the face: what many clients cost, and clients that misbehave, while others are served.
+//!
+//! `QUORATE_ETCD_LARGE=1` runs the large sizes, which `docs/etcd.md` has the figures of. They need
+//! some 10,100 descriptors for this process and as many for the server.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use etcd::pb::Message;
+use etcd::pb::etcdserverpb as pb;
+use etcd::pb::health::HealthCheckRequest;
+use h2::client::SendRequest;
+use tokio::time::{Duration, Instant, sleep};
+
+use super::grpc_client::{connect, connect_with_window, framed, head, kv, open, run, soon};
+use super::streams::{everything, fill};
+use super::{ETCD, put, resident_bytes};
+use crate::server::{Server, wait_until};
+
+/// How long a small call may take while others misbehave. A slow machine has time to spare here:
+/// a call that waits for the room of others waits 5 s.
+const PROMPT: Duration = Duration::from_millis(1_500);
+
+fn is_large() -> bool {
+    std::env::var_os("QUORATE_ETCD_LARGE").is_some()
+}
+
+/// One of two sizes: for every run of the tests, and for measuring.
+fn sized(small: usize, large: usize) -> usize {
+    if is_large() { large } else { small }
+}
+
+/// The longest of some puts and ranges of a client that behaves.
+async fn longest_call(requests: &SendRequest<Bytes>) -> Duration {
+    let mut longest = Duration::ZERO;
+    let put = pb::PutRequest { key: "a".into(), value: "1".into(), ..Default::default() };
+    let range = pb::RangeRequest { key: "a".into(), ..Default::default() };
+    for _ in 0..50 {
+        let begun_at = Instant::now();
+        assert_eq!(kv(requests, "Put", &put).await.status().0, "0");
+        assert_eq!(kv(requests, "Range", &range).await.status().0, "0");
+        longest = longest.max(begun_at.elapsed());
+        sleep(Duration::from_millis(2)).await;
+    }
+    longest
+}
+
+fn report(what: &str, count: usize, before: usize, after: usize) {
+    let bytes = after.saturating_sub(before);
+    println!("{count} {what}: {} KiB, {} bytes each", bytes / 1_024, bytes / count.max(1));
+}
+
+#[test]
+fn idle_connections_cost_little_memory() {
+    let server = Server::start("etcd-idle", &[ETCD]);
+    let count = sized(300, 9_500);
+    run(async {
+        let address = server.face("etcd");
+        let client = connect(address).await;
+        longest_call(&client).await;
+        let before = resident_bytes(&server);
+        let mut idle = Vec::new();
+        for _ in 0..count {
+            let connection = connect(address).await;
+            let range = pb::RangeRequest { key: "a".into(), ..Default::default() };
+            assert_eq!(kv(&connection, "Range", &range).await.status().0, "0");
+            idle.push(connection);
+        }
+        let after = resident_bytes(&server);
+        report("idle connections", count, before, after);
+        assert!(after.saturating_sub(before) < count * 40_000 + 8_000_000);
+        assert!(longest_call(&client).await < PROMPT);
+    });
+}
+
+#[test]
+fn streams_cost_little_memory_and_are_gone_with_their_clients() {
+    let server = Server::start("etcd-many-streams", &[ETCD]);
+    let (connection_count, stream_count) = (sized(20, 100), sized(2_000, 100_000));
+    run(async {
+        let address = server.face("etcd");
+        let client = connect(address).await;
+        longest_call(&client).await;
+        let before = resident_bytes(&server);
+        let mut connections = Vec::new();
+        let mut watches = Vec::new();
+        let message = framed(&HealthCheckRequest::default().encode_to_vec());
+        for _ in 0..connection_count {
+            let connection = connect(address).await;
+            for _ in 0..stream_count / connection_count {
+                let watch = head("/grpc.health.v1.Health/Watch");
+                watches.push(soon(open(&connection, watch, message.clone())).await.unwrap());
+            }
+            connections.push(connection);
+        }
+        let after = resident_bytes(&server);
+        report("open streams", watches.len(), before, after);
+        assert!(after.saturating_sub(before) < stream_count * 15_000 + 16_000_000);
+        assert!(longest_call(&client).await < PROMPT);
+        drop(watches);
+        assert!(longest_call(&client).await < PROMPT);
+    });
+}
+
+#[test]
+fn readers_that_never_read_take_the_room_and_no_more() {
+    let server = Server::start("etcd-unread", &[ETCD]);
+    let (reader_count, key_count) = (sized(40, 200), sized(300, 1_000));
+    run(async {
+        let address = server.face("etcd");
+        let client = connect(address).await;
+        fill(&client, key_count, 100_000).await;
+        let before = resident_bytes(&server);
+        let message = framed(&everything().encode_to_vec());
+        let mut readers = Vec::new();
+        for _ in 0..reader_count {
+            let connection = connect_with_window(address, 1_000).await;
+            let (connection, message) = (connection.clone(), message.clone());
+            readers.push(tokio::task::spawn_local(async move {
+                let range = head("/etcdserverpb.KV/Range");
+                // The answer is not read, or the stream is reset.
+                let answer = open(&connection, range, message).await;
+                sleep(Duration::from_secs(60)).await;
+                drop((connection, answer));
+            }));
+        }
+        let mut longest = Duration::ZERO;
+        let mut peak = 0;
+        for _ in 0..sized(4, 20) {
+            longest = longest.max(longest_call(&client).await);
+            peak = peak.max(resident_bytes(&server));
+            sleep(Duration::from_millis(400)).await;
+        }
+        report("readers that never read", reader_count, before, peak);
+        println!("the longest call of another client took {longest:?}");
+        // 512 MiB for all, and one response that goes alone.
+        let largest = key_count * 100_100;
+        assert!(peak.saturating_sub(before) < (512 << 20) + largest + (64 << 20), "{peak}");
+        assert!(longest < PROMPT, "{longest:?}");
+        readers.iter().for_each(|reader| reader.abort());
+    });
+}
+
+/// Clients that put until they are told to stop; returns how many puts were acknowledged.
+async fn put_for(clients: &[SendRequest<Bytes>], each: usize, time: Duration) -> (usize, Duration) {
+    let until = Instant::now() + time;
+    let mut tasks = Vec::new();
+    for client in clients {
+        for number in 0..each {
+            let client = client.clone();
+            tasks.push(tokio::task::spawn_local(async move {
+                let (mut count, mut longest) = (0, Duration::ZERO);
+                let key = Bytes::from(format!("client{number}"));
+                while Instant::now() < until {
+                    let value = Bytes::from_static(b"value");
+                    let put = pb::PutRequest { key: key.clone(), value, ..Default::default() };
+                    let begun_at = Instant::now();
+                    assert_eq!(kv(&client, "Put", &put).await.status().0, "0");
+                    longest = longest.max(begun_at.elapsed());
+                    count += 1;
+                }
+                (count, longest)
+            }));
+        }
+    }
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    for task in tasks {
+        let (of_task, longest_of_task) = task.await.unwrap();
+        count += of_task;
+        longest = longest.max(longest_of_task);
+    }
+    (count, longest)
+}
+
+/// Opens puts and cancels each as soon as it is sent.
+async fn cancel(address: SocketAddr, count: usize) -> Duration {
+    let connection = connect(address).await;
+    let put = pb::PutRequest { key: "gone".into(), value: "1".into(), ..Default::default() };
+    let message = framed(&put.encode_to_vec());
+    let begun_at = Instant::now();
+    for number in 0..count {
+        let mut ready = connection.clone().ready().await.unwrap();
+        let (response, mut stream) =
+            ready.send_request(head("/etcdserverpb.KV/Put"), false).unwrap();
+        stream.send_data(message.clone(), true).unwrap();
+        if number % 50 == 0 {
+            // The connection's task sends them.
+            tokio::task::yield_now().await;
+            sleep(Duration::from_micros(200)).await;
+        }
+        stream.send_reset(h2::Reason::CANCEL);
+        drop(response);
+    }
+    begun_at.elapsed()
+}
+
+#[test]
+fn a_flood_of_cancelled_calls_does_not_stop_others() {
+    let server = Server::start("etcd-cancels", &[ETCD]);
+    let (client_count, cancel_count) = (sized(100, 1_000), sized(5_000, 100_000));
+    run(async {
+        let address = server.face("etcd");
+        let mut clients = Vec::new();
+        for _ in 0..10 {
+            clients.push(connect(address).await);
+        }
+        let clients = Rc::new(clients);
+        let time = Duration::from_secs(sized(1, 10) as u64);
+        let alone = put_for(&clients, client_count / 10, time).await;
+        let flood = async {
+            let mut took = Duration::ZERO;
+            for _ in 0..10 {
+                took += cancel(address, cancel_count / 10).await;
+            }
+            took
+        };
+        let (took, beside) = tokio::join!(flood, put_for(&clients, client_count / 10, time));
+        println!("{client_count} clients alone: {} puts, longest {:?}", alone.0, alone.1);
+        println!("beside {cancel_count} cancels in {took:?}: {} puts, {:?}", beside.0, beside.1);
+        assert!(beside.0 > 0);
+        assert!(beside.1 < 4 * PROMPT, "{beside:?}");
+        assert!(longest_call(&clients[0]).await < PROMPT);
+    });
+}
+
+/// Connections that send `head` and `part` and then nothing.
+fn stalled(address: SocketAddr, count: usize, head: &[u8], part: &[u8]) -> Vec<TcpStream> {
+    (0..count)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+            stream.write_all(head).unwrap();
+            // The server may leave a part in the socket.
+            let _ = stream.write_all(part);
+            stream
+        })
+        .collect()
+}
+
+const LONG_HEAD: &[u8] =
+    b"POST /v3/kv/put HTTP/1.1\r\nHost: e\r\nContent-Length: 4194000\r\n\r\n{\"key\":\"";
+
+#[test]
+fn announced_bodies_take_no_memory() {
+    let server = Server::start("etcd-announced", &[ETCD]);
+    let count = sized(200, 2_000);
+    let address = server.face("etcd");
+    assert!(put(address, "a", "1"));
+    let before = resident_bytes(&server);
+    let bodies = stalled(address, count, LONG_HEAD, b"AAAA");
+    run(async {
+        // As many messages of gRPC, each announced with the largest length.
+        let connection = connect(address).await;
+        let mut calls = Vec::new();
+        for _ in 0..count {
+            let mut ready = soon(connection.clone().ready()).await.unwrap();
+            let (response, mut stream) =
+                ready.send_request(head("/etcdserverpb.KV/Put"), false).unwrap();
+            let part = Bytes::from_static(&[0, 0, 0x20, 0, 0, 1, 2, 3]);
+            stream.send_data(part, false).unwrap();
+            calls.push((response, stream));
+        }
+        sleep(Duration::from_millis(500)).await;
+        let after = resident_bytes(&server);
+        report("announced bodies and messages", 2 * count, before, after);
+        assert!(after.saturating_sub(before) < 2 * count * 40_000 + 8_000_000);
+        assert!(longest_call(&connection).await < PROMPT);
+    });
+    drop(bodies);
+}
+
+#[test]
+fn bodies_that_stall_take_the_room_for_requests_and_no_more() {
+    let server = Server::start("etcd-bodies", &[ETCD]);
+    let (count, part) = (sized(40, 400), vec![b'A'; 3_900_000]);
+    let address = server.face("etcd");
+    assert!(put(address, "a", "1"));
+    let before = resident_bytes(&server);
+    let bodies = stalled(address, count, LONG_HEAD, &part);
+    std::thread::sleep(Duration::from_secs(1));
+    let after = resident_bytes(&server);
+    report("stalled bodies of 3.9 MB", count, before, after);
+    assert!(after.saturating_sub(before) < (256 << 20) + (64 << 20));
+    // A small body has room of its own.
+    let begun_at = Instant::now();
+    assert!(put(address, "a", "1"));
+    assert!(begun_at.elapsed() < PROMPT);
+    // A large one may have to wait until those that stall are cut off, or gone.
+    let large = "x".repeat(1_000_000);
+    drop(bodies);
+    wait_until("the room is free again", || {
+        let begun_at = Instant::now();
+        put(address, "b", &large) && begun_at.elapsed() < PROMPT
+    });
+}
+
+#[test]
+fn json_that_is_not_read_takes_the_room_for_responses_and_no_more() {
+    let server = Server::start("etcd-json-unread", &[ETCD]);
+    let (count, key_count) = (sized(30, 200), sized(200, 1_000));
+    let address = server.face("etcd");
+    run(async { fill(&connect(address).await, key_count, 100_000).await });
+    let before = resident_bytes(&server);
+    let body = "{\"key\":\"AA==\",\"range_end\":\"AA==\"}";
+    let head = format!(
+        "POST /v3/kv/range HTTP/1.1\r\nHost: e\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut readers = stalled(address, count, head.as_bytes(), b"");
+    std::thread::sleep(Duration::from_secs(2));
+    let peak = resident_bytes(&server);
+    report("readers of JSON that never read", count, before, peak);
+    let largest = key_count * 133_336;
+    assert!(peak.saturating_sub(before) < (512 << 20) + 3 * largest + (64 << 20), "{peak}");
+    // One that reads gets all of it.
+    let mut reader = readers.swap_remove(0);
+    drop(readers);
+    reader.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut text = vec![0; 1 << 20];
+    let mut read = 0;
+    while read < largest {
+        let count = reader.read(&mut text).unwrap();
+        assert!(count > 0, "it ended after {read} bytes");
+        read += count;
+    }
+}
+
+/// The kind of timer that the kernel has for the server's end of a connection, as `/proc/net/tcp`
+/// says it: 2 is keep-alive.
+fn kernel_timer(client: &TcpStream) -> Option<String> {
+    let hex = |address: SocketAddr| format!("0100007F:{:04X}", address.port());
+    let (ours, theirs) = (hex(client.local_addr().unwrap()), hex(client.peer_addr().unwrap()));
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().find_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let is_it = columns.get(1..3) == Some(&[&theirs[..], &ours[..]][..]);
+        is_it.then(|| columns[5].split(':').next().unwrap_or_default().to_string())
+    })
+}
+
+#[test]
+fn the_kernel_looks_after_silent_clients() {
+    let server = Server::start("etcd-silent", &[ETCD]);
+    let client = TcpStream::connect(server.face("etcd")).unwrap();
+    wait_until("the timer runs", || kernel_timer(&client).as_deref() == Some("02"));
+}
