@@ -49,8 +49,7 @@ impl Assembly {
         self.frame.is_empty() && self.prefix.is_empty() && self.length.is_none()
     }
 
-    /// Whether the prefix of the next message has arrived. To a client that stops before, grpc-go
-    /// says what it says to one that stops between two messages (`Stream.ReadMessageHeader`).
+    /// Whether the prefix of the next message has arrived, and not all of the message.
     pub(super) fn is_within(&self) -> bool {
         self.length.is_some()
     }

@@ -97,7 +97,7 @@ impl Requests {
             };
             match received {
                 true => {}
-                false if self.assembly.is_within() => return Err(self.cut_off().into()),
+                false if self.is_cut_off() => return Err(self.cut_off().into()),
                 false => return Ok(None),
             }
         }
@@ -123,6 +123,16 @@ impl Requests {
                 None => Ok(message),
                 Some(_) => violated("multiple request messages for"),
             },
+        }
+    }
+
+    /// Whether the bytes so far end within a message. To a client that sends one message and stops
+    /// within its prefix, grpc-go says that none came (`Stream.ReadMessageHeader`). It says so in
+    /// the middle of a stream of messages as well; there we say that bytes are missing.
+    fn is_cut_off(&self) -> bool {
+        match self.kind {
+            Kind::Unary | Kind::ServerStreaming => self.assembly.is_within(),
+            Kind::ClientStreaming | Kind::BidiStreaming => !self.assembly.is_between(),
         }
     }
 

@@ -399,7 +399,7 @@ fn messages_larger_than_windows_and_frames_pass() {
 fn what_is_wrong_with_a_message_ends_its_stream_alone() {
     run(|rig| async move {
         let connection = rig.connect().await;
-        let cases: [(&[u8], Code, &str); 4] = [
+        let cases: [(&[u8], Code, &str); 5] = [
             (
                 // The message is announced and not sent.
                 &[0, 0, 1, 0x86, 0xa1],
@@ -412,6 +412,7 @@ fn what_is_wrong_with_a_message_ends_its_stream_alone() {
                 "grpc: compressed flag set with identity or empty encoding",
             ),
             (&[9, 0, 0, 0, 0], Code::Internal, "grpc: received unexpected payload format 9"),
+            (&[0, 0, 0], Code::Internal, "unexpected EOF"),
             (&[0, 0, 0, 0, 3, 1, 2], Code::Internal, "unexpected EOF"),
         ];
         for (bytes, code, text) in cases {
