@@ -351,6 +351,10 @@ pub const SNAPSHOT_RETRY_MS: u64 = 10_000;
 /// when this much is left: the writes under way then need less.
 pub const SNAPSHOT_ROOM_STEP_BYTES: u64 = 1024 * 1024;
 
+/// How long writes wait at most for the snapshot thread to say whether the next snapshot has room.
+/// A disk that hangs for longer must not stop them: the log may be on another one.
+pub const SNAPSHOT_ROOM_ANSWER_MS_MAX: u64 = 3_000;
+
 /// How often room for the next snapshot is looked for while there is none.
 pub const SNAPSHOT_ROOM_RETRY_MS: u64 = 500;
 

@@ -88,5 +88,6 @@ impl Loop {
             || self.differs.is_some()
             || self.room.is_full
             || self.room.snapshot.is_scarce()
+            || self.room.snapshot.must_wait()
     }
 }

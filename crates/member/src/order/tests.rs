@@ -4,7 +4,9 @@ use machine::{Machine, Ordinal, SessionId, ZkCommand};
 
 use super::*;
 use crate::leader::auto_compaction::AutoCompaction;
-use crate::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_RETRY_MS};
+use crate::limits::{
+    CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS,
+};
 use crate::message::{LoopInput, Submission, Ticket};
 use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
 
@@ -364,6 +366,30 @@ fn writes_wait_for_the_answer_whether_the_next_snapshot_has_room() {
         assert_eq!(packed(&real).len(), 1 - refused);
         assert_eq!(real.member.waiting_count(), 0);
     }
+}
+
+/// The snapshot thread hangs with its disk: writes go on after a while.
+#[test]
+fn writes_do_not_wait_for_ever_for_an_answer_about_room() {
+    let mut real = with_room(0, 2);
+    let mut applied = applied_up_to(2);
+    if let FromApply::Applied { image_bytes_max, .. } = &mut applied {
+        *image_bytes_max = 50 << 20;
+    }
+    real.member.handle(LoopInput::Apply(applied)).unwrap();
+    real.member.handle(LoopInput::Front(submission(10))).unwrap();
+    real.finish(0);
+    assert!(packed(&real).is_empty());
+    let mut waited_ms = 0;
+    while packed(&real).is_empty() {
+        let due_ms = real.member.due_ms();
+        assert!(due_ms <= CLOCK_INTERVAL_MS);
+        waited_ms += due_ms;
+        assert!(waited_ms < SNAPSHOT_ROOM_ANSWER_MS_MAX + 2 * CLOCK_INTERVAL_MS);
+        real.member.pass(due_ms);
+        assert_eq!(refusals(&real.finish(0)), 0);
+    }
+    assert!(waited_ms >= SNAPSHOT_ROOM_ANSWER_MS_MAX);
 }
 
 /// A snapshot that failed for lack of room is tried again as soon as there is enough for it, even

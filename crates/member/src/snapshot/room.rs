@@ -15,7 +15,9 @@ use std::collections::VecDeque;
 use machine::LogIndex;
 use storage::limits::DIRECT_BLOCK_BYTES;
 
-use crate::limits::{SNAPSHOT_ROOM_RETRY_MS, SNAPSHOT_ROOM_STEP_BYTES};
+use crate::limits::{
+    SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS, SNAPSHOT_ROOM_STEP_BYTES,
+};
 use crate::message::{RoomKept, RoomWanted, SnapshotJob};
 
 /// Loop's view of the room.
@@ -31,6 +33,8 @@ pub struct SnapshotRoom {
     kept_bytes: u64,
     /// Whether a question to the snapshot thread, or its answer, is under way.
     is_asked: bool,
+    /// Time since that question.
+    asked_ms: u64,
     /// Whether the last answer had less than was wanted: the disk has no more.
     is_scarce: bool,
     /// Time since the last answer.
@@ -55,6 +59,7 @@ impl SnapshotRoom {
             under_way: None,
             kept_bytes: 0,
             is_asked: false,
+            asked_ms: 0,
             is_scarce: false,
             waited_ms: 0,
         }
@@ -92,6 +97,7 @@ impl SnapshotRoom {
 
     fn ask(&mut self) -> SnapshotJob {
         self.is_asked = true;
+        self.asked_ms = 0;
         SnapshotJob::KeepRoom(self.wanted())
     }
 
@@ -119,6 +125,7 @@ impl SnapshotRoom {
     /// Lets `elapsed_ms` pass.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.waited_ms = self.waited_ms.saturating_add(elapsed_ms);
+        self.asked_ms = self.asked_ms.saturating_add(elapsed_ms);
     }
 
     /// Whether the disk had less room than was wanted. The disk is asked again now and then.
@@ -140,9 +147,11 @@ impl SnapshotRoom {
 
     /// Whether writes must wait for the snapshot thread's next answer: the state has outgrown the
     /// room, and the disk may have more. Without the wait, a state that grows faster than the
-    /// thread answers would be left on a full disk without room for any snapshot.
+    /// thread answers would be left on a full disk without room for any snapshot. The wait has a
+    /// bound: the thread may hang with its disk.
     pub fn must_wait(&self) -> bool {
-        !self.is_scarce && self.is_outgrown()
+        let is_late = self.is_asked && self.asked_ms >= SNAPSHOT_ROOM_ANSWER_MS_MAX;
+        !self.is_scarce && !is_late && self.is_outgrown()
     }
 
     /// Whether neither the room that is set aside nor that of a snapshot under way suffices for the
