@@ -68,7 +68,7 @@ impl SharesBySize {
         SharesBySize { small, large, small_bytes_max }
     }
 
-    /// The same shares for every size.
+    /// Shares that do not depend on the size.
     pub fn of_all_sizes(shares: Shares) -> SharesBySize {
         SharesBySize { small: shares.clone(), large: shares, small_bytes_max: 0 }
     }

@@ -136,7 +136,7 @@ fn a_slow_reader_of_a_streamed_range_costs_one_piece_and_sees_one_revision() {
         }
         assert!(merged == expected);
         drop((slow, reader));
-        // Those that are gone hold nothing: a compaction frees what was deleted.
+        // Streams that ended hold no versions: a compaction frees the deleted keys.
         let compact = pb::CompactionRequest { revision: 302, physical: true };
         assert_eq!(kv(&requests, "Compact", &compact).await.status().0, "0");
     });

@@ -12,7 +12,7 @@ use crate::etcd::op::Response;
 pub const WORLDS_MAX: usize = 64;
 
 /// One possible past: the state at each revision. It does not say which write of unknown fate made
-/// which revision, as long as each of those revisions can have one of its own.
+/// a revision. It is possible only if a different write can have made each of these revisions.
 #[derive(Clone)]
 struct World {
     model: Model,
