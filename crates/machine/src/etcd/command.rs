@@ -59,6 +59,23 @@ pub struct RangeOp<'a> {
     pub create_revision: Bounds,
 }
 
+impl<'a> RangeOp<'a> {
+    /// A read of all of a range at the present revision, by key.
+    pub fn of(range: KeyRange<'a>) -> RangeOp<'a> {
+        RangeOp {
+            range,
+            limit: 0,
+            revision: 0,
+            order: SortOrder::None,
+            target: SortTarget::Key,
+            keys_only: false,
+            count_only: false,
+            mod_revision: Bounds::default(),
+            create_revision: Bounds::default(),
+        }
+    }
+}
+
 /// Two inclusive bounds; 0: no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {

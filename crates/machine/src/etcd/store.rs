@@ -203,14 +203,12 @@ impl Store {
 
     /// Adds a version of a key to the transaction at this place. The caller moves the revision at
     /// the end of the transaction.
-    pub(crate) fn put(&mut self, place: Place, key: &[u8], value: &[u8], lease: i64) -> Event {
+    pub(crate) fn put(&mut self, place: Place, key: &[u8], value: &[u8], lease: i64) {
         let numbers = match self.index.newest(key).map(Event::numbers) {
             Some(before) => Version { version: before.version + 1, lease, ..before },
             None => Version { create_revision: place.revision, version: 1, lease },
         };
-        let event = Event::put(place, key, numbers, value);
-        self.push(event.clone());
-        event
+        self.push(Event::put(place, key, numbers, value));
     }
 
     /// Removes the keys of a range that exist, in the transaction from this place on, and shows

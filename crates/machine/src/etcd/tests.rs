@@ -28,17 +28,7 @@ fn all() -> RangeOp<'static> {
 }
 
 fn read(range: KeyRange<'_>) -> RangeOp<'_> {
-    RangeOp {
-        range,
-        limit: 0,
-        revision: 0,
-        order: SortOrder::None,
-        target: SortTarget::Key,
-        keys_only: false,
-        count_only: false,
-        mod_revision: Bounds::default(),
-        create_revision: Bounds::default(),
-    }
+    RangeOp::of(range)
 }
 
 fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {

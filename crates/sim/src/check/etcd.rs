@@ -3,7 +3,7 @@
 
 use etcd::convert::{Header, Response};
 use machine::Machine;
-use machine::etcd::command::{Bounds, KeyRange, RangeOp, SortOrder, SortTarget};
+use machine::etcd::command::{KeyRange, RangeOp};
 use workload::etcd::history::{Answered, History};
 use workload::etcd::op::{Error, Op, Range};
 use workload::etcd::order::{Claimed, Verdict, judge};
@@ -63,17 +63,7 @@ fn compare(machine: &Machine, verdict: &Verdict) -> Result<(), String> {
         let found = (store.revision(), store.compacted());
         return Err(format!("etcd's state is at {found:?}, the model at {view:?}"));
     }
-    let all = RangeOp {
-        range: KeyRange { key: &[0], end: &[0] },
-        limit: 0,
-        revision: 0,
-        order: SortOrder::None,
-        target: SortTarget::Key,
-        keys_only: false,
-        count_only: false,
-        mod_revision: Bounds::default(),
-        create_revision: Bounds::default(),
-    };
+    let all = RangeOp::of(KeyRange { key: &[0], end: &[0] });
     let found = store.range(&all).map_err(|refusal| format!("all keys: {refusal:?}"))?;
     let header = Header { cluster_id: 0, member_id: 0, raft_term: 0 };
     let response = Response::of_range(header, &found).to_vec();
