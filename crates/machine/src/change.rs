@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::control::Change as ControlChange;
-use crate::etcd::change::Change as EtcdChange;
+use crate::etcd::change::{Change as EtcdChange, KeyChange};
+use crate::etcd::event::Event;
 use crate::limits::QUOTA_WARNINGS_MAX;
 use crate::mark::Mark;
 use crate::zk::change::{Change as ZkChange, QuotaExceeded};
@@ -53,6 +54,9 @@ pub struct Change {
 pub struct ChangeBatch {
     changes: Vec<Change>,
     paths: String,
+    key_changes: Vec<KeyChange>,
+    /// Whether somebody watches etcd's keys.
+    wants_key_changes: bool,
     quotas_exceeded: Vec<QuotaExceeded>,
     /// Whether a change concerns the clients of every protocol.
     concerns_all: bool,
@@ -67,6 +71,33 @@ impl ChangeBatch {
     /// A batch that keeps nothing, for commands that are applied before any client watches.
     pub fn for_nobody() -> ChangeBatch {
         ChangeBatch { is_for_nobody: true, ..ChangeBatch::default() }
+    }
+
+    /// Keeps changes of etcd's keys from now on, or not. Without watchers they are not worth their
+    /// cost.
+    pub fn set_wants_key_changes(&mut self, wants: bool) {
+        self.wants_key_changes = wants && !self.is_for_nobody;
+    }
+
+    /// Adds a change of one of etcd's keys, if somebody watches them.
+    pub(crate) fn push_event(&mut self, event: Event, before: Option<Event>) {
+        if self.wants_key_changes {
+            self.key_changes.push(KeyChange { event, before });
+        }
+    }
+
+    /// As [`ChangeBatch::push_event`], for a key that existed.
+    pub(crate) fn push_event_after(&mut self, event: &Event, before: &Event) {
+        if self.wants_key_changes {
+            let (event, before) = (event.clone(), Some(before.clone()));
+            self.key_changes.push(KeyChange { event, before });
+        }
+    }
+
+    /// The changes of etcd's keys, in their order; those of one revision are in one batch. If
+    /// [`ZkChange::Installed`] is in the batch as well, they are not all.
+    pub fn key_changes(&self) -> &[KeyChange] {
+        &self.key_changes
     }
 
     /// Adds a change of the znode at `path` (empty for changes of sessions).
@@ -104,7 +135,7 @@ impl ChangeBatch {
 
     /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && self.key_changes.is_empty()
     }
 
     /// Notes that a quota was exceeded, unless [`QUOTA_WARNINGS_MAX`] were noted already.

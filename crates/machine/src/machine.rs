@@ -110,7 +110,7 @@ impl Machine {
                 if let EtcdCommand::Configure(settings) = command {
                     changes.push(self.mark(), EtcdChange::Configured(*settings), "");
                 }
-                Outcome::Etcd(self.etcd.apply(command))
+                Outcome::Etcd(self.etcd.apply(command, changes))
             }
         };
         Reply { mark: self.mark(), outcome }

@@ -77,6 +77,11 @@ impl Index {
         events[..end].last().filter(|event| !event.is_delete())
     }
 
+    /// The versions of a key above this revision, oldest first.
+    pub fn events_of(&self, key: &[u8], above: i64) -> &[Event] {
+        self.keys.get(key).map_or(&[], |versions| versions.above(above))
+    }
+
     /// The versions of the keys of a range that exist at this revision, by key.
     pub fn range(&self, range: KeyRange<'_>, revision: i64) -> impl Iterator<Item = &Event> {
         self.keys_of(range).filter_map(move |versions| versions.at(revision))
@@ -91,7 +96,7 @@ impl Index {
     /// existed at the revision, and whether it exists now.
     pub fn change_since(&self, revision: i64, event: &Event) -> Option<(bool, bool)> {
         let versions = self.keys.get(event.key())?;
-        let is_first = versions.first_above(revision)?.place() == event.place();
+        let is_first = versions.above(revision).first()?.place() == event.place();
         is_first.then(|| (versions.exists_at(revision), versions.is_live()))
     }
 

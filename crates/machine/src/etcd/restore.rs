@@ -5,7 +5,7 @@ use crate::etcd::event::{Event, Place};
 use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
 use crate::etcd::tail::Sum;
-use crate::etcd::walk::{TAG_BASE, TAG_START, TAG_TAIL};
+use crate::etcd::walk::{TAG_BASE, TAG_EDGE, TAG_START, TAG_TAIL};
 use crate::image::error::RestoreError;
 
 /// The records of one piece, each of the right form.
@@ -13,6 +13,7 @@ use crate::image::error::RestoreError;
 pub(crate) struct Records {
     start: Option<Start>,
     base: Vec<Event>,
+    edge: Vec<Event>,
     tail: Vec<Event>,
 }
 
@@ -28,7 +29,7 @@ struct Start {
 #[derive(Default)]
 pub(crate) struct RecordDecoder {
     start: Option<Start>,
-    /// The place of the last event of the tail.
+    /// The place of the last event at the compacted revision, or of the tail.
     last: Option<Place>,
 }
 
@@ -55,6 +56,7 @@ impl RecordDecoder {
                 (TAG_BASE, Some(start)) if self.last.is_none() => {
                     decoded.base.push(base_event(reader, start)?);
                 }
+                (TAG_EDGE, Some(start)) => decoded.edge.push(self.edge_event(reader, start)?),
                 (TAG_TAIL, Some(start)) => decoded.tail.push(self.tail_event(reader, start)?),
                 _ => return Err(reader.bad("order of etcd records", u64::from(tag)).into()),
             }
@@ -62,12 +64,28 @@ impl RecordDecoder {
         Ok(())
     }
 
+    fn edge_event(&mut self, reader: &mut Reader<'_>, start: Start) -> Result<Event, DecodeError> {
+        let event = self.next_event(reader)?;
+        if !event.is_delete() || event.revision() != start.compacted {
+            return Err(reader.bad("removal in the base", event.revision() as u64));
+        }
+        Ok(event)
+    }
+
     fn tail_event(&mut self, reader: &mut Reader<'_>, start: Start) -> Result<Event, DecodeError> {
+        let event = self.next_event(reader)?;
+        if event.revision() <= start.compacted || event.revision() > start.revision {
+            return Err(reader.bad("revision of an event", event.revision() as u64));
+        }
+        Ok(event)
+    }
+
+    /// The next event of those that are in the order of their places.
+    fn next_event(&mut self, reader: &mut Reader<'_>) -> Result<Event, DecodeError> {
         let event = Event::decode(reader.bytes()?)?;
         let place = event.place();
-        let is_next = self.last.is_none_or(|last| last < place);
-        if !is_next || place.revision <= start.compacted || place.revision > start.revision {
-            return Err(reader.bad("revision of an event", place.revision as u64));
+        if self.last.is_some_and(|last| last >= place) {
+            return Err(reader.bad("order of an event", place.revision as u64));
         }
         self.last = Some(place);
         Ok(event)
@@ -86,6 +104,8 @@ fn base_event(reader: &mut Reader<'_>, start: Start) -> Result<Event, DecodeErro
 #[derive(Default)]
 pub(crate) struct StoreRestore {
     store: Store,
+    /// The events at the compacted revision so far.
+    edge: Vec<Event>,
 }
 
 impl StoreRestore {
@@ -100,12 +120,16 @@ impl StoreRestore {
         }
         for event in records.base {
             self.store.base_sum.add(Sum::of(&event));
+            if event.revision() == self.store.compacted {
+                self.edge.push(event.clone());
+            }
             let shown = event.clone();
             if !self.store.index.push_behind(event) {
                 let key = shown.key().escape_ascii();
                 return Err(RestoreError::Inconsistent(format!("key {key} does not fit")));
             }
         }
+        self.edge.extend(records.edge);
         for event in records.tail {
             self.store.push(event);
         }
@@ -113,7 +137,9 @@ impl StoreRestore {
     }
 
     /// The store. It is unused if the image has no section of it.
-    pub fn finish(self) -> Store {
+    pub fn finish(mut self) -> Store {
+        self.edge.sort_by_key(Event::place);
+        self.store.set_edge(self.edge.into());
         self.store
     }
 }

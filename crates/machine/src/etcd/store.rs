@@ -1,10 +1,14 @@
 //! The store: every version of every key above the compacted revision, and of each key that existed
 //! at it the version that it had then.
 //!
-//! Those versions are the *base*; the events above are the *tail*. Bytes and digest of both are
+//! Those versions are the *base*; the events above are the *tail*. A watch may begin at the
+//! compacted revision, so the removals at it belong to the base, too. Bytes and digest of both are
 //! kept as sums, which say the same on every member, whatever is pruned from memory so far. A
 //! compaction changes the sums at once.
 
+use std::sync::Arc;
+
+use crate::change::ChangeBatch;
 use crate::codec::Write;
 use crate::digest::Digest;
 use crate::etcd::command::{KeyRange, RangeOp, SortOrder, SortTarget};
@@ -32,6 +36,8 @@ pub struct Store {
     pub(crate) tail: Tail,
     pub(crate) base_sum: Sum,
     pub(crate) tail_sum: Sum,
+    /// The events at the compacted revision, in their order.
+    pub(crate) edge: Arc<[Event]>,
     /// A running walk for an image. Nothing is pruned meanwhile.
     pub(crate) walk: Option<Box<Walk>>,
 }
@@ -46,6 +52,7 @@ impl Default for Store {
             tail: Tail::default(),
             base_sum: Sum::default(),
             tail_sum: Sum::default(),
+            edge: Arc::new([]),
             walk: None,
         }
     }
@@ -182,6 +189,25 @@ impl Store {
         Ok(())
     }
 
+    /// The events behind a place, in their order. None of them is before the compacted revision;
+    /// of that revision they show each removal, and each version that it left.
+    pub fn events_behind(&self, place: Place) -> impl Iterator<Item = &Event> {
+        let above = Place { revision: self.compacted, sub: u32::MAX };
+        let at_compacted = self.edge.partition_point(|event| event.place() <= place);
+        self.edge[at_compacted..].iter().chain(self.tail.behind(place.max(above)))
+    }
+
+    /// The events of a key above a revision, oldest first.
+    pub fn events_of(&self, key: &[u8], above: i64) -> &[Event] {
+        self.index.events_of(key, above)
+    }
+
+    /// The version before an event, if the key existed, unless it is compacted.
+    pub fn before(&self, event: &Event) -> Option<&Event> {
+        let is_kept = event.revision() > self.compacted;
+        self.index.before(event).filter(|_| is_kept)
+    }
+
     /// The number of keys of a range that exist at a revision. `current` is the present one, which
     /// within a transaction is above the store's, once there is a change.
     fn count(&self, range: KeyRange<'_>, at: i64, current: i64) -> u64 {
@@ -203,12 +229,20 @@ impl Store {
 
     /// Adds a version of a key to the transaction at this place. The caller moves the revision at
     /// the end of the transaction.
-    pub(crate) fn put(&mut self, place: Place, key: &[u8], value: &[u8], lease: i64) {
+    pub(crate) fn put(
+        &mut self,
+        place: Place,
+        (key, value): (&[u8], &[u8]),
+        lease: i64,
+        changes: &mut ChangeBatch,
+    ) {
         let numbers = match self.index.newest(key).map(Event::numbers) {
             Some(before) => Version { version: before.version + 1, lease, ..before },
             None => Version { create_revision: place.revision, version: 1, lease },
         };
-        self.push(Event::put(place, key, numbers, value));
+        let event = Event::put(place, key, numbers, value);
+        let before = self.push(event.clone());
+        changes.push_event(event, before);
     }
 
     /// Removes the keys of a range that exist, in the transaction from this place on, and shows
@@ -217,6 +251,7 @@ impl Store {
         &mut self,
         first: Place,
         range: KeyRange<'_>,
+        changes: &mut ChangeBatch,
         mut show: impl FnMut(&Event),
     ) -> u32 {
         let mut place = first;
@@ -224,6 +259,7 @@ impl Store {
         index.remove_range(range, |before| {
             let event = Event::delete(place, before.key());
             tail_sum.add(tail.push(event.clone(), Some(before)));
+            changes.push_event_after(&event, before);
             place.sub += 1;
             show(before);
             event
@@ -231,10 +267,11 @@ impl Store {
         place.sub - first.sub
     }
 
-    /// Adds the newest event.
-    pub(crate) fn push(&mut self, event: Event) {
+    /// Adds the newest event. Returns the version before it.
+    pub(crate) fn push(&mut self, event: Event) -> Option<Event> {
         let before = self.index.push(event.clone());
         self.tail_sum.add(self.tail.push(event, before.as_ref()));
+        before
     }
 
     /// Forgets, for reads, what is older than this revision.
@@ -255,7 +292,28 @@ impl Store {
         let passed = self.tail.pass(revision, |event| index.before(event));
         self.tail_sum.subtract(passed.events);
         self.base_sum.add(passed.base);
+        let from = Place { revision: revision - 1, sub: u32::MAX };
+        let events = self.tail.behind(from).take_while(|event| event.revision() == revision);
+        let is_left = |event: &&Event| event.is_delete() || self.shows(event);
+        self.set_edge(events.filter(is_left).cloned().collect());
         Ok(())
+    }
+
+    /// Whether a read at the revision of an event shows it.
+    fn shows(&self, event: &Event) -> bool {
+        let alone = KeyRange { key: event.key(), end: &[] };
+        self.index.range(alone, event.revision()).any(|shown| shown.place() == event.place())
+    }
+
+    /// Replaces the events at the compacted revision. Removals among them are in the base.
+    pub(crate) fn set_edge(&mut self, edge: Arc<[Event]>) {
+        for removal in self.edge.iter().filter(|event| event.is_delete()) {
+            self.base_sum.subtract(Sum::of(removal));
+        }
+        for removal in edge.iter().filter(|event| event.is_delete()) {
+            self.base_sum.add(Sum::of(removal));
+        }
+        self.edge = edge;
     }
 
     /// Whether [`Store::prune`] has something to do.

@@ -13,6 +13,7 @@ use crate::Machine;
 use crate::change::ChangeBatch;
 use crate::codec::Reader;
 use crate::command::Command as AnyCommand;
+use crate::etcd::change::KeyChange;
 use crate::ids::{BootId, ConnectionId, LogIndex, MemberId, Origin};
 use crate::image::FreezeStep;
 use crate::image::restore::Restore;
@@ -43,7 +44,7 @@ fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
 }
 
 fn put(store: &mut Store, key: &str, value: &str) -> i64 {
-    match store.apply(&Command::Put(a_put(key, value))) {
+    match apply(store, &Command::Put(a_put(key, value))) {
         Ok(Outcome::Put(done)) => done.revision,
         other => panic!("{other:?}"),
     }
@@ -54,18 +55,22 @@ fn a_delete<'a>(key: &'a str, end: &'a str) -> DeleteRange<'a> {
 }
 
 fn delete(store: &mut Store, key: &str, end: &str) -> (u64, i64) {
-    match store.apply(&Command::DeleteRange(a_delete(key, end))) {
+    match apply(store, &Command::DeleteRange(a_delete(key, end))) {
         Ok(Outcome::DeleteRange(done)) => (done.count, done.revision),
         other => panic!("{other:?}"),
     }
 }
 
+fn apply(store: &mut Store, command: &Command<'_>) -> Result<Outcome, Refusal> {
+    store.apply(command, &mut ChangeBatch::default())
+}
+
 fn compact(store: &mut Store, revision: i64) -> Result<(), Refusal> {
-    store.apply(&Command::Compact { revision }).map(|_| ())
+    apply(store, &Command::Compact { revision }).map(|_| ())
 }
 
 fn txn(store: &mut Store, txn: Txn<'_>) -> Result<TxnDone, Refusal> {
-    match store.apply(&Command::Txn(txn))? {
+    match apply(store, &Command::Txn(txn))? {
         Outcome::Txn(done) => Ok(done),
         other => panic!("{other:?}"),
     }
@@ -196,14 +201,14 @@ fn a_compaction_refuses_older_reads_and_keeps_what_existed() {
 fn a_put_that_keeps_value_or_lease_needs_the_key() {
     let mut store = sample();
     let keeping = |key| Put { ignore_value: true, prev_kv: true, ..a_put(key, "") };
-    assert_eq!(store.apply(&Command::Put(keeping("x"))), Err(Refusal::KeyNotFound));
-    let Ok(Outcome::Put(done)) = store.apply(&Command::Put(keeping("b"))) else { panic!() };
+    assert_eq!(apply(&mut store, &Command::Put(keeping("x"))), Err(Refusal::KeyNotFound));
+    let Ok(Outcome::Put(done)) = apply(&mut store, &Command::Put(keeping("b"))) else { panic!() };
     assert_eq!(done.prev.as_ref().map(event_text), Some("b=3@5/3/2".to_string()));
     check(&store, read(keys("b", "")), "b=3@9/3/3 of 1");
     let leased = Put { lease: 7, ..a_put("x", "") };
-    assert_eq!(store.apply(&Command::Put(leased)), Err(Refusal::LeaseNotFound));
+    assert_eq!(apply(&mut store, &Command::Put(leased)), Err(Refusal::LeaseNotFound));
     let both = Put { lease: 7, ignore_value: true, ..a_put("x", "") };
-    assert_eq!(store.apply(&Command::Put(both.clone())), Err(Refusal::LeaseNotFound));
+    assert_eq!(apply(&mut store, &Command::Put(both.clone())), Err(Refusal::LeaseNotFound));
     let within = a_txn(vec![], vec![Op::Put(both)], vec![]);
     assert_eq!(txn(&mut store, within), Err(Refusal::KeyNotFound));
     assert_eq!(store.revision(), 9);
@@ -235,11 +240,11 @@ fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
     let mut store = sample();
     let quota_bytes = store.bytes() + 1_000;
     let settings = Settings { quota_bytes, ..Settings::default() };
-    assert_eq!(store.apply(&Command::Configure(settings)), Ok(Outcome::Configured));
+    assert_eq!(apply(&mut store, &Command::Configure(settings)), Ok(Outcome::Configured));
     let value = "v".repeat(700);
     let large = || a_put("large", &value);
     assert_eq!(put(&mut store, "large", &value), 9);
-    assert_eq!(store.apply(&Command::Put(large())), Err(Refusal::NoSpace));
+    assert_eq!(apply(&mut store, &Command::Put(large())), Err(Refusal::NoSpace));
     // A transaction counts by its larger branch, those within it included, and one that puts
     // nothing by nothing.
     let inner = a_txn(vec![], vec![Op::Put(large())], vec![]);
@@ -253,7 +258,7 @@ fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
     let removing = vec![Op::Range(all()), Op::DeleteRange(a_delete("large", ""))];
     assert!(txn(&mut store, of(removing, vec![])).is_ok());
     // The removal makes no room: the version before it can still be read.
-    assert_eq!(store.apply(&Command::Put(large())), Err(Refusal::NoSpace));
+    assert_eq!(apply(&mut store, &Command::Put(large())), Err(Refusal::NoSpace));
     compact(&mut store, 10).expect("it is not compacted");
     assert_eq!(put(&mut store, "large", &value), 11);
 }
@@ -446,10 +451,11 @@ fn events_that_break_the_format_are_refused() {
     }
 }
 
-/// The state of every key at each revision.
+/// The state of every key at each revision, and all changes that were published.
 #[derive(Default)]
 struct Plain {
     history: Vec<BTreeMap<String, String>>,
+    changes: Vec<KeyChange>,
 }
 
 impl Plain {
@@ -471,6 +477,33 @@ impl Plain {
         }
         let counted = store.range(&RangeOp { count_only: true, ..all() }).expect("it can be read");
         assert_eq!(counted.count, store.key_count());
+    }
+
+    /// Checks what a watcher finds that begins at each revision.
+    fn check_events(&self, store: &Store) {
+        for from in store.compacted().max(1)..=store.revision() + 1 {
+            let behind = Place { revision: from - 1, sub: u32::MAX };
+            let found: Vec<&Event> = store.events_behind(behind).collect();
+            let published = self.changes.iter().filter(|change| {
+                let event = &change.event;
+                let key = event.key().escape_ascii().to_string();
+                let state = &self.history[event.revision() as usize - 1];
+                let is_left = event.is_delete() || state.get(&key) == Some(&event_text(event));
+                let revision = event.revision();
+                revision >= from && (is_left || revision > store.compacted())
+            });
+            let published: Vec<&KeyChange> = published.collect();
+            let events: Vec<&Event> = published.iter().map(|change| &change.event).collect();
+            assert_eq!(found, events, "from {from}");
+            for KeyChange { event, before } in published {
+                let is_kept = event.revision() > store.compacted();
+                assert_eq!(store.before(event), before.as_ref().filter(|_| is_kept));
+                if is_kept {
+                    let of_key = store.events_of(event.key(), event.revision() - 1);
+                    assert!(of_key.contains(event), "{event:?}");
+                }
+            }
+        }
     }
 
     fn note(&mut self, store: &Store) {
@@ -503,7 +536,10 @@ fn random_step(machine: &mut Machine, random: &mut Random, plain: &mut Plain) {
     };
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
-    machine.apply(&stamp, &AnyCommand::Etcd(op), &mut ChangeBatch::default());
+    let mut changes = ChangeBatch::default();
+    changes.set_wants_key_changes(true);
+    machine.apply(&stamp, &AnyCommand::Etcd(op), &mut changes);
+    plain.changes.extend_from_slice(changes.key_changes());
     plain.note(&machine.etcd);
     if random.below(3) == 0 {
         machine.prune();
@@ -518,6 +554,7 @@ fn sums_of(store: &Store) -> (Sum, Sum) {
         let found = store.range(&at).expect("the compacted revision can be read");
         found.events.iter().for_each(|event| base.add(Sum::of(event)));
     }
+    store.edge.iter().filter(|event| event.is_delete()).for_each(|event| base.add(Sum::of(event)));
     for event in store.tail.behind(Default::default()) {
         if event.revision() > store.compacted() {
             tail.add(Sum::of(event));
@@ -537,6 +574,7 @@ fn random_histories_are_read_at_every_revision_and_images_hold_them_whatever_com
                 random_step(&mut machine, &mut random, &mut plain);
             }
             plain.check(&machine.etcd);
+            plain.check_events(&machine.etcd);
             assert_eq!(sums_of(&machine.etcd), (machine.etcd.base_sum, machine.etcd.tail_sum));
             let (digest, revision) = (machine.digest(), machine.etcd.revision());
             let compacted = machine.etcd.compacted();
@@ -567,8 +605,13 @@ fn random_histories_are_read_at_every_revision_and_images_hold_them_whatever_com
                 (restored.etcd.revision(), restored.etcd.compacted()),
                 (revision, compacted)
             );
-            let until = Plain { history: plain.history[..revision as usize].to_vec() };
+            let mut until = Plain {
+                history: plain.history[..revision as usize].to_vec(),
+                changes: plain.changes.clone(),
+            };
+            until.changes.retain(|change| change.event.revision() <= revision);
             until.check(&restored.etcd);
+            until.check_events(&restored.etcd);
             if random.below(2) == 0 {
                 plain = until;
                 machine = restored;

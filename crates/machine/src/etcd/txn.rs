@@ -8,6 +8,7 @@
 use core::cmp::Ordering;
 use std::collections::BTreeSet;
 
+use crate::change::ChangeBatch;
 use crate::etcd::command::{
     Command, Compare, CompareTarget, DeleteRange, Op, Put, RangeOp, Relation, Txn,
 };
@@ -20,24 +21,28 @@ impl Store {
     ///
     /// # Errors
     /// The command is refused, and nothing has changed.
-    pub(crate) fn apply(&mut self, command: &Command<'_>) -> Result<Outcome, Refusal> {
+    pub(crate) fn apply(
+        &mut self,
+        command: &Command<'_>,
+        changes: &mut ChangeBatch,
+    ) -> Result<Outcome, Refusal> {
         match command {
             Command::Put(put) => {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
                 check_lease(put)?;
                 self.check_put(put)?;
                 self.check_quota(cost_of_put(put))?;
-                Ok(Outcome::Put(self.run(|run| run.put(put))))
+                Ok(Outcome::Put(self.run(changes, |run| run.put(put))))
             }
             Command::DeleteRange(delete) => {
-                Ok(Outcome::DeleteRange(self.run(|run| run.delete_range(delete))))
+                Ok(Outcome::DeleteRange(self.run(changes, |run| run.delete_range(delete))))
             }
             Command::Txn(txn) => {
                 let path = self.path_of(txn);
                 self.check(&path)?;
                 check_kept(&path)?;
                 self.check_quota(cost_of_txn(txn))?;
-                let branch = self.run(|run| run.branch(&path));
+                let branch = self.run(changes, |run| run.branch(&path));
                 Ok(Outcome::Txn(TxnDone { revision: self.revision, branch }))
             }
             Command::Compact { revision } => {
@@ -71,9 +76,13 @@ impl Store {
     }
 
     /// Runs operations that were checked, and moves the revision if they changed anything.
-    fn run<R>(&mut self, operations: impl FnOnce(&mut Run<'_>) -> R) -> R {
+    fn run<R>(
+        &mut self,
+        changes: &mut ChangeBatch,
+        operations: impl FnOnce(&mut Run<'_>) -> R,
+    ) -> R {
         let revision = self.revision + 1;
-        let mut run = Run { store: self, place: Place { revision, sub: 0 } };
+        let mut run = Run { store: self, changes, place: Place { revision, sub: 0 } };
         let done = operations(&mut run);
         if run.place.sub > 0 {
             self.revision = revision;
@@ -243,6 +252,7 @@ enum Step<'t> {
 /// A transaction that is running.
 struct Run<'s> {
     store: &'s mut Store,
+    changes: &'s mut ChangeBatch,
     /// The place of the next event.
     place: Place,
 }
@@ -285,14 +295,15 @@ impl Run<'_> {
             }
         }
         let place = self.next_place();
-        self.store.put(place, put.key, value, lease);
+        self.store.put(place, (put.key, value), lease, self.changes);
         let prev = if put.prev_kv { before } else { None };
         PutDone { revision: place.revision, prev }
     }
 
     fn delete_range(&mut self, delete: &DeleteRange<'_>) -> RangeDeleted {
         let mut prev = Vec::new();
-        let count = self.store.delete_range(self.place, delete.range, |before| {
+        let Run { store, changes, place } = self;
+        let count = store.delete_range(*place, delete.range, changes, |before| {
             if delete.prev_kv {
                 prev.push(before.clone());
             }

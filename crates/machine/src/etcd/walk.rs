@@ -5,12 +5,15 @@
 //! ```text
 //! start = 'T' | revision i64 | compacted i64 | quota's bytes u64 | operations of a txn u32
 //! base  = 'B' | event bytes      each key that existed at the compacted revision, by key
+//! edge  = 'D' | event bytes      each removal at the compacted revision, in order
 //! tail  = 'E' | event bytes      each event above the compacted revision, in order
 //! ```
 //!
 //! `event.rs` gives the bytes of an event. Versions never change, and nothing is pruned during a
 //! walk. So the walk needs no old values: it leaves out what is above the revision that it began
 //! at.
+
+use std::sync::Arc;
 
 use crate::codec::Write;
 use crate::etcd::event::{Event, Place};
@@ -20,6 +23,7 @@ use crate::image::step::WalkStep;
 
 pub(crate) const TAG_START: u8 = b'T';
 pub(crate) const TAG_BASE: u8 = b'B';
+pub(crate) const TAG_EDGE: u8 = b'D';
 pub(crate) const TAG_TAIL: u8 = b'E';
 
 /// Bytes of the start record.
@@ -34,6 +38,7 @@ pub(crate) struct Walk {
     revision: i64,
     compacted: i64,
     settings: Settings,
+    edge: Arc<[Event]>,
     at: Cursor,
     /// Whether the state that it walked was replaced.
     is_aborted: bool,
@@ -43,6 +48,8 @@ enum Cursor {
     Start,
     /// In the base, behind this key.
     Base(Box<[u8]>),
+    /// In the events at the compacted revision, from this one on.
+    Edge(usize),
     /// In the tail, behind this place.
     Tail(Place),
 }
@@ -51,7 +58,8 @@ impl Store {
     /// Begins a walk through the present state.
     pub(crate) fn freeze(&mut self) {
         let Store { revision, compacted, settings, .. } = *self;
-        let walk = Walk { revision, compacted, settings, at: Cursor::Start, is_aborted: false };
+        let (edge, at) = (self.edge.clone(), Cursor::Start);
+        let walk = Walk { revision, compacted, settings, edge, at, is_aborted: false };
         self.walk = Some(Box::new(walk));
     }
 
@@ -89,6 +97,7 @@ impl Store {
                 Some(Cursor::Base([].into()))
             }
             Cursor::Base(after) => Some(self.walk_base(&walk, after, piece, end, count_max)),
+            Cursor::Edge(from) => Some(walk.walk_edge(*from, piece, end, count_max)),
             Cursor::Tail(after) => self.walk_tail(&walk, *after, piece, end, count_max),
         };
         let Some(next) = next else { return WalkStep::Ended };
@@ -115,7 +124,7 @@ impl Store {
                 return Cursor::Base(key.into());
             }
         }
-        Cursor::Tail(Place { revision: walk.compacted, sub: u32::MAX })
+        Cursor::Edge(0)
     }
 
     fn walk_tail(
@@ -142,12 +151,26 @@ impl Store {
 
     /// Records that an image of the present state can have at most.
     pub(crate) fn record_count_max(&self) -> u64 {
-        1 + self.index.key_count() + self.tail.count()
+        1 + self.index.key_count() + self.edge.len() as u64 + self.tail.count()
     }
 
     /// The most bytes that the records of the present state can have.
     pub(crate) fn section_bytes_max(&self) -> u64 {
         START_BYTES + self.record_count_max() * RECORD_HEAD_BYTES + self.bytes()
+    }
+}
+
+impl Walk {
+    fn walk_edge(&self, from: usize, piece: &mut Vec<u8>, end: usize, count_max: u32) -> Cursor {
+        for (number, event) in self.edge.iter().enumerate().skip(from) {
+            if number - from == count_max as usize || piece.len() >= end {
+                return Cursor::Edge(number);
+            }
+            if event.is_delete() {
+                put_record(TAG_EDGE, event, piece);
+            }
+        }
+        Cursor::Tail(Place { revision: self.compacted, sub: u32::MAX })
     }
 }
 

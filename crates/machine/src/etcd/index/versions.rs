@@ -101,9 +101,9 @@ impl Versions {
         }
     }
 
-    /// The first version above this revision.
-    pub fn first_above(&self, revision: i64) -> Option<&Event> {
+    /// The versions above this revision.
+    pub fn above(&self, revision: i64) -> &[Event] {
         let events = self.as_slice();
-        events.get(events.partition_point(|event| event.revision() <= revision))
+        &events[events.partition_point(|event| event.revision() <= revision)..]
     }
 }
