@@ -10,4 +10,7 @@ mod request;
 mod response;
 
 pub use request::{StreamRefused, compaction, delete_range, put, range, range_stream, txn};
-pub use response::{Header, Piece, PieceEnd, Response, key_value_bytes, write_key_value};
+pub use response::{
+    Header, NO_WATCH_ID, Piece, PieceEnd, Response, WatchHead, key_value_bytes, watch_event_bytes,
+    write_key_value, write_watch_event,
+};

@@ -133,6 +133,11 @@ impl ChangeBatch {
         self.concerns_all
     }
 
+    /// Whether there are no changes but of etcd's keys.
+    pub fn has_only_keys(&self) -> bool {
+        self.changes.is_empty()
+    }
+
     /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.key_changes.is_empty()

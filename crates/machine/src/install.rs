@@ -7,6 +7,7 @@
 //! seen.
 
 use crate::change::ChangeBatch;
+use crate::etcd::change::Change as EtcdChange;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};
 use crate::level::Level;
 use crate::machine::{Machine, PreparedImage};
@@ -76,6 +77,7 @@ impl Machine {
         // A running walk belongs to the old state: its next step reports that it is worthless.
         self.etcd.walk = image.etcd.walk.take();
         self.etcd.abort_walk();
+        changes.push(self.mark(), EtcdChange::Replaced, "");
         if let Some(raised) = self.control.raise(&Level::ETCD.into()) {
             changes.push(self.mark(), raised, "");
         }

@@ -32,6 +32,7 @@ use crate::message::{
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
 use crate::snapshot::fetch::WholeSnapshot;
+use crate::watch_interest::WatchInterest;
 use giving_up::GiveUp;
 
 /// The third of a member's step functions.
@@ -85,6 +86,8 @@ pub struct Apply {
     answer_bytes: u64,
     /// The room for replies, shared with the Fronts.
     replies: Arc<ReplyRoom>,
+    /// Which Fronts watch etcd's keys.
+    watch_interest: Arc<WatchInterest>,
 }
 
 /// A command that was applied or refused, while the reads that travelled with it are run.
@@ -174,14 +177,21 @@ pub struct ApplyOutput {
 impl ApplyOutput {
     /// Splits the output into a delivery for each Front that gets any. Fronts of etcd's clients get
     /// the changes only if one concerns them.
-    pub fn deliveries(&mut self, fronts: FrontCounts) -> Vec<(FrontId, Delivery)> {
+    pub fn deliveries(
+        &mut self,
+        fronts: FrontCounts,
+        interest: &WatchInterest,
+    ) -> Vec<(FrontId, Delivery)> {
         let mut deliveries = Vec::new();
-        let for_etcd = match self.changes.concerns_all() {
-            true => self.changes.clone(),
-            false => SharedChanges::default(),
-        };
-        let zk = fronts.zk_fronts().map(|front| (front, &self.changes));
-        let etcd = fronts.etcd_fronts().map(|front| (front, &for_etcd));
+        let none = SharedChanges::default();
+        let (concerns_all, is_watched) =
+            (self.changes.concerns_all(), !self.changes.key_changes().is_empty());
+        let for_zk = if self.changes.has_only_keys() { &none } else { &self.changes };
+        let zk = fronts.zk_fronts().map(|front| (front, for_zk));
+        let etcd = fronts.etcd_fronts().map(|front| {
+            let concerns = concerns_all || (is_watched && interest.has(front));
+            (front, if concerns { &self.changes } else { &none })
+        });
         for (front, changes) in zk.chain(etcd) {
             let at = self.answers.iter().position(|(for_front, _)| *for_front == front);
             let answers = at.map(|at| self.answers.swap_remove(at).1).unwrap_or_default();
@@ -228,7 +238,13 @@ impl Apply {
             pending: None,
             answer_bytes: 0,
             replies: Arc::default(),
+            watch_interest: Arc::default(),
         }
+    }
+
+    /// What the Fronts of this member say about watchers.
+    pub fn watch_interest(&self) -> &Arc<WatchInterest> {
+        &self.watch_interest
     }
 
     /// The room for replies, which the Fronts of this member share.
@@ -320,6 +336,7 @@ impl Apply {
     /// Applies up to `commands_max` commands and returns how many it did.
     pub fn step(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let mut count = 0;
+        self.changes.set_wants_key_changes(self.watch_interest.is_any());
         if core::mem::take(&mut self.thaw_wanted) {
             machine.thaw();
         }

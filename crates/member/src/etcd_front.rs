@@ -5,6 +5,9 @@
 //! room for the bytes. A streamed read has several messages: the Front gives the next one when the
 //! driver says that the client has taken the one before ([`EtcdFront::on_taken`]).
 //!
+//! A stream of watches is a call as well ([`EtcdFront::on_watch`]), with any number of requests.
+//! Its messages come like the pieces of a streamed read.
+//!
 //! While [`EtcdFront::is_runnable`], the driver takes the lock for reading, hands over the
 //! deliveries that Apply pushed before, and calls [`EtcdFront::run_reads`].
 //!
@@ -16,8 +19,10 @@
 
 mod calls;
 mod stream;
+mod watches;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd::Error;
@@ -33,14 +38,19 @@ use machine::{
 };
 
 use crate::commands::Commands;
-use crate::limits::{ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, FRONT_COMMANDS_MAX, READ_HOLD_REQUESTS_MAX};
+use crate::limits::{
+    ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, ETCD_NO_LEADER_MS, FRONT_COMMANDS_MAX, READ_HOLD_REQUESTS_MAX,
+};
 use crate::message::{
     Answer, Answered, Caller, Delivery, Fate, FrontId, Ticket, ToLoop, Unavailable, Waiter,
 };
+use crate::watch_interest::WatchInterest;
 use calls::{Call, Found, Read};
 use stream::Stream;
+use watches::Watches;
 
 pub use calls::Reply;
+pub use watches::{WatchMessage, WatchMessages};
 
 /// The configuration of an EtcdFront.
 #[derive(Clone, Debug)]
@@ -62,6 +72,31 @@ pub struct EtcdFrontConfig {
     pub request_bytes_max: usize,
     /// The level of the state that this Front starts with.
     pub level: Level,
+    /// How long a watcher that asked for progress is without events until it is told, in ms.
+    pub progress_ms: u64,
+    /// Tells Apply whether this Front has watchers.
+    pub watch_interest: Arc<WatchInterest>,
+}
+
+/// What the driver tells a Front before its calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    /// A clock that never goes back, in ms.
+    pub monotonic_ms: u64,
+    /// The Raft term of the member.
+    pub raft_term: u64,
+    /// When, by that clock, this member last had contact to the members that decide who leads
+    /// (`Loop::contact_ms`). None if it is alone.
+    pub contact_at_ms: Option<u64>,
+}
+
+impl Now {
+    /// Whether the member knows a leader, as far as its clients must care.
+    fn has_leader(self) -> bool {
+        self.contact_at_ms.is_none_or(|at_ms| {
+            at_ms > 0 && self.monotonic_ms.saturating_sub(at_ms) < ETCD_NO_LEADER_MS
+        })
+    }
 }
 
 /// A method of etcd's `KV` service.
@@ -119,6 +154,10 @@ pub struct EtcdOutput {
     pub results: Vec<(Ticket, CallResult)>,
     /// Messages of streamed reads that have more. The last message of one is its result.
     pub pieces: Vec<(Ticket, Reply)>,
+    /// Messages of watch streams; the next ones come when the client has taken these.
+    pub watched: Vec<(Ticket, WatchMessages)>,
+    /// Watch streams for which [`EtcdFront::accepts_request`] was false, and may be true now.
+    pub accepting: Vec<Ticket>,
 }
 
 /// One connection runtime's step function.
@@ -139,9 +178,9 @@ pub struct EtcdFront {
     due: VecDeque<(u64, Ticket)>,
     /// Commands that the output of this turn gives up.
     given_up: Vec<(ConnectionId, Ticket)>,
+    watches: Watches,
     level: Level,
-    now_ms: u64,
-    raft_term: u64,
+    now: Now,
     output: EtcdOutput,
 }
 
@@ -158,9 +197,9 @@ impl EtcdFront {
             pruning: Vec::new(),
             due: VecDeque::new(),
             given_up: Vec::new(),
+            watches: Watches::new(config.id, config.watch_interest.clone(), config.progress_ms),
             level: config.level,
-            now_ms: 0,
-            raft_term: 0,
+            now: Now::default(),
             output: EtcdOutput::default(),
             config,
         }
@@ -168,28 +207,74 @@ impl EtcdFront {
 
     // The driver's calls.
 
-    /// Sets the clock, in ms, and the member's Raft term for the calls that follow.
-    pub fn set_now(&mut self, now_ms: u64, raft_term: u64) {
-        (self.now_ms, self.raft_term) = (now_ms, raft_term);
+    /// Sets the clock and what else changes with time, for the calls that follow.
+    pub fn set_now(&mut self, now: Now) {
+        self.now = now;
+    }
+
+    /// The ticket of a new call; none if there are too many, and the call was refused.
+    fn admit(&mut self) -> Result<Ticket, Ticket> {
+        let ticket = self.next_ticket;
+        self.next_ticket.0 += 1;
+        if self.call_count() >= ETCD_CALLS_MAX {
+            self.output.results.push((ticket, Err(Error::TooManyRequests.into())));
+            return Err(ticket);
+        }
+        Ok(ticket)
     }
 
     /// Takes a call. Its result comes with [`EtcdFront::take_output`] under this ticket.
     pub fn on_call(&mut self, method: Method, request: Bytes) -> Ticket {
-        let ticket = self.next_ticket;
-        self.next_ticket.0 += 1;
-        if self.calls.len() >= ETCD_CALLS_MAX {
-            self.output.results.push((ticket, Err(Error::TooManyRequests.into())));
-            return ticket;
-        }
-        self.due.push_back((self.now_ms + ETCD_CALL_MS_MAX, ticket));
+        let ticket = match self.admit() {
+            Ok(ticket) => ticket,
+            Err(refused) => return refused,
+        };
+        self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
         if let Err(refused) = self.begin(ticket, method, request) {
             self.output.results.push((ticket, Err(refused)));
         }
         ticket
     }
 
+    /// Opens a stream of watches. It has a result only if the server ends it: because there are too
+    /// many calls, or, where the client requires a leader, because there is none.
+    pub fn on_watch(&mut self, requires_leader: bool) -> Ticket {
+        match self.admit() {
+            Ok(ticket) if requires_leader && !self.now.has_leader() => {
+                self.output.results.push((ticket, Err(Error::NoLeader.into())));
+                ticket
+            }
+            Ok(ticket) => {
+                self.watches.open(ticket, requires_leader);
+                ticket
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// Whether the client of a watch stream may send another request now. A driver that must wait
+    /// asks again when the client has taken messages, and when [`EtcdOutput::accepting`] says so.
+    pub fn accepts_request(&self, ticket: Ticket) -> bool {
+        self.watches.accepts(ticket)
+    }
+
+    /// Takes the next request of a watch stream.
+    pub fn on_watch_request(&mut self, ticket: Ticket, request: Bytes) {
+        match decode(request) {
+            Ok(request) => self.watches.request(ticket, request),
+            Err(malformed) => {
+                if self.watches.close(ticket) {
+                    self.output.results.push((ticket, Err(malformed)));
+                }
+            }
+        }
+    }
+
     /// The client of a call is gone, or waits no longer. The call has no result any more.
     pub fn on_cancel(&mut self, ticket: Ticket) {
+        if self.watches.close(ticket) {
+            return;
+        }
         match self.calls.get_mut(&ticket) {
             Some(Call::Command { is_cancelled, .. }) => {
                 if !core::mem::replace(is_cancelled, true) {
@@ -200,24 +285,30 @@ impl EtcdFront {
         }
     }
 
-    /// The client of a streamed read has taken the piece that it was given last.
-    pub fn on_taken(&mut self, ticket: Ticket) {
+    /// The client of a streamed read or a watch stream has taken what it was given last. Whether
+    /// there may be more for it now.
+    pub fn on_taken(&mut self, ticket: Ticket) -> bool {
         if let Some(call) = self.calls.get_mut(&ticket)
             && let Call::Sent(stream) = call
         {
             *call = Call::Ready(Read::Stream(core::mem::take(stream)));
             self.runnable.push_back(ticket);
+            return true;
         }
+        self.watches.taken(ticket)
     }
 
     /// Whether a call waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
-        !self.runnable.is_empty()
+        !self.runnable.is_empty() || self.watches.is_runnable()
     }
 
     /// Runs the reads that wait for the lock, up to the bounds of one hold. The driver holds the
     /// lock for reading, and has handed over every delivery that was pushed before.
     pub fn run_reads(&mut self, machine: &Machine) {
+        if self.watches.is_runnable() {
+            self.watches.run(machine.etcd(), self.now.monotonic_ms);
+        }
         for _ in 0..READ_HOLD_REQUESTS_MAX {
             let Some(ticket) = self.runnable.pop_front() else { return };
             match self.calls.get_mut(&ticket) {
@@ -257,15 +348,24 @@ impl EtcdFront {
 
     /// Takes a delivery of Apply.
     pub fn on_delivery(&mut self, delivery: Delivery) {
+        let mut is_installed = false;
         for (change, _) in delivery.changes.iter() {
             match &change.kind {
                 ChangeKind::Control(ControlChange::Raised(stated)) => self.on_level(stated.level),
-                ChangeKind::Zk(ZkChange::Installed { .. }) => self.on_installed(),
+                ChangeKind::Zk(ZkChange::Installed { .. }) => {
+                    is_installed = true;
+                    self.on_installed();
+                }
+                ChangeKind::Etcd(EtcdChange::Replaced) => self.watches.on_installed(false),
                 ChangeKind::Etcd(EtcdChange::Configured(settings)) => {
                     self.config.txn_ops_max = settings.txn_ops_max as usize;
                 }
                 _ => {}
             }
+        }
+        // Beside another state, the changes of a delivery are not all.
+        if !is_installed {
+            self.watches.on_changes(&delivery.changes);
         }
         for answer in delivery.answers {
             match answer {
@@ -278,12 +378,19 @@ impl EtcdFront {
     /// Looks at the clock: ends the calls that have taken too long.
     pub fn on_tick(&mut self) {
         while let Some((due_ms, ticket)) = self.due.front().copied()
-            && due_ms <= self.now_ms
+            && due_ms <= self.now.monotonic_ms
         {
             self.due.pop_front();
             self.end_late(ticket);
         }
         self.runnable.extend(self.pruning.drain(..));
+        self.watches.on_tick(self.now.monotonic_ms);
+        if !self.now.has_leader() {
+            for ticket in self.watches.requiring_leader() {
+                self.watches.close(ticket);
+                self.output.results.push((ticket, Err(Error::NoLeader.into())));
+            }
+        }
     }
 
     /// Takes the output since the last call.
@@ -293,12 +400,15 @@ impl EtcdFront {
             let given_up = core::mem::take(&mut self.given_up);
             self.output.to_loop.push(ToLoop::GiveUp(self.config.id, given_up));
         }
+        let header = self.header();
+        self.watches.take_messages(header, &mut self.output.watched);
+        self.output.accepting = self.watches.take_accepting();
         core::mem::take(&mut self.output)
     }
 
     /// Calls that are not done.
     pub fn call_count(&self) -> usize {
-        self.calls.len()
+        self.calls.len() + self.watches.stream_count()
     }
 
     /// Commands that were handed over and are not answered, and their bytes.
@@ -474,6 +584,7 @@ impl EtcdFront {
     /// Another state took the place of the one before. Nobody knows which commands under way it
     /// contains.
     fn on_installed(&mut self) {
+        self.watches.on_installed(true);
         for call in self.calls.values_mut() {
             if let Call::Ready(Read::Stream(stream)) | Call::Sent(stream) = call {
                 stream.on_installed();
@@ -515,7 +626,7 @@ impl EtcdFront {
 
     fn header(&self) -> Header {
         let EtcdFrontConfig { cluster_id, member_id, .. } = self.config;
-        Header { cluster_id, member_id, raft_term: self.raft_term }
+        Header { cluster_id, member_id, raft_term: self.now.raft_term }
     }
 }
 

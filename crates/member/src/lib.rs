@@ -35,6 +35,7 @@ mod servers;
 pub mod snapshot;
 pub mod summary;
 pub mod throttle;
+mod watch_interest;
 pub mod zk_front;
 
 pub use apply::Apply;
@@ -50,4 +51,5 @@ pub use replica::{PeerStatus, Role, Status};
 pub use reply_room::ReplyRoom;
 pub use servers::LinkedServer;
 pub use snapshot::writer::SnapshotWriter;
+pub use watch_interest::WatchInterest;
 pub use zk_front::Front;

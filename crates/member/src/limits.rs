@@ -482,3 +482,49 @@ pub const ETCD_PIECE_BYTES: usize = 256 * 1024;
 
 /// Keys of a piece of a streamed range: a read hold of the lock stays short.
 pub const ETCD_PIECE_KEYS_MAX: usize = 1_000;
+
+/// Bytes of messages that wait on one watch stream, and bytes of those that go together. A watcher
+/// whose stream has no room reads its events from the history later.
+pub const ETCD_WATCH_BATCH_BYTES: usize = 64 * 1024;
+
+/// Bytes of messages that wait on all watch streams of a Front, beside one message of each stream.
+pub const ETCD_WATCH_QUEUES_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Bytes of encoded events that are kept for all watchers that get the same.
+pub const ETCD_WATCH_SHARED_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a message to a watcher that asked for fragments, as in etcd: `max-request-bytes` and
+/// 512 KiB (`v3rpc.sendFragments`). A single event may be larger.
+pub const ETCD_WATCH_MESSAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// Requests of a watch stream that are not done. At this limit the client waits.
+pub const ETCD_WATCH_REQUESTS_MAX: usize = 64;
+
+/// Revisions in one message to a watcher that reads the history, as in etcd
+/// (`mvcc.watchBatchMaxRevs`).
+pub const ETCD_WATCH_REVISIONS_MAX: usize = 1_000;
+
+/// Events that are looked at in one hold of the lock for watchers that read the history.
+pub const ETCD_WATCH_HOLD_EVENTS_MAX: usize = 2_000;
+
+/// Streams that are served in one hold of the lock.
+pub const ETCD_WATCH_HOLD_STREAMS_MAX: usize = 64;
+
+/// New events that a Front matches against its watchers at a time.
+pub const ETCD_WATCH_MATCHED_EVENTS_MAX: usize = 4_096;
+
+/// Watchers of one Front. One more is refused as too many requests.
+pub const ETCD_WATCHERS_MAX: usize = 4_000_000;
+
+/// Bytes of the keys that the watchers of a Front have. Beyond it a watcher of further keys is
+/// refused as too many requests.
+pub const ETCD_WATCH_KEY_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// How long a watcher that asked for progress is without events until it is told, in ms, unless
+/// `watch-progress-notify-interval` says otherwise (`v3rpc.progressReportInterval`). Up to a tenth
+/// is added, so that not all streams are told at once.
+pub const ETCD_PROGRESS_MS: u64 = 600_000;
+
+/// How long a member is without contact until its watch streams that require a leader end, in ms:
+/// three election timeouts of 1 s, as in etcd (`v3rpc.monitorLeader`).
+pub const ETCD_NO_LEADER_MS: u64 = 3_000;

@@ -12,7 +12,7 @@ use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontCounts, FrontId, Membership, ReplicaError, UnknownEntry};
 use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
-use member::{LogWriter, ReplyRoom, SnapshotWriter};
+use member::{LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::datadir::{DataDir, IDENTITY_FILE};
@@ -141,6 +141,7 @@ pub struct Node {
     links: Option<PeerSockets>,
     origin: Origin,
     replies: Arc<ReplyRoom>,
+    watch_interest: Arc<WatchInterest>,
     /// Held as long as the node lives.
     dir: DataDir<RealDisk>,
 }
@@ -186,7 +187,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
     let (member, apply) =
         member::recovery::start(origin, &recovered.machine, recovered.restored, member)
             .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
-    let replies = apply.replies();
+    let (replies, watch_interest) = (apply.replies(), apply.watch_interest().clone());
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
         main_loop: Mutex::new(LoopRunner::new(member, raft_tick)),
@@ -219,7 +220,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         it.gate.open(&shared);
         it.sockets
     });
-    Ok(Node { shared, threads, links, origin, replies, dir: recovered.dir })
+    Ok(Node { shared, threads, links, origin, replies, watch_interest, dir: recovered.dir })
 }
 
 fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {
@@ -330,6 +331,11 @@ impl Node {
     /// The id of the cluster, drawn at its birth.
     pub fn cluster_id(&self) -> u128 {
         self.dir.identity().cluster_id
+    }
+
+    /// Where the Fronts of etcd's clients tell Apply that they have watchers.
+    pub fn watch_interest(&self) -> Arc<WatchInterest> {
+        self.watch_interest.clone()
     }
 
     /// The room for replies that Apply shares with the Fronts.

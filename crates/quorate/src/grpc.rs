@@ -34,7 +34,7 @@ mod room;
 mod socket;
 mod status;
 
-pub use assembly::framed;
+pub use assembly::{PREFIX_BYTES, frame, framed};
 pub use call::Call;
 pub use connection::{Server, serve};
 pub use limits::{Limits, Patience};

@@ -9,7 +9,9 @@
 mod health;
 mod http;
 mod limits;
+mod methods;
 mod runtime;
+mod watch;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,7 +20,6 @@ use std::time::Duration;
 
 use machine::ConnectionId;
 use member::EtcdFront;
-use member::etcd_front::Method as KvMethod;
 use member::message::FrontId;
 use node::FrontHandle;
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_user_timeout};
@@ -28,9 +29,8 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::descriptors;
-use crate::grpc::{self, Kind, Limits, Methods, Patience, Server};
+use crate::grpc::{self, Limits, Patience, Server};
 use crate::tls::Tls;
-use health::HealthMethod;
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_TIME,
@@ -47,32 +47,6 @@ struct Accepted {
     stream: std::net::TcpStream,
     peer: SocketAddr,
     tls: Option<Arc<Tls>>,
-}
-
-/// A method that is served.
-#[derive(Clone, Copy, Debug)]
-enum Method {
-    Kv(KvMethod),
-    Health(HealthMethod),
-}
-
-/// The methods that are served.
-fn methods() -> Methods<Method> {
-    let kv = |name, kind, method| grpc::Method {
-        service: "etcdserverpb.KV",
-        name,
-        kind,
-        method: Method::Kv(method),
-    };
-    let kvs = [
-        kv("Range", Kind::Unary, KvMethod::Range),
-        kv("RangeStream", Kind::ServerStreaming, KvMethod::RangeStream),
-        kv("Put", Kind::Unary, KvMethod::Put),
-        kv("DeleteRange", Kind::Unary, KvMethod::DeleteRange),
-        kv("Txn", Kind::Unary, KvMethod::Txn),
-        kv("Compact", Kind::Unary, KvMethod::Compact),
-    ];
-    Methods::new(kvs.into_iter().chain(health::methods()))
 }
 
 /// The connection that all commands of a Front name. ZooKeeper's Fronts count theirs from the
@@ -101,7 +75,7 @@ pub fn start(fronts: Vec<(FrontHandle, EtcdFront)>) -> std::io::Result<EtcdFace>
         runtimes.push(sender);
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let server = Server {
-            methods: methods(),
+            methods: methods::methods(),
             limits: limits.clone(),
             windows: windows.clone(),
             credits: None,

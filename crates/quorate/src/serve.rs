@@ -14,6 +14,7 @@ use member::EtcdFront;
 use member::Front;
 use member::etcd_front::EtcdFrontConfig;
 use member::hello::Known;
+use member::limits::ETCD_PROGRESS_MS;
 use member::message::FrontCounts;
 use member::recovery::Options;
 use member::throttle::Throttle;
@@ -460,6 +461,8 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             txn_ops_max: settings.txn_ops_max as usize,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             level,
+            progress_ms: ETCD_PROGRESS_MS,
+            watch_interest: node.watch_interest(),
         });
         (handle, front)
     };

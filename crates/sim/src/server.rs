@@ -23,7 +23,7 @@ use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, 
 use member::bootstrap::{Attendance, absent_server};
 use member::etcd_front::EtcdFrontConfig;
 use member::hello::Known;
-use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
+use member::limits::{APPLY_HOLD_COMMANDS_MAX, ETCD_PROGRESS_MS, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
     Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontCounts, FrontId, LoopInput,
@@ -39,7 +39,7 @@ use member::throttle::{Throttle, ThrottleConfig};
 use member::zk_front::{FrontConfig, HeldBytes};
 use member::{
     Apply, Condemned, Difference, Fetching, Hello, LogWriter, Loop, LoopCounts, LoopHeld,
-    SnapshotWriter,
+    SnapshotWriter, WatchInterest,
 };
 use storage::StorageError;
 use storage::datadir::{Birth, DataDir};
@@ -268,9 +268,15 @@ impl MemberConfig {
         Served { cluster_id: 1, member_id: self.number as u64 + 1 }
     }
 
+    /// The connection runtimes of etcd's clients.
+    fn etcd_runtimes(&self, apply: &Apply, now_us: u64, clock: Clock) -> Vec<EtcdRuntime> {
+        let of_front = |position| self.of_etcd_front(position, apply.watch_interest());
+        (0..self.etcd_front_count).map(|it| EtcdRuntime::new(of_front(it), now_us, clock)).collect()
+    }
+
     /// The configuration of the Front with this position among those of etcd's clients, which have
     /// the numbers behind ZooKeeper's.
-    fn of_etcd_front(&self, position: u32) -> EtcdFrontConfig {
+    fn of_etcd_front(&self, position: u32, interest: &Arc<WatchInterest>) -> EtcdFrontConfig {
         let id = FrontId(self.front_count + position);
         let Served { cluster_id, member_id } = self.served();
         EtcdFrontConfig {
@@ -282,6 +288,8 @@ impl MemberConfig {
             txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             level: Level::FIRST,
+            progress_ms: ETCD_PROGRESS_MS,
+            watch_interest: interest.clone(),
         }
     }
 
@@ -641,8 +649,7 @@ impl Server {
         let of_front = |id| FrontConfig { id: FrontId(id), ..of_fronts.clone() };
         let runtime = |id| Runtime::new(of_front(id), world.now_us, clock);
         let runtimes = (0..config.front_count).map(runtime).collect();
-        let etcd_runtime = |it| EtcdRuntime::new(config.of_etcd_front(it), world.now_us, clock);
-        let etcd_runtimes = (0..config.etcd_front_count).map(etcd_runtime).collect();
+        let etcd_runtimes = config.etcd_runtimes(&apply, world.now_us, clock);
         let status = member.status();
         let mut server = Server {
             life,
@@ -1140,7 +1147,9 @@ impl Server {
         }
         let mut output = self.apply.take_output();
         let (zk, etcd) = (self.runtimes.len() as u32, self.etcd_runtimes.len() as u32);
-        for (front, delivery) in output.deliveries(FrontCounts { zk, etcd }) {
+        for (front, delivery) in
+            output.deliveries(FrontCounts { zk, etcd }, self.apply.watch_interest())
+        {
             self.check_syncs(front, &delivery, witness)?;
             if front.0 >= zk {
                 if self.is_open {

@@ -5,6 +5,7 @@
 //! because the generated messages own what they hold; a test compares both.
 
 mod piece;
+mod watch;
 
 use bytes::BufMut;
 use machine::etcd::event::Event;
@@ -12,6 +13,7 @@ use machine::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted
 use prost::encoding::{encode_varint, encoded_len_varint};
 
 pub use piece::{Piece, PieceEnd};
+pub use watch::{NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};
 
 /// The fields of a response's header that describe the server. The store's revision comes from the
 /// outcome.

@@ -8,6 +8,8 @@ use crate::etcd::settings::Settings;
 pub enum Change {
     /// The settings were set.
     Configured(Settings),
+    /// An image took the place of the keys: watchers know nothing of its history.
+    Replaced,
 }
 
 /// A change of a key, for watchers.

@@ -339,7 +339,9 @@ impl Player {
         for (change, path) in changes.iter() {
             self.seen.changes.push(format!("{:?} {:?} {path}", change.mark.ordinal, change.kind));
         }
-        for (front, delivery) in output.deliveries(FrontCounts { zk: 2, etcd: 0 }) {
+        for (front, delivery) in
+            output.deliveries(FrontCounts { zk: 2, etcd: 0 }, &WatchInterest::default())
+        {
             for answer in delivery.answers {
                 match answer {
                     Answer::Synced { connection, mark, .. } => {
@@ -583,7 +585,7 @@ fn every_front_gets_the_changes_and_its_own_answers() {
     player.apply.receive(entries(vec![entry_of(2, &[batch(&[(1, open(1))]).stamp(ORIGIN, 1)])]));
     player.apply.step(&mut player.machine, 1);
     let mut output = player.apply.take_output();
-    let deliveries = output.deliveries(FrontCounts { zk: 3, etcd: 0 });
+    let deliveries = output.deliveries(FrontCounts { zk: 3, etcd: 0 }, &WatchInterest::default());
     let counts: Vec<(u32, usize, usize)> = deliveries
         .iter()
         .map(|(front, delivery)| (front.0, delivery.changes.len(), delivery.answers.len()))
@@ -591,7 +593,13 @@ fn every_front_gets_the_changes_and_its_own_answers() {
     assert_eq!(counts, [(0, 1, 0), (1, 1, 1), (2, 1, 0)]);
     // Nothing new: nothing is delivered.
     player.apply.step(&mut player.machine, 1);
-    assert!(player.apply.take_output().deliveries(FrontCounts { zk: 3, etcd: 0 }).is_empty());
+    assert!(
+        player
+            .apply
+            .take_output()
+            .deliveries(FrontCounts { zk: 3, etcd: 0 }, &WatchInterest::default())
+            .is_empty()
+    );
 }
 
 #[test]
@@ -654,7 +662,11 @@ fn answers_to_travelling_reads_end_a_hold() {
         let held = player.apply.held_bytes();
         assert!(held < APPLY_HOLD_ANSWER_BYTES_MAX + 11_000, "{held}");
         holds += 1;
-        for (_, delivery) in player.apply.take_output().deliveries(FrontCounts { zk: 2, etcd: 0 }) {
+        for (_, delivery) in player
+            .apply
+            .take_output()
+            .deliveries(FrontCounts { zk: 2, etcd: 0 }, &WatchInterest::default())
+        {
             for answer in delivery.answers {
                 let Answer::Command { reads: more, .. } = answer else { panic!("{answer:?}") };
                 reads.extend(more.iter().map(ReadAnswer::byte_count));
@@ -681,8 +693,13 @@ fn without_room_large_travelling_reads_are_handed_back() {
     let held = HeldReply::new(&player.apply.replies(), crate::limits::REPLIES_BYTES_MAX as usize);
     player.apply.step(&mut player.machine, usize::MAX);
     drop(held);
-    let mut answers =
-        player.apply.take_output().deliveries(FrontCounts { zk: 1, etcd: 0 }).remove(0).1.answers;
+    let mut answers = player
+        .apply
+        .take_output()
+        .deliveries(FrontCounts { zk: 1, etcd: 0 }, &WatchInterest::default())
+        .remove(0)
+        .1
+        .answers;
     let Some(Answer::Command { reads, .. }) = answers.pop() else { panic!("it was answered") };
     let handed_back: Vec<bool> =
         reads.iter().map(|answer| matches!(answer, ReadAnswer::HandedBack)).collect();
@@ -729,7 +746,10 @@ fn told(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
 
 fn told_in_one_step(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
     player.apply.step(&mut player.machine, 1);
-    let deliveries = player.apply.take_output().deliveries(FrontCounts { zk: 1, etcd: 0 });
+    let deliveries = player
+        .apply
+        .take_output()
+        .deliveries(FrontCounts { zk: 1, etcd: 0 }, &WatchInterest::default());
     let answers = deliveries.into_iter().flat_map(|(_, delivery)| delivery.answers);
     answers
         .map(|answer| {

@@ -32,6 +32,8 @@ impl Rig {
             txn_ops_max: 128,
             request_bytes_max: 1_000,
             level,
+            progress_ms: 10_000,
+            watch_interest: Arc::default(),
         });
         let (machine, results) = (Machine::default(), Vec::new());
         let (submitted, told, synced, pieces) = Default::default();
@@ -169,7 +171,7 @@ fn a_range(key: &'static str, serializable: bool) -> pb::RangeRequest {
 #[test]
 fn a_put_and_a_range_have_their_responses() {
     let mut rig = Rig::new(true, Level::ETCD);
-    rig.front.set_now(0, 7);
+    rig.front.set_now(Now { monotonic_ms: 0, raft_term: 7, contact_at_ms: None });
     let header = rig.put("a", "1").header.unwrap();
     let expected = pb::ResponseHeader { cluster_id: 5, member_id: 6, revision: 2, raft_term: 7 };
     assert_eq!(header, expected);
@@ -222,7 +224,7 @@ fn a_write_waits_until_the_level_allows_it() {
     // Where it never rises, the server is not capable.
     let mut rig = Rig::new(true, Level::FIRST);
     let ticket = rig.call(Method::Put, &a_put("a", "1"));
-    rig.front.set_now(ETCD_CALL_MS_MAX, 1);
+    rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, raft_term: 1, contact_at_ms: None });
     rig.front.on_tick();
     rig.take();
     assert_eq!(rig.result::<pb::PutResponse>(ticket), Err(Error::NotCapable.into()));
@@ -249,7 +251,7 @@ fn a_late_call_is_told_whether_it_may_still_take_effect() {
     let tickets = ["a", "b"].map(|key| rig.call(Method::Put, &a_put(key, "1")));
     let read = rig.call(Method::Range, &a_range("a", false));
     for (now_ms, told) in [(ETCD_CALL_MS_MAX - 1, 0), (ETCD_CALL_MS_MAX, 1)] {
-        rig.front.set_now(now_ms, 1);
+        rig.front.set_now(Now { monotonic_ms: now_ms, raft_term: 1, contact_at_ms: None });
         rig.front.on_tick();
         rig.take();
         assert_eq!(rig.told.len(), told);
@@ -453,7 +455,7 @@ fn a_streamed_read_waits_for_the_sync_in_time_and_for_its_client_for_ever() {
     let mut rig = Rig::new(false, Level::ETCD);
     let late = rig.call(Method::RangeStream, &all_keys());
     assert_eq!(rig.synced, [late]);
-    rig.front.set_now(ETCD_CALL_MS_MAX, 1);
+    rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, raft_term: 1, contact_at_ms: None });
     rig.front.on_tick();
     rig.take();
     assert_eq!(rig.piece(late).unwrap_err(), Error::TimedOut.into());
@@ -462,7 +464,7 @@ fn a_streamed_read_waits_for_the_sync_in_time_and_for_its_client_for_ever() {
     let mut now_ms = 0;
     let (merged, _) = rig.stream(ticket, |rig| {
         now_ms += ETCD_CALL_MS_MAX;
-        rig.front.set_now(now_ms, 1);
+        rig.front.set_now(Now { monotonic_ms: now_ms, raft_term: 1, contact_at_ms: None });
         rig.front.on_tick();
     });
     assert_eq!(merged.kvs.len(), 30);

@@ -45,7 +45,7 @@ impl ApplyRunner {
             }
         }
         let mut output = self.apply.take_output();
-        let deliveries = output.deliveries(shared.front_counts);
+        let deliveries = output.deliveries(shared.front_counts, self.apply.watch_interest());
         let is_serving = shared.serving.load(Ordering::Acquire);
         if let Some(stamped_ms) = output.stamped_ms.filter(|_| is_serving) {
             shared.note_propagation(stamped_ms);

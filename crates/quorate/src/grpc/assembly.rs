@@ -144,12 +144,20 @@ impl Assembly {
 
 /// A message with its prefix; `encode` appends the bytes of the message to a buffer.
 pub fn framed(encode: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    let mut out = vec![0; PREFIX_BYTES];
-    encode(&mut out);
-    let length = u32::try_from(out.len() - PREFIX_BYTES).expect("answers have a limit");
-    let mut prefix = &mut out[1..PREFIX_BYTES];
-    prefix.put_u32(length);
+    let mut out = Vec::new();
+    frame(&mut out, encode);
     out.into()
+}
+
+/// Appends a message with its prefix.
+pub fn frame(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend([0; PREFIX_BYTES]);
+    encode(out);
+    let length = out.len() - start - PREFIX_BYTES;
+    let length = u32::try_from(length).expect("answers have a limit");
+    let mut prefix = &mut out[start + 1..start + PREFIX_BYTES];
+    prefix.put_u32(length);
 }
 
 #[cfg(test)]

@@ -8,36 +8,13 @@ use etcd::pb::Message;
 use etcd::pb::health::health_check_response::ServingStatus;
 use etcd::pb::health::{HealthCheckRequest, HealthCheckResponse};
 
-use super::Method as FaceMethod;
+use super::methods::{HealthMethod, Method as FaceMethod};
 use super::runtime::malformed;
-use crate::grpc::{Call, Code, End, Kind, Method, Status, framed};
-
-/// A method of the service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HealthMethod {
-    Check,
-    Watch,
-    List,
-}
+use crate::grpc::{Call, Code, End, Status, framed};
 
 /// The `HealthListResponse`: a map with the entry "": serving. Our `health.proto` does not have
 /// the message.
 const LIST: [u8; 8] = [0x0a, 6, 0x0a, 0, 0x12, 2, 0x08, ServingStatus::Serving as u8];
-
-/// The methods of the service, for the table of the face.
-pub(super) fn methods() -> [Method<FaceMethod>; 3] {
-    let method = |name, kind, method| Method {
-        service: "grpc.health.v1.Health",
-        name,
-        kind,
-        method: FaceMethod::Health(method),
-    };
-    [
-        method("Check", Kind::Unary, HealthMethod::Check),
-        method("Watch", Kind::ServerStreaming, HealthMethod::Watch),
-        method("List", Kind::Unary, HealthMethod::List),
-    ]
-}
 
 /// Answers a call of the service.
 ///

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use member::EtcdFront;
-use member::etcd_front::{CallRefused, CallResult, Method as KvMethod, Reply};
+use member::etcd_front::{CallRefused, CallResult, Method as KvMethod, Now, Reply, WatchMessages};
 use member::message::Ticket;
 use node::FrontHandle;
 use tokio::sync::{Notify, oneshot};
@@ -16,7 +16,8 @@ use super::limits::{
     CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
     TICK, TICK_IDLE,
 };
-use super::{Method, health};
+use super::methods::Method;
+use super::{health, watch};
 use crate::grpc::{Call, Code, End, Room, Server, Share, Shares, SharesBySize, Status, framed};
 
 pub(super) struct Runtime {
@@ -24,6 +25,8 @@ pub(super) struct Runtime {
     front: RefCell<EtcdFront>,
     /// The tasks that wait for a message of the Front.
     waiting: RefCell<HashMap<Ticket, oneshot::Sender<FromFront>>>,
+    /// The tasks of watch streams.
+    watching: RefCell<HashMap<Ticket, Rc<WatchSlot>>>,
     /// Notified when the Front has got something to do.
     stirred: Notify,
     pub(super) server: Server<Method>,
@@ -113,6 +116,7 @@ impl Runtime {
             handle,
             front: RefCell::new(front),
             waiting: RefCell::default(),
+            watching: RefCell::default(),
             stirred: Notify::new(),
             server,
             room,
@@ -148,6 +152,7 @@ impl Runtime {
     ) -> Result<(), End> {
         match call.method {
             Method::Kv(KvMethod::RangeStream) => self.answer_in_pieces(call, answers).await,
+            Method::Watch => watch::answer(self, call, answers).await,
             Method::Kv(method) => {
                 let message = call.requests.only().await?;
                 let work = self.run(method, message.bytes);
@@ -183,7 +188,7 @@ impl Runtime {
     /// Hands a call to the Front.
     fn begin(self: &Rc<Self>, method: KvMethod, request: Bytes) -> FrontCall {
         let mut front = self.front.borrow_mut();
-        front.set_now(self.handle.monotonic_ms(), self.handle.raft_term());
+        front.set_now(self.now());
         let ticket = front.on_call(method, request);
         FrontCall { runtime: self.clone(), ticket, is_done: false }
     }
@@ -194,6 +199,25 @@ impl Runtime {
             FromFront::Done(result) => result,
             FromFront::Piece(_) => unreachable!("only a streamed read has pieces"),
         }
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            monotonic_ms: self.handle.monotonic_ms(),
+            raft_term: self.handle.raft_term(),
+            contact_at_ms: self.handle.contact_at_ms(),
+        }
+    }
+
+    /// Opens a stream of watches.
+    pub(super) fn open_watch(self: &Rc<Self>, requires_leader: bool) -> WatchCall {
+        let mut front = self.front.borrow_mut();
+        front.set_now(self.now());
+        let ticket = front.on_watch(requires_leader);
+        let slot = Rc::new(WatchSlot::default());
+        self.watching.borrow_mut().insert(ticket, slot.clone());
+        self.stirred.notify_one();
+        WatchCall { runtime: self.clone(), ticket, slot }
     }
 
     /// Runs the Front when calls have come, or Apply has sent mail.
@@ -219,11 +243,45 @@ impl Runtime {
         }
     }
 
+    /// Passes on what is for watch streams, and takes their ends out of the results.
+    fn pass_on_watched(
+        &self,
+        watched: Vec<(Ticket, WatchMessages)>,
+        results: &mut Vec<(Ticket, CallResult)>,
+    ) {
+        let watching = self.watching.borrow();
+        if watching.is_empty() {
+            return;
+        }
+        for (ticket, messages) in watched {
+            if let Some(slot) = watching.get(&ticket) {
+                slot.fill(FromWatch::Messages(messages));
+            }
+        }
+        results.retain_mut(|(ticket, result)| match (watching.get(ticket), result) {
+            (Some(slot), Err(refused)) => {
+                slot.fill(FromWatch::Ended(*refused));
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// Lets watch streams look again whether they may take a request.
+    fn let_go_on(&self, accepting: &[Ticket]) {
+        for ticket in accepting {
+            if let Some(slot) = self.watching.borrow().get(ticket) {
+                slot.left.borrow_mut().get_or_insert(FromWatch::Accepts);
+                slot.filled.notify_one();
+            }
+        }
+    }
+
     /// Runs the Front until it has nothing more to do, and passes on its output.
     fn drive(&self) {
         let mut front = self.front.borrow_mut();
         let mail = self.handle.mail();
-        front.set_now(self.handle.monotonic_ms(), self.handle.raft_term());
+        front.set_now(self.now());
         for delivery in mail.take() {
             front.on_delivery(delivery);
         }
@@ -234,11 +292,13 @@ impl Runtime {
             }
             front.run_reads(&machine);
         }
-        let output = front.take_output();
+        let mut output = front.take_output();
         drop(front);
         if !output.to_loop.is_empty() {
             self.handle.send(output.to_loop);
         }
+        self.pass_on_watched(output.watched, &mut output.results);
+        self.let_go_on(&output.accepting);
         let done = output.results.into_iter().map(|(of, result)| (of, FromFront::Done(result)));
         let pieces = output.pieces.into_iter().map(|(of, piece)| (of, FromFront::Piece(piece)));
         let mut waiting = self.waiting.borrow_mut();
@@ -248,6 +308,76 @@ impl Runtime {
                 let _ = sender.send(message);
             }
         }
+    }
+}
+
+/// What a watch stream gets from the Front.
+pub(super) enum FromWatch {
+    /// Messages for the client.
+    Messages(WatchMessages),
+    /// Another request may be taken.
+    Accepts,
+    /// The end of the stream.
+    Ended(CallRefused),
+}
+
+/// Where the Front leaves what is for a watch stream, until its task takes it: one set of messages
+/// at a time, or the end.
+#[derive(Default)]
+struct WatchSlot {
+    left: RefCell<Option<FromWatch>>,
+    filled: Notify,
+}
+
+impl WatchSlot {
+    fn fill(&self, left: FromWatch) {
+        *self.left.borrow_mut() = Some(left);
+        self.filled.notify_one();
+    }
+}
+
+/// A watch stream that the Front has. Dropping it ends the stream.
+pub(super) struct WatchCall {
+    runtime: Rc<Runtime>,
+    ticket: Ticket,
+    slot: Rc<WatchSlot>,
+}
+
+impl WatchCall {
+    /// Waits for what the Front has next. A caller may stop waiting and call this again.
+    pub async fn next(&self) -> FromWatch {
+        loop {
+            if let Some(left) = self.slot.left.borrow_mut().take() {
+                return left;
+            }
+            self.slot.filled.notified().await;
+        }
+    }
+
+    /// Whether the client may send another request now; if not, [`FromWatch::Accepts`] or messages
+    /// come when it may.
+    pub fn accepts(&self) -> bool {
+        self.runtime.front.borrow().accepts_request(self.ticket)
+    }
+
+    /// Hands over a request.
+    pub fn request(&self, request: Bytes) {
+        self.runtime.front.borrow_mut().on_watch_request(self.ticket, request);
+        self.runtime.stirred.notify_one();
+    }
+
+    /// Says that the client has taken the last messages.
+    pub fn taken(&self) {
+        if self.runtime.front.borrow_mut().on_taken(self.ticket) {
+            self.runtime.stirred.notify_one();
+        }
+    }
+}
+
+impl Drop for WatchCall {
+    fn drop(&mut self) {
+        self.runtime.watching.borrow_mut().remove(&self.ticket);
+        self.runtime.front.borrow_mut().on_cancel(self.ticket);
     }
 }
 
@@ -265,7 +395,7 @@ async fn send(call: &mut Call<Method>, answers: &SharesBySize, reply: Reply) -> 
 }
 
 /// The status for a call without a response.
-fn status_of(refused: CallRefused) -> Status {
+pub(super) fn status_of(refused: CallRefused) -> Status {
     match refused {
         CallRefused::Error(error) => Status::new(Code::of_etcd(error.code()), error.text()),
         CallRefused::Malformed => malformed(),

@@ -50,7 +50,7 @@ const WALLS: [Wall; 12] = [
     Wall {
         name: "member",
         ours: &["etcd", "machine", "replica", "storage", "zk"],
-        theirs: &["bytes", "foldhash", "hashbrown", "hdrhistogram", "thiserror"],
+        theirs: &["bytes", "foldhash", "hashbrown", "hdrhistogram", "slab", "thiserror"],
     },
     Wall {
         name: "node",

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{Level, Machine};
 use member::EtcdFront;
-use member::etcd_front::{EtcdFrontConfig, EtcdOutput};
+use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now};
 use member::message::{Delivery, Ticket};
 use workload::etcd::history::CallId;
 
@@ -64,9 +64,16 @@ impl EtcdRuntime {
         [self.front.call_count().max(self.waiting.len()), commands, bytes]
     }
 
-    pub fn set_now(&mut self, world: &World, clock: Clock, raft_term: u64) {
-        let monotonic_us = clock.local_us(world.now_us) - self.started_local_us;
-        self.front.set_now(monotonic_us / 1000, raft_term);
+    /// `contact_at_ms` is by the clock of the machine since the start, as [`Now`] has it.
+    pub fn set_now(
+        &mut self,
+        world: &World,
+        clock: Clock,
+        raft_term: u64,
+        contact_at_ms: Option<u64>,
+    ) {
+        let monotonic_ms = (clock.local_us(world.now_us) - self.started_local_us) / 1000;
+        self.front.set_now(Now { monotonic_ms, raft_term, contact_at_ms });
     }
 
     /// Lets the Front look at the clock, more often while it has calls.

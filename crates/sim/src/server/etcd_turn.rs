@@ -45,8 +45,9 @@ impl Server {
             return;
         }
         let (clock, term) = (self.clock, self.seen.status.term);
+        let contact_at_ms = self.contact_at_ms;
         let runtime = &mut self.etcd_runtimes[front];
-        runtime.set_now(world, clock, term);
+        runtime.set_now(world, clock, term, contact_at_ms);
         if !runtime.is_driving {
             if world.now_us >= runtime.next_tick_us {
                 runtime.tick(world, clock);
@@ -99,8 +100,9 @@ impl Server {
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
-        let EtcdOutput { mut to_loop, results, pieces } = output;
+        let EtcdOutput { mut to_loop, results, pieces, watched, .. } = output;
         assert!(pieces.is_empty(), "no client of the simulation asks for a streamed read");
+        assert!(watched.is_empty(), "no client of the simulation watches");
         let results = results.into_iter().map(|(ticket, result)| (ticket, encoded(result)));
         let mut results: Vec<(Ticket, SentResult)> = results.collect();
         self.forge_etcd(front, &mut to_loop, &mut results, world);

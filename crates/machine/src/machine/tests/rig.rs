@@ -112,7 +112,7 @@ fn change_text((change, path): (&crate::change::Change, &str)) -> String {
         part("own", own) + &part("parent", parent)
     };
     let what = match &change.kind {
-        ChangeKind::Etcd(EtcdChange::Configured(settings)) => format!("{settings:?}"),
+        ChangeKind::Etcd(change) => format!("{change:?}"),
         ChangeKind::Zk(ZkChange::Created { acl, parent_acl }) => {
             format!("created {path}{}", acls(acl, parent_acl))
         }

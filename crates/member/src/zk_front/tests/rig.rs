@@ -29,9 +29,9 @@ pub(crate) use engine::{
 
 use super::super::auth::EnsembleNames;
 use super::super::*;
-use crate::Apply;
 use crate::limits::WINDOW_REQUESTS_MAX;
 use crate::message::{FrontCounts, LoopInput, Start, ToApply};
+use crate::{Apply, WatchInterest};
 
 /// A seeded generator (splitmix64): the same seed, the same test.
 pub(crate) struct Random(pub(crate) u64);
@@ -402,9 +402,10 @@ impl Rig {
         }
         self.apply.step(&mut self.machine, commands);
         let mut output = self.apply.take_output();
-        for (front, delivery) in
-            output.deliveries(FrontCounts { zk: self.fronts.len() as u32, etcd: 0 })
-        {
+        for (front, delivery) in output.deliveries(
+            FrontCounts { zk: self.fronts.len() as u32, etcd: 0 },
+            &WatchInterest::default(),
+        ) {
             self.deliveries[front.0 as usize].push_back(delivery);
         }
         if let Engine::Real(real) = &mut self.engine {

@@ -1,0 +1,102 @@
+//! Messages of a stream of watches: `WatchResponse`.
+
+use bytes::BufMut;
+use machine::etcd::change::KeyChange;
+
+use super::{
+    HEADER, Header, blob_bytes, header_bytes, kv_bytes, message_bytes, number_bytes, start_message,
+    write_blob, write_header, write_kv, write_number,
+};
+
+// Fields of `WatchResponse`.
+const WATCH_ID: u32 = 2;
+const CREATED: u32 = 3;
+const CANCELED: u32 = 4;
+const COMPACT_REVISION: u32 = 5;
+const CANCEL_REASON: u32 = 6;
+const FRAGMENT: u32 = 7;
+const EVENTS: u32 = 11;
+// Fields of `mvccpb.Event`.
+const TYPE: u32 = 1;
+const KV: u32 = 2;
+const PREV_KV: u32 = 3;
+
+const TYPE_DELETE: u64 = 1;
+
+/// The `watch_id` of a message that is for no watch alone (`clientv3.InvalidWatchID`).
+pub const NO_WATCH_ID: i64 = -1;
+
+/// What a message says beside its events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchHead {
+    /// The revision in the header.
+    pub revision: i64,
+    /// The watch.
+    pub watch_id: i64,
+    /// Whether it answers the request to create the watch.
+    pub created: bool,
+    /// Whether the watch has ended.
+    pub canceled: bool,
+    /// The compacted revision, if the watch ended because of it; else 0.
+    pub compact_revision: i64,
+    /// Why the watch ended, or was not created.
+    pub cancel_reason: &'static str,
+    /// Whether the next message of the watch has more events of the same response.
+    pub fragment: bool,
+}
+
+impl WatchHead {
+    /// The length of the message in bytes, with events of so many bytes.
+    pub fn bytes(&self, header: Header, events_bytes: usize) -> usize {
+        message_bytes(header_bytes(header, self.revision))
+            + signed_bytes(self.watch_id)
+            + number_bytes(u64::from(self.created))
+            + number_bytes(u64::from(self.canceled))
+            + signed_bytes(self.compact_revision)
+            + blob_bytes(self.cancel_reason.as_bytes())
+            + number_bytes(u64::from(self.fragment))
+            + events_bytes
+    }
+
+    /// Writes the message up to its events, which follow.
+    pub fn write(&self, header: Header, out: &mut impl BufMut) {
+        start_message(HEADER, header_bytes(header, self.revision), out);
+        write_header(header, self.revision, out);
+        write_number(WATCH_ID, self.watch_id as u64, out);
+        write_number(CREATED, u64::from(self.created), out);
+        write_number(CANCELED, u64::from(self.canceled), out);
+        write_number(COMPACT_REVISION, self.compact_revision as u64, out);
+        write_blob(CANCEL_REASON, self.cancel_reason.as_bytes(), out);
+        write_number(FRAGMENT, u64::from(self.fragment), out);
+    }
+}
+
+fn signed_bytes(number: i64) -> usize {
+    number_bytes(number as u64)
+}
+
+/// The length of an event in a message, with the version before it if the watch asked for that.
+pub fn watch_event_bytes(change: &KeyChange, with_before: bool) -> usize {
+    message_bytes(event_bytes(change, with_before))
+}
+
+/// Writes an event of a message.
+pub fn write_watch_event(change: &KeyChange, with_before: bool, out: &mut impl BufMut) {
+    start_message(EVENTS, event_bytes(change, with_before), out);
+    if change.event.is_delete() {
+        write_number(TYPE, TYPE_DELETE, out);
+    }
+    write_kv(KV, &change.event, false, out);
+    if let Some(before) = change.before.as_ref().filter(|_| with_before) {
+        write_kv(PREV_KV, before, false, out);
+    }
+}
+
+fn event_bytes(change: &KeyChange, with_before: bool) -> usize {
+    let before = change.before.as_ref().filter(|_| with_before);
+    number_bytes(u64::from(change.event.is_delete()))
+        + message_bytes(kv_bytes(&change.event, false))
+        + before.map_or(0, |before| message_bytes(kv_bytes(before, false)))
+}
+
+const _: () = assert!(EVENTS < 16);

@@ -1,0 +1,147 @@
+//! The watchers of a Front, found by a key: those of the key alone by a hash, those of ranges by an
+//! interval tree. Watchers of the same keys are one group, so that a thousand watchers of one
+//! prefix cost one search.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use machine::etcd::command::KeyRange;
+use slab::Slab;
+
+use super::intervals::{End, Intervals};
+
+/// The number of a watcher.
+pub(super) type WatcherNumber = u32;
+
+/// The place of a watcher in its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GroupPlace {
+    group: u32,
+    at: u32,
+}
+
+/// All watchers by their keys.
+#[derive(Default)]
+pub(super) struct Groups {
+    groups: Slab<Group>,
+    /// The groups of one key each, by the hash of the key.
+    alone: HashTable<u32>,
+    ranges: Intervals,
+    hasher: FixedState,
+    /// Bytes of the keys and ends of all groups.
+    key_bytes: usize,
+}
+
+struct Group {
+    /// The key, or the start of the range.
+    key: Box<[u8]>,
+    /// The end of the range; none for a key alone.
+    end: Option<End>,
+    watchers: Vec<WatcherNumber>,
+}
+
+impl Group {
+    fn key_bytes(&self) -> usize {
+        let end_bytes = match &self.end {
+            Some(End::At(end)) => 2 * end.len() + self.key.len(),
+            Some(End::Never) => self.key.len(),
+            None => 0,
+        };
+        self.key.len() + end_bytes
+    }
+}
+
+/// The end of a range, as its request states it.
+fn end_of(range: KeyRange<'_>) -> Option<End> {
+    match range.end {
+        [] => None,
+        [0] => Some(End::Never),
+        end => Some(End::At(end.into())),
+    }
+}
+
+impl Groups {
+    /// Bytes of the keys and ends that watchers have.
+    pub fn key_bytes(&self) -> usize {
+        self.key_bytes
+    }
+
+    /// Adds a watcher of these keys.
+    pub fn add(&mut self, range: KeyRange<'_>, watcher: WatcherNumber) -> GroupPlace {
+        let end = end_of(range);
+        let found = match &end {
+            None => self.find_alone(range.key),
+            Some(end) => self.ranges.get(range.key, end),
+        };
+        let group = found.unwrap_or_else(|| self.add_group(range.key, end));
+        let watchers = &mut self.groups[group as usize].watchers;
+        watchers.push(watcher);
+        GroupPlace { group, at: (watchers.len() - 1) as u32 }
+    }
+
+    /// Removes a watcher. Another one may move to its place, which is returned.
+    pub fn remove(&mut self, place: GroupPlace) -> Option<WatcherNumber> {
+        let group = &mut self.groups[place.group as usize];
+        group.watchers.swap_remove(place.at as usize);
+        let moved = group.watchers.get(place.at as usize).copied();
+        if group.watchers.is_empty() {
+            self.remove_group(place.group);
+        } else if group.watchers.capacity() > 4 * group.watchers.len() {
+            group.watchers.shrink_to(2 * group.watchers.len());
+        }
+        moved
+    }
+
+    /// The keys of a group.
+    pub fn range(&self, place: GroupPlace) -> KeyRange<'_> {
+        let group = &self.groups[place.group as usize];
+        let end: &[u8] = match &group.end {
+            None => &[],
+            Some(End::Never) => &[0],
+            Some(End::At(end)) => end,
+        };
+        KeyRange { key: &group.key, end }
+    }
+
+    /// Shows the watchers of a key, group by group.
+    pub fn find(&self, key: &[u8], mut visit: impl FnMut(&[WatcherNumber])) {
+        if let Some(group) = self.find_alone(key) {
+            visit(&self.groups[group as usize].watchers);
+        }
+        self.ranges.find(key, &mut |group| visit(&self.groups[group as usize].watchers));
+    }
+
+    fn find_alone(&self, key: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        self.alone.find(hash, |group| *self.groups[*group as usize].key == *key).copied()
+    }
+
+    fn add_group(&mut self, key: &[u8], end: Option<End>) -> u32 {
+        let group = Group { key: key.into(), end: end.clone(), watchers: Vec::new() };
+        self.key_bytes += group.key_bytes();
+        let number = self.groups.insert(group) as u32;
+        match end {
+            Some(end) => self.ranges.insert(key, end, number),
+            None => {
+                let Groups { groups, alone, hasher, .. } = self;
+                let hash_of = |group: &u32| hasher.hash_one(&*groups[*group as usize].key);
+                alone.insert_unique(hasher.hash_one(key), number, hash_of);
+            }
+        }
+        number
+    }
+
+    fn remove_group(&mut self, number: u32) {
+        let group = self.groups.remove(number as usize);
+        self.key_bytes -= group.key_bytes();
+        match &group.end {
+            Some(end) => self.ranges.remove(&group.key, end),
+            None => {
+                let hash = self.hasher.hash_one(&*group.key);
+                let entry = self.alone.find_entry(hash, |other| *other == number);
+                entry.expect("each group of a key is in the table").remove();
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The service `etcdserverpb.Watch`: one stream carries the requests and the events of any number
+//! of watches. Requests are read while messages are on their way, and the Front gives the next
+//! messages when the socket has taken those before.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use member::etcd_front::WatchMessages;
+
+use super::methods::Method;
+use super::runtime::{FromWatch, Runtime, status_of};
+use crate::grpc::{Call, End, Message, PREFIX_BYTES, Room, SharesBySize, frame};
+
+/// The metadata by which a client asks for an end when there is no leader
+/// (`rpctypes.MetadataRequireLeaderKey`).
+const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
+
+enum Step {
+    Taken,
+    Messages(FromWatch),
+    Request(Option<Message>),
+}
+
+/// Serves a stream until its client sends no more, or is gone.
+///
+/// # Errors
+/// The call ends with a status, or its client is gone.
+pub(super) async fn answer(
+    runtime: &Rc<Runtime>,
+    call: &mut Call<Method>,
+    shares: &SharesBySize,
+) -> Result<(), End> {
+    let (key, value) = REQUIRES_LEADER;
+    let watch = runtime.open_watch(call.metadata.text(key) == Some(value));
+    let mut is_sending = false;
+    loop {
+        let (requests, answers) = (&mut call.requests, &mut call.answers);
+        let step = tokio::select! {
+            biased;
+            taken = answers.taken(), if is_sending => taken.map(|()| Step::Taken)?,
+            messages = watch.next(), if !is_sending => Step::Messages(messages),
+            request = requests.next(), if watch.accepts() => Step::Request(request?),
+        };
+        match step {
+            Step::Taken => {
+                is_sending = false;
+                watch.taken();
+            }
+            Step::Messages(FromWatch::Messages(messages)) => {
+                let bytes = bytes_of(&messages);
+                let mut room = Room::new(shares.of(bytes));
+                if !room.try_grow_to(bytes) {
+                    call.unless_ended(room.grow_to(bytes)).await?;
+                }
+                call.answers.hand_over(encoded(&messages, bytes), Some(room));
+                is_sending = true;
+            }
+            Step::Messages(FromWatch::Accepts) => {}
+            Step::Messages(FromWatch::Ended(refused)) => return Err(status_of(refused).into()),
+            Step::Request(Some(request)) => watch.request(request.bytes),
+            Step::Request(None) => return Ok(()),
+        }
+    }
+}
+
+fn bytes_of(messages: &WatchMessages) -> usize {
+    messages.iter().map(|message| PREFIX_BYTES + message.bytes()).sum()
+}
+
+fn encoded(messages: &WatchMessages, bytes: usize) -> Bytes {
+    let mut out = Vec::with_capacity(bytes);
+    for message in messages.iter() {
+        frame(&mut out, |out| message.write(out));
+    }
+    out.into()
+}
