@@ -6,6 +6,7 @@
 //! that a read of a socket brings are tasks; the driver's task runs after them, so their commands
 //! go in one batch.
 
+mod gateway_stream;
 mod health;
 mod http;
 mod limits;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use etcd::gateway;
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use etcd::pb::{Message, etcdserverpb as pb};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -20,15 +20,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 
 use super::ETCD_VERSION;
+use super::gateway_stream::{self, Lines};
 use super::limits::{
     BODY_TIMES, HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX,
 };
 use super::runtime::{ConnectionShares, Runtime};
 use crate::grpc::Room;
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<Either<Full<Bytes>, Lines>>;
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
+/// The gRPC path of a stream of watches.
+const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
 
 /// The version of all members, and of the storage, as etcd shows them: without the patch.
 const CLUSTER_VERSION: &str = "3.6.0";
@@ -101,6 +105,12 @@ async fn call(
         Ok(method) => method,
         Err(no_route) => return refused(no_route.code(), no_route.text()),
     };
+    if method.path == WATCH_PATH {
+        let lines = gateway_stream::watch(runtime, shares, method, request.into_body());
+        let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
+        *answer.body_mut() = Either::Right(lines);
+        return answer;
+    }
     // A body without an announced length may have any.
     let announced = request.body().size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);
     let mut room = Room::new(shares.requests.of(announced));
@@ -126,9 +136,19 @@ async fn call(
                 Err(bad) => refused(etcd::Code::Internal, &bad.to_string()),
             }
         }
-        Err(CallRefused::Error(error)) => refused(error.code(), error.text()),
-        Err(CallRefused::Malformed) => refused(etcd::Code::Internal, "the request is malformed"),
-        Err(CallRefused::Unimplemented(text)) => refused(etcd::Code::Unimplemented, text),
+        Err(why) => {
+            let (code, text) = code_and_text(why);
+            refused(code, text)
+        }
+    }
+}
+
+/// The code and the text for a call without a response.
+pub(super) fn code_and_text(refused: CallRefused) -> (etcd::Code, &'static str) {
+    match refused {
+        CallRefused::Error(error) => (error.code(), error.text()),
+        CallRefused::Malformed => (etcd::Code::Internal, "the request is malformed"),
+        CallRefused::Unimplemented(text) => (etcd::Code::Unimplemented, text),
     }
 }
 
@@ -151,7 +171,7 @@ async fn read_body(mut body: Incoming, room: &mut Room) -> Option<Vec<u8>> {
 
 /// The next frame of a body; the inner none is the end. The wait is shorter while other clients
 /// wait for the room of the body.
-async fn next_frame(
+pub(super) async fn next_frame(
     body: &mut Incoming,
     room: &Room,
     due_at: Instant,
@@ -195,11 +215,7 @@ async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
             of(StatusCode::OK, PLAIN_TEXT, healthy)
         }
         Err(why) => {
-            let text = match why {
-                CallRefused::Error(error) => error.text(),
-                CallRefused::Malformed => "malformed",
-                CallRefused::Unimplemented(text) => text,
-            };
+            let (_, text) = code_and_text(why);
             let ill = format!("{{\"health\":\"false\",\"reason\":\"RANGE ERROR:{text}\"}}");
             of(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT, ill)
         }
@@ -213,9 +229,9 @@ fn refused(code: etcd::Code, text: &str) -> Answer {
 }
 
 /// The text of a response and its room, until the socket has taken the text.
-struct Roomy {
-    text: String,
-    _room: Room,
+pub(super) struct Roomy {
+    pub text: String,
+    pub _room: Room,
 }
 
 impl AsRef<[u8]> for Roomy {
@@ -228,12 +244,12 @@ impl AsRef<[u8]> for Roomy {
 fn of_large(text: String, mut room: Room) -> Answer {
     room.shrink_to(text.capacity());
     let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
-    *answer.body_mut() = Full::new(Bytes::from_owner(Roomy { text, _room: room }));
+    *answer.body_mut() = Either::Left(Full::new(Bytes::from_owner(Roomy { text, _room: room })));
     answer
 }
 
 fn of(status: StatusCode, media_type: &'static str, text: String) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(text))));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     answer

@@ -5,6 +5,7 @@ mod bounds;
 mod grpc_client;
 mod malformed;
 mod streams;
+mod watches;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

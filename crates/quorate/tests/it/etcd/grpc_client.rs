@@ -148,3 +148,54 @@ pub async fn kv(requests: &SendRequest<Bytes>, name: &str, request: &impl Messag
     let head = head(&format!("/etcdserverpb.KV/{name}"));
     soon(call(requests, head, framed(&request.encode_to_vec()))).await.unwrap()
 }
+
+/// A call with a stream of messages on both sides.
+pub struct Bidi {
+    requests: SendStream<Bytes>,
+    answers: RecvStream,
+    /// Bytes that arrived and were not taken.
+    bytes: BytesMut,
+}
+
+impl Bidi {
+    /// Opens a call and sends its first message.
+    pub async fn open(
+        requests: &SendRequest<Bytes>,
+        head: Request<()>,
+        first: &impl Message,
+    ) -> Bidi {
+        let mut requests = requests.clone().ready().await.unwrap();
+        let (response, mut requests) = requests.send_request(head, false).unwrap();
+        requests.send_data(framed(&first.encode_to_vec()), false).unwrap();
+        let answers = soon(response).await.unwrap().into_body();
+        Bidi { requests, answers, bytes: BytesMut::new() }
+    }
+
+    pub fn send(&mut self, message: &impl Message) {
+        self.requests.send_data(framed(&message.encode_to_vec()), false).unwrap();
+    }
+
+    /// Sends no more. Returns the status of the call.
+    pub async fn finish(mut self) -> String {
+        self.requests.send_data(Bytes::new(), true).unwrap();
+        while soon(self.answers.data()).await.is_some() {}
+        let trailers = soon(self.answers.trailers()).await.unwrap().unwrap();
+        trailers["grpc-status"].to_str().unwrap().to_string()
+    }
+
+    /// The next message.
+    pub async fn next<M: Message + Default>(&mut self) -> M {
+        loop {
+            if let Some([_, a, b, c, d]) = self.bytes.get(..5) {
+                let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+                if self.bytes.len() >= 5 + length {
+                    self.bytes.advance(5);
+                    return M::decode(self.bytes.split_to(length)).unwrap();
+                }
+            }
+            let frame = soon(self.answers.data()).await.expect("the call goes on").unwrap();
+            self.answers.flow_control().release_capacity(frame.len()).unwrap();
+            self.bytes.put_slice(&frame);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Streams of the JSON gateway: JSON values come in the body of the request, one line of JSON goes
+//! out for each response (grpc-gateway's `ForwardResponseStream`). As in etcd, the end of the
+//! body, and JSON that is no request, end only the requests: responses go on until the client goes
+//! away.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use etcd::gateway::{self, Scanner};
+use etcd::limits::JSON_BYTES_MAX_DEFAULT;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::http::{Roomy, code_and_text, next_frame};
+use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
+use super::runtime::{ConnectionShares, FromWatch, Runtime, WatchCall};
+use crate::grpc::Room;
+
+/// The body of a response: lines, and the room of each until the socket has taken it.
+pub(super) struct Lines(mpsc::Receiver<Bytes>);
+
+impl Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line))))
+    }
+}
+
+/// Begins a stream of watches. The task ends when the client has gone away, which drops the body.
+pub(super) fn watch(
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    method: &'static gateway::Method,
+    body: Incoming,
+) -> Lines {
+    // One line in hand, so that the next one is made when hyper has taken it.
+    let (lines, body_of_response) = mpsc::channel(1);
+    let watch = runtime.open_watch(false);
+    let requests = Requests::new(method, body, shares);
+    let shares = shares.clone();
+    tokio::task::spawn_local(async move {
+        serve_watch(&watch, method, requests, &shares, &lines).await;
+    });
+    Lines(body_of_response)
+}
+
+async fn serve_watch(
+    watch: &WatchCall,
+    method: &gateway::Method,
+    mut requests: Requests,
+    shares: &ConnectionShares,
+    lines: &mpsc::Sender<Bytes>,
+) {
+    loop {
+        let from_front = tokio::select! {
+            biased;
+            () = lines.closed() => return,
+            from_front = watch.next() => from_front,
+            request = requests.next(), if watch.accepts() => {
+                watch.request(request);
+                continue;
+            }
+        };
+        match from_front {
+            FromWatch::Accepts => {}
+            FromWatch::Messages(messages) => {
+                for message in messages.iter() {
+                    let mut room = Room::new(shares.answers.of(message.bytes() * JSON_TIMES));
+                    room.grow_to(message.bytes() * JSON_TIMES).await;
+                    let mut bytes = Vec::with_capacity(message.bytes());
+                    message.write(&mut bytes);
+                    let text = method.streamed_response(&bytes).expect("it is our own message");
+                    room.shrink_to(text.capacity());
+                    if lines.send(Bytes::from_owner(Roomy { text, _room: room })).await.is_err() {
+                        return;
+                    }
+                }
+                watch.taken();
+            }
+            FromWatch::Ended(refused) => {
+                let (code, text) = code_and_text(refused);
+                let _ = lines.send(gateway::streamed_error(code, text).into()).await;
+                return;
+            }
+        }
+    }
+}
+
+/// The requests in a body.
+struct Requests {
+    method: &'static gateway::Method,
+    /// None once no more come.
+    body: Option<Incoming>,
+    scanner: Scanner,
+    /// The bytes that belong to no request yet, of which the scanner has seen the first ones.
+    bytes: Vec<u8>,
+    seen_bytes: usize,
+    /// When the request that has begun to arrive must be there.
+    due_at: Option<Instant>,
+    room: Room,
+}
+
+impl Requests {
+    fn new(
+        method: &'static gateway::Method,
+        body: Incoming,
+        shares: &ConnectionShares,
+    ) -> Requests {
+        Requests {
+            method,
+            body: Some(body),
+            scanner: Scanner::default(),
+            bytes: Vec::new(),
+            seen_bytes: 0,
+            due_at: None,
+            room: Room::new(shares.requests.of(usize::MAX)),
+        }
+    }
+
+    /// The message of the next request. Waits for ever once no more come. A caller may stop waiting
+    /// and call this again.
+    async fn next(&mut self) -> Bytes {
+        loop {
+            self.room.grow_to(self.bytes.len() * BODY_TIMES).await;
+            match self.take() {
+                Ok(Some(message)) => return message.into(),
+                Ok(None) if self.receive().await.is_some() => {}
+                // The end, or no JSON.
+                _ => {
+                    (self.body, self.bytes, self.seen_bytes) = (None, Vec::new(), 0);
+                    pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    /// The next request, if all of it has arrived.
+    fn take(&mut self) -> Result<Option<Vec<u8>>, gateway::BadJson> {
+        let unseen = &self.bytes[self.seen_bytes..];
+        let Some(length) = self.scanner.scan(unseen)? else {
+            self.seen_bytes = self.bytes.len();
+            return Ok(None);
+        };
+        let end = self.seen_bytes + length;
+        let message = self.method.streamed_request(&self.bytes[..end])?;
+        self.bytes.drain(..end);
+        self.seen_bytes = 0;
+        self.due_at = None;
+        self.room.shrink_to(self.bytes.len() * BODY_TIMES);
+        Ok(Some(message))
+    }
+
+    /// Takes the next bytes of the body; none at its end, or beyond the limit of a request.
+    async fn receive(&mut self) -> Option<()> {
+        let body = self.body.as_mut()?;
+        let frame = match self.due_at {
+            // Between two requests a client may be silent for ever.
+            None => body.frame().await?.ok()?,
+            Some(due_at) => next_frame(body, &self.room, due_at).await??,
+        };
+        let data = frame.into_data().unwrap_or_default();
+        self.bytes.extend_from_slice(&data);
+        self.due_at.get_or_insert_with(|| Instant::now() + STALL_TIME_MAX);
+        (self.bytes.len() <= JSON_BYTES_MAX_DEFAULT).then_some(())
+    }
+}
