@@ -27,6 +27,11 @@ impl Digest {
         let mut tagged = Vec::with_capacity(bytes.len() + 1);
         tagged.push(tag);
         tagged.extend_from_slice(bytes);
-        Digest(xxh3_128(&tagged))
+        Digest::of_tagged(&tagged)
+    }
+
+    /// The contribution of bytes whose first is the tag.
+    pub fn of_tagged(bytes: &[u8]) -> Digest {
+        Digest(xxh3_128(bytes))
     }
 }

@@ -10,18 +10,19 @@ use crate::digest::Digest;
 /// reader may keep an event without the lock of the state, whatever is compacted meanwhile.
 ///
 /// ```text
-/// event  = kind u8 (0: put, 1: delete) | revision | sub | key's length | key
+/// event  = kind u8 ('V': put, 'D': delete) | revision | sub | key's length | key
 ///        | a put: revision - create_revision | version | lease | the rest: value
 /// number = 7 bits in each byte, the lowest first; the highest bit is set where more follow; no
 ///          byte more than needed
 /// ```
 ///
-/// A million keys are as many allocations, so the numbers are short.
+/// A million keys are as many allocations, so the numbers are short. The kind is also the tag of
+/// the event's term of the digest, so that the term is the hash of the bytes as they stand.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event(Arc<[u8]>);
 
-const KIND_PUT: u8 = 0;
-const KIND_DELETE: u8 = 1;
+const KIND_PUT: u8 = b'V';
+const KIND_DELETE: u8 = b'D';
 
 /// Bytes of the longest number: 64 bits.
 const NUMBER_BYTES_MAX: usize = 10;
@@ -144,7 +145,7 @@ impl Event {
 
     /// The term of the digest. A removal has one, too: it is part of the history.
     pub(crate) fn digest(&self) -> Digest {
-        Digest::of_bytes(b'V', &self.0)
+        Digest::of_tagged(&self.0)
     }
 
     /// Where the key begins and ends.

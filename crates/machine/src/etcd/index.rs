@@ -111,16 +111,9 @@ impl Index {
         alone.into_iter().chain(several.into_iter().flatten())
     }
 
-    /// The keys behind `after`, each with its version at this revision if it existed then.
-    pub fn after(
-        &self,
-        after: &[u8],
-        revision: i64,
-    ) -> impl Iterator<Item = (&[u8], Option<&Event>)> {
-        self.keys
-            .from(after)
-            .skip_while(move |versions| versions.key() == after)
-            .map(move |versions| (versions.key(), versions.at(revision)))
+    /// The versions of each key from this one on, by key.
+    pub fn versions_from(&self, key: &[u8]) -> impl Iterator<Item = &[Event]> {
+        self.keys.from(key).map(Versions::as_slice)
     }
 
     /// Forgets the versions of a key before this one, and this one too if it is a removal. No read
@@ -129,12 +122,8 @@ impl Index {
         self.keys.prune(event);
     }
 
-    /// Adds the only version so far of a key behind all others. False if it is not behind them.
-    pub fn push_behind(&mut self, event: Event) -> bool {
-        let is_behind = self.keys.last().is_none_or(|last| last.key() < event.key());
-        if is_behind {
-            self.keys.push(event);
-        }
-        is_behind
+    /// Adds a key behind all others, with its versions in their order.
+    pub fn push_behind(&mut self, events: Vec<Event>) {
+        self.keys.push_behind(Versions::of(events));
     }
 }

@@ -4,17 +4,17 @@ use crate::codec::{DecodeError, Reader};
 use crate::etcd::event::{Event, Place};
 use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
-use crate::etcd::tail::Sum;
-use crate::etcd::walk::{TAG_BASE, TAG_EDGE, TAG_START, TAG_TAIL};
+use crate::etcd::tail::{Passed, Sum, TailRestore};
+use crate::etcd::walk::{TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_START};
 use crate::image::error::RestoreError;
 
 /// The records of one piece, each of the right form.
 #[derive(Default)]
 pub(crate) struct Records {
     start: Option<Start>,
-    base: Vec<Event>,
     edge: Vec<Event>,
-    tail: Vec<Event>,
+    chunks: Vec<Place>,
+    events: Vec<DecodedEvent>,
 }
 
 /// The first record.
@@ -25,12 +25,25 @@ struct Start {
     settings: Settings,
 }
 
+/// An event, and what putting it in its places needs of it. It is worked out while the bytes are
+/// at hand, so that the install does not wait for them.
+struct DecodedEvent {
+    event: Event,
+    /// Its place, and a second reference, unless it belongs to the base.
+    tail: Option<(Place, Event)>,
+    sum: Sum,
+    is_delete: bool,
+    /// Whether it is the first one of its key.
+    begins_key: bool,
+}
+
 /// Reads the records of an image, in order.
 #[derive(Default)]
 pub(crate) struct RecordDecoder {
     start: Option<Start>,
-    /// The place of the last event at the compacted revision, or of the tail.
-    last: Option<Place>,
+    /// The place of the last removal at the compacted revision.
+    last_of_edge: Option<Place>,
+    last: Option<Event>,
 }
 
 impl RecordDecoder {
@@ -53,11 +66,17 @@ impl RecordDecoder {
                     self.start = Some(start);
                     decoded.start = Some(start);
                 }
-                (TAG_BASE, Some(start)) if self.last.is_none() => {
-                    decoded.base.push(base_event(reader, start)?);
+                (TAG_EDGE, Some(start)) if self.last.is_none() => {
+                    decoded.edge.push(self.edge_event(reader, start)?);
                 }
-                (TAG_EDGE, Some(start)) => decoded.edge.push(self.edge_event(reader, start)?),
-                (TAG_TAIL, Some(start)) => decoded.tail.push(self.tail_event(reader, start)?),
+                (TAG_CHUNK, Some(start)) if self.last.is_none() => {
+                    let place = Place { revision: reader.i64()?, sub: reader.u32()? };
+                    if place.revision <= start.compacted || place.revision > start.revision {
+                        return Err(reader.bad("start of a chunk", place.revision as u64).into());
+                    }
+                    decoded.chunks.push(place);
+                }
+                (TAG_EVENT, Some(start)) => decoded.events.push(self.event(reader, start)?),
                 _ => return Err(reader.bad("order of etcd records", u64::from(tag)).into()),
             }
         }
@@ -65,39 +84,33 @@ impl RecordDecoder {
     }
 
     fn edge_event(&mut self, reader: &mut Reader<'_>, start: Start) -> Result<Event, DecodeError> {
-        let event = self.next_event(reader)?;
-        if !event.is_delete() || event.revision() != start.compacted {
-            return Err(reader.bad("removal in the base", event.revision() as u64));
-        }
-        Ok(event)
-    }
-
-    fn tail_event(&mut self, reader: &mut Reader<'_>, start: Start) -> Result<Event, DecodeError> {
-        let event = self.next_event(reader)?;
-        if event.revision() <= start.compacted || event.revision() > start.revision {
-            return Err(reader.bad("revision of an event", event.revision() as u64));
-        }
-        Ok(event)
-    }
-
-    /// The next event of those that are in the order of their places.
-    fn next_event(&mut self, reader: &mut Reader<'_>) -> Result<Event, DecodeError> {
         let event = Event::decode(reader.bytes()?)?;
         let place = event.place();
-        if self.last.is_some_and(|last| last >= place) {
-            return Err(reader.bad("order of an event", place.revision as u64));
+        let is_next = self.last_of_edge.replace(place).is_none_or(|last| last < place);
+        if !is_next || !event.is_delete() || place.revision != start.compacted {
+            return Err(reader.bad("removal at the compacted revision", place.revision as u64));
         }
-        self.last = Some(place);
         Ok(event)
     }
-}
 
-fn base_event(reader: &mut Reader<'_>, start: Start) -> Result<Event, DecodeError> {
-    let event = Event::decode(reader.bytes()?)?;
-    if event.is_delete() || event.revision() > start.compacted {
-        return Err(reader.bad("version in the base", event.revision() as u64));
+    fn event(
+        &mut self,
+        reader: &mut Reader<'_>,
+        start: Start,
+    ) -> Result<DecodedEvent, DecodeError> {
+        let event = Event::decode(reader.bytes()?)?;
+        let (place, is_delete) = (event.place(), event.is_delete());
+        let is_base = place.revision <= start.compacted;
+        let last = self.last.replace(event.clone());
+        let begins_key = last.as_ref().is_none_or(|last| last.key() < event.key());
+        let follows = || last.is_some_and(|last| last.key() == event.key() && last.place() < place);
+        let fits = if is_base { begins_key && !is_delete } else { begins_key || follows() };
+        if !fits || place.revision > start.revision {
+            return Err(reader.bad("revision of an event", place.revision as u64));
+        }
+        let tail = (!is_base).then(|| (place, event.clone()));
+        Ok(DecodedEvent { tail, sum: Sum::of(&event), is_delete, begins_key, event })
     }
-    Ok(event)
 }
 
 /// Puts a store together from the records of an image.
@@ -106,40 +119,78 @@ pub(crate) struct StoreRestore {
     store: Store,
     /// The events at the compacted revision so far.
     edge: Vec<Event>,
+    tail: TailRestore,
+    /// The versions of the last key so far.
+    versions: Vec<Event>,
+    /// The sum of its newest version, unless that is a removal.
+    before: Option<Sum>,
 }
 
 impl StoreRestore {
     /// Takes the records of the next piece.
     ///
     /// # Errors
-    /// The keys of the base are not in their order.
+    /// An event does not belong to a chunk, or the chunks are not in their order.
     pub fn install(&mut self, records: Records) -> Result<(), RestoreError> {
         if let Some(Start { revision, compacted, settings }) = records.start {
             (self.store.revision, self.store.compacted) = (revision, compacted);
             self.store.settings = settings;
         }
-        for event in records.base {
-            self.store.base_sum.add(Sum::of(&event));
-            if event.revision() == self.store.compacted {
-                self.edge.push(event.clone());
-            }
-            let shown = event.clone();
-            if !self.store.index.push_behind(event) {
-                let key = shown.key().escape_ascii();
-                return Err(RestoreError::Inconsistent(format!("key {key} does not fit")));
+        self.edge.extend(records.edge);
+        for start in records.chunks {
+            if !self.tail.begin_chunk(start) {
+                return Err(does_not_fit(start));
             }
         }
-        self.edge.extend(records.edge);
-        for event in records.tail {
-            self.store.push(event);
+        for DecodedEvent { event, tail, sum, is_delete, begins_key } in records.events {
+            if begins_key {
+                self.end_key();
+            }
+            match tail {
+                None => {
+                    self.store.base_sum.add(sum);
+                    if event.revision() == self.store.compacted {
+                        self.edge.push(event.clone());
+                    }
+                }
+                Some((place, shared)) => {
+                    self.store.tail_sum.add(sum);
+                    let passed = Passed::of_sums(sum, is_delete, self.before);
+                    if !self.tail.push(place, shared, passed) {
+                        return Err(does_not_fit(place));
+                    }
+                }
+            }
+            self.before = (!is_delete).then_some(sum);
+            self.versions.push(event);
         }
         Ok(())
     }
 
+    /// Puts the last key so far into the index.
+    fn end_key(&mut self) {
+        self.before = None;
+        if !self.versions.is_empty() {
+            // A list of its own, without spare room.
+            self.store.index.push_behind(self.versions.drain(..).collect());
+        }
+    }
+
     /// The store. It is unused if the image has no section of it.
-    pub fn finish(mut self) -> Store {
+    ///
+    /// # Errors
+    /// A chunk has not the events that it must have.
+    pub fn finish(mut self) -> Result<Store, RestoreError> {
+        self.end_key();
+        let incomplete =
+            || RestoreError::Inconsistent("a chunk of events is not whole".to_string());
+        self.store.tail = self.tail.finish().ok_or_else(incomplete)?;
         self.edge.sort_by_key(Event::place);
         self.store.set_edge(self.edge.into());
-        self.store
+        Ok(self.store)
     }
+}
+
+fn does_not_fit(Place { revision, sub }: Place) -> RestoreError {
+    RestoreError::Inconsistent(format!("the event at {revision}/{sub} does not fit"))
 }

@@ -51,10 +51,14 @@ pub(crate) struct Passed {
 impl Passed {
     /// The change by one event and the version before it.
     pub fn of(event: &Event, before: Option<&Event>) -> Passed {
-        let events = Sum::of(event);
-        let mut base = if event.is_delete() { Sum::default() } else { events };
+        Passed::of_sums(Sum::of(event), event.is_delete(), before.map(Sum::of))
+    }
+
+    /// The change by an event with this sum and the version before it with that one.
+    pub fn of_sums(events: Sum, is_delete: bool, before: Option<Sum>) -> Passed {
+        let mut base = if is_delete { Sum::default() } else { events };
         if let Some(before) = before {
-            base.subtract(Sum::of(before));
+            base.subtract(before);
         }
         Passed { events, base }
     }
@@ -176,11 +180,82 @@ impl Tail {
             .skip_while(move |event| event.place() <= place)
     }
 
+    /// The place of the event behind this many others, passed ones included.
+    pub fn place(&self, at: u64) -> Option<Place> {
+        let chunk = self.chunks.get(usize::try_from(at).ok()? / ETCD_CHUNK_EVENTS)?;
+        chunk.events.get(at as usize % ETCD_CHUNK_EVENTS).map(Event::place)
+    }
+
     /// The number of events, passed ones included.
     pub fn count(&self) -> u64 {
         match self.chunks.back() {
             Some(last) => ((self.chunks.len() - 1) * ETCD_CHUNK_EVENTS + last.events.len()) as u64,
             None => 0,
         }
+    }
+}
+
+/// Puts a tail together from events in any order.
+#[derive(Default)]
+pub(crate) struct TailRestore {
+    /// The place of the first event of each chunk, ascending.
+    starts: Vec<Place>,
+    chunks: Vec<RestoredChunk>,
+}
+
+#[derive(Default)]
+struct RestoredChunk {
+    /// Each event with its revision above that of the chunk's start, and its sub-revision.
+    events: Vec<(u32, u32, Event)>,
+    left: Passed,
+}
+
+impl TailRestore {
+    /// Adds the next chunk, which begins with the event at this place. False if that is not behind
+    /// the chunks before.
+    #[must_use]
+    pub fn begin_chunk(&mut self, start: Place) -> bool {
+        let is_behind = self.starts.last().is_none_or(|last| *last < start);
+        self.starts.push(start);
+        self.chunks.push(RestoredChunk::default());
+        is_behind
+    }
+
+    /// Adds an event to its chunk, with the change by it. False if it has none.
+    #[must_use]
+    pub fn push(&mut self, place: Place, event: Event, passed: Passed) -> bool {
+        let behind = self.starts.partition_point(|start| *start <= place);
+        let Some(at) = behind.checked_sub(1) else { return false };
+        // A chunk has as many revisions as events, at most.
+        let Ok(above) = u32::try_from(place.revision - self.starts[at].revision) else {
+            return false;
+        };
+        let chunk = &mut self.chunks[at];
+        if chunk.events.is_empty() {
+            chunk.events.reserve_exact(ETCD_CHUNK_EVENTS);
+        }
+        chunk.events.push((above, place.sub, event));
+        chunk.left.add(passed);
+        true
+    }
+
+    /// The tail. None if a chunk has not the events that it must have.
+    pub fn finish(self) -> Option<Tail> {
+        let count = self.chunks.len();
+        let mut tail = Tail::default();
+        for (at, (start, mut found)) in self.starts.into_iter().zip(self.chunks).enumerate() {
+            let is_full = found.events.len() == ETCD_CHUNK_EVENTS;
+            let is_last = at + 1 == count && found.events.len() < ETCD_CHUNK_EVENTS;
+            let place = |(above, sub, _): &(u32, u32, Event)| (*above, *sub);
+            found.events.sort_unstable_by_key(place);
+            let is_sorted = found.events.is_sorted_by(|one, other| place(one) < place(other));
+            let begins = found.events.first().is_some_and(|it| place(it) == (0, start.sub));
+            if !(is_full || is_last) || !is_sorted || !begins {
+                return None;
+            }
+            let events = found.events.into_iter().map(|(_, _, event)| event).collect();
+            tail.chunks.push_back(Chunk { events, left: found.left, ..Chunk::default() });
+        }
+        Some(tail)
     }
 }

@@ -6,6 +6,7 @@ use super::command::{
 };
 use super::event::{Event, Place, Version};
 use super::reply::{Found, OpDone, Outcome, Refusal, TxnDone};
+use super::restore::{RecordDecoder, Records, StoreRestore};
 use super::settings::Settings;
 use super::store::Store;
 use super::tail::Sum;
@@ -16,7 +17,8 @@ use crate::command::Command as AnyCommand;
 use crate::etcd::change::KeyChange;
 use crate::ids::{BootId, ConnectionId, LogIndex, MemberId, Origin};
 use crate::image::FreezeStep;
-use crate::image::restore::Restore;
+use crate::image::restore::{Restore, RestoreError};
+use crate::image::step::WalkStep;
 use crate::machine::tests::rig::Random;
 use crate::stamp::Stamp;
 
@@ -620,6 +622,87 @@ fn random_histories_are_read_at_every_revision_and_images_hold_them_whatever_com
     }
 }
 
+/// An image of a store in pieces of `bytes`, put together again.
+fn through_an_image(store: &mut Store, bytes: usize) -> Result<Store, RestoreError> {
+    let (mut decoder, mut restore) = (RecordDecoder::default(), StoreRestore::default());
+    store.freeze();
+    loop {
+        let mut piece = Vec::new();
+        let step = store.freeze_step(&mut piece, bytes, 100);
+        let mut records = Records::default();
+        decoder.decode(&mut Reader::new(&piece), &mut records)?;
+        restore.install(records)?;
+        match step {
+            WalkStep::Going => {}
+            WalkStep::Ended => return restore.finish(),
+            WalkStep::Aborted => panic!("nothing takes its place"),
+        }
+    }
+}
+
+#[test]
+fn images_of_many_chunks_hold_keys_with_many_versions_and_transactions_of_many_events() {
+    let mut store = Store::default();
+    for number in 0..1_200 {
+        put(&mut store, &format!("{:04}", number % 900), "v");
+        put(&mut store, "hot", "v");
+    }
+    delete(&mut store, "0", "1");
+    put(&mut store, "0001", "w");
+    let newest = store.revision();
+    for compacted in [None, Some(3), Some(600), Some(newest - 1), Some(newest)] {
+        if let Some(revision) = compacted {
+            compact(&mut store, revision).expect("it is not compacted");
+            store.prune();
+        }
+        let mut restored = through_an_image(&mut store, 1_000).expect("it is whole");
+        assert_eq!(restored.digest(), store.digest(), "compacted at {compacted:?}");
+        assert_eq!(sums_of(&restored), (restored.base_sum, restored.tail_sum));
+        let behind = Place { revision: store.compacted(), sub: u32::MAX };
+        assert!(restored.tail.behind(Place::default()).eq(store.tail.behind(behind)));
+        assert_eq!(restored.tail.count(), store.tail.count_behind(behind));
+        let half = (store.compacted().max(0) + newest).div_euclid(2);
+        if half > store.compacted() {
+            compact(&mut restored, half).expect("it is not compacted");
+            assert_eq!(sums_of(&restored), (restored.base_sum, restored.tail_sum));
+        }
+        while restored.has_garbage() {
+            restored.prune();
+        }
+    }
+}
+
+#[test]
+fn images_whose_events_do_not_fit_their_chunks_are_refused() {
+    let mut store = Store::default();
+    for number in 0..600 {
+        put(&mut store, &format!("{number:04}"), "v");
+    }
+    store.freeze();
+    let mut bytes = Vec::new();
+    while let WalkStep::Going = store.freeze_step(&mut bytes, 1 << 20, u32::MAX) {}
+    let restore = |bytes: &[u8]| {
+        let (mut records, mut restore) = (Records::default(), StoreRestore::default());
+        RecordDecoder::default().decode(&mut Reader::new(bytes), &mut records)?;
+        restore.install(records)?;
+        restore.finish().map(|_| ())
+    };
+    assert_eq!(restore(&bytes), Ok(()));
+    // The start has 29 bytes, and the places of the two chunks have 13 each.
+    let (first, second) = (29 + 1, 29 + 13 + 1);
+    for (at, byte) in [(first, 1), (first, 3), (second, 1), (second, 3), (second + 8, 1)] {
+        let mut changed = bytes.clone();
+        changed[at] = byte;
+        assert!(restore(&changed).is_err(), "byte {at} is {byte}");
+    }
+    let without_chunk = [&bytes[..29], &bytes[29 + 13..]].concat();
+    assert!(restore(&without_chunk).is_err());
+    let without_last = bytes.len()
+        - (5 + store.tail.behind(Place::default()).last().map_or(0, |it| it.bytes().len()));
+    // The last chunk may have any number of events: only the digest tells that one is missing.
+    assert_eq!(restore(&bytes[..without_last]), Ok(()));
+}
+
 #[test]
 fn a_compaction_over_many_chunks_leaves_the_sums_right() {
     let mut store = Store::default();
@@ -679,10 +762,10 @@ fn a_decoder_stops_where_a_list_is_longer_than_its_bytes() {
 #[test]
 fn an_event_has_one_form_and_keeps_the_largest_numbers() {
     // A removal of the key `a` at revision 2: kind, revision, sub-revision, length, key.
-    assert!(Event::decode(&[1, 2, 0, 1, b'a']).is_ok());
-    assert!(Event::decode(&[1, 0x82, 0, 0, 1, b'a']).is_err(), "a byte more than needed");
-    assert!(Event::decode(&[1, 2, 0xff, 0xff, 0xff, 0xff, 0x10, 1, b'a']).is_err(), "33 bits");
-    let too_long = [&[1][..], &[0xff; 10], &[0, 1, b'a']].concat();
+    assert!(Event::decode(&[b'D', 2, 0, 1, b'a']).is_ok());
+    assert!(Event::decode(&[b'D', 0x82, 0, 0, 1, b'a']).is_err(), "a byte more than needed");
+    assert!(Event::decode(&[b'D', 2, 0xff, 0xff, 0xff, 0xff, 0x10, 1, b'a']).is_err(), "33 bits");
+    let too_long = [&[b'D'][..], &[0xff; 10], &[0, 1, b'a']].concat();
     assert!(Event::decode(&too_long).is_err(), "70 bits");
     let place = Place { revision: i64::MAX, sub: u32::MAX };
     let numbers = Version { create_revision: 1, version: i64::MAX, lease: -1 };

@@ -4,14 +4,16 @@
 //!
 //! ```text
 //! start = 'T' | revision i64 | compacted i64 | quota's bytes u64 | operations of a txn u32
-//! base  = 'B' | event bytes      each key that existed at the compacted revision, by key
 //! edge  = 'D' | event bytes      each removal at the compacted revision, in order
-//! tail  = 'E' | event bytes      each event above the compacted revision, in order
+//! chunk = 'C' | revision i64 | sub u32    the place of every 512th event of the tail, from the first
+//! event = 'E' | event bytes      by key, and by place for each key: the version that it had at the
+//!                                compacted revision if it existed then, and each event above
 //! ```
 //!
-//! `event.rs` gives the bytes of an event. Versions never change, and nothing is pruned during a
-//! walk. So the walk needs no old values: it leaves out what is above the revision that it began
-//! at.
+//! `event.rs` gives the bytes of an event. The events stand by key, so that a restore appends to
+//! the index and searches for no key; the places of the chunks tell it where each event stands in
+//! the tail. Versions never change, and nothing is pruned during a walk. So the walk needs no old
+//! values: it leaves out what is above the revision that it began at.
 
 use std::sync::Arc;
 
@@ -20,16 +22,20 @@ use crate::etcd::event::{Event, Place};
 use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
 use crate::image::step::WalkStep;
+use crate::limits::ETCD_CHUNK_EVENTS;
 
 pub(crate) const TAG_START: u8 = b'T';
-pub(crate) const TAG_BASE: u8 = b'B';
 pub(crate) const TAG_EDGE: u8 = b'D';
-pub(crate) const TAG_TAIL: u8 = b'E';
+pub(crate) const TAG_CHUNK: u8 = b'C';
+pub(crate) const TAG_EVENT: u8 = b'E';
 
 /// Bytes of the start record.
 const START_BYTES: u64 = 1 + 8 + 8 + 8 + 4;
 
-/// Bytes of a record beside the event's own.
+/// Bytes of the record of a chunk.
+const CHUNK_BYTES: u64 = 1 + 8 + 4;
+
+/// Bytes of an event's record beside the event's own.
 const RECORD_HEAD_BYTES: u64 = 1 + 4;
 
 /// A running walk.
@@ -38,6 +44,7 @@ pub(crate) struct Walk {
     revision: i64,
     compacted: i64,
     settings: Settings,
+    /// The events at the compacted revision.
     edge: Arc<[Event]>,
     at: Cursor,
     /// Whether the state that it walked was replaced.
@@ -46,12 +53,12 @@ pub(crate) struct Walk {
 
 enum Cursor {
     Start,
-    /// In the base, behind this key.
-    Base(Box<[u8]>),
     /// In the events at the compacted revision, from this one on.
     Edge(usize),
-    /// In the tail, behind this place.
-    Tail(Place),
+    /// At a chunk of the image that begins with the event behind this many others of the tail.
+    Chunks(u64),
+    /// At this key, behind this place.
+    Events(Box<[u8]>, Place),
 }
 
 impl Store {
@@ -94,11 +101,13 @@ impl Store {
                 piece.put_i64(walk.revision);
                 piece.put_i64(walk.compacted);
                 walk.settings.encode(piece);
-                Some(Cursor::Base([].into()))
+                Some(Cursor::Edge(0))
             }
-            Cursor::Base(after) => Some(self.walk_base(&walk, after, piece, end, count_max)),
-            Cursor::Edge(from) => Some(walk.walk_edge(*from, piece, end, count_max)),
-            Cursor::Tail(after) => self.walk_tail(&walk, *after, piece, end, count_max),
+            Cursor::Edge(from) => Some(self.walk_edge(&walk, *from, piece, end, count_max)),
+            Cursor::Chunks(from) => Some(self.walk_chunks(&walk, *from, piece, end, count_max)),
+            Cursor::Events(key, after) => {
+                self.walk_events(&walk, (key, *after), piece, end, count_max)
+            }
         };
         let Some(next) = next else { return WalkStep::Ended };
         walk.at = next;
@@ -106,44 +115,79 @@ impl Store {
         WalkStep::Going
     }
 
-    fn walk_base(
+    fn walk_edge(
         &self,
         walk: &Walk,
-        after: &[u8],
+        from: usize,
         piece: &mut Vec<u8>,
         end: usize,
         count_max: u32,
     ) -> Cursor {
-        let mut count = 0;
-        for (key, event) in self.index.after(after, walk.compacted) {
-            if let Some(event) = event {
-                put_record(TAG_BASE, event, piece);
+        for (number, event) in walk.edge.iter().enumerate().skip(from) {
+            if number - from == count_max as usize || piece.len() >= end {
+                return Cursor::Edge(number);
             }
-            count += 1;
-            if piece.len() >= end || count == count_max {
-                return Cursor::Base(key.into());
+            if event.is_delete() {
+                put_event(TAG_EDGE, event, piece);
             }
         }
-        Cursor::Edge(0)
+        let compacted = Place { revision: walk.compacted, sub: u32::MAX };
+        Cursor::Chunks(self.tail.count() - self.tail.count_behind(compacted))
     }
 
-    fn walk_tail(
+    fn walk_chunks(
         &self,
         walk: &Walk,
-        after: Place,
+        from: u64,
+        piece: &mut Vec<u8>,
+        end: usize,
+        count_max: u32,
+    ) -> Cursor {
+        let mut at = from;
+        for _ in 0..count_max {
+            let start = self.tail.place(at).filter(|start| start.revision <= walk.revision);
+            let Some(start) = start else {
+                return Cursor::Events([].into(), Place::default());
+            };
+            piece.put_u8(TAG_CHUNK);
+            piece.put_i64(start.revision);
+            piece.put_u32(start.sub);
+            at += ETCD_CHUNK_EVENTS as u64;
+            if piece.len() >= end {
+                break;
+            }
+        }
+        Cursor::Chunks(at)
+    }
+
+    fn walk_events(
+        &self,
+        walk: &Walk,
+        (from, after): (&[u8], Place),
         piece: &mut Vec<u8>,
         end: usize,
         count_max: u32,
     ) -> Option<Cursor> {
         let mut count = 0;
-        for event in self.tail.behind(after) {
-            if event.revision() > walk.revision {
-                break;
+        for (at, versions) in self.index.versions_from(from).enumerate() {
+            let skipped = match at == 0 && versions[0].key() == from {
+                true => versions.partition_point(|event| event.place() <= after),
+                false => 0,
+            };
+            for event in &versions[skipped.max(walk.first_of(versions))..] {
+                if event.revision() > walk.revision {
+                    break;
+                }
+                put_event(TAG_EVENT, event, piece);
+                count += 1;
+                if piece.len() >= end || count == count_max {
+                    return Some(Cursor::Events(event.key().into(), event.place()));
+                }
             }
-            put_record(TAG_TAIL, event, piece);
             count += 1;
-            if piece.len() >= end || count == count_max {
-                return Some(Cursor::Tail(event.place()));
+            if count >= count_max {
+                let last = Place { revision: i64::MAX, sub: u32::MAX };
+                return Some(Cursor::Events(versions[0].key().into(), last));
             }
         }
         None
@@ -151,30 +195,36 @@ impl Store {
 
     /// Records that an image of the present state can have at most.
     pub(crate) fn record_count_max(&self) -> u64 {
-        1 + self.index.key_count() + self.edge.len() as u64 + self.tail.count()
+        let event_count = self.edge.len() as u64 + self.index.key_count() + self.tail.count();
+        1 + self.chunk_count_max() + event_count
+    }
+
+    fn chunk_count_max(&self) -> u64 {
+        self.tail.count().div_ceil(ETCD_CHUNK_EVENTS as u64)
     }
 
     /// The most bytes that the records of the present state can have.
     pub(crate) fn section_bytes_max(&self) -> u64 {
-        START_BYTES + self.record_count_max() * RECORD_HEAD_BYTES + self.bytes()
+        START_BYTES
+            + self.chunk_count_max() * CHUNK_BYTES
+            + self.record_count_max() * RECORD_HEAD_BYTES
+            + self.bytes()
     }
+}
+
+fn put_event(tag: u8, event: &Event, piece: &mut Vec<u8>) {
+    piece.put_u8(tag);
+    piece.put_bytes(event.bytes());
 }
 
 impl Walk {
-    fn walk_edge(&self, from: usize, piece: &mut Vec<u8>, end: usize, count_max: u32) -> Cursor {
-        for (number, event) in self.edge.iter().enumerate().skip(from) {
-            if number - from == count_max as usize || piece.len() >= end {
-                return Cursor::Edge(number);
-            }
-            if event.is_delete() {
-                put_record(TAG_EDGE, event, piece);
-            }
+    /// The position of a key's first version that belongs to the image: what it had at the
+    /// compacted revision, unless it did not exist then.
+    fn first_of(&self, versions: &[Event]) -> usize {
+        let above = versions.partition_point(|event| event.revision() <= self.compacted);
+        match above.checked_sub(1) {
+            Some(base) if !versions[base].is_delete() => base,
+            _ => above,
         }
-        Cursor::Tail(Place { revision: self.compacted, sub: u32::MAX })
     }
-}
-
-fn put_record(tag: u8, event: &Event, piece: &mut Vec<u8>) {
-    piece.put_u8(tag);
-    piece.put_bytes(event.bytes());
 }

@@ -167,7 +167,7 @@ impl Restore {
             return Err(RestoreError::Inconsistent("the image is not whole".to_string()));
         };
         let zk = self.zk.finish(together)?;
-        let etcd = self.etcd.finish();
+        let etcd = self.etcd.finish()?;
         let Header { index, ordinal, digest: written, .. } = header;
         let machine = Machine { control, zk, etcd, index, ordinal, ..Machine::default() };
         let found = machine.digest();

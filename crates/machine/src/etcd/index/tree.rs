@@ -155,7 +155,18 @@ impl Tree {
 
     /// Adds the newest version of a key. Returns the version that it follows, if the key existed.
     pub fn push(&mut self, event: Event) -> Option<Event> {
-        let mut added = self.root.push(event);
+        let added = self.root.push(event);
+        self.note(added)
+    }
+
+    /// Adds a key behind all others.
+    pub fn push_behind(&mut self, versions: Versions) {
+        let added = self.root.push_behind(versions);
+        self.note(added);
+    }
+
+    /// Counts what was added below the root, and puts a root above it if it was split.
+    fn note(&mut self, mut added: Added) -> Option<Event> {
         self.counts.apply(&added);
         if let Some(split) = added.split.take() {
             let counts = self.counts - split.counts;
@@ -169,17 +180,6 @@ impl Tree {
     pub fn change_from(&mut self, key: &[u8], count: u64, mut change: impl FnMut(&mut Versions)) {
         let mut walk = ChangeWalk { from: Some(key), left: count, change: &mut change };
         self.counts.live = self.root.change(self.counts.live, &mut walk);
-    }
-
-    /// The last key's versions.
-    pub fn last(&self) -> Option<&Versions> {
-        let mut node = &self.root;
-        loop {
-            match node {
-                Node::Inner(children) => node = &children.last()?.node,
-                Node::Leaf(leaf) => return leaf.entries().last(),
-            }
-        }
     }
 
     /// Forgets the versions of a key before this one, and this one too if it is a removal. Panics
@@ -212,7 +212,22 @@ impl Node {
     fn push(&mut self, event: Event) -> Added {
         match self {
             Node::Leaf(leaf) => push_to_leaf(leaf, event),
-            Node::Inner(children) => push_to_inner(children, event),
+            Node::Inner(children) => {
+                let at = child_of(children, event.key());
+                let added = children[at].node.push(event);
+                note_below(children, at, added)
+            }
+        }
+    }
+
+    fn push_behind(&mut self, versions: Versions) -> Added {
+        match self {
+            Node::Leaf(leaf) => insert_in_leaf(leaf, leaf.len(), versions),
+            Node::Inner(children) => {
+                let at = children.len() - 1;
+                let added = children[at].node.push_behind(versions);
+                note_below(children, at, added)
+            }
         }
     }
 
@@ -266,29 +281,31 @@ impl Node {
 }
 
 fn push_to_leaf(leaf: &mut Leaf, event: Event) -> Added {
-    let is_live = !event.is_delete();
     match leaf.place(event.key()) {
         Ok(at) => {
             let versions = &mut leaf.entries_mut()[at];
             let before = Some(versions.last().clone()).filter(|last| !last.is_delete());
             versions.push(event);
-            Added { before, is_new: false, is_live, split: None }
+            Added { before, is_new: false, is_live: versions.is_live(), split: None }
         }
-        Err(at) => {
-            let split = leaf.insert(at, Versions::new(event)).map(|right| {
-                let from = right.entries()[0].key().into();
-                let node = Node::Leaf(right);
-                Child { from, counts: node.counts(), node }
-            });
-            Added { before: None, is_new: true, is_live, split }
-        }
+        Err(at) => insert_in_leaf(leaf, at, Versions::new(event)),
     }
 }
 
-fn push_to_inner(children: &mut Vec<Child>, event: Event) -> Added {
-    let at = child_of(children, event.key());
+/// Inserts a key at the place where it belongs.
+fn insert_in_leaf(leaf: &mut Leaf, at: usize, versions: Versions) -> Added {
+    let is_live = versions.is_live();
+    let split = leaf.insert(at, versions).map(|right| {
+        let from = right.entries()[0].key().into();
+        let node = Node::Leaf(right);
+        Child { from, counts: node.counts(), node }
+    });
+    Added { before: None, is_new: true, is_live, split }
+}
+
+/// Counts what was added below the child at a place, and inserts the node that was split off it.
+fn note_below(children: &mut Vec<Child>, at: usize, mut added: Added) -> Added {
     let child = &mut children[at];
-    let mut added = child.node.push(event);
     child.counts.apply(&added);
     if let Some(split) = added.split.take() {
         child.counts = child.counts - split.counts;

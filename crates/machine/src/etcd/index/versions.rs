@@ -41,6 +41,16 @@ impl Versions {
         Versions { newest: Newest::of(&event), events: Events::One(event) }
     }
 
+    /// Versions in their order, of which there is one at least.
+    pub fn of(events: Vec<Event>) -> Versions {
+        let newest = Newest::of(events.last().expect("a key has a version"));
+        let events = match <[Event; 1]>::try_from(events) {
+            Ok([only]) => Events::One(only),
+            Err(several) => Events::Many(Box::new(several)),
+        };
+        Versions { newest, events }
+    }
+
     pub fn key(&self) -> &[u8] {
         self.as_slice()[0].key()
     }

@@ -79,8 +79,14 @@ impl Pair {
             let shown = self.tree.from(key).map(Versions::as_slice);
             assert!(shown.eq(self.plain.range(key.to_vec()..).map(|(_, events)| &events[..])));
         }
-        let last = self.tree.last().map(Versions::key);
-        assert_eq!(last, self.plain.keys().next_back().map(Vec::as_slice));
+        let mut copy = Tree::default();
+        for events in self.plain.values() {
+            copy.push_behind(Versions::of(events.clone()));
+        }
+        check_node(&copy.root, self.tree.counts);
+        assert_eq!(copy.counts, self.tree.counts);
+        let shown = copy.from(&[]).map(Versions::as_slice);
+        assert!(shown.eq(self.plain.values().map(Vec::as_slice)));
     }
 }
 
