@@ -70,6 +70,8 @@ pub struct EtcdFrontConfig {
     pub txn_ops_max: usize,
     /// Bytes of a request to write (`max-request-bytes`).
     pub request_bytes_max: usize,
+    /// Bytes of keys and values after which a piece of a streamed read ends.
+    pub piece_bytes: usize,
     /// The level of the state that this Front starts with.
     pub level: Level,
     /// How long a watcher that asked for progress is without events until it is told, in ms.
@@ -431,7 +433,11 @@ impl EtcdFront {
                 let request: pb::RangeRequest = decode(request)?;
                 convert::range_stream(&request)?;
                 let is_local = request.serializable;
-                self.begin_read(ticket, Read::Stream(Stream::new(request)), is_local);
+                self.begin_read(
+                    ticket,
+                    Read::Stream(Stream::new(request, self.config.piece_bytes)),
+                    is_local,
+                );
                 Ok(())
             }
             Method::Txn => {

@@ -460,6 +460,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             member_id: node.origin().member.0,
             txn_ops_max: settings.txn_ops_max as usize,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
+            piece_bytes: member::limits::ETCD_PIECE_BYTES,
             level,
             progress_ms: ETCD_PROGRESS_MS,
             watch_interest: node.watch_interest(),

@@ -112,6 +112,15 @@ pub struct Evidence<'a> {
     pub never_used_ms_max: u64,
 }
 
+impl Evidence<'_> {
+    /// Whether a member of an ensemble was in no trouble, and was not slow, between two points in
+    /// time.
+    fn is_well(&self, member: usize, from_us: u64, until_us: u64) -> bool {
+        let is_none = |trouble: &Trouble| trouble.is_none_between(from_us, until_us);
+        is_none(self.trouble[member]) && is_none(self.lag[member])
+    }
+}
+
 /// Judges a run whose members ended in the states `machines`.
 ///
 /// # Errors

@@ -25,6 +25,18 @@ pub const ETCD_TICK_IDLE_US: u64 = 5_000_000;
 /// own bound: a look at the clock, Loop's answer and the network, with slow syncs in between.
 pub const ETCD_ANSWER_US_MAX: u64 = member::limits::ETCD_CALL_MS_MAX * 1_000 + 5_000_000;
 
+/// Bytes after which a piece of a streamed read ends: a key or two, so that most reads have several
+/// pieces.
+pub const ETCD_PIECE_BYTES: usize = 20;
+
+/// How long before a term begins a member may have given up a command that is proposed in it: the
+/// time that a message to the new leader was under way.
+pub const ETCD_FENCE_US_MAX: u64 = 2_000_000;
+
+/// How long after its member has given it up a command may take effect, and how long nothing must
+/// have gone wrong then: the message to the leader, syncs that are slow, and a round of messages.
+pub const ETCD_LATE_US_MAX: u64 = 3_000_000;
+
 /// Bytes of a request that a member takes at most, as with ZooKeeper's `jute.maxbuffer`.
 pub const FRAME_BYTES_MAX: u32 = 0xf_ffff;
 

@@ -54,9 +54,9 @@ use crate::etcd_clients::network::EtcdNetwork;
 use crate::etcd_clients::wire::Served;
 use crate::fault::Disks;
 use crate::limits::{
-    COMMANDS_MAX_LEAST, FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX, LARGE_REQUEST_BYTES_LEAST,
-    LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US, OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX,
-    RECEIVED_PIECE_BYTES, SYNC_US_MAX,
+    COMMANDS_MAX_LEAST, ETCD_PIECE_BYTES, FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX,
+    LARGE_REQUEST_BYTES_LEAST, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US, OWN_BATCHES_IDLE_MAX,
+    OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
 };
 use crate::network::Network;
 use crate::witness::Witness;
@@ -123,6 +123,12 @@ pub enum Sabotage {
     EtcdWritesLost,
     /// Every failure of an etcd call is called definite.
     EtcdFatesDefinite,
+    /// Loop is not told which calls of etcd's clients are given up, and the clients are.
+    EtcdGiveUpsLost,
+    /// Pieces of streamed reads of etcd's clients are lost, now and then.
+    EtcdPiecesLost,
+    /// Streamed reads of etcd's clients end as compacted, now and then, and are not.
+    EtcdStreamsCut,
     /// Reads of etcd's clients at a compacted revision are answered.
     EtcdCompactedAnswered,
     /// Answers of Apply do not reach an EtcdFront, now and then.
@@ -287,6 +293,7 @@ impl MemberConfig {
             member_id,
             txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
+            piece_bytes: ETCD_PIECE_BYTES,
             level: Level::FIRST,
             progress_ms: ETCD_PROGRESS_MS,
             watch_interest: interest.clone(),
@@ -687,6 +694,11 @@ impl Server {
     }
 
     // What the simulation asks.
+
+    /// Its member, and this start of it.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
 
     /// Which life of the process this is.
     pub fn life(&self) -> u64 {

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use machine::codec::DecodeError;
 use machine::digest::Digest;
 use machine::entry::{self, Batch, Framed};
-use machine::etcd::command::Command as EtcdCommand;
+use machine::etcd::command::Command as MachineCommand;
 use machine::zk::command::Op as MachineOp;
 use machine::{
     Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin, Settings,
@@ -51,6 +51,13 @@ struct Handed {
     proposed: Proposed,
     /// When it was first handed over: syncs covered it then.
     handed_us: u64,
+}
+
+impl Handed {
+    fn times(&self) -> Times {
+        let Proposed { member, judged_us, at_us: proposed_us } = self.proposed;
+        Times { member, judged_us, proposed_us, handed_us: self.handed_us }
+    }
 }
 
 /// The boot and the sequence of each member's last batch, by member id.
@@ -128,6 +135,8 @@ pub struct Witness {
     memberships: BTreeSet<u64>,
     /// The leader of each term: its number, and the member id of its directory.
     leaders: BTreeMap<u64, (usize, MemberId)>,
+    /// When each term was first seen to have a leader.
+    led_since_us: BTreeMap<u64, u64>,
     /// The digest of the state at the end of each entry, by index.
     digests: BTreeMap<u64, Digest>,
     /// The number of each connection in the network, by member, boot and the id that the process
@@ -145,9 +154,16 @@ pub struct Witness {
     pub etcd: EtcdCalls,
 }
 
-/// The calls of etcd's clients in the committed order, each with the time at which its entry was
-/// first handed over.
-pub type EtcdOrder = Vec<(Claimed, u64)>;
+/// A command of the committed order that changes etcd's keys.
+#[derive(Clone, Copy, Debug)]
+pub struct EtcdCommand {
+    /// The call that it belongs to, or a leader's own compaction.
+    pub claimed: Claimed,
+    /// When its entry was proposed and handed over.
+    pub times: Times,
+    /// When the term of its entry was first seen to have a leader.
+    pub led_since_us: u64,
+}
 
 impl Witness {
     /// A witness of members with these disks, to which nothing has happened yet.
@@ -165,6 +181,7 @@ impl Witness {
             payloads: BTreeMap::new(),
             memberships: BTreeSet::new(),
             leaders: BTreeMap::new(),
+            led_since_us: BTreeMap::new(),
             digests: BTreeMap::new(),
             connections: BTreeMap::new(),
             images: BTreeMap::new(),
@@ -330,6 +347,7 @@ impl Witness {
             return Err(format!("members {leader} and {member} both lead in term {term}"));
         }
         if has_begun {
+            self.led_since_us.insert(term, now_us);
             self.seen[member].renew(now_us);
             let mut earlier = self.entries.iter().rev().filter(|(_, handed)| handed.term < term);
             if let Some((index, _)) = earlier.next()
@@ -553,30 +571,30 @@ impl Witness {
         let (mut committed, mut times) = (Vec::new(), Vec::new());
         self.each_command(|handed, time_ms, batch, _, framed| {
             committed.push(self.translate(batch.origin, time_ms, framed)?);
-            let Proposed { member, judged_us, at_us: proposed_us } = handed.proposed;
-            let handed_us = handed.handed_us;
-            times.push(Times { member, judged_us, proposed_us, handed_us });
+            times.push(handed.times());
             Ok(())
         })?;
         Ok((committed, times))
     }
 
-    /// The committed order of the commands that change etcd's keys: the call that each belongs to,
-    /// or a leader's own compaction; and when its entry was first handed over.
+    /// The committed order of the commands that change etcd's keys.
     ///
     /// # Errors
     /// As [`Witness::order`], or no client asked for a command.
-    pub fn etcd_order(&self, history: &etcd_history::History) -> Result<EtcdOrder, String> {
+    pub fn etcd_order(&self, history: &etcd_history::History) -> Result<Vec<EtcdCommand>, String> {
         let mut order = Vec::new();
         self.each_command(|handed, _, batch, position, framed| {
             let Command::Etcd(command) = &framed.command else { return Ok(()) };
-            if matches!(command, EtcdCommand::Configure(_)) {
+            if matches!(command, MachineCommand::Configure(_)) {
                 return Ok(());
             }
-            if let EtcdCommand::Compact { revision } = command
+            let times = handed.times();
+            let led_since_us = self.led_since_us.get(&handed.term).copied().unwrap_or(0);
+            let mut add = |claimed| order.push(EtcdCommand { claimed, times, led_since_us });
+            if let MachineCommand::Compact { revision } = command
                 && !self.etcd.is_of_front(batch.origin, batch.sequence)
             {
-                order.push((Claimed::Compaction { revision: *revision }, handed.handed_us));
+                add(Claimed::Compaction { revision: *revision });
                 return Ok(());
             }
             let call = self.etcd.call_of(batch.origin, batch.sequence, position)?;
@@ -584,7 +602,7 @@ impl Witness {
             if !asked.is_some_and(|op| is_asked_for(command, op)) {
                 return Err(format!("{command:?} is logged for {call:?}, which is {asked:?}"));
             }
-            order.push((Claimed::Call(call), handed.handed_us));
+            add(Claimed::Call(call));
             Ok(())
         })?;
         Ok(order)

@@ -44,6 +44,8 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
         ("writes of unknown fate that did not", count(|it| it.unknown_not_done)),
         ("calls that a low level refuses", count(|it| it.not_capable)),
         ("calls without room on the disk", count(|it| it.no_space)),
+        ("reads in several pieces", count(|it| it.streamed)),
+        ("reads that a compaction ended between two pieces", count(|it| it.streams_cut)),
     ] {
         assert!(count > 0, "no {what}");
     }

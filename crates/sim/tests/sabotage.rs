@@ -347,6 +347,31 @@ fn a_failure_of_etcd_that_is_called_definite_and_took_effect_is_noticed() {
     });
 }
 
+/// One member leads again after calls have timed out: the commands must not be given to it.
+#[test]
+fn a_write_of_etcd_that_is_given_up_and_takes_effect_later_is_noticed() {
+    let why = "in a term that began at";
+    check_noticed_where(Sabotage::EtcdGiveUpsLost, why, |options| {
+        with_etcd(options);
+        let cut = Fault::Partition { is_one_way: false, for_us: 15_000_000 };
+        let cuts = vec![(6_000_000, Whom::one(0), cut), (1, Whom::one(1), cut)];
+        options.begins_unborn = false;
+        options.faults = FaultMix::planned_for(cuts);
+        options.faults_us = 30_000_000;
+        options.builds = None;
+    });
+}
+
+#[test]
+fn a_streamed_read_of_etcd_without_one_of_its_pieces_is_noticed() {
+    check_noticed_where(Sabotage::EtcdPiecesLost, "etcd: Read: no state", with_etcd);
+}
+
+#[test]
+fn a_streamed_read_of_etcd_that_ends_as_compacted_without_a_compaction_is_noticed() {
+    check_noticed_where(Sabotage::EtcdStreamsCut, "passed it", with_etcd);
+}
+
 #[test]
 fn a_read_of_etcd_at_a_compacted_revision_that_is_answered_is_noticed() {
     check_noticed_where(Sabotage::EtcdCompactedAnswered, "etcd: Read: no state", with_etcd);

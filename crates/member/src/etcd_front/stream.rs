@@ -10,12 +10,14 @@ use machine::etcd::Store;
 use machine::etcd::command::{KeyRange, RangeOp};
 use machine::etcd::reply::Refusal;
 
-use crate::limits::{ETCD_PIECE_BYTES, ETCD_PIECE_KEYS_MAX};
+use crate::limits::ETCD_PIECE_KEYS_MAX;
 
 /// A read that is answered in pieces. Its form was checked.
 #[derive(Default)]
 pub(super) struct Stream {
     request: pb::RangeRequest,
+    /// Bytes of keys and values after which a piece ends.
+    piece_bytes: usize,
     /// The state between two pieces; none before the first.
     begun: Option<Begun>,
     /// Whether another state took the place of the one that the pieces so far came from.
@@ -34,8 +36,8 @@ struct Begun {
 }
 
 impl Stream {
-    pub fn new(request: pb::RangeRequest) -> Stream {
-        Stream { request, begun: None, is_cut: false }
+    pub fn new(request: pb::RangeRequest, piece_bytes: usize) -> Stream {
+        Stream { request, piece_bytes, begun: None, is_cut: false }
     }
 
     /// Whether a client may have got a piece.
@@ -74,7 +76,11 @@ impl Stream {
             Ok(limit @ 1..) => limit - begun.key_count,
             _ => u64::MAX,
         };
-        let more = fill(&mut piece, store, begun.range(&op), begun.revision, keys_left)?;
+        let keys_max = usize::try_from(keys_left).unwrap_or(usize::MAX).min(ETCD_PIECE_KEYS_MAX);
+        let is_full = |piece: &Piece| {
+            piece.events().len() >= keys_max || piece.kvs_bytes() >= self.piece_bytes
+        };
+        let more = fill(&mut piece, store, begun.range(&op), begun.revision, is_full)?;
         let key_count = piece.events().len() as u64;
         begun.key_count += key_count;
         if let Some(last) = piece.events().last().filter(|_| more) {
@@ -102,18 +108,17 @@ impl Begun {
     }
 }
 
-/// Fills a piece with keys of a range. Whether the range has more.
+/// Fills a piece with keys of a range until it is full. Whether the range has more.
 fn fill(
     piece: &mut Piece,
     store: &Store,
     range: KeyRange<'_>,
     revision: i64,
-    keys_left: u64,
+    is_full: impl Fn(&Piece) -> bool,
 ) -> Result<bool, Refusal> {
-    let keys_max = usize::try_from(keys_left).unwrap_or(usize::MAX).min(ETCD_PIECE_KEYS_MAX);
     let mut more = false;
     store.walk_range(range, revision, |event| {
-        more = piece.events().len() >= keys_max || piece.kvs_bytes() >= ETCD_PIECE_BYTES;
+        more = is_full(piece);
         if !more {
             piece.push(event.clone());
         }

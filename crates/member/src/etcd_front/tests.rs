@@ -31,6 +31,7 @@ impl Rig {
             member_id: 6,
             txn_ops_max: 128,
             request_bytes_max: 1_000,
+            piece_bytes: crate::limits::ETCD_PIECE_BYTES,
             level,
             progress_ms: 10_000,
             watch_interest: Arc::default(),

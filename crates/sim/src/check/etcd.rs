@@ -1,34 +1,39 @@
 //! The judge of etcd's clients: their calls against the committed order, and the final state
 //! against the model.
 
+use std::collections::BTreeSet;
+
 use etcd::convert::{Header, Response};
 use machine::Machine;
 use machine::etcd::command::{KeyRange, RangeOp};
-use workload::etcd::history::{Answered, History};
+use workload::etcd::history::{Answered, CallId, CallRecord, History};
 use workload::etcd::op::{Error, Op, Range};
-use workload::etcd::order::{Claimed, Verdict, judge};
+use workload::etcd::order::{Claimed, Verdict, judge_with_cuts};
 
+use super::Evidence;
 use crate::etcd_clients::wire::{Served, decode};
-use crate::witness::{EtcdOrder, Witness};
+use crate::limits::{ETCD_FENCE_US_MAX, ETCD_LATE_US_MAX};
+use crate::witness::{EtcdCommand, Times};
 
-/// Judges the calls of a run whose members ended in the states `machines`. `may_refuse`: a disk was
-/// full at some time.
+/// Judges the calls of a run whose members ended in the states `machines`.
 ///
 /// # Errors
 /// What no correct server would have done.
 pub fn check_etcd(
     history: &History,
-    witness: &Witness,
+    evidence: &Evidence<'_>,
     machines: &[&Machine],
-    may_refuse: bool,
 ) -> Result<Verdict, String> {
-    let order = witness.etcd_order(history)?;
-    let claim: Vec<Claimed> = order.iter().map(|(claimed, _)| *claimed).collect();
+    let order = evidence.witness.etcd_order(history)?;
+    let claim: Vec<Claimed> = order.iter().map(|it| it.claimed).collect();
     check_acknowledgements(history, &order)?;
-    let verdict = judge(history, &claim).map_err(|found| format!("etcd: {found}"))?;
+    order.iter().try_for_each(|command| check_late_effect(command, evidence))?;
+    let cut = cut_calls(history, evidence);
+    let verdict =
+        judge_with_cuts(history, &claim, &cut).map_err(|found| format!("etcd: {found}"))?;
     let for_space = |answered: &Answered| answered.answer == Err(Error::NoSpace);
     let refused = history.calls.iter().find(|it| it.answered.as_ref().is_some_and(for_space));
-    if let Some(refused) = refused.filter(|_| !may_refuse) {
+    if let Some(refused) = refused.filter(|_| !evidence.may_refuse) {
         return Err(format!(
             "{:?} was refused for want of space, and no disk was full",
             refused.id
@@ -38,20 +43,63 @@ pub fn check_etcd(
     Ok(verdict)
 }
 
+/// The streamed reads that ended as compacted whose member took another state before.
+fn cut_calls(history: &History, evidence: &Evidence<'_>) -> BTreeSet<CallId> {
+    let is_cut = |record: &&CallRecord| {
+        let Some(Answered { moment, answer }) = &record.answered else { return false };
+        let member = history.connections[record.connection].member as usize;
+        *answer == Err(Error::CompactedMeanwhile)
+            && evidence.witness.etcd.has_installed(member, record.asked.at_us, moment.at_us)
+    };
+    history.calls.iter().filter(is_cut).map(|record| record.id).collect()
+}
+
 /// No answer to a write reaches a client before syncs of a quorum cover its entry.
-fn check_acknowledgements(history: &History, order: &EtcdOrder) -> Result<(), String> {
-    for (claimed, handed_us) in order {
-        let Claimed::Call(call) = claimed else { continue };
-        let record = history.position(*call).map(|at| &history.calls[at]);
+fn check_acknowledgements(history: &History, order: &[EtcdCommand]) -> Result<(), String> {
+    for EtcdCommand { claimed, times, .. } in order {
+        let Claimed::Call(call) = *claimed else { continue };
+        let handed_us = times.handed_us;
+        let record = history.position(call).map(|at| &history.calls[at]);
         let answered = record.and_then(|record| record.answered.as_ref());
         if let Some(Answered { moment, answer: Ok(_) }) = answered
-            && moment.at_us < *handed_us
+            && moment.at_us < handed_us
         {
             return Err(format!(
                 "{call:?} was answered at {} us, syncs cover its entry since {handed_us} us",
                 moment.at_us
             ));
         }
+    }
+    Ok(())
+}
+
+/// A write that its member gave up takes effect soon, or never. From then on the member gives
+/// leaders `Nothing` in its place. So only a leader that has the command already can propose it,
+/// and no leader of a term that begins later. While nothing goes wrong, a leader proposes what it
+/// has at once, and an entry that is proposed is committed at once.
+fn check_late_effect(command: &EtcdCommand, evidence: &Evidence<'_>) -> Result<(), String> {
+    let EtcdCommand { claimed, times, led_since_us } = *command;
+    let Claimed::Call(call) = claimed else { return Ok(()) };
+    let Some(ended_us) = evidence.witness.etcd.ended_us(call) else { return Ok(()) };
+    let late = |what: String| Err(format!("{call:?} was given up at {ended_us} us, and {what}"));
+    let Times { member, proposed_us, handed_us, .. } = times;
+    if led_since_us > ended_us + ETCD_FENCE_US_MAX {
+        return late(format!(
+            "is proposed at {proposed_us} us in a term that began at {led_since_us} us"
+        ));
+    }
+    if evidence.trouble.len() == 1 {
+        // What goes wrong with a member alone is not noted.
+        return Ok(());
+    }
+    let is_late = |at_us: u64| at_us > ended_us + ETCD_LATE_US_MAX;
+    if is_late(proposed_us) && evidence.is_well(member, proposed_us - ETCD_LATE_US_MAX, proposed_us)
+    {
+        return late(format!("member {member} proposed it at {proposed_us} us"));
+    }
+    let is_well = |member| evidence.is_well(member, handed_us - ETCD_LATE_US_MAX, handed_us);
+    if is_late(handed_us) && (0..evidence.trouble.len()).all(is_well) {
+        return late(format!("took effect at {handed_us} us"));
     }
     Ok(())
 }

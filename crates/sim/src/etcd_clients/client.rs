@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use member::etcd_front::Method;
 use workload::etcd::generate::{Generator, Options};
 use workload::etcd::history::{CallId, History};
 use workload::etcd::op::{Answer, Error, Op, Range};
 use workload::generate::Random;
 
-use super::network::{EtcdNetwork, FromClient};
+use super::network::{EtcdNetwork, FromClient, FromServer};
 use super::wire::{self, Served};
 use crate::client::Wish;
 use crate::network::End;
@@ -36,6 +37,9 @@ pub struct EtcdClientConfig {
     pub is_erratic: bool,
 }
 
+/// How long a client lets a piece of a streamed read lie at most, before it takes it.
+const TAKEN_LATE_US_MAX: u64 = 3_000_000;
+
 /// A read of everything at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastRead {
@@ -50,11 +54,17 @@ pub struct EtcdClient {
     number: u32,
     config: EtcdClientConfig,
     random: Random,
+    /// Decides which reads are streamed.
+    stream_random: Random,
     generator: Generator,
     /// The number of its connection in the network and in the history, while it has one.
     connection: Option<usize>,
     /// The calls without a result: when each was made, and when its patience ends.
     open: BTreeMap<CallId, (u64, u64)>,
+    /// The pieces of each open call that is a streamed read.
+    pieces: BTreeMap<CallId, Vec<u8>>,
+    /// Streamed reads that were answered in several pieces.
+    streamed_count: usize,
     ops_left: u64,
     /// When the next burst or the next attempt to connect is due.
     next_us: u64,
@@ -76,10 +86,13 @@ impl EtcdClient {
             ops_left: config.ops,
             config,
             next_us: random.magnitude(1, 200_000),
+            stream_random: Random::new(random.clone().bits()),
             random,
             generator,
             connection: None,
             open: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            streamed_count: 0,
             member: 0,
             is_calm: false,
             last_read: LastRead::NotYet,
@@ -90,6 +103,11 @@ impl EtcdClient {
     /// The number of its connection, while it has one.
     pub fn connection(&self) -> Option<usize> {
         self.connection
+    }
+
+    /// Streamed reads that were answered in several pieces.
+    pub fn streamed_count(&self) -> usize {
+        self.streamed_count
     }
 
     /// Whether it has made all its calls, and waits for no result.
@@ -222,19 +240,31 @@ impl EtcdClient {
 
     fn call(
         &mut self,
-        op: Op,
+        mut op: Op,
         number: usize,
         world: &mut World,
         network: &mut EtcdNetwork,
         history: &mut History,
     ) -> CallId {
-        let (method, request) = wire::encode(&op);
+        let is_streamed = wire::can_stream(&op) && self.stream_random.one_in(2);
+        if let Op::Range(range) = &mut op
+            && is_streamed
+            && !range.key.is_empty()
+            && self.stream_random.one_in(2)
+        {
+            (range.key, range.range_end, range.limit) = (vec![0], vec![0], 0);
+        }
+        let (mut method, request) = wire::encode(&op);
         let id = history.ask(number, op, world.now_us);
         let patience_us = match self.random.one_in(4) {
             true => self.random.magnitude(10_000, self.config.patience_us_max),
             false => self.config.patience_us_max,
         };
         self.open.insert(id, (world.now_us, world.now_us + patience_us));
+        if is_streamed {
+            method = Method::RangeStream;
+            self.pieces.insert(id, Vec::new());
+        }
         network.send_up(world, number, FromClient::Call { id, method, request });
         id
     }
@@ -265,6 +295,7 @@ impl EtcdClient {
         history: &mut History,
     ) {
         self.open.remove(&id);
+        self.pieces.remove(&id);
         history.answer(id, Err(Error::Canceled), world.now_us);
         network.send_up(world, number, FromClient::Cancel(id));
     }
@@ -275,6 +306,7 @@ impl EtcdClient {
             network.close_by_client(world, number);
         }
         self.open.clear();
+        self.pieces.clear();
         if let LastRead::Sent(_) = self.last_read {
             self.last_read = LastRead::Wanted;
         }
@@ -297,13 +329,36 @@ impl EtcdClient {
         let end = connection.client_end;
         for message in core::mem::take(&mut connection.at_client) {
             // The result of a call that was cancelled may have been on its way.
-            if self.open.remove(&message.id).is_none() {
+            let FromServer { id, mut result, has_more } = message;
+            if !self.open.contains_key(&id) {
                 continue;
             }
-            let position = history.position(message.id).expect("an open call was noted");
-            let answer = wire::decode(&history.calls[position].op, &message.result, by)?;
-            self.on_answer(message.id, &answer, world.now_us);
-            history.answer(message.id, answer, world.now_us);
+            let mut had_pieces = false;
+            if let Some(pieces) = self.pieces.get_mut(&id) {
+                had_pieces = !pieces.is_empty();
+                if let Ok(piece) = &mut result {
+                    wire::add_piece(pieces, piece)?;
+                    piece.clone_from(pieces);
+                }
+            }
+            if has_more {
+                let late_us = match !self.is_calm && self.stream_random.one_in(4) {
+                    true => self.stream_random.magnitude(1, TAKEN_LATE_US_MAX),
+                    false => 0,
+                };
+                network.send_up_late(world, number, FromClient::Taken(id), late_us);
+                continue;
+            }
+            self.streamed_count += usize::from(had_pieces && result.is_ok());
+            self.open.remove(&id);
+            self.pieces.remove(&id);
+            let position = history.position(id).expect("an open call was noted");
+            let answer = match wire::decode(&history.calls[position].op, &result, by)? {
+                Err(Error::Compacted) if had_pieces => Err(Error::CompactedMeanwhile),
+                answer => answer,
+            };
+            self.on_answer(id, &answer, world.now_us);
+            history.answer(id, answer, world.now_us);
         }
         if end == End::Over {
             self.leave(world, network);

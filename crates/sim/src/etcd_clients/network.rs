@@ -26,6 +26,8 @@ pub enum FromClient {
     },
     /// The client waits for the result of this call no longer.
     Cancel(CallId),
+    /// The client has taken the last piece of this call.
+    Taken(CallId),
 }
 
 /// The result of a call as it is sent: the bytes of the response, or why there is none.
@@ -36,8 +38,10 @@ pub type SentResult = Result<Vec<u8>, CallRefused>;
 pub struct FromServer {
     /// The call.
     pub id: CallId,
-    /// Its result.
+    /// Its result, or a piece of it.
     pub result: SentResult,
+    /// Whether further pieces follow.
+    pub has_more: bool,
 }
 
 #[derive(Debug)]
@@ -128,17 +132,28 @@ impl EtcdNetwork {
 
     /// The client sends.
     pub fn send_up(&mut self, world: &mut World, number: usize, message: FromClient) {
-        self.post(world, number, Parcel::Up(message));
+        self.post(world, number, Parcel::Up(message), 0);
+    }
+
+    /// The client sends, this much later.
+    pub fn send_up_late(
+        &mut self,
+        world: &mut World,
+        number: usize,
+        message: FromClient,
+        late_us: u64,
+    ) {
+        self.post(world, number, Parcel::Up(message), late_us);
     }
 
     /// The server sends.
     pub fn send_down(&mut self, world: &mut World, number: usize, message: FromServer) {
-        self.post(world, number, Parcel::Down(message));
+        self.post(world, number, Parcel::Down(message), 0);
     }
 
     /// The client closes: what it sent still arrives.
     pub fn close_by_client(&mut self, world: &mut World, number: usize) {
-        self.post(world, number, Parcel::UpOver);
+        self.post(world, number, Parcel::UpOver, 0);
         let connection = &mut self.connections[number];
         connection.up.is_over = true;
         connection.down.is_over = true;
@@ -148,7 +163,7 @@ impl EtcdNetwork {
 
     /// The server's process is gone: what it sent still arrives.
     pub fn close_by_server(&mut self, world: &mut World, number: usize) {
-        self.post(world, number, Parcel::DownOver);
+        self.post(world, number, Parcel::DownOver, 0);
         let connection = &mut self.connections[number];
         connection.up.is_over = true;
         connection.down.is_over = true;
@@ -165,8 +180,8 @@ impl EtcdNetwork {
             Parcel::Up(_) | Parcel::Down(_) => random.one_in(kept_one_in),
             Parcel::UpOver | Parcel::DownOver => true,
         });
-        self.post(world, number, Parcel::UpOver);
-        self.post(world, number, Parcel::DownOver);
+        self.post(world, number, Parcel::UpOver, 0);
+        self.post(world, number, Parcel::DownOver, 0);
         let connection = &mut self.connections[number];
         connection.up.is_over = true;
         connection.down.is_over = true;
@@ -222,15 +237,19 @@ impl EtcdNetwork {
         self.connections.iter().all(|connection| connection.in_flight.is_empty())
     }
 
-    fn post(&mut self, world: &mut World, number: usize, parcel: Parcel) {
+    fn post(&mut self, world: &mut World, number: usize, parcel: Parcel, late_us: u64) {
         let jitter_us = self.random.magnitude(1, self.latency_us);
         let connection = &mut self.connections[number];
         let way = if parcel.is_up() { &mut connection.up } else { &mut connection.down };
         if way.is_over {
             return;
         }
-        let mut at_us = world.now_us + self.latency_us + jitter_us;
-        if !matches!(parcel, Parcel::Up(FromClient::Call { .. }) | Parcel::Down(_)) {
+        let mut at_us = world.now_us + self.latency_us + jitter_us + late_us;
+        let is_independent = matches!(
+            parcel,
+            Parcel::Up(FromClient::Call { .. } | FromClient::Taken(_)) | Parcel::Down(_)
+        );
+        if !is_independent {
             at_us = at_us.max(way.last_us);
         }
         way.last_us = way.last_us.max(at_us);

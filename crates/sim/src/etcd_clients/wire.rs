@@ -40,6 +40,39 @@ pub fn encode(op: &Op) -> (Method, Bytes) {
     (method, bytes.into())
 }
 
+/// Whether a call may also be made as a read that is answered in pieces, with the same result. A
+/// target without an order sorts a read, and is ignored by one in pieces
+/// (`checkRangeStreamRequest` of etcd 3.7).
+pub fn can_stream(op: &Op) -> bool {
+    let Op::Range(range) = op else { return false };
+    let is_by_key = range.sort_target == SortTarget::Key && range.sort_order != SortOrder::Descend;
+    let bounds = [
+        range.min_mod_revision,
+        range.max_mod_revision,
+        range.min_create_revision,
+        range.max_create_revision,
+    ];
+    is_by_key && bounds == [0; 4]
+}
+
+/// Appends a piece of a read to the pieces before. The bytes of all are those of the response to
+/// the read.
+///
+/// # Errors
+/// No client of etcd could understand it.
+pub fn add_piece(pieces: &mut Vec<u8>, piece: &[u8]) -> Result<(), String> {
+    let piece = pb::RangeStreamResponse::decode(Bytes::copy_from_slice(piece));
+    let piece = piece.map_err(|error| format!("a piece: {error}"))?;
+    let response = piece.range_response.ok_or("a piece without a response")?;
+    pieces.extend(response.encode_to_vec());
+    let whole = pb::RangeResponse::decode(Bytes::copy_from_slice(pieces));
+    let whole = whole.map_err(|error| format!("pieces: {error}"))?;
+    match whole.kvs.is_sorted_by(|one, other| one.key < other.key) {
+        true => Ok(()),
+        false => Err(format!("pieces are not in the order of keys: {whole:?}")),
+    }
+}
+
 fn bytes(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }

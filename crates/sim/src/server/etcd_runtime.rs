@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{Level, Machine};
+use machine::{ChangeKind, Level, Machine, ZkChange};
 use member::EtcdFront;
 use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now};
 use member::message::{Delivery, Ticket};
@@ -27,6 +27,10 @@ pub(super) struct EtcdRuntime {
     pub woken: BTreeSet<usize>,
     /// The calls that are not done, each with its connection.
     waiting: BTreeMap<Ticket, (usize, CallId)>,
+    /// The calls that have ended since the last look.
+    ended: Vec<CallId>,
+    /// Whether another state has taken the place of the one before since the last look.
+    has_installed: bool,
     pub is_driving: bool,
     pub next_tick_us: u64,
     /// When the runtime was made, by the clock of its machine.
@@ -41,6 +45,8 @@ impl EtcdRuntime {
             mail: VecDeque::new(),
             woken: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            ended: Vec::new(),
+            has_installed: false,
             is_driving: false,
             next_tick_us: now_us,
             started_local_us: clock.local_us(now_us),
@@ -106,6 +112,12 @@ impl EtcdRuntime {
                     begun.push((ticket, id));
                 }
                 FromClient::Cancel(id) => self.cancel(|waiting| waiting == (number, id)),
+                FromClient::Taken(id) => {
+                    let is_it = |(_, of): &(&Ticket, &(usize, CallId))| **of == (number, id);
+                    if let Some(ticket) = self.waiting.iter().find(is_it).map(|(it, _)| *it) {
+                        self.front.on_taken(ticket);
+                    }
+                }
             }
         }
         let is_left = !connection.at_server.is_empty();
@@ -119,7 +131,7 @@ impl EtcdRuntime {
     fn cancel(&mut self, is_over: impl Fn((usize, CallId)) -> bool) {
         let over = self.waiting.iter().filter(|(_, waiting)| is_over(**waiting));
         for ticket in over.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-            self.waiting.remove(&ticket);
+            self.done(ticket);
             self.front.on_cancel(ticket);
         }
     }
@@ -144,12 +156,37 @@ impl EtcdRuntime {
 
     fn take_mail(&mut self) {
         for delivery in core::mem::take(&mut self.mail) {
+            let is_install =
+                |kind: &ChangeKind| matches!(kind, ChangeKind::Zk(ZkChange::Installed { .. }));
+            self.has_installed |= delivery.changes.iter().any(|(it, _)| is_install(&it.kind));
             self.front.on_delivery(delivery);
         }
     }
 
     /// The connection and the call that a result is for; none if it was cancelled.
     pub fn done(&mut self, ticket: Ticket) -> Option<(usize, CallId)> {
-        self.waiting.remove(&ticket)
+        let found = self.waiting.remove(&ticket);
+        self.ended.extend(found.map(|(_, call)| call));
+        found
+    }
+
+    /// The connection and the call that a piece is for; none if it was cancelled.
+    pub fn waiting_for(&self, ticket: Ticket) -> Option<(usize, CallId)> {
+        self.waiting.get(&ticket).copied()
+    }
+
+    /// The shell says that a piece was taken, or ends a call, though its client did not.
+    pub fn front_mut(&mut self) -> &mut EtcdFront {
+        &mut self.front
+    }
+
+    /// Whether another state has taken the place of the one before since the last look.
+    pub fn take_installed(&mut self) -> bool {
+        core::mem::take(&mut self.has_installed)
+    }
+
+    /// The calls that have ended since the last look.
+    pub fn take_ended(&mut self) -> Vec<CallId> {
+        core::mem::take(&mut self.ended)
     }
 }

@@ -2,7 +2,7 @@
 
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
-use member::etcd_front::{CallRefused, CallResult, EtcdOutput};
+use member::etcd_front::{CallRefused, CallResult, EtcdOutput, Reply};
 use member::message::{Delivery, FrontId, LoopInput, Ticket, ToLoop};
 
 use super::{Sabotage, Server};
@@ -66,6 +66,13 @@ impl Server {
         if let Some(output) = self.etcd_runtimes[front].drive(&self.machine, world) {
             self.pass_on(front, output, world, network);
         }
+        let runtime = &mut self.etcd_runtimes[front];
+        for call in runtime.take_ended() {
+            witness.etcd.on_end(call, world.now_us);
+        }
+        if runtime.take_installed() {
+            witness.etcd.on_installed(self.number, world.now_us);
+        }
         let (runtime, actor) = (&self.etcd_runtimes[front], self.etcd_actor(front));
         let (is_quiet, tick_us) = (runtime.is_quiet(), runtime.next_tick_us);
         if !is_quiet {
@@ -100,19 +107,58 @@ impl Server {
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
-        let EtcdOutput { mut to_loop, results, pieces, watched, .. } = output;
-        assert!(pieces.is_empty(), "no client of the simulation asks for a streamed read");
+        let EtcdOutput { mut to_loop, results, mut pieces, watched, .. } = output;
         assert!(watched.is_empty(), "no client of the simulation watches");
+        let mut cut = self.forge_pieces(front, &mut pieces, world);
+        for (ticket, piece) in pieces {
+            if let Some((number, id)) = self.etcd_runtimes[front].waiting_for(ticket) {
+                let result = encoded(Ok(piece));
+                network.send_down(world, number, FromServer { id, result, has_more: true });
+            }
+        }
         let results = results.into_iter().map(|(ticket, result)| (ticket, encoded(result)));
         let mut results: Vec<(Ticket, SentResult)> = results.collect();
+        results.append(&mut cut);
         self.forge_etcd(front, &mut to_loop, &mut results, world);
         self.push_loop(world, to_loop.into_iter().map(LoopInput::Front));
         for (ticket, result) in results {
             // The client of a cancelled call wants no result.
             if let Some((number, id)) = self.etcd_runtimes[front].done(ticket) {
-                network.send_down(world, number, FromServer { id, result });
+                network.send_down(world, number, FromServer { id, result, has_more: false });
             }
         }
+    }
+
+    /// Takes some pieces away, if the sabotage is one of streamed reads. Returns results in their
+    /// places.
+    fn forge_pieces(
+        &mut self,
+        front: usize,
+        pieces: &mut Vec<(Ticket, Reply)>,
+        world: &mut World,
+    ) -> Vec<(Ticket, SentResult)> {
+        let sabotage = self.conditions.sabotage;
+        let is_cut = sabotage == Some(Sabotage::EtcdStreamsCut);
+        let mut results = Vec::new();
+        if !is_cut && sabotage != Some(Sabotage::EtcdPiecesLost) {
+            return results;
+        }
+        let actor = self.etcd_actor(front);
+        let runtime = &mut self.etcd_runtimes[front];
+        pieces.retain(|(ticket, _)| {
+            if !world.random.one_in(10) {
+                return true;
+            }
+            if is_cut {
+                runtime.front_mut().on_cancel(*ticket);
+                results.push((*ticket, Err(Error::Compacted.into())));
+            } else {
+                runtime.front_mut().on_taken(*ticket);
+            }
+            false
+        });
+        self.wake(world, actor);
+        results
     }
 
     /// Changes what a Front gives, if the sabotage is one of etcd's clients.
@@ -142,6 +188,14 @@ impl Server {
             if sabotage == Sabotage::EtcdWritesLost {
                 to_loop.retain(|message| !is_one(message));
             }
+        }
+        if sabotage == Sabotage::EtcdGiveUpsLost {
+            to_loop.retain(|message| {
+                let ToLoop::GiveUp(_, callers) = message else { return true };
+                let given_up = |ticket: Ticket| (ticket, Err(Error::TimedOut.into()));
+                results.extend(callers.iter().map(|(_, ticket)| given_up(*ticket)));
+                false
+            });
         }
         for (_, result) in results.iter_mut() {
             match (sabotage, &result) {

@@ -7,6 +7,7 @@ use super::{Phase, Simulation};
 use crate::check::check_etcd;
 use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
+use crate::etcd_clients::client::EtcdClient;
 use crate::limits::ETCD_ANSWER_US_MAX;
 use crate::server::Server;
 use crate::world::Event;
@@ -47,6 +48,10 @@ pub struct EtcdCounts {
     pub not_capable: usize,
     /// See [`EtcdCounts::no_leader`].
     pub no_space: usize,
+    /// Streamed reads that were answered in several pieces.
+    pub streamed: usize,
+    /// Streamed reads that ended as compacted behind a piece.
+    pub streams_cut: usize,
 }
 
 impl Simulation {
@@ -181,7 +186,7 @@ impl Simulation {
     /// Judges the calls of etcd's clients, and the states of members if they are given.
     pub(super) fn judge_etcd(&self, machines: &[&machine::Machine]) -> Result<EtcdCounts, String> {
         let history = &self.etcd.history;
-        let verdict = check_etcd(history, &self.witness, machines, self.may_refuse)?;
+        let verdict = check_etcd(history, &self.evidence(), machines)?;
         Ok(self.etcd_counts(&verdict))
     }
 
@@ -211,6 +216,8 @@ impl Simulation {
             timed_out: errors(Error::TimedOut),
             not_capable: errors(Error::NotCapable),
             no_space: errors(Error::NoSpace),
+            streamed: clients.iter().map(EtcdClient::streamed_count).sum(),
+            streams_cut: errors(Error::CompactedMeanwhile),
         }
     }
 }

@@ -238,6 +238,7 @@ impl Simulation {
         let host = &mut self.hosts[member];
         host.unborn = None;
         if let Some(server) = host.server.take() {
+            self.witness.etcd.on_process_end(server.origin(), self.world.now_us);
             self.turned_away_count += server.turned_away_count();
             self.snapshot_count += server.snapshot_count();
             self.fetched_count += server.fetched_count();

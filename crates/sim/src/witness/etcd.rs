@@ -25,12 +25,49 @@ pub struct EtcdCalls {
     batches: BTreeMap<(u64, u64, u64), (FrontId, Vec<Ticket>)>,
     /// The call that each request is, by member and boot.
     calls: BTreeMap<(u64, u64, FrontId, Ticket), CallId>,
+    /// When each call ended at its member: it was answered or cancelled, its connection ended, or
+    /// the process did.
+    ended_us: BTreeMap<CallId, u64>,
+    /// When a Front learned that its member, with this number, has taken another state.
+    installed_us: Vec<(usize, u64)>,
 }
 
 impl EtcdCalls {
     /// A connection runtime gives a call to its Front, which names it by this ticket.
     pub fn on_call(&mut self, origin: Origin, front: FrontId, ticket: Ticket, call: CallId) {
         self.calls.insert((origin.member.0, origin.boot.0, front, ticket), call);
+    }
+
+    /// A call ends at its member.
+    pub fn on_end(&mut self, call: CallId, now_us: u64) {
+        self.ended_us.entry(call).or_insert(now_us);
+    }
+
+    /// A process ends, and with it all calls that it has.
+    pub fn on_process_end(&mut self, origin: Origin, now_us: u64) {
+        let (member, boot) = (origin.member.0, origin.boot.0);
+        let is_its =
+            |(of, in_boot, ..): &(u64, u64, FrontId, Ticket)| (*of, *in_boot) == (member, boot);
+        for (_, call) in self.calls.iter().filter(|(request, _)| is_its(request)) {
+            self.ended_us.entry(*call).or_insert(now_us);
+        }
+    }
+
+    /// A Front of a member learns that another state has taken the place of the one before.
+    pub fn on_installed(&mut self, member: usize, now_us: u64) {
+        self.installed_us.push((member, now_us));
+    }
+
+    /// Whether a Front of a member has learned of another state between two points in time.
+    pub fn has_installed(&self, member: usize, from_us: u64, until_us: u64) -> bool {
+        let is_it =
+            |(of, at_us): &(usize, u64)| *of == member && (from_us..=until_us).contains(at_us);
+        self.installed_us.iter().any(is_it)
+    }
+
+    /// When a call ended at its member; none if it never did.
+    pub fn ended_us(&self, call: CallId) -> Option<u64> {
+        self.ended_us.get(&call).copied()
     }
 
     /// Loop gives a batch of a Front its sequence. Each request waits for one command, in order.

@@ -406,6 +406,9 @@ pub enum Error {
     LeaseNotFound,
     /// `mvcc: required revision has been compacted`.
     Compacted,
+    /// As [`Error::Compacted`], for a streamed read of which the client has pieces: their revision
+    /// was compacted meanwhile, or another state took the place of the one that they are from.
+    CompactedMeanwhile,
     /// `mvcc: required revision is a future revision`.
     FutureRevision,
     /// `mvcc: database space exceeded`.
@@ -455,6 +458,7 @@ impl Error {
             | Error::KeyNotFound
             | Error::LeaseNotFound
             | Error::Compacted
+            | Error::CompactedMeanwhile
             | Error::FutureRevision
             | Error::NoSpace => Fate::Judged,
             Error::RequestTooLarge

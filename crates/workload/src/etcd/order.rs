@@ -19,13 +19,19 @@
 //!   same connection.
 //! - **Read.** Each answer to a read, a refusal included, is the model's at a place that these
 //!   rules allow: its header's revision, a compaction in time for a refusal and none for a value.
+//!   A streamed read is one read, at the place where it began: its pieces together are the answer.
+//!   It ends as compacted only if a compaction passed its revision after that place, or if its
+//!   member took another state meanwhile.
 //!
 //! As every write has a place in the claim, each read can be given the earliest place that it
 //! fits, one after the other in the order of answers. If that fails, no other choice succeeds.
 //!
 //! **What is not judged**: whether a refusal before the log had a reason (no leader, too many
-//! requests, no space); when a write of unknown fate takes effect at the latest; why leases end,
-//! and why space is exhausted: the claim says that they do. Watches and leases have no calls here.
+//! requests, no space); when a write of unknown fate takes effect at the latest, which depends on
+//! what went wrong meanwhile: the simulation judges that; why leases end, and why space is
+//! exhausted: the claim says that they do. Watches and leases have no calls here.
+
+use std::collections::BTreeSet;
 
 use crate::etcd::finding::{Rule, Violation, check_form, fate_of, shorten, violation};
 use crate::etcd::floor::Floor;
@@ -89,7 +95,20 @@ pub struct Verdict {
 /// # Errors
 /// The first finding that no correct server would give.
 pub fn judge(history: &History, claim: &[Claimed]) -> Result<Verdict, Violation> {
-    let replay = Replay::new(history, claim)?;
+    judge_with_cuts(history, claim, &BTreeSet::new())
+}
+
+/// As [`judge`], where the members of some calls took another state before they answered: these
+/// calls may be `cut`, if they are streamed reads.
+///
+/// # Errors
+/// As for [`judge`].
+pub fn judge_with_cuts(
+    history: &History,
+    claim: &[Claimed],
+    cut: &BTreeSet<CallId>,
+) -> Result<Verdict, Violation> {
+    let replay = Replay::new(history, claim, cut)?;
     replay.check_calls()?;
     replay.check_times()?;
     Ok(replay.verdict())
@@ -98,6 +117,8 @@ pub fn judge(history: &History, claim: &[Claimed]) -> Result<Verdict, Violation>
 /// The claim, done by the model.
 struct Replay<'h> {
     history: &'h History,
+    /// Calls whose members took another state before they answered.
+    cut: &'h BTreeSet<CallId>,
     model: Model,
     /// For each call its index in the claim.
     indices: Vec<Option<usize>>,
@@ -116,10 +137,15 @@ struct Window {
 }
 
 impl<'h> Replay<'h> {
-    fn new(history: &'h History, claim: &[Claimed]) -> Result<Replay<'h>, Violation> {
+    fn new(
+        history: &'h History,
+        claim: &[Claimed],
+        cut: &'h BTreeSet<CallId>,
+    ) -> Result<Replay<'h>, Violation> {
         let model = Model::new();
         let mut replay = Replay {
             history,
+            cut,
             indices: vec![None; history.calls.len()],
             views: vec![model.view()],
             asked: vec![0],
@@ -256,6 +282,9 @@ impl<'h> Replay<'h> {
         if is_before_the_log || check(&record.op).is_err() {
             return Ok(None);
         }
+        if *answer == Err(Error::CompactedMeanwhile) {
+            return self.check_cut(record, window).map(|()| None);
+        }
         if let Some(place) = self.find(&record.op, answer, window) {
             return Ok(Some(place));
         }
@@ -271,6 +300,20 @@ impl<'h> Replay<'h> {
         let last = shorten(&self.model.answer_at(&record.op, high));
         let what = format!("no state from {low:?} to {high:?} gives its answer; the last: {last}");
         violation(rule, &what, record)
+    }
+
+    /// Checks that a streamed read which ended as compacted may have done so.
+    fn check_cut(&self, record: &CallRecord, window: Window) -> Result<(), Violation> {
+        let (first, last) = (self.views[window.low], self.views[window.high]);
+        let is_passed = match &record.op {
+            Op::Range(range) if range.revision > 0 => range.revision < last.compacted,
+            _ => first.revision < last.compacted,
+        };
+        if is_passed || self.cut.contains(&record.id) {
+            return Ok(());
+        }
+        let what = format!("no compaction from {first:?} to {last:?} passed it");
+        violation(Rule::Read, &what, record)
     }
 
     /// The earliest place of the window at which the model gives this answer.

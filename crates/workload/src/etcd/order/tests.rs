@@ -418,6 +418,32 @@ fn a_write_of_unknown_fate_stands_behind_what_was_shown_before_it() {
 }
 
 #[test]
+fn a_streamed_read_ends_as_compacted_only_if_a_compaction_passes_it() {
+    let case = |read: Range, compacted: Option<i64>| {
+        let mut case = Case::new();
+        case.write(0, put("a", "1"));
+        let id = case.ask(1, read);
+        case.write(0, put("a", "2"));
+        if let Some(revision) = compacted {
+            case.write(0, compact(revision));
+        }
+        case.answer(id, Err(Error::CompactedMeanwhile));
+        (case, id)
+    };
+    // It began at revision 2 or 3.
+    case(all(), Some(3)).0.passes();
+    case(all(), Some(2)).0.breaks(Rule::Read);
+    case(Range { revision: 1, ..all() }, Some(2)).0.passes();
+    case(Range { revision: 2, ..all() }, Some(2)).0.breaks(Rule::Read);
+    let (cut, id) = case(all(), None);
+    let judged = |calls: &[CallId]| {
+        judge_with_cuts(&cut.history, &cut.claim, &calls.iter().copied().collect())
+    };
+    assert!(judged(&[]).is_err());
+    assert!(judged(&[id]).is_ok());
+}
+
+#[test]
 fn a_read_that_no_state_gives_is_rejected() {
     let mut case = Case::new();
     case.write(0, put("a", "1"));
