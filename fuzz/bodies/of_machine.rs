@@ -3,13 +3,14 @@
 use machine::entry::{
     self, BatchBuilder, decode_batch, decode_header, decode_identities, encode_identities,
 };
+use machine::etcd::command::{Command as EtcdCommand, Put};
 use machine::image::FreezeStep;
 use machine::image::restore::{Restore, RestoreError};
 use machine::zk::command::AskedAcl;
 use machine::{
     AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Identity,
-    Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin, ServerList, ServerRecord, ServerRole,
-    SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
+    LeaseId, Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin, ServerList, ServerRecord,
+    ServerRole, SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
 };
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
@@ -165,6 +166,11 @@ fn commands() -> Vec<Command<'static>> {
         Command::Control(ControlCommand::Nothing),
         Command::Control(ControlCommand::Raise(Level::ETCD.into())),
         Command::Control(ControlCommand::SetServers(servers())),
+        Command::Etcd(EtcdCommand::Grant { lease: LeaseId(3), ttl_s: 60 }),
+        Command::Etcd(EtcdCommand::Revoke { lease: LeaseId(3) }),
+        Command::Etcd(EtcdCommand::Expire {
+            leases: vec![(LeaseId(3), Ordinal(1)), (LeaseId(-4), Ordinal(2))],
+        }),
     ];
     commands
         .extend(ops().into_iter().map(|op| Command::Zk(ZkCommand::Write { session: SESSION, op })));
@@ -214,6 +220,20 @@ pub fn image_seeds() -> Vec<Vec<u8>> {
             &mut ChangeBatch::default(),
         );
     }
+    for lease in [LeaseId(3), LeaseId(4)] {
+        let grant = Command::Etcd(EtcdCommand::Grant { lease, ttl_s: 60 });
+        machine.apply(&stamp, &grant, &mut ChangeBatch::default());
+    }
+    let put = Put {
+        key: b"k",
+        value: b"v",
+        lease: 3,
+        prev_kv: false,
+        ignore_value: false,
+        ignore_lease: false,
+    };
+    let put = Command::Etcd(EtcdCommand::Put(put));
+    machine.apply(&stamp, &put, &mut ChangeBatch::default());
     machine.finish_entry(LogIndex(2));
     vec![
         image_of(&mut machine, u32::MAX),

@@ -9,8 +9,10 @@ mod overlap;
 mod request;
 mod response;
 
-pub use request::{StreamRefused, compaction, delete_range, put, range, range_stream, txn};
+pub use request::{
+    StreamRefused, compaction, delete_range, grant, put, range, range_stream, revoke, txn,
+};
 pub use response::{
-    Header, NO_WATCH_ID, Piece, PieceEnd, Response, WatchHead, key_value_bytes, watch_event_bytes,
-    write_key_value, write_watch_event,
+    Header, LeaseResponse, NO_WATCH_ID, Piece, PieceEnd, Response, TimeToLive, WatchHead,
+    key_value_bytes, watch_event_bytes, write_key_value, write_watch_event,
 };

@@ -382,6 +382,8 @@ impl From<Refusal> for Error {
             Refusal::FutureRevision => Error::FutureRevision,
             Refusal::KeyNotFound => Error::KeyNotFound,
             Refusal::LeaseNotFound => Error::LeaseNotFound,
+            Refusal::LeaseExists => Error::LeaseExists,
+            Refusal::LeaseTtlTooLarge => Error::LeaseTtlTooLarge,
             Refusal::NoSpace => Error::NoSpace,
         }
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::control::Change as ControlChange;
-use crate::etcd::change::{Change as EtcdChange, KeyChange};
+use crate::etcd::change::{Change as EtcdChange, KeyChange, LeaseChange};
 use crate::etcd::event::Event;
+use crate::etcd::lease::Leases;
 use crate::limits::QUOTA_WARNINGS_MAX;
 use crate::mark::Mark;
 use crate::zk::change::{Change as ZkChange, QuotaExceeded};
@@ -57,6 +58,7 @@ pub struct ChangeBatch {
     key_changes: Vec<KeyChange>,
     /// Whether somebody watches etcd's keys.
     wants_key_changes: bool,
+    lease_changes: Vec<LeaseChange>,
     quotas_exceeded: Vec<QuotaExceeded>,
     /// Whether a change concerns the clients of every protocol.
     concerns_all: bool,
@@ -112,6 +114,28 @@ impl ChangeBatch {
         let path_bytes = u32::try_from(path.len()).expect("a path is far below 4 GiB");
         self.paths.push_str(path);
         self.changes.push(Change { mark, kind, path_start, path_bytes });
+    }
+
+    /// Adds a change of a lease. No Front wants it.
+    pub(crate) fn push_lease(&mut self, change: LeaseChange) {
+        if !self.is_for_nobody {
+            self.lease_changes.push(change);
+        }
+    }
+
+    /// Puts the leases of a state in the place of all changes of leases so far: that state takes
+    /// the place of the present one.
+    pub fn replace_leases(&mut self, leases: &Leases) {
+        self.lease_changes.clear();
+        if !self.is_for_nobody {
+            self.lease_changes.extend(leases.changes());
+        }
+    }
+
+    /// The changes of leases, in their order. Where [`ZkChange::Installed`] is in the batch, they
+    /// are those behind it.
+    pub fn lease_changes(&self) -> &[LeaseChange] {
+        &self.lease_changes
     }
 
     /// The changes with their paths, in the order in which they happened.

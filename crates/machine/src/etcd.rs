@@ -4,16 +4,17 @@ pub mod change;
 pub mod command;
 pub mod event;
 mod index;
+pub mod lease;
 pub mod reply;
 pub(crate) mod restore;
 pub mod settings;
 pub mod store;
 mod tail;
-mod txn;
+pub(crate) mod txn;
 pub(crate) mod walk;
 
 pub use settings::Settings;
 pub use store::Store;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

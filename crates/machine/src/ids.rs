@@ -56,6 +56,10 @@ pub struct Origin {
     pub boot: BootId,
 }
 
+/// A lease of etcd. Never 0: a key of lease 0 has none, and a grant of 0 lets the server choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub i64);
+
 /// An owner of state that lives only while its client is heard: a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {

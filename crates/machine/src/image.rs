@@ -54,7 +54,7 @@ impl Machine {
         let mut sections = header.sections;
         sections.write_frame(Space::Control, &mut start, |frame| self.control.encode(frame));
         self.zk.freeze(old_bytes_max);
-        self.etcd.freeze();
+        self.etcd.freeze(self.ordinal);
         self.freeze = Some(Freeze { start, sections, space: Space::Zk });
         index
     }

@@ -65,7 +65,8 @@ impl Machine {
         self.replaced = Some(image);
     }
 
-    /// Takes etcd's keys of an image. Their revision never falls.
+    /// Takes etcd's keys and leases of an image. Their revision never falls. Each lease counts as
+    /// granted now.
     fn install_store(&mut self, image: &mut Machine, changes: &mut ChangeBatch) {
         if self.etcd.is_unused() && image.etcd.is_unused() {
             return;
@@ -74,6 +75,8 @@ impl Machine {
         self.etcd.revision = self.etcd.revision.max(image.etcd.revision);
         // The settings are those of this ensemble.
         self.etcd.settings = image.etcd.settings;
+        self.etcd.leases.grant_all_anew(self.ordinal);
+        changes.replace_leases(&self.etcd.leases);
         // A running walk belongs to the old state: its next step reports that it is worthless.
         self.etcd.walk = image.etcd.walk.take();
         self.etcd.abort_walk();

@@ -32,9 +32,10 @@ pub use command::Command;
 pub use control::servers::{ServerId, ServerList, ServerRecord, ServerRole, Servers, ZkAddresses};
 pub use control::{Change as ControlChange, Command as ControlCommand, Control};
 pub use digest::Digest;
-pub use etcd::change::Change as EtcdChange;
+pub use etcd::change::{Change as EtcdChange, LeaseChange};
 pub use ids::{
-    Attachment, BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, Owner, SessionId, Zxid,
+    Attachment, BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin, Owner,
+    SessionId, Zxid,
 };
 pub use level::{Level, StatedLevel};
 pub use machine::{Machine, PreparedImage};

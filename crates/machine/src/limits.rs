@@ -34,6 +34,10 @@ pub const IDENTITY_LISTS_MAX: usize = BATCH_COMMANDS_MAX;
 /// Sessions expired by one command. More wait for the next.
 pub const EXPIRE_SESSIONS_MAX: usize = 10_000;
 
+/// Leases expired by one command. More wait for the next, between which Apply may give up the
+/// state's lock.
+pub const EXPIRE_LEASES_MAX: usize = 64;
+
 /// Containers and znodes with a time to live that one command removes. More wait for the next: the
 /// state's lock is held meanwhile.
 pub const CONTAINER_ZNODES_DELETED_MAX: usize = 1_000;
@@ -98,3 +102,11 @@ pub const ETCD_CHANGE_COST: u64 = 64;
 
 /// Events that one step of pruning removes, under the state's lock: some 100 us.
 pub const ETCD_PRUNED_EVENTS_MAX: usize = 256;
+
+/// The longest time to live of a lease, in seconds (`lease.MaxLeaseTTL`). A grant of more is
+/// refused.
+pub const ETCD_LEASE_TTL_S_MAX: i64 = 9_000_000_000;
+
+/// What a lease counts against the quota, in bytes (`storage.leaseOverhead`): so the quota bounds
+/// the number of leases as well.
+pub const ETCD_LEASE_BYTES: u64 = 64;

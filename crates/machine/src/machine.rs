@@ -10,6 +10,7 @@ use crate::entry::Framed;
 use crate::etcd::Store;
 use crate::etcd::change::Change as EtcdChange;
 use crate::etcd::command::Command as EtcdCommand;
+use crate::etcd::txn::At;
 use crate::ids::{LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
@@ -110,7 +111,8 @@ impl Machine {
                 if let EtcdCommand::Configure(settings) = command {
                     changes.push(self.mark(), EtcdChange::Configured(*settings), "");
                 }
-                Outcome::Etcd(self.etcd.apply(command, changes))
+                let at = At { ordinal: self.ordinal, time_ms: stamp.time_ms };
+                Outcome::Etcd(self.etcd.apply(at, command, changes))
             }
         };
         Reply { mark: self.mark(), outcome }

@@ -1,5 +1,6 @@
 //! Requests to commands.
 
+use machine::LeaseId;
 use machine::etcd::command::{
     Bounds, Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation,
     SortOrder, SortTarget, Txn,
@@ -115,6 +116,16 @@ pub fn delete_range(request: &pb::DeleteRangeRequest) -> Result<DeleteRange<'_>,
 /// caller to see.
 pub fn compaction(request: &pb::CompactionRequest) -> Command<'static> {
     Command::Compact { revision: request.revision }
+}
+
+/// The grant that a request asks for.
+pub fn grant(request: &pb::LeaseGrantRequest) -> Command<'static> {
+    Command::Grant { lease: LeaseId(request.id), ttl_s: request.ttl }
+}
+
+/// The revocation that a request asks for.
+pub fn revoke(request: &pb::LeaseRevokeRequest) -> Command<'static> {
+    Command::Revoke { lease: LeaseId(request.id) }
 }
 
 /// The transaction that a request asks for. `ops_max` is `max-txn-ops`.

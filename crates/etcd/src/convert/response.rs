@@ -4,6 +4,7 @@
 //! from the shared events to the bytes in one step. The numbers of the fields stand here again,
 //! because the generated messages own what they hold; a test compares both.
 
+mod lease;
 mod piece;
 mod watch;
 
@@ -12,6 +13,7 @@ use machine::etcd::event::Event;
 use machine::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted, TxnDone};
 use prost::encoding::{encode_varint, encoded_len_varint};
 
+pub use lease::{LeaseResponse, TimeToLive};
 pub use piece::{Piece, PieceEnd};
 pub use watch::{NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};
 
@@ -48,8 +50,8 @@ enum Body<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// The response to a command: `PutResponse`, `DeleteRangeResponse`, `TxnResponse` or
-    /// `CompactionResponse`.
+    /// The response to a command of keys: `PutResponse`, `DeleteRangeResponse`, `TxnResponse` or
+    /// `CompactionResponse`. [`LeaseResponse::of_outcome`] has those to commands of leases.
     pub fn of_outcome(header: Header, outcome: &'a Outcome) -> Response<'a> {
         Response::of_body(
             header,
@@ -57,7 +59,8 @@ impl<'a> Response<'a> {
                 Outcome::Put(done) => Body::Put(done),
                 Outcome::DeleteRange(done) => Body::DeleteRange(done),
                 Outcome::Txn(done) => Body::Txn(done),
-                Outcome::Configured => unreachable!("no client sets the settings"),
+                Outcome::Configured | Outcome::Expired => unreachable!("no client's commands"),
+                Outcome::Granted(_) | Outcome::Revoked { .. } => unreachable!("commands of leases"),
                 Outcome::Compacted { revision } => Body::Compacted { revision: *revision },
             },
         )

@@ -2,6 +2,7 @@
 
 use crate::etcd::event::Event;
 use crate::etcd::settings::Settings;
+use crate::ids::{LeaseId, Ordinal};
 
 /// A change that a command of etcd's space made.
 #[derive(Clone, Copy, Debug)]
@@ -19,4 +20,20 @@ pub struct KeyChange {
     pub event: Event,
     /// The version before it; none if the key did not exist.
     pub before: Option<Event>,
+}
+
+/// A change of a lease, for the deadlines that Loop keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseChange {
+    /// The lease was granted.
+    Granted {
+        /// The lease.
+        lease: LeaseId,
+        /// The ordinal of the grant. A command that expires the lease names it.
+        granted: Ordinal,
+        /// How long it lives without a keep-alive, in seconds.
+        ttl_s: i64,
+    },
+    /// The lease was revoked, or has expired.
+    Ended(LeaseId),
 }

@@ -6,7 +6,8 @@
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::etcd::settings::Settings;
-use crate::limits::{ETCD_OPS_MAX, ETCD_TXN_DEPTH_MAX};
+use crate::ids::{LeaseId, Ordinal};
+use crate::limits::{ETCD_OPS_MAX, ETCD_TXN_DEPTH_MAX, EXPIRE_LEASES_MAX};
 
 /// A replicated change of etcd's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,25 @@ pub enum Command<'a> {
     },
     /// Set the replicated settings. Loop's own, never a client's.
     Configure(Settings),
+    /// Grant a lease.
+    Grant {
+        /// The lease; 0: the machine chooses one.
+        lease: LeaseId,
+        /// The time to live that the client asks for, in seconds.
+        ttl_s: i64,
+    },
+    /// Revoke a lease, and remove its keys.
+    Revoke {
+        /// The lease.
+        lease: LeaseId,
+    },
+    /// Expire leases that nobody kept alive, and remove their keys, for each lease at a revision of
+    /// its own. Each names the ordinal of the grant that was judged; one that was granted since
+    /// lives on. Loop's own, never a client's. At most [`EXPIRE_LEASES_MAX`].
+    Expire {
+        /// The leases.
+        leases: Vec<(LeaseId, Ordinal)>,
+    },
 }
 
 /// A range of keys, as etcd's requests state one.
@@ -218,6 +238,9 @@ const KIND_DELETE_RANGE: u8 = 2;
 const KIND_TXN: u8 = 3;
 const KIND_COMPACT: u8 = 4;
 const KIND_CONFIGURE: u8 = 5;
+const KIND_GRANT: u8 = 6;
+const KIND_REVOKE: u8 = 7;
+const KIND_EXPIRE: u8 = 8;
 
 const OP_RANGE: u8 = 0;
 
@@ -256,6 +279,19 @@ impl Command<'_> {
                 out.put_u8(KIND_CONFIGURE);
                 settings.encode(out);
             }
+            Command::Grant { lease, ttl_s } => {
+                out.put_u8(KIND_GRANT);
+                out.put_i64(lease.0);
+                out.put_i64(*ttl_s);
+            }
+            Command::Revoke { lease } => {
+                out.put_u8(KIND_REVOKE);
+                out.put_i64(lease.0);
+            }
+            Command::Expire { leases } => {
+                out.put_u8(KIND_EXPIRE);
+                encode_judged(leases, out);
+            }
         }
     }
 
@@ -268,9 +304,26 @@ impl Command<'_> {
             KIND_TXN => Command::Txn(Txn::decode(reader, ETCD_TXN_DEPTH_MAX, &mut ops_left)?),
             KIND_COMPACT => Command::Compact { revision: reader.i64()? },
             KIND_CONFIGURE => Command::Configure(Settings::decode(reader)?),
+            KIND_GRANT => Command::Grant { lease: LeaseId(reader.i64()?), ttl_s: reader.i64()? },
+            KIND_REVOKE => Command::Revoke { lease: LeaseId(reader.i64()?) },
+            KIND_EXPIRE => Command::Expire { leases: decode_judged(reader)? },
             kind => return Err(reader.bad("command of etcd", u64::from(kind))),
         })
     }
+}
+
+fn encode_judged(leases: &[(LeaseId, Ordinal)], out: &mut Vec<u8>) {
+    assert!(leases.len() <= EXPIRE_LEASES_MAX);
+    out.put_u32(leases.len() as u32);
+    for (lease, granted) in leases {
+        out.put_i64(lease.0);
+        out.put_u64(granted.0);
+    }
+}
+
+fn decode_judged(reader: &mut Reader<'_>) -> Result<Vec<(LeaseId, Ordinal)>, DecodeError> {
+    let count = reader.count("count of leases", EXPIRE_LEASES_MAX)?;
+    (0..count).map(|_| Ok((LeaseId(reader.i64()?), Ordinal(reader.u64()?)))).collect()
 }
 
 impl KeyRange<'_> {

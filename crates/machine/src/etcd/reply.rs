@@ -1,6 +1,7 @@
 //! The outcomes of etcd's commands.
 
 use crate::etcd::event::Event;
+use crate::ids::LeaseId;
 
 /// The outcome of a command that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,26 @@ pub enum Outcome {
     },
     /// The settings are set.
     Configured,
+    /// A lease was granted.
+    Granted(Granted),
+    /// A lease was revoked.
+    Revoked {
+        /// The store's revision; that of the removal of the lease's keys, if there were any.
+        revision: i64,
+    },
+    /// Leases have expired, as far as the command judged their present grants.
+    Expired,
+}
+
+/// The outcome of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The store's revision.
+    pub revision: i64,
+    /// The lease.
+    pub lease: LeaseId,
+    /// The time to live that it got, in seconds.
+    pub ttl_s: i64,
 }
 
 /// The outcome of a put.
@@ -95,8 +116,12 @@ pub enum Refusal {
     FutureRevision,
     /// A put that keeps the value or the lease names a key that does not exist.
     KeyNotFound,
-    /// A put names a lease that does not exist.
+    /// A put or a revocation names a lease that does not exist.
     LeaseNotFound,
-    /// A put would make the store larger than its quota.
+    /// A grant names a lease that exists.
+    LeaseExists,
+    /// A grant asks for a longer time to live than is allowed.
+    LeaseTtlTooLarge,
+    /// A put or a grant would make the store larger than its quota.
     NoSpace,
 }

@@ -2,16 +2,19 @@
 
 use crate::codec::{DecodeError, Reader};
 use crate::etcd::event::{Event, Place};
+use crate::etcd::lease::{self, Grant};
 use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
 use crate::etcd::tail::{Passed, Sum, TailRestore};
-use crate::etcd::walk::{TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_START};
+use crate::etcd::walk::{TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START};
+use crate::ids::{LeaseId, Ordinal};
 use crate::image::error::RestoreError;
 
 /// The records of one piece, each of the right form.
 #[derive(Default)]
 pub(crate) struct Records {
     start: Option<Start>,
+    leases: Vec<(LeaseId, Grant)>,
     edge: Vec<Event>,
     chunks: Vec<Place>,
     events: Vec<DecodedEvent>,
@@ -33,6 +36,7 @@ struct DecodedEvent {
     tail: Option<(Place, Event)>,
     sum: Sum,
     is_delete: bool,
+    has_lease: bool,
     /// Whether it is the first one of its key.
     begins_key: bool,
 }
@@ -65,6 +69,9 @@ impl RecordDecoder {
                     }
                     self.start = Some(start);
                     decoded.start = Some(start);
+                }
+                (TAG_LEASE, Some(_)) if self.last.is_none() => {
+                    decoded.leases.push(lease::decode(reader)?);
                 }
                 (TAG_EDGE, Some(start)) if self.last.is_none() => {
                     decoded.edge.push(self.edge_event(reader, start)?);
@@ -109,7 +116,8 @@ impl RecordDecoder {
             return Err(reader.bad("revision of an event", place.revision as u64));
         }
         let tail = (!is_base).then(|| (place, event.clone()));
-        Ok(DecodedEvent { tail, sum: Sum::of(&event), is_delete, begins_key, event })
+        let has_lease = event.numbers().lease != 0;
+        Ok(DecodedEvent { tail, sum: Sum::of(&event), is_delete, has_lease, begins_key, event })
     }
 }
 
@@ -124,17 +132,28 @@ pub(crate) struct StoreRestore {
     versions: Vec<Event>,
     /// The sum of its newest version, unless that is a removal.
     before: Option<Sum>,
+    /// Whether its newest version names a lease.
+    has_lease: bool,
+    /// Whether a key names a lease that does not exist.
+    has_astray: bool,
 }
 
 impl StoreRestore {
     /// Takes the records of the next piece.
     ///
     /// # Errors
-    /// An event does not belong to a chunk, or the chunks are not in their order.
+    /// An event does not belong to a chunk, the chunks are not in their order, or two leases have
+    /// one number.
     pub fn install(&mut self, records: Records) -> Result<(), RestoreError> {
         if let Some(Start { revision, compacted, settings }) = records.start {
             (self.store.revision, self.store.compacted) = (revision, compacted);
             self.store.settings = settings;
+        }
+        for (lease, grant) in records.leases {
+            if !self.store.leases.add(lease, grant) {
+                let text = format!("two leases have number {:x}", lease.0);
+                return Err(RestoreError::Inconsistent(text));
+            }
         }
         self.edge.extend(records.edge);
         for start in records.chunks {
@@ -142,7 +161,7 @@ impl StoreRestore {
                 return Err(does_not_fit(start));
             }
         }
-        for DecodedEvent { event, tail, sum, is_delete, begins_key } in records.events {
+        for DecodedEvent { event, tail, sum, is_delete, has_lease, begins_key } in records.events {
             if begins_key {
                 self.end_key();
             }
@@ -162,26 +181,40 @@ impl StoreRestore {
                 }
             }
             self.before = (!is_delete).then_some(sum);
+            self.has_lease = has_lease;
             self.versions.push(event);
         }
         Ok(())
     }
 
-    /// Puts the last key so far into the index.
+    /// Puts the last key so far into the index, and gives it to its lease.
     fn end_key(&mut self) {
         self.before = None;
+        if core::mem::take(&mut self.has_lease)
+            && let Some(newest) = self.versions.last()
+        {
+            self.has_astray |= self.store.leases.is_astray(newest);
+            self.store.leases.on_put(newest, None);
+        }
         if !self.versions.is_empty() {
             // A list of its own, without spare room.
             self.store.index.push_behind(self.versions.drain(..).collect());
         }
     }
 
-    /// The store. It is unused if the image has no section of it.
+    /// The store at this ordinal. It is unused if the image has no section of it.
     ///
     /// # Errors
-    /// A chunk has not the events that it must have.
-    pub fn finish(mut self) -> Result<Store, RestoreError> {
+    /// A chunk has not the events that it must have, a key names a lease that does not exist, or a
+    /// lease was granted later.
+    pub fn finish(mut self, ordinal: Ordinal) -> Result<Store, RestoreError> {
         self.end_key();
+        let leases = &self.store.leases;
+        let has_later = leases.iter().any(|(_, lease)| lease.grant().granted > ordinal);
+        if self.has_astray || has_later {
+            let text = "the leases and their keys do not fit".to_string();
+            return Err(RestoreError::Inconsistent(text));
+        }
         let incomplete =
             || RestoreError::Inconsistent("a chunk of events is not whole".to_string());
         self.store.tail = self.tail.finish().ok_or_else(incomplete)?;

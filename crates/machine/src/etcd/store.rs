@@ -14,10 +14,12 @@ use crate::digest::Digest;
 use crate::etcd::command::{KeyRange, RangeOp, SortOrder, SortTarget};
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::index::Index;
+use crate::etcd::lease::{Lease, Leases};
 use crate::etcd::reply::{Found, Refusal};
 use crate::etcd::settings::Settings;
 use crate::etcd::tail::{Sum, Tail};
 use crate::etcd::walk::Walk;
+use crate::ids::LeaseId;
 use crate::limits::{ETCD_CHANGE_COST, ETCD_PRUNED_EVENTS_MAX};
 
 /// The revision of a store that nobody has written to.
@@ -38,6 +40,7 @@ pub struct Store {
     pub(crate) tail_sum: Sum,
     /// The events at the compacted revision, in their order.
     pub(crate) edge: Arc<[Event]>,
+    pub(crate) leases: Leases,
     /// A running walk for an image. Nothing is pruned meanwhile.
     pub(crate) walk: Option<Box<Walk>>,
 }
@@ -53,6 +56,7 @@ impl Default for Store {
             base_sum: Sum::default(),
             tail_sum: Sum::default(),
             edge: Arc::new([]),
+            leases: Leases::default(),
             walk: None,
         }
     }
@@ -79,19 +83,24 @@ impl Store {
         self.index.live_count()
     }
 
-    /// Bytes of all versions that can be read, equal on all members.
+    /// The leases.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Bytes of all versions that can be read, and of the leases, equal on all members.
     pub fn bytes(&self) -> u64 {
-        self.base_sum.bytes + self.tail_sum.bytes
+        self.base_sum.bytes + self.tail_sum.bytes + self.leases.bytes()
     }
 
     /// Whether nobody ever used the store: then it has no section in an image and no terms in the
     /// digest.
     pub(crate) fn is_unused(&self) -> bool {
         let was_written = self.revision != FIRST_REVISION || self.compacted != NEVER_COMPACTED;
-        !was_written && self.settings == Settings::default()
+        !was_written && self.leases.is_empty() && self.settings == Settings::default()
     }
 
-    /// The terms of the store: of each version, and one of the two revisions and the settings.
+    /// The terms of the store: of each version and each lease, and one of the two revisions and the settings.
     pub(crate) fn digest(&self) -> Digest {
         if self.is_unused() {
             return Digest::default();
@@ -103,6 +112,7 @@ impl Store {
         let mut digest = Digest::of_bytes(b'R', &scalars);
         digest.add(self.base_sum.digest);
         digest.add(self.tail_sum.digest);
+        digest.add(self.leases.digest());
         digest
     }
 
@@ -242,6 +252,7 @@ impl Store {
         };
         let event = Event::put(place, key, numbers, value);
         let before = self.push(event.clone());
+        self.leases.on_put(&event, before.as_ref());
         changes.push_event(event, before);
     }
 
@@ -255,10 +266,11 @@ impl Store {
         mut show: impl FnMut(&Event),
     ) -> u32 {
         let mut place = first;
-        let Store { index, tail, tail_sum, .. } = self;
+        let Store { index, tail, tail_sum, leases, .. } = self;
         index.remove_range(range, |before| {
             let event = Event::delete(place, before.key());
             tail_sum.add(tail.push(event.clone(), Some(before)));
+            leases.on_delete(before);
             changes.push_event_after(&event, before);
             place.sub += 1;
             show(before);
@@ -272,6 +284,15 @@ impl Store {
         let before = self.index.push(event.clone());
         self.tail_sum.add(self.tail.push(event, before.as_ref()));
         before
+    }
+
+    /// Takes a lease out. A running walk that has not reached it keeps it.
+    pub(crate) fn take_lease(&mut self, lease: LeaseId) -> Option<Lease> {
+        let taken = self.leases.remove(lease)?;
+        if let Some(walk) = &mut self.walk {
+            walk.on_lease_taken(lease, taken.grant());
+        }
+        Some(taken)
     }
 
     /// Forgets, for reads, what is older than this revision.

@@ -10,31 +10,32 @@ use super::restore::{RecordDecoder, Records, StoreRestore};
 use super::settings::Settings;
 use super::store::Store;
 use super::tail::Sum;
+use super::txn::At;
 use crate::Machine;
 use crate::change::ChangeBatch;
 use crate::codec::Reader;
 use crate::command::Command as AnyCommand;
 use crate::etcd::change::KeyChange;
-use crate::ids::{BootId, ConnectionId, LogIndex, MemberId, Origin};
+use crate::ids::{BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin};
 use crate::image::FreezeStep;
 use crate::image::restore::{Restore, RestoreError};
 use crate::image::step::WalkStep;
 use crate::machine::tests::rig::Random;
 use crate::stamp::Stamp;
 
-fn keys<'a>(key: &'a str, end: &'a str) -> KeyRange<'a> {
+pub(super) fn keys<'a>(key: &'a str, end: &'a str) -> KeyRange<'a> {
     KeyRange { key: key.as_bytes(), end: end.as_bytes() }
 }
 
-fn all() -> RangeOp<'static> {
+pub(super) fn all() -> RangeOp<'static> {
     read(keys("\0", "\0"))
 }
 
-fn read(range: KeyRange<'_>) -> RangeOp<'_> {
+pub(super) fn read(range: KeyRange<'_>) -> RangeOp<'_> {
     RangeOp::of(range)
 }
 
-fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
+pub(super) fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
     Put {
         key: key.as_bytes(),
         value: value.as_bytes(),
@@ -45,6 +46,12 @@ fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
     }
 }
 
+/// Applies a command; leases are tested with a whole machine.
+fn apply(store: &mut Store, command: &Command<'_>) -> Result<Outcome, Refusal> {
+    let at = At { ordinal: Ordinal(1), time_ms: 0 };
+    store.apply(at, command, &mut ChangeBatch::default())
+}
+
 fn put(store: &mut Store, key: &str, value: &str) -> i64 {
     match apply(store, &Command::Put(a_put(key, value))) {
         Ok(Outcome::Put(done)) => done.revision,
@@ -52,7 +59,7 @@ fn put(store: &mut Store, key: &str, value: &str) -> i64 {
     }
 }
 
-fn a_delete<'a>(key: &'a str, end: &'a str) -> DeleteRange<'a> {
+pub(super) fn a_delete<'a>(key: &'a str, end: &'a str) -> DeleteRange<'a> {
     DeleteRange { range: keys(key, end), prev_kv: false }
 }
 
@@ -61,10 +68,6 @@ fn delete(store: &mut Store, key: &str, end: &str) -> (u64, i64) {
         Ok(Outcome::DeleteRange(done)) => (done.count, done.revision),
         other => panic!("{other:?}"),
     }
-}
-
-fn apply(store: &mut Store, command: &Command<'_>) -> Result<Outcome, Refusal> {
-    store.apply(command, &mut ChangeBatch::default())
 }
 
 fn compact(store: &mut Store, revision: i64) -> Result<(), Refusal> {
@@ -78,7 +81,11 @@ fn txn(store: &mut Store, txn: Txn<'_>) -> Result<TxnDone, Refusal> {
     }
 }
 
-fn a_txn<'a>(compares: Vec<Compare<'a>>, success: Vec<Op<'a>>, failure: Vec<Op<'a>>) -> Txn<'a> {
+pub(super) fn a_txn<'a>(
+    compares: Vec<Compare<'a>>,
+    success: Vec<Op<'a>>,
+    failure: Vec<Op<'a>>,
+) -> Txn<'a> {
     Txn { compares, success, failure }
 }
 
@@ -89,7 +96,7 @@ fn shown(found: &Found) -> String {
     format!("{} of {}{more}", texts.join(" "), found.count)
 }
 
-fn event_text(event: &Event) -> String {
+pub(super) fn event_text(event: &Event) -> String {
     let numbers = event.numbers();
     format!(
         "{}={}@{}/{}/{}",
@@ -267,7 +274,7 @@ fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
 
 #[test]
 fn an_image_has_the_settings_even_of_a_store_without_keys() {
-    let settings = Settings { quota_bytes: 5 << 30, txn_ops_max: 200 };
+    let settings = Settings { quota_bytes: 5 << 30, txn_ops_max: 200, lease_ttl_s_min: 7 };
     let mut machine = Machine::default();
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
@@ -405,7 +412,10 @@ fn commands_are_read_as_they_were_written_and_no_cut_or_changed_byte_panics() {
         Command::DeleteRange(a_delete("a", "")),
         Command::Txn(a_txn(vec![compare(CompareTarget::Mod(3))], ops, vec![])),
         Command::Compact { revision: 5 },
-        Command::Configure(Settings { quota_bytes: 1 << 40, txn_ops_max: 7 }),
+        Command::Configure(Settings { quota_bytes: 1 << 40, txn_ops_max: 7, lease_ttl_s_min: 9 }),
+        Command::Grant { lease: LeaseId(-3), ttl_s: 5 },
+        Command::Revoke { lease: LeaseId(i64::MIN) },
+        Command::Expire { leases: vec![(LeaseId(4), Ordinal(8)), (LeaseId(5), Ordinal(0))] },
     ] {
         let command = AnyCommand::Etcd(command);
         let mut bytes = Vec::new();
@@ -625,7 +635,7 @@ fn random_histories_are_read_at_every_revision_and_images_hold_them_whatever_com
 /// An image of a store in pieces of `bytes`, put together again.
 fn through_an_image(store: &mut Store, bytes: usize) -> Result<Store, RestoreError> {
     let (mut decoder, mut restore) = (RecordDecoder::default(), StoreRestore::default());
-    store.freeze();
+    store.freeze(Ordinal(1));
     loop {
         let mut piece = Vec::new();
         let step = store.freeze_step(&mut piece, bytes, 100);
@@ -634,7 +644,7 @@ fn through_an_image(store: &mut Store, bytes: usize) -> Result<Store, RestoreErr
         restore.install(records)?;
         match step {
             WalkStep::Going => {}
-            WalkStep::Ended => return restore.finish(),
+            WalkStep::Ended => return restore.finish(Ordinal(1)),
             WalkStep::Aborted => panic!("nothing takes its place"),
         }
     }
@@ -678,24 +688,24 @@ fn images_whose_events_do_not_fit_their_chunks_are_refused() {
     for number in 0..600 {
         put(&mut store, &format!("{number:04}"), "v");
     }
-    store.freeze();
+    store.freeze(Ordinal(1));
     let mut bytes = Vec::new();
     while let WalkStep::Going = store.freeze_step(&mut bytes, 1 << 20, u32::MAX) {}
     let restore = |bytes: &[u8]| {
         let (mut records, mut restore) = (Records::default(), StoreRestore::default());
         RecordDecoder::default().decode(&mut Reader::new(bytes), &mut records)?;
         restore.install(records)?;
-        restore.finish().map(|_| ())
+        restore.finish(Ordinal(1)).map(|_| ())
     };
     assert_eq!(restore(&bytes), Ok(()));
-    // The start has 29 bytes, and the places of the two chunks have 13 each.
-    let (first, second) = (29 + 1, 29 + 13 + 1);
+    // The start has 33 bytes, and the places of the two chunks have 13 each.
+    let (first, second) = (33 + 1, 33 + 13 + 1);
     for (at, byte) in [(first, 1), (first, 3), (second, 1), (second, 3), (second + 8, 1)] {
         let mut changed = bytes.clone();
         changed[at] = byte;
         assert!(restore(&changed).is_err(), "byte {at} is {byte}");
     }
-    let without_chunk = [&bytes[..29], &bytes[29 + 13..]].concat();
+    let without_chunk = [&bytes[..33], &bytes[33 + 13..]].concat();
     assert!(restore(&without_chunk).is_err());
     let without_last = bytes.len()
         - (5 + store.tail.behind(Place::default()).last().map_or(0, |it| it.bytes().len()));

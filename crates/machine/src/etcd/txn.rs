@@ -9,12 +9,26 @@ use core::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use crate::change::ChangeBatch;
+use crate::etcd::change::LeaseChange;
 use crate::etcd::command::{
-    Command, Compare, CompareTarget, DeleteRange, Op, Put, RangeOp, Relation, Txn,
+    Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation, Txn,
 };
 use crate::etcd::event::{Event, Place};
-use crate::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted, Refusal, TxnDone};
+use crate::etcd::lease::{Grant, Lease};
+use crate::etcd::reply::{
+    Branch, Found, Granted, OpDone, Outcome, PutDone, RangeDeleted, Refusal, TxnDone,
+};
 use crate::etcd::store::Store;
+use crate::ids::{LeaseId, Ordinal};
+use crate::limits::{ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
+
+/// The moment at which a command is applied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub(crate) ordinal: Ordinal,
+    /// The leader's stamp.
+    pub(crate) time_ms: i64,
+}
 
 impl Store {
     /// Runs a command.
@@ -23,13 +37,14 @@ impl Store {
     /// The command is refused, and nothing has changed.
     pub(crate) fn apply(
         &mut self,
+        at: At,
         command: &Command<'_>,
         changes: &mut ChangeBatch,
     ) -> Result<Outcome, Refusal> {
         match command {
             Command::Put(put) => {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
-                check_lease(put)?;
+                self.check_lease(put)?;
                 self.check_put(put)?;
                 self.check_quota(cost_of_put(put))?;
                 Ok(Outcome::Put(self.run(changes, |run| run.put(put))))
@@ -53,7 +68,65 @@ impl Store {
                 self.settings = *settings;
                 Ok(Outcome::Configured)
             }
+            Command::Grant { lease, ttl_s } => {
+                self.grant(at, *lease, *ttl_s, changes).map(Outcome::Granted)
+            }
+            Command::Revoke { lease } => {
+                let taken = self.take_lease(*lease).ok_or(Refusal::LeaseNotFound)?;
+                self.end_lease(*lease, &taken, changes);
+                Ok(Outcome::Revoked { revision: self.revision })
+            }
+            Command::Expire { leases } => {
+                for (lease, granted) in leases {
+                    let found = self.leases.get(*lease).map(Lease::grant);
+                    if found.is_some_and(|grant| grant.granted == *granted)
+                        && let Some(taken) = self.take_lease(*lease)
+                    {
+                        self.end_lease(*lease, &taken, changes);
+                    }
+                }
+                Ok(Outcome::Expired)
+            }
         }
+    }
+
+    /// Grants a lease. The order of the checks is etcd's (`lessor.Grant`).
+    fn grant(
+        &mut self,
+        at: At,
+        wanted: LeaseId,
+        ttl_s: i64,
+        changes: &mut ChangeBatch,
+    ) -> Result<Granted, Refusal> {
+        if ttl_s > ETCD_LEASE_TTL_S_MAX {
+            return Err(Refusal::LeaseTtlTooLarge);
+        }
+        if self.leases.get(wanted).is_some() {
+            return Err(Refusal::LeaseExists);
+        }
+        self.check_quota(ETCD_LEASE_BYTES)?;
+        let lease = match wanted {
+            LeaseId(0) => self.leases.choose(at.ordinal, at.time_ms),
+            wanted => wanted,
+        };
+        let ttl_s = ttl_s.max(i64::from(self.settings.lease_ttl_s_min)).max(1);
+        let granted = at.ordinal;
+        let is_new = self.leases.add(lease, Grant { ttl_s, granted });
+        assert!(is_new, "a lease that exists was refused");
+        changes.push_lease(LeaseChange::Granted { lease, granted, ttl_s });
+        Ok(Granted { revision: self.revision, lease, ttl_s })
+    }
+
+    /// Removes the keys of a lease that was taken out, in their order and at one revision
+    /// (`lessor.Revoke`).
+    fn end_lease(&mut self, lease: LeaseId, taken: &Lease, changes: &mut ChangeBatch) {
+        self.run(changes, |run| {
+            for key in taken.keys() {
+                let range = KeyRange { key, end: &[] };
+                run.delete_range(&DeleteRange { range, prev_kv: false });
+            }
+        });
+        changes.push_lease(LeaseChange::Ended(lease));
     }
 
     /// Runs a transaction that only reads, on the present state.
@@ -124,7 +197,7 @@ impl Store {
             },
             Step::Put(put) => {
                 self.check_put(put)?;
-                check_lease(put)
+                self.check_lease(put)
             }
             Step::DeleteRange(_) => Ok(()),
             Step::Txn(path) => self.check(path),
@@ -137,6 +210,14 @@ impl Store {
         match cost > 0 && self.bytes() + cost >= self.settings.quota_bytes {
             true => Err(Refusal::NoSpace),
             false => Ok(()),
+        }
+    }
+
+    /// A put that names a lease needs one that exists.
+    fn check_lease(&self, put: &Put<'_>) -> Result<(), Refusal> {
+        match put.lease == 0 || self.leases.get(LeaseId(put.lease)).is_some() {
+            true => Ok(()),
+            false => Err(Refusal::LeaseNotFound),
         }
     }
 
@@ -229,11 +310,6 @@ fn check_present<'t>(
         }
     }
     Ok(())
-}
-
-/// There are no leases yet.
-fn check_lease(put: &Put<'_>) -> Result<(), Refusal> {
-    if put.lease == 0 { Ok(()) } else { Err(Refusal::LeaseNotFound) }
 }
 
 /// A transaction whose comparisons were judged: the branch to run.

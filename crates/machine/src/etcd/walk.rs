@@ -4,6 +4,8 @@
 //!
 //! ```text
 //! start = 'T' | revision i64 | compacted i64 | quota's bytes u64 | operations of a txn u32
+//!       | shortest time to live u32
+//! lease = 'L' | lease i64 | time to live i64 | ordinal of the grant u64      in any order
 //! edge  = 'D' | event bytes      each removal at the compacted revision, in order
 //! chunk = 'C' | revision i64 | sub u32    the place of every 512th event of the tail, from the first
 //! event = 'E' | event bytes      by key, and by place for each key: the version that it had at the
@@ -13,24 +15,28 @@
 //! `event.rs` gives the bytes of an event. The events stand by key, so that a restore appends to
 //! the index and searches for no key; the places of the chunks tell it where each event stands in
 //! the tail. Versions never change, and nothing is pruned during a walk. So the walk needs no old
-//! values: it leaves out what is above the revision that it began at.
+//! values of them: it leaves out what is above the revision that it began at. Of leases it leaves
+//! out those that were granted since, and keeps those that have ended before it came to them.
 
 use std::sync::Arc;
 
 use crate::codec::Write;
 use crate::etcd::event::{Event, Place};
+use crate::etcd::lease::{self, Grant};
 use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
+use crate::ids::{LeaseId, Ordinal};
 use crate::image::step::WalkStep;
 use crate::limits::ETCD_CHUNK_EVENTS;
 
 pub(crate) const TAG_START: u8 = b'T';
+pub(crate) const TAG_LEASE: u8 = b'L';
 pub(crate) const TAG_EDGE: u8 = b'D';
 pub(crate) const TAG_CHUNK: u8 = b'C';
 pub(crate) const TAG_EVENT: u8 = b'E';
 
 /// Bytes of the start record.
-const START_BYTES: u64 = 1 + 8 + 8 + 8 + 4;
+const START_BYTES: u64 = 1 + 8 + 8 + 8 + 4 + 4;
 
 /// Bytes of the record of a chunk.
 const CHUNK_BYTES: u64 = 1 + 8 + 4;
@@ -46,6 +52,10 @@ pub(crate) struct Walk {
     settings: Settings,
     /// The events at the compacted revision.
     edge: Arc<[Event]>,
+    /// The last command in the image: leases that a later one granted are not in it.
+    ordinal: Ordinal,
+    /// Leases of the image that have ended since, and are not written yet.
+    ended: Vec<(LeaseId, Grant)>,
     at: Cursor,
     /// Whether the state that it walked was replaced.
     is_aborted: bool,
@@ -53,6 +63,8 @@ pub(crate) struct Walk {
 
 enum Cursor {
     Start,
+    /// In the leases, behind this one.
+    Leases(Option<LeaseId>),
     /// In the events at the compacted revision, from this one on.
     Edge(usize),
     /// At a chunk of the image that begins with the event behind this many others of the tail.
@@ -62,11 +74,12 @@ enum Cursor {
 }
 
 impl Store {
-    /// Begins a walk through the present state.
-    pub(crate) fn freeze(&mut self) {
+    /// Begins a walk through the present state. `ordinal` is that of the last command.
+    pub(crate) fn freeze(&mut self, ordinal: Ordinal) {
         let Store { revision, compacted, settings, .. } = *self;
         let (edge, at) = (self.edge.clone(), Cursor::Start);
-        let walk = Walk { revision, compacted, settings, edge, at, is_aborted: false };
+        let (ended, is_aborted) = (Vec::new(), false);
+        let walk = Walk { revision, compacted, settings, edge, ordinal, ended, at, is_aborted };
         self.walk = Some(Box::new(walk));
     }
 
@@ -101,7 +114,11 @@ impl Store {
                 piece.put_i64(walk.revision);
                 piece.put_i64(walk.compacted);
                 walk.settings.encode(piece);
-                Some(Cursor::Edge(0))
+                Some(Cursor::Leases(None))
+            }
+            Cursor::Leases(after) => {
+                let after = *after;
+                Some(self.walk_leases(&mut walk, after, piece, end, count_max))
             }
             Cursor::Edge(from) => Some(self.walk_edge(&walk, *from, piece, end, count_max)),
             Cursor::Chunks(from) => Some(self.walk_chunks(&walk, *from, piece, end, count_max)),
@@ -113,6 +130,34 @@ impl Store {
         walk.at = next;
         self.walk = Some(walk);
         WalkStep::Going
+    }
+
+    fn walk_leases(
+        &self,
+        walk: &mut Walk,
+        after: Option<LeaseId>,
+        piece: &mut Vec<u8>,
+        end: usize,
+        count_max: u32,
+    ) -> Cursor {
+        let mut count = 0;
+        while let Some((lease, grant)) = walk.ended.pop() {
+            put_lease(lease, grant, piece);
+            count += 1;
+            if piece.len() >= end || count == count_max {
+                return Cursor::Leases(after);
+            }
+        }
+        for (lease, grant) in self.leases.behind(after) {
+            if grant.granted <= walk.ordinal {
+                put_lease(lease, grant, piece);
+            }
+            count += 1;
+            if piece.len() >= end || count == count_max {
+                return Cursor::Leases(Some(lease));
+            }
+        }
+        Cursor::Edge(0)
     }
 
     fn walk_edge(
@@ -196,7 +241,7 @@ impl Store {
     /// Records that an image of the present state can have at most.
     pub(crate) fn record_count_max(&self) -> u64 {
         let event_count = self.edge.len() as u64 + self.index.key_count() + self.tail.count();
-        1 + self.chunk_count_max() + event_count
+        1 + self.leases.len() as u64 + self.chunk_count_max() + event_count
     }
 
     fn chunk_count_max(&self) -> u64 {
@@ -212,12 +257,29 @@ impl Store {
     }
 }
 
+fn put_lease(lease: LeaseId, grant: Grant, piece: &mut Vec<u8>) {
+    piece.put_u8(TAG_LEASE);
+    lease::encode(lease, grant, piece);
+}
+
 fn put_event(tag: u8, event: &Event, piece: &mut Vec<u8>) {
     piece.put_u8(tag);
     piece.put_bytes(event.bytes());
 }
 
 impl Walk {
+    /// Keeps a lease that ends before the walk has come to it.
+    pub(crate) fn on_lease_taken(&mut self, lease: LeaseId, grant: Grant) {
+        let is_ahead = match self.at {
+            Cursor::Start => true,
+            Cursor::Leases(after) => after.is_none_or(|after| after < lease),
+            Cursor::Edge(_) | Cursor::Chunks(_) | Cursor::Events(..) => false,
+        };
+        if is_ahead && grant.granted <= self.ordinal {
+            self.ended.push((lease, grant));
+        }
+    }
+
     /// The position of a key's first version that belongs to the image: what it had at the
     /// compacted revision, unless it did not exist then.
     fn first_of(&self, versions: &[Event]) -> usize {

@@ -167,8 +167,8 @@ impl Restore {
             return Err(RestoreError::Inconsistent("the image is not whole".to_string()));
         };
         let zk = self.zk.finish(together)?;
-        let etcd = self.etcd.finish()?;
         let Header { index, ordinal, digest: written, .. } = header;
+        let etcd = self.etcd.finish(ordinal)?;
         let machine = Machine { control, zk, etcd, index, ordinal, ..Machine::default() };
         let found = machine.digest();
         if found != Digest(written) {

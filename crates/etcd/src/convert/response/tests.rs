@@ -1,5 +1,7 @@
 use bytes::Bytes;
+use machine::LeaseId;
 use machine::etcd::event::{Place, Version};
+use machine::etcd::reply::Granted;
 use prost::Message;
 
 use super::*;
@@ -248,4 +250,45 @@ fn a_removal_has_only_its_key_and_revision() {
     write_key_value(2, &event, &mut out);
     assert_eq!(out, [0x12, 5, 0x0a, 1, b'k', 0x18, 12]);
     assert_eq!(key_value_bytes(&event), 5);
+}
+
+#[test]
+fn responses_about_leases_are_the_messages() {
+    let mut chance = Chance(7);
+    for _ in 0..200 {
+        let (revision, lease) = (chance.number(), chance.number());
+        let (ttl_s, granted_ttl_s) = (chance.number(), chance.number());
+        let id = LeaseId(lease);
+        let Header { cluster_id, member_id, raft_term } = HEADER_OF_TESTS;
+        let header = Some(pb::ResponseHeader { cluster_id, member_id, revision, raft_term });
+        let check = |response: &LeaseResponse, expected: Vec<u8>| {
+            let mut bytes = Vec::new();
+            response.write(HEADER_OF_TESTS, &mut bytes);
+            assert_eq!(bytes, expected, "{response:?}");
+            assert_eq!(bytes.len(), response.bytes(HEADER_OF_TESTS));
+        };
+        let granted = Granted { revision, lease: id, ttl_s };
+        let expected = pb::LeaseGrantResponse { header, id: lease, ttl: ttl_s, error: "".into() };
+        check(&LeaseResponse::Granted(granted), expected.encode_to_vec());
+        let expected = pb::LeaseRevokeResponse { header }.encode_to_vec();
+        check(&LeaseResponse::Revoked { revision }, expected);
+        let expected = pb::LeaseKeepAliveResponse { header, id: lease, ttl: ttl_s };
+        let kept = LeaseResponse::KeptAlive { revision, lease: id, ttl_s };
+        check(&kept, expected.encode_to_vec());
+        let keys = chance.events();
+        let expected = pb::LeaseTimeToLiveResponse {
+            header,
+            id: lease,
+            ttl: ttl_s,
+            granted_ttl: granted_ttl_s,
+            keys: keys.iter().map(|event| Bytes::copy_from_slice(event.key())).collect(),
+        };
+        let found = TimeToLive { revision, lease: id, ttl_s, granted_ttl_s, keys };
+        check(&LeaseResponse::TimeToLive(found), expected.encode_to_vec());
+        let leases: Vec<i64> = (0..chance.below(5)).map(|_| chance.number()).collect();
+        let statuses = leases.iter().map(|id| pb::LeaseStatus { id: *id }).collect();
+        let expected = pb::LeaseLeasesResponse { header, leases: statuses };
+        let leases = leases.into_iter().map(LeaseId).collect();
+        check(&LeaseResponse::Leases { revision, leases }, expected.encode_to_vec());
+    }
 }

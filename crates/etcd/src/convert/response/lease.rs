@@ -1,0 +1,137 @@
+//! The responses of etcd's service of leases.
+
+use bytes::BufMut;
+use machine::LeaseId;
+use machine::etcd::event::Event;
+use machine::etcd::reply::{Granted, Outcome};
+
+use super::{
+    HEADER, Header, header_bytes, message_bytes, number_bytes, start_message, write_blob,
+    write_header, write_number,
+};
+
+// Fields of `LeaseGrantResponse` and `LeaseKeepAliveResponse`, the first two of
+// `LeaseTimeToLiveResponse` as well.
+const ID: u32 = 2;
+const TTL: u32 = 3;
+// Fields of `LeaseTimeToLiveResponse`.
+const GRANTED_TTL: u32 = 4;
+const KEYS: u32 = 5;
+// Fields of `LeaseLeasesResponse`.
+const LEASES: u32 = 2;
+// Fields of `LeaseStatus`.
+const STATUS_ID: u32 = 1;
+
+/// A response about leases. Each has the revision of its header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseResponse {
+    /// `LeaseGrantResponse`.
+    Granted(Granted),
+    /// `LeaseRevokeResponse`.
+    Revoked {
+        /// The revision.
+        revision: i64,
+    },
+    /// `LeaseKeepAliveResponse`.
+    KeptAlive {
+        /// The revision.
+        revision: i64,
+        /// The lease.
+        lease: LeaseId,
+        /// How long it lives from now on, in seconds; 0: it does not exist.
+        ttl_s: i64,
+    },
+    /// `LeaseTimeToLiveResponse`.
+    TimeToLive(TimeToLive),
+    /// `LeaseLeasesResponse`.
+    Leases {
+        /// The revision.
+        revision: i64,
+        /// The leases.
+        leases: Vec<LeaseId>,
+    },
+}
+
+/// How long a lease lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeToLive {
+    /// The revision of the store.
+    pub revision: i64,
+    /// The lease.
+    pub lease: LeaseId,
+    /// The time that is left, in whole seconds; -1: the lease does not exist.
+    pub ttl_s: i64,
+    /// The time that it has after each keep-alive, in seconds; 0: it does not exist.
+    pub granted_ttl_s: i64,
+    /// The newest versions of its keys, if they were asked for. The response has the keys alone.
+    pub keys: Vec<Event>,
+}
+
+impl LeaseResponse {
+    /// The response to a command of leases; none if it is another command's.
+    pub fn of_outcome(outcome: &Outcome) -> Option<LeaseResponse> {
+        match outcome {
+            Outcome::Granted(granted) => Some(LeaseResponse::Granted(*granted)),
+            Outcome::Revoked { revision } => Some(LeaseResponse::Revoked { revision: *revision }),
+            _ => None,
+        }
+    }
+
+    fn revision(&self) -> i64 {
+        match self {
+            LeaseResponse::Granted(granted) => granted.revision,
+            LeaseResponse::TimeToLive(found) => found.revision,
+            LeaseResponse::Revoked { revision }
+            | LeaseResponse::KeptAlive { revision, .. }
+            | LeaseResponse::Leases { revision, .. } => *revision,
+        }
+    }
+
+    /// Bytes of the message.
+    pub fn bytes(&self, header: Header) -> usize {
+        let number = |number: i64| number_bytes(number as u64);
+        let body = match self {
+            LeaseResponse::Granted(Granted { lease, ttl_s, .. })
+            | LeaseResponse::KeptAlive { lease, ttl_s, .. } => number(lease.0) + number(*ttl_s),
+            LeaseResponse::Revoked { .. } => 0,
+            LeaseResponse::TimeToLive(found) => {
+                let keys = found.keys.iter().map(|event| message_bytes(event.key().len()));
+                let numbers = [found.lease.0, found.ttl_s, found.granted_ttl_s];
+                numbers.into_iter().map(number).sum::<usize>() + keys.sum::<usize>()
+            }
+            LeaseResponse::Leases { leases, .. } => {
+                leases.iter().map(|lease| message_bytes(number(lease.0))).sum()
+            }
+        };
+        message_bytes(header_bytes(header, self.revision())) + body
+    }
+
+    /// Writes the message. `out` gets exactly [`LeaseResponse::bytes`] bytes.
+    pub fn write(&self, header: Header, out: &mut impl BufMut) {
+        let revision = self.revision();
+        start_message(HEADER, header_bytes(header, revision), out);
+        write_header(header, revision, out);
+        match self {
+            LeaseResponse::Granted(Granted { lease, ttl_s, .. })
+            | LeaseResponse::KeptAlive { lease, ttl_s, .. } => {
+                write_number(ID, lease.0 as u64, out);
+                write_number(TTL, *ttl_s as u64, out);
+            }
+            LeaseResponse::Revoked { .. } => {}
+            LeaseResponse::TimeToLive(found) => {
+                write_number(ID, found.lease.0 as u64, out);
+                write_number(TTL, found.ttl_s as u64, out);
+                write_number(GRANTED_TTL, found.granted_ttl_s as u64, out);
+                for event in &found.keys {
+                    write_blob(KEYS, event.key(), out);
+                }
+            }
+            LeaseResponse::Leases { leases, .. } => {
+                for lease in leases {
+                    start_message(LEASES, number_bytes(lease.0 as u64), out);
+                    write_number(STATUS_ID, lease.0 as u64, out);
+                }
+            }
+        }
+    }
+}
