@@ -1,9 +1,13 @@
 //! Messages between members, and their hellos.
 
-use machine::{BootId, Digest, Level, MemberId, Owner, SessionId};
+use machine::{BootId, Digest, LeaseId, Level, LogIndex, MemberId, Owner, SessionId};
 use member::Hello;
 use member::hello::Known;
-use member::peer::{Heard, LentSnapshot, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt, Want};
+use member::lease::{LeaseQuestion, LeaseTime};
+use member::peer::{
+    AskLeases, Heard, LeaseTimes, LentSnapshot, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt,
+    Want,
+};
 use storage::codec::Reader;
 use storage::datadir::Birth;
 
@@ -37,6 +41,15 @@ pub fn member_message_seeds() -> Vec<Vec<u8>> {
         PeerMessage::Heard(Heard { boot, number: 6, owners }),
         PeerMessage::Heeded { boot, number: 6, contact_ms: 12 },
         PeerMessage::Full(true),
+        PeerMessage::AskLeases(AskLeases {
+            boot,
+            questions: vec![(7, LeaseQuestion { lease: LeaseId(3), renews: true })],
+        }),
+        PeerMessage::LeaseTimes(LeaseTimes {
+            boot,
+            index: LogIndex(9),
+            answers: vec![(7, None), (8, Some(LeaseTime { granted_s: 60, left_ms: 59_000 }))],
+        }),
         PeerMessage::Digest { index: 128, digest: Digest(1 << 100) },
         PeerMessage::Differs { index: 128 },
         PeerMessage::Offer(Offer { holder: MemberId(6), message: b"anything".to_vec().into() }),

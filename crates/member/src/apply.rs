@@ -26,8 +26,8 @@ use replica::{Entry, EntryKind};
 use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
-    Answer, Answered, Caller, Delivery, FromApply, FrontCounts, FrontId, OwnerEvent, Ticket,
-    ToApply, Unavailable, UnknownEntry, Waiter,
+    Answer, Answered, Caller, Delivery, FromApply, FrontCounts, FrontId, LeaseAnswered, OwnerEvent,
+    Ticket, ToApply, Unavailable, UnknownEntry, Waiter,
 };
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
@@ -48,6 +48,8 @@ pub struct Apply {
     give_ups: Vec<GiveUp>,
     /// Syncs by index, ascending.
     syncs: VecDeque<(LogIndex, Caller)>,
+    /// Answers about leases by the index that they wait for, ascending.
+    lease_times: VecDeque<(LogIndex, Vec<(Caller, LeaseAnswered)>)>,
     freeze_wanted: bool,
     freeze_step_wanted: bool,
     thaw_wanted: bool,
@@ -215,6 +217,7 @@ impl Apply {
             expected: VecDeque::new(),
             give_ups: Vec::new(),
             syncs: VecDeque::new(),
+            lease_times: VecDeque::new(),
             freeze_wanted: false,
             freeze_step_wanted: false,
             thaw_wanted: false,
@@ -277,6 +280,10 @@ impl Apply {
                 let at = self.syncs.partition_point(|(other, ..)| *other <= index);
                 self.syncs.insert(at, (index, caller));
             }
+            ToApply::LeaseTimes { index, answers } => {
+                let at = self.lease_times.partition_point(|(other, ..)| *other <= index);
+                self.lease_times.insert(at, (index, answers));
+            }
             ToApply::Freeze => self.freeze_wanted = true,
             ToApply::FreezeStep => self.freeze_step_wanted = true,
             ToApply::Thaw => self.thaw_wanted = true,
@@ -321,6 +328,7 @@ impl Apply {
             || self.has_garbage
             || matches!(self.expected.front(), Some(Expected::Refused { .. }))
             || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
+            || self.lease_times.front().is_some_and(|(index, ..)| *index <= self.last_index)
     }
 
     /// Whether nothing more is applied: the directory must not be used any more, or not by this
@@ -376,6 +384,7 @@ impl Apply {
             self.output.to_loop.push(FromApply::Containers(found));
         }
         self.answer_syncs(machine);
+        self.answer_lease_times(machine);
         machine.prune();
         self.has_garbage = machine.etcd().has_garbage();
         self.output.replaced = machine.take_replaced().or(self.output.replaced.take());
@@ -391,7 +400,7 @@ impl Apply {
         self.answer_bytes = 0;
         output.changes = core::mem::take(&mut self.changes).into();
         let mut owners = Vec::new();
-        let (mut configured, mut installed) = (None, None);
+        let (mut configured, mut installed, mut is_replaced) = (None, None, false);
         for (change, _) in output.changes.iter() {
             match &change.kind {
                 ChangeKind::Zk(ZkChange::SessionAttached { session, timeout_ms, .. }) => {
@@ -415,10 +424,12 @@ impl Apply {
                     output.to_loop.push(FromApply::EtcdConfigured(*settings));
                 }
                 ChangeKind::Zk(ZkChange::Installed { .. }) if self.replaced_owners.is_some() => {
+                    is_replaced = true;
                     owners.push(OwnerEvent::AllReplaced);
                     owners.extend(self.replaced_owners.take().into_iter().flatten());
                 }
                 ChangeKind::Zk(ZkChange::Installed { sessions: present }) => {
+                    is_replaced = true;
                     installed = Some(change.mark);
                     owners.push(OwnerEvent::AllReplaced);
                     owners.extend(present.iter().map(|&(session, timeout_ms)| {
@@ -445,6 +456,11 @@ impl Apply {
                     etcd_revision: self.etcd_revision,
                 },
             );
+        }
+        let changes = output.changes.lease_changes();
+        if is_replaced || !changes.is_empty() {
+            let changes = changes.to_vec();
+            output.to_loop.insert(0, FromApply::Leases { is_replaced, changes });
         }
         output
     }
@@ -482,6 +498,7 @@ impl Apply {
             machine.zk().sessions().iter().map(|(id, session)| (id, session.timeout_ms)).collect();
         present.sort_unstable();
         self.replaced_owners = Some(sessions(machine));
+        self.changes.replace_leases(machine.etcd().leases());
         let installed = ZkChange::Installed { sessions: present.into() };
         self.changes.push(mark, installed, "");
         let settings = ZkChange::Configured(Arc::new(machine.zk().settings().clone()));
@@ -724,6 +741,19 @@ impl Apply {
             let Caller { front, connection, ticket } = caller;
             let answer = Answer::Synced { connection, ticket, mark: machine.mark() };
             push_answer(&mut self.answers, front, answer);
+        }
+    }
+
+    fn answer_lease_times(&mut self, machine: &Machine) {
+        while let Some((index, _)) = self.lease_times.front()
+            && *index <= self.last_index
+        {
+            let told = self.lease_times.pop_front();
+            for (caller, answered) in told.into_iter().flat_map(|(_, told)| told) {
+                let Caller { front, connection, ticket } = caller;
+                let answer = Answer::Lease { connection, ticket, mark: machine.mark(), answered };
+                push_answer(&mut self.answers, front, answer);
+            }
         }
     }
 

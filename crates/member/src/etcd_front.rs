@@ -18,6 +18,7 @@
 //! still take effect.
 
 mod calls;
+mod leases;
 mod stream;
 mod watches;
 
@@ -38,6 +39,7 @@ use machine::{
 };
 
 use crate::commands::Commands;
+use crate::lease::LeaseQuestion;
 use crate::limits::{
     ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, ETCD_NO_LEADER_MS, FRONT_COMMANDS_MAX, READ_HOLD_REQUESTS_MAX,
 };
@@ -46,6 +48,7 @@ use crate::message::{
 };
 use crate::watch_interest::WatchInterest;
 use calls::{Call, Found, Read};
+use leases::LeaseCall;
 use stream::Stream;
 use watches::Watches;
 
@@ -101,7 +104,7 @@ impl Now {
     }
 }
 
-/// A method of etcd's `KV` service.
+/// A method of etcd's services `KV` and `Lease`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `KV.Range`.
@@ -116,6 +119,16 @@ pub enum Method {
     Txn,
     /// `KV.Compact`.
     Compact,
+    /// `Lease.LeaseGrant`.
+    LeaseGrant,
+    /// `Lease.LeaseRevoke`.
+    LeaseRevoke,
+    /// One message of `Lease.LeaseKeepAlive`.
+    LeaseKeepAlive,
+    /// `Lease.LeaseTimeToLive`.
+    LeaseTimeToLive,
+    /// `Lease.LeaseLeases`.
+    LeaseLeases,
 }
 
 /// Why a call has no response.
@@ -170,6 +183,8 @@ pub struct EtcdFront {
     calls: HashMap<Ticket, Call, FixedState>,
     next_ticket: Ticket,
     commands: Commands,
+    /// Questions about leases that the output of this turn hands over.
+    lease_questions: Vec<(Caller, LeaseQuestion)>,
     /// Calls that wait for the lock.
     runnable: VecDeque<Ticket>,
     /// Writes that wait until the level of the state allows them.
@@ -194,6 +209,7 @@ impl EtcdFront {
             calls: HashMap::with_hasher(FixedState::default()),
             next_ticket: Ticket(0),
             commands: Commands::default(),
+            lease_questions: Vec::new(),
             runnable: VecDeque::new(),
             held: Vec::new(),
             pruning: Vec::new(),
@@ -314,6 +330,10 @@ impl EtcdFront {
         for _ in 0..READ_HOLD_REQUESTS_MAX {
             let Some(ticket) = self.runnable.pop_front() else { return };
             match self.calls.get_mut(&ticket) {
+                Some(Call::Ready(Read::AskLease(call))) => {
+                    let call = *call;
+                    self.ask_lease(ticket, call, machine.etcd().revision());
+                }
                 Some(Call::Ready(read)) => {
                     let found = read.run(machine.etcd());
                     self.on_found(ticket, found);
@@ -373,6 +393,7 @@ impl EtcdFront {
             match answer {
                 Answer::Command { ticket, answered, .. } => self.on_answer(ticket, answered),
                 Answer::Synced { ticket, .. } => self.on_synced(ticket),
+                Answer::Lease { ticket, answered, .. } => self.on_lease_answer(ticket, answered),
             }
         }
     }
@@ -398,6 +419,7 @@ impl EtcdFront {
     /// Takes the output since the last call.
     pub fn take_output(&mut self) -> EtcdOutput {
         self.hand_over();
+        self.hand_over_lease_questions();
         if !self.given_up.is_empty() {
             let given_up = core::mem::take(&mut self.given_up);
             self.output.to_loop.push(ToLoop::GiveUp(self.config.id, given_up));
@@ -475,6 +497,43 @@ impl EtcdFront {
                 }
                 Ok(())
             }
+            Method::LeaseGrant
+            | Method::LeaseRevoke
+            | Method::LeaseKeepAlive
+            | Method::LeaseTimeToLive
+            | Method::LeaseLeases => self.begin_of_lease(ticket, method, request),
+        }
+    }
+
+    /// Begins a call of the service of leases.
+    fn begin_of_lease(
+        &mut self,
+        ticket: Ticket,
+        method: Method,
+        request: Bytes,
+    ) -> Result<(), CallRefused> {
+        let (bytes, kept) = (request.len(), (method, request.clone()));
+        match method {
+            Method::LeaseGrant => {
+                let grant = convert::grant(&decode(request)?);
+                self.begin_write(ticket, grant, bytes, kept)
+            }
+            Method::LeaseRevoke => {
+                let revoke = convert::revoke(&decode(request)?);
+                self.begin_write(ticket, revoke, bytes, kept)
+            }
+            Method::LeaseKeepAlive => {
+                self.begin_lease_call(ticket, LeaseCall::keep_alive(&decode(request)?), kept)
+            }
+            Method::LeaseTimeToLive => {
+                self.begin_lease_call(ticket, LeaseCall::time_to_live(&decode(request)?), kept)
+            }
+            _ => {
+                let pb::LeaseLeasesRequest {} = decode(request)?;
+                // As in etcd, the member shows its own state.
+                self.begin_read(ticket, Read::Leases, true);
+                Ok(())
+            }
         }
     }
 
@@ -503,10 +562,7 @@ impl EtcdFront {
         }
         let command = Command::Etcd(command);
         if command.level() > self.level {
-            self.output.to_loop.push(ToLoop::Need(command.level()));
-            let (method, request) = kept;
-            self.calls.insert(ticket, Call::Held { method, request });
-            self.held.push(ticket);
+            self.hold(ticket, command.level(), kept);
             return Ok(());
         }
         if !self.commands.has_credit(FRONT_COMMANDS_MAX) {
@@ -522,6 +578,14 @@ impl EtcdFront {
         let call = Call::Command { bytes, is_physical: false, is_cancelled: false };
         self.calls.insert(ticket, call);
         Ok(())
+    }
+
+    /// Keeps a call until the level of the state allows it.
+    fn hold(&mut self, ticket: Ticket, level: Level, kept: (Method, Bytes)) {
+        self.output.to_loop.push(ToLoop::Need(level));
+        let (method, request) = kept;
+        self.calls.insert(ticket, Call::Held { method, request });
+        self.held.push(ticket);
     }
 
     /// Ends the batch and passes it on.
@@ -623,7 +687,7 @@ impl EtcdFront {
             // Pieces go as slowly as the client takes them.
             Some(Call::Ready(Read::Stream(stream))) if stream.has_begun() => return,
             Some(Call::Held { .. }) => Error::NotCapable,
-            Some(Call::Confirming(_) | Call::Ready(_)) => Error::TimedOut,
+            Some(Call::Confirming(_) | Call::Ready(_) | Call::Asking(_)) => Error::TimedOut,
         };
         self.calls.remove(&ticket);
         self.held.retain(|held| *held != ticket);

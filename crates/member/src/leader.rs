@@ -10,6 +10,7 @@ use crate::leader::digests::Digests;
 use crate::leader::followed::Followed;
 use crate::leader::joining::Joining;
 use crate::leader::lending::Lending;
+use crate::order::leases::LeaseCalls;
 use crate::snapshot::fetch::Offers;
 
 pub mod auto_compaction;
@@ -37,6 +38,8 @@ pub(crate) struct Leading {
     pub followed: Followed,
     /// The last report of each follower that was not answered.
     pub heeded: BTreeMap<MemberId, (BootId, u64)>,
+    /// The questions about leases that are not answered.
+    pub lease_calls: LeaseCalls,
     /// The search for containers and TTL znodes to remove.
     pub containers: ContainerManager,
     /// Snapshots that are offered to members that have fallen off the log.
@@ -60,6 +63,7 @@ impl Leading {
             unproposed: None,
             followed: Followed::default(),
             heeded: BTreeMap::new(),
+            lease_calls: LeaseCalls::default(),
             containers: ContainerManager::new(containers.clone()),
             offers: Offers::default(),
             lending: Lending::default(),

@@ -22,6 +22,7 @@ pub mod hello;
 pub mod identities;
 pub mod inspect;
 pub mod leader;
+pub mod lease;
 pub mod limits;
 pub mod local_read;
 pub mod log_writer;

@@ -206,6 +206,42 @@ pub const EXPIRY_MARGIN_MS: u64 = 600;
 /// for that, since the shortest timeout is two of them.
 pub const LEASE_ADVANCE_MS_MAX: u64 = 200;
 
+/// Length of a tick of the deadlines of etcd's leases: a lease expires at most a tick late, beside
+/// [`LEASE_GRACE_MS`] and one look at the clock. etcd looks every 500 ms (`lessor.runLoop`).
+pub const LEASE_TICK_MS: u64 = 100;
+
+/// Time added to the deadline of each lease: Loop's clock stands still between two rounds, for up
+/// to a tick of the replica, so a deadline is set up to that much too early.
+pub const LEASE_GRACE_MS: u64 = 100;
+
+/// Leases whose expiry one round of Loop begins, in commands of
+/// [`EXPIRE_LEASES_MAX`](machine::limits::EXPIRE_LEASES_MAX); further ones wait for the next.
+/// etcd's rate is 1,000 a second (`defaultLeaseRevokeRate`).
+pub const LEASES_EXPIRED_MAX: usize = 1_024;
+
+/// Questions about leases that a member has for the leader. One more is refused as too many
+/// requests.
+pub const LEASE_QUESTIONS_MAX: usize = 100_000;
+
+/// Questions about leases that a leader has not answered, those of all members. Further ones are
+/// dropped, and asked again.
+pub const LEASE_CALLS_MAX: usize = 10 * LEASE_QUESTIONS_MAX;
+
+/// Questions about leases, or answers, in one message to another member.
+pub const LEASE_MESSAGE_ITEMS_MAX: usize = 16 * 1024;
+
+/// How long a member waits for the answer to a question about a lease before it asks again. Needed
+/// only if a message is lost while the link goes on, or if the leader has dropped the question.
+pub const LEASE_RETRY_MS: u64 = 1_000;
+
+/// How long a member waits for all answers to such a question. Then the client is told that there
+/// is no leader, or that the request timed out: before its call ends without Loop
+/// ([`ETCD_CALL_MS_MAX`]).
+pub const LEASE_ANSWER_MS_MAX: u64 = 6_500;
+
+const _: () = assert!(LEASE_ANSWER_MS_MAX + LOOK_MS_MAX <= ETCD_CALL_MS_MAX);
+const _: () = assert!(33 * LEASE_MESSAGE_ITEMS_MAX + 64 <= PEER_BODY_BYTES_MAX);
+
 /// Sessions that one call looks at for their deadlines, some 4 ms of work. More wait for the next
 /// round of Loop: a new leader finds all of its sessions due at once.
 pub const EXPIRY_LOOKS_MAX: usize = 16 * 1024;

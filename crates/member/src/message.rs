@@ -5,8 +5,9 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::entry::{self, UnstampedBatch};
 use machine::{
-    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, Level, LogIndex, Mark,
-    MemberId, Ordinal, Outcome, Owner, PreparedImage, ServerList, Servers, Settings, StatedLevel,
+    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, LeaseChange, Level, LogIndex,
+    Mark, MemberId, Ordinal, Outcome, Owner, PreparedImage, ServerList, Servers, Settings,
+    StatedLevel,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use thiserror::Error;
@@ -14,6 +15,7 @@ use thiserror::Error;
 use crate::hello::Known;
 use crate::leader::auto_compaction::AutoCompaction;
 use crate::leader::containers::ContainerSettings;
+use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
 use crate::servers::LinkedServer;
@@ -103,6 +105,8 @@ pub enum ToLoop {
     Submit(Submission),
     /// Tell this caller when everything committed by now is applied here.
     Sync(Caller),
+    /// Questions of clients about leases, for the leader.
+    AskLeases(Vec<(Caller, LeaseQuestion)>),
     /// Sessions whose clients were heard from since the last report.
     Heard(Vec<Owner>),
     /// Requests of a Front that have timed out, or that their clients have cancelled. Each is
@@ -200,6 +204,13 @@ pub enum ToApply {
         /// The request that asked.
         caller: Caller,
     },
+    /// Tell these callers what the leader says of a lease, once the index is applied here.
+    LeaseTimes {
+        /// The index that must be applied first.
+        index: LogIndex,
+        /// The callers, each with its answer.
+        answers: Vec<(Caller, LeaseAnswered)>,
+    },
     /// Begin a snapshot's image at the end of the current entry.
     Freeze,
     /// Give the next piece of the image.
@@ -291,6 +302,9 @@ pub enum Fate {
 /// The outcome of a command, or why it has none.
 pub type Answered = Result<Outcome, Unavailable>;
 
+/// What the leader says of a lease, or why it says nothing. None: the lease does not exist.
+pub type LeaseAnswered = Result<Option<LeaseTime>, NoLeaseTime>;
+
 /// An answer to a waiter.
 #[derive(Clone, Debug)]
 pub enum Answer {
@@ -316,13 +330,26 @@ pub enum Answer {
         /// The place of the last command applied.
         mark: Mark,
     },
+    /// The answer to a question about a lease.
+    Lease {
+        /// The connection that waits.
+        connection: ConnectionId,
+        /// The request that is answered.
+        ticket: Ticket,
+        /// The place of the last command applied.
+        mark: Mark,
+        /// The answer.
+        answered: LeaseAnswered,
+    },
 }
 
 impl Answer {
     /// The ordinal of the command that the answer follows.
     pub fn ordinal(&self) -> Ordinal {
         match self {
-            Answer::Command { mark, .. } | Answer::Synced { mark, .. } => mark.ordinal,
+            Answer::Command { mark, .. }
+            | Answer::Synced { mark, .. }
+            | Answer::Lease { mark, .. } => mark.ordinal,
         }
     }
 }
@@ -459,6 +486,13 @@ pub enum FromApply {
     },
     /// The servers, and which of them each member is; sent each time that changes.
     Servers(Arc<Servers>),
+    /// Changes of leases. Sent before [`FromApply::Applied`] of the entries that made them.
+    Leases {
+        /// Whether another state took the place of the one before: all leases before it are gone.
+        is_replaced: bool,
+        /// The changes, in order.
+        changes: Vec<LeaseChange>,
+    },
     /// etcd's settings; sent each time that they are set, and for a snapshot that replaced the
     /// state.
     EtcdConfigured(machine::etcd::Settings),
@@ -620,6 +654,8 @@ pub struct Start {
     pub auto_compaction: AutoCompaction,
     /// The sessions of the restored machine.
     pub sessions: Vec<OwnerEvent>,
+    /// The leases of the restored machine.
+    pub leases: Vec<LeaseChange>,
     /// Bytes of log since the snapshot.
     pub log_bytes: u64,
     /// The most bytes that an image of the restored machine can have.

@@ -1,5 +1,6 @@
 //! Loop: the order. It packs what clients hand over into entries, proposes them, sends what is to
-//! be persisted to the disk and what is committed to Apply, and keeps the sessions' leases.
+//! be persisted to the disk and what is committed to Apply, and keeps the deadlines of sessions and
+//! leases.
 //!
 //! It never waits: for the disk, for Apply or for anyone. The driver feeds it whatever has arrived,
 //! then calls [`Loop::finish`], and passes on what that gives. The credits of the Fronts bound what
@@ -12,6 +13,7 @@ pub(crate) mod forward;
 mod fullness;
 mod giving_up;
 pub(crate) mod hearing;
+pub(crate) mod leases;
 mod lend;
 mod levels;
 mod memberships;
@@ -29,7 +31,7 @@ use machine::etcd::Settings as EtcdSettings;
 use machine::etcd::command::Command as EtcdCommand;
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    Command, ConnectionId, ControlCommand, Level, LogIndex, Mark, MemberId, Origin, Owner,
+    Command, ConnectionId, ControlCommand, LeaseId, Level, LogIndex, Mark, MemberId, Origin, Owner,
     PreparedImage, ServerList, Settings, StatedLevel, ZkCommand,
 };
 use replica::{
@@ -41,10 +43,13 @@ use thiserror::Error;
 use crate::leader::Leading;
 use crate::leader::auto_compaction::AutoCompactor;
 use crate::leader::containers::ContainerSettings;
-use crate::leader::deadlines::Leases;
+use crate::leader::deadlines::Deadlines;
 use crate::leader::digests::{Difference, OwnDigests};
 use crate::leader::joining::{JoinStep, JoinView};
-use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
+use crate::limits::{
+    FULL_INTERVAL_MS, HEARING_MS_MAX, HEARTBEAT_TICKS, LEASE_GRACE_MS, LEASE_TICK_MS,
+    REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS,
+};
 use crate::message::{
     Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, OwnerEvent, SnapshotJob, Start,
     ToApply, ToLoop, Unavailable, UnknownEntry, Waiter,
@@ -59,6 +64,7 @@ use crate::snapshot::schedule::Snapshots;
 use crate::summary::Latency;
 
 use contact::Contact;
+use leases::LeaseQuestions;
 use levels::Levels;
 use memberships::Memberships;
 use records::{to_log_entry, to_replica};
@@ -92,7 +98,9 @@ pub struct Loop {
     /// A hard state that changes only the commit index waits here for the next job that syncs.
     lazy_hard_state: Option<storage::wal::HardState>,
     reads: Reads,
-    leases: Leases,
+    sessions: Deadlines<Owner>,
+    leases: Deadlines<LeaseId>,
+    questions: LeaseQuestions,
     snapshots: Snapshots,
     installing: Option<Installing>,
     servers: Servers,
@@ -149,6 +157,8 @@ pub struct LoopCounts {
     pub commands_proposed: u64,
     /// Sessions that were judged to be silent for too long.
     pub sessions_expired: u64,
+    /// Leases of etcd that nobody kept alive for their time to live.
+    pub leases_expired: u64,
     /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
     pub differences: u64,
     /// Bytes of snapshots' files that were sent to other members (`snapshot_bytes_sent`).
@@ -241,12 +251,12 @@ pub struct LoopHeld {
     pub batches: usize,
     /// Bytes of own batches that are not applied here.
     pub unapplied_bytes: usize,
-    /// Syncs that wait for their index.
+    /// Syncs that wait for their index, and questions about leases that wait for an answer.
     pub waiting_reads: usize,
-    /// Sessions with a lease.
-    pub leases: usize,
-    /// Places that the leases take in the order of deadlines: one for each lease.
-    pub lease_places: usize,
+    /// Sessions and leases with a deadline.
+    pub deadlines: usize,
+    /// Places that they take in the order of deadlines: one for each.
+    pub deadline_places: usize,
 }
 
 /// A snapshot on its way into the state. No other may be received until a snapshot of this member
@@ -375,6 +385,8 @@ enum ReadFor {
     Contact {
         asked_ms: u64,
     },
+    /// A proof for questions about leases that this member leads.
+    Leases,
     /// An index from which on batches may be handed over again.
     Proof {
         number: u64,
@@ -478,13 +490,13 @@ impl Loop {
         };
         let replica = Replica::new(config, start.restored)?;
         let replayed_to = LogIndex(replica.status().commit_index);
-        let mut leases = Leases::new(start.tick_ms);
+        let mut sessions = Deadlines::new(start.tick_ms, HEARING_MS_MAX);
         for event in start.sessions {
             if let OwnerEvent::Attached { owner, attached, timeout_ms } = event {
-                leases.attach(owner, attached, timeout_ms);
+                sessions.attach(owner, attached, timeout_ms.into());
             }
         }
-        Ok(Loop {
+        let mut member = Loop {
             origin: start.origin,
             replica,
             leader: None,
@@ -501,7 +513,9 @@ impl Loop {
             persisting: Persisting::new(start.disk_stall_ms),
             lazy_hard_state: None,
             reads: Reads::default(),
-            leases,
+            sessions,
+            leases: Deadlines::new(LEASE_TICK_MS, LEASE_GRACE_MS),
+            questions: LeaseQuestions::default(),
             snapshots,
             installing: None,
             servers: Servers::new((start.origin.member, start.server), start.servers_restored),
@@ -524,7 +538,9 @@ impl Loop {
             ready: false,
             counts: LoopCounts::at_start(),
             output: LoopOutput::default(),
-        })
+        };
+        member.on_leases(false, start.leases);
+        Ok(member)
     }
 
     // Input.
@@ -565,8 +581,9 @@ impl Loop {
                 waiters: submission.waiters,
             }),
             ToLoop::Sync(caller) => self.reads.syncs_wanted.push(caller),
+            ToLoop::AskLeases(questions) => self.on_lease_questions(questions),
             ToLoop::Heard(owners) if self.leads() => {
-                owners.into_iter().for_each(|owner| self.leases.heard(owner));
+                owners.into_iter().for_each(|owner| self.sessions.heard(owner));
             }
             ToLoop::Heard(owners) => self.hearing.heard(owners),
             ToLoop::GiveUp(front, callers) => self.give_up_requests(front, callers),
@@ -620,6 +637,7 @@ impl Loop {
             }
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
             FromApply::Raised(stated) => self.on_raised(stated),
+            FromApply::Leases { is_replaced, changes } => self.on_leases(is_replaced, changes),
             FromApply::EtcdConfigured(settings) => {
                 self.configured.etcd_replicated = settings;
                 self.end_configuring();
@@ -677,10 +695,10 @@ impl Loop {
     fn on_owner(&mut self, event: OwnerEvent) {
         match event {
             OwnerEvent::Attached { owner, attached, timeout_ms } => {
-                self.leases.attach(owner, attached, timeout_ms);
+                self.sessions.attach(owner, attached, timeout_ms.into());
             }
-            OwnerEvent::Ended(owner) => self.leases.close(owner),
-            OwnerEvent::AllReplaced => self.leases.clear(),
+            OwnerEvent::Ended(owner) => self.sessions.close(owner),
+            OwnerEvent::AllReplaced => self.sessions.clear(),
         }
     }
 
@@ -766,6 +784,7 @@ impl Loop {
         self.pursue_joining();
         self.pursue_level();
         self.pursue_compaction();
+        self.pursue_leases();
         self.pursue_difference();
         self.check_stall(counted_ms);
         if self.leads() && self.room.is_full {
@@ -787,6 +806,7 @@ impl Loop {
         // While the disk is full no client can attach, so none is judged.
         if self.is_caught_up() && self.ready && !self.room.is_full {
             self.expire();
+            self.expire_leases();
             if let Some(leading) = &mut self.leading {
                 leading.containers.advance(elapsed_ms);
             }
@@ -908,8 +928,8 @@ impl Loop {
 
     /// Sessions with the time that they have left, in ms: at most `max` of them, and the number of
     /// all.
-    pub fn leases(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
-        (self.leases.remaining_ms().take(max).collect(), self.leases.len())
+    pub fn sessions(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
+        (self.sessions.remaining_ms().take(max).collect(), self.sessions.len())
     }
 
     /// How much Loop keeps, for tests of its bounds. Looks at all places of deadlines.
@@ -919,9 +939,11 @@ impl Loop {
             batches: self.waiting.len(),
             unapplied_bytes: self.forwarder.unapplied_bytes(),
             waiting_reads: self.reads.syncs_wanted.len()
-                + self.reads.under_way.values().filter(is_sync).count(),
-            leases: self.leases.len(),
-            lease_places: self.leases.place_count(),
+                + self.reads.under_way.values().filter(is_sync).count()
+                + self.questions.count()
+                + self.leading.as_ref().map_or(0, |leading| leading.lease_calls.count()),
+            deadlines: self.sessions.len() + self.leases.len(),
+            deadline_places: self.sessions.place_count() + self.leases.place_count(),
         }
     }
 
@@ -933,6 +955,7 @@ impl Loop {
         self.maybe_campaign();
         self.maybe_configure();
         self.report_heard();
+        self.ask_leases();
         self.read_indexes();
         let searched = self.leading.as_mut();
         let search = searched.and_then(|leading| leading.containers.search(wall_ms));
@@ -952,6 +975,7 @@ impl Loop {
         self.output.snapshot.extend(self.snapshots.maybe_finish(persisted_index));
         self.output.snapshot.extend(self.room.snapshot.maybe_ask());
         self.maybe_ready();
+        self.answer_leases();
         self.answer_reports();
         self.note_availability();
         core::mem::take(&mut self.output)
@@ -1030,12 +1054,18 @@ impl Loop {
             self.ready = true;
             self.output.ready = true;
             self.counts.on_ready(self.now_ms);
-            self.leases.renew_all();
+            self.renew_all();
         }
     }
 
+    /// Gives every session and every lease its full time.
+    fn renew_all(&mut self) {
+        self.sessions.renew_all();
+        self.leases.renew_all();
+    }
+
     fn expire(&mut self) {
-        let expired = self.leases.expired(EXPIRE_SESSIONS_MAX);
+        let expired = self.sessions.expired(EXPIRE_SESSIONS_MAX);
         if !expired.is_empty() {
             let session = |(Owner::Session(session), attached)| (session, attached);
             let sessions: Vec<_> = expired.into_iter().map(session).collect();
@@ -1065,6 +1095,7 @@ impl Loop {
 
     fn read_indexes(&mut self) {
         self.ask_proof();
+        self.confirm_leases();
         for caller in core::mem::take(&mut self.reads.syncs_wanted) {
             match self.replica.read_index() {
                 Ok(read) => {
@@ -1103,6 +1134,7 @@ impl Loop {
                 }
                 ReadFor::Ready => self.reads.ready_from = Some(index),
                 ReadFor::Contact { asked_ms } => self.on_contact(Some(asked_ms)),
+                ReadFor::Leases => self.on_lease_round(read, Some(index)),
                 ReadFor::Proof { number } => self.on_proof(number, Some(index)),
             }
         }
@@ -1111,6 +1143,7 @@ impl Loop {
                 ReadFor::Sync(caller) => self.reads.syncs_wanted.push(caller),
                 ReadFor::Ready => self.reads.is_ready_asked = false,
                 ReadFor::Contact { .. } => self.on_contact(None),
+                ReadFor::Leases => self.on_lease_round(read, None),
                 ReadFor::Proof { number } => self.on_proof(number, None),
             }
         }
@@ -1149,11 +1182,12 @@ impl Loop {
         }
         self.forwarder.restart();
         self.hearing.restart();
+        self.questions.restart(self.now_ms);
         if change.role == Role::Leader {
             let from = LogIndex(self.replica.status().last_index);
             self.leading = Some(Leading::new(self.now_ms, from, &self.configured.containers));
             self.ask_contact();
-            self.leases.renew_all();
+            self.renew_all();
             self.hearing.take();
         }
         if self.leader_is_full() {

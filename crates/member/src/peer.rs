@@ -17,11 +17,16 @@
 //! 10 lend    member u64 | index u64
 //! 11 lent    member u64 | u8: 0, or 1 and index u64 | term u64 | digest u128
 //! 12 need level  level u16
+//! 13 ask leases  boot u64 | question count u32 | (number u64 | lease i64 | u8: 1 if it renews)*
+//! 14 lease times boot u64 | index u64 | answer count u32
+//!                | (number u64 | u8: 0, or 1 and granted seconds i64 | left ms u64)*
 //!
 //! 16 want    index u64 | term u64 | offset u64
 //! 17 piece   index u64 | term u64 | offset u64 | bytes of the file u64 | bytes
 //! 18 gone    index u64 | term u64
 //! ```
+
+mod leases;
 
 use bytes::Bytes;
 use machine::codec::{DecodeError, Reader, Write};
@@ -31,6 +36,8 @@ use machine::{BootId, Level, MemberId, Owner, SessionId};
 use thiserror::Error;
 
 use crate::limits::{FETCHED_PIECE_BYTES, FORWARD_BATCHES_MAX, HEARD_SESSIONS_MAX};
+
+pub use leases::{AskLeases, LeaseTimes};
 
 const KIND_RAFT: u8 = 1;
 const KIND_FORWARD: u8 = 2;
@@ -44,6 +51,8 @@ const KIND_DIFFERS: u8 = 9;
 const KIND_LEND: u8 = 10;
 const KIND_LENT: u8 = 11;
 const KIND_NEED_LEVEL: u8 = 12;
+const KIND_ASK_LEASES: u8 = 13;
+const KIND_LEASE_TIMES: u8 = 14;
 
 /// Kinds from here on are bulk: they have a channel of their own, so nothing else waits behind
 /// them.
@@ -125,6 +134,11 @@ pub enum PeerMessage {
     },
     /// A client of the sender needs that level: the leader is to raise it.
     NeedLevel(Level),
+    /// Questions of a follower's clients about leases, for the leader. Only members that know the
+    /// level of etcd send them, and only once the ensemble has that level.
+    AskLeases(AskLeases),
+    /// The leader's answers.
+    LeaseTimes(LeaseTimes),
     /// A request for a piece of a snapshot that was offered.
     Want(Want),
     /// A piece of a snapshot, in answer to `Want`.
@@ -321,19 +335,17 @@ impl PeerMessage {
                 out.put_u16(level.number());
                 KIND_NEED_LEVEL
             }
-            PeerMessage::Want(want) => {
-                encode_at(want.at, &mut out);
-                out.put_u64(want.offset);
-                KIND_WANT
+            PeerMessage::AskLeases(asked) => {
+                asked.encode(&mut out);
+                KIND_ASK_LEASES
             }
-            PeerMessage::Piece(piece) => {
-                encode_piece(&piece, &mut out);
-                KIND_PIECE
+            PeerMessage::LeaseTimes(times) => {
+                times.encode(&mut out);
+                KIND_LEASE_TIMES
             }
-            PeerMessage::Gone(at) => {
-                encode_at(at, &mut out);
-                KIND_GONE
-            }
+            PeerMessage::Want(want) => return encode_want(want),
+            PeerMessage::Piece(piece) => return encode_piece(&piece),
+            PeerMessage::Gone(at) => return encode_gone(at),
         };
         PeerFrame { kind, body: out.into() }
     }
@@ -369,6 +381,12 @@ impl PeerMessage {
             KIND_LEND => decode_lend(&mut reader).map_err(malformed)?,
             KIND_LENT => decode_lent(&mut reader).map_err(malformed)?,
             KIND_NEED_LEVEL => decode_need_level(&mut reader).map_err(malformed)?,
+            KIND_ASK_LEASES => {
+                PeerMessage::AskLeases(AskLeases::decode(&mut reader).map_err(malformed)?)
+            }
+            KIND_LEASE_TIMES => {
+                PeerMessage::LeaseTimes(LeaseTimes::decode(&mut reader).map_err(malformed)?)
+            }
             KIND_WANT => PeerMessage::Want(decode_want(&mut reader).map_err(malformed)?),
             KIND_PIECE => PeerMessage::Piece(decode_piece(&body).map_err(malformed)?),
             KIND_GONE => {
@@ -419,13 +437,27 @@ fn encode_lent(to: MemberId, snapshot: Option<LentSnapshot>, out: &mut Vec<u8>) 
     }
 }
 
-fn encode_piece(piece: &Piece, out: &mut Vec<u8>) {
+fn encode_want(want: Want) -> PeerFrame {
+    let mut out = Vec::new();
+    encode_at(want.at, &mut out);
+    out.put_u64(want.offset);
+    PeerFrame { kind: KIND_WANT, body: out.into() }
+}
+
+fn encode_piece(piece: &Piece) -> PeerFrame {
     assert!(piece.bytes.len() <= FETCHED_PIECE_BYTES);
-    out.reserve(32 + piece.bytes.len());
-    encode_at(piece.at, out);
+    let mut out = Vec::with_capacity(32 + piece.bytes.len());
+    encode_at(piece.at, &mut out);
     out.put_u64(piece.offset);
     out.put_u64(piece.total);
     out.extend_from_slice(&piece.bytes);
+    PeerFrame { kind: KIND_PIECE, body: out.into() }
+}
+
+fn encode_gone(at: SnapshotAt) -> PeerFrame {
+    let mut out = Vec::new();
+    encode_at(at, &mut out);
+    PeerFrame { kind: KIND_GONE, body: out.into() }
 }
 
 fn decode_forward(body: &Bytes) -> Result<Forward, DecodeError> {

@@ -355,6 +355,7 @@ pub fn start(
         etcd_revision: machine.etcd().revision(),
         auto_compaction: options.auto_compaction,
         sessions: sessions(machine),
+        leases: machine.etcd().leases().changes().collect(),
         restored,
         log_bytes,
         image_bytes_max: machine.image_bytes_max(),

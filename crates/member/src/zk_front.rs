@@ -718,6 +718,7 @@ impl Front {
                 self.last_zxid = self.last_zxid.max(mark.zxid.0);
                 self.on_synced(connection, ticket);
             }
+            Answer::Lease { .. } => unreachable!("only etcd's clients ask for leases"),
         }
     }
 

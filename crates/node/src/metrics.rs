@@ -139,7 +139,7 @@ impl MonitorHandle {
     }
 
     /// Sessions with the time that they have left, at most `max` of them, and how many there are.
-    pub fn leases(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
-        self.shared.look_at_loop(|member| member.leases(max))
+    pub fn session_deadlines(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
+        self.shared.look_at_loop(|member| member.sessions(max))
     }
 }

@@ -917,7 +917,7 @@ impl Server {
     /// # Errors
     /// The thing that it keeps without need, and how much of it.
     pub fn check_memory(&self) -> Result<(), String> {
-        let LoopHeld { batches, unapplied_bytes, waiting_reads, leases, lease_places } =
+        let LoopHeld { batches, unapplied_bytes, waiting_reads, deadlines, deadline_places } =
             self.member.held();
         let replies_max = self.runtimes.len() * REPLIES_TOLD_BYTES;
         let held = [
@@ -925,7 +925,7 @@ impl Server {
             ("batches that no leader was given", self.member.waiting_count(), OWN_BATCHES_IDLE_MAX),
             ("bytes of batches that are not applied", unapplied_bytes, OWN_BYTES_IDLE_MAX),
             ("syncs that wait for an index", waiting_reads, 0),
-            ("deadlines beside one for each lease", lease_places.abs_diff(leases), 0),
+            ("deadlines beside one for each owner", deadline_places.abs_diff(deadlines), 0),
             ("jobs that the log holds", self.log.held_count(), 0),
             ("inputs of Loop", self.queues.to_loop.len(), LOOP_INPUTS_IDLE_MAX),
             ("messages for Apply", self.queues.to_apply.len(), 0),

@@ -1,14 +1,17 @@
 //! The calls of a Front, by what they wait for.
 
 use bytes::Bytes;
-use etcd::convert::{self, Header, Piece, Response};
+use etcd::convert::{self, Header, LeaseResponse, Piece, Response};
 use etcd::limits::TXN_OPS_TOTAL_MAX;
 use etcd::pb::etcdserverpb as pb;
+use machine::LeaseId;
 use machine::etcd::Store;
 use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
 use super::Method;
+use super::leases::{self, AskedLease, LeaseCall};
 use super::stream::Stream;
+use crate::lease::LeaseTime;
 
 /// A call that is not done.
 pub(super) enum Call {
@@ -30,7 +33,9 @@ pub(super) enum Call {
     },
     /// A read that waits until this member has applied what was committed.
     Confirming(Read),
-    /// A read that waits for the lock.
+    /// A question about a lease that was handed over.
+    Asking(AskedLease),
+    /// A read, or a question about a lease, that waits for the lock.
     Ready(Read),
     /// A streamed read whose newest piece the driver has, until the client has taken it.
     Sent(Stream),
@@ -46,6 +51,17 @@ pub(super) enum Read {
     Range(pb::RangeRequest),
     Txn(pb::TxnRequest),
     Stream(Stream),
+    /// A question about a lease, which is handed over under the lock.
+    AskLease(LeaseCall),
+    /// The rest of an answer about a lease.
+    TimeToLive {
+        lease: LeaseId,
+        with_keys: bool,
+        /// What the leader has said.
+        time: Option<LeaseTime>,
+    },
+    /// All leases.
+    Leases,
 }
 
 /// The response to a call or a piece of it, not encoded yet: it shares the versions that it shows.
@@ -62,6 +78,7 @@ enum Body {
     Range(RangeFound),
     Txn(TxnDone),
     Piece(Piece),
+    Lease(LeaseResponse),
 }
 
 /// The result of a read, or the next piece of it.
@@ -69,6 +86,7 @@ pub(super) enum Found {
     Range(RangeFound),
     Txn(TxnDone),
     Piece { piece: Piece, is_last: bool },
+    Lease(LeaseResponse),
 }
 
 impl Read {
@@ -88,13 +106,30 @@ impl Read {
             Read::Stream(stream) => {
                 stream.next(store).map(|(piece, is_last)| Found::Piece { piece, is_last })
             }
+            Read::AskLease(_) => unreachable!("a question is handed over"),
+            Read::TimeToLive { lease, with_keys, time } => {
+                Ok(Found::Lease(leases::time_to_live(store, *lease, *with_keys, *time)))
+            }
+            Read::Leases => {
+                let revision = store.revision();
+                let leases = store.leases().iter().map(|(lease, _)| lease).collect();
+                Ok(Found::Lease(LeaseResponse::Leases { revision, leases }))
+            }
         }
     }
 }
 
 impl Reply {
     pub(super) fn of_outcome(header: Header, outcome: Outcome) -> Reply {
-        Reply { header, body: Body::Outcome(outcome) }
+        let body = match LeaseResponse::of_outcome(&outcome) {
+            Some(response) => Body::Lease(response),
+            None => Body::Outcome(outcome),
+        };
+        Reply { header, body }
+    }
+
+    pub(super) fn of_lease(header: Header, response: LeaseResponse) -> Reply {
+        Reply { header, body: Body::Lease(response) }
     }
 
     pub(super) fn of_found(header: Header, found: Found) -> Reply {
@@ -102,6 +137,7 @@ impl Reply {
             Found::Range(found) => Body::Range(found),
             Found::Txn(done) => Body::Txn(done),
             Found::Piece { piece, .. } => Body::Piece(piece),
+            Found::Lease(response) => Body::Lease(response),
         };
         Reply { header, body }
     }
@@ -113,6 +149,7 @@ impl Reply {
             Body::Range(found) => Response::of_range(self.header, found).bytes(),
             Body::Txn(done) => Response::of_txn(self.header, done).bytes(),
             Body::Piece(piece) => piece.bytes(self.header),
+            Body::Lease(response) => response.bytes(self.header),
         }
     }
 
@@ -125,6 +162,10 @@ impl Reply {
             Body::Piece(piece) => {
                 out.reserve(piece.bytes(self.header));
                 piece.write(self.header, out);
+            }
+            Body::Lease(response) => {
+                out.reserve(response.bytes(self.header));
+                response.write(self.header, out);
             }
         }
     }

@@ -1,10 +1,11 @@
 use etcd::pb::etcdserverpb::request_op::Request;
 use machine::change::SharedChanges;
 use machine::entry;
-use machine::{BootId, ChangeBatch, LogIndex, MemberId, Origin, Stamp, StatedLevel};
+use machine::{BootId, ChangeBatch, LeaseId, LogIndex, MemberId, Origin, Stamp, StatedLevel};
 
 use super::*;
-use crate::message::Submission;
+use crate::lease::{LeaseTime, NoLeaseTime};
+use crate::message::{LeaseAnswered, Submission};
 
 /// A Front over a machine that applies what is submitted, when it is told to.
 struct Rig {
@@ -16,6 +17,8 @@ struct Rig {
     results: Vec<(Ticket, CallResult)>,
     pieces: Vec<(Ticket, Reply)>,
     synced: Vec<Ticket>,
+    /// Questions about leases.
+    asked: Vec<(Ticket, LeaseQuestion)>,
 }
 
 const ORIGIN: Origin = Origin { member: MemberId(1), boot: BootId(1) };
@@ -37,8 +40,8 @@ impl Rig {
             watch_interest: Arc::default(),
         });
         let (machine, results) = (Machine::default(), Vec::new());
-        let (submitted, told, synced, pieces) = Default::default();
-        Rig { front, machine, submitted, told, results, pieces, synced }
+        let (submitted, told, synced, pieces, asked) = Default::default();
+        Rig { front, machine, submitted, told, results, pieces, synced, asked }
     }
 
     fn call(&mut self, method: Method, request: &impl Message) -> Ticket {
@@ -59,6 +62,10 @@ impl Rig {
             match message {
                 ToLoop::Submit(submission) => self.submitted.push(submission),
                 ToLoop::Sync(caller) => self.synced.push(caller.ticket),
+                ToLoop::AskLeases(questions) => {
+                    let asked = questions.into_iter().map(|(of, question)| (of.ticket, question));
+                    self.asked.extend(asked);
+                }
                 other => self.told.push(format!("{other:?}")),
             }
         }
@@ -90,6 +97,13 @@ impl Rig {
             }
         }
         self.deliver(ChangeBatch::default(), answers);
+    }
+
+    /// Answers a question about a lease as the leader does.
+    fn answer_lease(&mut self, ticket: Ticket, answered: LeaseAnswered) {
+        let (connection, mark) = (CONNECTION, self.machine.mark());
+        let answer = Answer::Lease { connection, ticket, mark, answered };
+        self.deliver(ChangeBatch::default(), vec![answer]);
     }
 
     /// Answers a command as Loop or Apply does that has none.
@@ -469,4 +483,139 @@ fn a_streamed_read_waits_for_the_sync_in_time_and_for_its_client_for_ever() {
         rig.front.on_tick();
     });
     assert_eq!(merged.kvs.len(), 30);
+}
+
+fn grant(rig: &mut Rig, id: i64, ttl: i64) -> Result<pb::LeaseGrantResponse, CallRefused> {
+    let ticket = rig.call(Method::LeaseGrant, &pb::LeaseGrantRequest { id, ttl });
+    rig.apply();
+    rig.result(ticket)
+}
+
+/// A time that the leader says of a lease.
+fn left(granted_s: i64, left_ms: u64) -> LeaseAnswered {
+    Ok(Some(LeaseTime { granted_s, left_ms }))
+}
+
+#[test]
+fn leases_are_granted_and_revoked_with_the_responses_of_etcd() {
+    let mut rig = Rig::new(true, Level::ETCD);
+    rig.put("a", "1");
+    let granted = grant(&mut rig, 7, 1).unwrap();
+    assert_eq!((granted.id, granted.ttl, granted.header.unwrap().revision), (7, 2, 2));
+    assert_eq!(grant(&mut rig, 7, 60), Err(Error::LeaseExists.into()));
+    assert_eq!(grant(&mut rig, 8, 9_000_000_001), Err(Error::LeaseTtlTooLarge.into()));
+    let chosen = grant(&mut rig, 0, 60).unwrap();
+    assert!(chosen.id > 0);
+    let put = pb::PutRequest { lease: 7, ..a_put("b", "2") };
+    let ticket = rig.call(Method::Put, &put);
+    rig.apply();
+    assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
+    let leases = rig.call(Method::LeaseLeases, &pb::LeaseLeasesRequest {});
+    let leases: pb::LeaseLeasesResponse = rig.result(leases).unwrap();
+    let mut ids: Vec<i64> = leases.leases.iter().map(|lease| lease.id).collect();
+    ids.sort_unstable();
+    assert_eq!((ids, leases.header.unwrap().revision), (vec![7, chosen.id], 3));
+    let mut revoke = |id| {
+        let ticket = rig.call(Method::LeaseRevoke, &pb::LeaseRevokeRequest { id });
+        rig.apply();
+        rig.result::<pb::LeaseRevokeResponse>(ticket)
+    };
+    assert_eq!(revoke(7).unwrap().header.unwrap().revision, 4, "it took a key with it");
+    assert_eq!(revoke(7), Err(Error::LeaseNotFound.into()));
+    rig.check_empty();
+}
+
+#[test]
+fn a_keep_alive_has_the_revision_of_the_moment_at_which_it_came() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    grant(&mut rig, 7, 60).unwrap();
+    let keep = |rig: &mut Rig, id| {
+        let ticket = rig.call(Method::LeaseKeepAlive, &pb::LeaseKeepAliveRequest { id });
+        assert_eq!(
+            rig.asked.pop().unwrap(),
+            (ticket, LeaseQuestion { lease: LeaseId(id), renews: true })
+        );
+        ticket
+    };
+    let (known, unknown) = (keep(&mut rig, 7), keep(&mut rig, 8));
+    rig.put("a", "1");
+    rig.answer_lease(unknown, Ok(None));
+    rig.answer_lease(known, left(60, 60_000));
+    let kept: pb::LeaseKeepAliveResponse = rig.result(known).unwrap();
+    assert_eq!((kept.id, kept.ttl, kept.header.unwrap().revision), (7, 60, 1));
+    let gone: pb::LeaseKeepAliveResponse = rig.result(unknown).unwrap();
+    assert_eq!((gone.id, gone.ttl), (8, 0), "that is no error");
+    for (why, error) in [
+        (NoLeaseTime::NoLeader, Error::NoLeader),
+        (NoLeaseTime::TimedOut, Error::TimedOut),
+        (NoLeaseTime::TooManyRequests, Error::TooManyRequests),
+    ] {
+        let ticket = keep(&mut rig, 7);
+        rig.answer_lease(ticket, Err(why));
+        assert_eq!(rig.result::<pb::LeaseKeepAliveResponse>(ticket), Err(error.into()));
+    }
+    // One that is cancelled, and one that is late.
+    let cancelled = keep(&mut rig, 7);
+    rig.front.on_cancel(cancelled);
+    rig.answer_lease(cancelled, left(60, 60_000));
+    let late = keep(&mut rig, 7);
+    rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, raft_term: 1, contact_at_ms: None });
+    rig.front.on_tick();
+    rig.take();
+    assert_eq!(rig.result::<pb::LeaseKeepAliveResponse>(late), Err(Error::TimedOut.into()));
+    rig.check_empty();
+}
+
+#[test]
+fn the_time_to_live_is_told_in_whole_seconds_with_the_keys_if_they_are_wanted() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    grant(&mut rig, 7, 60).unwrap();
+    for key in ["b", "a"] {
+        let ticket = rig.call(Method::Put, &pb::PutRequest { lease: 7, ..a_put(key, "1") });
+        rig.apply();
+        assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
+    }
+    let mut check = |id, keys, answered, expected: (i64, i64, &[&str])| {
+        let ticket = rig.call(Method::LeaseTimeToLive, &pb::LeaseTimeToLiveRequest { id, keys });
+        let question = LeaseQuestion { lease: LeaseId(id), renews: false };
+        assert_eq!(rig.asked.pop(), Some((ticket, question)));
+        rig.answer_lease(ticket, answered);
+        let found: pb::LeaseTimeToLiveResponse = rig.result(ticket).unwrap();
+        assert_eq!((found.id, found.header.unwrap().revision), (id, 3));
+        assert_eq!(
+            (found.ttl, found.granted_ttl, &found.keys[..]),
+            (
+                expected.0,
+                expected.1,
+                &expected
+                    .2
+                    .iter()
+                    .map(|key| Bytes::copy_from_slice(key.as_bytes()))
+                    .collect::<Vec<_>>()[..]
+            )
+        );
+    };
+    check(7, false, left(60, 60_000), (59, 60, &[]));
+    check(7, true, left(60, 1_001), (1, 60, &["a", "b"]));
+    check(7, true, left(60, 0), (0, 60, &["a", "b"]));
+    check(7, true, Ok(None), (-1, 0, &[]));
+    // The leader knew it; here it is gone by now.
+    check(8, true, left(60, 1_001), (-1, 0, &[]));
+    rig.check_empty();
+}
+
+#[test]
+fn questions_about_leases_wait_until_the_level_has_them() {
+    let mut rig = Rig::new(false, Level::FIRST);
+    let ticket = rig.call(Method::LeaseKeepAlive, &pb::LeaseKeepAliveRequest { id: 7 });
+    assert_eq!(rig.told, ["Need(Level(2))"]);
+    assert!(rig.asked.is_empty());
+    let mut changes = ChangeBatch::default();
+    changes.push(rig.machine.mark(), ControlChange::Raised(StatedLevel::from(Level::ETCD)), "");
+    rig.deliver(changes, Vec::new());
+    assert_eq!(rig.asked.len(), 1);
+    rig.answer_lease(ticket, Ok(None));
+    let gone: pb::LeaseKeepAliveResponse = rig.result(ticket).unwrap();
+    assert_eq!(gone.ttl, 0);
+    rig.check_empty();
 }

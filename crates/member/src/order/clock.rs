@@ -21,6 +21,7 @@ impl Loop {
     /// has arrived begins the wait for the next one, and time before it must not count.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.now_ms += elapsed_ms;
+        self.sessions.advance(elapsed_ms, self.timing.planned_ms);
         self.leases.advance(elapsed_ms, self.timing.planned_ms);
         self.timing.advance(elapsed_ms);
         if let Some(ticks) = self.replica.ticks_until_election() {
@@ -67,12 +68,13 @@ impl Loop {
             true => u64::MAX,
             false => self.contact.beat_in_ms(self.now_ms),
         };
-        let lease_ms = match self.leases.due_ms() {
+        let expiry_ms = |due_ms: Option<u64>| match due_ms {
             Some(ms) if ms > EXPIRY_MARGIN_MS => ms - EXPIRY_MARGIN_MS,
             Some(_) => CLOCK_INTERVAL_MS,
             None => u64::MAX,
         };
-        beat_ms.min(lease_ms.max(CLOCK_INTERVAL_MS)).min(leading.containers.due_ms())
+        let expiry_ms = expiry_ms(self.sessions.due_ms()).min(expiry_ms(self.leases.due_ms()));
+        beat_ms.min(expiry_ms.max(CLOCK_INTERVAL_MS)).min(leading.containers.due_ms())
     }
 
     /// Whether work is under way that a look at the clock moves on. Messages that are lost only

@@ -53,7 +53,7 @@ impl Loop {
             PeerMessage::Forward(forward) => self.on_forward(from, forward),
             PeerMessage::Heard(heard) => {
                 if let Some(leading) = &mut self.leading {
-                    heard.owners.into_iter().for_each(|owner| self.leases.heard(owner));
+                    heard.owners.into_iter().for_each(|owner| self.sessions.heard(owner));
                     leading.heeded.insert(from, (heard.boot, heard.number));
                 }
             }
@@ -67,6 +67,9 @@ impl Loop {
                     self.note_contact(sent_ms.checked_sub(contact_ms));
                 }
             }
+            // A sender outside the membership has no clients.
+            PeerMessage::AskLeases(asked) => self.on_ask_leases(from, asked),
+            PeerMessage::LeaseTimes(times) => self.on_lease_times(times),
             PeerMessage::Full(is_full) => self.on_full(from, is_full),
             PeerMessage::NeedLevel(level) => self.need_level(level),
         }
@@ -186,6 +189,7 @@ impl Loop {
         if self.leader == Some(member) {
             self.forwarder.restart();
             self.hearing.restart();
+            self.questions.restart(self.now_ms);
         }
         if self.room.is_full {
             self.send(member, PeerMessage::Full(true));

@@ -851,7 +851,7 @@ fn a_member_restored_from_its_disk_goes_on_where_it_was() {
     assert_eq!(machine.digest(), rig.machine.digest());
     assert_eq!(sessions_of(&machine), sessions_of(&rig.machine));
     // The session of the old boot is not forgotten: it expires, and its ephemeral goes.
-    assert_eq!(real.member.leases.len(), 1);
+    assert_eq!(real.member.sessions.len(), 1);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Messages of members: written and read, cut off anywhere, changed anywhere, of another origin.
 
-use machine::Origin;
 use machine::entry::UnstampedBatch;
+use machine::{LeaseId, LogIndex, Origin};
 
 use super::*;
+use crate::lease::{LeaseQuestion, LeaseTime};
 
 const FROM: MemberId = MemberId(5);
 const AT: SnapshotAt = SnapshotAt { index: 7, term: 3 };
@@ -43,6 +44,22 @@ fn messages() -> Vec<PeerMessage> {
         PeerMessage::Lent { to: MemberId(8), snapshot: Some(LENT) },
         PeerMessage::Lent { to: MemberId(8), snapshot: None },
         PeerMessage::NeedLevel(Level::ETCD),
+        PeerMessage::AskLeases(AskLeases { boot: BootId(4), questions: Vec::new() }),
+        PeerMessage::AskLeases(AskLeases {
+            boot: BootId(4),
+            questions: vec![
+                (8, LeaseQuestion { lease: LeaseId(i64::MIN), renews: true }),
+                (9, LeaseQuestion { lease: LeaseId(3), renews: false }),
+            ],
+        }),
+        PeerMessage::LeaseTimes(LeaseTimes {
+            boot: BootId(4),
+            index: LogIndex(1 << 40),
+            answers: vec![
+                (8, None),
+                (u64::MAX, Some(LeaseTime { granted_s: 60, left_ms: 59_999 })),
+            ],
+        }),
         PeerMessage::Want(Want { at: AT, offset: 1 << 40 }),
         PeerMessage::Piece(Piece {
             at: AT,
@@ -126,7 +143,7 @@ fn bulk_is_what_nothing_else_waits_behind() {
 
 #[test]
 fn kinds_of_other_versions_are_refused() {
-    for kind in [0, 13, 15, 19, 255] {
+    for kind in [0, 15, 19, 255] {
         let frame = PeerFrame { kind, body: Bytes::new() };
         assert_eq!(PeerMessage::decode(FROM, frame), Err(PeerError::UnknownKind(kind)));
     }

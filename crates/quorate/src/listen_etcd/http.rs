@@ -194,12 +194,16 @@ fn encoded(reply: &Reply) -> Vec<u8> {
 
 /// The method with that gRPC path; none if it is not served.
 fn kv_method(path: &str) -> Option<KvMethod> {
-    Some(match path.strip_prefix("/etcdserverpb.KV/")? {
-        "Range" => KvMethod::Range,
-        "Put" => KvMethod::Put,
-        "DeleteRange" => KvMethod::DeleteRange,
-        "Txn" => KvMethod::Txn,
-        "Compact" => KvMethod::Compact,
+    Some(match path.strip_prefix("/etcdserverpb.")? {
+        "KV/Range" => KvMethod::Range,
+        "KV/Put" => KvMethod::Put,
+        "KV/DeleteRange" => KvMethod::DeleteRange,
+        "KV/Txn" => KvMethod::Txn,
+        "KV/Compact" => KvMethod::Compact,
+        "Lease/LeaseGrant" => KvMethod::LeaseGrant,
+        "Lease/LeaseRevoke" => KvMethod::LeaseRevoke,
+        "Lease/LeaseTimeToLive" => KvMethod::LeaseTimeToLive,
+        "Lease/LeaseLeases" => KvMethod::LeaseLeases,
         _ => return None,
     })
 }

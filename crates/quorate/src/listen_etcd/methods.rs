@@ -36,6 +36,19 @@ pub(super) fn methods() -> Methods<Method> {
         kv("Txn", Kind::Unary, KvMethod::Txn),
         kv("Compact", Kind::Unary, KvMethod::Compact),
     ];
+    let lease = |name, kind, method| grpc::Method {
+        service: "etcdserverpb.Lease",
+        name,
+        kind,
+        method: Method::Kv(method),
+    };
+    let leases = [
+        lease("LeaseGrant", Kind::Unary, KvMethod::LeaseGrant),
+        lease("LeaseRevoke", Kind::Unary, KvMethod::LeaseRevoke),
+        lease("LeaseKeepAlive", Kind::BidiStreaming, KvMethod::LeaseKeepAlive),
+        lease("LeaseTimeToLive", Kind::Unary, KvMethod::LeaseTimeToLive),
+        lease("LeaseLeases", Kind::Unary, KvMethod::LeaseLeases),
+    ];
     let watch = grpc::Method {
         service: "etcdserverpb.Watch",
         name: "Watch",
@@ -53,5 +66,5 @@ pub(super) fn methods() -> Methods<Method> {
         health("Watch", Kind::ServerStreaming, HealthMethod::Watch),
         health("List", Kind::Unary, HealthMethod::List),
     ];
-    Methods::new(kvs.into_iter().chain([watch]).chain(health))
+    Methods::new(kvs.into_iter().chain(leases).chain([watch]).chain(health))
 }

@@ -152,6 +152,7 @@ impl Runtime {
     ) -> Result<(), End> {
         match call.method {
             Method::Kv(KvMethod::RangeStream) => self.answer_in_pieces(call, answers).await,
+            Method::Kv(KvMethod::LeaseKeepAlive) => self.keep_alive(call, answers).await,
             Method::Watch => watch::answer(self, call, answers).await,
             Method::Kv(method) => {
                 let message = call.requests.only().await?;
@@ -183,6 +184,22 @@ impl Runtime {
                 }
             }
         }
+    }
+
+    /// Answers a stream of keep-alives: each message is read when the answer to the one before is
+    /// taken, so a stream costs one message each way.
+    async fn keep_alive(
+        self: &Rc<Self>,
+        call: &mut Call<Method>,
+        answers: &SharesBySize,
+    ) -> Result<(), End> {
+        while let Some(message) = call.requests.next().await? {
+            let work = self.run(KvMethod::LeaseKeepAlive, message.bytes);
+            let reply = call.unless_ended(work).await?.map_err(status_of)?;
+            send(call, answers, reply).await?;
+            call.answers.taken().await?;
+        }
+        Ok(())
     }
 
     /// Hands a call to the Front.

@@ -58,7 +58,7 @@ impl Monitor {
         let (connections, connections_missing) = self.connections().await;
         let _alone = self.listing.acquire().await;
         let (now_ms, wall_ms) = (self.node.monotonic_ms(), node::wall_ms());
-        let (leases, session_count) = self.node.leases(DUMP_SESSIONS_MAX);
+        let (leases, session_count) = self.node.session_deadlines(DUMP_SESSIONS_MAX);
         let sessions_missing = (session_count - leases.len()) as u64;
         let mut expiring: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
         let mut deadlines = HashMap::new();

@@ -112,7 +112,13 @@ pub fn is_asked_for(command: &Command<'_>, op: &workload::etcd::op::Op) -> bool 
     let (method, bytes) = wire::encode(op);
     let ops_max = etcd::limits::TXN_OPS_MAX_DEFAULT;
     match method {
-        Method::Range | Method::RangeStream => false,
+        Method::Range
+        | Method::RangeStream
+        | Method::LeaseKeepAlive
+        | Method::LeaseTimeToLive
+        | Method::LeaseLeases => false,
+        Method::LeaseGrant => decode(bytes, |it| convert::grant(it) == *command),
+        Method::LeaseRevoke => decode(bytes, |it| convert::revoke(it) == *command),
         Method::Put => decode(bytes, |it: &pb::PutRequest| {
             convert::put(it).is_ok_and(|it| Command::Put(it) == *command)
         }),

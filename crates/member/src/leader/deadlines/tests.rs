@@ -1,25 +1,25 @@
-use machine::SessionId;
+use machine::{Owner, SessionId};
 
 use super::*;
 
 fn owner(id: i64) -> Owner {
     Owner::Session(SessionId(id))
 }
-use crate::limits::EXPIRY_MARGIN_MS;
+use crate::limits::{EXPIRY_MARGIN_MS, HEARING_MS_MAX};
 use crate::zk_front::tests::rig::Random;
 
 const TICK_MS: u64 = 1_000;
 
-fn leases(sessions: &[(i64, u32)]) -> Leases {
-    let mut leases = Leases::new(TICK_MS);
+fn leases(sessions: &[(i64, u32)]) -> Deadlines<Owner> {
+    let mut leases = Deadlines::new(TICK_MS, HEARING_MS_MAX);
     for &(session, timeout_ms) in sessions {
-        leases.attach(owner(session), Ordinal(session as u64), timeout_ms);
+        leases.attach(owner(session), Ordinal(session as u64), timeout_ms.into());
     }
     leases
 }
 
 /// Lets time pass in steps and returns when each session expired.
-fn run(leases: &mut Leases, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
+fn run(leases: &mut Deadlines<Owner>, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
     let mut expired = Vec::new();
     for now_ms in (step_ms..=until_ms).step_by(step_ms as usize) {
         leases.advance(step_ms, 0);
@@ -31,7 +31,7 @@ fn run(leases: &mut Leases, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
 }
 
 /// Lets time pass without judging any session.
-fn pass(leases: &mut Leases, ms: u64) {
+fn pass(leases: &mut Deadlines<Owner>, ms: u64) {
     (0..ms / 100).for_each(|_| leases.advance(100, 0));
 }
 
@@ -40,12 +40,12 @@ fn a_session_expires_never_early_and_at_most_a_tick_late() {
     for timeout_ms in [1, 999, 1_000, 1_001, 4_000, 4_321] {
         for step_ms in [1, 100, 133, LEASE_ADVANCE_MS_MAX] {
             for offset_ms in [0, 1, 100, 199] {
-                let mut leases = Leases::new(TICK_MS);
+                let mut leases = Deadlines::new(TICK_MS, HEARING_MS_MAX);
                 pass(&mut leases, 900);
                 leases.advance(offset_ms, 0);
                 leases.attach(owner(1), Ordinal(1), timeout_ms);
                 let expired = run(&mut leases, step_ms, 12_000);
-                let due_ms = u64::from(timeout_ms) + HEARING_MS_MAX;
+                let due_ms = timeout_ms + HEARING_MS_MAX;
                 let [(at_ms, 1)] = expired[..] else { panic!("{expired:?}") };
                 assert!(at_ms > due_ms, "{at_ms} for {timeout_ms}");
                 assert!(at_ms <= due_ms + TICK_MS + step_ms, "{at_ms} for {timeout_ms}");
@@ -60,8 +60,8 @@ fn a_client_that_speaks_once_in_its_timeout_is_never_expired() {
     let phases = (90..120).flat_map(|timeout| (0..30).map(move |client| (timeout, client)));
     for (timeout, client) in phases {
         for (round, interval) in (0..10).flat_map(|round| [(round, 20), (round, 30)]) {
-            let mut leases = Leases::new(10);
-            leases.attach(owner(1), Ordinal(1), 10 * timeout as u32);
+            let mut leases = Deadlines::new(10, HEARING_MS_MAX);
+            leases.attach(owner(1), Ordinal(1), 10 * timeout);
             let mut spoke = false;
             for now in 0..3 * timeout {
                 if now % 10 == round {
@@ -146,7 +146,7 @@ fn no_more_expire_at_once_than_asked_for() {
 fn leases_are_what_a_plain_list_of_deadlines_says() {
     for seed in 0..100 {
         let mut random = Random(seed);
-        let mut leases = Leases::new(TICK_MS);
+        let mut leases = Deadlines::new(TICK_MS, HEARING_MS_MAX);
         // Attach, timeout, deadline, and whether it was given already.
         let mut model = std::collections::BTreeMap::<i64, (u64, u64, u64, bool)>::new();
         let mut now_ms = 0;
@@ -155,7 +155,7 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
             match random.below(8) {
                 0 => {
                     let timeout_ms = 1 + random.below(6_000) as u64;
-                    leases.attach(owner(session), Ordinal(ordinal), timeout_ms as u32);
+                    leases.attach(owner(session), Ordinal(ordinal), timeout_ms);
                     let deadline_ms = now_ms + timeout_ms + HEARING_MS_MAX;
                     model.insert(session, (ordinal, timeout_ms, deadline_ms, false));
                 }
@@ -212,7 +212,7 @@ fn a_new_leader_looks_at_a_bounded_number_of_sessions_in_one_call() {
     let mut leases = leases(&sessions);
     pass(&mut leases, 60_000);
     leases.renew_all();
-    let is_due = |leases: &Leases| {
+    let is_due = |leases: &Deadlines<Owner>| {
         leases.buckets.first().is_some_and(|(bucket, _)| (bucket + 1) * TICK_MS <= leases.now_ms)
     };
     for _ in 0..3 {

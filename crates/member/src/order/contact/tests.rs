@@ -12,7 +12,8 @@ use super::*;
 use crate::hello::Known;
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::message::{
-    FromApply, FrontId, LoopInput, OwnerEvent, Start, Submission, Ticket, ToApply, ToLoop, Waiter,
+    Caller, FromApply, FrontId, LeaseAnswered, LoopInput, OwnerEvent, Start, Submission, Ticket,
+    ToApply, ToLoop, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
@@ -35,6 +36,10 @@ pub(in crate::order) struct World {
     pub unapplied: Vec<(usize, replica::Entry)>,
     /// The levels that members reported, each time they rose.
     pub raised: Vec<(usize, Level)>,
+    /// What members told their clients of leases, with the index that must be applied first.
+    pub lease_times: Vec<(usize, LogIndex, Caller, LeaseAnswered)>,
+    /// Commands that were proposed, as the committed entries have them.
+    pub committed: Vec<(usize, replica::Entry)>,
 }
 
 pub(in crate::order) fn id(at: usize) -> MemberId {
@@ -78,6 +83,8 @@ impl World {
             is_apply_slow: false,
             unapplied: Vec::new(),
             raised: Vec::new(),
+            lease_times: Vec::new(),
+            committed: Vec::new(),
         };
         for (at, other) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
             world.members[at].handle(LoopInput::Link { peer: id(other), is_up: true }).unwrap();
@@ -136,9 +143,15 @@ impl World {
                 match message {
                     ToApply::Entries(entries) => {
                         is_quiet = false;
-                        self.unapplied.extend(entries.into_iter().map(|entry| (at, entry)));
+                        let entries = entries.into_iter().map(|entry| (at, entry));
+                        self.unapplied.extend(entries.clone());
+                        self.committed.extend(entries);
                     }
                     ToApply::Refuse { .. } => self.refused.push(at),
+                    ToApply::LeaseTimes { index, answers } => {
+                        let told = answers.into_iter().map(|(of, told)| (at, index, of, told));
+                        self.lease_times.extend(told);
+                    }
                     _ => {}
                 }
             }
@@ -177,7 +190,7 @@ impl World {
     }
 
     /// The links between a member that is away and the others are made anew.
-    fn link_anew(&mut self, at: usize) {
+    pub fn link_anew(&mut self, at: usize) {
         self.away.remove(&at);
         for other in (0..3).filter(|other| *other != at) {
             self.members[at].handle(LoopInput::Link { peer: id(other), is_up: true }).unwrap();

@@ -21,7 +21,7 @@ fn the_server_refuses_the_calls_whose_form_is_wrong_and_no_others() {
             }
             Method::Txn => convert::txn(&Message::decode(bytes).unwrap(), ops_max).map(|_| ()),
             Method::Compact => Ok(()),
-            Method::RangeStream => unreachable!("no client streams a read"),
+            method => unreachable!("no client calls {method:?}"),
         };
         let expected = check(&op);
         assert_eq!(converted.map_err(|it| error(it).unwrap()), expected, "{op:?}");

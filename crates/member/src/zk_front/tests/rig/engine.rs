@@ -67,6 +67,7 @@ pub(crate) fn start() -> Start {
         etcd_revision: 1,
         auto_compaction: Default::default(),
         sessions: Vec::new(),
+        leases: Vec::new(),
         log_bytes: 0,
         image_bytes_max: 0,
         digest: Machine::default().digest(),
@@ -210,6 +211,7 @@ pub(super) fn stamp(
                 let entry = entry_of(*index, &[batch.stamp(ORIGIN, sequence)]);
                 to_apply.push(ToApply::Entries(vec![entry]));
             }
+            ToLoop::AskLeases(_) => unreachable!("ZooKeeper has no leases"),
             ToLoop::Sync(caller) => {
                 let index = machine::LogIndex(*index);
                 to_apply.push(ToApply::Sync { index, caller });
