@@ -3,6 +3,7 @@
 
 mod bounds;
 mod grpc_client;
+mod leases;
 mod malformed;
 mod streams;
 mod watches;
@@ -242,6 +243,19 @@ impl Three {
             assert!(!text().contains(" zk="), "ZooKeeper's clients are not served: {}", text());
         }
         Three { folder, clients, members }
+    }
+
+    /// Ends the leader, by `kill -9`. Returns its number.
+    pub fn end_leader(&mut self) -> usize {
+        let leads = |number: &usize| {
+            let log = self.folder.join(format!("m{number}.log"));
+            let text = std::fs::read_to_string(log).unwrap();
+            let line = text.lines().rfind(|line| line.contains(" leads, in term "));
+            line.is_some_and(|line| line.contains("this server leads"))
+        };
+        let leader = (0..3).find(leads).expect("one of them leads");
+        let _ = kill_process(Pid::from_child(&self.members[leader].0), Signal::KILL);
+        leader
     }
 }
 

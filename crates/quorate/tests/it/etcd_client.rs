@@ -45,7 +45,7 @@ impl EtcdClient {
             Method::DeleteRange => DELETE_RANGE,
             Method::Txn => TXN,
             Method::Compact => COMPACT,
-            Method::RangeStream => unreachable!("no operation is sent as a stream"),
+            method => unreachable!("no operation is sent by {method:?}"),
         };
         let call = Call::of_bytes(path, &request).unwrap();
         let answer = self.client.ask(&call).await.ok()?;
