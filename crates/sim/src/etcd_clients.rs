@@ -21,6 +21,13 @@ use network::EtcdNetwork;
 /// none of them, and mean what they meant before.
 const ETCD_SEED: u64 = 0x6574_6364_0129_db12;
 
+/// Sets a seed apart from itself and from [`ETCD_SEED`], to draw whether clients have leases: runs
+/// without any mean what they meant before there were any.
+const LEASE_SEED: u64 = 0x6c65_6173_6529_db13;
+
+/// The leases of clients. With few, grants of one that exists are common.
+const LEASES: [i64; 4] = [1, 2, 3, 1 << 40];
+
 /// The clients of etcd in a run.
 #[derive(Clone, Debug)]
 pub struct EtcdLoad {
@@ -32,6 +39,8 @@ pub struct EtcdLoad {
     pub clients: Vec<EtcdClientConfig>,
     /// What a leader compacts by itself.
     pub auto_compaction: AutoCompaction,
+    /// Whether clients grant leases, keep them alive, and put keys with them.
+    pub leases: bool,
     /// The replicated settings. No quota is ever reached, since the model has none.
     pub settings: Settings,
 }
@@ -40,7 +49,8 @@ impl EtcdLoad {
     /// Draws the clients of etcd for a run: none in half of the runs.
     pub fn draw(seed: u64) -> Option<EtcdLoad> {
         let mut random = Random::new(seed ^ ETCD_SEED);
-        (!random.one_in(2)).then(|| EtcdLoad::new(random))
+        let leases = Random::new(seed ^ LEASE_SEED).one_in(2);
+        (!random.one_in(2)).then(|| EtcdLoad { leases, ..EtcdLoad::new(random) })
     }
 
     /// Draws clients of etcd.
@@ -65,7 +75,7 @@ impl EtcdLoad {
         };
         let settings =
             Settings { quota_bytes: random.magnitude(1 << 30, 1 << 40), ..Settings::default() };
-        EtcdLoad { seed, front_count, clients, auto_compaction, settings }
+        EtcdLoad { seed, front_count, clients, auto_compaction, leases: false, settings }
     }
 }
 
@@ -85,8 +95,9 @@ impl EtcdClients {
         let mut random = Random::new(load.map_or(0, |load| load.seed));
         let network = EtcdNetwork::new(random.fork());
         let configs = load.map(|load| load.clients.as_slice()).unwrap_or_default();
+        let leases = load.is_some_and(|load| load.leases);
         let client = |(number, config): (usize, &EtcdClientConfig)| {
-            EtcdClient::new(number as u32, config.clone(), random.fork())
+            EtcdClient::new((number as u32, leases), config.clone(), random.fork())
         };
         let clients = configs.iter().enumerate().map(client).collect();
         EtcdClients { clients, network, history: History::default() }

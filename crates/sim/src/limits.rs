@@ -239,3 +239,14 @@ pub const RAISE_US_MAX: u64 =
 
 /// How long a run checks that the level does not rise while a member does not know it.
 pub const NO_RAISE_US: u64 = 4 * member::limits::RAISES_INTERVAL_MS * 1_000;
+
+/// How much earlier than the world's clock a leader's clock may say that a lease has lived for its
+/// time of a few seconds: it goes up to 500 millionths faster.
+pub const LEASE_SLACK_US: u64 = 10_000;
+
+/// How much a clock that jumps ahead takes from the time of a lease: one look at the clock.
+pub const LEASE_JUMP_US_MAX: u64 = (member::limits::LOOK_MS_MAX + 50) * 1_000;
+
+/// How long after the last call that may keep one alive all leases must be over: the longest time
+/// to live that is drawn, and some time for the end and for a new leader.
+pub const LEASES_END_US_MAX: u64 = 15_000_000;

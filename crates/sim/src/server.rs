@@ -133,6 +133,14 @@ pub enum Sabotage {
     EtcdCompactedAnswered,
     /// Answers of Apply do not reach an EtcdFront, now and then.
     EtcdAnswersLost,
+    /// Loop is not told of etcd's leases.
+    LeasesUntold,
+    /// Loop is told a shorter time to live of each lease than it was granted.
+    LeasesShortened,
+    /// Some keep-alives of leases are answered, and Loop never gets them.
+    KeepAlivesLost,
+    /// Puts with a lease that does not exist are answered.
+    UnknownLeasesTaken,
 }
 
 /// The configuration of a member. Each of its lives has the same one.
@@ -1197,7 +1205,9 @@ impl Server {
                 }
             }
         }
-        self.push_loop(world, output.to_loop.into_iter().map(LoopInput::Apply));
+        let mut to_loop = output.to_loop;
+        self.forge_leases(&mut to_loop);
+        self.push_loop(world, to_loop.into_iter().map(LoopInput::Apply));
         if self.apply.has_work() {
             self.wake(world, Actor::Apply);
         }

@@ -413,6 +413,8 @@ pub(crate) struct Simulation {
     phase: Phase,
     phase_began_us: u64,
     may_refuse: bool,
+    /// How often the monotonic clock of a machine has jumped ahead.
+    clock_jumps: u64,
     worked_us: u64,
     snapshot_count: u64,
     turned_away_count: usize,
@@ -481,6 +483,7 @@ impl Simulation {
             phase: Phase::Faults,
             phase_began_us: 0,
             may_refuse: false,
+            clock_jumps: 0,
             worked_us: 0,
             snapshot_count: 0,
             turned_away_count: 0,

@@ -583,10 +583,16 @@ impl Witness {
     /// As [`Witness::order`], or no client asked for a command.
     pub fn etcd_order(&self, history: &etcd_history::History) -> Result<Vec<EtcdCommand>, String> {
         let mut order = Vec::new();
+        // The ordinal of each command that may have granted a lease, with its index in the order.
+        let (mut ordinal, mut grants) = (0, BTreeMap::new());
         self.each_command(|handed, _, batch, position, framed| {
+            ordinal += 1;
             let Command::Etcd(command) = &framed.command else { return Ok(()) };
             if matches!(command, MachineCommand::Configure(_)) {
                 return Ok(());
+            }
+            if let MachineCommand::Grant { .. } = command {
+                grants.insert(ordinal, order.len());
             }
             let times = handed.times();
             let led_since_us = self.led_since_us.get(&handed.term).copied().unwrap_or(0);
@@ -595,6 +601,14 @@ impl Witness {
                 && !self.etcd.is_of_front(batch.origin, batch.sequence)
             {
                 add(Claimed::Compaction { revision: *revision });
+                return Ok(());
+            }
+            if let MachineCommand::Expire { leases } = command {
+                for (lease, judged) in leases {
+                    // One that is of no grant ends nothing.
+                    let granted = grants.get(&judged.0).copied().unwrap_or(usize::MAX);
+                    add(Claimed::Expire { lease: lease.0, granted });
+                }
                 return Ok(());
             }
             let call = self.etcd.call_of(batch.origin, batch.sequence, position)?;

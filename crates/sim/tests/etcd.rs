@@ -46,6 +46,10 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
         ("calls without room on the disk", count(|it| it.no_space)),
         ("reads in several pieces", count(|it| it.streamed)),
         ("reads that a compaction ended between two pieces", count(|it| it.streams_cut)),
+        ("leases", count(|it| it.leases.granted)),
+        ("leases that ended by time", count(|it| it.leases.expired)),
+        ("keep-alives with a time", count(|it| it.leases.kept)),
+        ("questions about leases that do not exist", count(|it| it.leases.unknown)),
     ] {
         assert!(count > 0, "no {what}");
     }

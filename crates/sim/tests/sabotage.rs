@@ -315,6 +315,16 @@ fn with_etcd(options: &mut Options) {
     options.etcd = Some(load);
 }
 
+/// As [`with_etcd`], with leases, and few faults beside.
+fn with_leases(options: &mut Options) {
+    with_etcd(options);
+    options.faults = FaultMix::none();
+    options.builds = None;
+    if let Some(load) = &mut options.etcd {
+        load.leases = true;
+    }
+}
+
 /// A member that is cut off has an old state.
 #[test]
 fn a_linearizable_read_of_etcd_that_is_not_confirmed_is_noticed() {
@@ -380,4 +390,37 @@ fn a_read_of_etcd_at_a_compacted_revision_that_is_answered_is_noticed() {
 #[test]
 fn a_call_of_etcd_that_is_never_answered_is_noticed() {
     check_noticed_where(Sabotage::EtcdAnswersLost, "a call is not answered", with_etcd);
+}
+
+#[test]
+fn a_lease_whose_keep_alive_is_answered_as_by_an_unknown_one_is_noticed() {
+    check_noticed_where(Sabotage::LeasesUntold, "etcd: Lease: the lease existed", with_leases);
+}
+
+#[test]
+fn a_lease_that_never_ends_is_noticed() {
+    check_noticed_where(Sabotage::LeasesUntold, "a lease does not end in time", |options| {
+        with_leases(options);
+        // Nobody asks about leases for long: only the end is wrong.
+        for client in options.etcd.iter_mut().flat_map(|load| &mut load.clients) {
+            client.ops = 12;
+        }
+    });
+}
+
+#[test]
+fn a_lease_that_ends_before_its_time_is_noticed() {
+    let why = "us after it was granted or kept alive";
+    check_noticed_where(Sabotage::LeasesShortened, why, with_leases);
+}
+
+#[test]
+fn a_keep_alive_that_is_answered_and_not_kept_to_is_noticed() {
+    let why = "us after it was granted or kept alive";
+    check_noticed_where(Sabotage::KeepAlivesLost, why, with_leases);
+}
+
+#[test]
+fn a_put_with_a_lease_that_does_not_exist_is_noticed() {
+    check_noticed_where(Sabotage::UnknownLeasesTaken, "etcd: Answer", with_leases);
 }

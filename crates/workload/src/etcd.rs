@@ -6,6 +6,7 @@
 //! - [`generate`]: streams of operations from a seed.
 //! - [`history`]: every call of every client, with its times and its answer.
 //! - [`order`]: the judge that is given the committed order. It decides every fate.
+//! - [`leases`]: the judge of when leases end, and of questions about them.
 //! - [`finding`]: what a judge reports.
 //! - [`linear`]: the judge that has only the answers, for real processes.
 //!
@@ -17,6 +18,7 @@ mod floor;
 pub mod form;
 pub mod generate;
 pub mod history;
+pub mod leases;
 pub mod linear;
 pub mod model;
 pub mod op;

@@ -42,3 +42,6 @@ pub const COMPACTION_ONE_IN: u64 = 40;
 
 /// In a stream with errors on purpose, one call in so many is made wrong.
 pub const ERROR_ONE_IN: u64 = 15;
+
+/// One of so many calls is about a lease, where a stream has such calls.
+pub const LEASE_CALL_ONE_IN: u64 = 3;

@@ -7,6 +7,7 @@ use etcd::convert::{Header, Response};
 use machine::Machine;
 use machine::etcd::command::{KeyRange, RangeOp};
 use workload::etcd::history::{Answered, CallId, CallRecord, History};
+use workload::etcd::leases::{LeaseCounts, judge_leases};
 use workload::etcd::op::{Error, Op, Range};
 use workload::etcd::order::{Claimed, Verdict, judge_with_cuts};
 
@@ -15,7 +16,8 @@ use crate::etcd_clients::wire::{Served, decode};
 use crate::limits::{ETCD_FENCE_US_MAX, ETCD_LATE_US_MAX};
 use crate::witness::{EtcdCommand, Times};
 
-/// Judges the calls of a run whose members ended in the states `machines`.
+/// Judges the calls of a run whose members ended in the states `machines`. `slack_us`: how much
+/// earlier the clocks of members may say that a lease has lived for its time.
 ///
 /// # Errors
 /// What no correct server would have done.
@@ -23,7 +25,8 @@ pub fn check_etcd(
     history: &History,
     evidence: &Evidence<'_>,
     machines: &[&Machine],
-) -> Result<Verdict, String> {
+    slack_us: u64,
+) -> Result<(Verdict, LeaseCounts), String> {
     let order = evidence.witness.etcd_order(history)?;
     let claim: Vec<Claimed> = order.iter().map(|it| it.claimed).collect();
     check_acknowledgements(history, &order)?;
@@ -31,6 +34,9 @@ pub fn check_etcd(
     let cut = cut_calls(history, evidence);
     let verdict =
         judge_with_cuts(history, &claim, &cut).map_err(|found| format!("etcd: {found}"))?;
+    let timed: Vec<_> = order.iter().map(|it| (it.claimed, it.times.handed_us)).collect();
+    let leases =
+        judge_leases(history, &timed, slack_us).map_err(|found| format!("etcd: {found}"))?;
     let for_space = |answered: &Answered| answered.answer == Err(Error::NoSpace);
     let refused = history.calls.iter().find(|it| it.answered.as_ref().is_some_and(for_space));
     if let Some(refused) = refused.filter(|_| !evidence.may_refuse) {
@@ -40,7 +46,7 @@ pub fn check_etcd(
         ));
     }
     machines.iter().try_for_each(|machine| compare(machine, &verdict))?;
-    Ok(verdict)
+    Ok((verdict, leases))
 }
 
 /// The streamed reads that ended as compacted whose member took another state before.
@@ -110,6 +116,10 @@ fn compare(machine: &Machine, verdict: &Verdict) -> Result<(), String> {
     if (store.revision(), store.compacted()) != (view.revision, view.compacted) {
         let found = (store.revision(), store.compacted());
         return Err(format!("etcd's state is at {found:?}, the model at {view:?}"));
+    }
+    let leases = (store.leases().len(), verdict.model.lease_count());
+    if leases.0 != leases.1 {
+        return Err(format!("etcd's state has {} leases, the model {}", leases.0, leases.1));
     }
     let all = RangeOp::of(KeyRange { key: &[0], end: &[0] });
     let found = store.range(&all).map_err(|refusal| format!("all keys: {refusal:?}"))?;

@@ -9,6 +9,7 @@ use workload::etcd::history::{CallId, History};
 use workload::etcd::op::{Answer, Error, Op, Range};
 use workload::generate::Random;
 
+use super::LEASES;
 use super::network::{EtcdNetwork, FromClient, FromServer};
 use super::wire::{self, Served};
 use crate::client::Wish;
@@ -77,9 +78,14 @@ pub struct EtcdClient {
 }
 
 impl EtcdClient {
-    /// A client without a connection.
-    pub fn new(number: u32, config: EtcdClientConfig, mut random: Random) -> EtcdClient {
-        let options = Options::all(Vec::new());
+    /// A client without a connection. It may have leases.
+    pub fn new(
+        (number, has_leases): (u32, bool),
+        config: EtcdClientConfig,
+        mut random: Random,
+    ) -> EtcdClient {
+        let leases = if has_leases { LEASES.to_vec() } else { Vec::new() };
+        let options = Options { lease_calls: has_leases, ..Options::all(leases) };
         let generator = Generator::new(random.fork(), number, options);
         EtcdClient {
             number,

@@ -7,8 +7,9 @@ use etcd::pb::etcdserverpb::compare::TargetUnion;
 use etcd::pb::{Message, mvccpb};
 use member::etcd_front::{CallRefused, Method};
 use workload::etcd::op::{
-    Answer, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error, KeyValue, Op,
-    Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget, Txn, TxnAnswer, TxnOp,
+    Answer, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error, KeyValue,
+    LeaseOp, Op, Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget, Txn,
+    TxnAnswer, TxnOp,
 };
 
 use pb::request_op::Request as PbRequest;
@@ -36,6 +37,7 @@ pub fn encode(op: &Op) -> (Method, Bytes) {
             let (revision, physical) = (compact.revision, compact.physical);
             (Method::Compact, pb::CompactionRequest { revision, physical }.encode_to_vec())
         }
+        Op::Lease(op) => lease(*op),
     };
     (method, bytes.into())
 }
@@ -70,6 +72,24 @@ pub fn add_piece(pieces: &mut Vec<u8>, piece: &[u8]) -> Result<(), String> {
     match whole.kvs.is_sorted_by(|one, other| one.key < other.key) {
         true => Ok(()),
         false => Err(format!("pieces are not in the order of keys: {whole:?}")),
+    }
+}
+
+fn lease(op: LeaseOp) -> (Method, Vec<u8>) {
+    match op {
+        LeaseOp::Grant { lease: id, ttl_s: ttl } => {
+            (Method::LeaseGrant, pb::LeaseGrantRequest { id, ttl }.encode_to_vec())
+        }
+        LeaseOp::Revoke { lease: id } => {
+            (Method::LeaseRevoke, pb::LeaseRevokeRequest { id }.encode_to_vec())
+        }
+        LeaseOp::KeepAlive { lease: id } => {
+            (Method::LeaseKeepAlive, pb::LeaseKeepAliveRequest { id }.encode_to_vec())
+        }
+        LeaseOp::TimeToLive { lease: id } => {
+            let request = pb::LeaseTimeToLiveRequest { id, keys: false };
+            (Method::LeaseTimeToLive, request.encode_to_vec())
+        }
     }
 }
 
@@ -188,8 +208,37 @@ pub fn decode(op: &Op, result: &SentResult, by: Served) -> Result<Answer, String
         Op::Compact(_) => of(response, |it: pb::CompactionResponse| {
             Ok(Response::Compact { revision: revision(it.header, Some(by))? })
         }),
+        Op::Lease(op) => lease_answer(*op, response, by),
     };
     decoded.map(Ok).map_err(|what| format!("the response to {op:?}: {what}"))
+}
+
+/// The answer to a call about a lease, which names that lease.
+fn lease_answer(op: LeaseOp, response: Bytes, by: Served) -> Result<Response, String> {
+    let of_lease = |lease: i64, id: i64| match lease == id {
+        true => Ok(()),
+        false => Err(format!("it is about lease {id}")),
+    };
+    match op {
+        LeaseOp::Grant { lease, .. } => of(response, |it: pb::LeaseGrantResponse| {
+            of_lease(lease, it.id)?;
+            let revision = revision(it.header, Some(by))?;
+            Ok(Response::Granted { revision, lease, ttl_s: it.ttl })
+        }),
+        LeaseOp::Revoke { .. } => of(response, |it: pb::LeaseRevokeResponse| {
+            Ok(Response::Revoked { revision: revision(it.header, Some(by))? })
+        }),
+        LeaseOp::KeepAlive { lease } => of(response, |it: pb::LeaseKeepAliveResponse| {
+            of_lease(lease, it.id)?;
+            Ok(Response::KeptAlive { revision: revision(it.header, Some(by))?, ttl_s: it.ttl })
+        }),
+        LeaseOp::TimeToLive { lease } => of(response, |it: pb::LeaseTimeToLiveResponse| {
+            of_lease(lease, it.id)?;
+            let revision = revision(it.header, Some(by))?;
+            let (ttl_s, granted_s) = (it.ttl, it.granted_ttl);
+            Ok(Response::TimeToLive { revision, ttl_s, granted_s })
+        }),
+    }
 }
 
 fn of<M: Message + Default>(
@@ -277,6 +326,8 @@ fn error(error: etcd::Error) -> Result<Error, String> {
         etcd::Error::FutureRevision => Error::FutureRevision,
         etcd::Error::NoSpace => Error::NoSpace,
         etcd::Error::LeaseNotFound => Error::LeaseNotFound,
+        etcd::Error::LeaseExists => Error::LeaseExists,
+        etcd::Error::LeaseTtlTooLarge => Error::LeaseTtlTooLarge,
         etcd::Error::RequestTooLarge => Error::RequestTooLarge,
         etcd::Error::TooManyRequests => Error::TooManyRequests,
         etcd::Error::NoLeader => Error::NoLeader,

@@ -2,8 +2,9 @@
 
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
+use machine::LeaseChange;
 use member::etcd_front::{CallRefused, CallResult, EtcdOutput, Reply};
-use member::message::{Delivery, FrontId, LoopInput, Ticket, ToLoop};
+use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
 use super::{Sabotage, Server};
 use crate::etcd_clients::network::{EtcdNetwork, FromServer, SentResult};
@@ -161,6 +162,52 @@ impl Server {
         results
     }
 
+    /// Changes what Loop is told of leases, if the sabotage is one of them.
+    pub(super) fn forge_leases(&self, to_loop: &mut Vec<FromApply>) {
+        match self.conditions.sabotage {
+            Some(Sabotage::LeasesUntold) => {
+                to_loop.retain(|message| !matches!(message, FromApply::Leases { .. }));
+            }
+            Some(Sabotage::LeasesShortened) => {
+                for message in to_loop {
+                    let FromApply::Leases { changes, .. } = message else { continue };
+                    for change in changes {
+                        if let LeaseChange::Granted { ttl_s, .. } = change {
+                            *ttl_s = 1;
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers some keep-alives of leases that exist, and takes them away.
+    fn answer_keep_alives(
+        &self,
+        front: usize,
+        to_loop: &mut [ToLoop],
+        results: &mut Vec<(Ticket, SentResult)>,
+        world: &mut World,
+    ) {
+        let config = &self.etcd_runtimes[front].config;
+        let (cluster_id, member_id, raft_term) = (config.cluster_id, config.member_id, 0);
+        let store = self.machine.etcd();
+        let header =
+            pb::ResponseHeader { cluster_id, member_id, revision: store.revision(), raft_term };
+        for message in to_loop {
+            let ToLoop::AskLeases(questions) = message else { continue };
+            questions.retain(|(caller, question)| {
+                let lease = store.leases().get(question.lease).filter(|_| question.renews);
+                let Some(lease) = lease.filter(|_| world.random.one_in(2)) else { return true };
+                let (id, ttl) = (question.lease.0, lease.grant().ttl_s);
+                let kept = pb::LeaseKeepAliveResponse { header: Some(header), id, ttl };
+                results.push((caller.ticket, Ok(kept.encode_to_vec())));
+                false
+            });
+        }
+    }
+
     /// Changes what a Front gives, if the sabotage is one of etcd's clients.
     fn forge_etcd(
         &mut self,
@@ -180,6 +227,9 @@ impl Server {
         };
         let is_one =
             |message: &ToLoop| matches!(message, ToLoop::Submit(it) if it.waiters.len() == 1);
+        if sabotage == Sabotage::KeepAlivesLost {
+            self.answer_keep_alives(front, to_loop, results, world);
+        }
         let is_early = matches!(sabotage, Sabotage::EtcdAnsweredEarly | Sabotage::EtcdWritesLost);
         if is_early && to_loop.iter().any(is_one) && world.random.one_in(20) {
             let early = to_loop.iter().filter(|message| is_one(message));
@@ -204,6 +254,9 @@ impl Server {
                 }
                 (Sabotage::EtcdCompactedAnswered, Err(CallRefused::Error(Error::Compacted))) => {
                     *result = response(revision);
+                }
+                (Sabotage::UnknownLeasesTaken, Err(CallRefused::Error(Error::LeaseNotFound))) => {
+                    *result = response(revision + 1);
                 }
                 _ => {}
             }

@@ -1,5 +1,6 @@
 //! The clients of etcd in a run: events, the end of the run, and the judge.
 
+use workload::etcd::leases::LeaseCounts;
 use workload::etcd::op::{Error, Op};
 use workload::etcd::order::Verdict;
 
@@ -8,7 +9,7 @@ use crate::check::check_etcd;
 use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
 use crate::etcd_clients::client::EtcdClient;
-use crate::limits::ETCD_ANSWER_US_MAX;
+use crate::limits::{ETCD_ANSWER_US_MAX, LEASE_JUMP_US_MAX, LEASE_SLACK_US, LEASES_END_US_MAX};
 use crate::server::Server;
 use crate::world::Event;
 
@@ -52,6 +53,8 @@ pub struct EtcdCounts {
     pub streamed: usize,
     /// Streamed reads that ended as compacted behind a piece.
     pub streams_cut: usize,
+    /// What was judged of leases.
+    pub leases: LeaseCounts,
 }
 
 impl Simulation {
@@ -162,7 +165,17 @@ impl Simulation {
                 return Err(format!("a call is not answered: {}; {states}", client.describe()));
             }
         }
+        let is_over = self.phase == Phase::LastWords;
+        if is_over && calm_us + LEASES_END_US_MAX < self.world.now_us && !self.are_leases_over() {
+            let states: Vec<String> = self.hosts.iter().map(|it| it.describe()).collect();
+            return Err(format!("a lease does not end in time: {}", states.join("; ")));
+        }
         Ok(())
+    }
+
+    /// Whether no member has a lease.
+    fn are_leases_over(&self) -> bool {
+        self.servers().all(|server| server.machine().etcd().leases().is_empty())
     }
 
     /// Sends the clients of etcd to members, each of which must let them read everything, for the
@@ -181,13 +194,15 @@ impl Simulation {
         self.etcd.clients.iter().all(|client| client.has_read_last())
             && self.etcd.network.is_quiet()
             && self.servers().all(Server::is_etcd_quiet)
+            && self.are_leases_over()
     }
 
     /// Judges the calls of etcd's clients, and the states of members if they are given.
     pub(super) fn judge_etcd(&self, machines: &[&machine::Machine]) -> Result<EtcdCounts, String> {
         let history = &self.etcd.history;
-        let verdict = check_etcd(history, &self.evidence(), machines)?;
-        Ok(self.etcd_counts(&verdict))
+        let slack_us = LEASE_SLACK_US + self.clock_jumps * LEASE_JUMP_US_MAX;
+        let (verdict, leases) = check_etcd(history, &self.evidence(), machines, slack_us)?;
+        Ok(EtcdCounts { leases, ..self.etcd_counts(&verdict) })
     }
 
     fn etcd_counts(&self, verdict: &Verdict) -> EtcdCounts {
@@ -218,6 +233,7 @@ impl Simulation {
             no_space: errors(Error::NoSpace),
             streamed: clients.iter().map(EtcdClient::streamed_count).sum(),
             streams_cut: errors(Error::CompactedMeanwhile),
+            leases: LeaseCounts::default(),
         }
     }
 }

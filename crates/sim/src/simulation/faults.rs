@@ -222,6 +222,7 @@ impl Simulation {
             Fault::Suspend { for_us } => host.suspend(now_us, for_us),
             Fault::ClockJump { by_us } if host.paused_until_us <= now_us => {
                 host.move_clock(by_us as i64);
+                self.clock_jumps += 1;
                 // The leases take the jump for a pause.
                 host.waking.pause(now_us, now_us);
             }

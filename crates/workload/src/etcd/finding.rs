@@ -23,6 +23,8 @@ pub enum Rule {
     Read,
     /// Each revision is that of one write.
     Revision,
+    /// A lease ends not before its time, and questions about it are answered right.
+    Lease,
 }
 
 /// A promise that was broken, and how.

@@ -1,7 +1,7 @@
 //! The checks that a server makes before the log, on the call alone, in etcd's order
 //! (`server/etcdserver/api/v3rpc/key.go`, etcd 3.6.16).
 //!
-//! A call that fails one is never in the log. Compactions have no such check.
+//! A call that fails one is never in the log. Compactions and calls about leases have no such check.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub fn check(op: &Op) -> Result<(), Error> {
         Op::Range(range) => check_key(&range.key),
         Op::Put(put) => check_put(put),
         Op::DeleteRange(delete) => check_key(&delete.key),
-        Op::Compact(_) => Ok(()),
+        Op::Compact(_) | Op::Lease(_) => Ok(()),
         Op::Txn(txn) => {
             check_txn(txn, TXN_OPS_MAX)?;
             touched(&txn.success)?;

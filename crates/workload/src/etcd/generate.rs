@@ -6,11 +6,13 @@
 
 use crate::etcd::form::{TXN_OPS_MAX, check};
 use crate::etcd::op::{
-    Compact, Compare, CompareResult, CompareTarget, DeleteRange, Op, Put, Range, SortOrder,
-    SortTarget, Txn, TxnOp,
+    Compact, Compare, CompareResult, CompareTarget, DeleteRange, LeaseOp, Op, Put, Range,
+    SortOrder, SortTarget, Txn, TxnOp,
 };
 use crate::generate::Random;
-use crate::limits::{COMPACTION_ONE_IN, ERROR_ONE_IN, TXN_DEPTH_MAX, TXN_OPS_DRAWN_MAX};
+use crate::limits::{
+    COMPACTION_ONE_IN, ERROR_ONE_IN, LEASE_CALL_ONE_IN, TXN_DEPTH_MAX, TXN_OPS_DRAWN_MAX,
+};
 
 /// The keys. Some are the beginning of others, and one has bytes that sort last.
 const KEYS: [&[u8]; 8] = [b"a", b"a/", b"a/x", b"b", b"b\0", b"c", b"c/\xff", b"d"];
@@ -41,8 +43,10 @@ pub struct Options {
     /// of etcd 3.6.16 that has no client waiting leaves out such ranges with their checks
     /// (`removeNeedlessRangeReqs`): where the range is refused, members differ from then on.
     pub old_revisions_in_writes: bool,
-    /// Leases that puts attach keys to. The driver makes them.
+    /// Leases that puts attach keys to. The driver makes them, unless the clients do.
     pub leases: Vec<i64>,
+    /// Calls about these leases: grants, revocations, keep-alives and questions.
+    pub lease_calls: bool,
 }
 
 impl Options {
@@ -100,6 +104,9 @@ impl Generator {
     pub fn next_op(&mut self) -> Op {
         if self.options.compactions && self.random.one_in(COMPACTION_ONE_IN) {
             return self.compact();
+        }
+        if self.options.lease_calls && self.random.one_in(LEASE_CALL_ONE_IN) {
+            return Op::Lease(self.lease());
         }
         if self.options.errors && self.random.one_in(ERROR_ONE_IN) {
             return self.wrong();
@@ -174,6 +181,18 @@ impl Generator {
             put.lease = self.options.leases[self.random.below(leases) as usize];
         }
         put
+    }
+
+    /// A call about a lease. Leases are short, so that many end by time.
+    fn lease(&mut self) -> LeaseOp {
+        let lease = *self.random.pick(&self.options.leases);
+        match self.random.below(12) {
+            0..=3 => LeaseOp::Grant { lease, ttl_s: self.random.below(7) as i64 },
+            4 => LeaseOp::Revoke { lease },
+            5 if self.options.errors => LeaseOp::Grant { lease, ttl_s: i64::MAX },
+            5..=9 => LeaseOp::KeepAlive { lease },
+            _ => LeaseOp::TimeToLive { lease },
+        }
     }
 
     fn delete(&mut self, may_be_open: bool) -> DeleteRange {

@@ -18,14 +18,18 @@ use std::ops::Bound;
 use crate::etcd::form::check;
 use crate::etcd::op::{
     Answer, Compact, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error,
-    KeyValue, Op, Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget, Txn,
-    TxnAnswer, TxnOp,
+    KeyValue, LeaseOp, Op, Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget,
+    Txn, TxnAnswer, TxnOp,
 };
 
 /// The revision of a fresh store.
 const FIRST_REVISION: i64 = 1;
 /// The compacted revision of a fresh store (`mvcc.NewStore`): even 0 can be compacted once.
 const NOT_COMPACTED: i64 = -1;
+/// The shortest time to live of a lease, in seconds, with etcd's election timeout of 1 s.
+pub const LEASE_TTL_S_MIN: i64 = 2;
+/// The longest (`lease.MaxLeaseTTL`).
+const LEASE_TTL_S_MAX: i64 = 9_000_000_000;
 
 /// A state of the store, as far as answers depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +96,9 @@ impl Model {
         if let Op::Compact(compact) = op {
             return self.compact(*compact);
         }
+        if let Op::Lease(op) = op {
+            return self.change_lease(*op);
+        }
         let mut turn = Turn::new(self, self.view);
         let response = turn.run(op)?;
         let changes = turn.changes;
@@ -141,6 +148,37 @@ impl Model {
         assert!(view.revision <= self.view.revision, "the view is one that existed");
         check(op)?;
         Turn::new(self, view).run(op)
+    }
+
+    /// Grants or revokes a lease (`lease.lessor`).
+    fn change_lease(&mut self, op: LeaseOp) -> Answer {
+        match op {
+            LeaseOp::Grant { ttl_s, .. } if ttl_s > LEASE_TTL_S_MAX => Err(Error::LeaseTtlTooLarge),
+            LeaseOp::Grant { lease, .. } if self.has_lease(lease) => Err(Error::LeaseExists),
+            LeaseOp::Grant { lease, ttl_s } => {
+                self.grant(lease);
+                let (revision, ttl_s) = (self.view.revision, ttl_s.max(LEASE_TTL_S_MIN));
+                Ok(Response::Granted { revision, lease, ttl_s })
+            }
+            LeaseOp::Revoke { lease } if self.has_lease(lease) => {
+                self.revoke(lease);
+                Ok(Response::Revoked { revision: self.view.revision })
+            }
+            LeaseOp::Revoke { .. } => Err(Error::LeaseNotFound),
+            LeaseOp::KeepAlive { .. } | LeaseOp::TimeToLive { .. } => {
+                unreachable!("a question is not in the log")
+            }
+        }
+    }
+
+    /// Whether a lease exists.
+    pub fn has_lease(&self, lease: i64) -> bool {
+        self.leases.contains(&lease)
+    }
+
+    /// The number of leases.
+    pub fn lease_count(&self) -> usize {
+        self.leases.len()
     }
 
     /// Makes a lease that keys can be attached to.
@@ -222,6 +260,7 @@ impl<'m> Turn<'m> {
             Op::DeleteRange(delete) => Ok(Response::DeleteRange(self.delete(delete))),
             Op::Txn(txn) => self.txn(txn).map(Response::Txn),
             Op::Compact(_) => Ok(Response::Compact { revision: self.now() }),
+            Op::Lease(_) => unreachable!("leases do not depend on the view"),
         }
     }
 

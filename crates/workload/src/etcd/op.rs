@@ -1,4 +1,4 @@
-//! Calls of etcd's KV service as clients send them, and the answers they can get.
+//! Calls of etcd's services KV and Lease as clients send them, and the answers they can get.
 //!
 //! The fields are those of `rpc.proto` and `kv.proto` (etcd 3.6). An empty `range_end` means the
 //! key alone, and the single byte 0 means every key from `key` on.
@@ -167,6 +167,40 @@ pub struct Compact {
     pub physical: bool,
 }
 
+/// A call of the service of leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseOp {
+    /// `LeaseGrant`.
+    Grant {
+        /// The lease, not 0.
+        lease: i64,
+        /// The time to live that is asked for, in seconds.
+        ttl_s: i64,
+    },
+    /// `LeaseRevoke`.
+    Revoke {
+        /// The lease.
+        lease: i64,
+    },
+    /// One message of `LeaseKeepAlive`.
+    KeepAlive {
+        /// The lease.
+        lease: i64,
+    },
+    /// `LeaseTimeToLive`, without keys.
+    TimeToLive {
+        /// The lease.
+        lease: i64,
+    },
+}
+
+impl LeaseOp {
+    /// Whether the leader answers it, without the log.
+    pub fn is_question(&self) -> bool {
+        matches!(self, LeaseOp::KeepAlive { .. } | LeaseOp::TimeToLive { .. })
+    }
+}
+
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -180,6 +214,8 @@ pub enum Op {
     Txn(Txn),
     /// `Compact`.
     Compact(Compact),
+    /// A call about a lease.
+    Lease(LeaseOp),
 }
 
 impl Op {
@@ -188,6 +224,7 @@ impl Op {
     pub fn is_read(&self) -> bool {
         match self {
             Op::Range(_) => true,
+            Op::Lease(op) => op.is_question(),
             Op::Txn(txn) => txn.branches().all(|op| matches!(op, TxnOp::Range(_))),
             Op::Put(_) | Op::DeleteRange(_) | Op::Compact(_) => false,
         }
@@ -197,6 +234,7 @@ impl Op {
     pub fn can_change(&self) -> bool {
         match self {
             Op::Range(_) => false,
+            Op::Lease(op) => !op.is_question(),
             Op::Txn(txn) => txn.can_change(),
             Op::Put(_) | Op::DeleteRange(_) | Op::Compact(_) => true,
         }
@@ -209,7 +247,7 @@ impl Op {
         match self {
             Op::Range(range) => range.serializable,
             Op::Txn(txn) => txn.branches().all(of),
-            Op::Put(_) | Op::DeleteRange(_) | Op::Compact(_) => false,
+            Op::Put(_) | Op::DeleteRange(_) | Op::Compact(_) | Op::Lease(_) => false,
         }
     }
 
@@ -219,7 +257,7 @@ impl Op {
         match self {
             Op::Put(_) => true,
             Op::Txn(txn) => txn.has_put(),
-            Op::Range(_) | Op::DeleteRange(_) | Op::Compact(_) => false,
+            Op::Range(_) | Op::DeleteRange(_) | Op::Compact(_) | Op::Lease(_) => false,
         }
     }
 
@@ -228,7 +266,7 @@ impl Op {
         match self {
             Op::Range(range) => vec![range],
             Op::Txn(txn) => txn.ranges(),
-            Op::Put(_) | Op::DeleteRange(_) | Op::Compact(_) => Vec::new(),
+            Op::Put(_) | Op::DeleteRange(_) | Op::Compact(_) | Op::Lease(_) => Vec::new(),
         }
     }
 
@@ -237,7 +275,7 @@ impl Op {
         match self {
             Op::Put(put) => vec![put],
             Op::Txn(txn) => txn.puts(),
-            Op::Range(_) | Op::DeleteRange(_) | Op::Compact(_) => Vec::new(),
+            Op::Range(_) | Op::DeleteRange(_) | Op::Compact(_) | Op::Lease(_) => Vec::new(),
         }
     }
 }
@@ -362,6 +400,36 @@ pub enum Response {
         /// The revision in the header.
         revision: i64,
     },
+    /// To a grant.
+    Granted {
+        /// The revision in the header.
+        revision: i64,
+        /// The lease.
+        lease: i64,
+        /// The time to live that it got, in seconds.
+        ttl_s: i64,
+    },
+    /// To a revocation.
+    Revoked {
+        /// The revision in the header: that of the removal of the keys, if there were any.
+        revision: i64,
+    },
+    /// To a keep-alive.
+    KeptAlive {
+        /// The revision in the header.
+        revision: i64,
+        /// How long the lease lives from now on, in seconds; 0: it does not exist.
+        ttl_s: i64,
+    },
+    /// To the question for the time to live.
+    TimeToLive {
+        /// The revision in the header.
+        revision: i64,
+        /// The time that is left, in whole seconds; -1: the lease does not exist.
+        ttl_s: i64,
+        /// The time that it was granted, in seconds; 0: the lease does not exist.
+        granted_s: i64,
+    },
 }
 
 impl Response {
@@ -372,7 +440,11 @@ impl Response {
             Response::Put(answer) => answer.revision,
             Response::DeleteRange(answer) => answer.revision,
             Response::Txn(answer) => answer.revision,
-            Response::Compact { revision } => *revision,
+            Response::Compact { revision }
+            | Response::Granted { revision, .. }
+            | Response::Revoked { revision }
+            | Response::KeptAlive { revision, .. }
+            | Response::TimeToLive { revision, .. } => *revision,
         }
     }
 
@@ -382,7 +454,12 @@ impl Response {
             Response::Put(_) => true,
             Response::DeleteRange(answer) => answer.deleted > 0,
             Response::Txn(answer) => answer.responses.iter().any(Response::tells_change),
-            Response::Range(_) | Response::Compact { .. } => false,
+            Response::Range(_)
+            | Response::Compact { .. }
+            | Response::Granted { .. }
+            | Response::Revoked { .. }
+            | Response::KeptAlive { .. }
+            | Response::TimeToLive { .. } => false,
         }
     }
 }
@@ -404,6 +481,10 @@ pub enum Error {
     KeyNotFound,
     /// `requested lease not found`.
     LeaseNotFound,
+    /// `lease already exists`.
+    LeaseExists,
+    /// `too large lease TTL`.
+    LeaseTtlTooLarge,
     /// `mvcc: required revision has been compacted`.
     Compacted,
     /// As [`Error::Compacted`], for a streamed read of which the client has pieces: their revision
@@ -457,6 +538,8 @@ impl Error {
             | Error::TooManyOps
             | Error::KeyNotFound
             | Error::LeaseNotFound
+            | Error::LeaseExists
+            | Error::LeaseTtlTooLarge
             | Error::Compacted
             | Error::CompactedMeanwhile
             | Error::FutureRevision

@@ -29,16 +29,17 @@
 //! **What is not judged**: whether a refusal before the log had a reason (no leader, too many
 //! requests, no space); when a write of unknown fate takes effect at the latest, which depends on
 //! what went wrong meanwhile: the simulation judges that; why leases end, and why space is
-//! exhausted: the claim says that they do. Watches and leases have no calls here.
+//! exhausted: the claim says that they do ([`crate::etcd::leases`] judges when leases end, and the
+//! answers to questions about them). Watches have no calls here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::etcd::finding::{Rule, Violation, check_form, fate_of, shorten, violation};
 use crate::etcd::floor::Floor;
 use crate::etcd::form::check;
 use crate::etcd::history::{Answered, CallId, CallRecord, History};
 use crate::etcd::model::{Model, View};
-use crate::etcd::op::{Answer, Compact, Error, Fate, Op, Response};
+use crate::etcd::op::{Answer, Compact, Error, Fate, LeaseOp, Op, Response};
 
 /// One command of the committed order, as the server claims it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,13 @@ pub enum Claimed {
     Revoke {
         /// Its id.
         lease: i64,
+    },
+    /// The leader ends a lease that nobody kept alive, unless it was granted again since.
+    Expire {
+        /// Its id.
+        lease: i64,
+        /// The index in the claim of the grant that the leader judged.
+        granted: usize,
     },
     /// The leader compacts by itself. The store refuses it where it is compacted so far already.
     Compaction {
@@ -127,6 +135,8 @@ struct Replay<'h> {
     /// For each place the time at which the last of its commands was asked for.
     asked: Vec<u64>,
     own_compaction_count: usize,
+    /// The leases that exist, with the indices of their grants in the claim.
+    granted: BTreeMap<i64, usize>,
 }
 
 /// The places that the rules of time allow a call to show, both included.
@@ -150,6 +160,7 @@ impl<'h> Replay<'h> {
             views: vec![model.view()],
             asked: vec![0],
             own_compaction_count: 0,
+            granted: BTreeMap::new(),
             model,
         };
         for (index, command) in claim.iter().enumerate() {
@@ -158,6 +169,12 @@ impl<'h> Replay<'h> {
                 Claimed::Call(id) => asked = asked.max(replay.call(index, *id)?),
                 Claimed::Grant { lease } => replay.model.grant(*lease),
                 Claimed::Revoke { lease } => replay.model.revoke(*lease),
+                Claimed::Expire { lease, granted } => {
+                    if replay.granted.get(lease) == Some(granted) {
+                        replay.granted.remove(lease);
+                        replay.model.revoke(*lease);
+                    }
+                }
                 Claimed::Compaction { revision } => {
                     let compact = Compact { revision: *revision, physical: false };
                     let done = replay.model.apply(&Op::Compact(compact));
@@ -189,6 +206,15 @@ impl<'h> Replay<'h> {
         }
         self.indices[position] = Some(index);
         let expected = self.model.apply(&record.op);
+        match (&record.op, &expected) {
+            (Op::Lease(LeaseOp::Grant { lease, .. }), Ok(_)) => {
+                self.granted.insert(*lease, index);
+            }
+            (Op::Lease(LeaseOp::Revoke { lease }), Ok(_)) => {
+                self.granted.remove(lease);
+            }
+            _ => {}
+        }
         if let Some(Answered { answer, .. }) = &record.answered {
             check_answer(record, answer, &expected)?;
         }
@@ -212,6 +238,9 @@ impl<'h> Replay<'h> {
         let mut floor: Floor<usize> = Floor::default();
         let mut floors = vec![Floor::default(); self.history.connections.len()];
         for (answered, record, answer) in self.history.answers() {
+            if matches!(record.op, Op::Lease(op) if op.is_question()) {
+                continue;
+            }
             let own: &mut Floor<usize> = &mut floors[record.connection];
             let asked = record.asked.sequence;
             let low = if record.op.is_serializable() { own.at(asked) } else { floor.at(asked) };

@@ -1,0 +1,224 @@
+//! The judge of leases: do they end by time, not before it, and are questions about them answered
+//! right?
+//!
+//! It is given the claim of [`crate::etcd::order`], which that judge has found sound: so a lease
+//! that ends takes all its keys with it, at one revision, and puts find exactly the leases that
+//! exist. For each command it is given the time at which a member was first given the committed
+//! command to apply. What is held against these:
+//!
+//! - **Not before.** A lease ends by time no earlier than its time to live after the grant, and
+//!   after each keep-alive that was answered with a time, counted from when that was sent.
+//! - **Kept.** A question that is answered with a time was answered while the lease existed.
+//! - **Known.** A question that is answered as by an unknown lease came when no such lease existed
+//!   all the while.
+//! - **Time left.** It is not negative and less than the time that was granted; the granted time is
+//!   that of the grant.
+//!
+//! **What is not judged here**: that leases end at all. The driver waits for the end of all leases.
+
+use std::collections::BTreeMap;
+
+use crate::etcd::finding::{Rule, Violation, violation};
+use crate::etcd::history::{CallRecord, History};
+use crate::etcd::model::LEASE_TTL_S_MIN;
+use crate::etcd::op::{LeaseOp, Op, Response};
+use crate::etcd::order::Claimed;
+
+/// One life of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Life {
+    ttl_s: i64,
+    /// When the grant was sent.
+    asked_us: u64,
+    /// When the grant was first applied, and when its answer came, if it did.
+    granted_us: u64,
+    answered_us: Option<u64>,
+    /// When the end was first applied, and whether it was by time.
+    ended: Option<(u64, bool)>,
+}
+
+/// The numbers of what was judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeaseCounts {
+    /// Leases that were granted.
+    pub granted: usize,
+    /// Leases that ended by time.
+    pub expired: usize,
+    /// Keep-alives that were answered with a time.
+    pub kept: usize,
+    /// Questions that were answered as by an unknown lease.
+    pub unknown: usize,
+}
+
+/// Judges the leases of a history. `slack_us`: how much earlier than the clock of the judge the
+/// clocks of leaders may say that a lease has lived for its time.
+///
+/// # Errors
+/// The first finding that no correct server would give.
+pub fn judge_leases(
+    history: &History,
+    claim: &[(Claimed, u64)],
+    slack_us: u64,
+) -> Result<LeaseCounts, Violation> {
+    let lives = lives_of(history, claim);
+    let mut counts = LeaseCounts::default();
+    for (lease, lives) in &lives {
+        for (number, life) in lives.iter().enumerate() {
+            counts.granted += 1;
+            if let Some((ended_us, true)) = life.ended {
+                counts.expired += 1;
+                check_end(*lease, life, life.asked_us, ended_us, slack_us)?;
+                let next = lives.get(number + 1);
+                check_kept(history, *lease, (life, next), ended_us, slack_us)?;
+            }
+        }
+    }
+    for record in &history.calls {
+        let Op::Lease(op) = record.op else { continue };
+        let lives = |lease| lives.get(&lease).map_or(&[][..], Vec::as_slice);
+        match (op, record.answer()) {
+            (LeaseOp::KeepAlive { lease }, Some(Ok(Response::KeptAlive { ttl_s, .. }))) => {
+                let time = (*ttl_s != 0).then_some(*ttl_s);
+                check_answer(record, lives(lease), time)?;
+                counts.kept += usize::from(time.is_some());
+                counts.unknown += usize::from(time.is_none());
+            }
+            (
+                LeaseOp::TimeToLive { lease },
+                Some(Ok(Response::TimeToLive { ttl_s, granted_s, .. })),
+            ) => {
+                let is_known = *ttl_s != -1;
+                if is_known && !(0..*granted_s).contains(ttl_s) {
+                    return violation(Rule::Lease, "it has more time than it was granted", record);
+                }
+                check_answer(record, lives(lease), is_known.then_some(*granted_s))?;
+                counts.unknown += usize::from(!is_known);
+            }
+            _ => {}
+        }
+    }
+    Ok(counts)
+}
+
+/// The lives of each lease, in their order.
+fn lives_of(history: &History, claim: &[(Claimed, u64)]) -> BTreeMap<i64, Vec<Life>> {
+    let mut lives: BTreeMap<i64, Vec<Life>> = BTreeMap::new();
+    // The index of the grant of each lease that exists.
+    let mut granted: BTreeMap<i64, usize> = BTreeMap::new();
+    for (index, (claimed, handed_us)) in claim.iter().enumerate() {
+        let mut end = |lease: i64, is_by_time: bool, granted: &mut BTreeMap<i64, usize>| {
+            if granted.remove(&lease).is_some()
+                && let Some(life) = lives.get_mut(&lease).and_then(|lives| lives.last_mut())
+            {
+                life.ended = Some((*handed_us, is_by_time));
+            }
+        };
+        match claimed {
+            Claimed::Revoke { lease } => end(*lease, false, &mut granted),
+            Claimed::Expire { lease, granted: judged } if granted.get(lease) == Some(judged) => {
+                end(*lease, true, &mut granted);
+            }
+            Claimed::Call(id) => {
+                let Some(record) = history.position(*id).map(|at| &history.calls[at]) else {
+                    continue;
+                };
+                match record.op {
+                    Op::Lease(LeaseOp::Revoke { lease }) => end(lease, false, &mut granted),
+                    Op::Lease(LeaseOp::Grant { lease, ttl_s })
+                        if ttl_s != i64::MAX && !granted.contains_key(&lease) =>
+                    {
+                        granted.insert(lease, index);
+                        let answered = record.answered.as_ref();
+                        let answered = answered.filter(|answered| answered.answer.is_ok());
+                        lives.entry(lease).or_default().push(Life {
+                            ttl_s: ttl_s.max(LEASE_TTL_S_MIN),
+                            asked_us: record.asked.at_us,
+                            granted_us: *handed_us,
+                            answered_us: answered.map(|answered| answered.moment.at_us),
+                            ended: None,
+                        });
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    lives
+}
+
+/// Checks that a lease did not end before its time after this moment.
+fn check_end(
+    lease: i64,
+    life: &Life,
+    from_us: u64,
+    ended_us: u64,
+    slack_us: u64,
+) -> Result<(), Violation> {
+    let lived_us = ended_us.saturating_sub(from_us);
+    if lived_us + slack_us >= life.ttl_s as u64 * 1_000_000 {
+        return Ok(());
+    }
+    let what = format!(
+        "lease {lease} with {} s to live ended {lived_us} us after it was granted or kept alive: \
+         {life:?}",
+        life.ttl_s
+    );
+    Err(Violation { rule: Rule::Lease, what })
+}
+
+/// Checks that a lease which ended by time had it after each keep-alive that was answered with a
+/// time. Of those that may be of the next life nothing is known.
+fn check_kept(
+    history: &History,
+    lease: i64,
+    (life, next): (&Life, Option<&Life>),
+    ended_us: u64,
+    slack_us: u64,
+) -> Result<(), Violation> {
+    for record in &history.calls {
+        let Op::Lease(LeaseOp::KeepAlive { lease: of }) = record.op else { continue };
+        let Some(answered) = record.answered.as_ref() else { continue };
+        let Ok(Response::KeptAlive { ttl_s: 1.., .. }) = answered.answer else { continue };
+        let is_of_this = of == lease
+            && record.asked.at_us >= life.granted_us
+            && record.asked.at_us < ended_us
+            && next.is_none_or(|next| answered.moment.at_us < next.asked_us);
+        if is_of_this {
+            check_end(lease, life, record.asked.at_us, ended_us, slack_us)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks an answer to a question: the time that was granted, or none.
+fn check_answer(record: &CallRecord, lives: &[Life], time: Option<i64>) -> Result<(), Violation> {
+    let Some(answered) = &record.answered else { return Ok(()) };
+    let (asked_us, answered_us) = (record.asked.at_us, answered.moment.at_us);
+    match time {
+        Some(granted_s) => {
+            let may_be_it = |life: &Life| {
+                let was_there = life.asked_us <= answered_us
+                    && life.ended.is_none_or(|(ended_us, _)| ended_us >= asked_us);
+                was_there && life.ttl_s == granted_s
+            };
+            if lives.iter().any(may_be_it) {
+                return Ok(());
+            }
+            violation(Rule::Lease, &format!("no such lease existed: {lives:?}"), record)
+        }
+        None => {
+            let was_there = |life: &Life| {
+                life.answered_us.is_some_and(|granted_us| granted_us < asked_us)
+                    && life.ended.is_none_or(|(ended_us, _)| ended_us > answered_us)
+            };
+            if !lives.iter().any(was_there) {
+                return Ok(());
+            }
+            violation(Rule::Lease, &format!("the lease existed: {lives:?}"), record)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Histories of one lease that the judge must take, and such that it must reject.
+
+use super::*;
+use crate::etcd::history::CallId;
+use crate::etcd::op::Answer;
+
+const LEASE: i64 = 7;
+
+/// A history of calls one after the other, each at a second, and the claim about it.
+#[derive(Default)]
+struct Story {
+    history: History,
+    claim: Vec<(Claimed, u64)>,
+}
+
+const fn seconds(count: u64) -> u64 {
+    count * 1_000_000
+}
+
+impl Story {
+    fn new() -> Story {
+        let mut story = Story::default();
+        story.history.connect(0, 0);
+        story
+    }
+
+    fn call(&mut self, op: LeaseOp, at_us: u64, answer: Answer, answered_us: u64) -> CallId {
+        let id = self.history.ask(0, Op::Lease(op), at_us);
+        self.history.answer(id, answer, answered_us);
+        id
+    }
+
+    /// A lease that is granted at this second.
+    fn grant(mut self, at: u64, ttl_s: i64) -> Story {
+        let response = Response::Granted { revision: 1, lease: LEASE, ttl_s };
+        let op = LeaseOp::Grant { lease: LEASE, ttl_s };
+        let id = self.call(op, seconds(at), Ok(response), seconds(at) + 1_000);
+        self.claim.push((Claimed::Call(id), seconds(at) + 500));
+        self
+    }
+
+    fn keep(mut self, at: u64, ttl_s: i64) -> Story {
+        let response = Response::KeptAlive { revision: 1, ttl_s };
+        let op = LeaseOp::KeepAlive { lease: LEASE };
+        self.call(op, seconds(at), Ok(response), seconds(at) + 1_000);
+        self
+    }
+
+    fn left(mut self, at: u64, ttl_s: i64, granted_s: i64) -> Story {
+        let response = Response::TimeToLive { revision: 1, ttl_s, granted_s };
+        let op = LeaseOp::TimeToLive { lease: LEASE };
+        self.call(op, seconds(at), Ok(response), seconds(at) + 1_000);
+        self
+    }
+
+    /// The expiry of the last grant.
+    fn expire(mut self, at_us: u64) -> Story {
+        let is_grant = |it: &(Claimed, u64)| matches!(it.0, Claimed::Call(_));
+        let granted = self.claim.iter().rposition(is_grant).expect("it was granted");
+        self.claim.push((Claimed::Expire { lease: LEASE, granted }, at_us));
+        self
+    }
+
+    fn check(&self, is_good: bool) {
+        let verdict = judge_leases(&self.history, &self.claim, 1_000);
+        assert_eq!(verdict.is_ok(), is_good, "{verdict:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_lives_its_time_is_taken_and_counted() {
+    let story = Story::new().grant(1, 5).keep(3, 5).left(4, 3, 5).expire(seconds(8));
+    let story = story.keep(9, 0).left(10, -1, 0).grant(11, 2).expire(seconds(13));
+    let counts = judge_leases(&story.history, &story.claim, 0).expect("it is sound");
+    assert_eq!(counts, LeaseCounts { granted: 2, expired: 2, kept: 1, unknown: 2 });
+}
+
+#[test]
+fn an_end_before_the_time_after_the_grant_or_a_keep_alive_is_rejected() {
+    Story::new().grant(1, 5).expire(seconds(6)).check(true);
+    Story::new().grant(1, 5).expire(seconds(6) - 2_000).check(false);
+    Story::new().grant(1, 5).keep(3, 5).expire(seconds(8)).check(true);
+    Story::new().grant(1, 5).keep(3, 5).expire(seconds(8) - 2_000).check(false);
+    // One that was answered with no time keeps nothing; that answer is wrong itself.
+    Story::new().grant(1, 5).keep(3, 0).expire(seconds(6)).check(false);
+    // The shortest time.
+    Story::new().grant(1, 0).expire(seconds(3)).check(true);
+    Story::new().grant(1, 0).expire(seconds(2)).check(false);
+}
+
+#[test]
+fn an_answer_with_a_time_after_the_end_or_without_a_grant_is_rejected() {
+    Story::new().keep(3, 5).check(false);
+    Story::new().left(3, 4, 5).check(false);
+    Story::new().grant(1, 2).expire(seconds(4)).keep(5, 2).check(false);
+    Story::new().grant(1, 2).expire(seconds(4)).left(5, 1, 2).check(false);
+    Story::new().grant(1, 2).keep(3, 9).check(false);
+}
+
+#[test]
+fn an_answer_as_by_an_unknown_lease_while_it_exists_is_rejected() {
+    Story::new().grant(1, 5).keep(3, 0).check(false);
+    Story::new().grant(1, 5).left(3, -1, 0).check(false);
+    Story::new().grant(1, 5).expire(seconds(7)).keep(8, 0).check(true);
+    Story::new().keep(1, 0).grant(2, 5).check(true);
+}
+
+#[test]
+fn a_time_that_is_not_below_the_granted_one_is_rejected() {
+    Story::new().grant(1, 5).left(2, 4, 5).check(true);
+    Story::new().grant(1, 5).left(2, 0, 5).check(true);
+    Story::new().grant(1, 5).left(2, 5, 5).check(false);
+    Story::new().grant(1, 5).left(2, -2, 5).check(false);
+    Story::new().grant(1, 5).left(2, 4, 6).check(false);
+}
+
+#[test]
+fn an_expiry_that_judged_an_earlier_grant_ends_nothing() {
+    let mut story = Story::new().grant(1, 2).expire(seconds(4)).grant(5, 60);
+    story.claim.push((Claimed::Expire { lease: LEASE, granted: 0 }, seconds(6)));
+    story.keep(7, 60).check(true);
+}
