@@ -23,6 +23,16 @@ pub const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
 pub const TXN: &str = "/etcdserverpb.KV/Txn";
 /// See [`RANGE`].
 pub const COMPACT: &str = "/etcdserverpb.KV/Compact";
+/// See [`RANGE`].
+pub const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+/// See [`RANGE`].
+pub const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+/// A stream of keep-alives; a call of it here sends one message.
+pub const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+/// See [`RANGE`].
+pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
+/// See [`RANGE`].
+pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
 /// The method that tells the version of a server.
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 

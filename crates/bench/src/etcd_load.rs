@@ -1,5 +1,5 @@
-//! Load on etcd's service KV: the rows of etcd's performance page (puts, linearizable and
-//! serializable reads), and transactions, in closed or in open loop.
+//! Load on etcd's services KV and Lease: the rows of etcd's performance page (puts, linearizable and
+//! serializable reads), transactions, and keep-alives of leases, in closed or in open loop.
 //!
 //! In closed loop each client sends its next request when the one before is answered. In open loop
 //! requests have their times, and latency counts from when one was due; the number of clients
@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use etcd::pb::etcdserverpb as pb;
 use pb::request_op::Request;
 
-use crate::client_etcd::{Call, PUT, RANGE, TXN};
+use crate::client_etcd::{Call, LEASE_GRANT, LEASE_KEEP_ALIVE, PUT, RANGE, TXN};
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::figures::{Block, Figure, Good, of_phase};
 use crate::limits::{
@@ -26,6 +26,9 @@ use crate::open_files;
 use crate::stats::Latencies;
 use crate::target::Scheme;
 use load::{Load, Loop};
+
+/// The time to live of the leases, in seconds: longer than a run.
+const LEASE_TTL_S: i64 = 3_600;
 
 /// Options of `quorate bench etcd`.
 #[derive(Debug, Args)]
@@ -77,6 +80,8 @@ enum Op {
     TxnPut,
     /// In turn a transaction with a read of ten keys, and one with a put
     TxnMixed,
+    /// Keep-alive of a lease, on a stream of its own; --keys is the number of leases
+    LeaseKeepalive,
 }
 
 /// Runs `quorate bench etcd` and prints it.
@@ -127,6 +132,11 @@ fn measure(turn: &Turn<'_>, args: &EtcdArgs, op: Op) -> anyhow::Result<Block> {
     let keys = Keys { count: args.keys, bytes: args.key_size, value: vec![b'v'; args.value_size] };
     let mut block = turn.target.block();
     let mut load = Load::connect(&turn.target.addresses, args.connections)?;
+    if op == Op::LeaseKeepalive {
+        turn.say("granting the leases");
+        // Those of an earlier run exist already, which is as good.
+        load.run(turn.target, &keys.grants()?, Loop::closed(args.clients, args.keys), accept)?;
+    }
     if op.reads() {
         turn.say("making the keys");
         let calls = keys.calls(Op::Put)?;
@@ -186,6 +196,12 @@ impl Keys {
         if number < *count { format!("{number:0bytes$}").into() } else { ":".into() }
     }
 
+    /// The requests that grant the leases, which have the numbers from 1.
+    fn grants(&self) -> anyhow::Result<Vec<Call>> {
+        let grant = |id| pb::LeaseGrantRequest { id, ttl: LEASE_TTL_S };
+        (1..=self.count as i64).map(|id| Call::new(LEASE_GRANT, &grant(id))).collect()
+    }
+
     /// The requests of a test, which are sent in turn.
     fn calls(&self, op: Op) -> anyhow::Result<Vec<Call>> {
         let value = Bytes::from(self.value.clone());
@@ -205,6 +221,10 @@ impl Keys {
                     Call::new(RANGE, &pb::RangeRequest { serializable: true, ..range(number) })?
                 }
                 Op::TxnPut => txn(Request::RequestPut(put(key)))?,
+                Op::LeaseKeepalive => {
+                    let id = number as i64 + 1;
+                    Call::new(LEASE_KEEP_ALIVE, &pb::LeaseKeepAliveRequest { id })?
+                }
                 Op::TxnMixed => {
                     let range_end = self.key(number + ETCD_MIXED_KEYS);
                     let read = pb::RangeRequest { range_end, ..range(number) };
@@ -226,6 +246,7 @@ impl Op {
             Op::SerializableRange => "serializable range",
             Op::TxnPut => "txn with a put",
             Op::TxnMixed => "txns with a read of ten keys, and with a put",
+            Op::LeaseKeepalive => "lease keep-alive",
         }
     }
 
@@ -241,6 +262,9 @@ impl Op {
             Op::Put => !body.is_empty(),
             Op::Range | Op::SerializableRange => {
                 pb::RangeResponse::decode(body).is_ok_and(|it| it.kvs.len() == 1)
+            }
+            Op::LeaseKeepalive => {
+                pb::LeaseKeepAliveResponse::decode(body).is_ok_and(|it| it.ttl > 0)
             }
             Op::TxnPut | Op::TxnMixed => pb::TxnResponse::decode(body).is_ok_and(|it| {
                 let [only] = it.responses.as_slice() else { return false };

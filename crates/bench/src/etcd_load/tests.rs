@@ -20,6 +20,7 @@ fn each_key_has_its_request_and_mixed_transactions_have_two() {
         (Op::SerializableRange, 20),
         (Op::TxnPut, 20),
         (Op::TxnMixed, 40),
+        (Op::LeaseKeepalive, 20),
     ] {
         assert_eq!(keys().calls(op).unwrap().len(), count, "{op:?}");
     }
@@ -44,4 +45,10 @@ fn an_answer_to_something_else_is_an_error() {
     assert!(Op::TxnPut.is_answered_by(0, put));
     assert!(!Op::TxnPut.is_answered_by(0, read));
     assert!(!Op::TxnPut.is_answered_by(0, Bytes::new()));
+    let kept = |ttl| {
+        let kept = pb::LeaseKeepAliveResponse { ttl, ..Default::default() };
+        Op::LeaseKeepalive.is_answered_by(0, kept.encode_to_vec().into())
+    };
+    assert!(kept(LEASE_TTL_S));
+    assert!(!kept(0), "the lease is not there");
 }

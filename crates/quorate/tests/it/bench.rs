@@ -69,17 +69,17 @@ fn requests_of_etcds_clients_are_all_answered_and_two_servers_answer_alike() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("1212 requests: "), "{text}");
-    let ops = "put,range,serializable-range,txn-put,txn-mixed";
+    let ops = "put,range,serializable-range,txn-put,txn-mixed,lease-keepalive";
     let args = ["etcd", "--target", &target, "--compare", &compared, "--op", ops, "--keys", "50"];
     let args =
         [&args[..], &["--requests", "300", "--clients", "20", "--connections", "3"]].concat();
     for mode in [&[][..], &["--rate", "3000"][..]] {
         let once = ["--rounds", "1", "--warmup", "0"];
         let (text, json) = bench("etcd", &[&args[..], &once, mode].concat());
-        assert_eq!(text.matches("ratios, Quorate to Quorate").count(), 5, "{text}");
-        assert_eq!(values(&json, "trouble").concat(), [0.0; 10], "{text}");
+        assert_eq!(text.matches("ratios, Quorate to Quorate").count(), 6, "{text}");
+        assert_eq!(values(&json, "trouble").concat(), [0.0; 12], "{text}");
         let rates = values(&json, "requests_per_s").concat();
-        assert!(rates.len() == 10 && rates.iter().all(|rate| *rate > 100.0), "{json}");
+        assert!(rates.len() == 12 && rates.iter().all(|rate| *rate > 100.0), "{json}");
     }
 }
 

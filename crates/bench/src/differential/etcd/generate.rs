@@ -29,6 +29,12 @@ const VALUES: [&[u8]; 5] = [b"", b"v", b"w", b"vv", b"\0\xff"];
 /// A lease that nobody has made.
 const UNKNOWN_LEASE: i64 = 7_777;
 
+/// The leases that are granted, revoked, and named by puts.
+const LEASES: [i64; 6] = [1, 2, 3, -1, i64::MIN, i64::MAX];
+
+/// The shortest time to live that is granted, in seconds: no lease ends by time during a test.
+const LEASE_TTL_S_MIN: i64 = 86_400;
+
 /// etcd's `--max-txn-ops`.
 const OPS_MAX: usize = 128;
 
@@ -80,7 +86,8 @@ impl Generator {
         match self.random.below(100) {
             0..=1 => self.compact(),
             2..=8 => self.wrong(),
-            9..=38 => Request::Range(self.range()),
+            9..=18 => self.lease_call(),
+            19..=38 => Request::Range(self.range()),
             39..=63 => Request::Put(self.put()),
             64..=73 => Request::DeleteRange(self.delete(true)),
             _ => {
@@ -157,7 +164,33 @@ impl Generator {
         let ignore_value = self.one_in(10);
         let value = if ignore_value { Bytes::new() } else { self.value() };
         let (prev_kv, ignore_lease) = (self.one_in(3), self.one_in(10));
-        pb::PutRequest { key: self.key(), value, lease: 0, prev_kv, ignore_value, ignore_lease }
+        let lease = if !ignore_lease && self.one_in(4) { *self.random.pick(&LEASES) } else { 0 };
+        pb::PutRequest { key: self.key(), value, lease, prev_kv, ignore_value, ignore_lease }
+    }
+
+    /// A call about a lease, which may exist or not.
+    fn lease_call(&mut self) -> Request {
+        let id = match self.random.chance(90) {
+            true => *self.random.pick(&LEASES),
+            false => *self.random.pick(&[0, UNKNOWN_LEASE]),
+        };
+        match self.random.below(10) {
+            // A server chooses another number for 0 than the next one.
+            0..=3 if id != 0 => {
+                let ttl = *self.random.pick(&[
+                    LEASE_TTL_S_MIN,
+                    LEASE_TTL_S_MIN + 1,
+                    9_000_000_000,
+                    9_000_000_001,
+                    i64::MAX,
+                ]);
+                Request::Grant(pb::LeaseGrantRequest { id, ttl })
+            }
+            0..=5 => Request::Revoke(pb::LeaseRevokeRequest { id }),
+            6..=7 => Request::TimeToLive(pb::LeaseTimeToLiveRequest { id, keys: !self.one_in(3) }),
+            8 => Request::KeepAlive(pb::LeaseKeepAliveRequest { id }),
+            _ => Request::Leases,
+        }
     }
 
     fn delete(&mut self, may_be_open: bool) -> pb::DeleteRangeRequest {

@@ -4,7 +4,10 @@ use bytes::Bytes;
 use etcd::pb::Message;
 use etcd::pb::etcdserverpb as pb;
 
-use crate::client_etcd::{COMPACT, Call, DELETE_RANGE, PUT, RANGE, TXN};
+use crate::client_etcd::{
+    COMPACT, Call, DELETE_RANGE, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, LEASE_TIME_TO_LIVE,
+    LEASES, PUT, RANGE, TXN,
+};
 use crate::grpc::Answer;
 
 /// A request of one of the methods.
@@ -20,6 +23,16 @@ pub enum Request {
     Txn(pb::TxnRequest),
     /// A compaction.
     Compact(pb::CompactionRequest),
+    /// A grant of a lease.
+    Grant(pb::LeaseGrantRequest),
+    /// A revocation of a lease.
+    Revoke(pb::LeaseRevokeRequest),
+    /// A keep-alive.
+    KeepAlive(pb::LeaseKeepAliveRequest),
+    /// A question for the time that a lease has left, and its keys.
+    TimeToLive(pb::LeaseTimeToLiveRequest),
+    /// All leases.
+    Leases,
     /// An empty message to a method that does not exist.
     Unknown(&'static str),
 }
@@ -37,6 +50,16 @@ pub enum Reply {
     Txn(pb::TxnResponse),
     /// To [`Request::Compact`].
     Compact(pb::CompactionResponse),
+    /// To [`Request::Grant`].
+    Grant(pb::LeaseGrantResponse),
+    /// To [`Request::Revoke`].
+    Revoke(pb::LeaseRevokeResponse),
+    /// To [`Request::KeepAlive`].
+    KeepAlive(pb::LeaseKeepAliveResponse),
+    /// To [`Request::TimeToLive`]. The keys are in their order, and a time that is left is 1.
+    TimeToLive(pb::LeaseTimeToLiveResponse),
+    /// To [`Request::Leases`], in the order of the numbers.
+    Leases(pb::LeaseLeasesResponse),
     /// An error.
     Error {
         /// The gRPC status code.
@@ -64,6 +87,11 @@ impl Request {
             Request::DeleteRange(request) => Call::new(DELETE_RANGE, request),
             Request::Txn(request) => Call::new(TXN, request),
             Request::Compact(request) => Call::new(COMPACT, request),
+            Request::Grant(request) => Call::new(LEASE_GRANT, request),
+            Request::Revoke(request) => Call::new(LEASE_REVOKE, request),
+            Request::KeepAlive(request) => Call::new(LEASE_KEEP_ALIVE, request),
+            Request::TimeToLive(request) => Call::new(LEASE_TIME_TO_LIVE, request),
+            Request::Leases => Call::new(LEASES, &pb::LeaseLeasesRequest {}),
             Request::Unknown(path) => Call::new(path, &pb::HashRequest {}),
         }
     }
@@ -83,6 +111,11 @@ impl Request {
             Request::DeleteRange(_) => Reply::DeleteRange(Message::decode(body)?),
             Request::Txn(_) => Reply::Txn(Message::decode(body)?),
             Request::Compact(_) => Reply::Compact(Message::decode(body)?),
+            Request::Grant(_) => Reply::Grant(Message::decode(body)?),
+            Request::Revoke(_) => Reply::Revoke(Message::decode(body)?),
+            Request::KeepAlive(_) => Reply::KeepAlive(Message::decode(body)?),
+            Request::TimeToLive(_) => Reply::TimeToLive(time_to_live(Message::decode(body)?)),
+            Request::Leases => Reply::Leases(leases(Message::decode(body)?)),
             Request::Unknown(path) => anyhow::bail!("{path} is answered"),
         };
         if let Some(header) = reply.header() {
@@ -95,6 +128,20 @@ impl Request {
     }
 }
 
+/// Takes away what may differ: the order of the keys, which is a hash map's in etcd, and the time
+/// that has passed.
+fn time_to_live(mut reply: pb::LeaseTimeToLiveResponse) -> pb::LeaseTimeToLiveResponse {
+    reply.keys.sort_unstable();
+    reply.ttl = reply.ttl.min(1);
+    reply
+}
+
+/// Takes away the order of leases, which is that of their ends in etcd.
+fn leases(mut reply: pb::LeaseLeasesResponse) -> pb::LeaseLeasesResponse {
+    reply.leases.sort_unstable_by_key(|lease| lease.id);
+    reply
+}
+
 impl Reply {
     fn header(&mut self) -> Option<&mut pb::ResponseHeader> {
         match self {
@@ -103,6 +150,11 @@ impl Reply {
             Reply::DeleteRange(reply) => reply.header.as_mut(),
             Reply::Txn(reply) => reply.header.as_mut(),
             Reply::Compact(reply) => reply.header.as_mut(),
+            Reply::Grant(reply) => reply.header.as_mut(),
+            Reply::Revoke(reply) => reply.header.as_mut(),
+            Reply::KeepAlive(reply) => reply.header.as_mut(),
+            Reply::TimeToLive(reply) => reply.header.as_mut(),
+            Reply::Leases(reply) => reply.header.as_mut(),
             Reply::Error { .. } => None,
         }
     }

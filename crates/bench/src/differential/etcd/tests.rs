@@ -27,7 +27,7 @@ fn a_seed_gives_equal_requests() {
 #[test]
 fn every_kind_of_request_is_drawn() {
     let kinds = requests().iter().map(discriminant).collect::<std::collections::HashSet<_>>();
-    assert_eq!(kinds.len(), 6);
+    assert_eq!(kinds.len(), 11);
 }
 
 /// Calls `see` with each operation of a transaction and of the transactions within it.
