@@ -1,5 +1,5 @@
-//! Load on etcd's services KV and Lease: the rows of etcd's performance page (puts, linearizable and
-//! serializable reads), transactions, and keep-alives of leases, in closed or in open loop.
+//! Load on etcd's services KV and Lease: the rows of etcd's performance page (puts, linearizable
+//! and serializable reads), transactions, and keep-alives of leases, in closed or in open loop.
 //!
 //! In closed loop each client sends its next request when the one before is answered. In open loop
 //! requests have their times, and latency counts from when one was due; the number of clients

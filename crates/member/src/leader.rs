@@ -9,8 +9,8 @@ use crate::leader::containers::{ContainerManager, ContainerSettings};
 use crate::leader::digests::Digests;
 use crate::leader::followed::Followed;
 use crate::leader::joining::Joining;
+use crate::leader::lease_calls::LeaseCalls;
 use crate::leader::lending::Lending;
-use crate::order::leases::LeaseCalls;
 use crate::snapshot::fetch::Offers;
 
 pub mod auto_compaction;
@@ -19,6 +19,7 @@ pub mod deadlines;
 pub(crate) mod digests;
 pub(crate) mod followed;
 pub(crate) mod joining;
+pub(crate) mod lease_calls;
 pub(crate) mod lending;
 
 /// The state of a leader. It goes as a whole when the member leads no longer.

@@ -100,7 +100,8 @@ impl Store {
         !was_written && self.leases.is_empty() && self.settings == Settings::default()
     }
 
-    /// The terms of the store: of each version and each lease, and one of the two revisions and the settings.
+    /// The terms of the store: of each version and each lease, and one of the two revisions and the
+    /// settings.
     pub(crate) fn digest(&self) -> Digest {
         if self.is_unused() {
             return Digest::default();

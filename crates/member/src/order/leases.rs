@@ -10,15 +10,15 @@
 //! A question that is asked twice has the effect of one. So a member asks again whenever a question
 //! may have been lost, and the next leader needs nothing of the one before.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
 use machine::etcd::command::Command as EtcdCommand;
 use machine::limits::EXPIRE_LEASES_MAX;
-use machine::{BootId, Command, LeaseChange, LeaseId, LogIndex, MemberId};
+use machine::{Command, LeaseChange, LogIndex, MemberId};
 use replica::ReadId;
 
+use super::questions::Asked;
 use super::{Loop, ReadFor};
 use crate::leader::deadlines::TimeLeft;
+use crate::leader::lease_calls::Arrived;
 use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
 use crate::limits::{
     LEASE_ANSWER_MS_MAX, LEASE_CALLS_MAX, LEASE_MESSAGE_ITEMS_MAX, LEASE_QUESTIONS_MAX,
@@ -26,71 +26,6 @@ use crate::limits::{
 };
 use crate::message::{Caller, LeaseAnswered, ToApply};
 use crate::peer::{AskLeases, LeaseTimes, PeerMessage};
-
-/// The questions of this member's own clients.
-#[derive(Default)]
-pub(super) struct LeaseQuestions {
-    /// The number of the last question.
-    number: u64,
-    /// Questions without an answer, by their numbers: so the oldest comes first.
-    asked: BTreeMap<u64, Asked>,
-    /// Questions that no leader was given.
-    ungiven: BTreeSet<u64>,
-    /// When all questions were last taken for lost.
-    restarted_ms: u64,
-}
-
-struct Asked {
-    caller: Caller,
-    question: LeaseQuestion,
-    since_ms: u64,
-}
-
-impl LeaseQuestions {
-    /// Questions without an answer.
-    pub fn count(&self) -> usize {
-        self.asked.len()
-    }
-
-    /// The questions that were given may be lost.
-    pub fn restart(&mut self, now_ms: u64) {
-        self.restarted_ms = now_ms;
-        self.ungiven = self.asked.keys().copied().collect();
-    }
-}
-
-/// The questions that a leader has not answered.
-#[derive(Default)]
-pub(crate) struct LeaseCalls {
-    /// The questions that wait for the next round.
-    arrived: Vec<Arrived>,
-    /// Questions by the round that they wait for.
-    rounds: BTreeMap<ReadId, Vec<Arrived>>,
-    /// Questions whose round has returned, and that wait until the index is applied.
-    confirmed: VecDeque<(LogIndex, Vec<Arrived>)>,
-    /// Questions about leases whose expiry is under way.
-    fated: BTreeMap<LeaseId, Vec<Arrived>>,
-    /// All of these, so that a question which is asked again is kept once.
-    known: BTreeSet<(Asker, u64)>,
-    /// Answers for other members that were not sent yet.
-    answers: BTreeMap<Asker, Vec<(u64, Option<LeaseTime>)>>,
-}
-
-impl LeaseCalls {
-    /// Questions that are not answered.
-    pub fn count(&self) -> usize {
-        self.known.len()
-    }
-}
-
-/// The boot of a member that asks.
-type Asker = (MemberId, BootId);
-
-struct Arrived {
-    from: Asker,
-    number: u64,
-    question: LeaseQuestion,
-}
 
 impl Loop {
     /// Takes questions of this member's clients.

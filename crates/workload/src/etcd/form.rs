@@ -1,7 +1,8 @@
 //! The checks that a server makes before the log, on the call alone, in etcd's order
 //! (`server/etcdserver/api/v3rpc/key.go`, etcd 3.6.16).
 //!
-//! A call that fails one is never in the log. Compactions and calls about leases have no such check.
+//! A call that fails one is never in the log. Compactions and calls about leases have no such
+//! check.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Three Loops: who answers questions about leases, when, and when leases expire.
 
 use machine::entry::{self, decode_batch};
-use machine::{ConnectionId, Level, Ordinal};
+use machine::{BootId, ConnectionId, LeaseId, Level, Ordinal};
 use replica::{Membership, Role};
 
 use super::super::contact::tests::{TICK_MS, World, id};
