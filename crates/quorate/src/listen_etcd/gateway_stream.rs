@@ -1,7 +1,7 @@
 //! Streams of the JSON gateway: JSON values come in the body of the request, one line of JSON goes
 //! out for each response (grpc-gateway's `ForwardResponseStream`). As in etcd, the end of the
-//! body, and JSON that is no request, end only the requests: responses go on until the client goes
-//! away.
+//! body, and JSON that is no request, end only the requests. Responses of watches go on until the
+//! client goes away; keep-alives end with the answer to the last one.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -14,6 +14,7 @@ use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
+use member::etcd_front::Method as KvMethod;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -53,6 +54,55 @@ pub(super) fn watch(
         serve_watch(&watch, method, requests, &shares, &lines).await;
     });
     Lines(body_of_response)
+}
+
+/// Begins a stream of keep-alives. Each is answered before the next one is read.
+pub(super) fn keep_alive(
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    method: &'static gateway::Method,
+    body: Incoming,
+) -> Lines {
+    let (lines, body_of_response) = mpsc::channel(1);
+    let mut requests = Requests::new(method, body, shares);
+    let (runtime, shares) = (runtime.clone(), shares.clone());
+    tokio::task::spawn_local(async move {
+        tokio::select! {
+            () = lines.closed() => {}
+            () = serve_keep_alive(&runtime, method, &mut requests, &shares, &lines) => {}
+        }
+    });
+    Lines(body_of_response)
+}
+
+async fn serve_keep_alive(
+    runtime: &Rc<Runtime>,
+    method: &gateway::Method,
+    requests: &mut Requests,
+    shares: &ConnectionShares,
+    lines: &mpsc::Sender<Bytes>,
+) {
+    while let Some(request) = requests.next_or_end().await {
+        let line = match runtime.run(KvMethod::LeaseKeepAlive, request).await {
+            Ok(reply) => {
+                let mut room = Room::new(shares.answers.of(reply.bytes() * JSON_TIMES));
+                room.grow_to(reply.bytes() * JSON_TIMES).await;
+                let mut bytes = Vec::with_capacity(reply.bytes());
+                reply.write(&mut bytes);
+                let text = method.streamed_response(&bytes).expect("it is our own message");
+                room.shrink_to(text.capacity());
+                Bytes::from_owner(Roomy { text, _room: room })
+            }
+            Err(refused) => {
+                let (code, text) = code_and_text(refused);
+                let _ = lines.send(gateway::streamed_error(code, text).into()).await;
+                return;
+            }
+        };
+        if lines.send(line).await.is_err() {
+            return;
+        }
+    }
 }
 
 async fn serve_watch(
@@ -131,15 +181,23 @@ impl Requests {
     /// The message of the next request. Waits for ever once no more come. A caller may stop waiting
     /// and call this again.
     async fn next(&mut self) -> Bytes {
+        match self.next_or_end().await {
+            Some(message) => message,
+            None => pending().await,
+        }
+    }
+
+    /// The message of the next request; none once no more come.
+    async fn next_or_end(&mut self) -> Option<Bytes> {
         loop {
             self.room.grow_to(self.bytes.len() * BODY_TIMES).await;
             match self.take() {
-                Ok(Some(message)) => return message.into(),
+                Ok(Some(message)) => return Some(message.into()),
                 Ok(None) if self.receive().await.is_some() => {}
                 // The end, or no JSON.
                 _ => {
                     (self.body, self.bytes, self.seen_bytes) = (None, Vec::new(), 0);
-                    pending::<()>().await;
+                    return None;
                 }
             }
         }

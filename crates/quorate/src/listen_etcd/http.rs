@@ -34,6 +34,9 @@ const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// The gRPC path of a stream of watches.
 const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
 
+/// The gRPC path of a stream of keep-alives.
+const KEEP_ALIVE_PATH: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+
 /// The version of all members, and of the storage, as etcd shows them: without the patch.
 const CLUSTER_VERSION: &str = "3.6.0";
 
@@ -105,8 +108,12 @@ async fn call(
         Ok(method) => method,
         Err(no_route) => return refused(no_route.code(), no_route.text()),
     };
-    if method.path == WATCH_PATH {
-        let lines = gateway_stream::watch(runtime, shares, method, request.into_body());
+    if [WATCH_PATH, KEEP_ALIVE_PATH].contains(&method.path) {
+        let body = request.into_body();
+        let lines = match method.path {
+            WATCH_PATH => gateway_stream::watch(runtime, shares, method, body),
+            _ => gateway_stream::keep_alive(runtime, shares, method, body),
+        };
         let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
         *answer.body_mut() = Either::Right(lines);
         return answer;

@@ -179,6 +179,18 @@ fn the_gateway_has_leases_under_all_their_paths() {
         check(path, r#"{"ID":"7","keys":true}"#, 200, &keys);
         check(path, r#"{"ID":"8"}"#, 200, r#""ID":"8","TTL":"-1""#);
     }
+    // Keep-alives are lines, and end with the body, as in etcd.
+    let line = |fields: &str| {
+        let (status, body) = gateway(etcd, "/v3/lease/keepalive", fields);
+        assert_eq!(status, 200, "{body}");
+        body
+    };
+    let lines = line(r#"{"ID":"7"} {"ID":8}"#);
+    let [one, two] = [r#""ID":"7","TTL":"60"}}"#, r#""ID":"8"}}"#];
+    assert!(lines.contains(one) && lines.contains(two), "{lines}");
+    assert_eq!(lines.matches(r#"{"result":{"header":"#).count(), 2, "{lines}");
+    assert!(!line("").contains("result"));
+    assert!(!line(r#"{"ID":"x"}"#).contains("result"));
     for path in ["/v3/lease/leases", "/v3/kv/lease/leases"] {
         check(path, "{}", 200, r#""leases":[{"ID":"7"}]"#);
     }
