@@ -107,7 +107,7 @@ impl Store {
         if walk.is_aborted {
             return WalkStep::Aborted;
         }
-        let end = piece.len() + bytes;
+        let end = piece.len().saturating_add(bytes);
         let next = match &walk.at {
             Cursor::Start => {
                 piece.put_u8(TAG_START);
@@ -229,7 +229,8 @@ impl Store {
                     return Some(Cursor::Events(event.key().into(), event.place()));
                 }
             }
-            count += 1;
+            // A key that an earlier step has written is not counted: each step moves on.
+            count += u32::from(skipped == 0);
             if count >= count_max {
                 let last = Place { revision: i64::MAX, sub: u32::MAX };
                 return Some(Cursor::Events(versions[0].key().into(), last));
