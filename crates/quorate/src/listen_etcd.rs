@@ -6,6 +6,8 @@
 //! that a read of a socket brings are tasks; the driver's task runs after them, so their commands
 //! go in one batch.
 
+mod calls;
+mod concurrency;
 mod gateway_stream;
 mod health;
 mod http;
@@ -144,7 +146,7 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     stream.set_nodelay(true)?;
     let shares = runtime.shares_of_connection();
     let handle = |call| {
-        tokio::task::spawn_local(runtime.clone().serve_call(call, shares.answers.clone()));
+        tokio::task::spawn_local(calls::serve(runtime.clone(), call, shares.answers.clone()));
     };
     let (server, requests) = (&runtime.server, &shares.requests);
     let Some(tls) = tls else {

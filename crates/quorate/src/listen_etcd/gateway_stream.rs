@@ -18,6 +18,7 @@ use member::etcd_front::Method as KvMethod;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::concurrency::Observer;
 use super::http::{Roomy, code_and_text, next_frame};
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, Runtime, WatchCall};
@@ -75,6 +76,55 @@ pub(super) fn keep_alive(
     Lines(body_of_response)
 }
 
+/// Begins a stream that follows an election.
+pub(super) fn observe(
+    shares: &ConnectionShares,
+    method: &'static gateway::Method,
+    mut observer: Observer,
+) -> Lines {
+    let (lines, body_of_response) = mpsc::channel(1);
+    let shares = shares.clone();
+    tokio::task::spawn_local(async move {
+        loop {
+            let line = tokio::select! {
+                () = lines.closed() => return,
+                response = observer.next() => match response {
+                    Ok(response) => {
+                        let write = |out: &mut Vec<u8>| out.extend_from_slice(&response);
+                        line_of(method, response.len(), write, &shares).await
+                    }
+                    Err(status) => {
+                        let line = gateway::streamed_error(etcd::Code::Unknown, &status.message);
+                        let _ = lines.send(line.into()).await;
+                        return;
+                    }
+                },
+            };
+            if lines.send(line).await.is_err() {
+                return;
+            }
+        }
+    });
+    Lines(body_of_response)
+}
+
+/// The line for a response of so many bytes, with its room. The response is encoded when there is
+/// room.
+async fn line_of(
+    method: &gateway::Method,
+    bytes: usize,
+    write: impl FnOnce(&mut Vec<u8>),
+    shares: &ConnectionShares,
+) -> Bytes {
+    let mut room = Room::new(shares.answers.of(bytes * JSON_TIMES));
+    room.grow_to(bytes * JSON_TIMES).await;
+    let mut message = Vec::with_capacity(bytes);
+    write(&mut message);
+    let text = method.streamed_response(&message).expect("it is our own message");
+    room.shrink_to(text.capacity());
+    Bytes::from_owner(Roomy { text, _room: room })
+}
+
 async fn serve_keep_alive(
     runtime: &Rc<Runtime>,
     method: &gateway::Method,
@@ -84,15 +134,7 @@ async fn serve_keep_alive(
 ) {
     while let Some(request) = requests.next_or_end().await {
         let line = match runtime.run(KvMethod::LeaseKeepAlive, request).await {
-            Ok(reply) => {
-                let mut room = Room::new(shares.answers.of(reply.bytes() * JSON_TIMES));
-                room.grow_to(reply.bytes() * JSON_TIMES).await;
-                let mut bytes = Vec::with_capacity(reply.bytes());
-                reply.write(&mut bytes);
-                let text = method.streamed_response(&bytes).expect("it is our own message");
-                room.shrink_to(text.capacity());
-                Bytes::from_owner(Roomy { text, _room: room })
-            }
+            Ok(reply) => line_of(method, reply.bytes(), |out| reply.write(out), shares).await,
             Err(refused) => {
                 let (code, text) = code_and_text(refused);
                 let _ = lines.send(gateway::streamed_error(code, text).into()).await;
@@ -126,13 +168,9 @@ async fn serve_watch(
             FromWatch::Accepts => {}
             FromWatch::Messages(messages) => {
                 for message in messages.iter() {
-                    let mut room = Room::new(shares.answers.of(message.bytes() * JSON_TIMES));
-                    room.grow_to(message.bytes() * JSON_TIMES).await;
-                    let mut bytes = Vec::with_capacity(message.bytes());
-                    message.write(&mut bytes);
-                    let text = method.streamed_response(&bytes).expect("it is our own message");
-                    room.shrink_to(text.capacity());
-                    if lines.send(Bytes::from_owner(Roomy { text, _room: room })).await.is_err() {
+                    let write = |out: &mut Vec<u8>| message.write(out);
+                    let line = line_of(method, message.bytes(), write, shares).await;
+                    if lines.send(line).await.is_err() {
                         return;
                     }
                 }

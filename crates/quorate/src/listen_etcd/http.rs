@@ -20,10 +20,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 
 use super::ETCD_VERSION;
+use super::concurrency::{self, Observer};
 use super::gateway_stream::{self, Lines};
 use super::limits::{
     BODY_TIMES, HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX,
 };
+use super::methods::ConcurrencyMethod;
 use super::runtime::{ConnectionShares, Runtime};
 use crate::grpc::Room;
 
@@ -110,13 +112,10 @@ async fn call(
     };
     if [WATCH_PATH, KEEP_ALIVE_PATH].contains(&method.path) {
         let body = request.into_body();
-        let lines = match method.path {
+        return streaming(match method.path {
             WATCH_PATH => gateway_stream::watch(runtime, shares, method, body),
             _ => gateway_stream::keep_alive(runtime, shares, method, body),
-        };
-        let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
-        *answer.body_mut() = Either::Right(lines);
-        return answer;
+        });
     }
     // A body without an announced length may have any.
     let announced = request.body().size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);
@@ -130,6 +129,9 @@ async fn call(
     };
     drop(body);
     room.shrink_to(message.len());
+    if let Some(of_concurrency) = ConcurrencyMethod::at(method.path) {
+        return concurrent(runtime, shares, (method, of_concurrency), message.into()).await;
+    }
     let Some(kv_method) = kv_method(method.path) else {
         return refused(etcd::Code::Unimplemented, "this call is not served yet");
     };
@@ -147,6 +149,39 @@ async fn call(
             let (code, text) = code_and_text(why);
             refused(code, text)
         }
+    }
+}
+
+/// The answer whose body is a stream of lines.
+fn streaming(lines: Lines) -> Answer {
+    let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
+    *answer.body_mut() = Either::Right(lines);
+    answer
+}
+
+/// Runs a call of the services of locks and elections.
+async fn concurrent(
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    (method, of_concurrency): (&'static gateway::Method, ConcurrencyMethod),
+    message: Bytes,
+) -> Answer {
+    if of_concurrency == ConcurrencyMethod::Observe {
+        return match Observer::new(runtime, message) {
+            Ok(observer) => streaming(gateway_stream::observe(shares, method, observer)),
+            Err(status) => refused(etcd::Code::Unknown, &status.message),
+        };
+    }
+    match concurrency::run(runtime, of_concurrency, message).await {
+        Ok(response) => {
+            let mut room = Room::new(shares.answers.of(response.len() * JSON_TIMES));
+            room.grow_to(response.len() * JSON_TIMES).await;
+            match method.response(&response) {
+                Ok(json) => of_large(json, room),
+                Err(bad) => refused(etcd::Code::Internal, &bad.to_string()),
+            }
+        }
+        Err(status) => refused(etcd::Code::Unknown, &status.message),
     }
 }
 

@@ -9,7 +9,39 @@ use crate::grpc::{self, Kind, Methods};
 pub(super) enum Method {
     Kv(KvMethod),
     Watch,
+    Concurrency(ConcurrencyMethod),
     Health(HealthMethod),
+}
+
+/// A method of the services `v3lockpb.Lock` and `v3electionpb.Election`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConcurrencyMethod {
+    Lock,
+    Unlock,
+    Campaign,
+    Proclaim,
+    Leader,
+    Observe,
+    Resign,
+}
+
+impl ConcurrencyMethod {
+    const ALL: [(&str, &str, ConcurrencyMethod); 7] = [
+        ("v3lockpb.Lock", "Lock", ConcurrencyMethod::Lock),
+        ("v3lockpb.Lock", "Unlock", ConcurrencyMethod::Unlock),
+        ("v3electionpb.Election", "Campaign", ConcurrencyMethod::Campaign),
+        ("v3electionpb.Election", "Proclaim", ConcurrencyMethod::Proclaim),
+        ("v3electionpb.Election", "Leader", ConcurrencyMethod::Leader),
+        ("v3electionpb.Election", "Observe", ConcurrencyMethod::Observe),
+        ("v3electionpb.Election", "Resign", ConcurrencyMethod::Resign),
+    ];
+
+    /// The method with that gRPC path.
+    pub fn at(path: &str) -> Option<ConcurrencyMethod> {
+        let (service, name) = path.strip_prefix('/')?.split_once('/')?;
+        let found = Self::ALL.iter().find(|(of, with, _)| (*of, *with) == (service, name));
+        found.map(|(.., method)| *method)
+    }
 }
 
 /// A method of the service `grpc.health.v1.Health`.
@@ -55,6 +87,15 @@ pub(super) fn methods() -> Methods<Method> {
         kind: Kind::BidiStreaming,
         method: Method::Watch,
     };
+    let concurrency = ConcurrencyMethod::ALL.map(|(service, name, method)| grpc::Method {
+        service,
+        name,
+        kind: match method {
+            ConcurrencyMethod::Observe => Kind::ServerStreaming,
+            _ => Kind::Unary,
+        },
+        method: Method::Concurrency(method),
+    });
     let health = |name, kind, method| grpc::Method {
         service: "grpc.health.v1.Health",
         name,
@@ -66,5 +107,6 @@ pub(super) fn methods() -> Methods<Method> {
         health("Watch", Kind::ServerStreaming, HealthMethod::Watch),
         health("List", Kind::Unary, HealthMethod::List),
     ];
-    Methods::new(kvs.into_iter().chain(leases).chain([watch]).chain(health))
+    let ours = kvs.into_iter().chain(leases).chain([watch]).chain(concurrency);
+    Methods::new(ours.chain(health))
 }

@@ -17,8 +17,7 @@ use super::limits::{
     TICK, TICK_IDLE,
 };
 use super::methods::Method;
-use super::{health, watch};
-use crate::grpc::{Call, Code, End, Room, Server, Share, Shares, SharesBySize, Status, framed};
+use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 
 pub(super) struct Runtime {
     handle: FrontHandle,
@@ -62,7 +61,7 @@ pub(super) struct ConnectionShares {
 }
 
 /// A message of the Front for a call.
-enum FromFront {
+pub(super) enum FromFront {
     /// A message of a response that has more.
     Piece(Reply),
     /// The end of the call.
@@ -70,7 +69,7 @@ enum FromFront {
 }
 
 /// A call that the Front has. Dropping it cancels the call, unless it is done.
-struct FrontCall {
+pub(super) struct FrontCall {
     runtime: Rc<Runtime>,
     ticket: Ticket,
     is_done: bool,
@@ -78,7 +77,7 @@ struct FrontCall {
 
 impl FrontCall {
     /// Waits for the next message of the Front.
-    async fn next(&mut self) -> FromFront {
+    pub async fn next(&mut self) -> FromFront {
         let (sender, message) = oneshot::channel();
         self.runtime.waiting.borrow_mut().insert(self.ticket, sender);
         self.runtime.stirred.notify_one();
@@ -88,7 +87,7 @@ impl FrontCall {
     }
 
     /// Says that the client has taken the last piece.
-    fn taken(&mut self) {
+    pub fn taken(&mut self) {
         self.runtime.front.borrow_mut().on_taken(self.ticket);
     }
 }
@@ -139,71 +138,8 @@ impl Runtime {
         }
     }
 
-    /// Serves a call until it ends.
-    pub async fn serve_call(self: Rc<Self>, mut call: Box<Call<Method>>, answers: SharesBySize) {
-        let outcome = self.answer(&mut call, &answers).await;
-        call.finish(outcome);
-    }
-
-    async fn answer(
-        self: &Rc<Self>,
-        call: &mut Call<Method>,
-        answers: &SharesBySize,
-    ) -> Result<(), End> {
-        match call.method {
-            Method::Kv(KvMethod::RangeStream) => self.answer_in_pieces(call, answers).await,
-            Method::Kv(KvMethod::LeaseKeepAlive) => self.keep_alive(call, answers).await,
-            Method::Watch => watch::answer(self, call, answers).await,
-            Method::Kv(method) => {
-                let message = call.requests.only().await?;
-                let work = self.run(method, message.bytes);
-                let reply = call.unless_ended(work).await?.map_err(status_of)?;
-                send(call, answers, reply).await
-            }
-            Method::Health(method) => health::answer(call, method).await,
-        }
-    }
-
-    /// Answers a streamed read: each piece is asked for when the socket has taken the one before.
-    async fn answer_in_pieces(
-        self: &Rc<Self>,
-        call: &mut Call<Method>,
-        answers: &SharesBySize,
-    ) -> Result<(), End> {
-        let message = call.requests.only().await?;
-        let mut front_call = self.begin(KvMethod::RangeStream, message.bytes);
-        loop {
-            match call.unless_ended(front_call.next()).await? {
-                FromFront::Done(result) => {
-                    return send(call, answers, result.map_err(status_of)?).await;
-                }
-                FromFront::Piece(reply) => {
-                    send(call, answers, reply).await?;
-                    call.answers.taken().await?;
-                    front_call.taken();
-                }
-            }
-        }
-    }
-
-    /// Answers a stream of keep-alives: each message is read when the answer to the one before is
-    /// taken, so a stream costs one message each way.
-    async fn keep_alive(
-        self: &Rc<Self>,
-        call: &mut Call<Method>,
-        answers: &SharesBySize,
-    ) -> Result<(), End> {
-        while let Some(message) = call.requests.next().await? {
-            let work = self.run(KvMethod::LeaseKeepAlive, message.bytes);
-            let reply = call.unless_ended(work).await?.map_err(status_of)?;
-            send(call, answers, reply).await?;
-            call.answers.taken().await?;
-        }
-        Ok(())
-    }
-
     /// Hands a call to the Front.
-    fn begin(self: &Rc<Self>, method: KvMethod, request: Bytes) -> FrontCall {
+    pub(super) fn begin(self: &Rc<Self>, method: KvMethod, request: Bytes) -> FrontCall {
         let mut front = self.front.borrow_mut();
         front.set_now(self.now());
         let ticket = front.on_call(method, request);
@@ -396,19 +332,6 @@ impl Drop for WatchCall {
         self.runtime.watching.borrow_mut().remove(&self.ticket);
         self.runtime.front.borrow_mut().on_cancel(self.ticket);
     }
-}
-
-/// Sends one message, when there is room for it. From then on it no longer holds the versions that
-/// it shows.
-async fn send(call: &mut Call<Method>, answers: &SharesBySize, reply: Reply) -> Result<(), End> {
-    let bytes = reply.bytes();
-    let mut room = Room::new(answers.of(bytes));
-    if !room.try_grow_to(bytes) {
-        call.unless_ended(room.grow_to(bytes)).await?;
-    }
-    let message = framed(|out| reply.write(out));
-    drop(reply);
-    call.answers.send(message, Some(room)).await
 }
 
 /// The status for a call without a response.

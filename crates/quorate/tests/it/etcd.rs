@@ -2,6 +2,7 @@
 //! gRPC. Keys and values are base64 in JSON; these tests have texts whose base64 is known.
 
 mod bounds;
+mod concurrency;
 mod grpc_client;
 mod leases;
 mod malformed;

@@ -1,0 +1,94 @@
+//! Serving the calls of a connection, each by its method.
+
+use std::rc::Rc;
+
+use member::etcd_front::{Method as KvMethod, Reply};
+
+use super::methods::Method;
+use super::runtime::{FromFront, Runtime, status_of};
+use super::{concurrency, health, watch};
+use crate::grpc::{Call, End, Room, SharesBySize, framed};
+
+/// Serves a call until it ends.
+pub(super) async fn serve(
+    runtime: Rc<Runtime>,
+    mut call: Box<Call<Method>>,
+    answers: SharesBySize,
+) {
+    let outcome = answer(&runtime, &mut call, &answers).await;
+    call.finish(outcome);
+}
+
+async fn answer(
+    runtime: &Rc<Runtime>,
+    call: &mut Call<Method>,
+    answers: &SharesBySize,
+) -> Result<(), End> {
+    match call.method {
+        Method::Kv(KvMethod::RangeStream) => answer_in_pieces(runtime, call, answers).await,
+        Method::Kv(KvMethod::LeaseKeepAlive) => keep_alive(runtime, call, answers).await,
+        Method::Watch => watch::answer(runtime, call, answers).await,
+        // Large and rare, so the futures of other calls do not contain it.
+        Method::Concurrency(method) => {
+            Box::pin(concurrency::answer(runtime, call, answers, method)).await
+        }
+        Method::Kv(method) => {
+            let message = call.requests.only().await?;
+            let work = runtime.run(method, message.bytes);
+            let reply = call.unless_ended(work).await?.map_err(status_of)?;
+            send(call, answers, reply).await
+        }
+        Method::Health(method) => health::answer(call, method).await,
+    }
+}
+
+/// Answers a streamed read: each piece is asked for when the socket has taken the one before.
+async fn answer_in_pieces(
+    runtime: &Rc<Runtime>,
+    call: &mut Call<Method>,
+    answers: &SharesBySize,
+) -> Result<(), End> {
+    let message = call.requests.only().await?;
+    let mut front_call = runtime.begin(KvMethod::RangeStream, message.bytes);
+    loop {
+        match call.unless_ended(front_call.next()).await? {
+            FromFront::Done(result) => {
+                return send(call, answers, result.map_err(status_of)?).await;
+            }
+            FromFront::Piece(reply) => {
+                send(call, answers, reply).await?;
+                call.answers.taken().await?;
+                front_call.taken();
+            }
+        }
+    }
+}
+
+/// Answers a stream of keep-alives: each message is read when the answer to the one before is
+/// taken, so a stream costs one message each way.
+async fn keep_alive(
+    runtime: &Rc<Runtime>,
+    call: &mut Call<Method>,
+    answers: &SharesBySize,
+) -> Result<(), End> {
+    while let Some(message) = call.requests.next().await? {
+        let work = runtime.run(KvMethod::LeaseKeepAlive, message.bytes);
+        let reply = call.unless_ended(work).await?.map_err(status_of)?;
+        send(call, answers, reply).await?;
+        call.answers.taken().await?;
+    }
+    Ok(())
+}
+
+/// Sends one message, when there is room for it. From then on it no longer holds the versions that
+/// it shows.
+async fn send(call: &mut Call<Method>, answers: &SharesBySize, reply: Reply) -> Result<(), End> {
+    let bytes = reply.bytes();
+    let mut room = Room::new(answers.of(bytes));
+    if !room.try_grow_to(bytes) {
+        call.unless_ended(room.grow_to(bytes)).await?;
+    }
+    let message = framed(|out| reply.write(out));
+    drop(reply);
+    call.answers.send(message, Some(room)).await
+}
