@@ -14,7 +14,7 @@ use crate::config::{GivenServers, ListenAddress};
 const NAME: &str = "etcd";
 
 /// The flags, with the default of each (`embed/config.go`).
-const FLAGS: [(&str, &str); 13] = [
+const FLAGS: [(&str, &str); 14] = [
     ("name", "default"),
     ("data-dir", ""),
     ("listen-client-urls", "http://localhost:2379"),
@@ -28,11 +28,17 @@ const FLAGS: [(&str, &str); 13] = [
     ("max-txn-ops", "128"),
     ("auto-compaction-mode", "periodic"),
     ("auto-compaction-retention", "0"),
+    ("watch-progress-notify-interval", "0"),
 ];
 
-/// The flags that are settings of the keys, by the same names as in a configuration.
-const SETTINGS: [&str; 4] =
-    ["quota-backend-bytes", "max-txn-ops", "auto-compaction-mode", "auto-compaction-retention"];
+/// The flags that are settings by the same names as in a configuration.
+const SETTINGS: [&str; 5] = [
+    "quota-backend-bytes",
+    "max-txn-ops",
+    "auto-compaction-mode",
+    "auto-compaction-retention",
+    "watch-progress-notify-interval",
+];
 
 /// The distance from a server's peer port to the port that stands for its elections, which nobody
 /// listens on: `/zookeeper/config` shows one.

@@ -14,7 +14,6 @@ use member::EtcdFront;
 use member::Front;
 use member::etcd_front::EtcdFrontConfig;
 use member::hello::Known;
-use member::limits::ETCD_PROGRESS_MS;
 use member::message::FrontCounts;
 use member::recovery::Options;
 use member::throttle::Throttle;
@@ -445,6 +444,9 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
 
 /// A Front for etcd's clients for each of the member's handles.
 fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront)> {
+    let Some(progress_ms) = config.etcd.as_ref().map(|etcd| etcd.progress_ms) else {
+        return Vec::new();
+    };
     let front = |handle: FrontHandle| {
         let (level, replicated) = {
             let machine = handle.machine().read();
@@ -462,7 +464,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             piece_bytes: member::limits::ETCD_PIECE_BYTES,
             level,
-            progress_ms: ETCD_PROGRESS_MS,
+            progress_ms,
             watch_interest: node.watch_interest(),
         });
         (handle, front)

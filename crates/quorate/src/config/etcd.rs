@@ -3,6 +3,7 @@
 
 use machine::etcd::Settings;
 use member::leader::auto_compaction::AutoCompaction;
+use member::limits::ETCD_PROGRESS_MS;
 
 use super::address::ListenAddress;
 use super::units;
@@ -15,6 +16,8 @@ pub struct EtcdConfig {
     pub addr: Option<ListenAddress>,
     /// The address for clients with TLS, which has the stores and the settings of the other ports.
     pub tls_addr: Option<ListenAddress>,
+    /// How long a watcher that asked for progress is without events until it is told, in ms.
+    pub progress_ms: u64,
 }
 
 /// The settings of etcd's keys, which a leader uses even where its face is not served.
@@ -37,6 +40,7 @@ pub(super) struct EtcdDraft {
     keeps_revisions: bool,
     /// The retention, as it was given.
     retention: Option<String>,
+    progress_ms: Option<u64>,
 }
 
 impl EtcdDraft {
@@ -61,6 +65,11 @@ impl EtcdDraft {
                 };
             }
             "auto-compaction-retention" => self.retention = Some(value.to_string()),
+            "watch-progress-notify-interval" => {
+                let ms = duration_ms(value)?;
+                // etcd has the same default for 0, and the same shortest interval.
+                self.progress_ms = (ms > 0).then_some(ms.max(PROGRESS_MS_MIN));
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -81,7 +90,8 @@ impl EtcdDraft {
             }
         };
         let is_served = self.is_served();
-        let config = EtcdConfig { addr: self.addr, tls_addr: self.tls_addr };
+        let progress_ms = self.progress_ms.unwrap_or(ETCD_PROGRESS_MS);
+        let config = EtcdConfig { addr: self.addr, tls_addr: self.tls_addr, progress_ms };
         let keys = EtcdKeys { replicated: self.replicated, auto_compaction };
         Ok((is_served.then_some(config), keys))
     }
@@ -92,6 +102,10 @@ const TXN_OPS_MAX: u32 = etcd::limits::TXN_OPS_TOTAL_MAX as u32;
 
 /// The shortest period, in ms, of which ten parts are whole milliseconds.
 const PERIOD_MS_MIN: u64 = 10;
+
+/// The shortest interval at which watchers are told their progress, in ms
+/// (`v3rpc.minWatchProgressInterval`).
+const PROGRESS_MS_MIN: u64 = 100;
 
 /// Bytes of a quota; 0 stands for the default, and a number below 0 for none.
 fn quota(value: &str) -> Result<u64, String> {
@@ -108,22 +122,26 @@ fn period_ms(text: &str) -> Result<u64, String> {
     let too_long = || format!("{text:?} is too long");
     let ms = match text.parse::<u64>() {
         Ok(hours) => hours.checked_mul(3_600_000).ok_or_else(too_long)?,
-        Err(_) => {
-            let (mut rest, mut sum) = (text, 0_u64);
-            while !rest.is_empty() {
-                let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-                let unit = rest[digits..].find(|c: char| c.is_ascii_digit());
-                let (part, behind) = rest.split_at(unit.map_or(rest.len(), |unit| digits + unit));
-                sum = sum.checked_add(units::parse_ms(part)?).ok_or_else(too_long)?;
-                rest = behind;
-            }
-            sum
-        }
+        Err(_) => duration_ms(text)?,
     };
     match ms >= PERIOD_MS_MIN {
         true => Ok(ms),
         false => Err(format!("{text:?} is shorter than {PERIOD_MS_MIN} ms")),
     }
+}
+
+/// Times with their units, as in `1h30m`; without a unit only 0 (Go's `time.ParseDuration`).
+fn duration_ms(text: &str) -> Result<u64, String> {
+    let (mut rest, mut sum) = (text, 0_u64);
+    while !rest.is_empty() && text != "0" {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let unit = rest[digits..].find(|c: char| c.is_ascii_digit());
+        let (part, behind) = rest.split_at(unit.map_or(rest.len(), |unit| digits + unit));
+        let too_long = || format!("{text:?} is too long");
+        sum = sum.checked_add(units::parse_ms(part)?).ok_or_else(too_long)?;
+        rest = behind;
+    }
+    Ok(sum)
 }
 
 #[cfg(test)]
@@ -153,6 +171,19 @@ mod tests {
             assert!(keys(&[("max-txn-ops", wrong)]).is_err(), "{wrong}");
         }
         assert!(!EtcdDraft::default().set("no-flag", "1").expect("it is no value"));
+    }
+
+    #[test]
+    fn watchers_are_told_their_progress_in_an_interval() {
+        let progress_ms = |value: &str| {
+            let mut draft = EtcdDraft { addr: "127.0.0.1:0".parse().ok(), ..EtcdDraft::default() };
+            draft.set("watch-progress-notify-interval", value)?;
+            draft.finish().map(|(config, _)| config.expect("it is served").progress_ms)
+        };
+        for (value, ms) in [("0", 600_000), ("0s", 600_000), ("1m30s", 90_000), ("5ms", 100)] {
+            assert_eq!(progress_ms(value), Ok(ms), "{value}");
+        }
+        assert!(progress_ms("5").is_err() && progress_ms("-1s").is_err());
     }
 
     #[test]

@@ -80,6 +80,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("etcd_max_txn_ops", "128"),
     ("etcd_auto_compaction_mode", "\"periodic\", or \"revision\""),
     ("etcd_auto_compaction_retention", "\"1h\", or 1000"),
+    ("etcd_watch_progress_notify_interval", "\"10m\""),
     ("chunk_addr", "\"127.0.0.1:9859\""),
     ("chunk_tls_addr", "\"127.0.0.1:9860\""),
     ("chunk_connections_max", "1024"),

@@ -503,6 +503,9 @@ fn etcd_property(etcd: &mut EtcdDraft, name: &str, value: &str) -> Result<Fate, 
         "quorate.etcdAutoCompactionRetention" => {
             etcd.set("auto-compaction-retention", value)?;
         }
+        "quorate.etcdWatchProgressNotifyInterval" => {
+            etcd.set("watch-progress-notify-interval", value)?;
+        }
         _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)
