@@ -88,10 +88,10 @@ impl ChangeBatch {
         }
     }
 
-    /// As [`ChangeBatch::push_event`], for a key that existed.
-    pub(crate) fn push_event_after(&mut self, event: &Event, before: &Event) {
+    /// As [`ChangeBatch::push_event`], of references.
+    pub(crate) fn push_event_after(&mut self, event: &Event, before: Option<&Event>) {
         if self.wants_key_changes {
-            let (event, before) = (event.clone(), Some(before.clone()));
+            let (event, before) = (event.clone(), before.cloned());
             self.key_changes.push(KeyChange { event, before });
         }
     }

@@ -18,7 +18,8 @@ pub enum Change {
 pub struct KeyChange {
     /// The event.
     pub event: Event,
-    /// The version before it; none if the key did not exist.
+    /// The version at the revision before it; none if the key did not exist, or the event creates
+    /// it.
     pub before: Option<Event>,
 }
 

@@ -52,13 +52,21 @@ impl Index {
         self.keys.push(event)
     }
 
-    /// Adds a removal to each key of a range that exists, by key. `remove` makes it from the
-    /// version before.
-    pub fn remove_range(&mut self, range: KeyRange<'_>, mut remove: impl FnMut(&Event) -> Event) {
+    /// Adds a removal of this revision to each key of a range that exists, by key. `remove` makes
+    /// it from the version before, and is shown the one at the revision before.
+    pub fn remove_range(
+        &mut self,
+        range: KeyRange<'_>,
+        revision: i64,
+        mut remove: impl FnMut(&Event, Option<&Event>) -> Event,
+    ) {
         let count = self.counts_of(range).keys;
         self.keys.change_from(range.key, count, |versions| {
             if versions.is_live() {
-                let event = remove(versions.last());
+                let last = versions.last();
+                let is_older = last.revision() < revision;
+                let shown = if is_older { Some(last) } else { versions.at(revision - 1) };
+                let event = remove(last, shown);
                 versions.push(event);
             }
         });
@@ -75,6 +83,17 @@ impl Index {
         let events = self.keys.get(event.key())?.as_slice();
         let end = events.partition_point(|other| other.place() < event.place());
         events[..end].last().filter(|event| !event.is_delete())
+    }
+
+    /// The version at the revision before an event, unless that is a removal, or the event creates
+    /// the key.
+    pub fn before_revision(&self, event: &Event) -> Option<&Event> {
+        let before = self.before(event)?;
+        let revision = event.revision();
+        match before.revision() < revision {
+            true => Some(before),
+            false => self.keys.get(event.key())?.at(revision - 1),
+        }
     }
 
     /// The versions of a key above this revision, oldest first.

@@ -213,10 +213,12 @@ impl Store {
         self.index.events_of(key, above)
     }
 
-    /// The version before an event, if the key existed, unless it is compacted.
+    /// The version that a watch shows beside an event: the one at the revision before it, if the
+    /// key existed, unless it is compacted, or the event creates the key
+    /// (`v3rpc.serverWatchStream.sendLoop`).
     pub fn before(&self, event: &Event) -> Option<&Event> {
         let is_kept = event.revision() > self.compacted;
-        self.index.before(event).filter(|_| is_kept)
+        self.index.before_revision(event).filter(|_| is_kept)
     }
 
     /// The number of keys of a range that exist at a revision. `current` is the present one, which
@@ -268,11 +270,11 @@ impl Store {
     ) -> u32 {
         let mut place = first;
         let Store { index, tail, tail_sum, leases, .. } = self;
-        index.remove_range(range, |before| {
+        index.remove_range(range, first.revision, |before, shown| {
             let event = Event::delete(place, before.key());
             tail_sum.add(tail.push(event.clone(), Some(before)));
             leases.on_delete(before);
-            changes.push_event_after(&event, before);
+            changes.push_event_after(&event, shown);
             place.sub += 1;
             show(before);
             event

@@ -328,6 +328,23 @@ fn comparisons_on_a_missing_key_are_judged_on_zeros_and_values_never_hold() {
     assert!(holds(keys("b", ""), Relation::Less, CompareTarget::Version(3)));
 }
 
+/// As etcd, which reads the version before at the revision before (`v3rpc/watch.go`).
+#[test]
+fn a_watch_shows_the_version_before_the_txn_beside_each_of_its_events() {
+    let mut store = Store::default();
+    put(&mut store, "k", "one");
+    let ops = vec![
+        Op::Put(a_put("k", "two")),
+        Op::DeleteRange(a_delete("j", "\0")),
+        Op::Txn(a_txn(vec![], vec![Op::Put(a_put("k", "three"))], vec![])),
+    ];
+    apply(&mut store, &Command::Txn(a_txn(vec![], ops, vec![]))).expect("it is done");
+    let behind = Place { revision: 2, sub: u32::MAX };
+    let befores: Vec<Option<&[u8]>> =
+        store.events_behind(behind).map(|event| store.before(event).map(Event::value)).collect();
+    assert_eq!(befores, [Some(&b"one"[..]), Some(b"one"), None]);
+}
+
 #[test]
 fn operations_of_a_txn_share_a_revision_and_see_the_ones_before() {
     let mut store = sample();
