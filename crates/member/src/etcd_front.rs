@@ -53,7 +53,7 @@ use stream::Stream;
 use watches::Watches;
 
 pub use calls::Reply;
-pub use watches::{WatchMessage, WatchMessages};
+pub use watches::{WatchBounds, WatchMessage, WatchMessages};
 
 /// The configuration of an EtcdFront.
 #[derive(Clone, Debug)]
@@ -79,6 +79,8 @@ pub struct EtcdFrontConfig {
     pub level: Level,
     /// How long a watcher that asked for progress is without events until it is told, in ms.
     pub progress_ms: u64,
+    /// The bounds of watch streams.
+    pub watch_bounds: WatchBounds,
     /// Tells Apply whether this Front has watchers.
     pub watch_interest: Arc<WatchInterest>,
 }
@@ -215,7 +217,12 @@ impl EtcdFront {
             pruning: Vec::new(),
             due: VecDeque::new(),
             given_up: Vec::new(),
-            watches: Watches::new(config.id, config.watch_interest.clone(), config.progress_ms),
+            watches: Watches::new(
+                config.id,
+                config.watch_interest.clone(),
+                config.progress_ms,
+                config.watch_bounds,
+            ),
             level: config.level,
             now: Now::default(),
             output: EtcdOutput::default(),

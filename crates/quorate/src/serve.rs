@@ -465,6 +465,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             piece_bytes: member::limits::ETCD_PIECE_BYTES,
             level,
             progress_ms,
+            watch_bounds: Default::default(),
             watch_interest: node.watch_interest(),
         });
         (handle, front)

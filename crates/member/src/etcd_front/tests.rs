@@ -37,6 +37,7 @@ impl Rig {
             piece_bytes: crate::limits::ETCD_PIECE_BYTES,
             level,
             progress_ms: 10_000,
+            watch_bounds: Default::default(),
             watch_interest: Arc::default(),
         });
         let (machine, results) = (Machine::default(), Vec::new());

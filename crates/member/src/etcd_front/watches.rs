@@ -35,9 +35,8 @@ use machine::etcd::event::{Event, Place};
 use slab::Slab;
 
 use crate::limits::{
-    ETCD_WATCH_BATCH_BYTES, ETCD_WATCH_HOLD_EVENTS_MAX, ETCD_WATCH_HOLD_STREAMS_MAX,
-    ETCD_WATCH_KEY_BYTES_MAX, ETCD_WATCH_MATCHED_EVENTS_MAX, ETCD_WATCH_QUEUES_BYTES_MAX,
-    ETCD_WATCH_REVISIONS_MAX, ETCD_WATCHERS_MAX,
+    ETCD_WATCH_HOLD_STREAMS_MAX, ETCD_WATCH_KEY_BYTES_MAX, ETCD_WATCH_QUEUES_BYTES_MAX,
+    ETCD_WATCHERS_MAX,
 };
 use crate::message::{FrontId, Ticket};
 use crate::watch_interest::{WatchInterest, Watching};
@@ -46,6 +45,7 @@ use message::{Item, Shown};
 use stream::{Flags, Gather, WatchStream, Watcher};
 
 pub use message::{WatchMessage, WatchMessages};
+pub use stream::WatchBounds;
 
 /// The text for a range that ends before it begins (`mvcc.ErrEmptyWatcherRange`).
 const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
@@ -60,6 +60,7 @@ pub(super) struct Watches {
     /// While there are watchers.
     watching: Option<Watching>,
     progress_ms: u64,
+    bounds: WatchBounds,
     groups: Groups,
     queues: Queues,
     /// New events that were not matched yet, and how many of the first batch were.
@@ -75,6 +76,7 @@ pub(super) struct Watches {
 /// The watchers and the streams, with the messages that wait.
 #[derive(Default)]
 struct Queues {
+    bounds: WatchBounds,
     watchers: Slab<Watcher>,
     streams: HashMap<Ticket, WatchStream, FixedState>,
     /// Bytes of the messages that wait on all streams.
@@ -88,14 +90,20 @@ struct Queues {
 }
 
 impl Watches {
-    pub fn new(front: FrontId, interest: Arc<WatchInterest>, progress_ms: u64) -> Watches {
+    pub fn new(
+        front: FrontId,
+        interest: Arc<WatchInterest>,
+        progress_ms: u64,
+        bounds: WatchBounds,
+    ) -> Watches {
         Watches {
             front,
             interest,
             watching: None,
             progress_ms,
+            bounds,
             groups: Groups::default(),
-            queues: Queues::default(),
+            queues: Queues { bounds, ..Queues::default() },
             changes: VecDeque::new(),
             matched_of_first: 0,
             matched: 0,
@@ -107,7 +115,7 @@ impl Watches {
     // Streams.
 
     pub fn open(&mut self, ticket: Ticket, requires_leader: bool) {
-        self.queues.streams.insert(ticket, WatchStream::new(requires_leader));
+        self.queues.streams.insert(ticket, WatchStream::new(requires_leader, self.bounds));
     }
 
     /// The number of streams.
@@ -220,7 +228,7 @@ impl Watches {
 
     /// Gives new events to the watchers of their keys, up to a bound.
     fn match_changes(&mut self) {
-        let mut left = ETCD_WATCH_MATCHED_EVENTS_MAX;
+        let mut left = self.bounds.matched_events_max;
         while let Some(batch) = self.changes.front().filter(|_| left > 0).cloned() {
             let changes = &batch.key_changes()[self.matched_of_first..];
             let Some(first) = changes.first() else {
@@ -289,7 +297,7 @@ impl Watches {
         if self.changes.is_empty() {
             self.matched = store.revision();
         }
-        let mut events_left = ETCD_WATCH_HOLD_EVENTS_MAX;
+        let mut events_left = self.bounds.hold_events_max;
         for _ in 0..ETCD_WATCH_HOLD_STREAMS_MAX {
             if events_left == 0 {
                 break;
@@ -412,8 +420,8 @@ impl Watches {
         let watcher = &self.queues.watchers[number as usize];
         let mut gather = stream.gather.take().unwrap_or_else(|| {
             let place = Place { revision: watcher.next.saturating_sub(1), sub: u32::MAX };
-            let (changes, bytes, revisions) = (Vec::new(), 0, 0);
-            Box::new(Gather { watcher: number, place, changes, bytes, revisions })
+            let (changes, bytes, revisions, bounds) = (Vec::new(), 0, 0, self.bounds);
+            Box::new(Gather { watcher: number, place, changes, bytes, revisions, bounds })
         });
         if first_needed(gather.place) < store.compacted() {
             return self.end_as_compacted(ticket, number, store.compacted());
@@ -544,7 +552,7 @@ impl Queues {
         if !flags.fragment {
             return self.push(ticket, item);
         }
-        for part in item.fragments() {
+        for part in item.fragments(self.bounds.message_bytes) {
             self.push(ticket, part);
         }
     }
@@ -618,8 +626,8 @@ impl Gather {
         for event in events {
             let place = event.place();
             let is_new_revision = place.revision > self.place.revision;
-            let has_enough =
-                self.bytes >= ETCD_WATCH_BATCH_BYTES || self.revisions >= ETCD_WATCH_REVISIONS_MAX;
+            let WatchBounds { batch_bytes, revisions_max, .. } = self.bounds;
+            let has_enough = self.bytes >= batch_bytes || self.revisions >= revisions_max;
             if is_new_revision && has_enough {
                 return Read::Some;
             }

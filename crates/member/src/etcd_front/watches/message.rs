@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use etcd::convert::{Header, NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};
 use machine::etcd::change::KeyChange;
 
-use crate::limits::{ETCD_WATCH_MESSAGE_BYTES, ETCD_WATCH_SHARED_BYTES_MAX};
+use crate::limits::ETCD_WATCH_SHARED_BYTES_MAX;
 
 /// Bytes that a message counts for beside its events, while it waits.
 const MESSAGE_COST_BYTES: usize = 160;
@@ -96,13 +96,12 @@ impl Item {
         Item { head, events: Some((shown, with_before)) }
     }
 
-    /// The same events in several messages that are not longer than etcd's limit, unless one event
-    /// is.
-    pub fn fragments(self) -> Vec<Item> {
+    /// The same events in several messages of at most so many bytes, unless one event is longer.
+    pub fn fragments(self, bytes_max: usize) -> Vec<Item> {
         let Some((shown, with_before)) = &self.events else { return vec![self] };
         let whole_bytes =
             self.head.bytes(Header::default(), shown.bytes[usize::from(*with_before)]);
-        if whole_bytes < ETCD_WATCH_MESSAGE_BYTES || shown.changes.len() < 2 {
+        if whole_bytes < bytes_max || shown.changes.len() < 2 {
             return vec![self];
         }
         let head_bytes = self.head.bytes(Header::default(), 0);
@@ -111,7 +110,7 @@ impl Item {
         for change in &shown.changes {
             let event_bytes = watch_event_bytes(change, *with_before);
             let part = parts.last_mut().expect("there is one");
-            if !part.is_empty() && bytes + event_bytes >= ETCD_WATCH_MESSAGE_BYTES {
+            if !part.is_empty() && bytes + event_bytes >= bytes_max {
                 parts.push(vec![change.clone()]);
                 bytes = head_bytes + event_bytes;
             } else {

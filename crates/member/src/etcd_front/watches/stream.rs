@@ -11,8 +11,41 @@ use machine::etcd::event::Place;
 
 use super::groups::{GroupPlace, WatcherNumber};
 use super::message::{Item, WatchMessages};
-use crate::limits::{ETCD_WATCH_BATCH_BYTES, ETCD_WATCH_REQUESTS_MAX};
+use crate::limits::{
+    ETCD_WATCH_BATCH_BYTES, ETCD_WATCH_HOLD_EVENTS_MAX, ETCD_WATCH_MATCHED_EVENTS_MAX,
+    ETCD_WATCH_MESSAGE_BYTES, ETCD_WATCH_REQUESTS_MAX, ETCD_WATCH_REVISIONS_MAX,
+};
 use crate::message::Ticket;
+
+/// The bounds of watch streams that a simulation makes small, so that it reaches them.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchBounds {
+    /// [`ETCD_WATCH_BATCH_BYTES`].
+    pub batch_bytes: usize,
+    /// [`ETCD_WATCH_MESSAGE_BYTES`].
+    pub message_bytes: usize,
+    /// [`ETCD_WATCH_REQUESTS_MAX`].
+    pub requests_max: usize,
+    /// [`ETCD_WATCH_REVISIONS_MAX`].
+    pub revisions_max: usize,
+    /// [`ETCD_WATCH_HOLD_EVENTS_MAX`].
+    pub hold_events_max: usize,
+    /// [`ETCD_WATCH_MATCHED_EVENTS_MAX`].
+    pub matched_events_max: usize,
+}
+
+impl Default for WatchBounds {
+    fn default() -> WatchBounds {
+        WatchBounds {
+            batch_bytes: ETCD_WATCH_BATCH_BYTES,
+            message_bytes: ETCD_WATCH_MESSAGE_BYTES,
+            requests_max: ETCD_WATCH_REQUESTS_MAX,
+            revisions_max: ETCD_WATCH_REVISIONS_MAX,
+            hold_events_max: ETCD_WATCH_HOLD_EVENTS_MAX,
+            matched_events_max: ETCD_WATCH_MATCHED_EVENTS_MAX,
+        }
+    }
+}
 
 /// One watcher: a cursor.
 pub(super) struct Watcher {
@@ -53,6 +86,7 @@ pub(super) struct Gather {
     pub changes: Vec<KeyChange>,
     pub bytes: usize,
     pub revisions: usize,
+    pub bounds: WatchBounds,
 }
 
 /// One stream.
@@ -77,21 +111,22 @@ pub(super) struct WatchStream {
     /// When progress is due for watchers that asked for it, in ms.
     pub progress_due_ms: Option<u64>,
     pub requires_leader: bool,
+    bounds: WatchBounds,
 }
 
 impl WatchStream {
-    pub fn new(requires_leader: bool) -> WatchStream {
-        WatchStream { requires_leader, ..WatchStream::default() }
+    pub fn new(requires_leader: bool, bounds: WatchBounds) -> WatchStream {
+        WatchStream { requires_leader, bounds, ..WatchStream::default() }
     }
 
     /// Whether the client may send another request.
     pub fn accepts(&self) -> bool {
-        self.requests.len() < ETCD_WATCH_REQUESTS_MAX && !self.is_full()
+        self.requests.len() < self.bounds.requests_max && !self.is_full()
     }
 
     /// Whether no more messages may wait.
     pub fn is_full(&self) -> bool {
-        self.queue_bytes >= ETCD_WATCH_BATCH_BYTES
+        self.queue_bytes >= self.bounds.batch_bytes
     }
 
     /// Whether no message waits.
@@ -120,7 +155,7 @@ impl WatchStream {
         }
         let (mut items, mut bytes) = (Vec::new(), 0);
         while let Some(item) = self.queue.front()
-            && (items.is_empty() || bytes + item.cost() <= ETCD_WATCH_BATCH_BYTES)
+            && (items.is_empty() || bytes + item.cost() <= self.bounds.batch_bytes)
         {
             bytes += item.cost();
             items.extend(self.queue.pop_front());
