@@ -80,6 +80,15 @@ impl Trouble {
         }
     }
 
+    /// The longest time that one spell lasted between two points in time.
+    fn longest_between(&self, from_us: u64, until_us: u64) -> u64 {
+        let lasted = |(start_us, end_us): &(u64, Option<u64>)| {
+            let end_us = end_us.unwrap_or(until_us).min(until_us);
+            end_us.saturating_sub((*start_us).max(from_us))
+        };
+        self.spans.iter().map(lasted).max().unwrap_or(0)
+    }
+
     /// Whether the member was in no trouble between two points in time.
     fn is_none_between(&self, from_us: u64, until_us: u64) -> bool {
         let touches = |(start_us, end_us): &(u64, Option<u64>)| {
@@ -103,6 +112,10 @@ pub struct Evidence<'a> {
     pub trouble: Vec<&'a Trouble>,
     /// When each member may have applied late.
     pub lag: Vec<&'a Trouble>,
+    /// When each member of an ensemble ran and could hear no other one.
+    pub cut_off: Vec<&'a Trouble>,
+    /// The present time.
+    pub now_us: u64,
     /// Whether the disk was full at any time.
     pub may_refuse: bool,
     /// Whether members refuse requests that waited for too long.

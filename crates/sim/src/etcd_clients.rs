@@ -7,9 +7,12 @@
 
 pub mod client;
 pub mod network;
+pub mod watch_wire;
+pub mod watcher;
 pub mod wire;
 
 use machine::etcd::Settings;
+use member::etcd_front::WatchBounds;
 use member::leader::auto_compaction::AutoCompaction;
 use workload::etcd::history::History;
 use workload::generate::Random;
@@ -43,6 +46,10 @@ pub struct EtcdLoad {
     pub leases: bool,
     /// The replicated settings. No quota is ever reached, since the model has none.
     pub settings: Settings,
+    /// The bounds of watch streams.
+    pub watch_bounds: WatchBounds,
+    /// How long a watcher is without events until it is told of progress, in ms.
+    pub progress_ms: u64,
 }
 
 impl EtcdLoad {
@@ -56,6 +63,9 @@ impl EtcdLoad {
     /// Draws clients of etcd.
     pub fn new(mut random: Random) -> EtcdLoad {
         let is_erratic = !random.one_in(4);
+        // A generator of its own, so that calls are the same with and without watches.
+        let mut apart = Random::new(random.clone().bits());
+        let has_watches = !apart.one_in(4);
         let clients = (0..random.between(1, 4)).map(|_| EtcdClientConfig {
             ops: random.magnitude(5, 400),
             calls_max: random.magnitude(1, 20),
@@ -65,6 +75,7 @@ impl EtcdLoad {
                 false => random.magnitude(8_000_000, 60_000_000),
             },
             is_erratic,
+            watches_max: if has_watches { apart.between(1, 8) as usize } else { 0 },
         });
         let clients = clients.collect();
         let front_count = random.between(1, 2) as u32;
@@ -75,7 +86,36 @@ impl EtcdLoad {
         };
         let settings =
             Settings { quota_bytes: random.magnitude(1 << 30, 1 << 40), ..Settings::default() };
-        EtcdLoad { seed, front_count, clients, auto_compaction, leases: false, settings }
+        let watch_bounds = draw_bounds(&mut apart);
+        let progress_ms = apart.magnitude(100, 30_000);
+        EtcdLoad {
+            seed,
+            front_count,
+            clients,
+            auto_compaction,
+            leases: false,
+            settings,
+            watch_bounds,
+            progress_ms,
+        }
+    }
+}
+
+/// Draws bounds of watch streams. Each of them is as in the server that ships in half of the cases,
+/// or so small that it is reached.
+fn draw_bounds(random: &mut Random) -> WatchBounds {
+    let mut draw = |low: u64, ships: usize| match random.one_in(2) {
+        true => ships,
+        false => random.magnitude(low, ships as u64) as usize,
+    };
+    let ships = WatchBounds::default();
+    WatchBounds {
+        batch_bytes: draw(200, ships.batch_bytes).min(draw(200, ships.batch_bytes)),
+        message_bytes: draw(60, ships.message_bytes).min(draw(60, ships.message_bytes)),
+        requests_max: draw(1, ships.requests_max),
+        revisions_max: draw(1, ships.revisions_max),
+        hold_events_max: draw(1, ships.hold_events_max),
+        matched_events_max: draw(1, ships.matched_events_max),
     }
 }
 

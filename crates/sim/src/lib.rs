@@ -27,7 +27,7 @@ pub mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use simulation::Simulation;
-pub use simulation::{EtcdCounts, LaterOps, LevelCounts, Options, Summary};
+pub use simulation::{EtcdCounts, LaterOps, LevelCounts, Options, Summary, WatchCounts};
 use thiserror::Error;
 
 /// A run that went wrong.

@@ -25,6 +25,18 @@ pub const ETCD_TICK_IDLE_US: u64 = 5_000_000;
 /// own bound: a look at the clock, Loop's answer and the network, with slow syncs in between.
 pub const ETCD_ANSWER_US_MAX: u64 = member::limits::ETCD_CALL_MS_MAX * 1_000 + 5_000_000;
 
+/// How long a client may wait for the promise of a revision for all its watches, at a member that
+/// has answered a linearizable read with that revision: the client asks every 100 ms. Beside that
+/// it may still be late to take earlier messages.
+pub const ETCD_PROGRESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 1_000_000;
+
+/// How long a member is without contact until the watch streams end that require a leader.
+pub const ETCD_NO_LEADER_US: u64 = member::limits::ETCD_NO_LEADER_MS * 1_000;
+
+/// How much later the client of such a stream knows, at most: contact is counted from what was
+/// still on its way, the member looks at the clock, and the client takes earlier messages late.
+pub const ETCD_LEADERLESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2_000_000;
+
 /// Bytes after which a piece of a streamed read ends: a key or two, so that most reads have several
 /// pieces.
 pub const ETCD_PIECE_BYTES: usize = 20;

@@ -215,6 +215,13 @@ impl Links {
             && self.roughness == Roughness::default()
     }
 
+    /// Whether nothing that is sent between a member and any other comes through now.
+    pub fn is_cut_off(&self, member: usize) -> bool {
+        let is_its = |link: &&Link| (link.pair.from == member) != (link.pair.to == member);
+        let is_cut = |link: &Link| link.state != State::Up || link.is_blocked;
+        self.links.iter().filter(is_its).all(is_cut)
+    }
+
     /// Whether everything that was sent lately between two members, in both directions, has arrived
     /// soon: both links are there and quick, and no single frame fared badly since `since_us`.
     pub fn were_good(&self, one: usize, other: usize, since_us: u64) -> bool {

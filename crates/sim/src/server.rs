@@ -8,7 +8,9 @@
 //! at the end, and a crash may come in between.
 
 mod etcd_runtime;
+mod etcd_sabotage;
 mod etcd_turn;
+mod etcd_watches;
 mod forged;
 mod runtime;
 mod turn;
@@ -21,9 +23,9 @@ use machine::change::SharedChanges;
 use machine::together::one_by_one;
 use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
 use member::bootstrap::{Attendance, absent_server};
-use member::etcd_front::EtcdFrontConfig;
+use member::etcd_front::{EtcdFrontConfig, WatchBounds};
 use member::hello::Known;
-use member::limits::{APPLY_HOLD_COMMANDS_MAX, ETCD_PROGRESS_MS, REPLIES_TOLD_BYTES};
+use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::message::{
     Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontCounts, FrontId, LoopInput,
@@ -63,6 +65,7 @@ use crate::witness::Witness;
 use crate::witness::levels::Heard;
 use crate::world::{Actor, Clock, Event, World};
 use etcd_runtime::EtcdRuntime;
+pub use etcd_sabotage::WatchSabotage;
 use runtime::Runtime;
 pub use unborn::Unborn;
 
@@ -141,6 +144,8 @@ pub enum Sabotage {
     KeepAlivesLost,
     /// Puts with a lease that does not exist are answered.
     UnknownLeasesTaken,
+    /// Watches of etcd's clients are served wrongly.
+    EtcdWatches(WatchSabotage),
 }
 
 /// The configuration of a member. Each of its lives has the same one.
@@ -162,6 +167,10 @@ pub struct MemberConfig {
     pub front_count: u32,
     /// The number of connection runtimes of etcd's clients.
     pub etcd_front_count: u32,
+    /// The bounds of watch streams of etcd's clients.
+    pub watch_bounds: WatchBounds,
+    /// How long a watcher is without events until it is told of progress, in ms.
+    pub progress_ms: u64,
     /// The secret from which ids are drawn.
     pub secret: [u8; 32],
     /// The options that a start takes from the configuration.
@@ -285,7 +294,14 @@ impl MemberConfig {
     /// The connection runtimes of etcd's clients.
     fn etcd_runtimes(&self, apply: &Apply, now_us: u64, clock: Clock) -> Vec<EtcdRuntime> {
         let of_front = |position| self.of_etcd_front(position, apply.watch_interest());
-        (0..self.etcd_front_count).map(|it| EtcdRuntime::new(of_front(it), now_us, clock)).collect()
+        let runtime = |position| {
+            let mut runtime = EtcdRuntime::new(of_front(position), now_us, clock);
+            if let Some(Sabotage::EtcdWatches(sabotage)) = self.sabotage {
+                runtime.slots.sabotage(sabotage);
+            }
+            runtime
+        };
+        (0..self.etcd_front_count).map(runtime).collect()
     }
 
     /// The configuration of the Front with this position among those of etcd's clients, which have
@@ -303,7 +319,8 @@ impl MemberConfig {
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             piece_bytes: ETCD_PIECE_BYTES,
             level: Level::FIRST,
-            progress_ms: ETCD_PROGRESS_MS,
+            progress_ms: self.progress_ms,
+            watch_bounds: self.watch_bounds,
             watch_interest: interest.clone(),
         }
     }

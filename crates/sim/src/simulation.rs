@@ -49,7 +49,7 @@ use crate::network::Network;
 use crate::server::{MemberConfig, Server, Throttles, Unborn};
 use crate::witness::Witness;
 use crate::world::{Clock, Event, World};
-pub use etcd::EtcdCounts;
+pub use etcd::{EtcdCounts, WatchCounts};
 use host::{Deceit, Host};
 pub use levels::LevelCounts;
 use levels::Levels;
@@ -258,6 +258,8 @@ impl Options {
         }
         self.member.options.auto_compaction = load.auto_compaction;
         self.member.options.etcd_settings = load.settings;
+        self.member.watch_bounds = load.watch_bounds;
+        self.member.progress_ms = load.progress_ms;
     }
 
     /// Members of an ensemble serve reads without a leader; alone, as in the shell that ships, none
@@ -1074,6 +1076,8 @@ impl Simulation {
             waking: self.hosts.iter().map(|host| &host.waking).collect(),
             trouble: self.hosts.iter().map(|host| &host.trouble).collect(),
             lag: self.hosts.iter().map(|host| &host.lag).collect(),
+            cut_off: self.hosts.iter().map(|host| &host.cut_off).collect(),
+            now_us: self.world.now_us,
             may_refuse: self.may_refuse,
             may_throttle: self.options.member.throttles.op_wait_ms > 0,
             never_used_ms_max: self.options.member.options.containers.never_used_ms_max,
@@ -1240,6 +1244,8 @@ fn draw_member(
         lost_count: 0,
         front_count: random.between(1, 3) as u32,
         etcd_front_count: 0,
+        watch_bounds: Default::default(),
+        progress_ms: member::limits::ETCD_PROGRESS_MS,
         secret,
         options: recovery::Options {
             settings: Settings::default(),

@@ -50,6 +50,19 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
         ("leases that ended by time", count(|it| it.leases.expired)),
         ("keep-alives with a time", count(|it| it.leases.kept)),
         ("questions about leases that do not exist", count(|it| it.leases.unknown)),
+        ("watches", count(|it| it.watches.created)),
+        ("refused watches", count(|it| it.watches.refused)),
+        ("resumed watches", count(|it| it.watches.resumed)),
+        ("cancelled watches", count(|it| it.watches.cancelled)),
+        ("events", count(|it| it.watches.events)),
+        ("responses in fragments", count(|it| it.watches.fragmented)),
+        ("watches that fell behind", count(|it| it.watches.behind)),
+        ("watches that end as compacted", count(|it| it.watches.compacted)),
+        ("watches that a compaction overtook", count(|it| it.watches.overtaken)),
+        ("promises to one watch", count(|it| it.watches.promises)),
+        ("promises to a stream", count(|it| it.watches.promises_of_all)),
+        ("watches that outlived an install", count(|it| it.watches.outlived_installs)),
+        ("streams that ended without a leader", count(|it| it.watches.leaderless)),
     ] {
         assert!(count > 0, "no {what}");
     }
@@ -71,6 +84,7 @@ fn calling(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {
         client.think_us_max = 2_000_000;
         client.patience_us_max = 60_000_000;
         client.is_erratic = false;
+        client.watches_max = 6;
     }
     load.auto_compaction = AutoCompaction::Periodic { ms: 3_000 };
     options.etcd = Some(load);
@@ -90,6 +104,16 @@ fn calls_without_a_quorum_are_given_up_with_their_fates() {
     assert!(count(|it| it.no_leader) > 0);
     assert!(count(|it| it.timed_out) > 0);
     assert!(count(|it| it.writes) > 0);
+}
+
+/// Streams that require a leader end at a member that hears no other one, and not elsewhere.
+#[test]
+fn streams_that_require_a_leader_end_at_a_member_that_is_cut_off() {
+    let cut = Fault::Partition { is_one_way: false, for_us: 30_000_000 };
+    let counts = (1..=5).map(|seed| calling(seed, vec![(6_000_000, Whom::one(0), cut)]).watches);
+    assert!(counts.map(|it| it.leaderless).sum::<usize>() > 0);
+    let counts = (1..=5).map(|seed| calling(seed, Vec::new()).watches);
+    assert_eq!(counts.map(|it| it.leaderless).sum::<usize>(), 0);
 }
 
 /// A leader that is gone costs its successor's clients a moment, and no call its answer.

@@ -1,10 +1,11 @@
 //! The simulator is tested with shells that do something wrong: each must be noticed.
 
+use replica::LogMemory;
 use sim::build::{Ask, Build, Builds};
 use sim::etcd_clients::EtcdLoad;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::links::Roughness;
-use sim::server::Sabotage;
+use sim::server::{Sabotage, WatchSabotage};
 use sim::{LaterOps, Options};
 use workload::generate::Random;
 
@@ -423,4 +424,137 @@ fn a_keep_alive_that_is_answered_and_not_kept_to_is_noticed() {
 #[test]
 fn a_put_with_a_lease_that_does_not_exist_is_noticed() {
     check_noticed_where(Sabotage::UnknownLeasesTaken, "etcd: Answer", with_leases);
+}
+
+/// Clients of etcd with many watches, and members that soon give watchers the history.
+fn with_watches(options: &mut Options) {
+    with_etcd(options);
+    let load = options.etcd.as_mut().expect("there are clients of etcd");
+    load.progress_ms = 1_000;
+    for client in &mut load.clients {
+        client.watches_max = 8;
+        client.think_us_max = 200_000;
+    }
+}
+
+fn check_watches_noticed(sabotage: WatchSabotage, why: &str) {
+    check_noticed_where(Sabotage::EtcdWatches(sabotage), why, with_watches);
+}
+
+#[test]
+fn an_event_of_etcd_that_is_lost_is_noticed() {
+    check_watches_noticed(WatchSabotage::EventsLost, "etcd: watch: Reliable");
+}
+
+#[test]
+fn an_event_of_etcd_that_comes_twice_is_noticed() {
+    check_watches_noticed(WatchSabotage::EventsDoubled, "etcd: watch: Unique");
+}
+
+#[test]
+fn revisions_of_etcd_in_the_wrong_order_are_noticed() {
+    check_watches_noticed(WatchSabotage::EventsSwapped, "etcd: watch: Ordered");
+}
+
+#[test]
+fn a_revision_of_etcd_in_two_responses_is_noticed() {
+    check_watches_noticed(WatchSabotage::RevisionsSplit, "etcd: watch: Atomic");
+}
+
+#[test]
+fn a_promise_of_etcd_that_comes_before_an_event_is_noticed() {
+    check_watches_noticed(WatchSabotage::PromisesEarly, "etcd: watch: Progress");
+}
+
+#[test]
+fn a_promise_of_etcd_that_does_not_come_is_noticed() {
+    check_watches_noticed(WatchSabotage::PromisesLost, "a promise of progress does not come");
+}
+
+#[test]
+fn a_watch_of_etcd_that_ends_as_compacted_without_a_compaction_is_noticed() {
+    check_watches_noticed(WatchSabotage::EndedAsCompacted, "etcd: watch: Compacted");
+}
+
+#[test]
+fn a_watch_of_etcd_that_is_resumed_too_late_is_noticed() {
+    check_watches_noticed(WatchSabotage::StartsSkip, "etcd: watch: Resumable");
+}
+
+#[test]
+fn a_watch_of_etcd_that_shows_what_is_before_its_start_is_noticed() {
+    check_watches_noticed(WatchSabotage::StartsEarly, "etcd: watch: Bookmarkable");
+}
+
+#[test]
+fn an_event_of_etcd_without_the_pair_before_is_noticed() {
+    check_watches_noticed(WatchSabotage::PrevKvLost, "etcd: watch: PrevKv");
+}
+
+#[test]
+fn an_event_of_etcd_that_the_watch_does_not_want_is_noticed() {
+    check_watches_noticed(WatchSabotage::FiltersIgnored, "etcd: watch: Filtered");
+}
+
+#[test]
+fn a_header_of_etcd_that_is_older_than_its_events_is_noticed() {
+    check_watches_noticed(WatchSabotage::HeadersOld, "etcd: watch: Header");
+}
+
+#[test]
+fn an_answer_to_a_request_for_a_watch_that_comes_twice_is_noticed() {
+    check_watches_noticed(WatchSabotage::CreatedTwice, "etcd: watch: Created");
+}
+
+#[test]
+fn an_answer_to_a_request_for_a_watch_that_does_not_come_is_noticed() {
+    check_watches_noticed(WatchSabotage::CreatedLost, "etcd: watch: Created");
+}
+
+#[test]
+fn an_event_of_etcd_with_another_value_is_noticed() {
+    check_watches_noticed(WatchSabotage::ValuesChanged, "etcd: watch: Content");
+}
+
+/// A member that was away for long fetches a snapshot. Watches that began there go on.
+#[test]
+fn watches_of_etcd_that_do_not_survive_another_state_are_noticed() {
+    let sabotage = Sabotage::EtcdWatches(WatchSabotage::InstallsForgotten);
+    check_noticed_where(sabotage, "etcd: watch: ", |options| {
+        with_watches(options);
+        options.begins_unborn = false;
+        options.builds = None;
+        let cut = Fault::Partition { is_one_way: false, for_us: 15_000_000 };
+        options.faults = FaultMix::planned_for(vec![(6_000_000, Whom::one(0), cut)]);
+        options.faults_us = 40_000_000;
+        let bytes_max = 1_000;
+        options.member.options.log_memory = LogMemory { bytes_max, pinned_bytes_max: 20_000 };
+    });
+}
+
+#[test]
+fn a_stream_of_etcd_that_ends_without_a_leader_where_there_is_one_is_noticed() {
+    let why = "ended without a leader, and there was one";
+    check_noticed_where(Sabotage::EtcdWatches(WatchSabotage::EndedAsLeaderless), why, |options| {
+        with_watches(options);
+        options.begins_unborn = false;
+        options.faults = FaultMix::none();
+    });
+}
+
+#[test]
+fn a_stream_of_etcd_that_goes_on_without_a_leader_is_noticed() {
+    let sabotage = Sabotage::EtcdWatches(WatchSabotage::LeaderlessIgnored);
+    check_noticed_where(sabotage, "goes on though cut off", |options| {
+        with_watches(options);
+        options.begins_unborn = false;
+        options.builds = None;
+        let cut = Fault::Partition { is_one_way: false, for_us: 40_000_000 };
+        options.faults = FaultMix::planned_for(vec![(6_000_000, Whom::one(0), cut)]);
+        options.faults_us = 60_000_000;
+        for client in &mut options.etcd.as_mut().expect("there are some").clients {
+            client.is_erratic = false;
+            client.patience_us_max = 60_000_000;
+        }
+    });
 }

@@ -7,6 +7,7 @@
 //! - [`history`]: every call of every client, with its times and its answer.
 //! - [`order`]: the judge that is given the committed order. It decides every fate.
 //! - [`leases`]: the judge of when leases end, and of questions about them.
+//! - [`watch`]: the watch streams of clients, and the judge of them, which needs the claim, too.
 //! - [`finding`]: what a judge reports.
 //! - [`linear`]: the judge that has only the answers, for real processes.
 //!
@@ -27,3 +28,4 @@ pub mod order;
 mod play;
 #[cfg(test)]
 mod short;
+pub mod watch;

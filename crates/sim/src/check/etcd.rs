@@ -10,10 +10,13 @@ use workload::etcd::history::{Answered, CallId, CallRecord, History};
 use workload::etcd::leases::{LeaseCounts, judge_leases};
 use workload::etcd::op::{Error, Op, Range};
 use workload::etcd::order::{Claimed, Verdict, judge_with_cuts};
+use workload::etcd::watch::{Step, StreamRecord, WatchVerdict, judge_watches};
 
 use super::Evidence;
 use crate::etcd_clients::wire::{Served, decode};
-use crate::limits::{ETCD_FENCE_US_MAX, ETCD_LATE_US_MAX};
+use crate::limits::{
+    ETCD_FENCE_US_MAX, ETCD_LATE_US_MAX, ETCD_LEADERLESS_US_MAX, ETCD_NO_LEADER_US,
+};
 use crate::witness::{EtcdCommand, Times};
 
 /// Judges the calls of a run whose members ended in the states `machines`. `slack_us`: how much
@@ -26,7 +29,7 @@ pub fn check_etcd(
     evidence: &Evidence<'_>,
     machines: &[&Machine],
     slack_us: u64,
-) -> Result<(Verdict, LeaseCounts), String> {
+) -> Result<(Verdict, LeaseCounts, WatchVerdict), String> {
     let order = evidence.witness.etcd_order(history)?;
     let claim: Vec<Claimed> = order.iter().map(|it| it.claimed).collect();
     check_acknowledgements(history, &order)?;
@@ -46,7 +49,69 @@ pub fn check_etcd(
         ));
     }
     machines.iter().try_for_each(|machine| compare(machine, &verdict))?;
-    Ok((verdict, leases))
+    let watches = check_watches(history, evidence, &order, &verdict)?;
+    Ok((verdict, leases, watches))
+}
+
+/// Judges the watch streams.
+fn check_watches(
+    history: &History,
+    evidence: &Evidence<'_>,
+    order: &[EtcdCommand],
+    verdict: &Verdict,
+) -> Result<WatchVerdict, String> {
+    let (model, timeline) = (&verdict.model, &verdict.timeline);
+    let found = judge_watches(history, model, timeline).map_err(|it| format!("etcd: {it}"))?;
+    for (stream, step, revision) in &found.shown {
+        let (moment, response) = &history.watches[*stream].steps[*step];
+        let command = timeline.command_of(*revision).map(|at| order[at].times);
+        if let Some(Times { handed_us, .. }) = command.filter(|it| moment.at_us < it.handed_us) {
+            let at_us = moment.at_us;
+            return Err(format!(
+                "an event came at {at_us} us, syncs cover its entry since {handed_us} us: \
+                 {response:?}"
+            ));
+        }
+    }
+    history.watches.iter().try_for_each(|stream| check_leaderless(stream, history, evidence))?;
+    Ok(found)
+}
+
+/// A stream that requires a leader ends soon where no member of a majority is heard, and only where
+/// something is wrong.
+fn check_leaderless(
+    stream: &StreamRecord,
+    history: &History,
+    evidence: &Evidence<'_>,
+) -> Result<(), String> {
+    let member = history.connections[stream.connection].member as usize;
+    let opened_us = stream.opened.at_us;
+    let (until_us, step) = match stream.ended() {
+        Some((moment, step)) => (moment.at_us, Some(step)),
+        None => (evidence.now_us, None),
+    };
+    let describe = |what: &str| {
+        format!("a stream to member {member}, open from {opened_us} to {until_us} us, {what}")
+    };
+    match step {
+        Some(Step::Ended(Error::NoLeader)) if stream.requires_leader => {
+            let from_us = until_us.saturating_sub(ETCD_NO_LEADER_US + ETCD_LEADERLESS_US_MAX);
+            let is_well = |member| evidence.is_well(member, from_us, until_us);
+            match (0..evidence.trouble.len()).all(is_well) {
+                true => Err(describe("ended without a leader, and there was one")),
+                false => Ok(()),
+            }
+        }
+        Some(Step::Ended(error)) => Err(describe(&format!("ended with {error:?}"))),
+        _ if stream.requires_leader => {
+            let cut_off_us = evidence.cut_off[member].longest_between(opened_us, until_us);
+            match cut_off_us > ETCD_NO_LEADER_US + ETCD_LEADERLESS_US_MAX {
+                true => Err(describe(&format!("goes on though cut off for {cut_off_us} us"))),
+                false => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The streamed reads that ended as compacted whose member took another state before.

@@ -11,6 +11,7 @@ use workload::generate::Random;
 
 use super::LEASES;
 use super::network::{EtcdNetwork, FromClient, FromServer};
+use super::watcher::{Around, Watcher};
 use super::wire::{self, Served};
 use crate::client::Wish;
 use crate::network::End;
@@ -34,6 +35,8 @@ pub struct EtcdClientConfig {
     /// How long it waits for a result before it cancels the call; for some calls it waits for less.
     /// Members give up a call themselves after 7 s.
     pub patience_us_max: u64,
+    /// The number of watches that it has at most.
+    pub watches_max: usize,
     /// Whether it leaves its connection, and cancels calls that it has just made.
     pub is_erratic: bool,
 }
@@ -64,6 +67,10 @@ pub struct EtcdClient {
     open: BTreeMap<CallId, (u64, u64)>,
     /// The pieces of each open call that is a streamed read.
     pieces: BTreeMap<CallId, Vec<u8>>,
+    watcher: Watcher,
+    /// When it came to the member that it visits, or was answered there, if it still waits for
+    /// progress.
+    waits_us: u64,
     /// Streamed reads that were answered in several pieces.
     streamed_count: usize,
     ops_left: u64,
@@ -87,6 +94,8 @@ impl EtcdClient {
         let leases = if has_leases { LEASES.to_vec() } else { Vec::new() };
         let options = Options { lease_calls: has_leases, ..Options::all(leases) };
         let generator = Generator::new(random.fork(), number, options);
+        let apart = Random::new(random.clone().bits().rotate_left(32));
+        let watcher = Watcher::new(number, apart, config.watches_max);
         EtcdClient {
             number,
             ops_left: config.ops,
@@ -98,6 +107,8 @@ impl EtcdClient {
             connection: None,
             open: BTreeMap::new(),
             pieces: BTreeMap::new(),
+            watcher,
+            waits_us: 0,
             streamed_count: 0,
             member: 0,
             is_calm: false,
@@ -121,9 +132,9 @@ impl EtcdClient {
         self.ops_left == 0 && self.open.is_empty()
     }
 
-    /// Whether it has read everything for the last time.
+    /// Whether it has read everything for the last time, and its watches are as far.
     pub fn has_read_last(&self) -> bool {
-        self.last_read == LastRead::Answered
+        self.last_read == LastRead::Answered && self.watcher.is_done()
     }
 
     /// Ends its mischief.
@@ -131,15 +142,31 @@ impl EtcdClient {
         self.is_calm = true;
     }
 
-    /// Makes it read everything once more, if this member's state has everything.
-    pub fn visit(&mut self, member: usize, world: &mut World, network: &mut EtcdNetwork) {
+    /// Makes it read everything once more at a member, and wait there until all its watches are
+    /// promised the last revision.
+    pub fn visit(
+        &mut self,
+        (member, revision): (usize, i64),
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) {
         self.last_read = LastRead::Wanted;
+        self.watcher.wait_for(revision, world.now_us);
+        self.waits_us = world.now_us;
         let is_there = self.connection.is_some_and(|at| network.connections[at].member == member);
         self.member = member;
         self.next_us = world.now_us;
         if !is_there {
-            self.leave(world, network);
+            self.leave(world, network, history);
         }
+    }
+
+    /// Since when it waits for a promise of progress at a member that has answered its read, if it
+    /// does.
+    pub fn waits_for_progress_since_us(&self) -> Option<u64> {
+        let waits = self.last_read == LastRead::Answered && !self.watcher.is_done();
+        waits.then_some(self.waits_us)
     }
 
     /// When the oldest call without a result was made.
@@ -150,8 +177,14 @@ impl EtcdClient {
     /// What it does, as text for people.
     pub fn describe(&self) -> String {
         format!(
-            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}",
-            self.number, self.member, self.connection, self.ops_left, self.last_read, self.open
+            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}",
+            self.number,
+            self.member,
+            self.connection,
+            self.ops_left,
+            self.last_read,
+            self.open,
+            self.watcher.describe()
         )
     }
 
@@ -170,8 +203,9 @@ impl EtcdClient {
     }
 
     /// It is connected.
-    pub fn on_connected(&mut self, number: usize) {
+    pub fn on_connected(&mut self, number: usize, now_us: u64) {
         self.connection = Some(number);
+        self.waits_us = now_us;
     }
 
     /// Looks at the clock. The simulation connects it if it wishes so.
@@ -187,6 +221,11 @@ impl EtcdClient {
             return if is_due { Wish::Connect } else { Wish::Nothing };
         };
         self.give_up_late(number, world, network, history);
+        if self.connection.is_some() {
+            let is_calm = self.is_calm;
+            let around = Around { connection: number, world, network, history, is_calm };
+            self.watcher.ask_when_due(around);
+        }
         if now_us < self.next_us || self.connection.is_none() {
             return Wish::Nothing;
         }
@@ -200,7 +239,7 @@ impl EtcdClient {
         if self.config.is_erratic && !self.is_calm && self.random.one_in(ODD_ONE_IN) {
             match self.open.keys().next_back().copied().filter(|_| self.random.one_in(2)) {
                 Some(newest) => self.cancel(newest, number, world, network, history),
-                None => self.leave(world, network),
+                None => self.leave(world, network, history),
             }
         }
         Wish::Nothing
@@ -215,14 +254,15 @@ impl EtcdClient {
                 let late_us = self.open.values().map(|(_, until_us)| *until_us).min();
                 let is_full = self.open.len() as u64 >= self.config.calls_max;
                 let next_us = if is_full { u64::MAX } else { next_us };
-                late_us.filter(|_| !self.is_calm).unwrap_or(u64::MAX).min(next_us)
+                let late_us = late_us.filter(|_| !self.is_calm).unwrap_or(u64::MAX);
+                late_us.min(next_us).min(self.watcher.wakes_us())
             }
         };
         at_us.max(now_us + 1)
     }
 
     fn has_work(&self) -> bool {
-        self.ops_left > 0 || self.last_read == LastRead::Wanted
+        self.ops_left > 0 || self.last_read == LastRead::Wanted || self.watcher.has_unplaced()
     }
 
     fn burst(
@@ -242,6 +282,8 @@ impl EtcdClient {
             }
         }
         self.next_us = world.now_us + self.random.magnitude(1, self.config.think_us_max);
+        let is_calm = self.is_calm;
+        self.watcher.act(Around { connection: number, world, network, history, is_calm });
     }
 
     fn call(
@@ -287,7 +329,7 @@ impl EtcdClient {
         let late: Vec<CallId> =
             self.open.iter().filter(|(_, (_, until))| is_late(*until)).map(|(id, _)| *id).collect();
         if !late.is_empty() && self.random.one_in(4) {
-            return self.leave(world, network);
+            return self.leave(world, network, history);
         }
         late.into_iter().for_each(|id| self.cancel(id, number, world, network, history));
     }
@@ -307,7 +349,8 @@ impl EtcdClient {
     }
 
     /// Gives the connection up: the calls on it are of unknown fate.
-    fn leave(&mut self, world: &mut World, network: &mut EtcdNetwork) {
+    fn leave(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
+        self.watcher.on_left(history, world.now_us);
         if let Some(number) = self.connection.take() {
             network.close_by_client(world, number);
         }
@@ -366,8 +409,14 @@ impl EtcdClient {
             self.on_answer(id, &answer, world.now_us);
             history.answer(id, answer, world.now_us);
         }
+        let watched = core::mem::take(&mut network.connections[number].watched_at_client);
+        for (stream, message) in watched {
+            let is_calm = self.is_calm;
+            let around = Around { connection: number, world, network, history, is_calm };
+            self.watcher.on_arrival(stream, message, by, around)?;
+        }
         if end == End::Over {
-            self.leave(world, network);
+            self.leave(world, network, history);
         }
         Ok(())
     }
@@ -375,6 +424,7 @@ impl EtcdClient {
     fn on_answer(&mut self, id: CallId, answer: &Answer, now_us: u64) {
         if let Ok(response) = answer {
             self.generator.observe(response.revision());
+            self.watcher.observe(response.revision());
         }
         // Not every server knows what the calls need, and that stays so.
         if self.is_calm && *answer == Err(Error::NotCapable) {
@@ -382,7 +432,10 @@ impl EtcdClient {
         }
         if self.last_read == LastRead::Sent(id) {
             match answer {
-                Ok(_) => self.last_read = LastRead::Answered,
+                Ok(_) => {
+                    self.last_read = LastRead::Answered;
+                    self.waits_us = now_us;
+                }
                 Err(_) => {
                     self.last_read = LastRead::Wanted;
                     self.next_us = now_us + AGAIN_US;

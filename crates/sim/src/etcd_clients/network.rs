@@ -1,8 +1,9 @@
 //! Connections of etcd's clients: calls, cancels and results, each a message with a delay of its
 //! own. The streams of HTTP/2 are independent, so calls and results overtake each other. A cancel
-//! comes behind its call, and the end of the connection behind everything else.
+//! comes behind its call, and the end of the connection behind everything else. The messages of a
+//! watch stream keep their order in each direction.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use member::etcd_front::{CallRefused, Method};
@@ -28,6 +29,33 @@ pub enum FromClient {
     Cancel(CallId),
     /// The client has taken the last piece of this call.
     Taken(CallId),
+    /// Something on a watch stream, which has this number in the history.
+    Watch(usize, FromWatcher),
+    /// The client has taken the last messages of this watch stream.
+    WatchTaken(usize),
+}
+
+/// A message of a client on a watch stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromWatcher {
+    /// The stream begins.
+    Open {
+        /// Whether it is to end when there is no leader.
+        requires_leader: bool,
+    },
+    /// A request.
+    Request(Bytes),
+    /// The client resets the stream.
+    Close,
+}
+
+/// What a server sends on a watch stream.
+#[derive(Clone, Debug)]
+pub enum ToWatcher {
+    /// Messages, which the client takes together.
+    Messages(Vec<Vec<u8>>),
+    /// The end of the stream.
+    Ended(CallRefused),
 }
 
 /// The result of a call as it is sent: the bytes of the response, or why there is none.
@@ -49,12 +77,22 @@ enum Parcel {
     Up(FromClient),
     UpOver,
     Down(FromServer),
+    DownWatch(usize, ToWatcher),
     DownOver,
 }
 
 impl Parcel {
     fn is_up(&self) -> bool {
         matches!(self, Parcel::Up(_) | Parcel::UpOver)
+    }
+
+    /// The direction and the number of the watch stream whose order it keeps.
+    fn stream(&self) -> Option<(bool, usize)> {
+        match self {
+            Parcel::Up(FromClient::Watch(stream, _)) => Some((true, *stream)),
+            Parcel::DownWatch(stream, _) => Some((false, *stream)),
+            _ => None,
+        }
     }
 }
 
@@ -86,11 +124,15 @@ pub struct EtcdConnection {
     pub server_end: End,
     /// Results that have arrived and that the client has not taken.
     pub at_client: VecDeque<FromServer>,
+    /// What has arrived on watch streams and the client has not taken.
+    pub watched_at_client: VecDeque<(usize, ToWatcher)>,
     /// What the client finds behind these.
     pub client_end: End,
     up: Way,
     down: Way,
     in_flight: BTreeMap<u64, Parcel>,
+    /// When the last parcel of each watch stream arrives, in each direction.
+    stream_last_us: BTreeMap<(bool, usize), u64>,
 }
 
 /// All connections of a run, also those that have ended. The number of a connection is its
@@ -122,10 +164,12 @@ impl EtcdNetwork {
             at_server: VecDeque::new(),
             server_end: End::Open,
             at_client: VecDeque::new(),
+            watched_at_client: VecDeque::new(),
             client_end: End::Open,
             up: Way::default(),
             down: Way::default(),
             in_flight: BTreeMap::new(),
+            stream_last_us: BTreeMap::new(),
         });
         self.connections.len() - 1
     }
@@ -151,6 +195,17 @@ impl EtcdNetwork {
         self.post(world, number, Parcel::Down(message), 0);
     }
 
+    /// The server sends on a watch stream.
+    pub fn send_to_watcher(
+        &mut self,
+        world: &mut World,
+        number: usize,
+        stream: usize,
+        message: ToWatcher,
+    ) {
+        self.post(world, number, Parcel::DownWatch(stream, message), 0);
+    }
+
     /// The client closes: what it sent still arrives.
     pub fn close_by_client(&mut self, world: &mut World, number: usize) {
         self.post(world, number, Parcel::UpOver, 0);
@@ -158,6 +213,7 @@ impl EtcdNetwork {
         connection.up.is_over = true;
         connection.down.is_over = true;
         connection.at_client.clear();
+        connection.watched_at_client.clear();
         connection.in_flight.retain(|_, parcel| parcel.is_up());
     }
 
@@ -176,9 +232,17 @@ impl EtcdNetwork {
     pub fn cut_off(&mut self, world: &mut World, number: usize) {
         let kept_one_in = self.random.between(1, 4);
         let (random, connection) = (&mut self.random, &mut self.connections[number]);
+        // Nothing of a stream arrives behind what was lost.
+        let mut broken = BTreeSet::new();
         connection.in_flight.retain(|_, parcel| match parcel {
-            Parcel::Up(_) | Parcel::Down(_) => random.one_in(kept_one_in),
             Parcel::UpOver | Parcel::DownOver => true,
+            parcel => {
+                let stream = parcel.stream();
+                let is_lost = !random.one_in(kept_one_in)
+                    || stream.is_some_and(|stream| broken.contains(&stream));
+                broken.extend(stream.filter(|_| is_lost));
+                !is_lost
+            }
         });
         self.post(world, number, Parcel::UpOver, 0);
         self.post(world, number, Parcel::DownOver, 0);
@@ -218,7 +282,11 @@ impl EtcdNetwork {
             world.schedule(at_us, Event::EtcdArrive { connection: number, parcel });
             return None;
         }
-        match connection.in_flight.remove(&parcel)? {
+        // Of a watch stream the oldest arrives first.
+        let stream = connection.in_flight.get(&parcel)?.stream();
+        let is_of_stream = |(_, it): &(&u64, &Parcel)| stream.is_some() && it.stream() == stream;
+        let oldest = connection.in_flight.iter().find(is_of_stream).map(|(number, _)| *number);
+        match connection.in_flight.remove(&oldest.unwrap_or(parcel))? {
             Parcel::Up(message) => connection.at_server.push_back(message),
             Parcel::UpOver => connection.server_end = End::Over,
             Parcel::Down(message) => {
@@ -226,6 +294,12 @@ impl EtcdNetwork {
                     world.note_bytes(response);
                 }
                 connection.at_client.push_back(message);
+            }
+            Parcel::DownWatch(stream, message) => {
+                if let ToWatcher::Messages(messages) = &message {
+                    messages.iter().for_each(|it| world.note_bytes(it));
+                }
+                connection.watched_at_client.push_back((stream, message));
             }
             Parcel::DownOver => connection.client_end = End::Over,
         }
@@ -247,9 +321,14 @@ impl EtcdNetwork {
         let mut at_us = world.now_us + self.latency_us + jitter_us + late_us;
         let is_independent = matches!(
             parcel,
-            Parcel::Up(FromClient::Call { .. } | FromClient::Taken(_)) | Parcel::Down(_)
+            Parcel::Up(FromClient::Call { .. } | FromClient::Taken(_) | FromClient::WatchTaken(_))
+                | Parcel::Down(_)
         );
-        if !is_independent {
+        if let Some(stream) = parcel.stream() {
+            let last_us = connection.stream_last_us.entry(stream).or_default();
+            at_us = at_us.max(*last_us);
+            *last_us = at_us;
+        } else if !is_independent {
             at_us = at_us.max(way.last_us);
         }
         way.last_us = way.last_us.max(at_us);

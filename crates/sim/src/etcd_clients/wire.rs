@@ -250,7 +250,10 @@ fn of<M: Message + Default>(
 
 /// The revision in a header. The header of a whole response names its cluster and its member, which
 /// `by` says; one inside a transaction does not.
-fn revision(header: Option<pb::ResponseHeader>, by: Option<Served>) -> Result<i64, String> {
+pub(super) fn revision(
+    header: Option<pb::ResponseHeader>,
+    by: Option<Served>,
+) -> Result<i64, String> {
     let Some(Served { cluster_id, member_id }) = by else {
         return Ok(header.map_or(0, |header| header.revision));
     };
@@ -262,7 +265,7 @@ fn revision(header: Option<pb::ResponseHeader>, by: Option<Served>) -> Result<i6
     }
 }
 
-fn pair(pair: mvccpb::KeyValue) -> KeyValue {
+pub(super) fn pair(pair: mvccpb::KeyValue) -> KeyValue {
     KeyValue {
         key: pair.key.to_vec(),
         value: pair.value.to_vec(),
@@ -312,6 +315,19 @@ fn txn_answer(answer: pb::TxnResponse, by: Option<Served>) -> Result<TxnAnswer, 
         succeeded: answer.succeeded,
         responses: answer.responses.into_iter().map(one).collect::<Result<_, _>>()?,
     })
+}
+
+/// The error that a call or a stream ends with.
+///
+/// # Errors
+/// No client of these has it.
+pub fn decode_error(refused: &CallRefused) -> Result<Error, String> {
+    match refused {
+        CallRefused::Error(error) => self::error(*error),
+        CallRefused::Malformed | CallRefused::Unimplemented(_) => {
+            Err("malformed or not served, it says".to_string())
+        }
+    }
 }
 
 fn error(error: etcd::Error) -> Result<Error, String> {

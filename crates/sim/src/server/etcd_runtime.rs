@@ -12,6 +12,7 @@ use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now};
 use member::message::{Delivery, Ticket};
 use workload::etcd::history::CallId;
 
+use super::etcd_watches::Slots;
 use crate::etcd_clients::network::{EtcdConnection, FromClient};
 use crate::limits::{ETCD_TICK_IDLE_US, ETCD_TICK_US};
 use crate::network::End;
@@ -27,6 +28,8 @@ pub(super) struct EtcdRuntime {
     pub woken: BTreeSet<usize>,
     /// The calls that are not done, each with its connection.
     waiting: BTreeMap<Ticket, (usize, CallId)>,
+    /// Watch streams.
+    pub slots: Slots,
     /// The calls that have ended since the last look.
     ended: Vec<CallId>,
     /// Whether another state has taken the place of the one before since the last look.
@@ -45,6 +48,7 @@ impl EtcdRuntime {
             mail: VecDeque::new(),
             woken: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            slots: Slots::default(),
             ended: Vec::new(),
             has_installed: false,
             is_driving: false,
@@ -64,10 +68,12 @@ impl EtcdRuntime {
         self.mail.is_empty() && self.woken.is_empty() && !self.is_driving
     }
 
-    /// What its Front holds for calls: calls, commands, and bytes of commands.
+    /// What its Front holds for calls that are no open watch streams: calls, commands, and bytes
+    /// of commands.
     pub fn held(&self) -> [usize; 3] {
         let (commands, bytes) = self.front.commands_in_flight();
-        [self.front.call_count().max(self.waiting.len()), commands, bytes]
+        let calls = self.front.call_count().abs_diff(self.slots.count());
+        [calls.max(self.waiting.len()), commands, bytes]
     }
 
     /// `contact_at_ms` is by the clock of the machine since the start, as [`Now`] has it.
@@ -106,6 +112,12 @@ impl EtcdRuntime {
         };
         for message in connection.at_server.drain(..count) {
             match message {
+                FromClient::Watch(stream, message) => {
+                    self.slots.on_message((number, stream), message, &mut self.front, world);
+                }
+                FromClient::WatchTaken(stream) => {
+                    self.slots.on_taken(number, stream, &mut self.front);
+                }
                 FromClient::Call { id, method, request } => {
                     let ticket = self.front.on_call(method, request);
                     self.waiting.insert(ticket, (number, id));
@@ -123,6 +135,7 @@ impl EtcdRuntime {
         let is_left = !connection.at_server.is_empty();
         if !is_left && connection.server_end == End::Over {
             self.cancel(|(of, _)| of == number);
+            self.slots.on_over(number, &mut self.front);
         }
         (begun, is_left)
     }
@@ -173,6 +186,13 @@ impl EtcdRuntime {
     /// The connection and the call that a piece is for; none if it was cancelled.
     pub fn waiting_for(&self, ticket: Ticket) -> Option<(usize, CallId)> {
         self.waiting.get(&ticket).copied()
+    }
+
+    /// Passes on what the Front gives for watch streams; the other results stay.
+    pub fn pass_on_watched(&mut self, output: &mut EtcdOutput, world: &mut World) {
+        let watched = core::mem::take(&mut output.watched);
+        let accepting = core::mem::take(&mut output.accepting);
+        self.slots.pass_on(watched, &mut output.results, accepting, &mut self.front, world);
     }
 
     /// The shell says that a piece was taken, or ends a call, though its client did not.

@@ -2,10 +2,13 @@
 
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
-use machine::LeaseChange;
+use machine::change::SharedChanges;
+use machine::{ChangeKind, LeaseChange, ZkChange};
 use member::etcd_front::{CallRefused, CallResult, EtcdOutput, Reply};
 use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
+use super::etcd_sabotage::WatchSabotage;
+use super::etcd_watches::Sent;
 use super::{Sabotage, Server};
 use crate::etcd_clients::network::{EtcdNetwork, FromServer, SentResult};
 use crate::witness::Witness;
@@ -46,7 +49,8 @@ impl Server {
             return;
         }
         let (clock, term) = (self.clock, self.seen.status.term);
-        let contact_at_ms = self.contact_at_ms;
+        let is_ignored = self.has_sabotage(WatchSabotage::LeaderlessIgnored);
+        let contact_at_ms = self.contact_at_ms.filter(|_| !is_ignored);
         let runtime = &mut self.etcd_runtimes[front];
         runtime.set_now(world, clock, term, contact_at_ms);
         if !runtime.is_driving {
@@ -68,6 +72,9 @@ impl Server {
             self.pass_on(front, output, world, network);
         }
         let runtime = &mut self.etcd_runtimes[front];
+        for Sent { number, stream, message } in core::mem::take(&mut runtime.slots.outbox) {
+            network.send_to_watcher(world, number, stream, message);
+        }
         for call in runtime.take_ended() {
             witness.etcd.on_end(call, world.now_us);
         }
@@ -86,6 +93,10 @@ impl Server {
         FrontId((self.runtimes.len() + front) as u32)
     }
 
+    fn has_sabotage(&self, sabotage: WatchSabotage) -> bool {
+        self.conditions.sabotage == Some(Sabotage::EtcdWatches(sabotage))
+    }
+
     /// Apply pushes a delivery.
     pub(super) fn push_etcd_mail(
         &mut self,
@@ -96,6 +107,13 @@ impl Server {
         if self.conditions.sabotage == Some(Sabotage::EtcdAnswersLost) && world.random.one_in(10) {
             delivery.answers.clear();
         }
+        if self.has_sabotage(WatchSabotage::InstallsForgotten) {
+            let is_install =
+                |kind: &ChangeKind| matches!(kind, ChangeKind::Zk(ZkChange::Installed { .. }));
+            if delivery.changes.iter().any(|(change, _)| is_install(&change.kind)) {
+                delivery.changes = SharedChanges::default();
+            }
+        }
         self.etcd_runtimes[front].mail.push_back(delivery);
         let actor = self.etcd_actor(front);
         self.wake(world, actor);
@@ -104,12 +122,12 @@ impl Server {
     fn pass_on(
         &mut self,
         front: usize,
-        output: EtcdOutput,
+        mut output: EtcdOutput,
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
-        let EtcdOutput { mut to_loop, results, mut pieces, watched, .. } = output;
-        assert!(watched.is_empty(), "no client of the simulation watches");
+        self.etcd_runtimes[front].pass_on_watched(&mut output, world);
+        let EtcdOutput { mut to_loop, results, mut pieces, .. } = output;
         let mut cut = self.forge_pieces(front, &mut pieces, world);
         for (ticket, piece) in pieces {
             if let Some((number, id)) = self.etcd_runtimes[front].waiting_for(ticket) {

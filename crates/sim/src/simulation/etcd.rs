@@ -3,13 +3,16 @@
 use workload::etcd::leases::LeaseCounts;
 use workload::etcd::op::{Error, Op};
 use workload::etcd::order::Verdict;
+use workload::etcd::watch::{OpenWatch, Step, StreamRecord, WatchVerdict};
 
 use super::{Phase, Simulation};
 use crate::check::check_etcd;
 use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
 use crate::etcd_clients::client::EtcdClient;
-use crate::limits::{ETCD_ANSWER_US_MAX, LEASE_JUMP_US_MAX, LEASE_SLACK_US, LEASES_END_US_MAX};
+use crate::limits::{
+    ETCD_ANSWER_US_MAX, ETCD_PROGRESS_US_MAX, LEASE_JUMP_US_MAX, LEASE_SLACK_US, LEASES_END_US_MAX,
+};
 use crate::server::Server;
 use crate::world::Event;
 
@@ -55,6 +58,41 @@ pub struct EtcdCounts {
     pub streams_cut: usize,
     /// What was judged of leases.
     pub leases: LeaseCounts,
+    /// Watches.
+    pub watches: WatchCounts,
+}
+
+/// What watches did in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchCounts {
+    /// Streams.
+    pub streams: usize,
+    /// Watches that were created.
+    pub created: usize,
+    /// Requests for a watch that were refused.
+    pub refused: usize,
+    /// Watches that went on with what an earlier stream had shown.
+    pub resumed: usize,
+    /// Watches that clients ended.
+    pub cancelled: usize,
+    /// Events.
+    pub events: usize,
+    /// Responses in several messages.
+    pub fragmented: usize,
+    /// Responses that watches of new events got from the history.
+    pub behind: usize,
+    /// Watches that ended as compacted.
+    pub compacted: usize,
+    /// Watches that had shown events and ended as compacted.
+    pub overtaken: usize,
+    /// Promises of progress to one watch.
+    pub promises: usize,
+    /// Promises of progress to all watches of a stream.
+    pub promises_of_all: usize,
+    /// Responses with events on streams whose member had taken another state since they began.
+    pub outlived_installs: usize,
+    /// Streams that ended because their member had no leader.
+    pub leaderless: usize,
 }
 
 impl Simulation {
@@ -116,7 +154,7 @@ impl Simulation {
         let number = network.connect(client, member, server.life());
         assert!(history.connect(client as u32, member as u32) == number);
         server.accept_etcd(number, network);
-        clients[client].on_connected(number);
+        clients[client].on_connected(number, self.world.now_us);
     }
 
     pub(super) fn wake_etcd_client(&mut self, client: usize) {
@@ -164,6 +202,10 @@ impl Simulation {
                 let states = states.join("; ");
                 return Err(format!("a call is not answered: {}; {states}", client.describe()));
             }
+            let since_us = client.waits_for_progress_since_us().map(|at_us| at_us.max(calm_us));
+            if since_us.is_some_and(|at_us| at_us + ETCD_PROGRESS_US_MAX < self.world.now_us) {
+                return Err(format!("a promise of progress does not come: {}", client.describe()));
+            }
         }
         let is_over = self.phase == Phase::LastWords;
         if is_over && calm_us + LEASES_END_US_MAX < self.world.now_us && !self.are_leases_over() {
@@ -181,10 +223,13 @@ impl Simulation {
     /// Sends the clients of etcd to members, each of which must let them read everything, for the
     /// `round`-th time.
     pub(super) fn visit_with_etcd(&mut self, round: usize) {
+        // Nobody changes keys any more.
+        let revisions = self.servers().map(|server| server.machine().etcd().revision());
+        let revision = revisions.max().unwrap_or(0);
         for client in 0..self.etcd.clients.len() {
             let member = (client + round) % self.hosts.len();
-            let EtcdClients { clients, network, .. } = &mut self.etcd;
-            clients[client].visit(member, &mut self.world, network);
+            let EtcdClients { clients, network, history } = &mut self.etcd;
+            clients[client].visit((member, revision), &mut self.world, network, history);
             self.wake_etcd_client(client);
         }
     }
@@ -201,8 +246,44 @@ impl Simulation {
     pub(super) fn judge_etcd(&self, machines: &[&machine::Machine]) -> Result<EtcdCounts, String> {
         let history = &self.etcd.history;
         let slack_us = LEASE_SLACK_US + self.clock_jumps * LEASE_JUMP_US_MAX;
-        let (verdict, leases) = check_etcd(history, &self.evidence(), machines, slack_us)?;
-        Ok(EtcdCounts { leases, ..self.etcd_counts(&verdict) })
+        let (verdict, leases, watches) = check_etcd(history, &self.evidence(), machines, slack_us)?;
+        if self.phase != Phase::LastStart {
+            let of = |open: &OpenWatch| open.missing.as_ref().map(|it| (open.stream, it.clone()));
+            if let Some((stream, missing)) = watches.open.iter().find_map(of) {
+                return Err(format!("etcd: stream {stream} has not shown all: {missing}"));
+            }
+        }
+        let watches = self.watch_counts(&watches);
+        Ok(EtcdCounts { leases, watches, ..self.etcd_counts(&verdict) })
+    }
+
+    fn watch_counts(&self, watches: &WatchVerdict) -> WatchCounts {
+        let history = &self.etcd.history;
+        let outlives = |(stream, step, _): &&(usize, usize, i64)| {
+            let record = &history.watches[*stream];
+            let member = history.connections[record.connection].member as usize;
+            let (from_us, until_us) = (record.opened.at_us, record.steps[*step].0.at_us);
+            self.witness.etcd.has_installed(member, from_us, until_us)
+        };
+        let leaderless = |stream: &&StreamRecord| {
+            matches!(stream.ended(), Some((_, Step::Ended(Error::NoLeader))))
+        };
+        WatchCounts {
+            streams: history.watches.len(),
+            created: watches.created_count,
+            refused: watches.refused_count,
+            resumed: watches.resumed_count,
+            cancelled: watches.cancelled_count,
+            events: watches.event_count,
+            fragmented: watches.fragmented_count,
+            behind: watches.behind_count,
+            compacted: watches.compacted_count,
+            overtaken: watches.overtaken_count,
+            promises: watches.promise_count,
+            promises_of_all: watches.promise_of_all_count,
+            outlived_installs: watches.shown.iter().filter(outlives).count(),
+            leaderless: history.watches.iter().filter(leaderless).count(),
+        }
     }
 
     fn etcd_counts(&self, verdict: &Verdict) -> EtcdCounts {
@@ -234,6 +315,7 @@ impl Simulation {
             streamed: clients.iter().map(EtcdClient::streamed_count).sum(),
             streams_cut: errors(Error::CompactedMeanwhile),
             leases: LeaseCounts::default(),
+            watches: WatchCounts::default(),
         }
     }
 }

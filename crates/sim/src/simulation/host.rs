@@ -35,6 +35,8 @@ pub(super) struct Host {
     pub waking: WakingTime,
     /// When others may not have heard of its clients.
     pub trouble: Trouble,
+    /// When it ran and could hear no other member.
+    pub cut_off: Trouble,
     /// When it may have been late to apply what was committed, though it heard of the leader.
     pub lag: Trouble,
     pub paused_until_us: u64,
@@ -83,6 +85,7 @@ impl Host {
             life: 0,
             waking: WakingTime::default(),
             trouble: Trouble::default(),
+            cut_off: Trouble::default(),
             lag: Trouble::default(),
             paused_until_us: 0,
             is_suspended: false,

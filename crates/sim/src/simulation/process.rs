@@ -316,8 +316,10 @@ impl Simulation {
             (is_well, is_led && self.links.were_slow(member, leader, since_us))
         };
         let looks: Vec<(bool, bool)> = (0..self.hosts.len()).map(look).collect();
-        for (host, (is_well, is_far)) in self.hosts.iter_mut().zip(looks) {
+        for (number, (host, (is_well, is_far))) in self.hosts.iter_mut().zip(looks).enumerate() {
             host.trouble.note(!is_well, now_us);
+            let runs = host.server.as_ref().is_some_and(Server::is_open) && host.is_awake(now_us);
+            host.cut_off.note(runs && self.links.is_cut_off(number), now_us);
             let is_slow = host.paces.are_slow(now_us) || host.apply_lag_us > 0;
             host.lag.note(is_far || is_slow || host.disk.is_limited(), now_us);
         }

@@ -15,7 +15,7 @@ use crate::limits::{
 };
 
 /// The keys. Some are the beginning of others, and one has bytes that sort last.
-const KEYS: [&[u8]; 8] = [b"a", b"a/", b"a/x", b"b", b"b\0", b"c", b"c/\xff", b"d"];
+pub const KEYS: [&[u8]; 8] = [b"a", b"a/", b"a/x", b"b", b"b\0", b"c", b"c/\xff", b"d"];
 
 /// A lease that nobody has made.
 pub const UNKNOWN_LEASE: i64 = 7777;

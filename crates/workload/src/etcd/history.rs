@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::etcd::op::{Answer, Op};
+use crate::etcd::watch::{Step, StreamRecord};
 use crate::history::Moment;
 
 /// The identity of a call.
@@ -64,6 +65,8 @@ pub struct History {
     pub calls: Vec<CallRecord>,
     /// All connections; the position is the number.
     pub connections: Vec<ConnectionRecord>,
+    /// All watch streams, in the order of opening; the position is the number.
+    pub watches: Vec<StreamRecord>,
     positions: BTreeMap<CallId, usize>,
     /// The number of calls of each client.
     asked: BTreeMap<u32, u32>,
@@ -95,6 +98,21 @@ impl History {
         let record = &mut self.calls[self.positions[&id]];
         assert!(record.answered.is_none(), "an answer is noted once");
         record.answered = Some(Answered { moment, answer });
+    }
+
+    /// Notes that a client opens a watch stream; returns the stream's number.
+    pub fn open_stream(&mut self, connection: usize, requires_leader: bool, at_us: u64) -> usize {
+        let opened = self.moment(at_us);
+        self.watches.push(StreamRecord { connection, requires_leader, opened, steps: Vec::new() });
+        self.watches.len() - 1
+    }
+
+    /// Notes what was sent or received on a watch stream.
+    pub fn note_watch(&mut self, stream: usize, step: Step, at_us: u64) {
+        let moment = self.moment(at_us);
+        let record = &mut self.watches[stream];
+        assert!(record.ended().is_none(), "nothing happens on a stream that has ended");
+        record.steps.push((moment, step));
     }
 
     /// The position of a call in [`History::calls`].

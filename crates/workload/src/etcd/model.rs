@@ -44,8 +44,26 @@ pub struct View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     revision: i64,
+    /// How many changes its call made before, of any keys.
+    sub: usize,
     /// The pair that was put; `None`: the key was deleted.
     pair: Option<KeyValue>,
+}
+
+/// Something that happened to a key, as a watch shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyChange {
+    /// Its revision.
+    pub revision: i64,
+    /// How many changes of the revision stand before it.
+    pub sub: usize,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The pair that was put; none: the key was deleted.
+    pub pair: Option<KeyValue>,
+    /// The pair at the revision before; none if the key was not there, or the event creates it
+    /// (`v3rpc.IsCreateEvent`).
+    pub before: Option<KeyValue>,
 }
 
 /// What a call does to keys, as far as reads show it: the last that happens to each. It is empty if
@@ -118,6 +136,7 @@ impl Model {
         let before = Turn::new(self, self.view);
         let exists = |key: &[u8]| before.find(key, self.view.revision).is_some();
         changes.retain(|key, change| change.pair.is_some() || exists(key));
+        changes.values_mut().for_each(|change| change.sub = 0);
         Some(Effect(changes))
     }
 
@@ -179,6 +198,30 @@ impl Model {
     /// The number of leases.
     pub fn lease_count(&self) -> usize {
         self.leases.len()
+    }
+
+    /// What happened to keys of a range at revisions from `from` to `until`, both included, in
+    /// order. The changes of a call stand in the order in which it made them.
+    pub fn changes(&self, key: &[u8], range_end: &[u8], from: i64, until: i64) -> Vec<KeyChange> {
+        let is_inside = |candidate: &[u8]| match range_end {
+            [] => candidate == key,
+            [0] => candidate >= key,
+            end => candidate >= key && candidate < end,
+        };
+        let mut found = Vec::new();
+        for (key, line) in self.keys.iter().filter(|(key, _)| is_inside(key)) {
+            let first = line.partition_point(|change| change.revision < from);
+            for change in line[first..].iter().take_while(|change| change.revision <= until) {
+                let Change { revision, sub, pair } = change.clone();
+                let older = line.iter().rev().find(|it| it.revision < revision);
+                let is_new = |pair: &KeyValue| pair.create_revision == revision;
+                let older = older.filter(|_| !pair.as_ref().is_some_and(is_new));
+                let before = older.and_then(|change| change.pair.clone());
+                found.push(KeyChange { revision, sub, key: key.clone(), pair, before });
+            }
+        }
+        found.sort_by_key(|change| (change.revision, change.sub));
+        found
     }
 
     /// Makes a lease that keys can be attached to.
@@ -328,7 +371,8 @@ impl<'m> Turn<'m> {
     // Changing.
 
     fn change(&mut self, key: Vec<u8>, pair: Option<KeyValue>) {
-        self.changes.push((key, Change { revision: self.before.revision + 1, pair }));
+        let (revision, sub) = (self.before.revision + 1, self.changes.len());
+        self.changes.push((key, Change { revision, sub, pair }));
     }
 
     fn check_lease(&self, put: &Put) -> Result<(), Error> {

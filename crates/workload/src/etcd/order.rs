@@ -30,7 +30,8 @@
 //! requests, no space); when a write of unknown fate takes effect at the latest, which depends on
 //! what went wrong meanwhile: the simulation judges that; why leases end, and why space is
 //! exhausted: the claim says that they do ([`crate::etcd::leases`] judges when leases end, and the
-//! answers to questions about them). Watches have no calls here.
+//! answers to questions about them). Watches have no calls here, but a judge of their own
+//! ([`crate::etcd::watch`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +41,7 @@ use crate::etcd::form::check;
 use crate::etcd::history::{Answered, CallId, CallRecord, History};
 use crate::etcd::model::{Model, View};
 use crate::etcd::op::{Answer, Compact, Error, Fate, LeaseOp, Op, Response};
+use crate::etcd::watch::Timeline;
 
 /// One command of the committed order, as the server claims it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,8 @@ pub enum Claimed {
 pub struct Verdict {
     /// The state after everything.
     pub model: Model,
+    /// The states before it.
+    pub timeline: Timeline,
     /// Writes that were answered with success.
     pub acknowledged_count: usize,
     /// Writes that the store refused.
@@ -365,6 +369,7 @@ impl<'h> Replay<'h> {
     fn verdict(self) -> Verdict {
         let mut verdict = Verdict {
             model: self.model,
+            timeline: Timeline { asked: self.asked, views: self.views },
             acknowledged_count: 0,
             refused_count: 0,
             never_logged_count: 0,
