@@ -166,7 +166,7 @@ impl EtcdClient {
     /// does.
     pub fn waits_for_progress_since_us(&self) -> Option<u64> {
         let waits = self.last_read == LastRead::Answered && !self.watcher.is_done();
-        waits.then_some(self.waits_us)
+        self.connection.filter(|_| waits).map(|_| self.waits_us)
     }
 
     /// When the oldest call without a result was made.
@@ -350,13 +350,15 @@ impl EtcdClient {
 
     /// Gives the connection up: the calls on it are of unknown fate.
     fn leave(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
+        // A member that starts again must answer once more before it can promise anything.
+        let is_waiting = self.last_read == LastRead::Answered && !self.watcher.is_done();
         self.watcher.on_left(history, world.now_us);
         if let Some(number) = self.connection.take() {
             network.close_by_client(world, number);
         }
         self.open.clear();
         self.pieces.clear();
-        if let LastRead::Sent(_) = self.last_read {
+        if matches!(self.last_read, LastRead::Sent(_)) || is_waiting {
             self.last_read = LastRead::Wanted;
         }
         self.next_us = world.now_us + self.random.magnitude(10, 300_000);
