@@ -71,6 +71,11 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
 /// Three members, and clients of etcd that wait for each result. Only these faults come, and
 /// end.
 fn calling(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {
+    let options = options_of_calls(seed, faults);
+    sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd
+}
+
+fn options_of_calls(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     let mut options = Options::draw_ensemble(seed, 3);
     options.begins_unborn = false;
     options.member.attendance = Attendance::All;
@@ -90,7 +95,7 @@ fn calling(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {
     options.etcd = Some(load);
     options.faults = FaultMix::planned_for(faults);
     options.faults_us = 60_000_000;
-    sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd
+    options
 }
 
 /// While no member hears another one, a call ends after 7 s. A write that no leader was given is a
@@ -125,5 +130,38 @@ fn calls_go_on_under_the_next_leader() {
         assert!(counts.writes > 100, "seed {seed}: {counts:?}");
         // The clients compact as well, and more often.
         assert!(counts.own_compactions > 0, "seed {seed}: {counts:?}");
+    }
+}
+
+/// A member hears its leader, and nothing that it sends comes through for a while. Its link holds
+/// messages with calls that clients give up meanwhile. The leader gets the messages when the link
+/// carries again, seconds after.
+#[test]
+fn a_call_that_a_link_holds_may_take_effect_when_the_link_carries_again() {
+    for seed in 1..=20 {
+        let cut = Fault::Partition { is_one_way: true, for_us: 5_000_000 };
+        let mut options = options_of_calls(seed, vec![(6_000_000, Whom::Follower, cut)]);
+        for client in &mut options.etcd.as_mut().unwrap().clients {
+            client.patience_us_max = 500_000;
+            client.is_erratic = true;
+        }
+        let counts = sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd;
+        assert!(counts.unknown_done > 0, "seed {seed}: {counts:?}");
+    }
+}
+
+/// Seeds that found something while the clients of each run were made to have leases: the seed, its
+/// members. `quorate sim` cannot repeat them.
+const SEEDS_WITH_LEASES: [(u64, usize); 1] = [
+    // A link held a message with a call that was given up, and the judge looked at the leader only.
+    (301_707, 5),
+];
+
+#[test]
+fn seeds_with_leases_that_found_something_pass() {
+    for (seed, member_count) in SEEDS_WITH_LEASES {
+        let mut options = Options::draw_ensemble(seed, member_count);
+        options.etcd = Some(EtcdLoad { leases: true, ..EtcdLoad::new(Random::new(seed)) });
+        sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }

@@ -33,7 +33,7 @@ pub fn check_etcd(
     let order = evidence.witness.etcd_order(history)?;
     let claim: Vec<Claimed> = order.iter().map(|it| it.claimed).collect();
     check_acknowledgements(history, &order)?;
-    order.iter().try_for_each(|command| check_late_effect(command, evidence))?;
+    order.iter().try_for_each(|command| check_late_effect(history, command, evidence))?;
     let cut = cut_calls(history, evidence);
     let verdict =
         judge_with_cuts(history, &claim, &cut).map_err(|found| format!("etcd: {found}"))?;
@@ -144,35 +144,71 @@ fn check_acknowledgements(history: &History, order: &[EtcdCommand]) -> Result<()
     Ok(())
 }
 
-/// A write that its member gave up takes effect soon, or never. From then on the member gives
-/// leaders `Nothing` in its place. So only a leader that has the command already can propose it,
-/// and no leader of a term that begins later. While nothing goes wrong, a leader proposes what it
-/// has at once, and an entry that is proposed is committed at once.
-fn check_late_effect(command: &EtcdCommand, evidence: &Evidence<'_>) -> Result<(), String> {
+/// Checks that a write that its member gave up takes effect soon, or never.
+fn check_late_effect(
+    history: &History,
+    command: &EtcdCommand,
+    evidence: &Evidence<'_>,
+) -> Result<(), String> {
     let EtcdCommand { claimed, times, led_since_us } = *command;
     let Claimed::Call(call) = claimed else { return Ok(()) };
     let Some(ended_us) = evidence.witness.etcd.ended_us(call) else { return Ok(()) };
-    let late = |what: String| Err(format!("{call:?} was given up at {ended_us} us, and {what}"));
-    let Times { member, proposed_us, handed_us, .. } = times;
-    if led_since_us > ended_us + ETCD_FENCE_US_MAX {
-        return late(format!(
-            "is proposed at {proposed_us} us in a term that began at {led_since_us} us"
-        ));
+    let record = history.position(call).map(|at| &history.calls[at]);
+    let record = record.ok_or_else(|| format!("{call:?} is in no history"))?;
+    let origin = history.connections[record.connection].member as usize;
+    let given_up = GivenUp { origin, ended_us, times, led_since_us };
+    let is_well = |member, from_us, until_us| evidence.is_well(member, from_us, until_us);
+    let late = given_up.late_effect(evidence.trouble.len(), is_well);
+    late.map_err(|what| format!("{call:?} was given up at {ended_us} us, and {what}"))
+}
+
+/// A write that its member gave up, and which took effect.
+struct GivenUp {
+    /// The number of the member that the client had called.
+    origin: usize,
+    /// When that member gave it up.
+    ended_us: u64,
+    times: Times,
+    /// When the term of its entry was first seen to have a leader.
+    led_since_us: u64,
+}
+
+impl GivenUp {
+    /// Checks that the write took effect in time, in an ensemble of so many members. `is_well`:
+    /// whether nothing went wrong with a member between two points in time.
+    ///
+    /// Once the origin has given the write up it gives leaders `Nothing` in its place. So only a
+    /// leader that was given the command before can propose it, and no leader of a term that begins
+    /// later. The message to that leader may still be under way, for as long as something is wrong
+    /// with the origin or its link: a link that carries nothing for a while holds the message, and
+    /// nobody can take it back. While nothing goes wrong the message arrives at once, the leader
+    /// proposes at once what it has, and the entry is committed at once.
+    fn late_effect(
+        &self,
+        member_count: usize,
+        is_well: impl Fn(usize, u64, u64) -> bool,
+    ) -> Result<(), String> {
+        let GivenUp { origin, ended_us, times, led_since_us } = *self;
+        let Times { member, proposed_us, handed_us, .. } = times;
+        if led_since_us > ended_us + ETCD_FENCE_US_MAX {
+            return Err(format!(
+                "is proposed at {proposed_us} us in a term that began at {led_since_us} us"
+            ));
+        }
+        if member_count == 1 {
+            // What goes wrong with a member alone is not noted.
+            return Ok(());
+        }
+        let is_late = |at_us: u64| at_us > ended_us + ETCD_LATE_US_MAX;
+        let was_well = |member, at_us: u64| is_well(member, at_us - ETCD_LATE_US_MAX, at_us);
+        if is_late(proposed_us) && was_well(origin, proposed_us) && was_well(member, proposed_us) {
+            return Err(format!("member {member} proposed it at {proposed_us} us"));
+        }
+        if is_late(handed_us) && (0..member_count).all(|member| was_well(member, handed_us)) {
+            return Err(format!("took effect at {handed_us} us"));
+        }
+        Ok(())
     }
-    if evidence.trouble.len() == 1 {
-        // What goes wrong with a member alone is not noted.
-        return Ok(());
-    }
-    let is_late = |at_us: u64| at_us > ended_us + ETCD_LATE_US_MAX;
-    if is_late(proposed_us) && evidence.is_well(member, proposed_us - ETCD_LATE_US_MAX, proposed_us)
-    {
-        return late(format!("member {member} proposed it at {proposed_us} us"));
-    }
-    let is_well = |member| evidence.is_well(member, handed_us - ETCD_LATE_US_MAX, handed_us);
-    if is_late(handed_us) && (0..evidence.trouble.len()).all(is_well) {
-        return late(format!("took effect at {handed_us} us"));
-    }
-    Ok(())
 }
 
 /// Checks that a member's keys, with all their numbers, and its revisions are those of the model.
@@ -199,3 +235,6 @@ fn compare(machine: &Machine, verdict: &Verdict) -> Result<(), String> {
         false => Err(format!("etcd's keys are {found:?}, the model has {expected:?}")),
     }
 }
+
+#[cfg(test)]
+mod tests;
