@@ -40,6 +40,9 @@ pub(super) struct Host {
     /// When it may have been late to apply what was committed, though it heard of the leader.
     pub lag: Trouble,
     pub paused_until_us: u64,
+    /// When the last sync that its disks held back has returned, at the latest: a sync that is
+    /// under way when the faults stop still takes that long.
+    pub held_until_us: u64,
     /// Whether the clock stands still in the last pause, too.
     pub is_suspended: bool,
     /// Whether the process stays down until a script starts it.
@@ -88,6 +91,7 @@ impl Host {
             cut_off: Trouble::default(),
             lag: Trouble::default(),
             paused_until_us: 0,
+            held_until_us: 0,
             is_suspended: false,
             is_left_down: false,
             is_excused: false,
@@ -116,6 +120,7 @@ impl Host {
 
     /// Lets no sync of these disks return before `at_us`.
     pub fn hang_until(&mut self, disks: Disks, at_us: u64) {
+        self.held_until_us = self.held_until_us.max(at_us);
         self.pace(disks, |pace| pace.hangs_until_us = at_us);
     }
 
