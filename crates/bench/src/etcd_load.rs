@@ -134,7 +134,7 @@ fn measure(turn: &Turn<'_>, args: &EtcdArgs, op: Op) -> anyhow::Result<Block> {
     let mut load = Load::connect(&turn.target.addresses, args.connections)?;
     if op == Op::LeaseKeepalive {
         turn.say("granting the leases");
-        // Those of an earlier run exist already, which is as good.
+        // Leases of an earlier run serve as well.
         load.run(turn.target, &keys.grants()?, Loop::closed(args.clients, args.keys), accept)?;
     }
     if op.reads() {

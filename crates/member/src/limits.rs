@@ -519,7 +519,7 @@ pub const ETCD_PIECE_BYTES: usize = 256 * 1024;
 /// Keys of a piece of a streamed range: a read hold of the lock stays short.
 pub const ETCD_PIECE_KEYS_MAX: usize = 1_000;
 
-/// Bytes of messages that wait on one watch stream, and bytes of those that go together. A watcher
+/// Bytes of messages that wait on one watch stream. The driver gets as many at a time. A watcher
 /// whose stream has no room reads its events from the history later.
 pub const ETCD_WATCH_BATCH_BYTES: usize = 64 * 1024;
 

@@ -40,7 +40,7 @@ pub struct Deadlines<O> {
     short_count: usize,
 }
 
-/// What is kept of an owner.
+/// The times of an owner, and the attach that they follow from.
 struct Kept {
     attached: Ordinal,
     timeout_ms: u64,

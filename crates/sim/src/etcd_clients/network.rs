@@ -124,7 +124,7 @@ pub struct EtcdConnection {
     pub server_end: End,
     /// Results that have arrived and that the client has not taken.
     pub at_client: VecDeque<FromServer>,
-    /// What has arrived on watch streams and the client has not taken.
+    /// Messages of watch streams that have arrived, and that the client has not taken.
     pub watched_at_client: VecDeque<(usize, ToWatcher)>,
     /// What the client finds behind these.
     pub client_end: End,

@@ -56,7 +56,7 @@ pub struct EtcdCounts {
     pub streamed: usize,
     /// Streamed reads that ended as compacted behind a piece.
     pub streams_cut: usize,
-    /// What was judged of leases.
+    /// Counts of the judge of leases.
     pub leases: LeaseCounts,
     /// Watches.
     pub watches: WatchCounts,

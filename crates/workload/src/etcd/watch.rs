@@ -119,7 +119,7 @@ pub struct StreamRecord {
     pub requires_leader: bool,
     /// When it was opened.
     pub opened: Moment,
-    /// What was sent and received, in order.
+    /// The messages in both directions, in order.
     pub steps: Vec<(Moment, Step)>,
 }
 

@@ -96,7 +96,7 @@ impl Item {
         Item { head, events: Some((shown, with_before)) }
     }
 
-    /// The same events in several messages of at most so many bytes, unless one event is longer.
+    /// Splits the message into messages of at most `bytes_max` bytes. One event is never split.
     pub fn fragments(self, bytes_max: usize) -> Vec<Item> {
         let Some((shown, with_before)) = &self.events else { return vec![self] };
         let whole_bytes =
