@@ -96,6 +96,27 @@ impl ChangeBatch {
         }
     }
 
+    /// Whether changes of etcd's keys are kept.
+    pub(crate) fn wants_key_changes(&self) -> bool {
+        self.wants_key_changes
+    }
+
+    /// Takes the changes of etcd's keys behind the first `count`.
+    pub(crate) fn split_off_key_changes(&mut self, count: usize) -> Vec<KeyChange> {
+        self.key_changes.split_off(count)
+    }
+
+    /// Adds changes of etcd's keys, if somebody watches them.
+    pub(crate) fn append_key_changes(&mut self, mut changes: Vec<KeyChange>) {
+        if !self.wants_key_changes {
+            return;
+        }
+        match self.key_changes.is_empty() {
+            true => self.key_changes = changes,
+            false => self.key_changes.append(&mut changes),
+        }
+    }
+
     /// The changes of etcd's keys, in their order; those of one revision are in one batch. If
     /// [`ZkChange::Installed`] is in the batch as well, they are not all.
     pub fn key_changes(&self) -> &[KeyChange] {

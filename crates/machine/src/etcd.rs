@@ -7,6 +7,7 @@ mod index;
 pub mod lease;
 pub mod reply;
 pub(crate) mod restore;
+mod run;
 pub mod settings;
 pub mod store;
 mod tail;

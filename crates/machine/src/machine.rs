@@ -97,25 +97,48 @@ impl Machine {
         command: &Command<'_>,
         changes: &mut ChangeBatch,
     ) -> Reply {
-        self.ordinal = self.ordinal.next();
+        self.apply_step(stamp, command, u64::MAX, changes).expect("a step without a bound is whole")
+    }
+
+    /// As [`Machine::apply`], but does a part of the command if that changes many of etcd's keys:
+    /// looks at up to `keys_max` keys, from 1. None if more are left. Then the same command comes
+    /// again, before any other, and before the entry ends; its ordinal is the next one until it is
+    /// done.
+    pub fn apply_step(
+        &mut self,
+        stamp: &Stamp<'_>,
+        command: &Command<'_>,
+        keys_max: u64,
+        changes: &mut ChangeBatch,
+    ) -> Option<Reply> {
+        let ordinal = self.ordinal.next();
         let outcome = match command {
             Command::Control(command) => {
+                self.ordinal = ordinal;
                 self.apply_control(stamp, command, changes);
                 Outcome::Control
             }
             Command::Zk(command) => {
-                let call = Call { stamp, ordinal: self.ordinal };
+                self.ordinal = ordinal;
+                let call = Call { stamp, ordinal };
                 Outcome::Zk(self.zk.apply(call, command, changes))
             }
             Command::Etcd(command) => {
+                let at = At { ordinal, time_ms: stamp.time_ms };
+                let outcome = self.etcd.apply_step(at, command, keys_max, changes)?;
+                self.ordinal = ordinal;
                 if let EtcdCommand::Configure(settings) = command {
                     changes.push(self.mark(), EtcdChange::Configured(*settings), "");
                 }
-                let at = At { ordinal: self.ordinal, time_ms: stamp.time_ms };
-                Outcome::Etcd(self.etcd.apply(at, command, changes))
+                Outcome::Etcd(outcome)
             }
         };
-        Reply { mark: self.mark(), outcome }
+        Some(Reply { mark: self.mark(), outcome })
+    }
+
+    /// Whether a command is done in part. Reads do not see its changes; the digest does.
+    pub fn is_amid_command(&self) -> bool {
+        self.etcd.is_paused()
     }
 
     fn apply_control(
@@ -150,6 +173,7 @@ impl Machine {
     /// without commands.
     pub fn finish_entry(&mut self, index: LogIndex) {
         assert!(index.0 == self.index.0 + 1, "entries are applied without a gap");
+        assert!(!self.is_amid_command(), "an entry ends with its last command");
         self.index = index;
     }
 

@@ -4,8 +4,9 @@
 //! [`Apply::take_output`] to the Fronts and to Loop, and only then releases the lock: so a reader
 //! never sees a state whose changes are not in its feed already.
 //!
-//! A hold may end inside an entry, and between the reads that travelled with a command: nothing
-//! else changes the state meanwhile. Images are taken between entries only.
+//! A hold may end inside an entry, within a command that changes many of etcd's keys, and between
+//! the reads that travelled with a command: nothing else changes the state meanwhile. Images are
+//! taken between entries only.
 
 mod giving_up;
 
@@ -341,7 +342,8 @@ impl Apply {
         !self.entries.is_empty() && !self.is_ended
     }
 
-    /// Applies up to `commands_max` commands and returns how many it did.
+    /// Applies up to `commands_max` commands and returns how many it did. Each key that one of etcd
+    /// looks at counts as a command; one that is not done with them goes on in the next step.
     pub fn step(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let mut count = 0;
         self.changes.set_wants_key_changes(self.watch_interest.is_any());
@@ -601,18 +603,23 @@ impl Apply {
         let mut count = 0;
         let mut done = at.skipped;
         self.output.stamped_ms = Some(position.header.time_ms);
-        let ahead_max = if at.skipped { 0 } else { commands_max };
+        let ahead_max = match at.skipped {
+            true => 0,
+            // The first command is not done: the step may not come further.
+            false if machine.is_amid_command() => 1,
+            false => commands_max,
+        };
         let ahead = batch
             .commands(at.command_offset, ahead_max)
             .unwrap_or_else(|error| undecodable(entry.index, &error));
         machine.look_ahead(&ahead);
+        let is_rest = ahead.len() < ahead_max;
         let mut ahead = ahead.into_iter();
         while !done && count < commands_max && self.may_go_on() {
             let Some(framed) = ahead.next() else {
-                done = true;
+                done = is_rest;
                 break;
             };
-            at.command_offset = framed.end;
             count += 1;
             let stamp = Stamp {
                 time_ms: position.header.time_ms,
@@ -626,7 +633,11 @@ impl Apply {
                 self.on_forgotten();
                 break;
             }
-            let reply = machine.apply(&stamp, &framed.command, &mut self.changes);
+            let keys_max = (commands_max - count + 1) as u64;
+            let reply = machine.apply_step(&stamp, &framed.command, keys_max, &mut self.changes);
+            // A command that is not done uses up the step.
+            let Some(reply) = reply else { return commands_max };
+            at.command_offset = framed.end;
             let waiter = at.expected.as_mut().and_then(|expecting| expecting.next(&framed));
             let Some((front, waiter)) = waiter else { continue };
             self.pending = Some(Pending::new(front, waiter, reply.mark, Ok(reply.outcome)));

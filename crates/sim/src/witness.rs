@@ -367,7 +367,8 @@ impl Witness {
     pub fn on_applied(&mut self, machine: &Machine) -> Result<(), String> {
         let (index, ordinal) = (machine.index(), machine.mark().ordinal);
         // In the middle of an entry there is nothing to compare.
-        if !self.looks_inside || ordinal.0 != self.ordinal_at(index.0) {
+        let is_inside = ordinal.0 != self.ordinal_at(index.0) || machine.is_amid_command();
+        if !self.looks_inside || is_inside {
             return Ok(());
         }
         let digest = machine.digest();

@@ -10,6 +10,14 @@ use crate::etcd::event::Event;
 use crate::etcd::index::tree::{Counts, Tree};
 use crate::etcd::index::versions::Versions;
 
+/// How far a step has come in a range.
+pub(crate) struct LookedAt {
+    /// The number of keys that it looked at.
+    pub count: u64,
+    /// Where the keys begin that it did not look at; none if there are none.
+    pub next: Option<Box<[u8]>>,
+}
+
 /// The keys in their order. Each has at least one version.
 #[derive(Default)]
 pub(crate) struct Index {
@@ -52,16 +60,25 @@ impl Index {
         self.keys.push(event)
     }
 
-    /// Adds a removal of this revision to each key of a range that exists, by key. `remove` makes
-    /// it from the version before, and is shown the one at the revision before.
+    /// Adds a removal of this revision to each key of a range that exists, by key, and looks at up
+    /// to `keys_max` keys. `remove` makes it from the version before, and is shown the one at the
+    /// revision before.
     pub fn remove_range(
         &mut self,
         range: KeyRange<'_>,
         revision: i64,
+        keys_max: u64,
         mut remove: impl FnMut(&Event, Option<&Event>) -> Event,
-    ) {
-        let count = self.counts_of(range).keys;
+    ) -> LookedAt {
+        let all = self.counts_of(range).keys;
+        let count = all.min(keys_max);
+        let mut next = (count == 0 && all > 0).then(|| range.key.into());
+        let mut left = count;
         self.keys.change_from(range.key, count, |versions| {
+            left -= 1;
+            if left == 0 && count < all {
+                next = Some([versions.key(), &[0]].concat().into());
+            }
             if versions.is_live() {
                 let last = versions.last();
                 let is_older = last.revision() < revision;
@@ -70,6 +87,7 @@ impl Index {
                 versions.push(event);
             }
         });
+        LookedAt { count, next }
     }
 
     /// The newest version of a key, unless that is a removal.

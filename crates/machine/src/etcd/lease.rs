@@ -51,6 +51,11 @@ impl Lease {
     pub fn versions(&self) -> impl ExactSizeIterator<Item = &Event> {
         self.keys.iter().map(|attached| &attached.0)
     }
+
+    /// Takes the newest version of its first key out.
+    pub(crate) fn take_key(&mut self) -> Option<Event> {
+        self.keys.pop_first().map(|attached| attached.0)
+    }
 }
 
 /// The newest version of a key of a lease. The order is that of the keys.

@@ -13,9 +13,10 @@ use crate::codec::Write;
 use crate::digest::Digest;
 use crate::etcd::command::{KeyRange, RangeOp, SortOrder, SortTarget};
 use crate::etcd::event::{Event, Place, Version};
-use crate::etcd::index::Index;
+use crate::etcd::index::{Index, LookedAt};
 use crate::etcd::lease::{Lease, Leases};
 use crate::etcd::reply::{Found, Refusal};
+use crate::etcd::run::Paused;
 use crate::etcd::settings::Settings;
 use crate::etcd::tail::{Sum, Tail};
 use crate::etcd::walk::Walk;
@@ -41,6 +42,8 @@ pub struct Store {
     /// The events at the compacted revision, in their order.
     pub(crate) edge: Arc<[Event]>,
     pub(crate) leases: Leases,
+    /// The command that is paused. Its events stand above the store's revision.
+    pub(crate) paused: Option<Box<Paused>>,
     /// A running walk for an image. Nothing is pruned meanwhile.
     pub(crate) walk: Option<Box<Walk>>,
 }
@@ -57,6 +60,7 @@ impl Default for Store {
             tail_sum: Sum::default(),
             edge: Arc::new([]),
             leases: Leases::default(),
+            paused: None,
             walk: None,
         }
     }
@@ -200,17 +204,28 @@ impl Store {
         Ok(())
     }
 
-    /// The events behind a place, in their order. None of them is before the compacted revision;
-    /// of that revision they show each removal, and each version that it left.
+    /// The events behind a place up to the store's revision, in their order. None of them is before
+    /// the compacted revision; of that revision they show each removal, and each version that it
+    /// left.
     pub fn events_behind(&self, place: Place) -> impl Iterator<Item = &Event> {
         let above = Place { revision: self.compacted, sub: u32::MAX };
         let at_compacted = self.edge.partition_point(|event| event.place() <= place);
-        self.edge[at_compacted..].iter().chain(self.tail.behind(place.max(above)))
+        let behind = self.tail.behind(place.max(above));
+        self.edge[at_compacted..].iter().chain(self.shown(behind))
     }
 
-    /// The events of a key above a revision, oldest first.
-    pub fn events_of(&self, key: &[u8], above: i64) -> &[Event] {
-        self.index.events_of(key, above)
+    /// The events of a key above a revision up to the store's, oldest first.
+    pub fn events_of(&self, key: &[u8], above: i64) -> impl Iterator<Item = &Event> {
+        self.shown(self.index.events_of(key, above).iter())
+    }
+
+    /// Events in their order, without those of a paused command.
+    fn shown<'s>(
+        &'s self,
+        events: impl Iterator<Item = &'s Event>,
+    ) -> impl Iterator<Item = &'s Event> {
+        let is_paused = self.is_paused();
+        events.take_while(move |event| !is_paused || event.revision() <= self.revision)
     }
 
     /// The version that a watch shows beside an event: the one at the revision before it, if the
@@ -224,7 +239,7 @@ impl Store {
     /// The number of keys of a range that exist at a revision. `current` is the present one, which
     /// within a transaction is above the store's, once there is a change.
     fn count(&self, range: KeyRange<'_>, at: i64, current: i64) -> u64 {
-        if at == current {
+        if at == current && !self.is_paused() {
             return self.index.live_count_of(range);
         }
         let behind = Place { revision: at, sub: u32::MAX };
@@ -260,17 +275,18 @@ impl Store {
     }
 
     /// Removes the keys of a range that exist, in the transaction from this place on, and shows
-    /// each version that goes. Returns how many there were.
+    /// each version that goes. Looks at up to `keys_max` keys.
     pub(crate) fn delete_range(
         &mut self,
         first: Place,
         range: KeyRange<'_>,
+        keys_max: u64,
         changes: &mut ChangeBatch,
         mut show: impl FnMut(&Event),
-    ) -> u32 {
+    ) -> LookedAt {
         let mut place = first;
         let Store { index, tail, tail_sum, leases, .. } = self;
-        index.remove_range(range, first.revision, |before, shown| {
+        index.remove_range(range, first.revision, keys_max, |before, shown| {
             let event = Event::delete(place, before.key());
             tail_sum.add(tail.push(event.clone(), Some(before)));
             leases.on_delete(before);
@@ -278,8 +294,7 @@ impl Store {
             place.sub += 1;
             show(before);
             event
-        });
-        place.sub - first.sub
+        })
     }
 
     /// Adds the newest event. Returns the version before it.

@@ -10,14 +10,11 @@ use std::collections::BTreeSet;
 
 use crate::change::ChangeBatch;
 use crate::etcd::change::LeaseChange;
-use crate::etcd::command::{
-    Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation, Txn,
-};
-use crate::etcd::event::{Event, Place};
+use crate::etcd::command::{Command, Compare, CompareTarget, Op, Put, Relation, Txn};
+use crate::etcd::event::Event;
 use crate::etcd::lease::{Grant, Lease};
-use crate::etcd::reply::{
-    Branch, Found, Granted, OpDone, Outcome, PutDone, RangeDeleted, Refusal, TxnDone,
-};
+use crate::etcd::reply::{Branch, Granted, OpDone, Outcome, Refusal, TxnDone};
+use crate::etcd::run::{Halt, Path, PathOp, Paused, PausedAt, Step, Stop, read};
 use crate::etcd::store::Store;
 use crate::ids::{LeaseId, Ordinal};
 use crate::limits::{ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
@@ -31,35 +28,51 @@ pub(crate) struct At {
 }
 
 impl Store {
-    /// Runs a command.
+    /// Runs a command, or goes on with the one that is paused. Looks at up to `keys_max` keys, of
+    /// which there must be one. None if more are left: then the same command comes again, before any
+    /// other.
     ///
     /// # Errors
     /// The command is refused, and nothing has changed.
-    pub(crate) fn apply(
+    pub(crate) fn apply_step(
         &mut self,
         at: At,
         command: &Command<'_>,
+        keys_max: u64,
         changes: &mut ChangeBatch,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Option<Result<Outcome, Refusal>> {
+        let paused = self.paused.take().map(|paused| *paused);
+        let step = Step { keys_left: keys_max, changes };
+        match self.run_command(at, command, paused, step) {
+            Ok(outcome) => Some(Ok(outcome)),
+            Err(Stop::Refused(refusal)) => Some(Err(refusal)),
+            Err(Stop::Paused) => None,
+        }
+    }
+
+    fn run_command(
+        &mut self,
+        at: At,
+        command: &Command<'_>,
+        paused: Option<Paused>,
+        mut step: Step<'_>,
+    ) -> Result<Outcome, Stop> {
         match command {
             Command::Put(put) => {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
                 self.check_lease(put)?;
                 self.check_put(put)?;
                 self.check_quota(cost_of_put(put))?;
-                Ok(Outcome::Put(self.run(changes, |run| run.put(put))))
+                let done = self.run(&mut step, None, |run| run.put(put).ok_or(()));
+                done.map(Outcome::Put).map_err(|_| unreachable!("a step may do one put"))
             }
             Command::DeleteRange(delete) => {
-                Ok(Outcome::DeleteRange(self.run(changes, |run| run.delete_range(delete))))
+                let halt = paused.map(|paused| paused.halt);
+                let done = self.run(&mut step, halt, |run| run.delete_range(delete).ok_or(()));
+                done.map(Outcome::DeleteRange)
+                    .map_err(|((), halt)| self.pause(PausedAt::DeleteRange, halt))
             }
-            Command::Txn(txn) => {
-                let path = self.path_of(txn);
-                self.check(&path)?;
-                check_kept(&path)?;
-                self.check_quota(cost_of_txn(txn))?;
-                let branch = self.run(changes, |run| run.branch(&path));
-                Ok(Outcome::Txn(TxnDone { revision: self.revision, branch }))
-            }
+            Command::Txn(txn) => self.run_txn(txn, paused, &mut step),
             Command::Compact { revision } => {
                 self.compact(*revision)?;
                 Ok(Outcome::Compacted { revision: self.revision })
@@ -69,25 +82,70 @@ impl Store {
                 Ok(Outcome::Configured)
             }
             Command::Grant { lease, ttl_s } => {
-                self.grant(at, *lease, *ttl_s, changes).map(Outcome::Granted)
+                Ok(Outcome::Granted(self.grant(at, *lease, *ttl_s, step.changes)?))
             }
             Command::Revoke { lease } => {
-                let taken = self.take_lease(*lease).ok_or(Refusal::LeaseNotFound)?;
-                self.end_lease(*lease, &taken, changes);
+                let (halt, rest) = match paused {
+                    Some(Paused { at: PausedAt::Lease(_, rest), halt }) => (Some(halt), rest),
+                    _ => (None, self.take_lease(*lease).ok_or(Refusal::LeaseNotFound)?),
+                };
+                self.end_lease((0, *lease), rest, halt, &mut step)?;
                 Ok(Outcome::Revoked { revision: self.revision })
             }
-            Command::Expire { leases } => {
-                for (lease, granted) in leases {
-                    let found = self.leases.get(*lease).map(Lease::grant);
-                    if found.is_some_and(|grant| grant.granted == *granted)
-                        && let Some(taken) = self.take_lease(*lease)
-                    {
-                        self.end_lease(*lease, &taken, changes);
-                    }
-                }
-                Ok(Outcome::Expired)
+            Command::Expire { leases } => self.expire(leases, paused, &mut step),
+        }
+    }
+
+    fn run_txn(
+        &mut self,
+        txn: &Txn<'_>,
+        paused: Option<Paused>,
+        step: &mut Step<'_>,
+    ) -> Result<Outcome, Stop> {
+        let (path, done, halt) = match paused {
+            Some(Paused { at: PausedAt::Txn { judged, done }, halt }) => {
+                let mut judged = judged.into_iter();
+                let path = Path::of(txn, &mut |_| judged.next().expect("each was judged"));
+                (path, done, Some(halt))
+            }
+            _ => {
+                let path = self.path_of(txn);
+                self.check(&path)?;
+                check_kept(&path)?;
+                self.check_quota(cost_of_txn(txn))?;
+                (path, Vec::new(), None)
+            }
+        };
+        match self.run(step, halt, |run| run.branch(&path, done)) {
+            Ok(branch) => Ok(Outcome::Txn(TxnDone { revision: self.revision, branch })),
+            Err((Branch { done, .. }, halt)) => {
+                let mut judged = Vec::new();
+                path.judged(&mut judged);
+                Err(self.pause(PausedAt::Txn { judged, done }, halt))
             }
         }
+    }
+
+    fn expire(
+        &mut self,
+        leases: &[(LeaseId, Ordinal)],
+        paused: Option<Paused>,
+        step: &mut Step<'_>,
+    ) -> Result<Outcome, Stop> {
+        let mut first = 0;
+        if let Some(Paused { at: PausedAt::Lease(number, rest), halt }) = paused {
+            self.end_lease((number, leases[number].0), rest, Some(halt), step)?;
+            first = number + 1;
+        }
+        for (number, (lease, granted)) in leases.iter().enumerate().skip(first) {
+            let found = self.leases.get(*lease).map(Lease::grant);
+            if found.is_some_and(|grant| grant.granted == *granted)
+                && let Some(taken) = self.take_lease(*lease)
+            {
+                self.end_lease((number, *lease), taken, None, step)?;
+            }
+        }
+        Ok(Outcome::Expired)
     }
 
     /// Grants a lease. The order of the checks is etcd's (`lessor.Grant`).
@@ -118,15 +176,21 @@ impl Store {
     }
 
     /// Removes the keys of a lease that was taken out, in their order and at one revision
-    /// (`lessor.Revoke`).
-    fn end_lease(&mut self, lease: LeaseId, taken: &Lease, changes: &mut ChangeBatch) {
-        self.run(changes, |run| {
-            for key in taken.keys() {
-                let range = KeyRange { key, end: &[] };
-                run.delete_range(&DeleteRange { range, prev_kv: false });
+    /// (`lessor.Revoke`). The number is that of the lease in the list of the command.
+    fn end_lease(
+        &mut self,
+        (number, lease): (usize, LeaseId),
+        rest: Lease,
+        halt: Option<Halt>,
+        step: &mut Step<'_>,
+    ) -> Result<(), Stop> {
+        match self.run(step, halt, |run| run.delete_keys(rest)) {
+            Ok(()) => {
+                step.changes.push_lease(LeaseChange::Ended(lease));
+                Ok(())
             }
-        });
-        changes.push_lease(LeaseChange::Ended(lease));
+            Err((rest, halt)) => Err(self.pause(PausedAt::Lease(number, rest), halt)),
+        }
     }
 
     /// Runs a transaction that only reads, on the present state.
@@ -140,40 +204,17 @@ impl Store {
     }
 
     fn read_branch(&self, path: &Path<'_>) -> Branch {
-        let done = path.steps.iter().map(|step| match step {
-            Step::Txn(path) => OpDone::Txn(self.read_branch(path)),
-            Step::Range(range) => OpDone::Range(read(self, range, self.revision)),
-            Step::Put(_) | Step::DeleteRange(_) => unreachable!("the transaction only reads"),
+        let done = path.ops.iter().map(|op| match op {
+            PathOp::Txn(path) => OpDone::Txn(self.read_branch(path)),
+            PathOp::Range(range) => OpDone::Range(read(self, range, self.revision)),
+            PathOp::Put(_) | PathOp::DeleteRange(_) => unreachable!("the transaction only reads"),
         });
         Branch { succeeded: path.succeeded, done: done.collect() }
     }
 
-    /// Runs operations that were checked, and moves the revision if they changed anything.
-    fn run<R>(
-        &mut self,
-        changes: &mut ChangeBatch,
-        operations: impl FnOnce(&mut Run<'_>) -> R,
-    ) -> R {
-        let revision = self.revision + 1;
-        let mut run = Run { store: self, changes, place: Place { revision, sub: 0 } };
-        let done = operations(&mut run);
-        if run.place.sub > 0 {
-            self.revision = revision;
-        }
-        done
-    }
-
     /// Judges the comparisons of a transaction, and those of nested ones on the path.
     fn path_of<'t>(&self, txn: &'t Txn<'t>) -> Path<'t> {
-        let succeeded = txn.compares.iter().all(|compare| self.holds(compare));
-        let ops = if succeeded { &txn.success } else { &txn.failure };
-        let steps = ops.iter().map(|op| match op {
-            Op::Range(range) => Step::Range(range),
-            Op::Put(put) => Step::Put(put),
-            Op::DeleteRange(delete) => Step::DeleteRange(delete),
-            Op::Txn(txn) => Step::Txn(self.path_of(txn)),
-        });
-        Path { succeeded, steps: steps.collect() }
+        Path::of(txn, &mut |txn| txn.compares.iter().all(|compare| self.holds(compare)))
     }
 
     /// Whether a comparison holds for every key of its range. On a range without keys it is judged
@@ -188,19 +229,19 @@ impl Store {
 
     /// Checks each operation on the path, on the state before the transaction (`txn.checkTxn`).
     fn check(&self, path: &Path<'_>) -> Result<(), Refusal> {
-        path.steps.iter().try_for_each(|step| match step {
-            Step::Range(range) => match range.revision {
+        path.ops.iter().try_for_each(|op| match op {
+            PathOp::Range(range) => match range.revision {
                 0 => Ok(()),
                 revision if revision > self.revision => Err(Refusal::FutureRevision),
                 revision if revision < self.compacted => Err(Refusal::Compacted),
                 _ => Ok(()),
             },
-            Step::Put(put) => {
+            PathOp::Put(put) => {
                 self.check_put(put)?;
                 self.check_lease(put)
             }
-            Step::DeleteRange(_) => Ok(()),
-            Step::Txn(path) => self.check(path),
+            PathOp::DeleteRange(_) => Ok(()),
+            PathOp::Txn(path) => self.check(path),
         })
     }
 
@@ -272,11 +313,11 @@ fn check_kept(path: &Path<'_>) -> Result<(), Refusal> {
 
 /// Adds the keys of the puts that keep the value or the lease.
 fn collect_kept<'t>(path: &Path<'t>, kept: &mut BTreeSet<&'t [u8]>) {
-    for step in &path.steps {
-        match step {
-            Step::Put(put) if is_kept(put) => drop(kept.insert(put.key)),
-            Step::Txn(path) => collect_kept(path, kept),
-            Step::Put(_) | Step::Range(_) | Step::DeleteRange(_) => {}
+    for op in &path.ops {
+        match op {
+            PathOp::Put(put) if is_kept(put) => drop(kept.insert(put.key)),
+            PathOp::Txn(path) => collect_kept(path, kept),
+            PathOp::Put(_) | PathOp::Range(_) | PathOp::DeleteRange(_) => {}
         }
     }
 }
@@ -288,111 +329,28 @@ fn check_present<'t>(
     kept: &BTreeSet<&'t [u8]>,
     present: &mut BTreeSet<&'t [u8]>,
 ) -> Result<(), Refusal> {
-    for step in &path.steps {
-        match step {
-            Step::Range(_) => {}
-            Step::Put(put) if is_kept(put) && !present.contains(put.key) => {
+    for op in &path.ops {
+        match op {
+            PathOp::Range(_) => {}
+            PathOp::Put(put) if is_kept(put) && !present.contains(put.key) => {
                 return Err(Refusal::KeyNotFound);
             }
-            Step::Put(put) => {
+            PathOp::Put(put) => {
                 if kept.contains(put.key) {
                     present.insert(put.key);
                 }
             }
-            Step::DeleteRange(delete) => {
+            PathOp::DeleteRange(delete) => {
                 let from = present.range(delete.range.key..);
                 let deleted = from.take_while(|key| delete.range.contains(key)).copied();
                 for key in deleted.collect::<Vec<_>>() {
                     present.remove(key);
                 }
             }
-            Step::Txn(path) => check_present(path, kept, present)?,
+            PathOp::Txn(path) => check_present(path, kept, present)?,
         }
     }
     Ok(())
-}
-
-/// A transaction whose comparisons were judged: the branch to run.
-struct Path<'t> {
-    succeeded: bool,
-    steps: Vec<Step<'t>>,
-}
-
-enum Step<'t> {
-    Range(&'t RangeOp<'t>),
-    Put(&'t Put<'t>),
-    DeleteRange(&'t DeleteRange<'t>),
-    Txn(Path<'t>),
-}
-
-/// A transaction that is running.
-struct Run<'s> {
-    store: &'s mut Store,
-    changes: &'s mut ChangeBatch,
-    /// The place of the next event.
-    place: Place,
-}
-
-impl Run<'_> {
-    /// The revision that reads see: that of the changes, once there are any.
-    fn current(&self) -> i64 {
-        if self.place.sub > 0 { self.place.revision } else { self.store.revision }
-    }
-
-    fn next_place(&mut self) -> Place {
-        let place = self.place;
-        self.place.sub += 1;
-        place
-    }
-
-    fn branch(&mut self, path: &Path<'_>) -> Branch {
-        let mut done = Vec::with_capacity(path.steps.len());
-        for step in &path.steps {
-            done.push(match step {
-                Step::Range(range) => OpDone::Range(read(self.store, range, self.current())),
-                Step::Put(put) => OpDone::Put(self.put(put)),
-                Step::DeleteRange(delete) => OpDone::DeleteRange(self.delete_range(delete)),
-                Step::Txn(path) => OpDone::Txn(self.branch(path)),
-            });
-        }
-        Branch { succeeded: path.succeeded, done }
-    }
-
-    fn put(&mut self, put: &Put<'_>) -> PutDone {
-        let wants_before = put.prev_kv || put.ignore_value || put.ignore_lease;
-        let before = self.store.index.newest(put.key).filter(|_| wants_before).cloned();
-        let (mut value, mut lease) = (put.value, put.lease);
-        if let Some(before) = &before {
-            if put.ignore_value {
-                value = before.value();
-            }
-            if put.ignore_lease {
-                lease = before.numbers().lease;
-            }
-        }
-        let place = self.next_place();
-        self.store.put(place, (put.key, value), lease, self.changes);
-        let prev = if put.prev_kv { before } else { None };
-        PutDone { revision: place.revision, prev }
-    }
-
-    fn delete_range(&mut self, delete: &DeleteRange<'_>) -> RangeDeleted {
-        let mut prev = Vec::new();
-        let Run { store, changes, place } = self;
-        let count = store.delete_range(*place, delete.range, changes, |before| {
-            if delete.prev_kv {
-                prev.push(before.clone());
-            }
-        });
-        self.place.sub += count;
-        RangeDeleted { revision: self.current(), count: u64::from(count), prev }
-    }
-}
-
-/// Runs a read whose revision was checked. Only a revision below 0 passes the check and is not the
-/// present one where nothing was compacted; it means the present one.
-fn read(store: &Store, range: &RangeOp<'_>, current: i64) -> Found {
-    store.range_from(range, current).expect("the revision was checked before the first change")
 }
 
 fn holds_for(compare: &Compare<'_>, event: Option<&Event>) -> bool {

@@ -603,7 +603,7 @@ impl Gather {
         let from = first_needed(self.place);
         if range.end.is_empty() && from > store.compacted() {
             let place = self.place;
-            let events = store.events_of(range.key, from - 1).iter();
+            let events = store.events_of(range.key, from - 1);
             return self.take(
                 events.filter(|it| it.place() > place),
                 range,

@@ -1,0 +1,174 @@
+use crate::change::ChangeBatch;
+use crate::command::Command as AnyCommand;
+use crate::etcd::change::{KeyChange, LeaseChange};
+use crate::etcd::command::{
+    Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation, Txn,
+};
+use crate::etcd::event::{Event, Place};
+use crate::etcd::store::Store;
+use crate::ids::{BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin};
+use crate::machine::Machine;
+use crate::machine::tests::rig::Random;
+use crate::reply::Reply;
+use crate::stamp::Stamp;
+
+const KEYS: [&[u8]; 8] = [b"a", b"b", b"b\0", b"bb", b"c", b"d", b"e", b"f"];
+const LEASES: usize = 4;
+
+const EVERYTHING: KeyRange<'_> = KeyRange { key: b"\0", end: b"\0" };
+
+fn stamp() -> Stamp<'static> {
+    let origin = Origin { member: MemberId(1), boot: BootId(1) };
+    Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] }
+}
+
+fn key(random: &mut Random) -> &'static [u8] {
+    KEYS[random.below(KEYS.len())]
+}
+
+fn range(random: &mut Random) -> KeyRange<'static> {
+    match random.below(8) {
+        0 => EVERYTHING,
+        1 => KeyRange { key: key(random), end: b"\0" },
+        2..5 => KeyRange { key: key(random), end: key(random) },
+        _ => KeyRange { key: key(random), end: b"" },
+    }
+}
+
+fn op(random: &mut Random, depth: u32) -> Op<'static> {
+    let prev_kv = random.below(2) == 0;
+    match random.below(if depth == 0 { 3 } else { 4 }) {
+        0 => Op::Range(RangeOp::of(range(random))),
+        1 => Op::DeleteRange(DeleteRange { range: range(random), prev_kv }),
+        2 => Op::Put(put(random)),
+        _ => Op::Txn(txn(random, depth - 1)),
+    }
+}
+
+fn put(random: &mut Random) -> Put<'static> {
+    let lease = random.below(LEASES) as i64;
+    let prev_kv = random.below(2) == 0;
+    Put { key: key(random), value: b"v", lease, prev_kv, ignore_value: false, ignore_lease: false }
+}
+
+fn txn(random: &mut Random, depth: u32) -> Txn<'static> {
+    let relation = Relation::Greater;
+    let target = CompareTarget::Version(random.below(3) as i64);
+    let compares = vec![Compare { range: range(random), relation, target }];
+    let mut ops = || (0..random.below(4)).map(|_| op(random, depth)).collect();
+    Txn { compares, success: ops(), failure: ops() }
+}
+
+fn command(random: &mut Random, store: &Store) -> Command<'static> {
+    let lease = LeaseId(1 + random.below(LEASES - 1) as i64);
+    match random.below(16) {
+        0 => Command::DeleteRange(DeleteRange { range: range(random), prev_kv: true }),
+        1..4 => Command::Txn(txn(random, 3)),
+        4 => Command::Grant { lease, ttl_s: 60 },
+        5 => Command::Revoke { lease },
+        6 => {
+            let granted = |(lease, found): (LeaseId, &crate::etcd::lease::Lease)| {
+                (lease, Ordinal(found.grant().granted.0 - u64::from(lease.0 == 2)))
+            };
+            Command::Expire { leases: store.leases().iter().map(granted).collect() }
+        }
+        7 => Command::Compact { revision: store.revision() - random.below(4) as i64 },
+        _ => Command::Put(put(random)),
+    }
+}
+
+/// What reads show: the keys and their number at the present revision and those before, and the
+/// events.
+fn shown(store: &Store) -> impl PartialEq + std::fmt::Debug + use<> {
+    let newest = store.revision();
+    let at_each: Vec<_> = (store.compacted().max(newest - 3).max(1)..=newest + 1)
+        .map(|revision| {
+            let read = |range, count_only| {
+                store.range(&RangeOp { revision, count_only, ..RangeOp::of(range) })
+            };
+            let some = KeyRange { key: b"b", end: b"e" };
+            (read(EVERYTHING, false), read(EVERYTHING, true), read(some, true), read(some, false))
+        })
+        .collect();
+    let events: Vec<Event> = store.events_behind(Place::default()).cloned().collect();
+    let of_key = |key: &&[u8]| store.events_of(key, store.compacted()).cloned().collect();
+    let of_keys: Vec<Vec<Event>> = KEYS.iter().map(of_key).collect();
+    (newest, at_each, events, of_keys)
+}
+
+/// Applies a command in steps of random size. Between them reads must see whole revisions, and the
+/// watchers get whole revisions.
+fn apply_in_steps(
+    machine: &mut Machine,
+    command: &Command<'_>,
+    random: &mut Random,
+) -> (Reply, Vec<KeyChange>, Vec<LeaseChange>, bool, usize) {
+    let (mut keys, mut leases) = (Vec::new(), Vec::new());
+    let mut is_watched = random.below(2) == 0;
+    let mut before = shown(&machine.etcd);
+    let begin = machine.etcd.revision();
+    for pauses in 0.. {
+        let mut changes = ChangeBatch::default();
+        changes.set_wants_key_changes(is_watched);
+        let keys_max = 1 + random.below(4) as u64;
+        let step = AnyCommand::Etcd(command.clone());
+        let reply = machine.apply_step(&stamp(), &step, keys_max, &mut changes);
+        assert_eq!(reply.is_none(), machine.is_amid_command());
+        keys.extend_from_slice(changes.key_changes());
+        leases.extend_from_slice(changes.lease_changes());
+        let newest = keys.last().map(|change| change.event.revision());
+        assert!(newest.is_none_or(|newest| newest <= machine.etcd.revision()));
+        if let Some(reply) = reply {
+            return (reply, keys, leases, is_watched, pauses);
+        }
+        // An expiry shows the end of each lease.
+        if !matches!(command, Command::Expire { .. }) {
+            assert_eq!(machine.etcd.revision(), begin);
+            assert_eq!(shown(&machine.etcd), before, "{command:?}");
+        }
+        before = shown(&machine.etcd);
+        if random.below(4) == 0 {
+            machine.prune();
+            assert_eq!(shown(&machine.etcd), before, "{command:?}");
+        }
+        // The first watcher comes in the middle.
+        is_watched |= random.below(8) == 0 && machine.etcd.revision() == begin;
+    }
+    unreachable!("a step looks at a key")
+}
+
+#[test]
+fn steps_of_any_size_end_in_the_same_state_and_reads_between_them_see_no_part_of_a_command() {
+    let (mut paused, mut paused_txns, mut paused_ends) = (0, 0, 0);
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let (mut whole, mut stepped) = (Machine::default(), Machine::default());
+        for number in 0..60 {
+            let command = command(&mut random, &whole.etcd);
+            let mut changes = ChangeBatch::default();
+            changes.set_wants_key_changes(true);
+            let expected = whole.apply(&stamp(), &AnyCommand::Etcd(command.clone()), &mut changes);
+            let ordinal = stepped.mark().ordinal;
+            let (reply, keys, leases, is_watched, pauses) =
+                apply_in_steps(&mut stepped, &command, &mut random);
+            assert_eq!(reply, expected, "seed {seed}, command {number}: {command:?}");
+            assert_eq!(reply.mark.ordinal, ordinal.next());
+            if is_watched {
+                let pairs = |changes: &[KeyChange]| -> Vec<_> {
+                    changes.iter().map(|it| (it.event.clone(), it.before.clone())).collect()
+                };
+                assert_eq!(pairs(&keys), pairs(changes.key_changes()), "seed {seed}: {command:?}");
+            }
+            assert_eq!(leases, changes.lease_changes());
+            assert_eq!(stepped.digest(), whole.digest(), "seed {seed}, command {number}");
+            assert!(shown(&stepped.etcd) == shown(&whole.etcd));
+            paused += usize::from(pauses > 0);
+            paused_txns += usize::from(pauses > 0 && matches!(command, Command::Txn(_)));
+            paused_ends += usize::from(pauses > 0 && !leases.is_empty());
+            stepped.finish_entry(LogIndex(2 + number));
+            whole.finish_entry(LogIndex(2 + number));
+        }
+    }
+    let counts = (paused, paused_txns, paused_ends);
+    assert!(paused > 500 && paused_txns > 300 && paused_ends > 40, "{counts:?}");
+}
