@@ -5,6 +5,7 @@ pub mod command;
 pub mod event;
 mod index;
 pub mod lease;
+pub mod range;
 pub mod reply;
 pub(crate) mod restore;
 mod run;

@@ -19,6 +19,7 @@
 
 mod calls;
 mod leases;
+mod range;
 mod stream;
 mod watches;
 
@@ -46,9 +47,11 @@ use crate::limits::{
 use crate::message::{
     Answer, Answered, Caller, Delivery, Fate, FrontId, Ticket, ToLoop, Unavailable, Waiter,
 };
+use crate::reply_room::ReplyRoom;
 use crate::watch_interest::WatchInterest;
-use calls::{Call, Found, Read};
+use calls::{Call, Found, Ran, Read};
 use leases::LeaseCall;
+use range::Range;
 use stream::Stream;
 use watches::Watches;
 
@@ -75,6 +78,10 @@ pub struct EtcdFrontConfig {
     pub request_bytes_max: usize,
     /// Bytes of keys and values after which a piece of a streamed read ends.
     pub piece_bytes: usize,
+    /// Keys that the reads of one hold of the state's lock look at, from 1.
+    pub hold_keys_max: u64,
+    /// The room for references to versions, which the Fronts of etcd's clients share.
+    pub references: Arc<ReplyRoom>,
     /// The level of the state that this Front starts with.
     pub level: Level,
     /// How long a watcher that asked for progress is without events until it is told, in ms.
@@ -189,6 +196,10 @@ pub struct EtcdFront {
     lease_questions: Vec<(Caller, LeaseQuestion)>,
     /// Calls that wait for the lock.
     runnable: VecDeque<Ticket>,
+    /// Reads that wait until there is room for what they may find.
+    roomless: Vec<Ticket>,
+    /// Ranges that were read, and are not put in order yet.
+    read: Vec<(Ticket, Range)>,
     /// Writes that wait until the level of the state allows them.
     held: Vec<Ticket>,
     /// Compactions that wait until the memory is freed.
@@ -213,6 +224,8 @@ impl EtcdFront {
             commands: Commands::default(),
             lease_questions: Vec::new(),
             runnable: VecDeque::new(),
+            roomless: Vec::new(),
+            read: Vec::new(),
             held: Vec::new(),
             pruning: Vec::new(),
             due: VecDeque::new(),
@@ -334,7 +347,11 @@ impl EtcdFront {
         if self.watches.is_runnable() {
             self.watches.run(machine.etcd(), self.now.monotonic_ms);
         }
+        let mut keys_left = self.config.hold_keys_max;
         for _ in 0..READ_HOLD_REQUESTS_MAX {
+            if keys_left == 0 {
+                return;
+            }
             let Some(ticket) = self.runnable.pop_front() else { return };
             match self.calls.get_mut(&ticket) {
                 Some(Call::Ready(Read::AskLease(call))) => {
@@ -342,8 +359,8 @@ impl EtcdFront {
                     self.ask_lease(ticket, call, machine.etcd().revision());
                 }
                 Some(Call::Ready(read)) => {
-                    let found = read.run(machine.etcd());
-                    self.on_found(ticket, found);
+                    let ran = read.run(machine.etcd(), &mut keys_left, &self.config.references);
+                    self.on_ran(ticket, ran);
                 }
                 Some(Call::Pruning { .. }) if machine.etcd().has_garbage() => {
                     self.pruning.push(ticket);
@@ -358,20 +375,34 @@ impl EtcdFront {
         }
     }
 
+    /// Takes what a turn of a read came to.
+    fn on_ran(&mut self, ticket: Ticket, ran: Result<Ran, Refusal>) {
+        match ran {
+            Ok(Ran::More) => self.runnable.push_back(ticket),
+            Ok(Ran::NoRoom) => self.roomless.push(ticket),
+            Ok(Ran::Range) => {
+                if let Some(Call::Ready(Read::Range(range))) = self.calls.remove(&ticket) {
+                    self.read.push((ticket, range));
+                }
+            }
+            Ok(Ran::Found(found)) => self.on_found(ticket, found),
+            Err(refusal) => {
+                self.calls.remove(&ticket);
+                self.output.results.push((ticket, Err(Error::from(refusal).into())));
+            }
+        }
+    }
+
     /// Takes what a read found: all of it, or the next piece.
-    fn on_found(&mut self, ticket: Ticket, found: Result<Found, Refusal>) {
-        let is_over = !matches!(found, Ok(Found::Piece { is_last: false, .. }));
-        let call = self.calls.remove(&ticket);
-        let reply = found.map(|found| Reply::of_found(self.header(), found));
-        match (reply, call) {
-            (Ok(piece), Some(Call::Ready(Read::Stream(stream)))) if !is_over => {
+    fn on_found(&mut self, ticket: Ticket, found: Found) {
+        let is_over = !matches!(found, Found::Piece { is_last: false, .. });
+        let reply = Reply::of_found(self.header(), found);
+        match self.calls.remove(&ticket) {
+            Some(Call::Ready(Read::Stream(stream))) if !is_over => {
                 self.calls.insert(ticket, Call::Sent(stream));
-                self.output.pieces.push((ticket, piece));
+                self.output.pieces.push((ticket, reply));
             }
-            (reply, _) => {
-                let result = reply.map_err(|refusal| Error::from(refusal).into());
-                self.output.results.push((ticket, result));
-            }
+            _ => self.output.results.push((ticket, Ok(reply))),
         }
     }
 
@@ -414,6 +445,7 @@ impl EtcdFront {
             self.end_late(ticket);
         }
         self.runnable.extend(self.pruning.drain(..));
+        self.runnable.extend(self.roomless.drain(..));
         self.watches.on_tick(self.now.monotonic_ms);
         if !self.now.has_leader() {
             for ticket in self.watches.requiring_leader() {
@@ -427,6 +459,11 @@ impl EtcdFront {
     pub fn take_output(&mut self) -> EtcdOutput {
         self.hand_over();
         self.hand_over_lease_questions();
+        for (ticket, range) in core::mem::take(&mut self.read) {
+            let (found, held) = range.finish();
+            let reply = Reply::of_range(self.header(), found, held);
+            self.output.results.push((ticket, Ok(reply)));
+        }
         if !self.given_up.is_empty() {
             let given_up = core::mem::take(&mut self.given_up);
             self.output.to_loop.push(ToLoop::GiveUp(self.config.id, given_up));
@@ -455,7 +492,7 @@ impl EtcdFront {
                 let request: pb::RangeRequest = decode(request)?;
                 convert::range(&request)?;
                 let is_local = request.serializable;
-                self.begin_read(ticket, Read::Range(request), is_local);
+                self.begin_read(ticket, Read::Range(Range::new(request)), is_local);
                 Ok(())
             }
             Method::RangeStream => {
@@ -663,8 +700,10 @@ impl EtcdFront {
     fn on_installed(&mut self) {
         self.watches.on_installed(true);
         for call in self.calls.values_mut() {
-            if let Call::Ready(Read::Stream(stream)) | Call::Sent(stream) = call {
-                stream.on_installed();
+            match call {
+                Call::Ready(Read::Stream(stream)) | Call::Sent(stream) => stream.on_installed(),
+                Call::Ready(Read::Range(range)) => range.on_installed(),
+                _ => {}
             }
         }
         let is_command = |call: &Call| matches!(call, Call::Command { .. });

@@ -516,6 +516,13 @@ pub const ETCD_CALL_MS_MAX: u64 = 7_000;
 /// at 1.5 MiB; smaller pieces let more slow clients be served within the room for responses.
 pub const ETCD_PIECE_BYTES: usize = 256 * 1024;
 
+/// Bytes of a reference to a version of a key, which a response holds until it is encoded.
+pub const ETCD_REFERENCE_BYTES: u64 = 16;
+
+/// Keys that the reads of one hold of the state's lock look at: some 100 us at most. A longer read
+/// of a range goes on in another hold.
+pub const ETCD_HOLD_KEYS_MAX: u64 = 1_000;
+
 /// Keys of a piece of a streamed range: a read hold of the lock stays short.
 pub const ETCD_PIECE_KEYS_MAX: usize = 1_000;
 

@@ -12,6 +12,7 @@ use machine::ChangeBatch;
 use machine::Level;
 use member::EtcdFront;
 use member::Front;
+use member::ReplyRoom;
 use member::etcd_front::EtcdFrontConfig;
 use member::hello::Known;
 use member::message::FrontCounts;
@@ -447,6 +448,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
     let Some(progress_ms) = config.etcd.as_ref().map(|etcd| etcd.progress_ms) else {
         return Vec::new();
     };
+    let references = Arc::<ReplyRoom>::default();
     let front = |handle: FrontHandle| {
         let (level, replicated) = {
             let machine = handle.machine().read();
@@ -463,6 +465,8 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             txn_ops_max: settings.txn_ops_max as usize,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             piece_bytes: member::limits::ETCD_PIECE_BYTES,
+            hold_keys_max: member::limits::ETCD_HOLD_KEYS_MAX,
+            references: references.clone(),
             level,
             progress_ms,
             watch_bounds: Default::default(),

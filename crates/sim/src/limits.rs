@@ -37,6 +37,9 @@ pub const ETCD_NO_LEADER_US: u64 = member::limits::ETCD_NO_LEADER_MS * 1_000;
 /// still on its way, the member looks at the clock, and the client takes earlier messages late.
 pub const ETCD_LEADERLESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2_000_000;
 
+/// Keys that the reads of one hold of the state's lock look at: some ranges take several holds.
+pub const ETCD_HOLD_KEYS_MAX: u64 = 3;
+
 /// Bytes after which a piece of a streamed read ends: a key or two, so that most reads have several
 /// pieces.
 pub const ETCD_PIECE_BYTES: usize = 20;

@@ -56,9 +56,9 @@ use crate::etcd_clients::network::EtcdNetwork;
 use crate::etcd_clients::wire::Served;
 use crate::fault::Disks;
 use crate::limits::{
-    COMMANDS_MAX_LEAST, ETCD_PIECE_BYTES, FRONT_INPUT_IDLE_MAX, FRONT_OUTPUT_IDLE_MAX,
-    LARGE_REQUEST_BYTES_LEAST, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US, OWN_BATCHES_IDLE_MAX,
-    OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
+    COMMANDS_MAX_LEAST, ETCD_HOLD_KEYS_MAX, ETCD_PIECE_BYTES, FRONT_INPUT_IDLE_MAX,
+    FRONT_OUTPUT_IDLE_MAX, LARGE_REQUEST_BYTES_LEAST, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US,
+    OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
 };
 use crate::network::Network;
 use crate::witness::Witness;
@@ -318,6 +318,8 @@ impl MemberConfig {
             txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             piece_bytes: ETCD_PIECE_BYTES,
+            hold_keys_max: ETCD_HOLD_KEYS_MAX,
+            references: Arc::default(),
             level: Level::FIRST,
             progress_ms: self.progress_ms,
             watch_bounds: self.watch_bounds,

@@ -124,6 +124,30 @@ impl Index {
         self.keys_of(range).filter_map(move |versions| versions.at(revision))
     }
 
+    /// Shows those versions to `visit` until that wants no more, but looks at no more than
+    /// `keys_left` keys, and takes them off it. Returns where the keys begin that it did not look
+    /// at.
+    pub fn visit<'i>(
+        &'i self,
+        range: KeyRange<'_>,
+        revision: i64,
+        keys_left: &mut u64,
+        mut visit: impl FnMut(&'i Event) -> bool,
+    ) -> Option<Box<[u8]>> {
+        for versions in self.keys_of(range) {
+            if *keys_left == 0 {
+                return Some(versions.key().into());
+            }
+            *keys_left -= 1;
+            if let Some(event) = versions.at(revision)
+                && !visit(event)
+            {
+                break;
+            }
+        }
+        None
+    }
+
     /// The number of keys of a range that exist at this revision, by a walk through the range.
     pub fn walk_count(&self, range: KeyRange<'_>, revision: i64) -> u64 {
         self.keys_of(range).filter(|versions| versions.exists_at(revision)).count() as u64

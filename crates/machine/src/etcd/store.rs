@@ -11,17 +11,17 @@ use std::sync::Arc;
 use crate::change::ChangeBatch;
 use crate::codec::Write;
 use crate::digest::Digest;
-use crate::etcd::command::{KeyRange, RangeOp, SortOrder, SortTarget};
+use crate::etcd::command::KeyRange;
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::index::{Index, LookedAt};
 use crate::etcd::lease::{Lease, Leases};
-use crate::etcd::reply::{Found, Refusal};
+use crate::etcd::reply::Refusal;
 use crate::etcd::run::Paused;
 use crate::etcd::settings::Settings;
 use crate::etcd::tail::{Sum, Tail};
 use crate::etcd::walk::Walk;
 use crate::ids::LeaseId;
-use crate::limits::{ETCD_CHANGE_COST, ETCD_PRUNED_EVENTS_MAX};
+use crate::limits::ETCD_PRUNED_EVENTS_MAX;
 
 /// The revision of a store that nobody has written to.
 pub const FIRST_REVISION: i64 = 1;
@@ -87,6 +87,11 @@ impl Store {
         self.index.live_count()
     }
 
+    /// The number of keys of a range with a version that is kept, removed ones included.
+    pub fn key_count_of(&self, range: KeyRange<'_>) -> u64 {
+        self.index.key_count_of(range)
+    }
+
     /// The leases.
     pub fn leases(&self) -> &Leases {
         &self.leases
@@ -119,63 +124,6 @@ impl Store {
         digest.add(self.tail_sum.digest);
         digest.add(self.leases.digest());
         digest
-    }
-
-    /// Reads a range at the present revision, or at an older one.
-    ///
-    /// etcd 3.6 `txn.executeRange`, `mvcc.storeTxnCommon.rangeKeys`.
-    ///
-    /// # Errors
-    /// The revision is compacted, or above the store's.
-    pub fn range(&self, op: &RangeOp<'_>) -> Result<Found, Refusal> {
-        self.range_from(op, self.revision)
-    }
-
-    /// As [`Store::range`], where `current` is the present revision: within a transaction that is
-    /// the one of its changes, once it has any.
-    pub(crate) fn range_from(&self, op: &RangeOp<'_>, current: i64) -> Result<Found, Refusal> {
-        let at = match op.revision {
-            revision if revision > current => return Err(Refusal::FutureRevision),
-            ..=0 => current,
-            revision => revision,
-        };
-        if at < self.compacted {
-            return Err(Refusal::Compacted);
-        }
-        let mut found = Found {
-            revision: current,
-            events: Vec::new(),
-            keys_only: op.keys_only,
-            count: 0,
-            more: false,
-        };
-        let limit = usize::try_from(op.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-        let selects =
-            op.mod_revision != Default::default() || op.create_revision != Default::default();
-        if op.count_only {
-            found.count = self.count(op.range, at, current);
-            return Ok(found);
-        }
-        // A selection or an order takes all keys first.
-        let kept_max = match selects || op.order != SortOrder::None {
-            true => usize::MAX,
-            false => limit.saturating_add(1),
-        };
-        let mut shown = self.index.range(op.range, at);
-        for event in shown.by_ref() {
-            found.count += 1;
-            if is_selected(op, event) {
-                found.events.push(event.clone());
-            }
-            if found.events.len() == kept_max {
-                found.count = self.count(op.range, at, current);
-                break;
-            }
-        }
-        sort(op, &mut found.events);
-        found.more = found.events.len() > limit;
-        found.events.truncate(limit);
-        Ok(found)
     }
 
     /// Shows the versions of the keys of a range that exist at a revision, by key, to `visit`,
@@ -234,25 +182,6 @@ impl Store {
     pub fn before(&self, event: &Event) -> Option<&Event> {
         let is_kept = event.revision() > self.compacted;
         self.index.before_revision(event).filter(|_| is_kept)
-    }
-
-    /// The number of keys of a range that exist at a revision. `current` is the present one, which
-    /// within a transaction is above the store's, once there is a change.
-    fn count(&self, range: KeyRange<'_>, at: i64, current: i64) -> u64 {
-        if at == current && !self.is_paused() {
-            return self.index.live_count_of(range);
-        }
-        let behind = Place { revision: at, sub: u32::MAX };
-        let changes = self.tail.count_behind(behind);
-        if changes.saturating_mul(ETCD_CHANGE_COST) > self.index.key_count_of(range) {
-            return self.index.walk_count(range, at);
-        }
-        let mut count = self.index.live_count_of(range);
-        let changed = self.tail.behind(behind).filter(|event| range.contains(event.key()));
-        for (existed, exists) in changed.filter_map(|event| self.index.change_since(at, event)) {
-            count = count + u64::from(existed) - u64::from(exists);
-        }
-        count
     }
 
     /// Adds a version of a key to the transaction at this place. The caller moves the revision at
@@ -369,38 +298,5 @@ impl Store {
             let Some(event) = self.tail.take_passed() else { return };
             self.index.prune(&event);
         }
-    }
-}
-
-/// Whether the bounds of revisions of a read admit a version.
-fn is_selected(op: &RangeOp<'_>, event: &Event) -> bool {
-    let (by_mod, by_create) = (op.mod_revision, op.create_revision);
-    let admits = |min: i64, max: i64, revision: i64| {
-        (min == 0 || revision >= min) && (max == 0 || revision <= max)
-    };
-    if by_create != Default::default() {
-        let created = event.numbers().create_revision;
-        if !admits(by_create.min, by_create.max, created) {
-            return false;
-        }
-    }
-    admits(by_mod.min, by_mod.max, event.revision())
-}
-
-/// Orders versions, which come by key. Versions that are equal in the field stay in the order of
-/// their keys; etcd promises none.
-fn sort(op: &RangeOp<'_>, events: &mut [Event]) {
-    let is_descending = op.order == SortOrder::Descend;
-    let compare = |one: &Event, other: &Event| match op.target {
-        SortTarget::Key => one.key().cmp(other.key()),
-        SortTarget::Version => one.numbers().version.cmp(&other.numbers().version),
-        SortTarget::Create => one.numbers().create_revision.cmp(&other.numbers().create_revision),
-        SortTarget::Mod => one.revision().cmp(&other.revision()),
-        SortTarget::Value => one.value().cmp(other.value()),
-    };
-    if is_descending {
-        events.sort_by(|one, other| compare(other, one));
-    } else if op.target != SortTarget::Key {
-        events.sort_by(compare);
     }
 }

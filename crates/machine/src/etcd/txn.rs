@@ -28,9 +28,8 @@ pub(crate) struct At {
 }
 
 impl Store {
-    /// Runs a command, or goes on with the one that is paused. Looks at up to `keys_max` keys, of
-    /// which there must be one. None if more are left: then the same command comes again, before any
-    /// other.
+    /// Runs a command, or goes on with the one that is paused. Looks at up to `keys_max` keys, from
+    /// 1. None if more are left: then the same command comes again, before any other.
     ///
     /// # Errors
     /// The command is refused, and nothing has changed.

@@ -1,5 +1,7 @@
 //! The calls of a Front, by what they wait for.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use etcd::convert::{self, Header, LeaseResponse, Piece, Response};
 use etcd::limits::TXN_OPS_TOTAL_MAX;
@@ -10,8 +12,10 @@ use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
 use super::Method;
 use super::leases::{self, AskedLease, LeaseCall};
+use super::range::{self, Range, Stepped};
 use super::stream::Stream;
 use crate::lease::LeaseTime;
+use crate::reply_room::{HeldReply, ReplyRoom};
 
 /// A call that is not done.
 pub(super) enum Call {
@@ -48,7 +52,7 @@ pub(super) enum Call {
 
 /// A request to read. Its form was checked.
 pub(super) enum Read {
-    Range(pb::RangeRequest),
+    Range(Range),
     Txn(pb::TxnRequest),
     Stream(Stream),
     /// A question about a lease, which is handed over under the lock.
@@ -70,6 +74,8 @@ pub(super) enum Read {
 pub struct Reply {
     header: Header,
     body: Body,
+    /// The room for references that it takes until it is dropped.
+    _held: Option<HeldReply>,
 }
 
 #[derive(Debug)]
@@ -81,41 +87,66 @@ enum Body {
     Lease(LeaseResponse),
 }
 
+/// How a turn of a read under the lock ended, if it is not refused.
+pub(super) enum Ran {
+    /// With the result, or the next piece of it.
+    Found(Found),
+    /// A range was read to its end; its result is made without the lock.
+    Range,
+    /// It goes on in another hold.
+    More,
+    /// It has not begun, since there is no room for what it may find.
+    NoRoom,
+}
+
 /// The result of a read, or the next piece of it.
 pub(super) enum Found {
-    Range(RangeFound),
-    Txn(TxnDone),
+    Txn(TxnDone, Option<HeldReply>),
     Piece { piece: Piece, is_last: bool },
     Lease(LeaseResponse),
 }
 
 impl Read {
-    /// Runs the read.
-    pub fn run(&mut self, store: &Store) -> Result<Found, Refusal> {
-        const CHECKED: &str = "the request was checked when it came";
-        match self {
-            Read::Range(request) => {
-                let range = convert::range(request).expect(CHECKED);
-                store.range(&range).map(Found::Range)
+    /// Runs the read, or a step of it, and takes the keys that it looks at off `keys_left`.
+    pub fn run(
+        &mut self,
+        store: &Store,
+        keys_left: &mut u64,
+        room: &Arc<ReplyRoom>,
+    ) -> Result<Ran, Refusal> {
+        let found = match self {
+            Read::Range(range) => {
+                return range.step(store, keys_left, room).map(|stepped| match stepped {
+                    Stepped::Done => Ran::Range,
+                    Stepped::More => Ran::More,
+                    Stepped::NoRoom => Ran::NoRoom,
+                });
             }
             Read::Txn(request) => {
                 // The setting that it was checked with may have changed since.
-                let txn = convert::txn(request, TXN_OPS_TOTAL_MAX).expect(CHECKED);
-                store.read_txn(&txn).map(Found::Txn)
+                let txn = convert::txn(request, TXN_OPS_TOTAL_MAX)
+                    .expect("the request was checked when it came");
+                let count = range::reference_count_max_of(store, &txn);
+                let Some(held) = range::hold(room, count) else { return Ok(Ran::NoRoom) };
+                *keys_left = keys_left.saturating_sub(count);
+                Found::Txn(store.read_txn(&txn)?, held)
             }
             Read::Stream(stream) => {
-                stream.next(store).map(|(piece, is_last)| Found::Piece { piece, is_last })
+                let (piece, is_last) = stream.next(store)?;
+                *keys_left = keys_left.saturating_sub(piece.events().len() as u64);
+                Found::Piece { piece, is_last }
             }
             Read::AskLease(_) => unreachable!("a question is handed over"),
             Read::TimeToLive { lease, with_keys, time } => {
-                Ok(Found::Lease(leases::time_to_live(store, *lease, *with_keys, *time)))
+                Found::Lease(leases::time_to_live(store, *lease, *with_keys, *time))
             }
             Read::Leases => {
                 let revision = store.revision();
                 let leases = store.leases().iter().map(|(lease, _)| lease).collect();
-                Ok(Found::Lease(LeaseResponse::Leases { revision, leases }))
+                Found::Lease(LeaseResponse::Leases { revision, leases })
             }
-        }
+        };
+        Ok(Ran::Found(found))
     }
 }
 
@@ -125,21 +156,25 @@ impl Reply {
             Some(response) => Body::Lease(response),
             None => Body::Outcome(outcome),
         };
-        Reply { header, body }
+        Reply { header, body, _held: None }
     }
 
     pub(super) fn of_lease(header: Header, response: LeaseResponse) -> Reply {
-        Reply { header, body: Body::Lease(response) }
+        Reply { header, body: Body::Lease(response), _held: None }
+    }
+
+    /// The result of a range, with the room that it holds.
+    pub(super) fn of_range(header: Header, found: RangeFound, held: Option<HeldReply>) -> Reply {
+        Reply { header, body: Body::Range(found), _held: held }
     }
 
     pub(super) fn of_found(header: Header, found: Found) -> Reply {
-        let body = match found {
-            Found::Range(found) => Body::Range(found),
-            Found::Txn(done) => Body::Txn(done),
-            Found::Piece { piece, .. } => Body::Piece(piece),
-            Found::Lease(response) => Body::Lease(response),
+        let (body, held) = match found {
+            Found::Txn(done, held) => (Body::Txn(done), held),
+            Found::Piece { piece, .. } => (Body::Piece(piece), None),
+            Found::Lease(response) => (Body::Lease(response), None),
         };
-        Reply { header, body }
+        Reply { header, body, _held: held }
     }
 
     /// Bytes of the message.

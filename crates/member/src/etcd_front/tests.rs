@@ -6,6 +6,7 @@ use machine::{BootId, ChangeBatch, LeaseId, LogIndex, MemberId, Origin, Stamp, S
 use super::*;
 use crate::lease::{LeaseTime, NoLeaseTime};
 use crate::message::{LeaseAnswered, Submission};
+use crate::reply_room::HeldReply;
 
 /// A Front over a machine that applies what is submitted, when it is told to.
 struct Rig {
@@ -35,6 +36,8 @@ impl Rig {
             txn_ops_max: 128,
             request_bytes_max: 1_000,
             piece_bytes: crate::limits::ETCD_PIECE_BYTES,
+            hold_keys_max: 3,
+            references: Arc::default(),
             level,
             progress_ms: 10_000,
             watch_bounds: Default::default(),
@@ -618,5 +621,102 @@ fn questions_about_leases_wait_until_the_level_has_them() {
     rig.answer_lease(ticket, Ok(None));
     let gone: pb::LeaseKeepAliveResponse = rig.result(ticket).unwrap();
     assert_eq!(gone.ttl, 0);
+    rig.check_empty();
+}
+
+impl Rig {
+    /// Begins a read of a range, and runs one hold of it.
+    fn begin_range(&mut self, request: &pb::RangeRequest) -> Ticket {
+        let ticket = self.front.on_call(Method::Range, request.encode_to_vec().into());
+        self.front.run_reads(&self.machine);
+        ticket
+    }
+
+    /// Applies a command of another Front.
+    fn apply_command(&mut self, command: EtcdCommand<'_>) {
+        let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: CONNECTION, identities: &[] };
+        self.machine.apply(&stamp, &Command::Etcd(command), &mut ChangeBatch::default());
+    }
+}
+
+#[test]
+fn a_long_read_shows_one_revision_or_begins_anew_once_that_is_compacted() {
+    let texts = |response: &pb::RangeResponse| {
+        let kvs = response.kvs.iter();
+        kvs.map(|kv| format!("{}@{}", kv.key.escape_ascii(), kv.mod_revision)).collect::<Vec<_>>()
+    };
+    // The last hold looks at the seventh key alone.
+    let mut rig = rig_with_keys(7, 1);
+    let whole = rig.call(Method::Range, &all_keys());
+    let whole: pb::RangeResponse = rig.result(whole).unwrap();
+    let change = |rig: &mut Rig| {
+        for key in ["k00000", "k00006"] {
+            rig.apply_command(EtcdCommand::Put(convert::put(&a_put(key, "new")).unwrap()));
+        }
+    };
+    let ticket = rig.begin_range(&all_keys());
+    change(&mut rig);
+    rig.take();
+    assert_eq!(rig.result::<pb::RangeResponse>(ticket), Ok(whole.clone()));
+    // A page is cut where it is in the whole, and counts the rest at its revision.
+    let page = pb::RangeRequest { limit: 4, revision: 8, ..all_keys() };
+    let ticket = rig.begin_range(&page);
+    change(&mut rig);
+    rig.take();
+    let shown: pb::RangeResponse = rig.result(ticket).unwrap();
+    assert_eq!((texts(&shown), shown.count, shown.more), (texts(&whole)[..4].to_vec(), 7, true));
+    // The present revision goes on: the read begins anew. One that was asked for is refused.
+    let tickets = [8, 0].map(|revision| {
+        rig.begin_range(&pb::RangeRequest { revision, sort_order: 2, ..all_keys() })
+    });
+    change(&mut rig);
+    let newest = rig.machine.etcd().revision();
+    rig.apply_command(EtcdCommand::Compact { revision: newest });
+    rig.take();
+    assert_eq!(rig.result::<pb::RangeResponse>(tickets[0]), Err(Error::Compacted.into()));
+    let anew: pb::RangeResponse = rig.result(tickets[1]).unwrap();
+    assert_eq!(anew.header.as_ref().map(|header| header.revision), Some(newest));
+    let again = rig.call(Method::Range, &pb::RangeRequest { sort_order: 2, ..all_keys() });
+    assert_eq!(rig.result::<pb::RangeResponse>(again), Ok(anew));
+    rig.check_empty();
+}
+
+#[test]
+fn long_reads_wait_for_room_for_what_they_may_find_and_short_ones_do_not() {
+    let mut rig = rig_with_keys(1_100, 1);
+    rig.front.config.hold_keys_max = 1_000;
+    let room = rig.front.config.references.clone();
+    let full = crate::limits::REPLIES_BYTES_MAX as usize;
+    let others = HeldReply::new(&room, full);
+    let txn = pb::TxnRequest {
+        success: vec![pb::RequestOp { request: Some(Request::RequestRange(all_keys())) }],
+        ..Default::default()
+    };
+    let long = rig.call(Method::Range, &all_keys());
+    let long_txn = rig.call(Method::Txn, &txn);
+    let page = rig.call(Method::Range, &pb::RangeRequest { limit: 500, ..all_keys() });
+    assert_eq!(rig.result::<pb::RangeResponse>(page).unwrap().kvs.len(), 500);
+    let count = rig.call(Method::Range, &pb::RangeRequest { count_only: true, ..all_keys() });
+    assert_eq!(rig.result::<pb::RangeResponse>(count).unwrap().count, 1_100);
+    rig.front.on_tick();
+    rig.take();
+    assert!(rig.results.is_empty());
+    drop(others);
+    rig.front.on_tick();
+    rig.take();
+    // The references are held until the response is encoded.
+    assert_eq!(room.bytes(), 2 * 16 * 1_100);
+    assert_eq!(rig.result::<pb::RangeResponse>(long).unwrap().kvs.len(), 1_100);
+    assert!(rig.result::<pb::TxnResponse>(long_txn).is_ok());
+    assert_eq!(room.bytes(), 0);
+    // Without room to the end of its time, a read is refused.
+    let others = HeldReply::new(&room, full);
+    let late = rig.call(Method::Range, &all_keys());
+    let now = Now { monotonic_ms: 7_000, ..rig.front.now };
+    rig.front.set_now(now);
+    rig.front.on_tick();
+    rig.take();
+    assert_eq!(rig.result::<pb::RangeResponse>(late), Err(Error::TimedOut.into()));
+    drop(others);
     rig.check_empty();
 }

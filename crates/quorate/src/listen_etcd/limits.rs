@@ -101,3 +101,6 @@ pub(super) const SMALL_ROOM_BYTES: usize = 64 * 1024 * 1024;
 /// there is room for it, and so is its JSON. One larger than a share goes alone: see
 /// [`crate::grpc::Room`].
 pub(super) const RESPONSES_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// Holds of the state's lock that one turn of a connection runtime takes, each of some 100 us.
+pub(super) const TURN_HOLDS_MAX: usize = 8;

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::limits::{
     CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
-    TICK, TICK_IDLE,
+    TICK, TICK_IDLE, TURN_HOLDS_MAX,
 };
 use super::methods::Method;
 use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
@@ -180,7 +180,11 @@ impl Runtime {
                 () = self.stirred.notified() => {}
                 () = self.handle.mail().arrived() => {}
             }
-            self.drive();
+            if self.drive() {
+                // Long reads take many turns; other tasks of the thread come in between.
+                self.stirred.notify_one();
+                tokio::task::yield_now().await;
+            }
         }
     }
 
@@ -191,7 +195,7 @@ impl Runtime {
             tokio::time::sleep(if has_calls { TICK } else { TICK_IDLE }).await;
             if self.front.borrow().call_count() > 0 {
                 self.front.borrow_mut().on_tick();
-                self.drive();
+                self.stirred.notify_one();
             }
         }
     }
@@ -230,21 +234,26 @@ impl Runtime {
         }
     }
 
-    /// Runs the Front until it has nothing more to do, and passes on its output.
-    fn drive(&self) {
+    /// Runs the Front until it has nothing more to do, or for a few holds of the state's lock, and
+    /// passes on its output. Whether there is more to do.
+    fn drive(&self) -> bool {
         let mut front = self.front.borrow_mut();
         let mail = self.handle.mail();
         front.set_now(self.now());
         for delivery in mail.take() {
             front.on_delivery(delivery);
         }
-        while front.is_runnable() {
+        for _ in 0..TURN_HOLDS_MAX {
+            if !front.is_runnable() {
+                break;
+            }
             let machine = self.handle.machine().read();
             for delivery in mail.take() {
                 front.on_delivery(delivery);
             }
             front.run_reads(&machine);
         }
+        let has_more = front.is_runnable();
         let mut output = front.take_output();
         drop(front);
         if !output.to_loop.is_empty() {
@@ -261,6 +270,7 @@ impl Runtime {
                 let _ = sender.send(message);
             }
         }
+        has_more
     }
 }
 

@@ -66,7 +66,8 @@ impl Versions {
         self.as_slice().last().expect("a key has a version")
     }
 
-    /// Reads a byte of each of the first cache lines of the newest version: they are then in the cache.
+    /// Reads a byte of each of the first cache lines of the newest version, so that they are in the
+    /// cache.
     pub fn touch(&self) -> u8 {
         self.last().bytes().iter().step_by(64).take(8).fold(0, |sum, byte| sum.wrapping_add(*byte))
     }
