@@ -9,7 +9,8 @@
 //! Its messages come like the pieces of a streamed read.
 //!
 //! While [`EtcdFront::is_runnable`], the driver takes the lock for reading, hands over the
-//! deliveries that Apply pushed before, and calls [`EtcdFront::run_reads`].
+//! deliveries that Apply pushed before, and calls [`EtcdFront::run_reads`]. It takes the output
+//! while [`EtcdFront::has_more`].
 //!
 //! Calls are independent of each other: nothing is promised about the order of two calls that are
 //! under way at once. A read that is linearizable waits, in an ensemble, until this member has
@@ -341,6 +342,12 @@ impl EtcdFront {
         !self.runnable.is_empty() || self.watches.is_runnable()
     }
 
+    /// Whether the driver must come again, though nothing arrives: a call waits for the lock, or
+    /// [`EtcdFront::take_output`] left new events for its next call.
+    pub fn has_more(&self) -> bool {
+        self.is_runnable() || self.watches.has_unmatched()
+    }
+
     /// Runs the reads that wait for the lock, up to the bounds of one hold. The driver holds the
     /// lock for reading, and has handed over every delivery that was pushed before.
     pub fn run_reads(&mut self, machine: &Machine) {
@@ -455,8 +462,10 @@ impl EtcdFront {
         }
     }
 
-    /// Takes the output since the last call.
+    /// Takes the output since the last call. Called without the lock: it does the work that needs
+    /// none.
     pub fn take_output(&mut self) -> EtcdOutput {
+        self.watches.match_changes();
         self.hand_over();
         self.hand_over_lease_questions();
         for (ticket, range) in core::mem::take(&mut self.read) {

@@ -547,13 +547,12 @@ pub const ETCD_WATCH_REQUESTS_MAX: usize = 64;
 /// (`mvcc.watchBatchMaxRevs`).
 pub const ETCD_WATCH_REVISIONS_MAX: usize = 1_000;
 
-/// Events that are looked at in one hold of the lock for watchers that read the history.
-pub const ETCD_WATCH_HOLD_EVENTS_MAX: usize = 2_000;
+/// Events that are looked at in one hold of the lock for watchers that read the history: some 100
+/// us. A request counts as eight.
+pub const ETCD_WATCH_HOLD_EVENTS_MAX: usize = 500;
 
-/// Streams that are served in one hold of the lock.
-pub const ETCD_WATCH_HOLD_STREAMS_MAX: usize = 64;
-
-/// New events that a Front matches against its watchers at a time.
+/// New events that a Front matches against its watchers at a time, and watchers that it looks at
+/// for them. The events of one revision are matched together.
 pub const ETCD_WATCH_MATCHED_EVENTS_MAX: usize = 4_096;
 
 /// Watchers of one Front. One more is refused as too many requests.

@@ -11,7 +11,7 @@ use workload::generate::Random;
 /// Seeds of one member, of three, and of five.
 const SEEDS_OF_ONE: std::ops::RangeInclusive<u64> = 5_001..=5_060;
 const SEEDS_OF_THREE: std::ops::RangeInclusive<u64> = 2_001..=2_060;
-const SEEDS_OF_FIVE: std::ops::RangeInclusive<u64> = 2_001..=2_016;
+const SEEDS_OF_FIVE: std::ops::RangeInclusive<u64> = 2_001..=2_040;
 
 #[test]
 fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {

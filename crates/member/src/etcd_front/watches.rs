@@ -2,7 +2,7 @@
 //! given.
 //!
 //! ```text
-//! new events:   delivery -> changes -> match_changes (groups) -> queue of a stream -> driver
+//! new events:   delivery -> changes -> match_changes (groups, no lock) -> queue of a stream -> driver
 //! old events:   run (under the lock) -> the store's history, from the cursor -> queue -> driver
 //! ```
 //!
@@ -34,10 +34,7 @@ use machine::etcd::command::KeyRange;
 use machine::etcd::event::{Event, Place};
 use slab::Slab;
 
-use crate::limits::{
-    ETCD_WATCH_HOLD_STREAMS_MAX, ETCD_WATCH_KEY_BYTES_MAX, ETCD_WATCH_QUEUES_BYTES_MAX,
-    ETCD_WATCHERS_MAX,
-};
+use crate::limits::{ETCD_WATCH_KEY_BYTES_MAX, ETCD_WATCH_QUEUES_BYTES_MAX, ETCD_WATCHERS_MAX};
 use crate::message::{FrontId, Ticket};
 use crate::watch_interest::{WatchInterest, Watching};
 use groups::{Groups, WatcherNumber};
@@ -53,6 +50,9 @@ const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
 /// The text for a number that another watch of the stream has (`mvcc.ErrWatcherDuplicateID`).
 const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
 
+/// What serving a stream, or a request of one, counts for in a hold of the lock, in events.
+const REQUEST_COST: usize = 8;
+
 /// All watch streams of a Front.
 pub(super) struct Watches {
     front: FrontId,
@@ -66,6 +66,8 @@ pub(super) struct Watches {
     /// New events that were not matched yet, and how many of the first batch were.
     changes: VecDeque<SharedChanges>,
     matched_of_first: usize,
+    /// Streams that wait until all new events are matched.
+    unmatched: Vec<Ticket>,
     /// The last revision whose events were all matched.
     matched: i64,
     /// When progress is due for the watchers of a stream, in ms.
@@ -106,6 +108,7 @@ impl Watches {
             queues: Queues { bounds, ..Queues::default() },
             changes: VecDeque::new(),
             matched_of_first: 0,
+            unmatched: Vec::new(),
             matched: 0,
             progress_due: BTreeSet::new(),
             now_ms: 0,
@@ -196,7 +199,11 @@ impl Watches {
         if !changes.key_changes().is_empty() && self.watching.is_some() {
             self.changes.push_back(changes.clone());
         }
-        self.match_changes();
+    }
+
+    /// Whether new events wait to be matched.
+    pub fn has_unmatched(&self) -> bool {
+        !self.changes.is_empty()
     }
 
     /// Another state took the place of the one before: of the same history, or, if not, of a
@@ -226,8 +233,9 @@ impl Watches {
         tickets.into_iter().for_each(|ticket| self.queues.want_lock(ticket));
     }
 
-    /// Gives new events to the watchers of their keys, up to a bound.
-    fn match_changes(&mut self) {
+    /// Gives new events to the watchers of their keys, until enough events and watchers were looked
+    /// at. It needs no lock.
+    pub fn match_changes(&mut self) {
         let mut left = self.bounds.matched_events_max;
         while let Some(batch) = self.changes.front().filter(|_| left > 0).cloned() {
             let changes = &batch.key_changes()[self.matched_of_first..];
@@ -239,19 +247,29 @@ impl Watches {
             let revision = first.event.revision();
             let is_same = |change: &&KeyChange| change.event.revision() == revision;
             let count = changes.iter().take_while(is_same).count();
-            self.publish(&changes[..count], revision);
+            let watcher_count = self.publish(&changes[..count], revision);
             self.matched = revision;
             self.matched_of_first += count;
-            left = left.saturating_sub(count);
+            left = left.saturating_sub(count + watcher_count);
+        }
+        if self.changes.is_empty() {
+            for ticket in core::mem::take(&mut self.unmatched) {
+                if self.queues.streams.contains_key(&ticket) {
+                    self.queues.want_lock(ticket);
+                }
+            }
         }
     }
 
-    /// Gives the events of one revision to the watchers of their keys.
-    fn publish(&mut self, changes: &[KeyChange], revision: i64) {
+    /// Gives the events of one revision to the watchers of their keys. Returns how often it looked
+    /// at a watcher.
+    fn publish(&mut self, changes: &[KeyChange], revision: i64) -> usize {
         let Watches { groups, queues, .. } = self;
+        let mut watcher_count = 0;
         if let [change] = changes {
             let mut shown = None;
             groups.find(change.event.key(), |watchers| {
+                watcher_count += watchers.len();
                 for number in watchers {
                     let make = || Shown::new(vec![change.clone()]);
                     if queues.is_wanted(*number, change, revision) {
@@ -259,11 +277,12 @@ impl Watches {
                     }
                 }
             });
-            return;
+            return watcher_count;
         }
         let mut hits: Vec<(WatcherNumber, u32)> = Vec::new();
         for (number, change) in (0..).zip(changes) {
             groups.find(change.event.key(), |watchers| {
+                watcher_count += watchers.len();
                 let wanted = watchers.iter().filter(|it| queues.is_wanted(**it, change, revision));
                 hits.extend(wanted.map(|watcher| (*watcher, number)));
             });
@@ -280,44 +299,45 @@ impl Watches {
                 queues.give(number, revision, &Shown::new(some.collect()));
             }
         }
+        watcher_count
     }
 
     // Under the lock.
 
-    /// Whether a stream waits for the lock, or new events were not matched yet.
+    /// Whether a stream waits for the lock.
     pub fn is_runnable(&self) -> bool {
-        !self.queues.ready.is_empty() || !self.changes.is_empty()
+        !self.queues.ready.is_empty()
     }
 
     /// Serves the streams that wait for the lock, up to the bounds of one hold. All deliveries that
     /// were pushed before were handed over.
     pub fn run(&mut self, store: &Store, now_ms: u64) {
         self.now_ms = now_ms;
-        self.match_changes();
         if self.changes.is_empty() {
             self.matched = store.revision();
         }
-        let mut events_left = self.bounds.hold_events_max;
-        for _ in 0..ETCD_WATCH_HOLD_STREAMS_MAX {
-            if events_left == 0 {
-                break;
-            }
-            let Some(ticket) = self.queues.ready.pop_front() else { break };
+        let mut left = self.bounds.hold_events_max;
+        while left > 0
+            && let Some(ticket) = self.queues.ready.pop_front()
+        {
             let Some(stream) = self.queues.streams.get_mut(&ticket) else { continue };
             stream.is_ready = false;
-            self.serve(ticket, store, &mut events_left);
+            self.serve(ticket, store, &mut left);
+            left = left.saturating_sub(REQUEST_COST);
         }
     }
 
     /// Serves a stream: its requests, its watchers that are behind, its wish for progress.
-    fn serve(&mut self, ticket: Ticket, store: &Store, events_left: &mut usize) {
+    fn serve(&mut self, ticket: Ticket, store: &Store, left: &mut usize) {
         if !self.accepts(ticket) {
             self.queues.accepting.push(ticket);
         }
         while let Some(stream) = self.queues.streams.get_mut(&ticket)
             && !stream.is_full()
+            && *left > 0
             && let Some(request) = stream.requests.pop_front()
         {
+            *left = left.saturating_sub(REQUEST_COST);
             match request.request_union {
                 Some(RequestUnion::CreateRequest(request)) => self.create(ticket, &request, store),
                 Some(RequestUnion::CancelRequest(request)) => {
@@ -327,15 +347,14 @@ impl Watches {
                 None => {}
             }
         }
-        while self.queues.may_read(ticket) && *events_left > 0 {
-            self.read_history(ticket, store, events_left);
+        while self.queues.may_read(ticket) && *left > 0 {
+            self.read_history(ticket, store, left);
+        }
+        let stream = &self.queues.streams[&ticket];
+        if self.queues.may_read(ticket) || (!stream.requests.is_empty() && !stream.is_full()) {
+            return self.queues.want_lock(ticket);
         }
         self.promise_progress(ticket);
-        let stream = &self.queues.streams[&ticket];
-        let waits = !stream.behind.is_empty() || stream.wants_progress;
-        if waits && (self.queues.may_read(ticket) || !self.changes.is_empty()) {
-            self.queues.want_lock(ticket);
-        }
     }
 
     fn create(&mut self, ticket: Ticket, request: &WatchCreateRequest, store: &Store) {
@@ -467,8 +486,11 @@ impl Watches {
     /// of the present revision. A client without watchers gets no answer, as in etcd.
     fn promise_progress(&mut self, ticket: Ticket) {
         let stream = self.queues.streams.get_mut(&ticket).expect("the caller has it");
-        if !stream.wants_progress || !stream.behind.is_empty() || !self.changes.is_empty() {
+        if !stream.wants_progress || !stream.behind.is_empty() {
             return;
+        }
+        if !self.changes.is_empty() {
+            return self.unmatched.push(ticket);
         }
         stream.wants_progress = false;
         // etcd promises nothing to a stream with a watch that begins in the future.

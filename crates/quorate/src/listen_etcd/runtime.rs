@@ -253,8 +253,8 @@ impl Runtime {
             }
             front.run_reads(&machine);
         }
-        let has_more = front.is_runnable();
         let mut output = front.take_output();
+        let has_more = front.has_more();
         drop(front);
         if !output.to_loop.is_empty() {
             self.handle.send(output.to_loop);

@@ -65,7 +65,8 @@ impl EtcdRuntime {
 
     /// Whether no message waits for it, and it is not in the middle of something.
     pub fn is_quiet(&self) -> bool {
-        self.mail.is_empty() && self.woken.is_empty() && !self.is_driving
+        let has_work = self.is_driving || self.front.has_more();
+        self.mail.is_empty() && self.woken.is_empty() && !has_work
     }
 
     /// What its Front holds for calls that are no open watch streams: calls, commands, and bytes

@@ -100,7 +100,7 @@ impl WatchForger {
     /// Why a stream ends now, if one does.
     pub fn end(&self, world: &mut World) -> Option<CallRefused> {
         let is_made = self.sabotage == Some(WatchSabotage::EndedAsLeaderless);
-        (is_made && world.random.one_in(100)).then(|| Error::NoLeader.into())
+        (is_made && world.random.one_in(1_000)).then(|| Error::NoLeader.into())
     }
 }
 

@@ -102,7 +102,8 @@ impl Rig {
         for batch in core::mem::take(&mut self.batches) {
             self.watches.on_changes(&batch);
         }
-        while self.watches.is_runnable() {
+        while self.watches.is_runnable() || self.watches.has_unmatched() {
+            self.watches.match_changes();
             self.watches.run(self.machine.etcd(), 0);
         }
         self.take();
