@@ -9,6 +9,8 @@ use crate::chunk_open::{self, ChunkOpenArgs};
 use crate::cmdr::{self, CmdrArgs};
 use crate::cmdw::{self, CmdwArgs};
 use crate::differential::{self, DifferentialArgs};
+use crate::etcd_load::failover::{self as etcd_failover, EtcdFailoverArgs};
+use crate::etcd_load::watch::{self as etcd_watch, EtcdWatchArgs};
 use crate::etcd_load::{self, EtcdArgs};
 use crate::failover::{self, FailoverArgs};
 use crate::fill::{self, FillArgs};
@@ -58,6 +60,12 @@ enum Workload {
     /// Puts, reads and transactions of etcd's clients: the rows of etcd's performance page
     #[command(name = "etcd")]
     Etcd(EtcdArgs),
+    /// Watches of one prefix: what each costs, one put that all see, and puts beside slow clients
+    #[command(name = "etcd-watch")]
+    EtcdWatch(EtcdWatchArgs),
+    /// The leader is killed while clients of etcd put: how long none can, and what is lost
+    #[command(name = "etcd-failover")]
+    EtcdFailover(EtcdFailoverArgs),
     /// The chunk write test of Ozone's freon, on the chunk store
     #[command(name = "cmdw")]
     Cmdw(CmdwArgs),
@@ -88,6 +96,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::BesideChunks(args) => beside_chunks::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
         Workload::Etcd(args) => etcd_load::command(args),
+        Workload::EtcdWatch(args) => etcd_watch::command(args),
+        Workload::EtcdFailover(args) => etcd_failover::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),
         Workload::ChunkOpen(args) => chunk_open::command(args),

@@ -33,8 +33,8 @@ pub const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// See [`RANGE`].
 pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
-/// The method that tells the version of a server.
-const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+/// The method that tells the version of a server, and which member leads.
+pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 
 /// A call that is ready to be sent, any number of times.
 #[derive(Clone, Debug)]

@@ -6,7 +6,9 @@
 //! bounds how many are under way. Clients share the connections, and requests are encoded before
 //! the clock starts. Keys are numbers of a fixed length, and stay there after a run.
 
+pub mod failover;
 mod load;
+pub mod watch;
 
 use std::process::ExitCode;
 

@@ -218,5 +218,11 @@ pub const ETCD_KEYS_MAX: u64 = 10_000_000;
 /// Bytes of a value, and of a key: etcd refuses a request of 1.5 MiB and more.
 pub const ETCD_VALUE_BYTES_MAX: u64 = 1_000_000;
 
+/// The pause of a client of etcd after an error, before it goes to the next member.
+pub const ETCD_RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Watches of etcd's workload of watches.
+pub const ETCD_WATCHES_MAX: usize = 10_000_000;
+
 /// Keys that a read of the mixed transactions covers.
 pub const ETCD_MIXED_KEYS: u64 = 10;
