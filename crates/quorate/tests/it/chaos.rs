@@ -1,7 +1,7 @@
 //! Members as processes, real connections, and faults: `kill -9`, pauses, cuts between members and
 //! to clients, in one direction or both. At the end all faults are over; all members must then show
 //! one tree, and `workload::linear` judges the history of the clients. Clients of etcd work beside
-//! them in the same runs, and `workload::etcd::linear` judges theirs.
+//! them in the same runs, watch, and have leases; `workload::etcd` judges theirs.
 //!
 //! `QUORATE_CHAOS_SEED=N` repeats the choice of faults and of client requests (not the moments:
 //! processes are not a simulator). `QUORATE_CHAOS_SECONDS=N` is the duration, and
@@ -26,7 +26,7 @@ use workload::op::{Answer, CreateRequest, Op, Stat, error, flag, perms};
 
 use crate::server::{Server, port_of_its_own, wait_until};
 use ensemble::{Ensemble, Kind};
-use etcd::EtcdWorld;
+use etcd::{EtcdWorld, Watcher};
 use faults::{Begun, Planned};
 use load::{Client, Gone, Greeting, Session, TIMEOUT_MS, World};
 
@@ -92,17 +92,20 @@ fn survive(name: &str, asked: &Asked) {
     let etcd = EtcdWorld::new(etcd.map(|own| ensemble.etcd_address(own)).collect());
     await_all(&ensemble, &world);
     etcd::await_all(&etcd);
-    under_load(&mut ensemble, &world, &etcd, seed, lasts);
+    let mut watchers = under_load(&mut ensemble, &world, &etcd, seed, lasts);
     await_all(&ensemble, &world);
     check_convergence(&world, members);
     if ensemble.has_etcd() {
-        etcd::check_convergence(&etcd);
+        etcd::check_convergence(&etcd, &mut watchers);
     }
     ensemble.assert_running();
     ensemble.assert_no_panics();
-    let verdict = etcd.judge(ensemble.folder());
-    println!("{verdict:?}");
-    assert!(verdict.change_count > 0 || !ensemble.has_etcd());
+    if ensemble.has_etcd() {
+        let (verdict, leases, watches) = etcd::judge_all(&etcd, ensemble.folder());
+        println!("{verdict:?}\n{leases:?}\n{}", etcd::counts_of(&watches));
+        assert!(verdict.change_count > 0 && leases.kept > 0 && leases.expired > 0);
+        assert!(watches.event_count > 0 && watches.resumed_count > 0);
+    }
     let history = world.history.lock().unwrap();
     match judge(&history, rules(kind)) {
         Ok(verdict) => println!("{verdict:?}"),
@@ -171,26 +174,25 @@ fn await_all(ensemble: &Ensemble, world: &World) {
     }
 }
 
-/// Runs the clients while faults begin and end.
+/// Runs the clients while faults begin and end. Returns those of etcd that watch.
 fn under_load(
     ensemble: &mut Ensemble,
     world: &World,
     etcd: &Arc<EtcdWorld>,
     seed: u64,
     lasts: Duration,
-) {
+) -> Vec<Watcher> {
     let mut random = Random::new(seed);
     let mut of_faults = random.fork();
     std::thread::scope(|scope| {
         // The clients end even if this panics.
-        let _over = Over(world, etcd);
+        let over = Over(world, etcd);
         for id in 0..CLIENTS {
             let random = random.fork();
             scope.spawn(move || Client::new(world, id, random).run());
         }
-        if ensemble.has_etcd() {
-            scope.spawn(move || etcd::run(etcd, world, random));
-        }
+        let watching =
+            ensemble.has_etcd().then(|| scope.spawn(move || etcd::run(etcd, world, random)));
         let end = Instant::now() + lasts;
         let mut begun: Vec<(Instant, Begun)> = Vec::new();
         let count = ensemble.count();
@@ -218,7 +220,9 @@ fn under_load(
         }
         begun.into_iter().for_each(|(_, fault)| fault.end(ensemble));
         std::thread::sleep(CALM);
-    });
+        drop(over);
+        watching.map(|it| it.join().expect("the clients end")).unwrap_or_default()
+    })
 }
 
 struct Over<'w>(&'w World, &'w EtcdWorld);

@@ -1,11 +1,15 @@
-//! A client of etcd's service KV, over HTTP/2. Calls and answers are the operations of `workload`.
+//! A client of etcd's services KV and Lease, over HTTP/2. Calls and answers are the operations of `workload`.
 //! An answer that no client of etcd could understand fails the test.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use bench::client_etcd::{COMPACT, Call, Client, DELETE_RANGE, PUT, RANGE, TXN, runtime};
+use bench::client_etcd::{
+    COMPACT, Call, Client, DELETE_RANGE, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE,
+    LEASE_TIME_TO_LIVE, PUT, RANGE, TXN, runtime,
+};
 use bench::grpc;
+use bytes::Bytes;
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use member::etcd_front::{CallRefused, Method};
@@ -45,6 +49,10 @@ impl EtcdClient {
             Method::DeleteRange => DELETE_RANGE,
             Method::Txn => TXN,
             Method::Compact => COMPACT,
+            Method::LeaseGrant => LEASE_GRANT,
+            Method::LeaseRevoke => LEASE_REVOKE,
+            Method::LeaseKeepAlive => LEASE_KEEP_ALIVE,
+            Method::LeaseTimeToLive => LEASE_TIME_TO_LIVE,
             method => unreachable!("no operation is sent by {method:?}"),
         };
         let call = Call::of_bytes(path, &request).unwrap();
@@ -60,7 +68,7 @@ impl EtcdClient {
     fn understand(&self, op: &Op, answer: grpc::Answer) -> Answer {
         let result = match answer.code {
             0 => {
-                self.served.get_or_init(|| header_of(&answer));
+                self.served.get_or_init(|| header_of(answer.body.clone()));
                 Ok(answer.body.to_vec())
             }
             code => Err(CallRefused::Error(error_of(code, &answer.message))),
@@ -71,15 +79,15 @@ impl EtcdClient {
 }
 
 /// The cluster and the member that a response names. The header is the first field of every one.
-fn header_of(answer: &grpc::Answer) -> Served {
-    let response = pb::CompactionResponse::decode(answer.body.clone()).expect("a response");
+pub fn header_of(response: Bytes) -> Served {
+    let response = pb::CompactionResponse::decode(response).expect("a response");
     let header = response.header.expect("a response has a header");
     assert!(header.cluster_id != 0 && header.member_id != 0, "{header:?}");
     Served { cluster_id: header.cluster_id, member_id: header.member_id }
 }
 
 /// The error with this code and text.
-fn error_of(code: u32, text: &str) -> Error {
+pub fn error_of(code: u32, text: &str) -> Error {
     let is_it = |error: &Error| u32::from(error.code().number()) == code && error.text() == text;
     Error::all().find(is_it).unwrap_or_else(|| panic!("etcd has no error {code}: {text}"))
 }

@@ -7,7 +7,7 @@ use etcd::convert::{Header, Response};
 use machine::Machine;
 use machine::etcd::command::{KeyRange, RangeOp};
 use workload::etcd::history::{Answered, CallId, CallRecord, History};
-use workload::etcd::leases::{LeaseCounts, judge_leases};
+use workload::etcd::leases::{Handed, LeaseCounts, judge_leases};
 use workload::etcd::op::{Error, Op, Range};
 use workload::etcd::order::{Claimed, Verdict, judge_with_cuts};
 use workload::etcd::watch::{Step, StreamRecord, WatchVerdict, judge_watches};
@@ -37,7 +37,8 @@ pub fn check_etcd(
     let cut = cut_calls(history, evidence);
     let verdict =
         judge_with_cuts(history, &claim, &cut).map_err(|found| format!("etcd: {found}"))?;
-    let timed: Vec<_> = order.iter().map(|it| (it.claimed, it.times.handed_us)).collect();
+    let timed: Vec<_> =
+        order.iter().map(|it| (it.claimed, Handed::at(it.times.handed_us))).collect();
     let leases =
         judge_leases(history, &timed, slack_us).map_err(|found| format!("etcd: {found}"))?;
     let for_space = |answered: &Answered| answered.answer == Err(Error::NoSpace);

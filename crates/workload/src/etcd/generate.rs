@@ -36,6 +36,8 @@ pub struct Options {
     /// Calls that the checks before the log refuse, unknown leases, and revisions that do not
     /// exist.
     pub errors: bool,
+    /// Deletes with an open end, of one or more keys. Without them keys behind [`KEYS`] are safe.
+    pub open_deletes: bool,
     /// Deletes with an open end in transactions. Beside a put of one of their keys they make etcd
     /// 3.6.16 die, at once (`ignore_value`) or after a compaction at that revision.
     pub open_deletes_in_txns: bool,
@@ -64,6 +66,7 @@ impl Options {
     pub fn for_etcd() -> Options {
         Options {
             compactions: true,
+            open_deletes: true,
             nested: true,
             old_revisions: true,
             large_ranges: true,
@@ -129,7 +132,7 @@ impl Generator {
         }
         match self.random.below(10) {
             0..=4 => Op::Put(self.put()),
-            5..=6 => Op::DeleteRange(self.delete(true)),
+            5..=6 => Op::DeleteRange(self.delete(self.options.open_deletes)),
             _ => Op::Txn(self.txn(1)),
         }
     }

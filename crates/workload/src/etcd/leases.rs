@@ -4,13 +4,14 @@
 //! It is given the claim of [`crate::etcd::order`], which that judge has found sound: so a lease
 //! that ends takes all its keys with it, at one revision, and puts find exactly the leases that
 //! exist. For each command it is given the time at which a member was first given the committed
-//! command to apply. What is held against these:
+//! command to apply: in a simulation exactly, for real processes as far as answers tell it
+//! ([`Handed`]). What is held against these:
 //!
 //! - **Not before.** A lease ends by time no earlier than its time to live after the grant, and
 //!   after each keep-alive that was answered with a time, counted from when that was sent.
 //! - **Kept.** A question that is answered with a time was answered while the lease existed.
 //! - **Known.** A question that is answered as by an unknown lease came when no such lease existed
-//!   all the while.
+//!   all the while. Puts find a lease, or do not, in the same way.
 //! - **Time left.** It is not negative and less than the time that was granted; the granted time is
 //!   that of the grant.
 //!
@@ -19,10 +20,28 @@
 use std::collections::BTreeMap;
 
 use crate::etcd::finding::{Rule, Violation, violation};
+use crate::etcd::form::check;
 use crate::etcd::history::{CallRecord, History};
 use crate::etcd::model::LEASE_TTL_S_MIN;
-use crate::etcd::op::{LeaseOp, Op, Response};
+use crate::etcd::op::{Error, LeaseOp, Op, Response};
 use crate::etcd::order::Claimed;
+
+/// When a member was first given a committed command to apply: not before one time, and not after
+/// another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The earliest time that is possible, in us.
+    pub earliest_us: u64,
+    /// The latest.
+    pub latest_us: u64,
+}
+
+impl Handed {
+    /// The time is known.
+    pub fn at(us: u64) -> Handed {
+        Handed { earliest_us: us, latest_us: us }
+    }
+}
 
 /// One life of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +49,11 @@ struct Life {
     ttl_s: i64,
     /// When the grant was sent.
     asked_us: u64,
-    /// When the grant was first applied, and when its answer came, if it did.
+    /// When the grant was first applied at the latest, and when its answer came, if it did.
     granted_us: u64,
     answered_us: Option<u64>,
     /// When the end was first applied, and whether it was by time.
-    ended: Option<(u64, bool)>,
+    ended: Option<(Handed, bool)>,
 }
 
 /// The numbers of what was judged.
@@ -57,7 +76,7 @@ pub struct LeaseCounts {
 /// The first finding that no correct server would give.
 pub fn judge_leases(
     history: &History,
-    claim: &[(Claimed, u64)],
+    claim: &[(Claimed, Handed)],
     slack_us: u64,
 ) -> Result<LeaseCounts, Violation> {
     let lives = lives_of(history, claim);
@@ -65,52 +84,72 @@ pub fn judge_leases(
     for (lease, lives) in &lives {
         for (number, life) in lives.iter().enumerate() {
             counts.granted += 1;
-            if let Some((ended_us, true)) = life.ended {
+            if let Some((Handed { latest_us, .. }, true)) = life.ended {
                 counts.expired += 1;
-                check_end(*lease, life, life.asked_us, ended_us, slack_us)?;
+                check_end(*lease, life, life.asked_us, latest_us, slack_us)?;
                 let next = lives.get(number + 1);
-                check_kept(history, *lease, (life, next), ended_us, slack_us)?;
+                check_kept(history, *lease, (life, next), latest_us, slack_us)?;
             }
         }
     }
+    let of_lease = |lease: i64| lives.get(&lease).map_or(&[][..], Vec::as_slice);
     for record in &history.calls {
-        let Op::Lease(op) = record.op else { continue };
-        let lives = |lease| lives.get(&lease).map_or(&[][..], Vec::as_slice);
-        match (op, record.answer()) {
-            (LeaseOp::KeepAlive { lease }, Some(Ok(Response::KeptAlive { ttl_s, .. }))) => {
-                let time = (*ttl_s != 0).then_some(*ttl_s);
-                check_answer(record, lives(lease), time)?;
-                counts.kept += usize::from(time.is_some());
-                counts.unknown += usize::from(time.is_none());
-            }
-            (
-                LeaseOp::TimeToLive { lease },
-                Some(Ok(Response::TimeToLive { ttl_s, granted_s, .. })),
-            ) => {
-                let is_known = *ttl_s != -1;
-                if is_known && !(0..*granted_s).contains(ttl_s) {
-                    return violation(Rule::Lease, "it has more time than it was granted", record);
-                }
-                check_answer(record, lives(lease), is_known.then_some(*granted_s))?;
-                counts.unknown += usize::from(!is_known);
-            }
+        match &record.op {
+            Op::Lease(op) => check_question(record, *op, of_lease, &mut counts)?,
+            Op::Put(put) if put.lease != 0 && check(&record.op).is_ok() => match record.answer() {
+                Some(Ok(_)) => check_known(record, of_lease(put.lease), None)?,
+                Some(Err(Error::LeaseNotFound)) => check_unknown(record, of_lease(put.lease))?,
+                _ => {}
+            },
             _ => {}
         }
     }
     Ok(counts)
 }
 
+/// Checks the answer to a question, and counts it.
+fn check_question<'l>(
+    record: &CallRecord,
+    op: LeaseOp,
+    of_lease: impl Fn(i64) -> &'l [Life],
+    counts: &mut LeaseCounts,
+) -> Result<(), Violation> {
+    let (lives, time) = match (op, record.answer()) {
+        (LeaseOp::KeepAlive { lease }, Some(Ok(Response::KeptAlive { ttl_s, .. }))) => {
+            let time = (*ttl_s != 0).then_some(*ttl_s);
+            counts.kept += usize::from(time.is_some());
+            (of_lease(lease), time)
+        }
+        (
+            LeaseOp::TimeToLive { lease },
+            Some(Ok(Response::TimeToLive { ttl_s, granted_s, .. })),
+        ) => {
+            let is_known = *ttl_s != -1;
+            if is_known && !(0..*granted_s).contains(ttl_s) {
+                return violation(Rule::Lease, "it has more time than it was granted", record);
+            }
+            (of_lease(lease), is_known.then_some(*granted_s))
+        }
+        _ => return Ok(()),
+    };
+    if time.is_some() {
+        return check_known(record, lives, time);
+    }
+    counts.unknown += 1;
+    check_unknown(record, lives)
+}
+
 /// The lives of each lease, in their order.
-fn lives_of(history: &History, claim: &[(Claimed, u64)]) -> BTreeMap<i64, Vec<Life>> {
+fn lives_of(history: &History, claim: &[(Claimed, Handed)]) -> BTreeMap<i64, Vec<Life>> {
     let mut lives: BTreeMap<i64, Vec<Life>> = BTreeMap::new();
     // The index of the grant of each lease that exists.
     let mut granted: BTreeMap<i64, usize> = BTreeMap::new();
-    for (index, (claimed, handed_us)) in claim.iter().enumerate() {
+    for (index, (claimed, handed)) in claim.iter().enumerate() {
         let mut end = |lease: i64, is_by_time: bool, granted: &mut BTreeMap<i64, usize>| {
             if granted.remove(&lease).is_some()
                 && let Some(life) = lives.get_mut(&lease).and_then(|lives| lives.last_mut())
             {
-                life.ended = Some((*handed_us, is_by_time));
+                life.ended = Some((*handed, is_by_time));
             }
         };
         match claimed {
@@ -133,7 +172,7 @@ fn lives_of(history: &History, claim: &[(Claimed, u64)]) -> BTreeMap<i64, Vec<Li
                         lives.entry(lease).or_default().push(Life {
                             ttl_s: ttl_s.max(LEASE_TTL_S_MIN),
                             asked_us: record.asked.at_us,
-                            granted_us: *handed_us,
+                            granted_us: handed.latest_us,
                             answered_us: answered.map(|answered| answered.moment.at_us),
                             ended: None,
                         });
@@ -191,32 +230,32 @@ fn check_kept(
     Ok(())
 }
 
-/// Checks an answer to a question: the time that was granted, or none.
-fn check_answer(record: &CallRecord, lives: &[Life], time: Option<i64>) -> Result<(), Violation> {
+/// Checks an answer that finds a lease, with this time if it has one.
+fn check_known(record: &CallRecord, lives: &[Life], time: Option<i64>) -> Result<(), Violation> {
     let Some(answered) = &record.answered else { return Ok(()) };
     let (asked_us, answered_us) = (record.asked.at_us, answered.moment.at_us);
-    match time {
-        Some(granted_s) => {
-            let may_be_it = |life: &Life| {
-                let was_there = life.asked_us <= answered_us
-                    && life.ended.is_none_or(|(ended_us, _)| ended_us >= asked_us);
-                was_there && life.ttl_s == granted_s
-            };
-            if lives.iter().any(may_be_it) {
-                return Ok(());
-            }
-            violation(Rule::Lease, &format!("no such lease existed: {lives:?}"), record)
-        }
-        None => {
-            let was_there = |life: &Life| {
-                life.answered_us.is_some_and(|granted_us| granted_us < asked_us)
-                    && life.ended.is_none_or(|(ended_us, _)| ended_us > answered_us)
-            };
-            if !lives.iter().any(was_there) {
-                return Ok(());
-            }
-            violation(Rule::Lease, &format!("the lease existed: {lives:?}"), record)
-        }
+    let may_be_it = |life: &Life| {
+        life.asked_us <= answered_us
+            && life.ended.is_none_or(|(ended, _)| ended.latest_us >= asked_us)
+            && time.is_none_or(|granted_s| life.ttl_s == granted_s)
+    };
+    match lives.iter().any(may_be_it) {
+        true => Ok(()),
+        false => violation(Rule::Lease, &format!("no such lease existed: {lives:?}"), record),
+    }
+}
+
+/// Checks an answer that finds no lease.
+fn check_unknown(record: &CallRecord, lives: &[Life]) -> Result<(), Violation> {
+    let Some(answered) = &record.answered else { return Ok(()) };
+    let (asked_us, answered_us) = (record.asked.at_us, answered.moment.at_us);
+    let was_there = |life: &Life| {
+        life.answered_us.is_some_and(|granted_us| granted_us < asked_us)
+            && life.ended.is_none_or(|(ended, _)| ended.earliest_us > answered_us)
+    };
+    match lives.iter().any(was_there) {
+        true => violation(Rule::Lease, &format!("the lease existed: {lives:?}"), record),
+        false => Ok(()),
     }
 }
 

@@ -25,17 +25,23 @@
 //! in the order, and a serializable range may be answered after one. With more than
 //! [`WORLDS_MAX`] worlds the rest of the states is not compared ([`Verdict::uncompared_count`]).
 //!
-//! **What the load must keep to**: the store is fresh, only these clients write to it, and no
-//! lease is granted. Few writes may be of unknown fate at once, unless somebody reads all keys at
-//! each revision that no answer told of.
+//! **Leases.** The end of a lease by time has no call: it may make one revision, at which all its
+//! keys go. Questions about leases are another judge's ([`crate::etcd::leases`]).
+//!
+//! **What the load must keep to**: the store is fresh, only these clients write to it, each lease
+//! is granted by one call, and none is revoked. Few writes may be of unknown fate at once, unless
+//! somebody reads all keys at each revision that no answer told of. Where watches are judged, too,
+//! no call changes a key twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::etcd::finding::{Rule, Violation, check_form, fate_of, violation};
 use crate::etcd::floor::Floor;
 use crate::etcd::form::check;
 use crate::etcd::history::{CallRecord, History};
-use crate::etcd::op::{Answer, Error, Fate, Op, Response};
+use crate::etcd::model::{Model, View};
+use crate::etcd::op::{Answer, Error, Fate, LeaseOp, Op, Response};
+use crate::etcd::watch::Timeline;
 
 mod worlds;
 
@@ -60,11 +66,29 @@ pub struct Verdict {
     pub uncompared_count: usize,
 }
 
+/// A past that the answers leave possible.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// The states. Nothing is compacted here.
+    pub model: Model,
+    /// When each state can have been shown first.
+    pub timeline: Timeline,
+}
+
 /// Judges a history.
 ///
 /// # Errors
 /// The first finding that no correct server would give.
 pub fn judge(history: &History) -> Result<Verdict, Violation> {
+    judge_with_pasts(history).map(|(verdict, _)| verdict)
+}
+
+/// Judges a history, and returns the pasts that its answers leave possible as well: none if there
+/// were too many.
+///
+/// # Errors
+/// The first finding that no correct server would give.
+pub fn judge_with_pasts(history: &History) -> Result<(Verdict, Vec<Past>), Violation> {
     let mut verdict = Verdict::default();
     for record in &history.calls {
         let fate = record.answer().map_or(Fate::Unknown, fate_of);
@@ -77,8 +101,9 @@ pub fn judge(history: &History) -> Result<Verdict, Violation> {
     let sight = Sight::new(history)?;
     sight.check_times()?;
     sight.check_compactions()?;
-    sight.compare(&mut verdict)?;
-    Ok(verdict)
+    let pasts = sight.compare(&mut verdict)?.into_pasts();
+    let past = |(model, unordered)| Past { model, timeline: sight.timeline(unordered) };
+    Ok((verdict, pasts.into_iter().map(past).collect()))
 }
 
 /// The answers, by time and by revision.
@@ -115,8 +140,10 @@ impl<'h> Sight<'h> {
 
     /// The revision that the answer to a call must show at least.
     fn low(&self, record: &CallRecord) -> i64 {
-        let is_serializable = record.op.is_serializable();
-        let floor = if is_serializable { &self.floors[record.connection] } else { &self.floor };
+        let floor = match is_of_member(&record.op) {
+            true => &self.floors[record.connection],
+            false => &self.floor,
+        };
         floor.at(record.asked.sequence)
     }
 
@@ -133,8 +160,8 @@ impl<'h> Sight<'h> {
             let (low, revision) = (self.low(record), response.revision());
             let is_old = revision < low || (revision == low && response.tells_change());
             if is_old {
-                let is_serializable = record.op.is_serializable();
-                let rule = if is_serializable { Rule::Connection } else { Rule::RealTime };
+                let is_of_member = is_of_member(&record.op);
+                let rule = if is_of_member { Rule::Connection } else { Rule::RealTime };
                 let what = format!("revision {low} was shown before it was sent");
                 return violation(rule, &what, record);
             }
@@ -163,6 +190,8 @@ impl<'h> Sight<'h> {
                 }
                 Err(Error::LeaseNotFound) => record.op.puts().iter().any(|put| put.lease != 0),
                 Err(Error::NoSpace) => record.op.has_put(),
+                // Each lease is granted by one call.
+                Err(Error::LeaseExists) => false,
                 Err(_) => true,
             };
             if !is_possible {
@@ -221,18 +250,23 @@ impl<'h> Sight<'h> {
 
     // States.
 
-    fn compare(&self, verdict: &mut Verdict) -> Result<(), Violation> {
+    fn compare(&self, verdict: &mut Verdict) -> Result<Worlds, Violation> {
         let mut views: BTreeMap<i64, Vec<&CallRecord>> = BTreeMap::new();
         for (_, record, answer) in &self.answers {
             let Ok(response) = answer else { continue };
             verdict.read_count += usize::from(!response.tells_change());
-            if !response.tells_change() && !matches!(response, Response::Compact { .. }) {
+            let is_view = !matches!(record.op, Op::Compact(_) | Op::Lease(_));
+            if !response.tells_change() && is_view {
                 views.entry(read_at(&record.op, response)).or_default().push(record);
             }
         }
         verdict.change_count = self.changes.len();
         let newest = self.floor.at(u64::MAX);
-        let mut worlds = Worlds::new();
+        let granted = |record: &CallRecord| match record.op {
+            Op::Lease(LeaseOp::Grant { lease, .. }) => Some(lease),
+            _ => None,
+        };
+        let mut worlds = Worlds::new(self.history.calls.iter().filter_map(granted));
         for revision in 1..=newest {
             let reads = views.get(&revision).map_or(&[][..], Vec::as_slice);
             let change = self.changes.get(&revision).copied();
@@ -248,10 +282,46 @@ impl<'h> Sight<'h> {
             }
             worlds.read(reads)?;
         }
-        Ok(())
+        Ok(worlds)
     }
 
-    /// The writes of unknown fate that may have made a revision.
+    /// When each revision and each compaction can have been shown first: not before it was sent. Of
+    /// a revision that no acknowledged write has, only its place in the order is known.
+    fn timeline(&self, unordered: BTreeSet<i64>) -> Timeline {
+        const NOTHING: i64 = i64::MIN;
+        // When it was sent, and either a revision or a compacted one.
+        let mut asked: Vec<(u64, i64, i64)> = Vec::new();
+        let mut last = 0;
+        for revision in 1..=self.floor.at(u64::MAX) {
+            let of_change = self.changes.get(&revision).map(|record| record.asked.sequence);
+            last = of_change.map_or(last, |asked| asked.max(last));
+            asked.push((last, revision, NOTHING));
+        }
+        for record in &self.history.calls {
+            let is_refused = || {
+                let fate = record.answer().map(fate_of);
+                record.answer().is_some_and(Result::is_err) && fate != Some(Fate::Unknown)
+            };
+            if let Op::Compact(compact) = record.op
+                && !is_refused()
+            {
+                asked.push((record.asked.sequence, NOTHING, compact.revision));
+            }
+        }
+        asked.sort_by_key(|(asked, ..)| *asked);
+        let mut view = View { revision: 1, ..Model::new().view() };
+        let mut timeline = Timeline { asked: Vec::new(), views: Vec::new(), unordered };
+        for (asked, revision, compacted) in asked {
+            view.revision = view.revision.max(revision);
+            view.compacted = view.compacted.max(compacted);
+            timeline.asked.push(asked);
+            timeline.views.push(view);
+        }
+        timeline
+    }
+
+    /// The writes of unknown fate that may have made a revision, and the grants of leases whose end
+    /// may have made it.
     fn candidates(&self, revision: i64) -> Vec<&'h CallRecord> {
         let shown = self.answers.iter().find_map(|(answered, _, answer)| match answer {
             Ok(response) if response.revision() >= revision => Some(*answered),
@@ -259,15 +329,26 @@ impl<'h> Sight<'h> {
         });
         let may_be_it = |record: &&CallRecord| {
             let asked = record.asked.sequence;
-            record.op.can_change()
-                && !matches!(record.op, Op::Compact(_))
-                && check(&record.op).is_ok()
-                && record.answer().map_or(Fate::Unknown, fate_of) == Fate::Unknown
+            let is_unknown = record.answer().map_or(Fate::Unknown, fate_of) == Fate::Unknown;
+            let is_possible = match record.op {
+                Op::Compact(_) => false,
+                Op::Lease(LeaseOp::Grant { .. }) => {
+                    is_unknown || record.answer().is_some_and(Result::is_ok)
+                }
+                Op::Lease(_) => false,
+                _ => is_unknown && record.op.can_change() && check(&record.op).is_ok(),
+            };
+            is_possible
                 && shown.is_some_and(|shown| asked < shown)
                 && self.floor.at(asked) < revision
         };
         self.history.calls.iter().filter(may_be_it).collect()
     }
+}
+
+/// Whether a member may answer a call from its own state, which may be old.
+fn is_of_member(op: &Op) -> bool {
+    op.is_serializable() || matches!(op, Op::Lease(op) if op.is_question())
 }
 
 /// The revision of the state that an answer shows.

@@ -67,9 +67,27 @@ pub struct KeyChange {
 }
 
 /// What a call does to keys, as far as reads show it: the last that happens to each. It is empty if
-/// the call only deletes what it has put.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// the call only deletes what it has put. Two effects are equal if no read tells them apart: only
+/// watches show the order of changes.
+#[derive(Clone, Debug)]
 pub struct Effect(BTreeMap<Vec<u8>, Change>);
+
+impl PartialEq for Effect {
+    fn eq(&self, other: &Effect) -> bool {
+        let is_same = |((key, change), (other_key, other)): (_, _)| {
+            let (change, other): (&Change, &Change) = (change, other);
+            key == other_key && (change.revision, &change.pair) == (other.revision, &other.pair)
+        };
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(is_same)
+    }
+}
+
+impl Effect {
+    /// Whether the changes of an equal effect have the same order.
+    pub fn has_order_of(&self, other: &Effect) -> bool {
+        self.0.values().map(|change| change.sub).eq(other.0.values().map(|change| change.sub))
+    }
+}
 
 /// The store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +147,17 @@ impl Model {
         check(op).ok()?;
         let mut turn = Turn::new(self, self.view);
         turn.run(op).ok()?;
+        self.effect_of(turn)
+    }
+
+    /// What the end of a lease would do to keys now; none if it has none.
+    pub fn effect_of_end(&self, lease: i64) -> Option<Effect> {
+        let mut turn = Turn::new(self, self.view);
+        turn.end(lease);
+        self.effect_of(turn)
+    }
+
+    fn effect_of(&self, turn: Turn<'_>) -> Option<Effect> {
         if turn.changes.is_empty() {
             return None;
         }
@@ -136,7 +165,6 @@ impl Model {
         let before = Turn::new(self, self.view);
         let exists = |key: &[u8]| before.find(key, self.view.revision).is_some();
         changes.retain(|key, change| change.pair.is_some() || exists(key));
-        changes.values_mut().for_each(|change| change.sub = 0);
         Some(Effect(changes))
     }
 
@@ -233,10 +261,7 @@ impl Model {
     pub fn revoke(&mut self, lease: i64) {
         self.leases.remove(&lease);
         let mut turn = Turn::new(self, self.view);
-        let all = turn.scan(&[0], &[0], self.view.revision);
-        for pair in all.into_iter().filter(|pair| pair.lease == lease) {
-            turn.change(pair.key, None);
-        }
+        turn.end(lease);
         let changes = turn.changes;
         self.commit(changes);
     }
@@ -373,6 +398,14 @@ impl<'m> Turn<'m> {
     fn change(&mut self, key: Vec<u8>, pair: Option<KeyValue>) {
         let (revision, sub) = (self.before.revision + 1, self.changes.len());
         self.changes.push((key, Change { revision, sub, pair }));
+    }
+
+    /// Deletes all keys of a lease.
+    fn end(&mut self, lease: i64) {
+        let all = self.scan(&[0], &[0], self.before.revision);
+        for pair in all.into_iter().filter(|pair| pair.lease == lease) {
+            self.change(pair.key, None);
+        }
     }
 
     fn check_lease(&self, put: &Put) -> Result<(), Error> {

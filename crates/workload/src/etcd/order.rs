@@ -369,7 +369,7 @@ impl<'h> Replay<'h> {
     fn verdict(self) -> Verdict {
         let mut verdict = Verdict {
             model: self.model,
-            timeline: Timeline { asked: self.asked, views: self.views },
+            timeline: Timeline { asked: self.asked, views: self.views, unordered: BTreeSet::new() },
             acknowledged_count: 0,
             refused_count: 0,
             never_logged_count: 0,

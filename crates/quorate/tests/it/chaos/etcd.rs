@@ -2,152 +2,83 @@
 //! member. One history records every call with its times and its fate: an answer, a refusal, or
 //! neither.
 //!
-//! A write without an answer may have made any revision that nobody was told of. So one client, the
-//! auditor, reads all keys at each such revision, before it compacts: the judge then knows every
-//! state.
+//! A write without an answer may have made any revision that nobody was told of, and so may the end
+//! of a lease. So one client, the auditor, reads all keys at each such revision, before it compacts:
+//! the judge then knows every state. Some clients only watch, and some only have leases. Other
+//! judges hold what these saw against the states.
 
-use std::collections::BTreeSet;
+mod keeper;
+mod stream;
+mod verdict;
+mod watcher;
+mod world;
+
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bench::client_etcd::runtime;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use workload::etcd::finding::Rule;
 use workload::etcd::generate::{Generator, Options};
-use workload::etcd::history::History;
-use workload::etcd::linear::{Verdict, judge};
-use workload::etcd::op::{Answer, Compact, Error, Op, Put, Range, RangeAnswer};
+use workload::etcd::linear::judge;
+use workload::etcd::op::{Compact, Error, LeaseOp, Op, Put, Range, RangeAnswer, Response};
+use workload::etcd::watch::{Step, Wanted};
 use workload::generate::Random;
 
 use super::load::{Alarm, World};
-use crate::etcd_client::{EtcdClient, everything, range_of};
+use crate::etcd_client::{everything, range_of};
 use crate::server::{PATIENCE, Server, port_of_its_own, wait_until};
+use keeper::Keeper;
+use verdict::judge_history;
+pub use verdict::{counts_of, judge_all};
+pub use watcher::Watcher;
+pub use world::EtcdWorld;
+use world::{CALL_WAIT, Connection, lock};
 
 /// Clients that work during the faults.
 const CLIENTS: u32 = 4;
 /// The number of the auditor, and of the client that reads everything at the end.
 const AUDITOR: u32 = CLIENTS;
+/// Clients that watch, and clients with leases, and the first number of either.
+const WATCHERS: u32 = 3;
+const FIRST_WATCHER: u32 = AUDITOR + 1;
+const KEEPERS: u32 = 3;
+const FIRST_KEEPER: u32 = FIRST_WATCHER + WATCHERS;
 /// Calls that a client sends at once.
 const BURST_MAX: u64 = 4;
-/// How long a client waits for most answers. A member gives up a call after 7 s.
-const CALL_WAIT: Duration = Duration::from_secs(10);
 /// The time between two looks of the auditor.
 const AUDIT_PAUSE: Duration = Duration::from_millis(100);
 /// A compaction leaves at most so many revisions.
 const REVISIONS_LEFT_MAX: u64 = 40;
 
-/// The state that all clients share.
-pub struct EtcdWorld {
-    history: Mutex<History>,
-    /// The revisions that acknowledged writes have made since the last audit.
-    acknowledged: Mutex<BTreeSet<i64>>,
-    /// The newest revision up to which all states are known.
-    audited: AtomicI64,
-    began: Instant,
-    addresses: Vec<SocketAddr>,
-    /// The cluster that all responses name.
-    cluster_id: OnceLock<u64>,
-    is_over: AtomicBool,
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-impl EtcdWorld {
-    pub fn new(addresses: Vec<SocketAddr>) -> Arc<EtcdWorld> {
-        Arc::new(EtcdWorld {
-            history: Mutex::default(),
-            acknowledged: Mutex::default(),
-            audited: AtomicI64::new(1),
-            began: Instant::now(),
-            addresses,
-            cluster_id: OnceLock::new(),
-            is_over: AtomicBool::new(false),
-        })
-    }
-
-    /// Tells the clients to stop.
-    pub fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-
-    fn now_us(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
-    }
-
-    async fn connect(self: &Arc<Self>, client: u32, member: usize) -> Option<Connection> {
-        let wire = EtcdClient::connect(self.addresses[member]).await?;
-        let number = lock(&self.history).connect(client, member as u32);
-        Some(Connection { world: self.clone(), wire, number })
-    }
-
-    /// Judges the history. If it is refused, or a part cannot be compared, it goes to a file.
-    pub fn judge(&self, folder: &Path) -> Verdict {
-        let history = lock(&self.history);
-        let problem = match judge(&history) {
-            Ok(verdict) if verdict.uncompared_count == 0 => return verdict,
-            Ok(verdict) => format!("not all is compared: {verdict:?}"),
-            Err(violation) => violation.to_string(),
-        };
-        let file = folder.join("history-etcd.txt");
-        std::fs::write(&file, written(&history)).unwrap();
-        panic!("{problem}; see {}", file.display());
-    }
-}
-
-/// A connection of a client, whose calls are recorded.
-#[derive(Clone)]
-struct Connection {
-    world: Arc<EtcdWorld>,
-    wire: EtcdClient,
-    /// Its number in the history.
-    number: usize,
-}
-
-impl Connection {
-    /// Makes a call. None if there is no answer: the connection ended, or the time is over.
-    async fn call(&mut self, op: Op, wait: Duration) -> Option<Answer> {
-        let id = lock(&self.world.history).ask(self.number, op.clone(), self.world.now_us());
-        let told = timeout(wait, self.wire.try_ask(&op)).await;
-        let answer = told.unwrap_or(Some(Err(Error::Canceled)))?;
-        if let Some(served) = self.wire.served() {
-            let cluster_id = self.world.cluster_id.get_or_init(|| served.cluster_id);
-            assert_eq!(*cluster_id, served.cluster_id, "all members are of one cluster");
-        }
-        let mut history = lock(&self.world.history);
-        history.answer(id, answer.clone(), self.world.now_us());
-        if let Ok(response) = &answer
-            && response.tells_change()
-        {
-            lock(&self.world.acknowledged).insert(response.revision());
-        }
-        drop(history);
-        (answer != Err(Error::Canceled)).then_some(answer)
-    }
-}
-
-/// Runs the clients until the world ends.
-pub fn run(world: &Arc<EtcdWorld>, others: &World, mut random: Random) {
+/// Runs the clients until the world ends. Returns those that watch.
+pub fn run(world: &Arc<EtcdWorld>, others: &World, mut random: Random) -> Vec<Watcher> {
     let _alarm = Alarm(others);
     runtime().unwrap().block_on(async {
-        let mut tasks = JoinSet::new();
+        let (mut tasks, mut watchers, mut kept) = (JoinSet::new(), JoinSet::new(), Vec::new());
         for id in 0..CLIENTS {
             tasks.spawn(Client::new(world, id, random.fork()).run());
         }
+        for client in FIRST_WATCHER..FIRST_KEEPER {
+            watchers.spawn(Watcher::new(world, client, random.fork()).run());
+        }
+        for client in FIRST_KEEPER..FIRST_KEEPER + KEEPERS {
+            tasks.spawn(Keeper { world: world.clone(), client, random: random.fork() }.run());
+        }
         tasks.spawn(Auditor { world: world.clone(), random }.run());
-        while let Some(ended) = tasks.join_next().await {
+        loop {
+            let ended = tokio::select! {
+                Some(ended) = tasks.join_next() => ended,
+                Some(watcher) = watchers.join_next() => watcher.map(|it| kept.push(it)),
+                else => return kept,
+            };
             ended.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
         }
-    });
+    })
 }
 
 /// One client.
@@ -160,8 +91,13 @@ struct Client {
 
 impl Client {
     fn new(world: &Arc<EtcdWorld>, id: u32, mut random: Random) -> Client {
-        // The auditor compacts.
-        let options = Options { compactions: false, ..Options::all(Vec::new()) };
+        // The auditor compacts. The keys of leases are safe, and no call changes a key twice.
+        let options = Options {
+            compactions: false,
+            open_deletes: false,
+            open_deletes_in_txns: false,
+            ..Options::all(Vec::new())
+        };
         let generator = Generator::new(random.fork(), id, options);
         Client { world: world.clone(), id, random, generator }
     }
@@ -288,10 +224,15 @@ fn read_at(world: &Arc<EtcdWorld>, member: usize, range: Range) -> Option<RangeA
     })
 }
 
-/// Audits the last revisions, and checks that all members show the same keys. Nobody writes any
-/// more, but a write without an answer may still take effect.
-pub fn check_convergence(world: &Arc<EtcdWorld>) {
+/// Waits until all leases have ended, audits the last revisions, and checks that all members show
+/// the same keys. Nobody writes any more, but a write without an answer may still take effect.
+/// Watchers see everything in the end.
+pub fn check_convergence(world: &Arc<EtcdWorld>, watchers: &mut [Watcher]) {
     await_all(world);
+    let of_leases = Range { key: b"l/".to_vec(), range_end: b"l0".to_vec(), ..Range::default() };
+    wait_until("all leases have ended", || {
+        read_at(world, 0, of_leases.clone()).is_some_and(|it| it.count == 0)
+    });
     let from_own = Range { serializable: true, ..everything() };
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -316,19 +257,12 @@ pub fn check_convergence(world: &Arc<EtcdWorld>) {
             })
             .is_some()
     });
-}
-
-/// A history as text: every call, then every connection.
-fn written(history: &History) -> String {
-    let mut text = String::new();
-    for record in &history.calls {
-        text += &format!("{:?} connection {} {:?}\n", record.id, record.connection, record.op);
-        text += &format!("    asked {:?}, {:?}\n", record.asked, record.answered);
-    }
-    for (number, connection) in history.connections.iter().enumerate() {
-        text += &format!("connection {number}: {connection:?}\n");
-    }
-    text
+    let newest = world.audited.load(Ordering::Relaxed);
+    runtime().unwrap().block_on(async {
+        for watcher in watchers {
+            watcher.finish(newest).await;
+        }
+    });
 }
 
 /// Else the chaos test would prove nothing.
@@ -365,6 +299,51 @@ fn the_judge_notices_that_an_acknowledged_put_is_lost() {
     assert_eq!(rule_broken(), None);
     assert_eq!(call(Op::Range(everything())), 3);
     assert_eq!(rule_broken(), Some(Rule::Read));
+}
+
+/// A watch and a lease of a sound server pass; with an event left out, or a keep-alive that the
+/// server never had, they do not.
+#[test]
+fn the_judges_notice_a_lost_event_and_a_lease_that_ends_early() {
+    let etcd = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
+    let _server = Server::start("chaos-watches", &[&format!("quorate.etcdAddr={etcd}")]);
+    let world = EtcdWorld::new(vec![etcd]);
+    let lease = 7;
+    runtime().unwrap().block_on(async {
+        let mut watcher = Watcher::new(&world, FIRST_WATCHER, Random::new(1));
+        let all = Wanted { key: vec![0], range_end: vec![0], ..Wanted::default() };
+        watcher.add(Wanted { start: 1, ..all });
+        let mut connection = world.connect(0, 0).await.expect("it listens");
+        let put = |key: String, lease| Op::Put(Put { key: key.into(), lease, ..Put::default() });
+        let calls = [
+            Op::Lease(LeaseOp::Grant { lease, ttl_s: 2 }),
+            put("a".into(), 0),
+            put(format!("{}0", keeper::keys_of(lease)), lease),
+            Op::Lease(LeaseOp::KeepAlive { lease }),
+        ];
+        for call in calls {
+            connection.call(call, CALL_WAIT).await.expect("it answers").expect("it is done");
+        }
+        while read(&mut connection, everything()).await.expect("it answers").count > 1 {
+            sleep(AUDIT_PAUSE).await;
+        }
+        watcher.finish(4).await;
+    });
+    let history = lock(&world.history);
+    let (_, leases, watches) = judge_history(&history).unwrap();
+    assert_eq!((leases.expired, watches.event_count), (1, 3));
+    let mut broken = history.clone();
+    let has_events = |step: &Step| matches!(step, Step::Response(it) if !it.events.is_empty());
+    let first = broken.watches[0].steps.iter().position(|(_, step)| has_events(step)).unwrap();
+    broken.watches[0].steps.remove(first);
+    assert!(judge_history(&broken).unwrap_err().contains("watch: "));
+    let mut broken = history.clone();
+    let seen_us = history.calls.last().unwrap().asked.at_us;
+    let other = broken.connect(0, 0);
+    let forged = broken.ask(other, Op::Lease(LeaseOp::KeepAlive { lease }), seen_us - 1_000_000);
+    let kept = Response::KeptAlive { revision: 3, ttl_s: 2 };
+    broken.answer(forged, Ok(kept), seen_us - 999_000);
+    assert!(judge_history(&broken).unwrap_err().contains("Lease: "));
 }
 
 /// Copies a folder with all that is in it.

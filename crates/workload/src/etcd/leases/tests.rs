@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::etcd::history::CallId;
-use crate::etcd::op::Answer;
+use crate::etcd::op::{Answer, Put, PutAnswer};
 
 const LEASE: i64 = 7;
 
@@ -10,7 +10,7 @@ const LEASE: i64 = 7;
 #[derive(Default)]
 struct Story {
     history: History,
-    claim: Vec<(Claimed, u64)>,
+    claim: Vec<(Claimed, Handed)>,
 }
 
 const fn seconds(count: u64) -> u64 {
@@ -35,7 +35,7 @@ impl Story {
         let response = Response::Granted { revision: 1, lease: LEASE, ttl_s };
         let op = LeaseOp::Grant { lease: LEASE, ttl_s };
         let id = self.call(op, seconds(at), Ok(response), seconds(at) + 1_000);
-        self.claim.push((Claimed::Call(id), seconds(at) + 500));
+        self.claim.push((Claimed::Call(id), Handed::at(seconds(at) + 500)));
         self
     }
 
@@ -53,11 +53,27 @@ impl Story {
         self
     }
 
+    /// A put with the lease.
+    fn put(mut self, at: u64, is_found: bool) -> Story {
+        let put = Put { key: b"a".to_vec(), lease: LEASE, ..Put::default() };
+        let id = self.history.ask(0, Op::Put(put), seconds(at));
+        let answer = match is_found {
+            true => Ok(Response::Put(PutAnswer::default())),
+            false => Err(Error::LeaseNotFound),
+        };
+        self.history.answer(id, answer, seconds(at) + 1_000);
+        self
+    }
+
     /// The expiry of the last grant.
-    fn expire(mut self, at_us: u64) -> Story {
-        let is_grant = |it: &(Claimed, u64)| matches!(it.0, Claimed::Call(_));
+    fn expire(self, at_us: u64) -> Story {
+        self.expire_between(Handed::at(at_us))
+    }
+
+    fn expire_between(mut self, handed: Handed) -> Story {
+        let is_grant = |it: &(Claimed, Handed)| matches!(it.0, Claimed::Call(_));
         let granted = self.claim.iter().rposition(is_grant).expect("it was granted");
-        self.claim.push((Claimed::Expire { lease: LEASE, granted }, at_us));
+        self.claim.push((Claimed::Expire { lease: LEASE, granted }, handed));
         self
     }
 
@@ -106,6 +122,27 @@ fn an_answer_as_by_an_unknown_lease_while_it_exists_is_rejected() {
 }
 
 #[test]
+fn of_an_end_whose_time_is_not_known_both_answers_are_taken() {
+    let ended = || {
+        let handed = Handed { earliest_us: seconds(4), latest_us: seconds(8) };
+        Story::new().grant(1, 5).expire_between(handed)
+    };
+    ended().keep(2, 0).check(false);
+    ended().left(7, 3, 5).left(7, -1, 0).keep(7, 0).check(true);
+    ended().left(9, 3, 5).check(false);
+    // Counted from the latest end.
+    ended().keep(4, 5).check(false);
+}
+
+#[test]
+fn a_put_finds_a_lease_if_and_only_if_it_exists() {
+    Story::new().grant(1, 2).put(2, true).expire(seconds(4)).put(5, false).check(true);
+    Story::new().put(2, true).check(false);
+    Story::new().grant(1, 2).expire(seconds(4)).put(5, true).check(false);
+    Story::new().grant(1, 5).put(2, false).check(false);
+}
+
+#[test]
 fn a_time_that_is_not_below_the_granted_one_is_rejected() {
     Story::new().grant(1, 5).left(2, 4, 5).check(true);
     Story::new().grant(1, 5).left(2, 0, 5).check(true);
@@ -117,6 +154,6 @@ fn a_time_that_is_not_below_the_granted_one_is_rejected() {
 #[test]
 fn an_expiry_that_judged_an_earlier_grant_ends_nothing() {
     let mut story = Story::new().grant(1, 2).expire(seconds(4)).grant(5, 60);
-    story.claim.push((Claimed::Expire { lease: LEASE, granted: 0 }, seconds(6)));
+    story.claim.push((Claimed::Expire { lease: LEASE, granted: 0 }, Handed::at(seconds(6))));
     story.keep(7, 60).check(true);
 }

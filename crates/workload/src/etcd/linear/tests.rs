@@ -5,7 +5,7 @@ use super::*;
 use crate::etcd::generate::Options;
 use crate::etcd::history::CallId;
 use crate::etcd::model::{Model, View};
-use crate::etcd::op::{PutAnswer, Range, RangeAnswer};
+use crate::etcd::op::{LeaseOp, Put, PutAnswer, Range, RangeAnswer};
 use crate::etcd::play::{Play, play};
 use crate::etcd::short::{all, compact, delete, delete_to, put, range, txn};
 use crate::generate::Random;
@@ -416,4 +416,86 @@ fn a_lie_of_a_cluster_is_rejected_unless_it_is_not_compared() {
         }
     }
     assert!(told_count > 100, "{told_count} were told");
+}
+
+const LEASE: i64 = 7;
+
+fn leased(key: &str) -> Op {
+    Op::Put(Put { lease: LEASE, ..put(key, key) })
+}
+
+/// A lease with the keys a, at revision 2, and b, at revision 3. The model knows it.
+fn with_lease() -> Case {
+    let mut case = Case::new();
+    case.done(0, Op::Lease(LeaseOp::Grant { lease: LEASE, ttl_s: 5 }));
+    case.done(0, leased("a"));
+    case.done(0, leased("b"));
+    case
+}
+
+#[test]
+fn the_end_of_a_lease_makes_one_revision_without_all_its_keys() {
+    let mut case = with_lease();
+    case.model.revoke(LEASE);
+    case.done(1, all());
+    assert_eq!(case.passes().gap_count, 1);
+    // Once: it was granted once.
+    case.told(0, put("c", "1"), put_at(6));
+    case.breaks(Rule::Revision);
+    // No key outlives it.
+    let mut case = with_lease();
+    case.model.apply(&Op::from(delete("a"))).unwrap();
+    case.done(1, all());
+    case.breaks(Rule::Read);
+    // A lease that nobody was granted has no end.
+    let mut case = Case::new();
+    case.done(0, put("a", "1"));
+    case.model.apply(&Op::from(delete("a"))).unwrap();
+    case.done(1, all());
+    case.breaks(Rule::Revision);
+}
+
+#[test]
+fn answers_to_questions_about_leases_show_no_older_revision_on_one_connection() {
+    let keep = Op::Lease(LeaseOp::KeepAlive { lease: LEASE });
+    let kept = |revision| Ok(Response::KeptAlive { revision, ttl_s: 5 });
+    let mut case = with_lease();
+    case.told(1, keep.clone(), kept(1));
+    case.passes();
+    case.told(0, keep.clone(), kept(2));
+    case.breaks(Rule::Connection);
+    let mut case = with_lease();
+    case.told(1, Op::Lease(LeaseOp::Grant { lease: LEASE, ttl_s: 5 }), Err(Error::LeaseExists));
+    case.breaks(Rule::Answer);
+}
+
+#[test]
+fn a_past_says_when_each_state_can_have_been_shown_first() {
+    let mut case = Case::new();
+    case.done(0, put("a", "1"));
+    case.lost(1, txn([delete("zz").into(), put("b", "1").into()]));
+    case.done(0, all());
+    case.done(1, compact(2));
+    let (_, pasts) = judge_with_pasts(&case.history).unwrap();
+    let [past] = &pasts[..] else { panic!("{} pasts", pasts.len()) };
+    let asked = |call: usize| case.history.calls[call].asked.sequence;
+    let at = |sequence| past.timeline.newest_before(sequence);
+    assert_eq!(at(asked(0)), View { revision: 1, compacted: -1 });
+    assert_eq!(at(asked(0) + 1), View { revision: 3, compacted: -1 });
+    assert_eq!(at(asked(3) + 1), View { revision: 3, compacted: 2 });
+    assert!(past.timeline.unordered.is_empty());
+    assert_eq!(past.model.changes(b"b", &[], 1, 3).len(), 1);
+}
+
+#[test]
+fn the_order_of_deletes_is_not_known_where_two_writes_may_have_made_them() {
+    let mut case = Case::new();
+    case.done(0, put("a", "1"));
+    case.done(0, put("b", "1"));
+    case.ask(1, txn([delete("b").into(), delete("a").into()]));
+    case.lost(1, delete_to("a", "c"));
+    case.done(0, all());
+    let (_, pasts) = judge_with_pasts(&case.history).unwrap();
+    assert!(pasts.iter().all(|past| past.timeline.unordered.contains(&4)));
+    assert_eq!(pasts.len(), 1);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::etcd::finding::{Rule, Violation, violation};
 use crate::etcd::history::{CallId, CallRecord};
 use crate::etcd::model::{Effect, Model, View};
-use crate::etcd::op::Response;
+use crate::etcd::op::{LeaseOp, Op, Response};
 
 /// The most pasts that are followed side by side. Writes of unknown fate that may have made a
 /// revision, each with another effect, make another past each; reads soon leave one.
@@ -17,6 +17,17 @@ pub const WORLDS_MAX: usize = 64;
 struct World {
     model: Model,
     makers: Makers,
+    /// The revisions whose possible makers do not agree on the order of changes.
+    unordered: BTreeSet<i64>,
+}
+
+/// An effect that a revision may have.
+struct Possible {
+    effect: Effect,
+    /// The writes that have it.
+    makers: Vec<CallId>,
+    /// Whether all of them make the changes in one order.
+    is_ordered: bool,
 }
 
 /// The revisions that no acknowledged write made, and a choice of writes that made them.
@@ -51,14 +62,23 @@ impl Makers {
 }
 
 impl World {
-    /// The effects that these writes would have now, each with the writes that have it.
-    fn effects(&self, candidates: &[&CallRecord]) -> Vec<(Effect, Vec<CallId>)> {
-        let mut effects: Vec<(Effect, Vec<CallId>)> = Vec::new();
+    /// The effects that these writes would have now.
+    fn effects(&self, candidates: &[&CallRecord]) -> Vec<Possible> {
+        let mut effects: Vec<Possible> = Vec::new();
         for record in candidates {
-            let Some(effect) = self.model.effect(&record.op) else { continue };
-            match effects.iter_mut().find(|(other, _)| *other == effect) {
-                Some((_, ids)) => ids.push(record.id),
-                None => effects.push((effect, vec![record.id])),
+            let effect = match record.op {
+                Op::Lease(LeaseOp::Grant { lease, .. }) => self.model.effect_of_end(lease),
+                _ => self.model.effect(&record.op),
+            };
+            let Some(effect) = effect else { continue };
+            match effects.iter_mut().find(|other| other.effect == effect) {
+                Some(same) => {
+                    same.makers.push(record.id);
+                    same.is_ordered &= same.effect.has_order_of(&effect);
+                }
+                None => {
+                    effects.push(Possible { effect, makers: vec![record.id], is_ordered: true });
+                }
             }
         }
         effects
@@ -84,9 +104,18 @@ pub(super) struct Worlds {
 }
 
 impl Worlds {
-    /// The past of a fresh store.
-    pub(super) fn new() -> Worlds {
-        Worlds { all: vec![World { model: Model::new(), makers: Makers::default() }] }
+    /// The past of a fresh store. These leases count as there from the beginning: no answer tells
+    /// when a lease of unknown fate was made.
+    pub(super) fn new(leases: impl IntoIterator<Item = i64>) -> Worlds {
+        let mut model = Model::new();
+        leases.into_iter().for_each(|lease| model.grant(lease));
+        Worlds { all: vec![World { model, makers: Makers::default(), unordered: BTreeSet::new() }] }
+    }
+
+    /// The state of each possible past, with the revisions in which the order of changes is not
+    /// known; none if there were too many.
+    pub(super) fn into_pasts(self) -> Vec<(Model, BTreeSet<i64>)> {
+        self.all.into_iter().map(|world| (world.model, world.unordered)).collect()
     }
 
     /// Whether there were too many to follow.
@@ -111,16 +140,19 @@ impl Worlds {
         let mut next = Vec::new();
         let mut refuted = None;
         for world in &mut self.all {
-            for (effect, makers) in world.effects(candidates) {
+            for possible in world.effects(candidates) {
                 if next.len() > WORLDS_MAX {
                     break;
                 }
-                world.model.make(effect);
+                world.model.make(possible.effect);
                 match reads.iter().find(|record| !world.gives(record)) {
                     Some(record) => refuted = Some(*record),
                     None => {
                         let mut world = world.clone();
-                        if world.makers.add(makers) {
+                        if !possible.is_ordered {
+                            world.unordered.insert(revision);
+                        }
+                        if world.makers.add(possible.makers) {
                             next.push(world);
                         }
                     }

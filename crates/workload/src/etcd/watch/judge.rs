@@ -9,7 +9,7 @@
 //!
 //! **What is not judged**: how soon an event comes while others go on.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::watcher::{Known, Watcher};
 use super::{NO_WATCH_ID, Response, Step, StreamRecord, Wanted, WatchRule, WatchViolation};
@@ -24,6 +24,8 @@ pub struct Timeline {
     pub asked: Vec<u64>,
     /// The state at each place.
     pub views: Vec<View>,
+    /// The revisions in which the order of changes is not known.
+    pub unordered: BTreeSet<i64>,
 }
 
 impl Timeline {
@@ -195,7 +197,9 @@ impl<'h> Judge<'h> {
             let rule = if response.is_progress() { WatchRule::Progress } else { WatchRule::Header };
             return violation(rule, format!("its revision is above {}", newest.revision));
         }
-        let known = Known { model: self.model, newest, stream: (open.stream, open.position) };
+        let (model, unordered) = (self.model, &self.timeline.unordered);
+        let stream = (open.stream, open.position);
+        let known = Known { model, unordered, newest, stream };
         if response.is_created {
             return self.created(open, response);
         }

@@ -1,5 +1,7 @@
 //! Streams that the judge must reject, each by its own rule, and one that it must accept.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::etcd::history::History;
 use crate::etcd::model::{Model, View};
@@ -22,7 +24,8 @@ impl Play {
         let mut history = History::default();
         let connection = history.connect(0, 0);
         let model = Model::new();
-        let timeline = Timeline { asked: vec![0], views: vec![model.view()] };
+        let (views, unordered) = (vec![model.view()], BTreeSet::new());
+        let timeline = Timeline { asked: vec![0], views, unordered };
         let stream = history.open_stream(connection, false, 0);
         let mut play = Play { history, model, timeline, stream };
         let both = [TxnOp::Put(put("a", "2")), TxnOp::Put(put("b", "1"))];
@@ -147,6 +150,20 @@ fn events_in_the_wrong_places_are_rejected() {
     Play::from(2).shows(events[..2].to_vec()).shows(events[2..].to_vec()).breaks(WatchRule::Atomic);
     events[0].pair.value = b"another".to_vec();
     Play::from(2).shows(events).breaks(WatchRule::Content);
+}
+
+#[test]
+fn the_order_within_a_revision_is_judged_where_it_is_known() {
+    let swapped = |unordered: Option<i64>| {
+        let mut play = Play::from(3);
+        play.timeline.unordered.extend(unordered);
+        let mut events = play.events(3, 4);
+        events.swap(0, 1);
+        play.shows(events)
+    };
+    swapped(Some(3)).holds();
+    swapped(Some(4)).breaks(WatchRule::Ordered);
+    swapped(None).breaks(WatchRule::Ordered);
 }
 
 #[test]

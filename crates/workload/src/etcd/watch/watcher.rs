@@ -1,5 +1,7 @@
 //! One watch on one stream: what it was shown against what the model says.
 
+use std::collections::BTreeSet;
+
 use super::{Event, Response, Step, StreamRecord, Wanted, WatchRule, WatchViolation};
 use crate::etcd::finding::shorten;
 use crate::etcd::model::{KeyChange, Model, View};
@@ -30,6 +32,8 @@ pub(super) struct Watcher {
 #[derive(Clone, Copy)]
 pub(super) struct Known<'m> {
     pub model: &'m Model,
+    /// The revisions in which the order of changes is not known.
+    pub unordered: &'m BTreeSet<i64>,
     /// The newest state that the message can show.
     pub newest: View,
     /// The stream, and the position of the message among its steps.
@@ -82,7 +86,7 @@ impl Watcher {
         if message.is_fragment {
             return Ok(false);
         }
-        let events = core::mem::take(&mut self.parts);
+        let mut events = core::mem::take(&mut self.parts);
         self.check_places(&events, known)?;
         let last = events.last().map_or(0, |event| event.pair.mod_revision);
         if message.revision < last {
@@ -94,6 +98,14 @@ impl Watcher {
             let is_gone = || may_be_gone(change, known.model, known.newest.compacted);
             events.iter().any(|event| is_of(event, change)) || !is_gone()
         });
+        if !known.unordered.is_empty() {
+            let key_of = |revision: i64, key: &[u8]| match known.unordered.contains(&revision) {
+                true => (revision, key.to_vec()),
+                false => (revision, Vec::new()),
+            };
+            events.sort_by_key(|event| key_of(event.pair.mod_revision, &event.pair.key));
+            due.sort_by_key(|change| key_of(change.revision, &change.key));
+        }
         self.check_all(&events, &due, known)?;
         for (event, change) in events.iter().zip(&due) {
             self.check_one(event, change, known.newest)?;

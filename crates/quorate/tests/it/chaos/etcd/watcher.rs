@@ -1,0 +1,256 @@
+//! Clients that watch during faults: a stream on a connection of its own, and on the next one when
+//! it breaks, where each watch goes on behind what it has shown.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sim::etcd_clients::watch_wire;
+use tokio::time::{sleep, timeout};
+use workload::etcd::generate::KEYS;
+use workload::etcd::op::Error;
+use workload::etcd::watch::{NO_WATCH_ID, Response, Step, Wanted};
+use workload::generate::Random;
+
+use super::stream::{FromServer, Stream};
+use super::world::{CALL_WAIT, EtcdWorld, lock};
+use crate::server::PATIENCE;
+
+/// Watches of one client.
+const WATCHES_MAX: usize = 6;
+/// How long a client lets messages lie at times.
+const TAKEN_LATE_MS_MAX: u64 = 1_000;
+/// How often a client asks for progress when it waits for a revision.
+const ASK: Duration = Duration::from_millis(100);
+
+/// One watch, over all streams on which it was resumed.
+struct Line {
+    wanted: Wanted,
+    /// The first revision that it has not shown; none: the server has not said.
+    next: Option<i64>,
+}
+
+/// The present stream.
+struct Open {
+    stream: Stream,
+    /// Its number in the history.
+    number: usize,
+    /// Whether it ends when its member has no leader.
+    requires_leader: bool,
+    /// The lines whose requests are not answered, in order.
+    asked: VecDeque<usize>,
+    /// The lines by the numbers of their watches.
+    open: BTreeMap<i64, usize>,
+    /// The last revision that was promised for all its watches.
+    promised: i64,
+}
+
+/// One client.
+pub struct Watcher {
+    world: Arc<EtcdWorld>,
+    client: u32,
+    random: Random,
+    lines: BTreeMap<usize, Line>,
+    line_count: usize,
+}
+
+impl Watcher {
+    pub fn new(world: &Arc<EtcdWorld>, client: u32, random: Random) -> Watcher {
+        let (world, lines) = (world.clone(), BTreeMap::new());
+        Watcher { world, client, random, lines, line_count: 0 }
+    }
+
+    /// Watches until the world ends. Returns itself, to go on when all is calm.
+    pub async fn run(mut self) -> Watcher {
+        while !self.world.is_over() {
+            let any = self.random.below(self.world.addresses.len() as u64) as usize;
+            if let Some(mut open) = self.open(any).await {
+                self.work(&mut open).await;
+                self.world.note(open.number, Step::Left);
+            }
+            sleep(Duration::from_millis(self.random.between(5, 100))).await;
+        }
+        self
+    }
+
+    /// Goes on with all watches until they are promised a revision that is the last one.
+    pub async fn finish(&mut self, revision: i64) {
+        // etcd promises nothing to a stream with a watch that begins later.
+        self.lines.retain(|_, line| line.next.unwrap_or(line.wanted.start) <= revision + 1);
+        let deadline = Instant::now() + PATIENCE;
+        let mut open = self.open(0).await.expect("a member serves");
+        for line in self.lines.keys().copied().collect::<Vec<_>>() {
+            self.place(line, &mut open).expect("the stream goes on");
+        }
+        while !open.asked.is_empty() || (!open.open.is_empty() && open.promised < revision) {
+            assert!(Instant::now() < deadline, "no promise of {revision}");
+            self.ask_progress(&mut open).expect("the stream goes on");
+            let until = Instant::now() + ASK;
+            while let Some(left) = until.checked_duration_since(Instant::now())
+                && let Ok(came) = timeout(left, open.stream.next()).await
+            {
+                let is_on = self.on_message(came, &mut open);
+                is_on.expect("the stream goes on");
+            }
+        }
+    }
+
+    /// Opens a stream.
+    async fn open(&mut self, member: usize) -> Option<Open> {
+        let requires_leader = self.random.one_in(3);
+        let opening = Stream::open(self.world.addresses[member], requires_leader);
+        let stream = timeout(CALL_WAIT, opening).await.ok()??;
+        let number = self.world.open_stream(self.client, member, requires_leader);
+        let (asked, open) = (VecDeque::new(), BTreeMap::new());
+        Some(Open { stream, number, requires_leader, asked, open, promised: 0 })
+    }
+
+    /// Watches on a stream until it ends, or the client leaves it.
+    async fn work(&mut self, open: &mut Open) -> Option<()> {
+        for line in self.lines.keys().copied().collect::<Vec<_>>() {
+            self.place(line, open)?;
+        }
+        while !self.world.is_over() {
+            let wait = Duration::from_millis(self.random.between(1, 200));
+            if let Ok(came) = timeout(wait, open.stream.next()).await {
+                self.on_message(came, open)?;
+                if self.random.one_in(100) {
+                    let late = Duration::from_millis(self.random.between(1, TAKEN_LATE_MS_MAX));
+                    sleep(late).await;
+                }
+            }
+            if self.random.one_in(8) {
+                self.act(open)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Does something by chance. None if the stream is over.
+    fn act(&mut self, open: &mut Open) -> Option<()> {
+        if self.lines.len() < WATCHES_MAX && self.random.one_in(2) {
+            let wanted = self.draw();
+            let line = self.add(wanted);
+            self.place(line, open)?;
+        }
+        match self.random.below(24) {
+            0..=5 => self.ask_progress(open),
+            6..=8 if !open.open.is_empty() => {
+                let ids: Vec<i64> = open.open.keys().copied().collect();
+                let id = *self.random.pick(&ids);
+                self.world.note(open.number, Step::Cancel(id));
+                open.stream.send(&watch_wire::cancel(id))
+            }
+            9 => None,
+            _ => Some(()),
+        }
+    }
+
+    fn ask_progress(&self, open: &mut Open) -> Option<()> {
+        self.world.note(open.number, Step::AskProgress);
+        open.stream.send(&watch_wire::ask_progress())
+    }
+
+    /// Adds a watch, for the next stream. Returns its number.
+    pub fn add(&mut self, wanted: Wanted) -> usize {
+        let number = (self.client as usize) << 32 | self.line_count;
+        self.line_count += 1;
+        self.lines.insert(number, Line { wanted, next: None });
+        number
+    }
+
+    /// Asks for a watch, behind what it has shown.
+    fn place(&mut self, number: usize, open: &mut Open) -> Option<()> {
+        let id = if self.random.one_in(3) { self.random.between(1, 6) as i64 } else { 0 };
+        let line = self.lines.get_mut(&number).expect("it goes on");
+        line.wanted.id = id;
+        line.wanted.start = line.next.unwrap_or(line.wanted.start);
+        let wanted = line.wanted.clone();
+        open.asked.push_back(number);
+        self.world.note(open.number, Step::Create { line: number, wanted: wanted.clone() });
+        open.stream.send(&watch_wire::create(&wanted))
+    }
+
+    /// Takes a message. None if the stream is over.
+    fn on_message(&mut self, came: Option<FromServer>, open: &mut Open) -> Option<()> {
+        let response = match came? {
+            FromServer::Message(response) => response,
+            FromServer::Ended(error) => {
+                let is_right = open.requires_leader && error == Error::NoLeader;
+                assert!(is_right, "the stream ended with {error:?}");
+                return None;
+            }
+        };
+        self.world.check_cluster(open.stream.served());
+        self.on_response(&response, open);
+        self.world.note(open.number, Step::Response(response));
+        Some(())
+    }
+
+    fn on_response(&mut self, response: &Response, open: &mut Open) {
+        if response.is_created {
+            let Some(line) = open.asked.pop_front() else { return };
+            if response.is_canceled {
+                self.lines.remove(&line);
+                return;
+            }
+            let start = self.lines[&line].wanted.start;
+            self.go_on(line, if start == 0 { response.revision + 1 } else { start });
+            open.open.insert(response.watch_id, line);
+        } else if response.is_canceled {
+            let ended = open.open.remove(&response.watch_id);
+            let Some(line) = ended.and_then(|line| self.lines.remove(&line)) else { return };
+            if response.compact_revision > 0 {
+                let start = if self.random.one_in(2) { response.compact_revision } else { 0 };
+                let again = self.add(Wanted { start, ..line.wanted });
+                // If the stream is over, the next one asks.
+                let _ = self.place(again, open);
+            }
+        } else if response.watch_id == NO_WATCH_ID {
+            open.promised = open.promised.max(response.revision);
+            open.open.values().for_each(|line| self.go_on(*line, response.revision + 1));
+        } else if let Some(line) = open.open.get(&response.watch_id)
+            && !response.is_fragment
+        {
+            let last = response.events.last().map_or(response.revision, |it| it.pair.mod_revision);
+            self.go_on(*line, last + 1);
+        }
+    }
+
+    /// A line has shown everything below this revision.
+    fn go_on(&mut self, line: usize, next: i64) {
+        if let Some(line) = self.lines.get_mut(&line) {
+            line.next = Some(line.next.map_or(next, |it| it.max(next)));
+        }
+    }
+
+    fn draw(&mut self) -> Wanted {
+        let newest = lock(&self.world.newest).max(1);
+        let random = &mut self.random;
+        let (key, end) = (random.pick(&KEYS).to_vec(), random.pick(&KEYS).to_vec());
+        let (key, range_end) = match random.below(8) {
+            0 | 1 => (key, Vec::new()),
+            2 => (key, end),
+            3 => (key, vec![0]),
+            4 => (vec![0], end),
+            _ => (vec![0], vec![0]),
+        };
+        let start = match random.below(12) {
+            0..=5 => 0,
+            6..=9 => (newest - random.magnitude(1, 64) as i64).max(1),
+            10 => newest + random.between(1, 20) as i64,
+            _ => *random.pick(&[-1, 1]),
+        };
+        Wanted {
+            key,
+            range_end,
+            start,
+            prev_kv: random.one_in(2),
+            no_put: random.one_in(6),
+            no_delete: random.one_in(6),
+            fragment: random.one_in(2),
+            progress_notify: random.one_in(3),
+            id: 0,
+        }
+    }
+}
