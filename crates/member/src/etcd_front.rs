@@ -107,7 +107,7 @@ pub struct Now {
 
 impl Now {
     /// Whether the member knows a leader, as far as its clients must care.
-    fn has_leader(self) -> bool {
+    pub fn has_leader(self) -> bool {
         self.contact_at_ms.is_none_or(|at_ms| {
             at_ms > 0 && self.monotonic_ms.saturating_sub(at_ms) < ETCD_NO_LEADER_MS
         })

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use etcd::Error;
 use member::etcd_front::{Method as KvMethod, Reply};
 
 use super::methods::Method;
@@ -19,15 +20,44 @@ pub(super) async fn serve(
     call.finish(outcome);
 }
 
+/// The metadata by which a client asks for an error when there is no leader
+/// (`rpctypes.MetadataRequireLeaderKey`).
+const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
+
+/// A call whose client requires a leader is refused if there is none. A stream also ends when the
+/// leader is lost for long; a call with one answer does not (`v3rpc.newStreamInterceptor`).
 async fn answer(
     runtime: &Rc<Runtime>,
     call: &mut Call<Method>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
+    let (key, value) = REQUIRES_LEADER;
+    let requires_leader = call.metadata.text(key) == Some(value);
+    let ends_later = call.method.is_stream_without_front();
+    if requires_leader && !runtime.has_leader() {
+        return Err(status_of(Error::NoLeader.into()).into());
+    }
+    let work = answer_by_method(runtime, call, answers, requires_leader);
+    if !(requires_leader && ends_later) {
+        return work.await;
+    }
+    tokio::select! {
+        biased;
+        outcome = work => outcome,
+        () = runtime.leaderless() => Err(status_of(Error::NoLeader.into()).into()),
+    }
+}
+
+async fn answer_by_method(
+    runtime: &Rc<Runtime>,
+    call: &mut Call<Method>,
+    answers: &SharesBySize,
+    requires_leader: bool,
+) -> Result<(), End> {
     match call.method {
         Method::Kv(KvMethod::RangeStream) => answer_in_pieces(runtime, call, answers).await,
         Method::Kv(KvMethod::LeaseKeepAlive) => keep_alive(runtime, call, answers).await,
-        Method::Watch => watch::answer(runtime, call, answers).await,
+        Method::Watch => watch::answer(runtime, call, answers, requires_leader).await,
         // Large and rare, so the futures of other calls do not contain it.
         Method::Concurrency(method) => {
             Box::pin(concurrency::answer(runtime, call, answers, method)).await

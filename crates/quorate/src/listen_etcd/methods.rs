@@ -13,6 +13,21 @@ pub(super) enum Method {
     Health(HealthMethod),
 }
 
+impl Method {
+    /// Whether calls are streams whose end without a leader is not the Front's to tell.
+    pub fn is_stream_without_front(self) -> bool {
+        match self {
+            Method::Kv(method) => {
+                matches!(method, KvMethod::RangeStream | KvMethod::LeaseKeepAlive)
+            }
+            // The Front ends these.
+            Method::Watch => false,
+            Method::Concurrency(method) => method == ConcurrencyMethod::Observe,
+            Method::Health(method) => method == HealthMethod::Watch,
+        }
+    }
+}
+
 /// A method of the services `v3lockpb.Lock` and `v3electionpb.Election`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConcurrencyMethod {

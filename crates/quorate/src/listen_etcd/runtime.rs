@@ -28,6 +28,10 @@ pub(super) struct Runtime {
     watching: RefCell<HashMap<Ticket, Rc<WatchSlot>>>,
     /// Notified when the Front has got something to do.
     stirred: Notify,
+    /// Notifies the streams that end without a leader, beside those of watches.
+    leader_lost: Notify,
+    /// Counts these streams: each holds one reference.
+    requiring_leader: Rc<()>,
     pub(super) server: Server<Method>,
     /// The room for requests of all connections, and for their responses.
     room: RoomOfAll,
@@ -117,6 +121,8 @@ impl Runtime {
             waiting: RefCell::default(),
             watching: RefCell::default(),
             stirred: Notify::new(),
+            leader_lost: Notify::new(),
+            requiring_leader: Rc::default(),
             server,
             room,
         }
@@ -162,6 +168,17 @@ impl Runtime {
         }
     }
 
+    /// Whether this member knows a leader, as far as its clients must care.
+    pub(super) fn has_leader(&self) -> bool {
+        self.now().has_leader()
+    }
+
+    /// Waits until this member has been without a leader for long.
+    pub(super) async fn leaderless(&self) {
+        let _counted = self.requiring_leader.clone();
+        self.leader_lost.notified().await;
+    }
+
     /// Opens a stream of watches.
     pub(super) fn open_watch(self: &Rc<Self>, requires_leader: bool) -> WatchCall {
         let mut front = self.front.borrow_mut();
@@ -188,11 +205,16 @@ impl Runtime {
         }
     }
 
-    /// Lets the Front look at the clock, more often while it has calls.
+    /// Lets the Front look at the clock, more often while it has calls, and ends streams that
+    /// require a leader.
     pub async fn tick(self: Rc<Self>) {
         loop {
+            let is_required = Rc::strong_count(&self.requiring_leader) > 1;
             let has_calls = self.front.borrow().call_count() > 0;
-            tokio::time::sleep(if has_calls { TICK } else { TICK_IDLE }).await;
+            tokio::time::sleep(if has_calls || is_required { TICK } else { TICK_IDLE }).await;
+            if is_required && !self.has_leader() {
+                self.leader_lost.notify_waiters();
+            }
             if self.front.borrow().call_count() > 0 {
                 self.front.borrow_mut().on_tick();
                 self.stirred.notify_one();

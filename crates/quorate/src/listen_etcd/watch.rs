@@ -11,17 +11,14 @@ use super::methods::Method;
 use super::runtime::{FromWatch, Runtime, status_of};
 use crate::grpc::{Call, End, Message, PREFIX_BYTES, Room, SharesBySize, frame};
 
-/// The metadata by which a client asks for an end when there is no leader
-/// (`rpctypes.MetadataRequireLeaderKey`).
-const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
-
 enum Step {
     Taken,
     Messages(FromWatch),
     Request(Option<Message>),
 }
 
-/// Serves a stream until its client sends no more, or is gone.
+/// Serves a stream until its client sends no more, or is gone, or the Front ends it for want of a
+/// leader that the client requires.
 ///
 /// # Errors
 /// The call ends with a status, or its client is gone.
@@ -29,9 +26,9 @@ pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     call: &mut Call<Method>,
     shares: &SharesBySize,
+    requires_leader: bool,
 ) -> Result<(), End> {
-    let (key, value) = REQUIRES_LEADER;
-    let watch = runtime.open_watch(call.metadata.text(key) == Some(value));
+    let watch = runtime.open_watch(requires_leader);
     let mut is_sending = false;
     loop {
         let (requests, answers) = (&mut call.requests, &mut call.answers);

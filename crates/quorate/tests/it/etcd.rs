@@ -4,6 +4,7 @@
 mod bounds;
 mod concurrency;
 mod grpc_client;
+mod leaderless;
 mod leases;
 mod malformed;
 mod streams;
@@ -246,16 +247,26 @@ impl Three {
         Three { folder, clients, members }
     }
 
-    /// Ends the leader, by `kill -9`. Returns its number.
-    pub fn end_leader(&mut self) -> usize {
+    /// The number of the leader.
+    pub fn leader(&self) -> usize {
         let leads = |number: &usize| {
             let log = self.folder.join(format!("m{number}.log"));
             let text = std::fs::read_to_string(log).unwrap();
             let line = text.lines().rfind(|line| line.contains(" leads, in term "));
             line.is_some_and(|line| line.contains("this server leads"))
         };
-        let leader = (0..3).find(leads).expect("one of them leads");
-        let _ = kill_process(Pid::from_child(&self.members[leader].0), Signal::KILL);
+        (0..3).find(leads).expect("one of them leads")
+    }
+
+    /// Ends a member, by `kill -9`.
+    pub fn end(&mut self, number: usize) {
+        let _ = kill_process(Pid::from_child(&self.members[number].0), Signal::KILL);
+    }
+
+    /// Ends the leader, by `kill -9`. Returns its number.
+    pub fn end_leader(&mut self) -> usize {
+        let leader = self.leader();
+        self.end(leader);
         leader
     }
 }

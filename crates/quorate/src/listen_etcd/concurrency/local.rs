@@ -136,7 +136,8 @@ impl Local {
         let create =
             pb::WatchCreateRequest { key, range_end, start_revision, ..Default::default() };
         let request = pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        let call = self.0.open_watch(true);
+        // The call that waits ends without a leader, if its client says so, and this with it.
+        let call = self.0.open_watch(false);
         call.request(request.encode_to_vec().into());
         Events { call, responses: Vec::new() }
     }

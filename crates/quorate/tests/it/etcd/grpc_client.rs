@@ -164,9 +164,27 @@ impl Bidi {
         head: Request<()>,
         first: &impl Message,
     ) -> Bidi {
+        Bidi::open_with(requests, head, first, false).await
+    }
+
+    /// Opens a call and sends its only message.
+    pub async fn open_with_one(
+        requests: &SendRequest<Bytes>,
+        head: Request<()>,
+        only: &impl Message,
+    ) -> Bidi {
+        Bidi::open_with(requests, head, only, true).await
+    }
+
+    async fn open_with(
+        requests: &SendRequest<Bytes>,
+        head: Request<()>,
+        first: &impl Message,
+        is_last: bool,
+    ) -> Bidi {
         let mut requests = requests.clone().ready().await.unwrap();
         let (response, mut requests) = requests.send_request(head, false).unwrap();
-        requests.send_data(framed(&first.encode_to_vec()), false).unwrap();
+        requests.send_data(framed(&first.encode_to_vec()), is_last).unwrap();
         let answers = soon(response).await.unwrap().into_body();
         Bidi { requests, answers, bytes: BytesMut::new() }
     }
@@ -178,9 +196,19 @@ impl Bidi {
     /// Sends no more. Returns the status of the call.
     pub async fn finish(mut self) -> String {
         self.requests.send_data(Bytes::new(), true).unwrap();
+        self.ended().await.0
+    }
+
+    /// Waits until the server ends the call. Returns its status and the text of it.
+    pub async fn ended(mut self) -> (String, String) {
         while soon(self.answers.data()).await.is_some() {}
-        let trailers = soon(self.answers.trailers()).await.unwrap().unwrap();
-        trailers["grpc-status"].to_str().unwrap().to_string()
+        let headers = soon(self.answers.trailers()).await.unwrap().unwrap();
+        Answer { headers, ..Answer::default() }.status()
+    }
+
+    /// Whether the server sends nothing and does not end the call for some time.
+    pub async fn is_silent_for(&mut self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.answers.data()).await.is_err()
     }
 
     /// The next message.
