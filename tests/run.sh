@@ -2,7 +2,8 @@
 # run.sh : every test of this repository. The last line is `N passed, N failed`, summed over all kinds; status 1 if any failed.
 # It installs what the tests need (rustup takes the toolchain's parts from rust-toolchain.toml; the client suites fetch Java,
 # jars, Python packages and the C client on first use, see tests/peers/README.md) and goes on after a failing part.
-# Env: ONLY="part ..." runs only these parts: fmt clippy cargo kazoo-smoke java-smoke zkcli-smoke c-smoke kazoo etcd-differential
+# Env: ONLY="part ..." runs only these parts: fmt clippy cargo kazoo-smoke java-smoke zkcli-smoke c-smoke go-smoke kazoo
+#      etcd-differential
 #      SERVER_CMD   what the client suites test (default: this tree's release binary)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -76,6 +77,7 @@ part kazoo-smoke count_suite tests/clients/run-kazoo-smoke.sh
 part java-smoke count_suite tests/clients/run-java-smoke.sh
 part zkcli-smoke count_suite tests/clients/run-zkcli-smoke.sh
 part c-smoke count_suite tests/clients/run-c-smoke.sh
+part go-smoke count_suite tests/clients/run-go-smoke.sh
 part kazoo count_suite env KAZOO_CLUSTER=1 tests/peers/run-kazoo.sh \
   kazoo/tests/test_client.py kazoo/tests/test_lock.py kazoo/tests/test_watchers.py
 part etcd-differential count_suite tests/peers/etcd/run-differential.sh

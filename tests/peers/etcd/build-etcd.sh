@@ -5,14 +5,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 set -e
 
-need_go() {
-  local have
-  have="$(go env GOVERSION 2>/dev/null | sed 's/^go//')" || true
-  [ -n "$have" ] || die "the real etcd is not built: Go >= $GO_MIN is missing (no go in PATH)"
-  [ "$(printf '%s\n%s\n' "$GO_MIN" "$have" | sort -V | head -n 1)" = "$GO_MIN" ] \
-    || die "the real etcd is not built: Go >= $GO_MIN is missing (go in PATH is $have)"
-}
-
 module() { # module NAME : enters a fresh module
   rm -rf "$ETCD_HOME/src/$1"
   mkdir -p "$ETCD_HOME/src/$1" "$ETCD_HOME/bin"
@@ -49,7 +41,7 @@ for what in "$@"; do
     *) die "unknown: $what" ;;
   esac
   [ ! -x "$bin" ] || continue
-  need_go
+  need_go "the real etcd is not built"
   say "building $what with $(go env GOVERSION), some minutes"
   "build_$what" >"$ETCD_HOME/$what.log" 2>&1 || die "$what does not build, see $ETCD_HOME/$what.log"
 done

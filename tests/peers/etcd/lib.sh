@@ -21,3 +21,12 @@ end_pid() {
   for i in $(seq 50); do kill -0 "$1" 2>/dev/null || return 0; sleep 0.1; done
   kill -9 "$1" 2>/dev/null
 }
+
+# need_go WHAT : ends with "WHAT: ..." unless Go is there in a version that builds etcd
+need_go() {
+  local have
+  have="$(go env GOVERSION 2>/dev/null | sed 's/^go//')" || true
+  [ -n "$have" ] || die "$1: Go >= $GO_MIN is missing (no go in PATH)"
+  [ "$(printf '%s\n%s\n' "$GO_MIN" "$have" | sort -V | head -n 1)" = "$GO_MIN" ] \
+    || die "$1: Go >= $GO_MIN is missing (go in PATH is $have)"
+}

@@ -1,5 +1,5 @@
-//! A client of etcd's services KV and Lease, over HTTP/2. Calls and answers are the operations of `workload`.
-//! An answer that no client of etcd could understand fails the test.
+//! A client of etcd's services KV and Lease, over HTTP/2. Calls and answers are the operations of
+//! `workload`. An answer that no client of etcd could understand fails the test.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

@@ -3,9 +3,9 @@
 //! neither.
 //!
 //! A write without an answer may have made any revision that nobody was told of, and so may the end
-//! of a lease. So one client, the auditor, reads all keys at each such revision, before it compacts:
-//! the judge then knows every state. Some clients only watch, and some only have leases. Other
-//! judges hold what these saw against the states.
+//! of a lease. So one client, the auditor, reads all keys at each such revision, before it
+//! compacts: the judge then knows every state. Some clients only watch, and some only have leases.
+//! Other judges hold what these saw against the states.
 
 mod keeper;
 mod stream;

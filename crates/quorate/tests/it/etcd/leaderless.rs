@@ -1,4 +1,5 @@
-//! Calls of clients that require a leader (`clientv3.WithRequireLeader`), on a member that loses it.
+//! Calls of clients that require a leader (`clientv3.WithRequireLeader`), on a member that loses
+//! it.
 
 use std::time::Duration;
 

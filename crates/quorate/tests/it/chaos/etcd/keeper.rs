@@ -1,6 +1,6 @@
-//! Clients with leases during faults: each grants a lease, attaches keys to it, keeps it alive for a
-//! while, and leaves it to end. Nothing else deletes these keys: they sort behind those of the other
-//! clients, whose deletes have an end.
+//! Clients with leases during faults: each grants a lease, attaches keys to it, keeps it alive for
+//! a while, and leaves it to end. Nothing else deletes these keys: they sort behind those of the
+//! other clients, whose deletes have an end.
 
 use std::sync::Arc;
 use std::time::Duration;
