@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb};
-use http::Request;
+use http::{HeaderValue, Request};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::grpc::{self, Answer, Sender};
+use crate::grpc::{self, Answer, Sender, Stream};
 use crate::limits::{CONNECT_LIMIT, ETCD_ANSWER_BYTES_MAX, ETCD_WINDOW_BYTES};
 
 /// The methods of the service KV, each with its path.
@@ -33,6 +33,10 @@ pub const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// See [`RANGE`].
 pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
+/// A stream of requests for watches, and of their events; see [`Client::open_watches`].
+pub const WATCH: &str = "/etcdserverpb.Watch/Watch";
+/// The metadata by which a client asks for an end when there is no leader.
+const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
 /// The method that tells the version of a server, and which member leads.
 pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 
@@ -72,10 +76,18 @@ impl Client {
     /// # Errors
     /// No server answers, or it does not speak HTTP/2.
     pub async fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+        Client::connect_with_window(address, ETCD_WINDOW_BYTES).await
+    }
+
+    /// Like [`Client::connect`], with a window of so many bytes.
+    ///
+    /// # Errors
+    /// The errors are those of [`Client::connect`].
+    pub async fn connect_with_window(address: SocketAddr, bytes: u32) -> anyhow::Result<Client> {
         let connecting = async {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            grpc::open(stream, ETCD_WINDOW_BYTES).await
+            grpc::open(stream, bytes).await
         };
         let connected = async { timeout(CONNECT_LIMIT, connecting).await? };
         Ok(Client(connected.await.with_context(|| address.to_string())?))
@@ -88,6 +100,20 @@ impl Client {
     pub async fn ask(&mut self, call: &Call) -> anyhow::Result<Answer> {
         let Call { head, message } = call.clone();
         grpc::call(&mut self.0, head, message, ETCD_ANSWER_BYTES_MAX).await
+    }
+
+    /// Opens a stream of watches. The server answers once it has a request. If the client requires
+    /// a leader, the stream ends when the server has none.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn open_watches(&mut self, requires_leader: bool) -> anyhow::Result<Stream> {
+        let mut head = grpc::head(WATCH)?;
+        if requires_leader {
+            let (name, value) = REQUIRES_LEADER;
+            head.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        Stream::open(&mut self.0, head).await
     }
 }
 

@@ -112,7 +112,8 @@ fn run_seeds(
         }
         Scheme::Etcd => {
             println!(
-                "{requests} requests: {good_answers} results and {errors} errors are the same"
+                "{requests} requests: {good_answers} results, {errors} errors and {events} events \
+                 are the same"
             );
         }
     }

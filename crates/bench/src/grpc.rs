@@ -3,6 +3,10 @@
 //! The steps of a call are functions of their own, since the clients need different ones: a client
 //! of a datanode does not wait for the trailers of an answer.
 
+mod stream;
+
+pub use stream::{Received, Stream};
+
 use std::future::poll_fn;
 
 use anyhow::Context;

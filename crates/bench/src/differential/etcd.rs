@@ -1,12 +1,15 @@
 //! Equal seeded requests to two servers that speak etcd's protocol: every response and every error
 //! must be equal.
 //!
+//! In some seeds there are streams of watches beside the requests.
+//!
 //! Requests go one at a time, each to both servers at once. Both must be fresh, or as far as each
 //! other: their revisions stay equal through all seeds, so that numbers are compared as they are. A
 //! seed begins with a delete of all keys, and refers to revisions from there on.
 
 pub mod generate;
 pub mod request;
+pub mod watches;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,6 +23,7 @@ use crate::client_etcd::{Client, runtime};
 use crate::limits::{DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL_SILENCE};
 use generate::Generator;
 use request::{Reply, Request, everything};
+use watches::{Difference, Watches};
 
 /// A connection to each of the two servers.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub struct Pair {
     expected: Client,
     /// The server in question.
     got: Client,
+    /// A connection to each for streams of watches.
+    watching: (Client, Client),
 }
 
 impl Pair {
@@ -38,16 +44,19 @@ impl Pair {
     /// One does not answer.
     pub fn connect(expected: SocketAddr, got: SocketAddr) -> anyhow::Result<Pair> {
         let runtime = runtime()?;
-        let (expected, got) = runtime.block_on(async {
-            anyhow::Ok((Client::connect(expected).await?, Client::connect(got).await?))
-        })?;
-        Ok(Pair { runtime, expected, got })
+        let connect = || {
+            runtime.block_on(async {
+                anyhow::Ok((Client::connect(expected).await?, Client::connect(got).await?))
+            })
+        };
+        let ((expected_client, got_client), watching) = (connect()?, connect()?);
+        Ok(Pair { runtime, expected: expected_client, got: got_client, watching })
     }
 
     /// The replies of the server that is right, and of the other.
     fn ask(&mut self, request: &Request) -> anyhow::Result<(Reply, Reply)> {
         let call = request.call()?;
-        let Pair { runtime, expected, got } = self;
+        let Pair { runtime, expected, got, .. } = self;
         let (expected, got) = runtime.block_on(async {
             tokio::join!(
                 timeout(DIFFERENTIAL_SILENCE, expected.ask(&call)),
@@ -59,6 +68,9 @@ impl Pair {
         Ok((request.reply(expected)?, request.reply(got)?))
     }
 }
+
+/// One in so many seeds has watches: they take longer than others.
+const WATCHES_ONE_IN: u64 = 6;
 
 /// The requests that end a seed: they hide its keys from the old revisions that the next one reads.
 const LAST_REQUESTS: usize = 2;
@@ -78,18 +90,33 @@ pub fn run_seed(
         Asked::Differs(mismatch) => return Ok(Some(mismatch)),
     };
     let mut generator = Generator::new(seed, start);
+    let mut watches = seed.is_multiple_of(WATCHES_ONE_IN).then(|| Watches::new(seed, start));
     for number in 0..DIFFERENTIAL_ETCD_REQUESTS + LAST_REQUESTS {
         let request = match number.checked_sub(DIFFERENTIAL_ETCD_REQUESTS) {
             None => generator.request(),
             Some(0) => Request::DeleteRange(everything()),
             Some(_) => generator.compact_all(),
         };
+        if let Some(watches) = &mut watches
+            && matches!(request, Request::Compact(_))
+            && let Some(mismatch) = play.settle(watches, &generator, pair)?
+        {
+            return Ok(Some(mismatch));
+        }
         match play.ask(&request, pair)? {
             Asked::Same(reply) => generator.observe(&request, &reply),
             Asked::Differs(mismatch) => return Ok(Some(mismatch)),
         }
+        if let Some(watches) = &mut watches
+            && let Some(mismatch) = play.watch(watches, &generator, pair)?
+        {
+            return Ok(Some(mismatch));
+        }
     }
-    Ok(None)
+    match &mut watches {
+        Some(watches) => play.settle(watches, &generator, pair),
+        None => Ok(None),
+    }
 }
 
 /// A seed under way.
@@ -126,17 +153,57 @@ impl Play<'_> {
             self.transcript.extend([asked, answer]);
             return Ok(Asked::Same(expected));
         }
+        Ok(Asked::Differs(self.mismatch(asked, answer, &format!("{got:?}"))))
+    }
+
+    fn mismatch(&mut self, asked: String, answer: String, got: &str) -> Mismatch {
         let text = format!(
             "seed {} differs; before it:\n{}\nat request {}\n  right: {}\n  other: {}",
             self.seed,
             self.last.make_contiguous().join("\n"),
             shortened(&asked),
             shortened(answer.trim_start()),
-            shortened(&format!("{got:?}")),
+            shortened(got),
         );
         self.transcript.extend([asked, answer]);
         let transcript = std::mem::take(&mut self.transcript);
-        Ok(Asked::Differs(Mismatch { text, transcript }))
+        Mismatch { text, transcript }
+    }
+
+    /// Compares what all watches have shown.
+    fn settle(
+        &mut self,
+        watches: &mut Watches,
+        generator: &Generator,
+        pair: &Pair,
+    ) -> anyhow::Result<Option<Mismatch>> {
+        let (newest, _) = generator.revisions();
+        let difference = pair.runtime.block_on(watches.settle(newest));
+        self.compared.events += std::mem::take(&mut watches.event_count);
+        Ok(difference.with_context(|| self.of_seed())?.map(|it| self.watch_mismatch(it)))
+    }
+
+    /// Does something with watches.
+    fn watch(
+        &mut self,
+        watches: &mut Watches,
+        generator: &Generator,
+        pair: &mut Pair,
+    ) -> anyhow::Result<Option<Mismatch>> {
+        let Pair { runtime, watching, .. } = pair;
+        let difference = runtime.block_on(watches.act(watching, generator.revisions()));
+        self.compared.events += std::mem::take(&mut watches.event_count);
+        Ok(difference.with_context(|| self.of_seed())?.map(|it| self.watch_mismatch(it)))
+    }
+
+    fn of_seed(&self) -> String {
+        format!("seed {}: watches behind request {}", self.seed, self.compared.requests)
+    }
+
+    fn watch_mismatch(&mut self, difference: Difference) -> Mismatch {
+        let Difference { asked, expected, got } = difference;
+        let asked = format!("{}, of watches: {asked}", self.compared.requests);
+        self.mismatch(asked, format!("    {expected}"), &got)
     }
 }
 

@@ -105,6 +105,11 @@ impl Generator {
         Request::Compact(pb::CompactionRequest { revision, physical: self.one_in(2) })
     }
 
+    /// The newest revision, and the newest compacted one.
+    pub fn revisions(&self) -> (i64, i64) {
+        (self.newest, self.compacted)
+    }
+
     fn one_in(&mut self, count: u64) -> bool {
         self.random.below(count) == 0
     }
@@ -117,7 +122,7 @@ impl Generator {
     }
 
     /// A key and the end of a range from it; some ranges are empty, some have no end.
-    fn keys(&mut self, may_be_open: bool) -> (Bytes, Bytes) {
+    pub(super) fn keys(&mut self, may_be_open: bool) -> (Bytes, Bytes) {
         let (key, end) = (self.key(), self.key());
         let zero = Bytes::from_static(b"\0");
         let end = if end == zero && !may_be_open { Bytes::from_static(b"e") } else { end };
