@@ -14,7 +14,7 @@ use crate::config::{GivenServers, ListenAddress};
 const NAME: &str = "etcd";
 
 /// The flags, with the default of each (`embed/config.go`).
-const FLAGS: [(&str, &str); 14] = [
+const FLAGS: [(&str, &str); 18] = [
     ("name", "default"),
     ("data-dir", ""),
     ("listen-client-urls", "http://localhost:2379"),
@@ -29,15 +29,23 @@ const FLAGS: [(&str, &str); 14] = [
     ("auto-compaction-mode", "periodic"),
     ("auto-compaction-retention", "0"),
     ("watch-progress-notify-interval", "0"),
+    ("grpc-keepalive-min-time", "5s"),
+    ("grpc-keepalive-interval", "2h"),
+    ("grpc-keepalive-timeout", "20s"),
+    ("max-concurrent-streams", "0"),
 ];
 
 /// The flags that are settings by the same names as in a configuration.
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 9] = [
     "quota-backend-bytes",
     "max-txn-ops",
     "auto-compaction-mode",
     "auto-compaction-retention",
     "watch-progress-notify-interval",
+    "grpc-keepalive-min-time",
+    "grpc-keepalive-interval",
+    "grpc-keepalive-timeout",
+    "max-concurrent-streams",
 ];
 
 /// The distance from a server's peer port to the port that stands for its elections, which nobody

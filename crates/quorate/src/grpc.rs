@@ -15,8 +15,8 @@
 //! are counted in bytes (`room`), and for a face that asks for it in number (`credits`). Each face
 //! sets its own [`Limits`].
 //!
-//! The library `h2` implements HTTP/2. Only `connection`, `requests`, `answers` and `status` know
-//! it; `docs/design/dependencies.md` says what it costs.
+//! The library `h2` implements HTTP/2. Only `connection`, `keep_alive`, `requests`, `answers` and
+//! `status` know it; `docs/design/dependencies.md` says what it costs.
 
 mod answers;
 mod assembly;
@@ -26,6 +26,7 @@ mod credits;
 mod deadline;
 mod gzip;
 mod head;
+mod keep_alive;
 mod limits;
 mod metadata;
 mod methods;
@@ -37,6 +38,7 @@ mod status;
 pub use assembly::{PREFIX_BYTES, frame, framed};
 pub use call::Call;
 pub use connection::{Server, serve};
+pub use keep_alive::PingPolicy;
 pub use limits::{Limits, Patience};
 pub use methods::{Kind, Method, Methods};
 pub use requests::Message;

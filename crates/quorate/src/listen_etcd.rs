@@ -31,14 +31,15 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::config::etcd::EtcdConnections;
 use crate::descriptors;
-use crate::grpc::{self, Limits, Patience, Server};
+use crate::grpc::{self, Limits, Patience, PingPolicy, Server};
 use crate::tls::Tls;
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_TIME,
     MESSAGE_BYTES_MAX, PREFACE_PAUSE, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES,
-    STREAMS_MAX, UNTAKEN_TIME_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
+    UNTAKEN_TIME_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
 };
 use runtime::{RoomOfAll, Runtime};
 
@@ -68,8 +69,11 @@ pub struct EtcdFace {
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
-pub fn start(fronts: Vec<(FrontHandle, EtcdFront)>) -> std::io::Result<EtcdFace> {
-    let limits = Arc::new(grpc_limits());
+pub fn start(
+    fronts: Vec<(FrontHandle, EtcdFront)>,
+    connections: EtcdConnections,
+) -> std::io::Result<EtcdFace> {
+    let limits = Arc::new(grpc_limits(connections));
     let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
     let room = RoomOfAll::new();
     let mut runtimes = Vec::new();
@@ -190,12 +194,13 @@ async fn speaks_http2(stream: &TcpStream) -> anyhow::Result<bool> {
     tokio::time::timeout(HANDSHAKE_TIME_MAX, begin).await?
 }
 
-fn grpc_limits() -> Limits {
+fn grpc_limits(connections: EtcdConnections) -> Limits {
+    let EtcdConnections { streams_max, ping_min_ms, ping_idle_ms, ping_wait_ms } = connections;
     Limits {
         message_bytes_max: MESSAGE_BYTES_MAX,
         takes_gzip: true,
         header_bytes_max: HEADER_BYTES_MAX,
-        streams_max: STREAMS_MAX,
+        streams_max,
         stream_window_bytes: STREAM_WINDOW_BYTES,
         connection_window_bytes: CONNECTION_WINDOW_BYTES,
         frame_bytes_max: FRAME_BYTES_MAX,
@@ -203,6 +208,11 @@ fn grpc_limits() -> Limits {
         send_bytes_max: SEND_BYTES_MAX,
         handshake_time_max: HANDSHAKE_TIME_MAX,
         connection_idle_time: None,
+        pings: Some(PingPolicy {
+            min_time: Duration::from_millis(ping_min_ms),
+            idle_time: Duration::from_millis(ping_idle_ms),
+            wait_time: Duration::from_millis(ping_wait_ms),
+        }),
         patience: Patience {
             stall_time: STALL_TIME_MAX,
             waited_time: WAITED_TIME_MAX,

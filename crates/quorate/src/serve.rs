@@ -138,7 +138,8 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let chunks = config.chunk.as_ref().map(open).transpose()?;
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts(&config, &node)?, asker, tls.clone())?;
-    let etcd = listen_etcd::start(etcd_fronts(&config, &node))?;
+    let connections = config.etcd.as_ref().map(|etcd| etcd.connections).unwrap_or_default();
+    let etcd = listen_etcd::start(etcd_fronts(&config, &node), connections)?;
     let begin = Begin {
         node: node.monitor_handle(),
         face: acceptor.face(),

@@ -18,6 +18,31 @@ pub struct EtcdConfig {
     pub tls_addr: Option<ListenAddress>,
     /// How long a watcher that asked for progress is without events until it is told, in ms.
     pub progress_ms: u64,
+    pub connections: EtcdConnections,
+}
+
+/// What each connection of a client may do, and how it is kept alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EtcdConnections {
+    /// Streams of one connection (`max-concurrent-streams`).
+    pub streams_max: u32,
+    /// The least time between two pings of a client, in ms (`grpc-keepalive-min-time`).
+    pub ping_min_ms: u64,
+    /// How long a client is silent until it is sent a ping, in ms (`grpc-keepalive-interval`).
+    pub ping_idle_ms: u64,
+    /// How long it may be silent from then on, in ms (`grpc-keepalive-timeout`).
+    pub ping_wait_ms: u64,
+}
+
+impl Default for EtcdConnections {
+    fn default() -> EtcdConnections {
+        EtcdConnections {
+            streams_max: STREAMS_MAX,
+            ping_min_ms: 5_000,
+            ping_idle_ms: 7_200_000,
+            ping_wait_ms: 20_000,
+        }
+    }
 }
 
 /// The settings of etcd's keys, which a leader uses even where its face is not served.
@@ -41,6 +66,7 @@ pub(super) struct EtcdDraft {
     /// The retention, as it was given.
     retention: Option<String>,
     progress_ms: Option<u64>,
+    connections: EtcdConnections,
 }
 
 impl EtcdDraft {
@@ -70,6 +96,30 @@ impl EtcdDraft {
                 // etcd has the same default for 0, and the same shortest interval.
                 self.progress_ms = (ms > 0).then_some(ms.max(PROGRESS_MS_MIN));
             }
+            _ => return self.set_connections(flag, value),
+        }
+        Ok(true)
+    }
+
+    /// Takes a setting of connections. For 0 the library of etcd's server has values of its own.
+    fn set_connections(&mut self, flag: &str, value: &str) -> Result<bool, String> {
+        let ms = |of_zero: u64| match duration_ms(value)? {
+            0 => Ok::<u64, String>(of_zero),
+            ms => Ok(ms),
+        };
+        let all = &mut self.connections;
+        match flag {
+            "grpc-keepalive-min-time" => all.ping_min_ms = ms(PING_MIN_MS_OF_GRPC)?,
+            "grpc-keepalive-interval" => {
+                all.ping_idle_ms = ms(EtcdConnections::default().ping_idle_ms)?;
+            }
+            "grpc-keepalive-timeout" => {
+                all.ping_wait_ms = ms(EtcdConnections::default().ping_wait_ms)?;
+            }
+            "max-concurrent-streams" => {
+                let count = value.parse::<u32>().map_err(|_| format!("{value:?} is no number"))?;
+                all.streams_max = if count == 0 { STREAMS_MAX } else { count.min(STREAMS_MAX) };
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -91,7 +141,8 @@ impl EtcdDraft {
         };
         let is_served = self.is_served();
         let progress_ms = self.progress_ms.unwrap_or(ETCD_PROGRESS_MS);
-        let config = EtcdConfig { addr: self.addr, tls_addr: self.tls_addr, progress_ms };
+        let EtcdDraft { addr, tls_addr, connections, .. } = self;
+        let config = EtcdConfig { addr, tls_addr, progress_ms, connections };
         let keys = EtcdKeys { replicated: self.replicated, auto_compaction };
         Ok((is_served.then_some(config), keys))
     }
@@ -99,6 +150,14 @@ impl EtcdDraft {
 
 /// The most operations that a configuration may allow.
 const TXN_OPS_MAX: u32 = etcd::limits::TXN_OPS_TOTAL_MAX as u32;
+
+/// Streams of one connection at most. etcd has no bound by default; a client with more calls at
+/// once than this waits.
+const STREAMS_MAX: u32 = 10_000;
+
+/// The least time between two pings of a client if `grpc-keepalive-min-time` is 0, in ms (grpc-go:
+/// `defaultKeepalivePolicyMinTime`).
+const PING_MIN_MS_OF_GRPC: u64 = 300_000;
 
 /// The shortest period, in ms, of which ten parts are whole milliseconds.
 const PERIOD_MS_MIN: u64 = 10;
@@ -184,6 +243,36 @@ mod tests {
             assert_eq!(progress_ms(value), Ok(ms), "{value}");
         }
         assert!(progress_ms("5").is_err() && progress_ms("-1s").is_err());
+    }
+
+    #[test]
+    fn connections_are_kept_alive_as_the_flags_say() {
+        let connections = |settings: &[(&str, &str)]| {
+            let mut draft = EtcdDraft { addr: "127.0.0.1:0".parse().ok(), ..EtcdDraft::default() };
+            for (flag, value) in settings {
+                assert!(draft.set(flag, value)?, "{flag} is a flag");
+            }
+            draft.finish().map(|(config, _)| config.expect("it is served").connections)
+        };
+        let default = EtcdConnections::default();
+        assert_eq!(connections(&[]), Ok(default));
+        let set = [
+            ("grpc-keepalive-min-time", "10s"),
+            ("grpc-keepalive-interval", "1m"),
+            ("grpc-keepalive-timeout", "500ms"),
+            ("max-concurrent-streams", "7"),
+        ];
+        let expected = EtcdConnections {
+            streams_max: 7,
+            ping_min_ms: 10_000,
+            ping_idle_ms: 60_000,
+            ping_wait_ms: 500,
+        };
+        assert_eq!(connections(&set), Ok(expected));
+        let none = set.map(|(flag, _)| (flag, "0"));
+        assert_eq!(connections(&none), Ok(EtcdConnections { ping_min_ms: 300_000, ..default }));
+        assert_eq!(connections(&[("max-concurrent-streams", "4294967295")]), Ok(default));
+        assert!(connections(&[("max-concurrent-streams", "-1")]).is_err());
     }
 
     #[test]

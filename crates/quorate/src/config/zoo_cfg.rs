@@ -506,6 +506,10 @@ fn etcd_property(etcd: &mut EtcdDraft, name: &str, value: &str) -> Result<Fate, 
         "quorate.etcdWatchProgressNotifyInterval" => {
             etcd.set("watch-progress-notify-interval", value)?;
         }
+        "quorate.etcdGrpcKeepaliveMinTime" => drop(etcd.set("grpc-keepalive-min-time", value)?),
+        "quorate.etcdGrpcKeepaliveInterval" => drop(etcd.set("grpc-keepalive-interval", value)?),
+        "quorate.etcdGrpcKeepaliveTimeout" => drop(etcd.set("grpc-keepalive-timeout", value)?),
+        "quorate.etcdMaxConcurrentStreams" => drop(etcd.set("max-concurrent-streams", value)?),
         _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)

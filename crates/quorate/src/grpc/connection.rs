@@ -3,9 +3,10 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
-use h2::RecvStream;
 use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
 use hyper::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,6 +16,7 @@ use super::answers::{Answers, Piece};
 use super::call::Call;
 use super::credits::{Credits, StreamCredits};
 use super::head;
+use super::keep_alive::SignsOfLife;
 use super::limits::Limits;
 use super::methods::Methods;
 use super::requests::Requests;
@@ -57,25 +59,35 @@ where
     M: Copy,
 {
     let limits = &server.limits;
-    let (socket, turn) = GatheringSocket::new(socket);
-    let handshake = builder(limits).handshake(socket);
-    let mut connection: Http2<S> = timeout(limits.handshake_time_max, handshake).await??;
     // Each stream holds one reference.
     let streams = Arc::new(());
+    let signs = Arc::new(SignsOfLife::new(limits.pings, &streams));
+    let (socket, turn) = GatheringSocket::new(socket, signs.clone());
+    let handshake = builder(limits).handshake(socket);
+    let mut connection: Http2<S> = timeout(limits.handshake_time_max, handshake).await??;
+    let lost = signs.lost(connection.ping_pong());
+    tokio::pin!(lost);
     let mut windows = Vec::new();
     let mut idle = limits.connection_idle_time.map(|time| interval_at(Instant::now() + time, time));
     let mut was_used = true;
     loop {
         tokio::select! {
             biased;
-            accepted = accept(&mut connection, &turn) => {
-                let Some(accepted) = accepted else { return Ok(()) };
+            accepted = accept(&mut connection, &turn, &signs) => {
+                let accepted = match accepted {
+                    Some(accepted) => accepted?,
+                    None if signs.is_abused() => {
+                        return send_away(connection, &turn, limits).await;
+                    }
+                    None => return Ok(()),
+                };
                 was_used = true;
-                let Some(call) = open(accepted?, server, shares, &streams) else { continue };
+                let Some(call) = open(accepted, server, shares, &streams) else { continue };
                 let stream_count = Arc::strong_count(&streams) - 1;
                 give_window(&mut connection, &mut windows, stream_count, server);
                 handle(call);
             }
+            () = &mut lost => anyhow::bail!("the client gives no sign of life"),
             () = tick(&mut idle) => {
                 if !was_used && Arc::strong_count(&streams) == 1 {
                     connection.graceful_shutdown();
@@ -86,19 +98,38 @@ where
     }
 }
 
-/// Waits for the next stream of a client. Reads and writes for all streams meanwhile.
-async fn accept<S>(connection: &mut Http2<S>, turn: &Turn) -> Option<Result<Accepted, h2::Error>>
+/// Waits for the next stream of a client; none if the client has ended the connection, or pings
+/// too often. Reads and writes for all streams meanwhile.
+async fn accept<S>(
+    connection: &mut Http2<S>,
+    turn: &Turn,
+    signs: &SignsOfLife,
+) -> Option<Result<Accepted, h2::Error>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    poll_fn(|context| {
-        let accepted = connection.poll_accept(context);
-        if accepted.is_pending() {
+    poll_fn(|context| match connection.poll_accept(context) {
+        Poll::Pending if signs.is_abused() => Poll::Ready(None),
+        Poll::Pending => {
             turn.pause(context);
+            Poll::Pending
         }
-        accepted
+        accepted => accepted,
     })
     .await
+}
+
+/// Tells a client that it pings too often, and ends its connection.
+async fn send_away<S>(mut connection: Http2<S>, turn: &Turn, limits: &Limits) -> anyhow::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    turn.gather_no_more();
+    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    // A client that does not read is not waited for.
+    let closed = poll_fn(|context| connection.poll_closed(context));
+    let _ = timeout(limits.handshake_time_max, closed).await;
+    anyhow::bail!("the client pings too often")
 }
 
 /// Waits until the next idle check; for ever if the connection may be idle for ever.

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use super::keep_alive::PingPolicy;
+
 /// Bounds of the connections of a face, and of their streams.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -32,6 +34,8 @@ pub struct Limits {
     /// The interval at which an idle connection is checked. It is closed if it had no stream since
     /// the last check.
     pub connection_idle_time: Option<Duration>,
+    /// How pings are dealt with; none: clients may ping as they like, and are sent none.
+    pub pings: Option<PingPolicy>,
     pub patience: Patience,
 }
 

@@ -10,6 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::keep_alive::{Heads, PREFACE_BYTES, SignsOfLife, add_reason};
+
 /// Bytes that are gathered at most. Longer writes go to the socket at once: large answers are not
 /// copied.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
@@ -26,6 +28,10 @@ pub(super) struct GatheringSocket<S> {
     /// Whether anything was written since the last flush.
     is_dirty: bool,
     turn: Arc<Turn>,
+    signs: Arc<SignsOfLife>,
+    /// The frames that the client sends, and those for it.
+    received: Heads,
+    sent: Heads,
 }
 
 /// Says when a socket gathers and when it writes. The task of the connection shares it.
@@ -48,13 +54,27 @@ impl Turn {
             context.waker().wake_by_ref();
         }
     }
+
+    /// From now on flushes are not delayed.
+    pub(super) fn gather_no_more(&self) {
+        self.gathers.store(false, Ordering::Relaxed);
+    }
 }
 
 impl<S> GatheringSocket<S> {
-    pub(super) fn new(socket: S) -> (GatheringSocket<S>, Arc<Turn>) {
+    pub(super) fn new(socket: S, signs: Arc<SignsOfLife>) -> (GatheringSocket<S>, Arc<Turn>) {
         let turn = Arc::new(Turn::default());
-        let (gathered, written, is_dirty) = (Vec::new(), 0, false);
-        (GatheringSocket { socket, gathered, written, is_dirty, turn: turn.clone() }, turn)
+        let gathering = GatheringSocket {
+            socket,
+            gathered: Vec::new(),
+            written: 0,
+            is_dirty: false,
+            turn: turn.clone(),
+            signs,
+            received: Heads::behind(PREFACE_BYTES),
+            sent: Heads::behind(0),
+        };
+        (gathering, turn)
     }
 }
 
@@ -75,13 +95,33 @@ impl<S: AsyncWrite + Unpin> GatheringSocket<S> {
     }
 }
 
+impl<S> GatheringSocket<S> {
+    fn gather(&mut self, slices: &[io::IoSlice<'_>]) {
+        for slice in slices {
+            self.gathered.extend_from_slice(slice);
+            self.note_sent(slice);
+        }
+        if self.signs.is_abused() {
+            add_reason(&mut self.gathered);
+        }
+    }
+
+    fn note_sent(&mut self, bytes: &[u8]) {
+        self.signs.on_sent(&mut self.sent, bytes);
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for GatheringSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.socket).poll_read(context, buffer);
+        let GatheringSocket { signs, received, .. } = &mut *self;
+        signs.on_received(received, &buffer.filled()[before..]);
+        read
     }
 }
 
@@ -93,11 +133,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GatheringSocket<S> {
     ) -> Poll<io::Result<usize>> {
         self.is_dirty = true;
         if self.gathered.len() + bytes.len() <= GATHERED_BYTES_MAX {
-            self.gathered.extend_from_slice(bytes);
+            self.gather(&[io::IoSlice::new(bytes)]);
             return Poll::Ready(Ok(bytes.len()));
         }
         ready!(self.poll_write_gathered(context))?;
-        Pin::new(&mut self.socket).poll_write(context, bytes)
+        let count = ready!(Pin::new(&mut self.socket).poll_write(context, bytes))?;
+        self.note_sent(&bytes[..count]);
+        Poll::Ready(Ok(count))
     }
 
     fn poll_write_vectored(
@@ -108,13 +150,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GatheringSocket<S> {
         self.is_dirty = true;
         let count = slices.iter().map(|slice| slice.len()).sum::<usize>();
         if self.gathered.len() + count <= GATHERED_BYTES_MAX {
-            for slice in slices {
-                self.gathered.extend_from_slice(slice);
-            }
+            self.gather(slices);
             return Poll::Ready(Ok(count));
         }
         ready!(self.poll_write_gathered(context))?;
-        Pin::new(&mut self.socket).poll_write_vectored(context, slices)
+        let count = ready!(Pin::new(&mut self.socket).poll_write_vectored(context, slices))?;
+        let mut left = count;
+        for slice in slices {
+            let written = left.min(slice.len());
+            self.note_sent(&slice[..written]);
+            left -= written;
+        }
+        Poll::Ready(Ok(count))
     }
 
     fn is_write_vectored(&self) -> bool {

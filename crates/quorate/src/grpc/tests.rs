@@ -103,6 +103,7 @@ fn limits() -> Limits {
         send_bytes_max: 1024 * 1024,
         handshake_time_max: PATIENCE,
         connection_idle_time: None,
+        pings: None,
         patience: Patience {
             stall_time: PATIENCE,
             waited_time: PATIENCE,

@@ -176,6 +176,7 @@ impl Limits {
             send_bytes_max: SEND_BYTES_MAX,
             handshake_time_max: HANDSHAKE_TIME_MAX,
             connection_idle_time: Some(IDLE_TIME),
+            pings: None,
             patience: Patience {
                 stall_time: self.stall_time,
                 waited_time: self.waited_time,

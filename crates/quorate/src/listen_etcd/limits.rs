@@ -11,10 +11,6 @@ pub(super) const ACCEPTED_MAX: usize = 1_024;
 /// Bytes of one request message, as in etcd: `max-request-bytes` and 512 KiB.
 pub(super) const MESSAGE_BYTES_MAX: usize = REQUEST_BYTES_MAX_DEFAULT + MESSAGE_OVERHEAD_BYTES;
 
-/// Streams of one connection. etcd has no bound by default; a client with more calls at once than
-/// this waits.
-pub(super) const STREAMS_MAX: u32 = 10_000;
-
 /// Bytes that a client may send on a stream before we take them.
 pub(super) const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod concurrency;
+mod connections;
 mod grpc_client;
 mod leaderless;
 mod leases;

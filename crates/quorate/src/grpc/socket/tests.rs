@@ -40,7 +40,9 @@ struct Rig {
 
 impl Rig {
     fn new(bytes_max: usize) -> Rig {
-        let (socket, turn) = GatheringSocket::new(Noting { notes: Vec::new(), bytes_max });
+        let noting = Noting { notes: Vec::new(), bytes_max };
+        let signs = SignsOfLife::new(None, &Arc::new(()));
+        let (socket, turn) = GatheringSocket::new(noting, Arc::new(signs));
         Rig { socket, turn }
     }
 

@@ -193,6 +193,11 @@ impl Bidi {
         self.requests.send_data(framed(&message.encode_to_vec()), false).unwrap();
     }
 
+    /// Resets the call.
+    pub fn cancel(&mut self) {
+        self.requests.send_reset(h2::Reason::CANCEL);
+    }
+
     /// Sends no more. Returns the status of the call.
     pub async fn finish(mut self) -> String {
         self.requests.send_data(Bytes::new(), true).unwrap();
