@@ -25,7 +25,7 @@ mod threads;
 
 pub use cluster::ClusterConfig;
 pub use images::{NotInstalled, TakenSnapshot, Upload};
-pub use metrics::{MonitorHandle, NodeMetrics, Startup};
+pub use metrics::{MonitorHandle, NodeMetrics, Startup, TimeBuckets, WRITE_BOUNDS_US};
 pub use peer_hello::Channel;
 pub use peer_sockets::{
     Link, LinkStatus, NamesHost, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput,

@@ -17,6 +17,8 @@ use crate::threads::Shared;
 pub struct NodeMetrics {
     /// `fsynctime`, in us: writing a group of entries to the log until it is durable.
     pub fsync_time_us: Summary,
+    /// The same times in buckets, which only grow.
+    pub fsync_buckets: TimeBuckets,
     /// How often that took longer than the configured time.
     pub fsync_threshold_exceed_count: u64,
     /// `quorum_ack_latency`, in us: an entry of this member as leader until a quorum has it on
@@ -36,6 +38,35 @@ pub struct NodeMetrics {
     pub last_snapshot: Option<(Mark, i64)>,
     /// The durations of the start's steps.
     pub startup: Startup,
+}
+
+/// Upper bounds of the buckets of a write's time, in us: from 1 ms on each is twice the one before
+/// (etcd's `wal_fsync_duration_seconds`).
+pub const WRITE_BOUNDS_US: [u64; 14] = {
+    let mut bounds = [1_000; 14];
+    let mut at = 1;
+    while at < bounds.len() {
+        bounds[at] = 2 * bounds[at - 1];
+        at += 1;
+    }
+    bounds
+};
+
+/// How many writes took how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeBuckets {
+    /// One count for each of [`WRITE_BOUNDS_US`], and one for what took longer than all.
+    pub counts: [u64; WRITE_BOUNDS_US.len() + 1],
+    /// The sum of all times, in us.
+    pub sum_us: u64,
+}
+
+impl TimeBuckets {
+    pub(crate) fn record(&mut self, us: u64) {
+        let at = WRITE_BOUNDS_US.iter().position(|bound| us <= *bound);
+        self.counts[at.unwrap_or(WRITE_BOUNDS_US.len())] += 1;
+        self.sum_us += us;
+    }
 }
 
 /// The cost of the start.
@@ -73,11 +104,11 @@ impl MonitorHandle {
         self.shared.metrics.lock().clone()
     }
 
-    /// Resets the measurements of the threads, except those of the start.
+    /// Resets the measurements of the threads, except those of the start and the buckets.
     pub fn reset(&self) {
         let mut metrics = self.shared.metrics.lock();
-        let NodeMetrics { startup, last_snapshot, .. } = *metrics;
-        *metrics = NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() };
+        let NodeMetrics { startup, last_snapshot, fsync_buckets, .. } = *metrics;
+        *metrics = NodeMetrics { startup, last_snapshot, fsync_buckets, ..NodeMetrics::default() };
     }
 
     /// Loop's counts since the start.

@@ -217,6 +217,7 @@ impl Shared {
         let is_slow = took > self.fsync_warning;
         let mut metrics = self.metrics.lock();
         metrics.fsync_time_us.record(us, self.now_ms());
+        metrics.fsync_buckets.record(us);
         metrics.fsync_threshold_exceed_count += u64::from(is_slow);
         drop(metrics);
         if is_slow {

@@ -106,7 +106,7 @@ fn start_within(
         requests: Share::new(limits.requests_bytes),
         answers: Share::new(limits.answers_bytes),
         grpc: grpc::Server {
-            methods: Methods::new(METHODS),
+            methods: Methods::new(METHODS, false),
             limits: Arc::new(limits.grpc()),
             windows: Arc::new(Semaphore::new(limits.windows_bytes / STREAM_WINDOW_BYTES as usize)),
             credits: None,

@@ -13,11 +13,13 @@ use h2::{Reason, SendStream};
 use hyper::header::HeaderValue;
 use tokio::time::Instant;
 
+use super::assembly::PREFIX_BYTES;
+use super::counts::CallCounts;
 use super::deadline::Deadline;
 use super::head::{response_head, status_alone};
 use super::limits::{Limits, Patience};
 use super::room::Room;
-use super::status::End;
+use super::status::{Code, End};
 
 /// A piece of an answer on its way to the socket. The library drops the piece when it has copied
 /// the last byte of it towards the socket, or when the stream has ended.
@@ -98,6 +100,9 @@ pub struct Answers {
     content_type: HeaderValue,
     deadline: Deadline,
     limits: Arc<Limits>,
+    counts: Arc<CallCounts>,
+    /// When the call began, if somebody wants to know how long it takes.
+    begun_at: Option<Instant>,
 }
 
 /// The half of the stream that the library gave us.
@@ -113,8 +118,11 @@ impl Answers {
         content_type: HeaderValue,
         deadline: Deadline,
         limits: Arc<Limits>,
+        counts: Arc<CallCounts>,
     ) -> Answers {
         Answers {
+            begun_at: counts.has_times().then(Instant::now),
+            counts,
             half: Half::Waiting(respond),
             left: Bytes::new(),
             room: None,
@@ -148,6 +156,7 @@ impl Answers {
     /// The message before was not taken yet.
     pub fn hand_over(&mut self, message: Bytes, room: Option<Room>) {
         assert!(self.is_taken(), "a stream has one message under way");
+        self.counts.send(message.len().saturating_sub(PREFIX_BYTES));
         self.room = room.map(|mut room| {
             room.shrink_to(message.len());
             Arc::new(room)
@@ -262,6 +271,11 @@ impl Answers {
     /// message gets none either: a status would say that the message ends there.
     pub(super) fn finish(self, end: &End) {
         let end = if self.left.is_empty() { end } else { &End::Gone };
+        let code = match end {
+            End::Status(status) => status.code,
+            End::Gone => Code::Cancelled,
+        };
+        self.counts.finish(code, self.begun_at.map(|begun_at| begun_at.elapsed()));
         match (end, self.half) {
             (End::Status(status), Half::Waiting(mut respond)) => {
                 let _ = respond.send_response(status_alone(self.content_type, status), true);

@@ -194,11 +194,13 @@ fn open<M: Copy>(
             return None;
         }
     };
-    let head::Head { method, kind, metadata, deadline, content_type, is_gzip } = head;
+    let head::Head { method, kind, counts, metadata, deadline, content_type, is_gzip } = head;
+    counts.start();
     let credits = server.credits.as_ref().map(StreamCredits::new);
     let shares = shares.clone();
-    let requests = Requests::new((kind, body), is_gzip, shares, credits, deadline, limits.clone());
-    let answers = Answers::new(respond, content_type, deadline, limits.clone());
+    let (kind, limits) = ((kind, counts.clone()), limits.clone());
+    let requests = Requests::new(kind, body, is_gzip, (shares, credits), deadline, limits.clone());
+    let answers = Answers::new(respond, content_type, deadline, limits, counts);
     let _stream = streams.clone();
     Some(Box::new(Call { method, metadata, deadline, requests, answers, _stream }))
 }

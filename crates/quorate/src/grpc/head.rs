@@ -1,13 +1,16 @@
 //! The headers of a request: the call that they open, or the whole response that refuses them.
 //! Order and texts are those of grpc-go (`http2Server.operateHeaders`, `Server.handleStream`).
 
+use std::sync::Arc;
+
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
+use super::counts::CallCounts;
 use super::deadline::{Deadline, parse_timeout};
 use super::metadata::Metadata;
-use super::methods::{Kind, Methods};
+use super::methods::{Kind, Method as Entry, Methods};
 use super::status::{ACCEPT_ENCODING, Code, Status};
 
 const GZIP: &str = "gzip";
@@ -20,6 +23,7 @@ const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub(super) struct Head<M> {
     pub(super) method: M,
     pub(super) kind: Kind,
+    pub(super) counts: Arc<CallCounts>,
     pub(super) metadata: Metadata,
     pub(super) deadline: Deadline,
     /// The media type of the request, which the response repeats.
@@ -84,7 +88,9 @@ pub(super) fn read<M: Copy>(
     if deadline.is_past() {
         return Err(of_call(&Status::deadline_exceeded()));
     }
-    let (method, kind) = methods.find(parts.uri.path()).map_err(|status| of_call(&status))?;
+    let found = methods.find(parts.uri.path()).map_err(|status| of_call(&status))?;
+    let (Entry { method, kind, .. }, counts) = found;
+    let (method, kind, counts) = (*method, *kind, counts.clone());
     let encoding = encoding.filter(|value| !matches!(value.as_bytes(), b"identity" | b""));
     let is_gzip = takes_gzip && encoding.as_ref().is_some_and(|value| value == GZIP);
     if let Some(encoding) = encoding.filter(|_| !is_gzip) {
@@ -97,7 +103,7 @@ pub(super) fn read<M: Copy>(
         }
         return Err(response);
     }
-    Ok(Head { method, kind, metadata, deadline, content_type, is_gzip })
+    Ok(Head { method, kind, counts, metadata, deadline, content_type, is_gzip })
 }
 
 /// Whether a media type is gRPC's, with or without the name of an encoding of messages.

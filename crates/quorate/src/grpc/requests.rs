@@ -10,6 +10,7 @@ use h2::RecvStream;
 use tokio::time::Instant;
 
 use super::assembly::Assembly;
+use super::counts::CallCounts;
 use super::credits::{Credit, StreamCredits};
 use super::deadline::Deadline;
 use super::gzip::{self, NoMessage};
@@ -30,6 +31,7 @@ pub struct Message {
 #[derive(Debug)]
 pub struct Requests {
     kind: Kind,
+    counts: Arc<CallCounts>,
     body: RecvStream,
     assembly: Assembly,
     /// Bytes of the last frame that still count against the client's window.
@@ -55,16 +57,17 @@ struct Begun {
 
 impl Requests {
     pub(super) fn new(
-        (kind, body): (Kind, RecvStream),
+        (kind, counts): (Kind, Arc<CallCounts>),
+        body: RecvStream,
         takes_compressed: bool,
-        shares: SharesBySize,
-        credits: Option<StreamCredits>,
+        (shares, credits): (SharesBySize, Option<StreamCredits>),
         deadline: Deadline,
         limits: Arc<Limits>,
     ) -> Requests {
         let assembly = Assembly::new(limits.message_bytes_max, takes_compressed);
         Requests {
             kind,
+            counts,
             body,
             assembly,
             unreleased: 0,
@@ -171,6 +174,7 @@ impl Requests {
             bytes = message.map_err(|why| no_message(why, bytes_max))?.into();
             room.shrink_to(bytes.len());
         }
+        self.counts.receive(bytes.len());
         Ok(Some(Message { bytes, room, credit }))
     }
 

@@ -7,6 +7,9 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub(super) const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
+/// The count of gRPC's status codes.
+pub const CODES: usize = 17;
+
 /// The status codes of gRPC, by their numbers on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -53,9 +56,30 @@ impl Code {
         }
     }
 
+    /// The names by which grpc-go shows the codes, by their numbers.
+    pub const NAMES: [&str; CODES] = [
+        "OK",
+        "Canceled",
+        "Unknown",
+        "InvalidArgument",
+        "DeadlineExceeded",
+        "NotFound",
+        "AlreadyExists",
+        "PermissionDenied",
+        "ResourceExhausted",
+        "FailedPrecondition",
+        "Aborted",
+        "OutOfRange",
+        "Unimplemented",
+        "Internal",
+        "Unavailable",
+        "DataLoss",
+        "Unauthenticated",
+    ];
+
     /// The number as the text that `grpc-status` holds.
     fn text(self) -> &'static str {
-        const TEXTS: [&str; 17] = [
+        const TEXTS: [&str; CODES] = [
             "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15",
             "16",
         ];

@@ -124,7 +124,7 @@ fn run_with<F: Future<Output = ()>>(
     test: impl FnOnce(Rig) -> F,
 ) {
     let windows = Arc::new(Semaphore::new(16));
-    let (methods, limits) = (Methods::new(METHODS), Arc::new(limits));
+    let (methods, limits) = (Methods::new(METHODS, false), Arc::new(limits));
     let server = Server { methods, limits, windows, credits };
     let (end_sender, ends) = mpsc::channel(16);
     let shares = Arc::new([SHARE_BYTES; 3].map(Share::new));

@@ -123,5 +123,5 @@ pub(super) fn methods() -> Methods<Method> {
         health("List", Kind::Unary, HealthMethod::List),
     ];
     let ours = kvs.into_iter().chain(leases).chain([watch]).chain(concurrency);
-    Methods::new(ours.chain(health))
+    Methods::new(ours.chain(health), false)
 }

@@ -13,7 +13,7 @@ const GRPC: (&str, &str) = ("content-type", "application/grpc");
 
 fn methods() -> Methods<u8> {
     let service = "etcdserverpb.KV";
-    Methods::new([Entry { service, name: "Put", kind: Kind::Unary, method: 7 }])
+    Methods::new([Entry { service, name: "Put", kind: Kind::Unary, method: 7 }], false)
 }
 
 fn parts(method: &str, uri: &str, headers: &[(&str, &str)]) -> Parts {
