@@ -1,7 +1,8 @@
 # What people do here. `make run` starts a server, `make test` runs every test.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check test fmt clippy clean cargo
+PREFIX ?= /usr/local
+.PHONY: help run build install check test fmt clippy clean cargo
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +16,11 @@ run: cargo ## Build and start a standalone server: clients on 127.0.0.1:2181, da
 
 build: cargo ## Build the release binary
 	cargo build --release
+
+install: build ## Install the program and its name `etcd` below PREFIX, /usr/local by default
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 target/release/quorate "$(DESTDIR)$(PREFIX)/bin/quorate"
+	ln -sf quorate "$(DESTDIR)$(PREFIX)/bin/etcd"
 
 check: cargo ## Run what a change should pass before the next edit: lint, unit tests, a few seeds
 	@tests/check.sh

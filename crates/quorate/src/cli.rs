@@ -11,7 +11,7 @@ use chunk::layout::Layout;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::GivenServers;
+use crate::config::EtcdGiven;
 use crate::config::address::ListenAddress;
 use crate::config::chunk::parse_layout;
 use crate::config::units::parse_ms;
@@ -121,16 +121,10 @@ pub struct ServeArgs {
     /// Where metrics are served to Prometheus [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_addr: Option<ListenAddress>,
-    /// Whether the program was started under etcd's name: it serves etcd's clients alone, and says
-    /// that it is ready in etcd's words.
+    /// What etcd's own flags say, if the program was started under its name: it serves etcd's
+    /// clients alone then, and says that it is ready in etcd's words.
     #[arg(skip)]
-    pub is_etcd: bool,
-    /// Settings by the names of etcd's flags.
-    #[arg(skip)]
-    pub etcd_settings: Vec<(&'static str, String)>,
-    /// The servers that etcd's flags name.
-    #[arg(skip)]
-    pub given_servers: Option<GivenServers>,
+    pub etcd: Option<Box<EtcdGiven>>,
     /// Where etcd clients connect [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub etcd_addr: Option<ListenAddress>,
@@ -342,6 +336,8 @@ pub enum Exit {
     Help(String),
     /// One line to standard error, status 2.
     Wrong(String),
+    /// One line to standard error, status 1: etcd has it for wrong configurations.
+    Failed(String),
 }
 
 /// Reads the words of a command line, the first of which is the program's name.

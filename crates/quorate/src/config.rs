@@ -17,6 +17,7 @@ pub mod cluster;
 mod container_env;
 mod draft;
 pub mod etcd;
+mod etcd_given;
 mod files;
 pub(crate) mod jaas;
 mod listeners;
@@ -42,12 +43,14 @@ mod tests;
 
 use crate::cli::ServeArgs;
 use draft::Draft;
-use files::{ReadFile, must_read, read_file};
+use files::must_read;
 
 pub use address::ListenAddress;
 pub use chunk::{ChunkConfig, layout_name};
-pub use cluster::{ClusterConfig, GivenServers};
+pub use cluster::{ClusterConfig, GivenServer, GivenServers};
 pub use container_env::ContainerEnv;
+pub use etcd_given::EtcdGiven;
+pub use files::{ReadFile, read_file};
 pub use listeners::ZK_PORT_DEFAULT;
 pub use monitoring::{ADMIN_PORT_DEFAULT, ImageConfig};
 pub use report::{ConfigError, Severity, Warning};
@@ -117,10 +120,10 @@ pub fn load_from(
     if let Some(data_dir) = &args.data_dir {
         draft.storage.data_dir = Some(data_dir.clone());
     }
-    if let Some(given) = &args.given_servers {
-        draft.cluster.give(given)?;
+    draft.listeners.has_zk_default = args.etcd.is_none();
+    if let Some(given) = &args.etcd {
+        give_etcd_program(&mut draft, given)?;
     }
-    draft.listeners.has_zk_default = !args.is_etcd;
     let cluster = cluster::settle::settle(&mut draft, read)?;
     if let Some(zk_addr) = &args.zk_addr {
         draft.listeners.zk_addr = Some(zk_addr.clone());
@@ -131,7 +134,7 @@ pub fn load_from(
     if let Some(metrics_addr) = &args.metrics_addr {
         draft.monitoring.metrics.addr = Some(metrics_addr.clone());
     }
-    give_etcd(&mut draft, args)?;
+    give_etcd(&mut draft, args);
     if let Some(chunk_addr) = &args.chunk_addr {
         draft.chunk.addr = Some(chunk_addr.clone());
     }
@@ -149,19 +152,27 @@ pub fn load_from(
     draft.finish(cluster)
 }
 
-/// Takes the options about etcd's clients.
-fn give_etcd(draft: &mut Draft, args: &ServeArgs) -> Result<(), ConfigError> {
-    for (flag, value) in &args.etcd_settings {
-        let place = report::Place::of("the command line");
+/// Takes what etcd's own flags say.
+fn give_etcd_program(draft: &mut Draft, given: &EtcdGiven) -> Result<(), ConfigError> {
+    for (flag, value) in &given.settings {
+        let place = report::Place::of("etcd");
         let key = format!("--{flag}");
         let invalid = |cause| ConfigError::Invalid { place, key, cause };
         draft.etcd.set(flag, value).map_err(invalid)?;
     }
+    draft.etcd.given = Some((given.ports.clone(), given.about.clone()));
+    draft.given_tls = given.tls.clone();
+    draft.storage.log_dir = given.log_dir.clone();
+    draft.report.warnings.extend(given.warnings.iter().cloned());
+    given.cluster.as_ref().map_or(Ok(()), |servers| draft.cluster.give(servers))
+}
+
+/// Takes the options about etcd's clients.
+fn give_etcd(draft: &mut Draft, args: &ServeArgs) {
     if let Some(etcd_addr) = &args.etcd_addr {
         draft.etcd.addr = Some(etcd_addr.clone());
     }
     if let Some(etcd_tls_addr) = &args.etcd_tls_addr {
         draft.etcd.tls_addr = Some(etcd_tls_addr.clone());
     }
-    Ok(())
 }

@@ -6,14 +6,22 @@
 //! that a read of a socket brings are tasks; the driver's task runs after them, so their commands
 //! go in one batch.
 
+mod answer;
+mod body;
 mod calls;
+mod cluster;
 mod concurrency;
 mod gateway_stream;
 mod health;
+mod health_counts;
 mod http;
 mod limits;
+mod member_view;
 mod methods;
+mod metrics;
+mod routes;
 mod runtime;
+mod versions;
 mod watch;
 
 use std::net::SocketAddr;
@@ -21,35 +29,39 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use machine::ConnectionId;
 use member::EtcdFront;
 use member::message::FrontId;
 use node::FrontHandle;
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_user_timeout};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::etcd::EtcdConnections;
+use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
 use crate::descriptors;
 use crate::grpc::{self, Limits, Patience, PingPolicy, Server};
 use crate::tls::Tls;
+use http::Site;
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_TIME,
-    MESSAGE_BYTES_MAX, PREFACE_PAUSE, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES,
-    UNTAKEN_TIME_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
+    PREFACE_PAUSE, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES, UNTAKEN_TIME_MAX,
+    WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
 };
+pub use member_view::MemberView;
 use runtime::{RoomOfAll, Runtime};
-
-/// The version of etcd whose behaviour is served. Clients decide by it which features to use.
-pub const ETCD_VERSION: &str = "3.6.16";
+pub use versions::ETCD_VERSION;
 
 /// A connection on its way to its runtime.
 struct Accepted {
     stream: std::net::TcpStream,
     peer: SocketAddr,
+    wire: EtcdWire,
+    service: EtcdService,
     tls: Option<Arc<Tls>>,
 }
 
@@ -71,26 +83,27 @@ pub struct EtcdFace {
 /// A thread or a runtime cannot be made.
 pub fn start(
     fronts: Vec<(FrontHandle, EtcdFront)>,
-    connections: EtcdConnections,
+    member: Option<MemberView>,
 ) -> std::io::Result<EtcdFace> {
-    let limits = Arc::new(grpc_limits(connections));
+    let Some(mut member) = member else { return Ok(EtcdFace { runtimes: Vec::new() }) };
+    let has_times = member.config.about.has_call_times;
+    let tables: Vec<_> = fronts.iter().map(|_| methods::methods(has_times)).collect();
+    member.calls = tables.iter().map(|table| table.all().to_vec()).collect();
+    let member = Arc::new(member);
+    let limits = Arc::new(grpc_limits(&member.config));
     let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
     let room = RoomOfAll::new();
     let mut runtimes = Vec::new();
-    for (handle, front) in fronts {
+    for ((handle, front), methods) in fronts.into_iter().zip(tables) {
         let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
         runtimes.push(sender);
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let server = Server {
-            methods: methods::methods(),
-            limits: limits.clone(),
-            windows: windows.clone(),
-            credits: None,
-        };
-        let room = room.clone();
+        let server =
+            Server { methods, limits: limits.clone(), windows: windows.clone(), credits: None };
+        let (room, member) = (room.clone(), member.clone());
         let name = format!("etcd-{}", handle.id().0);
         std::thread::Builder::new().name(name).spawn(move || {
-            let runtime = Rc::new(Runtime::new(handle, front, server, room));
+            let runtime = Rc::new(Runtime::new(handle, front, server, room, member));
             let local = LocalSet::new();
             local.block_on(&tokio, run(runtime, receiver));
         })?;
@@ -99,9 +112,10 @@ pub fn start(
 }
 
 impl EtcdFace {
-    /// Accepts connections, with TLS if that is given, and spreads them over the runtimes, until
-    /// the task is dropped.
-    pub async fn accept(&self, listener: TcpListener, tls: Option<Arc<Tls>>) {
+    /// Accepts the connections of a port, and spreads them over the runtimes, until the task is
+    /// dropped.
+    pub async fn accept(&self, listener: TcpListener, port: &EtcdPort, tls: Option<Arc<Tls>>) {
+        let (wire, service) = (port.wire, port.service);
         let mut next = 0;
         loop {
             let (stream, peer) = match listener.accept().await {
@@ -119,7 +133,7 @@ impl EtcdFace {
             }
             let Ok(stream) = stream.into_std() else { continue };
             next = (next + 1) % self.runtimes.len();
-            let accepted = Accepted { stream, peer, tls: tls.clone() };
+            let accepted = Accepted { stream, peer, wire, service, tls: tls.clone() };
             if self.runtimes[next].send(accepted).await.is_err() {
                 return;
             }
@@ -142,32 +156,28 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<Accepted>) {
 }
 
 async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::Result<()> {
-    let Accepted { stream, peer, tls } = accepted;
+    let Accepted { stream, peer, wire, service, tls } = accepted;
     set_socket_keepalive(&stream, true)?;
     set_tcp_keepidle(&stream, KEEP_ALIVE_TIME)?;
     set_tcp_user_timeout(&stream, UNTAKEN_TIME_MAX.as_millis() as u32)?;
     let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
-    let shares = runtime.shares_of_connection();
-    let handle = |call| {
-        tokio::task::spawn_local(calls::serve(runtime.clone(), call, shares.answers.clone()));
+    let is_secure = match wire {
+        EtcdWire::Plain => false,
+        EtcdWire::Secure => true,
+        EtcdWire::Either => begins_with(&stream, TLS_START).await?,
     };
-    let (server, requests) = (&runtime.server, &shares.requests);
-    let Some(tls) = tls else {
-        return match speaks_http2(&stream).await? {
-            true => grpc::serve(stream, server, requests, handle).await,
-            false => http::serve(stream, runtime.clone(), shares.clone()).await,
-        };
+    let Some(tls) = tls.filter(|_| is_secure) else {
+        let is_http2 = begins_with(&stream, HTTP2_START).await?;
+        return serve_protocol(stream, (is_http2, Site { service, is_secure }), runtime).await;
     };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
     let shaken = TlsAcceptor::from(tls.current_of_etcd()).accept(stream);
     match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
         Ok(stream) => {
             handshake.succeed();
-            match stream.get_ref().1.alpn_protocol() {
-                Some(b"h2") => grpc::serve(stream, server, requests, handle).await,
-                _ => http::serve(stream, runtime.clone(), shares.clone()).await,
-            }
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            serve_protocol(stream, (is_http2, Site { service, is_secure }), runtime).await
         }
         Err(error) => {
             tls.log_refusal(&peer.to_string(), &error.to_string());
@@ -176,28 +186,60 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     }
 }
 
-/// Whether a client begins with the preface of HTTP/2 (RFC 9113, 3.4): no method of HTTP/1.1 begins
-/// with its first three bytes.
-async fn speaks_http2(stream: &TcpStream) -> anyhow::Result<bool> {
-    const START: &[u8] = b"PRI";
+/// Serves a connection whose protocol is known; ends it if its port does not serve that.
+async fn serve_protocol<S>(
+    stream: S,
+    (is_http2, site): (bool, Site),
+    runtime: Rc<Runtime>,
+) -> anyhow::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let shares = runtime.shares_of_connection();
+    match (is_http2, site.service) {
+        (true, EtcdService::All | EtcdService::Grpc) => {
+            let handle = |call| {
+                let served = calls::serve(runtime.clone(), call, shares.answers.clone());
+                tokio::task::spawn_local(served);
+            };
+            grpc::serve(stream, &runtime.server, &shares.requests, handle).await
+        }
+        (false, EtcdService::All | EtcdService::Http | EtcdService::Metrics) => {
+            http::serve(stream, runtime.clone(), shares.clone(), site).await
+        }
+        (true, EtcdService::Http | EtcdService::Metrics) | (false, EtcdService::Grpc) => Ok(()),
+    }
+}
+
+/// The first bytes of a client that speaks HTTP/2 (RFC 9113, 3.4): no method of HTTP/1.1 begins
+/// with them.
+const HTTP2_START: &[u8] = b"PRI";
+
+/// The first byte of a client that speaks TLS (RFC 8446, 5.1): a record with a handshake.
+const TLS_START: &[u8] = &[22];
+
+/// Whether a client begins with these bytes.
+async fn begins_with(stream: &TcpStream, start: &[u8]) -> anyhow::Result<bool> {
     let begin = async {
-        let mut bytes = [0; START.len()];
+        let mut bytes = [0; HTTP2_START.len()];
+        let bytes = &mut bytes[..start.len()];
         loop {
-            let count = stream.peek(&mut bytes).await?;
-            if count == 0 || count == START.len() || !START.starts_with(&bytes[..count]) {
-                return anyhow::Ok(bytes == START);
+            let count = stream.peek(bytes).await?;
+            if count == 0 || count == start.len() || !start.starts_with(&bytes[..count]) {
+                return anyhow::Ok(bytes == start);
             }
-            // A part of the preface: the rest comes soon.
+            // A part of the bytes: the rest comes soon.
             tokio::time::sleep(PREFACE_PAUSE).await;
         }
     };
     tokio::time::timeout(HANDSHAKE_TIME_MAX, begin).await?
 }
 
-fn grpc_limits(connections: EtcdConnections) -> Limits {
-    let EtcdConnections { streams_max, ping_min_ms, ping_idle_ms, ping_wait_ms } = connections;
+fn grpc_limits(config: &EtcdConfig) -> Limits {
+    let EtcdConnections { streams_max, ping_min_ms, ping_idle_ms, ping_wait_ms } =
+        config.connections;
     Limits {
-        message_bytes_max: MESSAGE_BYTES_MAX,
+        message_bytes_max: config.request_bytes_max + MESSAGE_OVERHEAD_BYTES,
         takes_gzip: true,
         header_bytes_max: HEADER_BYTES_MAX,
         streams_max,

@@ -33,6 +33,7 @@ mod tls;
 mod zk_client;
 mod zk_shell;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -44,9 +45,17 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Status of a command that failed; wrong options end with 2.
 const FAILED: u8 = 1;
 
+/// The variables that a server under etcd's name reads.
+fn etcd_variables() -> BTreeMap<String, String> {
+    let variables = std::env::vars_os().map(|(name, value)| {
+        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+    });
+    variables.filter(|(name, _)| name.starts_with("ETCD_")).collect()
+}
+
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let parsed = match etcd_program::parse(&words) {
+    let parsed = match etcd_program::parse(&words, &etcd_variables(), &config::read_file) {
         Some(args) => args.map(|args| Cli { command: Command::Serve(args) }),
         None => cli::parse(words),
     };
@@ -59,6 +68,10 @@ fn main() -> ExitCode {
         Err(Exit::Wrong(line)) => {
             eprintln!("{line}");
             return ExitCode::from(2);
+        }
+        Err(Exit::Failed(line)) => {
+            eprintln!("{line}");
+            return ExitCode::from(FAILED);
         }
     };
     let result = match cli.command {

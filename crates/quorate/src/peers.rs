@@ -37,7 +37,7 @@ pub fn prepare(
         voters: cluster.servers.keys().map(|number| u64::from(*number)).collect(),
         attendance: cluster.attendance,
         servers: servers.collect(),
-        listeners: vec![listen(cluster)?],
+        listeners: cluster.listen.iter().map(|it| listen(cluster, it)).collect::<Result<_, _>>()?,
         auth,
         connect_timeout: Duration::from_millis(u64::from(cluster.connect_timeout_ms)),
         keep_alive: cluster.keep_alive,
@@ -51,21 +51,20 @@ pub fn prepare(
 const BIND_RETRIES: u32 = 3;
 const BIND_PAUSE: Duration = Duration::from_secs(1);
 
-/// Binds this server's own address, once that is possible.
-fn listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
+/// Binds an address of this server, once that is possible.
+fn listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<TcpListener> {
     for _ in 0..BIND_RETRIES {
-        match try_listen(cluster) {
+        match try_listen(cluster, wanted) {
             Ok(listener) => return Ok(listener),
             Err(error) => tracing::warn!("{error:#}; it is tried again"),
         }
         std::thread::sleep(BIND_PAUSE);
     }
-    try_listen(cluster)
+    try_listen(cluster, wanted)
 }
 
 /// Binds the first address of the own name that can be bound.
-fn try_listen(cluster: &ClusterConfig) -> anyhow::Result<TcpListener> {
-    let wanted = &cluster.listen;
+fn try_listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<TcpListener> {
     let own = format!("server.{}", cluster.number);
     let mut failure = anyhow::anyhow!("{own}: {wanted} has no address");
     let candidates = wanted.candidates();

@@ -1,6 +1,7 @@
 //! `quorate serve`: puts a member, its connection runtimes and its sockets together.
 
 mod ports;
+mod ready;
 mod shown;
 
 use std::process::ExitCode;
@@ -28,20 +29,22 @@ use zk::four_letter::ConfReport;
 use crate::admin::WaitingServer;
 use crate::change_log::ChangeLog;
 use crate::cli::ServeArgs;
+use crate::config::etcd::EtcdPort;
 use crate::config::{self, Env, ServeConfig, Severity};
 use crate::data_dir;
 use crate::descriptors;
 use crate::hangup::Reloaded;
 use crate::listen_chunk::{self, Chunks};
-use crate::listen_etcd::{self, EtcdFace};
+use crate::listen_etcd::{self, EtcdFace, MemberView};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
-use crate::logging::Logging;
+use crate::logging::{LogStyle, Logging};
 use crate::monitor::{self, About};
 use crate::monitor_thread::{self, Begin};
 use crate::not_serving::{self, Answers};
 use crate::peers;
 use crate::tls::Tls;
+use crate::tls::self_signed::SelfSigned;
 use ports::{ClientPorts, bind_monitoring};
 use shown::{conf_report, shown_properties, user_name, version};
 
@@ -65,7 +68,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if args.end_with_parent {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     }
-    let logging = Logging::start(args.verbose);
+    let logging = Logging::start(&log_style(args))?;
     end_on_panic();
     descriptors::raise_limit();
     let (config, warnings) = config::load(args, &Env::of_process())?;
@@ -88,6 +91,12 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(config, args.clone(), logging))
+}
+
+/// The form of the log: under etcd's name that of etcd's.
+fn log_style(args: &ServeArgs) -> LogStyle {
+    let of_etcd = args.etcd.as_ref().map(|given| given.log.clone());
+    of_etcd.unwrap_or_else(|| LogStyle::of_verbosity(args.verbose))
 }
 
 /// Ends the process after a panic in any thread or task: a broken invariant could lead to wrong
@@ -114,12 +123,13 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         board: board.clone(),
     };
     let begin_monitoring = monitor_thread::start(monitoring_ports, waiting)?;
+    let given = args.etcd.clone();
+    given.iter().flat_map(|given| &given.self_signed).try_for_each(SelfSigned::make)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let conf = conf_report(&config, ports.numbers());
     let prepare = |cluster| peers::prepare(cluster, board.clone());
     let cluster = config.cluster.as_ref().map(prepare).transpose()?;
     let (cluster, peers) = cluster.map_or((None, None), |(cluster, peers)| (Some(cluster), peers));
-    let is_etcd = args.is_etcd;
     let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
     tokio::spawn(reloaded.run(hangups));
     let node_config = node_config(&config, cluster)?;
@@ -138,8 +148,8 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let chunks = config.chunk.as_ref().map(open).transpose()?;
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts(&config, &node)?, asker, tls.clone())?;
-    let connections = config.etcd.as_ref().map(|etcd| etcd.connections).unwrap_or_default();
-    let etcd = listen_etcd::start(etcd_fronts(&config, &node), connections)?;
+    let member = config.etcd.clone().map(|face| MemberView::of(face, &node, &config));
+    let etcd = listen_etcd::start(etcd_fronts(&config, &node), member)?;
     let begin = Begin {
         node: node.monitor_handle(),
         face: acceptor.face(),
@@ -149,11 +159,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         questions,
     };
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
-    println!("quorate ready{}{shown_monitoring}", ports.shown()?);
-    if is_etcd {
-        // Starters of an etcd look for this text; a leader is known by now.
-        println!("ready to serve client requests");
-    }
+    ready::say(&ports, &shown_monitoring, given.is_some())?;
     audit(&config, "serverStart", "success");
     tokio::select! {
         ended = serve_clients(&config, acceptor, (ports, etcd), chunks.as_deref(), tls) => ended?,
@@ -328,7 +334,7 @@ async fn serve_clients(
         _ => Wire::Plain,
     };
     let secure_wire = tls.clone().map_or(Wire::Plain, Wire::Secure);
-    let ClientPorts { plain, secure, etcd_plain, etcd_secure, chunk_plain, chunk_secure } = ports;
+    let ClientPorts { plain, secure, etcd: etcd_ports, chunk_plain, chunk_secure } = ports;
     tokio::select! {
         () = accept(acceptor.clone(), plain, plain_wire, limits) => {
             anyhow::bail!("a connection runtime ended")
@@ -336,10 +342,7 @@ async fn serve_clients(
         () = accept(acceptor, secure, secure_wire, limits) => {
             anyhow::bail!("a connection runtime ended")
         }
-        () = serve_etcd(&etcd, etcd_plain, None) => {
-            anyhow::bail!("a connection runtime ended")
-        }
-        () = serve_etcd(&etcd, etcd_secure, tls.clone()) => {
+        () = serve_etcd(&etcd, etcd_ports, tls.clone()) => {
             anyhow::bail!("a connection runtime ended")
         }
         () = serve_chunks(chunks, chunk_plain, chunk_secure, tls.clone()) => {
@@ -362,11 +365,15 @@ async fn accept(
     }
 }
 
-/// Accepts etcd's clients on a port, if there is one.
-async fn serve_etcd(face: &EtcdFace, listener: Option<TcpListener>, tls: Option<Arc<Tls>>) {
-    match listener {
-        Some(listener) => face.accept(listener, tls).await,
-        None => std::future::pending().await,
+/// Accepts etcd's clients on all of their ports, if there are any.
+async fn serve_etcd(face: &EtcdFace, ports: Vec<(EtcdPort, TcpListener)>, tls: Option<Arc<Tls>>) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for (port, listener) in ports {
+        let (face, tls) = (face.clone(), tls.clone());
+        tasks.spawn(async move { face.accept(listener, &port, tls).await });
+    }
+    if tasks.join_next().await.is_none() {
+        std::future::pending().await
     }
 }
 
@@ -446,9 +453,8 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
 
 /// A Front for etcd's clients for each of the member's handles.
 fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront)> {
-    let Some(progress_ms) = config.etcd.as_ref().map(|etcd| etcd.progress_ms) else {
-        return Vec::new();
-    };
+    let Some(etcd) = &config.etcd else { return Vec::new() };
+    let (progress_ms, request_bytes_max) = (etcd.progress_ms, etcd.request_bytes_max);
     let references = Arc::<ReplyRoom>::default();
     let front = |handle: FrontHandle| {
         let (level, replicated) = {
@@ -464,7 +470,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             cluster_id: node.cluster_id() as u64,
             member_id: node.origin().member.0,
             txn_ops_max: settings.txn_ops_max as usize,
-            request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
+            request_bytes_max,
             piece_bytes: member::limits::ETCD_PIECE_BYTES,
             hold_keys_max: member::limits::ETCD_HOLD_KEYS_MAX,
             references: references.clone(),

@@ -10,6 +10,7 @@ mod jks;
 pub mod key_store;
 pub mod keys;
 pub mod peers;
+pub mod self_signed;
 pub mod server_verifier;
 mod subject;
 pub mod suites;
@@ -78,7 +79,9 @@ impl Served {
         let mut chunks = config.clone();
         chunks.alpn_protocols = vec![b"h2".to_vec()];
         let mut etcd = config.clone();
-        etcd.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // The first that a client offers, too. Clients of gRPC offer HTTP/2 alone; those that offer
+        // both want the gateway or metrics, which are served over HTTP/1.1.
+        etcd.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
         Served { zookeeper: Arc::new(config), chunks: Arc::new(chunks), etcd: Arc::new(etcd) }
     }
 }
@@ -258,7 +261,7 @@ fn stamps<'a>(stores: impl IntoIterator<Item = &'a StoreFile>) -> FileStamps {
             Password::File(path) => Some(path),
             Password::Text(_) => None,
         };
-        std::iter::once(&store.path).chain(password)
+        std::iter::once(&store.path).chain(&store.key_path).chain(password)
     });
     let stamp = |path: &PathBuf| {
         let metadata = std::fs::metadata(path).ok()?;
@@ -324,7 +327,13 @@ pub(crate) fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec
     let kind = store.kind.or_else(|| StoreKind::from_path(&store.path)).ok_or_else(|| {
         store.error("its name ends in none of .jks, .pem and .p12, and no type is set".to_string())
     })?;
-    let bytes = read_file(&store.path).map_err(|cause| store.error(cause))?;
+    let mut bytes = read_file(&store.path).map_err(|cause| store.error(cause))?;
+    if let Some(key_path) = &store.key_path {
+        let key = read_file(key_path)
+            .map_err(|cause| store.error(format!("key file {}: {cause}", key_path.display())))?;
+        bytes.push(b'\n');
+        bytes.extend(key);
+    }
     let password = match &store.password {
         Password::Text(text) => text.clone(),
         Password::File(path) => {

@@ -15,14 +15,20 @@ pub struct ListenAddress {
 impl ListenAddress {
     /// The addresses to try in this order; the first that can be bound is taken. For every local
     /// address that is IPv6 with IPv4 mapped into it, then IPv4 alone for a host without IPv6; a
-    /// peer's address must then be read with `IpAddr::to_canonical`.
+    /// peer's address must then be read with `IpAddr::to_canonical`. Of a name the addresses of
+    /// IPv4 come first, as in Java and Go.
     pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
         match &self.host {
             None => Ok(vec![
                 SocketAddr::from((Ipv6Addr::UNSPECIFIED, self.port)),
                 SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port)),
             ]),
-            Some(host) => Ok((host.as_str(), self.port).to_socket_addrs()?.collect()),
+            Some(host) => {
+                let found = (host.as_str(), self.port).to_socket_addrs()?;
+                let mut addresses: Vec<SocketAddr> = found.collect();
+                addresses.sort_by_key(|address| !address.is_ipv4());
+                Ok(addresses)
+            }
         }
     }
 }

@@ -46,8 +46,8 @@ pub struct ClusterConfig {
     pub number: u32,
     /// All servers by their numbers. Each dial looks up their names anew.
     pub servers: BTreeMap<u32, ServerAddress>,
-    /// The address on which this server accepts links from the others.
-    pub listen: ListenAddress,
+    /// The addresses on which this server accepts links from the others.
+    pub listen: Vec<ListenAddress>,
     /// The servers that must be there before the ensemble begins.
     pub attendance: Attendance,
     /// How servers prove that they belong to this ensemble.
@@ -93,15 +93,17 @@ pub struct ServerAddress {
     pub role: Role,
     /// The address for its clients, if the line has one.
     pub client: Option<ListenAddress>,
+    /// Its name, which etcd's clients are shown; empty where it has none. No line has one.
+    pub name: String,
 }
 
 impl ServerAddress {
     /// The record of a server that is reached by URLs of this scheme.
     fn record(&self, scheme: &str) -> ServerRecord {
-        let ServerAddress { host, peer_port, election_port, role, client } = self;
+        let ServerAddress { host, peer_port, election_port, role, client, name } = self;
         let host = in_brackets(host);
         ServerRecord {
-            name: String::new(),
+            name: name.clone(),
             role: match role {
                 Role::Participant => ServerRole::Voter,
                 Role::Observer => ServerRole::Observer,
@@ -119,7 +121,7 @@ impl ServerAddress {
 /// `QuorumServer.toString`.
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ServerAddress { host, peer_port, election_port, role, client } = self;
+        let ServerAddress { host, peer_port, election_port, role, client, .. } = self;
         write!(f, "{}:{peer_port}:{election_port}:{}", in_brackets(host), role.name())?;
         match client {
             Some(client) => write!(f, ";{}", shown_address(client)),
@@ -191,6 +193,8 @@ pub(super) struct ClusterDraft {
     pub dynamic_file: Option<(PathBuf, Place)>,
     /// Keys that an ensemble does not honour, each with the warning for their author.
     pub complaints: Vec<(Said, &'static str)>,
+    /// What etcd's flags say about links and proofs.
+    given: Option<(Vec<ListenAddress>, PeerAuth)>,
 }
 
 /// The settings about this server.
@@ -230,8 +234,21 @@ pub(super) struct PeerAuthDraft {
 pub struct GivenServers {
     /// The number of this server.
     pub own: u32,
-    /// The number of each server, and its address in the form of a `server.N` line.
-    pub servers: Vec<(u32, String)>,
+    /// All servers, by number.
+    pub servers: Vec<GivenServer>,
+    /// The addresses on which this server accepts links from the others.
+    pub listen: Vec<ListenAddress>,
+    /// How servers prove that they belong to the ensemble.
+    pub auth: PeerAuth,
+}
+
+/// A server that etcd's flags name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenServer {
+    pub number: u32,
+    pub name: String,
+    /// Its address in the form of a `server.N` line.
+    pub line: String,
 }
 
 /// A key and its place.
@@ -273,6 +290,7 @@ impl Default for ClusterDraft {
             grouping: None,
             dynamic_file: None,
             complaints: Vec::new(),
+            given: None,
         }
     }
 }
@@ -295,10 +313,14 @@ impl ClusterDraft {
     pub fn give(&mut self, given: &GivenServers) -> Result<(), ConfigError> {
         let said = Said::new(&Place::of("command line"), "--initial-cluster");
         self.own.number = Some((u64::from(given.own), said.place.clone()));
-        given.servers.iter().try_for_each(|(number, address)| {
-            let added = self.add(said.clone(), &number.to_string(), address);
-            added.map_err(|cause| said.refused(cause))
-        })
+        self.given = Some((given.listen.clone(), given.auth.clone()));
+        for GivenServer { number, name, line } in &given.servers {
+            let added = self.add(said.clone(), &number.to_string(), line);
+            added.map_err(|cause| said.refused(cause))?;
+            let server = self.servers.last_mut().expect("one was added");
+            server.address.name = name.clone();
+        }
+        Ok(())
     }
 
     /// The place of the first `server.N`, if there is one.
@@ -355,7 +377,8 @@ fn server_address(text: &str) -> Result<ServerAddress, String> {
         return Err("the peer port and the election port are the same".to_string());
     }
     let client = client.map(client_address).transpose()?;
-    Ok(ServerAddress { host: host.to_string(), peer_port, election_port, role, client })
+    let (host, name) = (host.to_string(), String::new());
+    Ok(ServerAddress { host, peer_port, election_port, role, client, name })
 }
 
 /// Refuses a longer host than a DNS name is: the record of a server has room for no more than

@@ -16,7 +16,7 @@ use super::requests::RequestsDraft;
 use super::serve_config::{ServeConfig, SourceConfig};
 use super::sessions::SessionsDraft;
 use super::storage::StorageDraft;
-use super::tls::TlsDraft;
+use super::tls::{TlsConfig, TlsDraft};
 
 /// The settings from the sources so far; none where no source has set one. A later source
 /// overwrites.
@@ -28,6 +28,8 @@ pub(super) struct Draft {
     pub storage: StorageDraft,
     pub listeners: ListenersDraft,
     pub tls: TlsDraft,
+    /// TLS for clients as etcd's flags say it, which have no stores of ZooKeeper.
+    pub given_tls: Option<TlsConfig>,
     pub sessions: SessionsDraft,
     pub requests: RequestsDraft,
     pub container: ContainerSettings,
@@ -50,7 +52,10 @@ impl Draft {
         let port_unification = self.tls.port_unification();
         let speaks_zk = self.listeners.zk_tls_addr.is_some() || port_unification;
         let is_spoken = speaks_zk || self.chunk.tls_addr.is_some() || self.etcd.tls_addr.is_some();
-        let tls = self.tls.settle(is_spoken, &mut self.report)?;
+        let tls = match self.given_tls.take() {
+            Some(given) => Some(given),
+            None => self.tls.settle(is_spoken, &mut self.report)?,
+        };
         // QuorumPeerConfig.configureSSLAuth. All members must agree on this setting, but a TLS port
         // for chunks may exist on some members only.
         self.replicated.x509_enabled |= speaks_zk;

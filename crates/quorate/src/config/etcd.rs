@@ -1,6 +1,9 @@
 //! The settings of etcd's keys, and of the face for etcd's clients, which is served only where it
 //! is asked for.
 
+use std::ops::RangeInclusive;
+
+use etcd::limits::REQUEST_BYTES_MAX_DEFAULT;
 use machine::etcd::Settings;
 use member::leader::auto_compaction::AutoCompaction;
 use member::limits::ETCD_PROGRESS_MS;
@@ -8,17 +11,18 @@ use member::limits::ETCD_PROGRESS_MS;
 use super::address::ListenAddress;
 use super::units;
 
-/// The settings of the face for etcd's clients, which is served on at least one of the two
-/// addresses.
+/// The settings of the face for etcd's clients, which is served on at least one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdConfig {
-    /// The address for clients without TLS.
-    pub addr: Option<ListenAddress>,
-    /// The address for clients with TLS, which has the stores and the settings of the other ports.
-    pub tls_addr: Option<ListenAddress>,
+    /// The ports for clients, and for metrics.
+    pub ports: Vec<EtcdPort>,
     /// How long a watcher that asked for progress is without events until it is told, in ms.
     pub progress_ms: u64,
     pub connections: EtcdConnections,
+    /// The bytes of a request to write.
+    pub request_bytes_max: usize,
+    /// The facts that clients are told of this server, and how HTTP is served.
+    pub about: EtcdAbout,
 }
 
 /// What each connection of a client may do, and how it is kept alive.
@@ -45,6 +49,74 @@ impl Default for EtcdConnections {
     }
 }
 
+/// A port for etcd's clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdPort {
+    pub address: ListenAddress,
+    pub wire: EtcdWire,
+    pub service: EtcdService,
+}
+
+/// Whether the clients of a port speak TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EtcdWire {
+    Plain,
+    /// TLS with the stores and the settings of the other ports.
+    Secure,
+    /// Each client as it likes.
+    Either,
+}
+
+/// What a port serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EtcdService {
+    /// gRPC, the gateway, and the routes of HTTP.
+    All,
+    /// gRPC alone.
+    Grpc,
+    /// The gateway and the routes of HTTP.
+    Http,
+    /// Metrics and health alone.
+    Metrics,
+}
+
+/// The facts that etcd's clients are told of this server, and how HTTP is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdAbout {
+    /// The name of this server (`--name`).
+    pub name: String,
+    /// The URLs at which other servers reach it.
+    pub peer_urls: Vec<String>,
+    /// The URLs at which clients reach it.
+    pub client_urls: Vec<String>,
+    /// Whether the gateway is served.
+    pub has_gateway: bool,
+    /// Whether metrics show how long calls take (`--metrics=extensive`).
+    pub has_call_times: bool,
+    /// The origins whose pages may send requests (`--cors`); `*` is every one.
+    pub origins: Vec<String>,
+    /// The names of this host that clients without TLS may use (`--host-whitelist`); `*` is every
+    /// one.
+    pub hosts: Vec<String>,
+    /// The feature gates, with their stages.
+    pub gates: Vec<(&'static str, &'static str, bool)>,
+}
+
+impl Default for EtcdAbout {
+    fn default() -> EtcdAbout {
+        EtcdAbout {
+            name: "default".to_string(),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            has_gateway: true,
+            has_call_times: false,
+            origins: vec!["*".to_string()],
+            hosts: vec!["*".to_string()],
+            gates: Vec::new(),
+        }
+    }
+}
+
 /// The settings of etcd's keys, which a leader uses even where its face is not served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdKeys {
@@ -67,11 +139,14 @@ pub(super) struct EtcdDraft {
     retention: Option<String>,
     progress_ms: Option<u64>,
     connections: EtcdConnections,
+    request_bytes_max: Option<usize>,
+    /// The ports and the facts that etcd's own flags give.
+    pub given: Option<(Vec<EtcdPort>, EtcdAbout)>,
 }
 
 impl EtcdDraft {
     pub fn is_served(&self) -> bool {
-        self.addr.is_some() || self.tls_addr.is_some()
+        self.addr.is_some() || self.tls_addr.is_some() || self.given.is_some()
     }
 
     /// Takes a setting by the name of etcd's flag. False if there is none of that name.
@@ -95,6 +170,12 @@ impl EtcdDraft {
                 let ms = duration_ms(value)?;
                 // etcd has the same default for 0, and the same shortest interval.
                 self.progress_ms = (ms > 0).then_some(ms.max(PROGRESS_MS_MIN));
+            }
+            "max-request-bytes" => {
+                let bytes = value.parse().ok().filter(|bytes| REQUEST_BYTES.contains(bytes));
+                let (min, max) = (REQUEST_BYTES.start(), REQUEST_BYTES.end());
+                let wrong = || format!("is not between {min} and {max}");
+                self.request_bytes_max = Some(bytes.ok_or_else(wrong)?);
             }
             _ => return self.set_connections(flag, value),
         }
@@ -141,8 +222,17 @@ impl EtcdDraft {
         };
         let is_served = self.is_served();
         let progress_ms = self.progress_ms.unwrap_or(ETCD_PROGRESS_MS);
-        let EtcdDraft { addr, tls_addr, connections, .. } = self;
-        let config = EtcdConfig { addr, tls_addr, progress_ms, connections };
+        let port = |address, wire| EtcdPort { address, wire, service: EtcdService::All };
+        let plain = self.addr.map(|address| port(address, EtcdWire::Plain));
+        let secure = self.tls_addr.map(|address| port(address, EtcdWire::Secure));
+        let (given, about) = self.given.unwrap_or_default();
+        let config = EtcdConfig {
+            ports: plain.into_iter().chain(secure).chain(given).collect(),
+            progress_ms,
+            connections: self.connections,
+            request_bytes_max: self.request_bytes_max.unwrap_or(REQUEST_BYTES_MAX_DEFAULT),
+            about,
+        };
         let keys = EtcdKeys { replicated: self.replicated, auto_compaction };
         Ok((is_served.then_some(config), keys))
     }
@@ -150,6 +240,10 @@ impl EtcdDraft {
 
 /// The most operations that a configuration may allow.
 const TXN_OPS_MAX: u32 = etcd::limits::TXN_OPS_TOTAL_MAX as u32;
+
+/// Bytes of a request to write that a configuration may allow. A command of the greatest one is a
+/// quarter of an entry of the log.
+const REQUEST_BYTES: RangeInclusive<usize> = 1_024..=16 * 1024 * 1024;
 
 /// Streams of one connection at most. etcd has no bound by default; a client with more calls at
 /// once than this waits.
@@ -189,18 +283,43 @@ fn period_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Times with their units, as in `1h30m`; without a unit only 0 (Go's `time.ParseDuration`).
-fn duration_ms(text: &str) -> Result<u64, String> {
-    let (mut rest, mut sum) = (text, 0_u64);
-    while !rest.is_empty() && text != "0" {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let unit = rest[digits..].find(|c: char| c.is_ascii_digit());
-        let (part, behind) = rest.split_at(unit.map_or(rest.len(), |unit| digits + unit));
-        let too_long = || format!("{text:?} is too long");
-        sum = sum.checked_add(units::parse_ms(part)?).ok_or_else(too_long)?;
-        rest = behind;
+/// Milliseconds of times with their units, as in `1h30m` or `1.5s`; without a unit only 0 (Go's
+/// `time.ParseDuration`). What is shorter than a millisecond counts as one.
+pub fn duration_ms(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a time; write it like 200ms, 30s or 1h30m");
+    let (mut rest, mut sum_ns) = (text, 0_u128);
+    if text.is_empty() {
+        return Err(wrong());
     }
-    Ok(sum)
+    while !rest.is_empty() && text != "0" {
+        let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+        let digits = rest.find(|c| !is_of_number(c)).ok_or_else(wrong)?;
+        let unit = rest[digits..].find(is_of_number).map_or(rest.len(), |unit| digits + unit);
+        let unit_ns: u128 = match &rest[digits..unit] {
+            "ns" => 1,
+            "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return Err(wrong()),
+        };
+        sum_ns += number_ns(&rest[..digits], unit_ns).ok_or_else(wrong)?;
+        rest = &rest[unit..];
+    }
+    u64::try_from(sum_ns.div_ceil(1_000_000)).map_err(|_| format!("{text:?} is too long"))
+}
+
+/// A number with or without a fraction, as nanoseconds. It has at most 15 digits on either side.
+fn number_ns(number: &str, unit_ns: u128) -> Option<u128> {
+    const DIGITS_MAX: usize = 15;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() + fraction.len() == 0 || whole.len().max(fraction.len()) > DIGITS_MAX {
+        return None;
+    }
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
+    let scale = 10_u128.pow(fraction.len() as u32);
+    Some(digits(whole)? * unit_ns + digits(fraction)? * unit_ns / scale)
 }
 
 #[cfg(test)]
@@ -278,12 +397,14 @@ mod tests {
     #[test]
     fn a_retention_is_hours_a_time_or_revisions() {
         let periodic = |text| keys(&[("auto-compaction-retention", text)]);
-        for (text, ms) in [("1", 3_600_000), ("5m", 300_000), ("1h30m10s", 5_410_000)] {
+        let cases =
+            [("1", 3_600_000), ("5m", 300_000), ("1h30m10s", 5_410_000), ("0.5h", 1_800_000)];
+        for (text, ms) in cases {
             let mode = periodic(text).map(|keys| keys.auto_compaction);
             assert_eq!(mode, Ok(AutoCompaction::Periodic { ms }), "{text}");
         }
         assert_eq!(periodic("0"), Ok(EtcdKeys::default()));
-        for wrong in ["", "m", "5", "1h30", "5ms", "-1", "99999999999999999"] {
+        for wrong in ["", "m", "5", "1h30", "5ms", "-1", "99999999999999999", "1.2.3h", ".s"] {
             let is_wrong = periodic(wrong).is_err();
             assert_eq!(is_wrong, wrong != "5", "{wrong}");
         }

@@ -20,7 +20,7 @@ pub(super) fn must_read(read: ReadFile<'_>, path: &Path) -> Result<String, Confi
 }
 
 /// The text of a file. Bytes that are not UTF-8 are read as ISO 8859-1, as Java reads properties.
-pub(super) fn read_file(path: &Path) -> io::Result<Option<String>> {
+pub fn read_file(path: &Path) -> io::Result<Option<String>> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(match String::from_utf8(bytes) {
             Ok(text) => text,

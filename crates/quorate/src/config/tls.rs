@@ -48,8 +48,9 @@ impl TlsConfig {
 pub struct PeerTlsConfig {
     /// The store of our key and certificate.
     pub key_store: StoreFile,
-    /// The store of certificates that servers are trusted by.
-    pub trust_store: StoreFile,
+    /// The store of certificates that servers are trusted by. None: messages are encrypted, and any
+    /// certificate will do, as with etcd's `--peer-auto-tls`.
+    pub trust_store: Option<StoreFile>,
     /// Whether the certificate of a dialled server must be for the host that was dialled
     /// (`ssl.quorum.hostnameVerification`).
     pub checks_names: bool,
@@ -68,6 +69,8 @@ pub struct PeerTlsConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreFile {
     pub path: PathBuf,
+    /// A second file of PEM with the key, where the first one has certificates only.
+    pub key_path: Option<PathBuf>,
     /// The kind of the file; none: the end of its name decides.
     pub kind: Option<StoreKind>,
     pub password: Password,
@@ -220,9 +223,10 @@ impl TlsDraft {
         let missing =
             |key| report.missing(format!("{key} is not set: TLS between servers needs it"));
         let versions = settings.versions();
+        let trust_store = settings.trust_store.settle();
         Ok(PeerTlsConfig {
             key_store: settings.key_store.settle().ok_or_else(|| missing(key_store_key))?,
-            trust_store: settings.trust_store.settle().ok_or_else(|| missing(trust_store_key))?,
+            trust_store: Some(trust_store.ok_or_else(|| missing(trust_store_key))?),
             checks_names,
             checks_diallers,
             tls12: versions.tls12,
@@ -343,7 +347,7 @@ impl Store {
             Some(path) => Password::File(path),
             None => Password::Text(self.password.unwrap_or_default()),
         };
-        Some(StoreFile { path, kind: self.kind, password, place, key })
+        Some(StoreFile { path, key_path: None, kind: self.kind, password, place, key })
     }
 }
 

@@ -1,15 +1,48 @@
 use super::*;
+use crate::config::etcd::{EtcdService, EtcdWire};
+use crate::config::tls::ClientAuth;
+use crate::config::{EtcdGiven, cluster::PeerAuth};
 
-fn parsed(line: &str) -> Result<ServeArgs, Exit> {
+/// What a command line, some variables and a file `f.yml` lead to.
+fn parsed_with(line: &str, variables: &[(&str, &str)], file: &str) -> Result<ServeArgs, Exit> {
     let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-    parse(&words).expect("it is called by etcd's name")
+    let variables =
+        variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let read = |path: &Path| Ok((path == Path::new("f.yml")).then(|| file.to_string()));
+    parse(&words, &variables, &read).expect("it is called by etcd's name")
 }
 
-fn wrong_text(line: &str) -> String {
-    match parsed(line) {
-        Err(Exit::Wrong(text)) => text,
-        other => panic!("{other:?}"),
-    }
+fn parsed(line: &str) -> Result<ServeArgs, Exit> {
+    parsed_with(line, &[], "")
+}
+
+fn given_with(line: &str, variables: &[(&str, &str)], file: &str) -> EtcdGiven {
+    let args = parsed_with(line, variables, file).unwrap_or_else(|exit| panic!("{exit:?}"));
+    *args.etcd.expect("it is etcd")
+}
+
+fn given(line: &str) -> EtcdGiven {
+    given_with(line, &[], "")
+}
+
+/// The first line of the error, and the status that the program ends with.
+fn error_with(line: &str, variables: &[(&str, &str)], file: &str) -> (u8, String) {
+    let (status, text) = match parsed_with(line, variables, file) {
+        Err(Exit::Wrong(text)) => (2, text),
+        Err(Exit::Failed(text)) => (1, text),
+        other => panic!("{line}: {other:?}"),
+    };
+    (status, text.lines().next().unwrap_or_default().to_string())
+}
+
+fn error(line: &str) -> (u8, String) {
+    error_with(line, &[], "")
+}
+
+/// The ports as `address wire service`.
+fn ports(given: &EtcdGiven) -> Vec<String> {
+    let shown = given.ports.iter();
+    shown.map(|port| format!("{} {:?} {:?}", port.address, port.wire, port.service)).collect()
 }
 
 #[test]
@@ -23,60 +56,305 @@ fn the_program_is_known_by_its_name_or_by_its_subcommand() {
         ("quorate", false),
     ] {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        assert_eq!(parse(&words).is_some(), expected, "{line}");
+        let found = parse(&words, &BTreeMap::new(), &|_: &Path| Ok(None));
+        assert_eq!(found.is_some(), expected, "{line}");
     }
 }
 
 #[test]
 fn flags_have_one_dash_or_two_and_values_behind_an_equals_sign_or_a_blank() {
     for line in [
-        "etcd --name m0 --data-dir /d --listen-client-urls http://127.0.0.1:2",
-        "etcd -name=m0 -data-dir=/d -listen-client-urls=http://127.0.0.1:2,http://[::1]:2/",
+        "etcd --name m0 --data-dir /d --listen-client-urls http://127.0.0.1:2 \
+         --advertise-client-urls http://h:2 --enable-grpc-gateway",
+        "etcd -name=m0 -data-dir=/d -listen-client-urls=http://127.0.0.1:2 \
+         -advertise-client-urls=http://h:2 --enable-grpc-gateway=T",
     ] {
         let args = parsed(line).expect("the flags are right");
         assert_eq!(args.data_dir.as_deref(), Some(Path::new("/d")));
-        assert_eq!(args.etcd_addr.map(|it| it.to_string()).as_deref(), Some("127.0.0.1:2"));
-        assert!(args.is_etcd && args.given_servers.is_none());
+        let given = args.etcd.expect("it is etcd");
+        assert_eq!(ports(&given), ["127.0.0.1:2 Plain All"]);
+        assert_eq!(given.about.client_urls, ["http://h:2"]);
+        assert!(given.about.name == "m0" && given.about.has_gateway && given.cluster.is_none());
     }
     let args = parsed("etcd --name x").expect("the others have defaults");
     assert_eq!(args.data_dir.as_deref(), Some(Path::new("x.etcd")));
-    assert_eq!(args.etcd_addr.map(|it| it.to_string()).as_deref(), Some("localhost:2379"));
+    let given = args.etcd.expect("it is etcd");
+    assert_eq!(ports(&given), ["localhost:2379 Plain All"]);
+    assert_eq!(given.about.peer_urls, ["http://localhost:2380"]);
+    assert!(given.warnings.is_empty(), "{:?}", given.warnings);
+}
+
+/// The statuses and texts are those of etcd 3.6.16.
+#[test]
+fn wrong_flags_end_the_program_as_in_etcd() {
+    for (line, status, expected) in [
+        ("--nothing=1", 2, "flag provided but not defined: -nothing"),
+        ("--name", 2, "flag needs an argument: -name"),
+        ("---name", 2, "bad flag syntax: ---name"),
+        ("--max-txn-ops=x", 2, "invalid value \"x\" for flag -max-txn-ops: parse error"),
+        (
+            "--heartbeat-interval=-1",
+            2,
+            "invalid value \"-1\" for flag -heartbeat-interval: parse error",
+        ),
+        (
+            "--client-cert-auth=maybe",
+            2,
+            "invalid boolean value \"maybe\" for -client-cert-auth: parse error",
+        ),
+        (
+            "--initial-cluster-state=bad",
+            2,
+            "invalid value \"bad\" for flag -initial-cluster-state: invalid value",
+        ),
+        (
+            "--listen-client-urls=localhost:2379",
+            2,
+            "invalid value \"localhost:2379\" for flag -listen-client-urls: URL scheme must be \
+             http, https, unix, or unixs: localhost:2379",
+        ),
+        (
+            "--feature-gates=Foo=true",
+            2,
+            "invalid value \"Foo=true\" for flag -feature-gates: unrecognized feature gate: Foo",
+        ),
+        ("name", 1, "etcd: \"name\" is not a valid flag"),
+        ("--client-cert-auth maybe", 1, "etcd: \"maybe\" is not a valid flag"),
+        (
+            "--listen-client-urls=http://127.0.0.1:1",
+            1,
+            "etcd: --advertise-client-urls is required when --listen-client-urls is set explicitly",
+        ),
+        (
+            "--listen-client-http-urls=http://example.com:1",
+            1,
+            "etcd: expected IP in URL for binding (http://example.com:1)",
+        ),
+        ("--listen-metrics-urls=unix://m", 1, "etcd: unix sockets are not served (unix://m)"),
+        (
+            "--name x --initial-cluster a=http://h:1,b=http://h:2",
+            1,
+            "etcd: couldn't find local name \"x\" in the initial cluster configuration",
+        ),
+        (
+            "--name a --initial-cluster a=http://h:1,b=https://h:2",
+            1,
+            "etcd: --initial-cluster: all URLs must have one scheme, http or https",
+        ),
+        (
+            "--election-timeout=100",
+            1,
+            "etcd: --election-timeout[100ms] should be at least as 5 times as \
+             --heartbeat-interval[100ms]",
+        ),
+        ("--auto-compaction-mode=foo", 1, "etcd: unknown auto-compaction-mode \"foo\""),
+        (
+            "--tls-min-version=TLS1.0",
+            1,
+            "etcd: unexpected TLS version \"TLS1.0\" (must be one of: TLS1.2, TLS1.3)",
+        ),
+        ("--cipher-suites=FOO", 1, "etcd: unexpected TLS cipher suite \"FOO\""),
+        ("--logger=foo", 1, "etcd: unknown logger option \"foo\""),
+        (
+            "--corrupt-check-time=1h --experimental-corrupt-check-time=1h",
+            1,
+            "etcd: cannot set --experimental-corrupt-check-time and --corrupt-check-time at the \
+             same time, please use --corrupt-check-time only",
+        ),
+        ("gateway start", 1, "etcd: gateway is not built: clients reach the members themselves"),
+    ] {
+        assert_eq!(error(&format!("etcd {line}")), (status, expected.to_string()), "{line}");
+    }
+}
+
+#[test]
+fn flags_without_effect_are_warnings_and_those_that_would_harm_are_errors() {
+    let warned = |line: &str| {
+        let warnings = given(&format!("etcd {line}")).warnings;
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let expected = "command line: --snapshot-count: has no effect: snapshots and the log are kept \
+                    by their size";
+    assert_eq!(warned("--snapshot-count=100"), [expected]);
+    assert!(warned("--snapshot-count=10000 --corrupt-check-time=0 --pre-vote").is_empty());
+    assert_eq!(warned("--experimental-compaction-batch-limit=10").len(), 1);
+    assert_eq!(warned("--enable-v2 --snapshot").len(), 2);
+    for flag in ["client-crl-file", "discovery", "peer-cert-allowed-cn"] {
+        let (status, text) = error(&format!("etcd --{flag}=x"));
+        assert!(status == 1 && text.starts_with(&format!("etcd: --{flag}: ")), "{text}");
+    }
+    assert_eq!(error("etcd --force-new-cluster").0, 1);
+    given("etcd --force-new-cluster=false");
+}
+
+#[test]
+fn gates_have_two_spellings() {
+    let is_on = |line: &str, name: &str| {
+        let gates = given(&format!("etcd {line}")).about.gates;
+        gates.iter().find(|gate| gate.0 == name).expect("it is known").2
+    };
+    assert!(is_on("--feature-gates=InitialCorruptCheck=true", "InitialCorruptCheck"));
+    assert!(is_on("--experimental-initial-corrupt-check", "InitialCorruptCheck"));
+    assert!(is_on("--experimental-initial-corrupt-check=true", "InitialCorruptCheck"));
+    assert!(!is_on("", "InitialCorruptCheck"));
+    assert!(is_on("", "TxnModeWriteWithSharedBuffer"));
+    let both = "etcd --feature-gates=InitialCorruptCheck=true --experimental-initial-corrupt-check";
+    assert_eq!(error(both).0, 1);
+}
+
+#[test]
+fn variables_say_what_flags_do_not() {
+    let urls = [
+        ("ETCD_LISTEN_CLIENT_URLS", "http://127.0.0.1:3"),
+        ("ETCD_ADVERTISE_CLIENT_URLS", "http://h:3"),
+        ("ETCD_DATA_DIR", ""),
+        ("ETCD_NOTHING", "1"),
+    ];
+    let found = given_with("etcd --name m1", &urls, "");
+    assert_eq!(
+        (ports(&found), found.about.name.as_str()),
+        (vec!["127.0.0.1:3 Plain All".into()], "m1")
+    );
+    let warnings: Vec<String> = found.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, ["environment: ETCD_NOTHING: unrecognized environment variable"]);
+    let (status, text) = error_with("etcd --name m1", &[("ETCD_NAME", "m2")], "");
+    assert!(status == 1 && text.ends_with("ETCD_NAME"), "{text}");
+    let wrong = error_with("etcd", &[("ETCD_MAX_TXN_OPS", "x")], "");
+    assert_eq!(wrong, (1, "etcd: invalid value \"x\" for ETCD_MAX_TXN_OPS: parse error".into()));
+}
+
+/// etcd's sample has these keys, and more.
+const FILE: &str = "\
+# a comment
+name: 'm2'
+data-dir: /d
+listen-client-urls: http://127.0.0.1:4,https://127.0.0.1:4
+listen-metrics-urls: \"http://127.0.0.1:5\"
+snapshot-count: 10000
+cors:
+strict-reconfig-check: yes
+watch-progress-notify-interval: 60000000000
+auto-compaction-retention: \"1\"
+log-outputs: [stderr, /l]
+nothing: 1
+client-transport-security:
+  cert-file: /c.pem
+  key-file: /k.pem
+  client-cert-auth: true
+  trusted-ca-file: /ca.pem
+  auto-tls: false
+peer-transport-security:
+  nothing: 2
+";
+
+#[test]
+fn a_file_says_everything() {
+    let line = "etcd --config-file f.yml --name ignored";
+    let found = given_with(line, &[("ETCD_NAME", "ignored")], FILE);
+    assert_eq!(found.about.name, "m2");
+    assert_eq!(ports(&found), ["127.0.0.1:4 Either All", "127.0.0.1:5 Plain Metrics"]);
+    assert_eq!(found.about.client_urls, ["http://localhost:2379"], "it has a default in a file");
+    let expected = [
+        ("auto-compaction-retention", "1".to_string()),
+        ("watch-progress-notify-interval", "60000ms".to_string()),
+    ];
+    assert_eq!(found.settings, expected);
+    assert_eq!(found.log.outputs.len(), 2);
+    let tls = found.tls.expect("a port speaks it");
+    assert_eq!(
+        (tls.key_store.path.as_path(), tls.client_auth),
+        (Path::new("/c.pem"), ClientAuth::Need)
+    );
+    assert_eq!(tls.key_store.key_path.as_deref(), Some(Path::new("/k.pem")));
+    let warnings: Vec<String> = found.warnings.iter().map(ToString::to_string).collect();
+    let unknown = "is unknown; it is ignored";
+    let expected = [
+        format!("f.yml:12: nothing: {unknown}"),
+        format!("f.yml:20: peer-transport-security.nothing: {unknown}"),
+    ];
+    assert_eq!(warnings, expected);
+    let by_variable = given_with("etcd", &[("ETCD_CONFIG_FILE", "f.yml")], FILE);
+    assert_eq!(by_variable.about.name, "m2");
+}
+
+#[test]
+fn wrong_files_are_errors_that_name_the_line() {
+    for (file, expected) in [
+        ("name: a\nmax-txn-ops: abc\n", "f.yml:2: max-txn-ops: \"abc\": parse error"),
+        ("name: [\n", "f.yml: "),
+        ("- a\n", "f.yml:1: a list is no value of a key"),
+        ("a\n", "f.yml:1: the file is no map"),
+        ("name: &x a\ndata-dir: *x\n", "f.yml:2: aliases are not read"),
+        (
+            "a:\n  b:\n    c:\n      d:\n        e: 1\n",
+            "f.yml:5: more than 4 maps within each other",
+        ),
+        ("name: a\nname: [a: b]\n", "f.yml:2: a list holds a map"),
+    ] {
+        let (status, text) = error_with("etcd --config-file f.yml", &[], file);
+        assert!(status == 1 && text.starts_with(&format!("etcd: {expected}")), "{file}: {text}");
+    }
+    let missing = error_with("etcd --config-file none.yml", &[], "");
+    assert_eq!(missing, (1, "etcd: open none.yml: no such file or directory".to_string()));
+    let empty = given_with("etcd --config-file f.yml", &[], "");
+    assert_eq!(empty.about.name, "default");
 }
 
 #[test]
 fn the_servers_are_numbered_in_the_order_of_their_names() {
-    let list = "b=http://127.0.0.1:2480,a=http://127.0.0.1:50000,c=http://h:2580";
-    let given = parsed(&format!("etcd --name b --initial-cluster {list}"));
-    let given = given.expect("the flags are right").given_servers.expect("there are three");
-    assert_eq!(given.own, 2);
-    let expected =
-        ["127.0.0.1:50000:30000", "127.0.0.1:2480:22480", "h:2580:22580"].map(str::to_string);
-    assert_eq!(given.servers, (1..).zip(expected).collect::<Vec<_>>());
-    let alone = parsed("etcd --name a --initial-cluster a=http://127.0.0.1:2380");
-    assert!(alone.expect("the flags are right").given_servers.is_none());
+    let list = "b=http://127.0.0.1:2480,a=http://127.0.0.1:50000,c=http://[::1]:2580";
+    let line = "etcd --name b --listen-peer-urls http://0.0.0.0:2480 --initial-cluster";
+    let found = given(&format!("{line} {list}")).cluster.expect("there are three");
+    assert_eq!((found.own, &found.auth), (2, &PeerAuth::None));
+    assert_eq!(found.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["*:2480"]);
+    let lines: Vec<_> =
+        found.servers.iter().map(|it| (it.number, it.name.as_str(), it.line.as_str())).collect();
+    let expected = [
+        (1, "a", "127.0.0.1:50000:30000"),
+        (2, "b", "127.0.0.1:2480:22480"),
+        (3, "c", "[::1]:2580:22580"),
+    ];
+    assert_eq!(lines, expected);
+    assert!(given("etcd --name a --initial-cluster a=http://127.0.0.1:2380").cluster.is_none());
 }
 
 #[test]
-fn wrong_flags_are_named_in_one_line() {
-    for (line, expected) in [
-        ("etcd --nothing=1", "etcd: flag provided but not defined: -nothing"),
-        ("etcd --name", "etcd: flag needs an argument: -name"),
-        ("etcd name", "etcd: 'name' is not a valid flag"),
-        (
-            "etcd --listen-client-urls https://h:1",
-            "etcd: --listen-client-urls: \"https://h:1\" is no http:// URL",
-        ),
-        (
-            "etcd --name x --initial-cluster a=http://h:1,b=http://h:2",
-            "etcd: --initial-cluster does not hold \"x\", the name of this server",
-        ),
-        (
-            "etcd --name a --initial-cluster a=http://h,b=http://h:2",
-            "etcd: --initial-cluster: \"h\" has no port that can be dialled",
-        ),
-    ] {
-        assert_eq!(wrong_text(line), expected);
-    }
+fn tls_needs_a_certificate_or_makes_one() {
+    let client = "--listen-client-urls https://127.0.0.1:1 --advertise-client-urls https://h:1";
+    assert_eq!(error(&format!("etcd {client}")).0, 1);
+    let found = given(&format!("etcd {client} --cert-file /c --key-file /k"));
+    let tls = found.tls.expect("a port speaks it");
+    assert_eq!((tls.client_auth, tls.trust_store), (ClientAuth::None, None));
+    assert_eq!(found.ports[0].wire, EtcdWire::Secure);
+    let found = given(&format!("etcd {client} --auto-tls --self-signed-cert-validity 2"));
+    let made = &found.self_signed[0];
+    assert_eq!((made.dir.as_path(), made.years), (Path::new("default.etcd/fixtures/client"), 2));
+    assert_eq!(made.hosts, ["127.0.0.1"]);
+    let auth = format!("etcd {client} --cert-file /c --key-file /k --client-cert-auth");
+    assert_eq!(error(&auth).0, 1, "nobody could be believed");
+    let peers = "--initial-cluster a=https://h:1,b=https://h:2 --name a \
+                 --listen-peer-urls https://127.0.0.1:1";
+    let PeerAuth::Tls(tls) =
+        given(&format!("etcd {peers} --peer-auto-tls")).cluster.expect("there are two").auth
+    else {
+        panic!("the URLs say https")
+    };
+    assert!(tls.trust_store.is_none());
+    assert_eq!(error(&format!("etcd {peers}")).0, 1);
+    assert_eq!(error(&format!("etcd {peers} --peer-cert-file /c --peer-key-file /k")).0, 1);
+}
+
+#[test]
+fn ports_are_split_by_what_they_serve() {
+    let found = given(
+        "etcd --listen-client-urls http://127.0.0.1:1 --advertise-client-urls http://h:1 \
+         --listen-client-http-urls http://127.0.0.1:2 --listen-metrics-urls http://127.0.0.1:3",
+    );
+    let services: Vec<_> = found.ports.iter().map(|port| port.service).collect();
+    assert_eq!(services, [EtcdService::Grpc, EtcdService::Http, EtcdService::Metrics]);
+    let both = "etcd --listen-client-urls http://127.0.0.1:1 --advertise-client-urls http://h:1 \
+                --listen-client-http-urls http://127.0.0.1:1";
+    assert_eq!(error(both).0, 1);
 }
 
 #[test]
@@ -85,6 +363,29 @@ fn programs_find_etcds_version_and_flags() {
         Err(Exit::Help(text)) => text,
         other => panic!("{other:?}"),
     };
-    assert!(help("etcd --version").starts_with("etcd Version: 3.6.16\n"));
-    assert!(help("etcd --help").contains("--initial-cluster-state 'new'"));
+    assert!(help("etcd --version").starts_with("etcd Version: 3.6.16\nGit SHA: "));
+    assert!(help("etcd --version --name x").starts_with("etcd Version: 3.6.16\n"));
+    for asked in ["--help", "-h", "--name x -help"] {
+        let text = help(&format!("etcd {asked}"));
+        for flag in ["--initial-cluster-state 'new'", "--experimental-initial-corrupt-check"] {
+            assert!(text.contains(flag), "{flag}");
+        }
+    }
+}
+
+/// Each flag stands in the table of `docs/etcd.md`, but for old names and what etcd ignores.
+#[test]
+fn the_documentation_names_every_flag() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/etcd.md");
+    let text = std::fs::read_to_string(path).expect("it is there");
+    let flags = flags::GROUPS.iter().flat_map(|(_, flags)| flags.iter());
+    let is_shown = |flag: &&flags::Flag| {
+        flag.kind != flags::Kind::Ignored && !flag.name.starts_with("experimental-")
+    };
+    let missing: Vec<&str> = flags
+        .filter(is_shown)
+        .map(|flag| flag.name)
+        .filter(|name| !text.contains(&format!("`{name}`")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }

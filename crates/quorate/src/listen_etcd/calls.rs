@@ -5,9 +5,9 @@ use std::rc::Rc;
 use etcd::Error;
 use member::etcd_front::{Method as KvMethod, Reply};
 
-use super::methods::Method;
+use super::methods::{ClusterMethod, Method};
 use super::runtime::{FromFront, Runtime, status_of};
-use super::{concurrency, health, watch};
+use super::{cluster, concurrency, health, watch};
 use crate::grpc::{Call, End, Room, SharesBySize, framed};
 
 /// Serves a call until it ends.
@@ -62,6 +62,7 @@ async fn answer_by_method(
         Method::Concurrency(method) => {
             Box::pin(concurrency::answer(runtime, call, answers, method)).await
         }
+        Method::Cluster(method) => Box::pin(answer_about_cluster(runtime, call, method)).await,
         Method::Kv(method) => {
             let message = call.requests.only().await?;
             let work = runtime.run(method, message.bytes);
@@ -70,6 +71,18 @@ async fn answer_by_method(
         }
         Method::Health(method) => health::answer(call, method).await,
     }
+}
+
+/// Answers a question about the members.
+async fn answer_about_cluster(
+    runtime: &Rc<Runtime>,
+    call: &mut Call<Method>,
+    method: ClusterMethod,
+) -> Result<(), End> {
+    let message = call.requests.only().await?;
+    let work = cluster::run(runtime, method, message.bytes);
+    let response = call.unless_ended(work).await?.map_err(status_of)?;
+    call.answers.send(framed(|out| out.extend(response)), None).await
 }
 
 /// Answers a streamed read: each piece is asked for when the socket has taken the one before.

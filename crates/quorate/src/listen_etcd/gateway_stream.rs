@@ -3,41 +3,24 @@
 //! body, and JSON that is no request, end only the requests. Responses of watches go on until the
 //! client goes away; keep-alives end with the answer to the last one.
 
-use std::convert::Infallible;
 use std::future::pending;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::Incoming;
 use member::etcd_front::Method as KvMethod;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::answer::{Lines, Roomy, code_and_text};
+use super::body::next_frame;
 use super::concurrency::Observer;
-use super::http::{Roomy, code_and_text, next_frame};
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, Runtime, WatchCall};
 use crate::grpc::Room;
-
-/// The body of a response: lines, and the room of each until the socket has taken it.
-pub(super) struct Lines(mpsc::Receiver<Bytes>);
-
-impl Body for Lines {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line))))
-    }
-}
 
 /// Begins a stream of watches. The task ends when the client has gone away, which drops the body.
 pub(super) fn watch(

@@ -2,14 +2,9 @@
 
 use std::time::Duration;
 
-use etcd::limits::{MESSAGE_OVERHEAD_BYTES, REQUEST_BYTES_MAX_DEFAULT};
-
 /// Connections that are accepted and not yet taken by their runtime. At this limit the acceptor
 /// waits.
 pub(super) const ACCEPTED_MAX: usize = 1_024;
-
-/// Bytes of one request message, as in etcd: `max-request-bytes` and 512 KiB.
-pub(super) const MESSAGE_BYTES_MAX: usize = REQUEST_BYTES_MAX_DEFAULT + MESSAGE_OVERHEAD_BYTES;
 
 /// Bytes that a client may send on a stream before we take them.
 pub(super) const STREAM_WINDOW_BYTES: u32 = 64 * 1024;

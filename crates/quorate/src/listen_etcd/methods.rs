@@ -10,6 +10,7 @@ pub(super) enum Method {
     Kv(KvMethod),
     Watch,
     Concurrency(ConcurrencyMethod),
+    Cluster(ClusterMethod),
     Health(HealthMethod),
 }
 
@@ -24,8 +25,45 @@ impl Method {
             Method::Watch => false,
             Method::Concurrency(method) => method == ConcurrencyMethod::Observe,
             Method::Health(method) => method == HealthMethod::Watch,
+            Method::Cluster(_) => false,
         }
     }
+}
+
+/// A method of the service `etcdserverpb.Cluster`, or of `Maintenance`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClusterMethod {
+    MemberAdd,
+    MemberRemove,
+    MemberUpdate,
+    MemberList,
+    MemberPromote,
+    Status,
+    Alarm,
+}
+
+impl ClusterMethod {
+    const ALL: [(&str, &str, ClusterMethod); 7] = [
+        ("etcdserverpb.Cluster", "MemberAdd", ClusterMethod::MemberAdd),
+        ("etcdserverpb.Cluster", "MemberRemove", ClusterMethod::MemberRemove),
+        ("etcdserverpb.Cluster", "MemberUpdate", ClusterMethod::MemberUpdate),
+        ("etcdserverpb.Cluster", "MemberList", ClusterMethod::MemberList),
+        ("etcdserverpb.Cluster", "MemberPromote", ClusterMethod::MemberPromote),
+        ("etcdserverpb.Maintenance", "Status", ClusterMethod::Status),
+        ("etcdserverpb.Maintenance", "Alarm", ClusterMethod::Alarm),
+    ];
+
+    /// The method with that gRPC path.
+    pub fn at(path: &str) -> Option<ClusterMethod> {
+        at_path(&Self::ALL, path)
+    }
+}
+
+/// The method of a table with that gRPC path.
+fn at_path<M: Copy>(all: &[(&str, &str, M)], path: &str) -> Option<M> {
+    let (service, name) = path.strip_prefix('/')?.split_once('/')?;
+    let found = all.iter().find(|(of, with, _)| (*of, *with) == (service, name));
+    found.map(|(.., method)| *method)
 }
 
 /// A method of the services `v3lockpb.Lock` and `v3electionpb.Election`.
@@ -53,9 +91,7 @@ impl ConcurrencyMethod {
 
     /// The method with that gRPC path.
     pub fn at(path: &str) -> Option<ConcurrencyMethod> {
-        let (service, name) = path.strip_prefix('/')?.split_once('/')?;
-        let found = Self::ALL.iter().find(|(of, with, _)| (*of, *with) == (service, name));
-        found.map(|(.., method)| *method)
+        at_path(&Self::ALL, path)
     }
 }
 
@@ -67,8 +103,8 @@ pub(super) enum HealthMethod {
     List,
 }
 
-/// The methods that are served.
-pub(super) fn methods() -> Methods<Method> {
+/// The methods that are served; `has_times` says whether it is measured how long calls take.
+pub(super) fn methods(has_times: bool) -> Methods<Method> {
     let kv = |name, kind, method| grpc::Method {
         service: "etcdserverpb.KV",
         name,
@@ -111,6 +147,12 @@ pub(super) fn methods() -> Methods<Method> {
         },
         method: Method::Concurrency(method),
     });
+    let cluster = ClusterMethod::ALL.map(|(service, name, method)| grpc::Method {
+        service,
+        name,
+        kind: Kind::Unary,
+        method: Method::Cluster(method),
+    });
     let health = |name, kind, method| grpc::Method {
         service: "grpc.health.v1.Health",
         name,
@@ -122,6 +164,6 @@ pub(super) fn methods() -> Methods<Method> {
         health("Watch", Kind::ServerStreaming, HealthMethod::Watch),
         health("List", Kind::Unary, HealthMethod::List),
     ];
-    let ours = kvs.into_iter().chain(leases).chain([watch]).chain(concurrency);
-    Methods::new(ours.chain(health), false)
+    let ours = kvs.into_iter().chain(leases).chain([watch]).chain(concurrency).chain(cluster);
+    Methods::new(ours.chain(health), has_times)
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use member::EtcdFront;
 use member::etcd_front::{CallRefused, CallResult, Method as KvMethod, Now, Reply, WatchMessages};
 use member::message::Ticket;
@@ -16,6 +17,7 @@ use super::limits::{
     CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
     TICK, TICK_IDLE, TURN_HOLDS_MAX,
 };
+use super::member_view::MemberView;
 use super::methods::Method;
 use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 
@@ -35,6 +37,8 @@ pub(super) struct Runtime {
     pub(super) server: Server<Method>,
     /// The room for requests of all connections, and for their responses.
     room: RoomOfAll,
+    /// What all runtimes know of the member.
+    pub(super) member: Arc<MemberView>,
 }
 
 /// The room of all connections: of requests and of responses, of small ones and of others.
@@ -112,6 +116,7 @@ impl Runtime {
         front: EtcdFront,
         server: Server<Method>,
         room: RoomOfAll,
+        member: Arc<MemberView>,
     ) -> Runtime {
         // Changes for this Front are few, and calls may wait for one.
         handle.mail().set_wakes_always(true);
@@ -125,6 +130,7 @@ impl Runtime {
             requiring_leader: Rc::default(),
             server,
             room,
+            member,
         }
     }
 
@@ -142,6 +148,11 @@ impl Runtime {
             requests: by_size(&room.small_requests, of(REQUESTS_BYTES_MAX, &room.requests)),
             answers: by_size(&room.small_answers, of(RESPONSES_BYTES_MAX, &room.answers)),
         }
+    }
+
+    /// Bytes of a JSON text: base64 and escapes make a message longer.
+    pub(super) fn json_bytes_max(&self) -> usize {
+        2 * (self.member.config.request_bytes_max + MESSAGE_OVERHEAD_BYTES)
     }
 
     /// Hands a call to the Front.

@@ -47,7 +47,7 @@ fn each_server_finds_itself_in_the_file_that_is_written_for_it() {
             assert_eq!((chunk.layout, chunk.verify_writes), (Layout::PerBlock, true));
             let cluster = config.cluster.unwrap();
             assert_eq!((cluster.number, cluster.servers.len()), (number, 3));
-            assert_eq!(cluster.listen.to_string(), format!("127.0.0.1:{}", 2887 + number));
+            assert_eq!(cluster.listen[0].to_string(), format!("127.0.0.1:{}", 2887 + number));
             assert_eq!(u32::from(cluster.own().election_port), 3887 + number);
             let PeerAuth::Secret(secret) = cluster.auth else { panic!("there is a secret") };
             assert_eq!(secret.0.len(), 64);

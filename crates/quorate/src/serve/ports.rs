@@ -6,6 +6,7 @@ use anyhow::Context;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::admin::{Port, Service};
+use crate::config::etcd::{EtcdPort, EtcdWire};
 use crate::config::{ListenAddress, ServeConfig};
 
 /// How long a connection for metrics may be silent, as Jetty has it.
@@ -17,10 +18,8 @@ pub(super) struct ClientPorts {
     pub plain: Option<TcpListener>,
     /// The port for ZooKeeper's clients that speak TLS.
     pub secure: Option<TcpListener>,
-    /// The port for etcd's clients.
-    pub etcd_plain: Option<TcpListener>,
-    /// The port for etcd's clients that speak TLS.
-    pub etcd_secure: Option<TcpListener>,
+    /// The ports for etcd's clients.
+    pub etcd: Vec<(EtcdPort, TcpListener)>,
     /// The port for clients of the chunk store.
     pub chunk_plain: Option<TcpListener>,
     /// The port for clients of the chunk store that speak TLS.
@@ -37,8 +36,7 @@ impl ClientPorts {
         Ok(ClientPorts {
             plain: port(config.listeners.zk_addr.as_ref(), "--zk-addr")?,
             secure: port(config.listeners.zk_tls_addr.as_ref(), "secureClientPort")?,
-            etcd_plain: port(etcd.and_then(|it| it.addr.as_ref()), "--etcd-addr")?,
-            etcd_secure: port(etcd.and_then(|it| it.tls_addr.as_ref()), "--etcd-tls-addr")?,
+            etcd: etcd.map_or(Ok(Vec::new()), |etcd| etcd_ports(config, &etcd.ports))?,
             chunk_plain: port(chunk.and_then(|it| it.addr.as_ref()), "--chunk-addr")?,
             chunk_secure: port(chunk.and_then(|it| it.tls_addr.as_ref()), "--chunk-tls-addr")?,
         })
@@ -51,22 +49,40 @@ impl ClientPorts {
 
     /// The part of the ready line that names the ports.
     pub fn shown(&self) -> std::io::Result<String> {
-        let listeners = [
-            ("zk", &self.plain),
-            ("zk-tls", &self.secure),
-            ("etcd", &self.etcd_plain),
-            ("etcd-tls", &self.etcd_secure),
-            ("chunk", &self.chunk_plain),
-            ("chunk-tls", &self.chunk_secure),
-        ];
+        let optional = |name, listener: &'_ Option<TcpListener>| {
+            listener.as_ref().map(|it| (name, it.local_addr()))
+        };
+        let listeners = [optional("zk", &self.plain), optional("zk-tls", &self.secure)].into_iter();
+        let etcd = self.etcd.iter().map(|(port, listener)| {
+            let name = match port.wire {
+                EtcdWire::Plain | EtcdWire::Either => "etcd",
+                EtcdWire::Secure => "etcd-tls",
+            };
+            Some((name, listener.local_addr()))
+        });
+        let chunk =
+            [optional("chunk", &self.chunk_plain), optional("chunk-tls", &self.chunk_secure)];
         let mut shown = String::new();
-        for (name, listener) in listeners {
-            if let Some(listener) = listener {
-                shown += &format!(" {name}={}", listener.local_addr()?);
-            }
+        for (name, address) in listeners.chain(etcd).chain(chunk).flatten() {
+            shown += &format!(" {name}={}", address?);
         }
         Ok(shown)
     }
+}
+
+/// Binds the ports for etcd's clients.
+fn etcd_ports(
+    config: &ServeConfig,
+    ports: &[EtcdPort],
+) -> anyhow::Result<Vec<(EtcdPort, TcpListener)>> {
+    let bind = |port: &EtcdPort| {
+        let setting = match port.wire {
+            EtcdWire::Secure => "--etcd-tls-addr",
+            EtcdWire::Plain | EtcdWire::Either => "--etcd-addr",
+        };
+        Ok((port.clone(), listen(config, &port.address, setting)?))
+    };
+    ports.iter().map(bind).collect()
 }
 
 /// Binds the first of the addresses behind `wanted` that can be bound; `setting` is the name of the

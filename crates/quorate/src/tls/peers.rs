@@ -1,7 +1,7 @@
 //! TLS between the servers of an ensemble (`QuorumX509Util`, ZooKeeper 3.9). Both ends show a
 //! certificate that the other's trust store knows, for a host of their server: the dialler checks
 //! the host that it dials, the accepter the configured hosts of the server that the dialler claims
-//! to be.
+//! to be. Without a trust store nobody is checked, and messages are encrypted nevertheless.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use node::{NamesHost, PeerTls};
 use super::server_verifier::names_host;
 use super::{FileStamps, TlsError, key_store, read_store, server_config, stamps};
 use crate::config::tls::{ClientAuth, PeerTlsConfig, TlsConfig};
-use crate::zk_client::tls::client_config;
+use crate::zk_client::tls::{client_config, config_of_any_server};
 
 /// The stores, as they were read last.
 pub struct PeerStores {
@@ -59,14 +59,18 @@ impl PeerStores {
 }
 
 fn own_stamps(config: &PeerTlsConfig) -> FileStamps {
-    stamps([&config.key_store, &config.trust_store])
+    stamps([&config.key_store].into_iter().chain(&config.trust_store))
 }
 
 fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
+    let client_auth = match config.trust_store {
+        Some(_) => ClientAuth::Need,
+        None => ClientAuth::None,
+    };
     let server = server_config(&TlsConfig {
         key_store: config.key_store.clone(),
-        trust_store: Some(config.trust_store.clone()),
-        client_auth: ClientAuth::Need,
+        trust_store: config.trust_store.clone(),
+        client_auth,
         tls12: config.tls12,
         tls13: config.tls13,
         cipher_suites: config.cipher_suites.clone(),
@@ -75,10 +79,14 @@ fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
         super_user: None,
     })?;
     let keys = read_store(&config.key_store, key_store::read_keys)?;
-    let trusted = read_store(&config.trust_store, key_store::read_trusted)?;
+    let Some(trust_store) = &config.trust_store else {
+        let client = config_of_any_server(keys).map_err(|cause| config.key_store.error(cause))?;
+        return Ok(PeerTls { client, server: server.into(), names_host: None });
+    };
+    let trusted = read_store(trust_store, key_store::read_trusted)?;
     // The other end is configured alike, so both agree on versions and suites.
     let client = client_config(keys, trusted, config.checks_names)
-        .map_err(|cause| config.trust_store.error(cause))?;
+        .map_err(|cause| trust_store.error(cause))?;
     let names_host = config.checks_diallers.then_some(names_host as NamesHost);
     Ok(PeerTls { client, server: server.into(), names_host })
 }

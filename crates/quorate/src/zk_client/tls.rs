@@ -4,14 +4,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rustls::crypto::ring;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, Error};
 
 use crate::tls::cause_of;
 use crate::tls::keys::Keys;
-use crate::tls::server_verifier::ServerVerifier;
+use crate::tls::server_verifier::{AnyServer, ServerVerifier};
 use crate::tls::trust::Trust;
 
 /// Makes the configuration of all connections.
@@ -26,7 +27,24 @@ pub fn client_config(
     let provider = Arc::new(ring::default_provider());
     let trust = Trust::new(trusted, &provider)
         .map_err(|error| format!("the certificates of the trust store: {error}"))?;
-    let verifier = Arc::new(ServerVerifier { trust, checks_name });
+    config_with(provider, keys, Arc::new(ServerVerifier { trust, checks_name }))
+}
+
+/// Makes a configuration that takes every certificate of a server.
+///
+/// # Errors
+/// The library has no common version of TLS.
+pub fn config_of_any_server(keys: Vec<Arc<CertifiedKey>>) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Arc::new(AnyServer(provider.signature_verification_algorithms));
+    config_with(provider, keys, verifier)
+}
+
+fn config_with(
+    provider: Arc<CryptoProvider>,
+    keys: Vec<Arc<CertifiedKey>>,
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<Arc<ClientConfig>, String> {
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?

@@ -121,7 +121,14 @@ impl Properties {
             }
         };
         let path = PathBuf::from(&location.value);
-        Ok(Some(StoreFile { path, kind, password, place: location.place.clone(), key }))
+        Ok(Some(StoreFile {
+            path,
+            key_path: None,
+            kind,
+            password,
+            place: location.place.clone(),
+            key,
+        }))
     }
 
     /// The user of the JAAS file, if it has a section for clients.

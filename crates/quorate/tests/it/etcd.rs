@@ -5,9 +5,13 @@ mod bounds;
 mod concurrency;
 mod connections;
 mod grpc_client;
+mod health;
 mod leaderless;
 mod leases;
 mod malformed;
+mod members;
+mod ports;
+mod program;
 mod streams;
 mod watches;
 
@@ -146,17 +150,32 @@ impl Etcd {
         client: SocketAddr,
         peers: &[(String, SocketAddr)],
     ) -> Etcd {
-        let program = folder.join("etcd");
-        if !program.exists() {
-            symlink(env!("CARGO_BIN_EXE_quorate"), &program).unwrap();
-        }
         let list: Vec<String> =
             peers.iter().map(|(name, peer)| format!("{name}=http://{peer}")).collect();
+        let own = peers.iter().find(|(other, _)| other == name).unwrap().1;
+        let (client, own) = (format!("http://{client}"), format!("http://{own}"));
+        let data_dir = folder.join(name);
+        Etcd::spawn(
+            folder,
+            name,
+            &[
+                ["--name", name],
+                ["--data-dir", data_dir.to_str().unwrap()],
+                ["--listen-client-urls", &client],
+                ["--advertise-client-urls", &client],
+                ["--listen-peer-urls", &own],
+                ["--initial-advertise-peer-urls", &own],
+                ["--initial-cluster", &list.join(",")],
+            ]
+            .concat(),
+        )
+    }
+
+    /// Starts the program with these flags. Its output goes to `NAME.log`.
+    fn spawn(folder: &Path, name: &str, flags: &[&str]) -> Etcd {
         let log = std::fs::File::create(folder.join(format!("{name}.log"))).unwrap();
-        let child = Command::new(program)
-            .args(["--name", name, "--data-dir", folder.join(name).to_str().unwrap()])
-            .args(["--listen-client-urls", &format!("http://{client}")])
-            .args(["--initial-cluster", &list.join(",")])
+        let child = etcd_command(folder)
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -164,6 +183,24 @@ impl Etcd {
             .unwrap();
         Etcd(child)
     }
+}
+
+/// The program under the name `etcd`, in that folder.
+fn etcd_command(folder: &Path) -> Command {
+    let program = folder.join("etcd");
+    if !program.exists() {
+        symlink(env!("CARGO_BIN_EXE_quorate"), &program).unwrap();
+    }
+    let mut command = Command::new(program);
+    command.current_dir(folder);
+    command
+}
+
+/// Waits until a member says that it serves clients.
+fn wait_ready(folder: &Path, name: &str) {
+    let log = folder.join(format!("{name}.log"));
+    let text = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("it is ready", || text().contains("ready to serve client requests"));
 }
 
 impl Drop for Etcd {
@@ -240,10 +277,9 @@ impl Three {
         let start = |(name, client): (&String, _)| Etcd::start(&folder, name, client, &peers);
         let members = names.iter().zip(clients).map(start).collect();
         for name in &names {
-            let log = folder.join(format!("{name}.log"));
-            let text = || std::fs::read_to_string(&log).unwrap_or_default();
-            wait_until("it is ready", || text().contains("ready to serve client requests"));
-            assert!(!text().contains(" zk="), "ZooKeeper's clients are not served: {}", text());
+            wait_ready(&folder, name);
+            let log = std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap();
+            assert!(!log.contains("zk="), "ZooKeeper's clients are not served: {log}");
         }
         Three { folder, clients, members }
     }
@@ -259,16 +295,16 @@ impl Three {
         (0..3).find(leads).expect("one of them leads")
     }
 
-    /// Ends a member, by `kill -9`.
-    pub fn end(&mut self, number: usize) {
-        let _ = kill_process(Pid::from_child(&self.members[number].0), Signal::KILL);
-    }
-
     /// Ends the leader, by `kill -9`. Returns its number.
     pub fn end_leader(&mut self) -> usize {
         let leader = self.leader();
         self.end(leader);
         leader
+    }
+
+    /// Ends a member, by `kill -9`.
+    pub fn end(&self, number: usize) {
+        let _ = kill_process(Pid::from_child(&self.members[number].0), Signal::KILL);
     }
 }
 

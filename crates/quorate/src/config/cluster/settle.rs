@@ -41,14 +41,19 @@ pub(in crate::config) fn settle(
     for (said, message) in std::mem::take(&mut draft.cluster.complaints) {
         draft.report.warn(&said.place, &said.key, message);
     }
-    let auth = settle_auth(draft, read)?;
+    let given = draft.cluster.given.take();
+    let (given_listen, auth) = match given {
+        Some((listen, auth)) => (Some(listen), auth),
+        None => (None, settle_auth(draft, read)?),
+    };
     let cluster = &mut draft.cluster;
     let lines = std::mem::take(&mut cluster.servers);
     let servers: BTreeMap<_, _> =
         lines.into_iter().map(|line| (line.number, line.address)).collect();
     let own = servers.get(&number).expect("the own number was found among them");
     let host = Some(own.host.clone()).filter(|_| !cluster.links.listen_on_all);
-    let listen = every_address_if_unspecified(ListenAddress { host, port: own.peer_port });
+    let own_port = every_address_if_unspecified(ListenAddress { host, port: own.peer_port });
+    let listen = given_listen.unwrap_or_else(|| vec![own_port]);
     Ok(Some(ClusterConfig {
         number,
         listen,

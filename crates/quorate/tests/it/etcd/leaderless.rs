@@ -53,7 +53,7 @@ async fn streams(requests: &SendRequest<Bytes>, requires_leader: bool) -> [Bidi;
 
 #[test]
 fn calls_that_require_a_leader_end_without_one_and_others_go_on() {
-    let mut three = Three::start("etcd-leaderless");
+    let three = Three::start("etcd-leaderless");
     let leader = three.leader();
     let [left, other] = [1, 2].map(|more| (leader + more) % 3);
     run(async {

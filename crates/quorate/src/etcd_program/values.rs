@@ -1,0 +1,199 @@
+//! The values of flags, checked by the forms that the flags have. Texts of errors are those of Go's
+//! package `flag` and of etcd.
+
+use std::collections::BTreeMap;
+
+use super::flags::{self, Fate, Flag, GATES, GROUPS, Kind};
+use super::url::Url;
+use crate::config::etcd::duration_ms;
+use crate::config::report::{Place, Severity, Warning};
+
+/// The values that were given, by the names of their flags.
+#[derive(Debug, Default)]
+pub(super) struct Values(BTreeMap<&'static str, Given>);
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+struct Given {
+    text: String,
+    place: Place,
+}
+
+/// A feature gate: its name, its stage, and whether it is on.
+pub(super) type Gate = (&'static str, &'static str, bool);
+
+impl Values {
+    /// Takes a value whose form was checked.
+    pub fn set(&mut self, flag: &'static Flag, text: &str, place: Place) {
+        self.0.insert(flag.name, Given { text: text.to_string(), place });
+    }
+
+    /// Whether a value was given.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The value that was given, or the default.
+    ///
+    /// # Panics
+    /// There is no such flag.
+    pub fn text(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some(given) => &given.text,
+            None => flags::find(name).expect("the flag is in the table").default,
+        }
+    }
+
+    /// The path that was given; none if it is empty.
+    pub fn path(&self, name: &str) -> Option<&str> {
+        Some(self.text(name)).filter(|path| !path.is_empty())
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, name: &str) -> bool {
+        switch(self.text(name)) == Some(true)
+    }
+
+    /// The number that a flag says.
+    pub fn count(&self, name: &str) -> u64 {
+        count(self.text(name)).expect("its form was checked")
+    }
+
+    /// The URLs that a flag says, in order; none if it is empty.
+    pub fn urls(&self, name: &str) -> Vec<Url> {
+        match self.text(name) {
+            "" => Vec::new(),
+            list => Url::parse_list(list).expect("their form was checked"),
+        }
+    }
+
+    /// The texts between the commas; none if there is nothing.
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        let texts = self.text(name).split(',').map(str::trim);
+        texts.filter(|text| !text.is_empty()).map(str::to_string).collect()
+    }
+
+    /// Puts the values of old flags in the place of those that the flags stand for, and returns the
+    /// feature gates.
+    ///
+    /// # Errors
+    /// Two flags say the same thing.
+    pub fn resolve(&mut self) -> Result<Vec<Gate>, String> {
+        let said = self.text("feature-gates").to_string();
+        let mut gates = with_gates(&said)?;
+        for flag in GROUPS.iter().flat_map(|(_, flags)| flags.iter()) {
+            let Some(given) = self.0.get(flag.name).cloned() else { continue };
+            match flag.fate {
+                Fate::Old(new) if self.is_given(new) => {
+                    return Err(format!(
+                        "cannot set --{} and --{new} at the same time, please use --{new} only",
+                        flag.name
+                    ));
+                }
+                Fate::Old(new) => {
+                    self.0.remove(flag.name);
+                    self.0.insert(new, given);
+                }
+                Fate::Gate(gate) if said.contains(gate) => {
+                    return Err(format!(
+                        "cannot specify both flags: --{} and --feature-gates={gate} at the same \
+                         time, please just use --feature-gates",
+                        flag.name
+                    ));
+                }
+                Fate::Gate(name) => {
+                    let is_on = switch(&given.text) == Some(true);
+                    gates.iter_mut().filter(|gate| gate.0 == name).for_each(|gate| gate.2 = is_on);
+                }
+                Fate::Served | Fate::Unserved(_) | Fate::Refused(_) => {}
+            }
+        }
+        Ok(gates)
+    }
+
+    /// The warnings about flags without effect.
+    ///
+    /// # Errors
+    /// A flag asks for what would be missed too much.
+    pub fn without_effect(&self) -> Result<Vec<Warning>, String> {
+        let mut warnings = Vec::new();
+        for (name, Given { text, place }) in &self.0 {
+            let Some(flag) = flags::find(name) else { continue };
+            if is_same(flag.kind, text, flag.default) {
+                continue;
+            }
+            match flag.fate {
+                Fate::Refused(reason) => return Err(format!("--{name}: {reason}")),
+                Fate::Unserved(reason) => warnings.push(Warning {
+                    severity: Severity::Warning,
+                    place: place.clone(),
+                    key: format!("--{name}"),
+                    message: format!("has no effect: {reason}"),
+                }),
+                Fate::Served | Fate::Old(_) | Fate::Gate(_) => {}
+            }
+        }
+        Ok(warnings)
+    }
+}
+
+/// Checks a value by the form of its flag.
+///
+/// # Errors
+/// The text says what is wrong, as in etcd.
+pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
+    let parse_error = || "parse error".to_string();
+    match kind {
+        Kind::Switch => switch(text).map(drop).ok_or_else(parse_error),
+        Kind::Text | Kind::Texts | Kind::Ignored => Ok(()),
+        Kind::Count => count(text).map(drop).ok_or_else(parse_error),
+        Kind::Number => text.parse::<i64>().map(drop).map_err(|_| parse_error()),
+        Kind::Duration => duration_ms(text).map(drop).map_err(|_| parse_error()),
+        Kind::Urls if text.is_empty() => Ok(()),
+        Kind::Urls => Url::parse_list(text).map(drop),
+        Kind::Choice(texts) if texts.contains(&text) => Ok(()),
+        Kind::Choice(_) => Err("invalid value".to_string()),
+        Kind::Gates => with_gates(text).map(drop),
+    }
+}
+
+/// Go's `strconv.ParseBool`.
+pub(super) fn switch(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// A number that is not negative, decimal or hexadecimal.
+fn count(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// All gates, those in the text as it says.
+fn with_gates(text: &str) -> Result<Vec<Gate>, String> {
+    let mut gates = GATES.to_vec();
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let is_on = switch(value.trim()).ok_or_else(|| {
+            format!("invalid value of {name}={value}: it is neither true nor false")
+        })?;
+        let gate = gates.iter_mut().find(|gate| gate.0 == name.trim());
+        gate.ok_or_else(|| format!("unrecognized feature gate: {name}"))?.2 = is_on;
+    }
+    Ok(gates)
+}
+
+/// Whether a value means the default.
+fn is_same(kind: Kind, text: &str, default: &str) -> bool {
+    match kind {
+        Kind::Switch => switch(text) == switch(default),
+        Kind::Duration => duration_ms(text) == duration_ms(default),
+        Kind::Ignored => false,
+        _ => text == default,
+    }
+}

@@ -1,0 +1,85 @@
+//! The answers of HTTP/1.1, and their bodies.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use etcd::gateway;
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use member::etcd_front::CallRefused;
+use tokio::sync::mpsc;
+
+use crate::grpc::Room;
+
+/// The body of a response: lines, and the room of each until the socket has taken it.
+pub(super) struct Lines(pub mpsc::Receiver<Bytes>);
+
+impl Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line))))
+    }
+}
+
+/// An answer: bytes in memory, or lines as they come.
+pub(super) type Answer = Response<Either<Full<Bytes>, Lines>>;
+
+/// The code and the text for a call without a response.
+pub(super) fn code_and_text(refused: CallRefused) -> (etcd::Code, &'static str) {
+    match refused {
+        CallRefused::Error(error) => (error.code(), error.text()),
+        CallRefused::Malformed => (etcd::Code::Internal, "the request is malformed"),
+        CallRefused::Unimplemented(text) => (etcd::Code::Unimplemented, text),
+    }
+}
+
+/// The answer of the gateway to a call that is refused.
+pub(super) fn refused(code: etcd::Code, text: &str) -> Answer {
+    let status = StatusCode::from_u16(gateway::http_status(code));
+    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    of(status, gateway::CONTENT_TYPE, gateway::error_body(code, text))
+}
+
+/// An answer whose body is a stream of lines.
+pub(super) fn streaming(lines: Lines) -> Answer {
+    let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
+    *answer.body_mut() = Either::Right(lines);
+    answer
+}
+
+/// The text of a response and its room, until the socket has taken the text.
+pub(super) struct Roomy {
+    pub text: String,
+    pub _room: Room,
+}
+
+impl AsRef<[u8]> for Roomy {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// An answer with a text that may be large, and its room.
+pub(super) fn of_large(text: String, mut room: Room) -> Answer {
+    room.shrink_to(text.capacity());
+    let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
+    *answer.body_mut() = Either::Left(Full::new(Bytes::from_owner(Roomy { text, _room: room })));
+    answer
+}
+
+/// An answer with a text.
+pub(super) fn of(status: StatusCode, media_type: &'static str, text: String) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::new(Bytes::from(text))));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    answer
+}

@@ -1,0 +1,47 @@
+//! The bodies of HTTP/1.1 requests, read within bounds of bytes and time.
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, Incoming};
+use tokio::time::{Instant, timeout_at};
+
+use super::limits::{BODY_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX};
+use crate::grpc::Room;
+
+/// Reads a body. Its room grows as it arrives, so an announced body takes none. None if the body is
+/// too large or cut off, or comes too slowly.
+pub(super) async fn read_body(
+    mut body: Incoming,
+    room: &mut Room,
+    body_bytes_max: usize,
+) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let due_at = Instant::now() + STALL_TIME_MAX;
+    while let Some(frame) = next_frame(&mut body, room, due_at).await? {
+        let Ok(data) = frame.into_data() else { continue };
+        let length = bytes.len() + data.len();
+        if length > body_bytes_max {
+            return None;
+        }
+        timeout_at(due_at, room.grow_to(length * BODY_TIMES)).await.ok()?;
+        bytes.extend_from_slice(&data);
+    }
+    Some(bytes)
+}
+
+/// The next frame of a body; the inner none is the end. The wait is shorter while other clients
+/// wait for the room of the body.
+pub(super) async fn next_frame(
+    body: &mut Incoming,
+    room: &Room,
+    due_at: Instant,
+) -> Option<Option<Frame<Bytes>>> {
+    loop {
+        let look_at = due_at.min(Instant::now() + WAITED_TIME_MAX);
+        match timeout_at(look_at, body.frame()).await {
+            Ok(frame) => return frame.transpose().ok(),
+            Err(_) if Instant::now() >= due_at || room.is_waited_for() => return None,
+            Err(_) => {}
+        }
+    }
+}

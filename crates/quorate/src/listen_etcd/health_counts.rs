@@ -1,0 +1,104 @@
+//! The checks of `/livez` and `/readyz`, and how often each had which result.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A check (`etcdhttp.installReadyzEndpoints`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    DataCorruption,
+    SerializableRead,
+    LinearizableRead,
+    NonLearner,
+}
+
+/// The checks of each route.
+const LIVE: [Check; 1] = [Check::SerializableRead];
+const READY: [Check; 4] =
+    [Check::DataCorruption, Check::SerializableRead, Check::LinearizableRead, Check::NonLearner];
+const ROUTES: [(&str, &[Check]); 2] = [("livez", &LIVE), ("readyz", &READY)];
+
+impl Check {
+    pub fn name(self) -> &'static str {
+        match self {
+            Check::DataCorruption => "data_corruption",
+            Check::SerializableRead => "serializable_read",
+            Check::LinearizableRead => "linearizable_read",
+            Check::NonLearner => "non_learner",
+        }
+    }
+}
+
+/// What a path asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// `livez` or `readyz`.
+    pub route: &'static str,
+    pub checks: &'static [Check],
+    /// Whether it is the path of the route, and not that of a check: there checks may be left out.
+    pub is_all: bool,
+}
+
+impl Asked {
+    /// What this path asks for; none if it is no path of a check.
+    pub fn of_path(path: &str) -> Option<Asked> {
+        ROUTES.iter().find_map(|(route, checks)| {
+            let rest = path.strip_prefix('/')?.strip_prefix(route)?;
+            if rest.is_empty() {
+                return Some(Asked { route, checks, is_all: true });
+            }
+            let at = checks.iter().position(|it| Some(it.name()) == rest.strip_prefix('/'))?;
+            Some(Asked { route, checks: &checks[at..=at], is_all: false })
+        })
+    }
+}
+
+/// How often checks had which result.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// `/health`: how often the answer was good, and how often not.
+    health: [AtomicU64; 2],
+    /// Of each route and check the same, and the last result: 0 is none, 1 is good, 2 is not.
+    checks: [[AtomicU64; 3]; LIVE.len() + READY.len()],
+}
+
+/// The counts of one check.
+pub(super) struct CheckCount {
+    pub route: &'static str,
+    pub check: &'static str,
+    pub good: u64,
+    pub failed: u64,
+    /// Whether the last result was good.
+    pub is_good: bool,
+}
+
+impl Checked {
+    pub fn count_health(&self, is_good: bool) {
+        self.health[usize::from(!is_good)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count(&self, route: &str, check: Check, is_good: bool) {
+        let at = places().position(|(of, it)| of == route && it == check);
+        let Some(counts) = at.map(|at| &self.checks[at]) else { return };
+        counts[usize::from(!is_good)].fetch_add(1, Ordering::Relaxed);
+        counts[2].store(if is_good { 1 } else { 2 }, Ordering::Relaxed);
+    }
+
+    /// How often `/health` was good, and how often not.
+    pub fn health(&self) -> [u64; 2] {
+        [0, 1].map(|at| self.health[at].load(Ordering::Relaxed))
+    }
+
+    /// The counts of the checks that were ever made.
+    pub fn checks(&self) -> impl Iterator<Item = CheckCount> {
+        let counts = places().zip(&self.checks).map(|((route, check), counts)| {
+            let [good, failed, last] = [0, 1, 2].map(|at| counts[at].load(Ordering::Relaxed));
+            CheckCount { route, check: check.name(), good, failed, is_good: last == 1 }
+        });
+        counts.filter(|count| count.good + count.failed > 0)
+    }
+}
+
+/// All checks, with their routes.
+fn places() -> impl Iterator<Item = (&'static str, Check)> {
+    ROUTES.iter().flat_map(|(route, checks)| checks.iter().map(|check| (*route, *check)))
+}

@@ -1,0 +1,71 @@
+//! What the face knows of its member: the configuration of the face, and the state of the member.
+//! All connection runtimes share it.
+
+use std::sync::Arc;
+
+use node::{MonitorHandle, Node};
+
+use super::health_counts::Checked;
+use super::methods::Method;
+use crate::config::ServeConfig;
+use crate::config::etcd::EtcdConfig;
+use crate::grpc::{self, CallCounts, CallNumbers};
+
+/// The member behind the face.
+pub struct MemberView {
+    /// The settings of the face.
+    pub config: EtcdConfig,
+    /// Reads the state of the member, its Loop's among it.
+    pub node: MonitorHandle,
+    /// The cluster, as each response names it.
+    pub cluster_id: u64,
+    /// The member, as each response names it.
+    pub member_id: u64,
+    /// Whether the member is alone.
+    pub is_alone: bool,
+    /// The checks of its health.
+    pub(super) checked: Checked,
+    /// The methods of each connection runtime, with the counts of their calls.
+    pub(super) calls: Vec<Vec<(Counted, Arc<CallCounts>)>>,
+}
+
+/// A method whose calls are counted.
+type Counted = grpc::Method<Method>;
+
+impl MemberView {
+    /// The view of a started member.
+    pub fn of(config: EtcdConfig, node: &Node, server: &ServeConfig) -> MemberView {
+        MemberView {
+            config,
+            node: node.monitor_handle(),
+            cluster_id: node.cluster_id() as u64,
+            member_id: node.origin().member.0,
+            is_alone: server.cluster.is_none(),
+            checked: Checked::default(),
+            calls: Vec::new(),
+        }
+    }
+
+    /// Whether a leader is known.
+    pub fn has_leader(&self) -> bool {
+        self.node.replica().0.leader.is_some()
+    }
+
+    /// Whether this member has no vote.
+    pub fn is_learner(&self) -> bool {
+        !self.is_alone && !self.node.voters().contains(&self.member_id)
+    }
+
+    /// The counts of each method, of all connection runtimes together.
+    pub(super) fn call_numbers(&self) -> Vec<(Counted, CallNumbers)> {
+        let methods = self.calls.first().into_iter().flatten().map(|(method, _)| *method);
+        let numbers = |(at, method): (usize, Counted)| {
+            let mut sum = CallNumbers::default();
+            for runtime in &self.calls {
+                runtime[at].1.add_to(&mut sum);
+            }
+            (method, sum)
+        };
+        methods.enumerate().map(numbers).collect()
+    }
+}

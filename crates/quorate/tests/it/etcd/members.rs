@@ -1,0 +1,117 @@
+//! What clients are told of the members.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{Etcd, Three, free_addresses, get, put, request, wait_ready};
+use crate::server::{folder, wait_until};
+
+/// The answer of a call of the gateway.
+fn call(address: std::net::SocketAddr, path: &str, body: &str) -> (u16, Value) {
+    let (status, text) = request(address, &format!("POST /v3/{path}"), body).expect("it answers");
+    (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}")))
+}
+
+#[test]
+fn every_member_lists_all_with_names_ids_and_urls() {
+    let three = Three::start("etcd-members");
+    let names = |client| {
+        let (_, list) = call(client, "cluster/member/list", r#"{"linearizable":true}"#);
+        let members = list["members"].as_array().unwrap().clone();
+        members.iter().map(|it| it["name"].as_str().unwrap_or("").to_string()).collect::<Vec<_>>()
+    };
+    // A member that has just started has no name yet, as in etcd.
+    wait_until("all have started", || names(three.clients[0]) == ["m0", "m1", "m2"]);
+    let mut lists = Vec::new();
+    for client in three.clients {
+        let (status, list) = call(client, "cluster/member/list", r#"{"linearizable":true}"#);
+        assert_eq!(status, 200);
+        assert!(list["header"].get("revision").is_none(), "{list}");
+        let own = list["header"]["member_id"].clone();
+        let members = list["members"].as_array().unwrap().clone();
+        assert_eq!(names(client), ["m0", "m1", "m2"]);
+        let of_own = members.iter().find(|it| it["ID"] == own).expect("it is among them");
+        assert_eq!(of_own["clientURLs"][0], format!("http://{client}"));
+        assert!(of_own["peerURLs"][0].as_str().unwrap().starts_with("http://127.0.0.1:"));
+        lists.push(members.iter().map(|it| it["ID"].clone()).collect::<Vec<_>>());
+    }
+    assert!(lists.iter().all(|list| *list == lists[0]), "{lists:?}");
+    let statuses = three.clients.map(|client| call(client, "maintenance/status", "{}").1);
+    let leader = &statuses[0]["leader"];
+    assert!(lists[0].contains(leader), "{leader}");
+    for status in &statuses {
+        assert_eq!((&status["version"], &status["leader"]), (&Value::from("3.6.16"), leader));
+        assert_eq!(status["dbSizeQuota"], "2147483648");
+    }
+    let index = |client| {
+        let status = call(client, "maintenance/status", "{}").1;
+        status["raftAppliedIndex"].as_str().unwrap().parse::<u64>().unwrap()
+    };
+    let before = index(three.clients[1]);
+    assert!(put(three.clients[1], "key", "value"));
+    assert!(index(three.clients[1]) > before);
+}
+
+/// The errors of etcd 3.6.16, and of a cluster that cannot change now.
+#[test]
+fn changes_of_the_members_are_refused() {
+    let folder = folder("etcd-members-alone");
+    let [client] = free_addresses::<1>();
+    let url = format!("http://{client}");
+    let flags = ["--name=a", "--listen-client-urls", &url, "--advertise-client-urls", &url];
+    let member = Etcd::spawn(&folder, "a", &flags);
+    wait_ready(&folder, "a");
+    let (_, list) = call(client, "cluster/member/list", "{}");
+    let own = list["members"][0]["ID"].as_str().unwrap().to_string();
+    for (path, body, status, text) in [
+        ("add", r#"{"peerURLs":["bad"]}"#, 400, "given member URLs are invalid"),
+        ("add", r#"{"peerURLs":["http://localhost:2380"]}"#, 400, "Peer URLs already exists"),
+        ("add", r#"{"peerURLs":["http://h:1"]}"#, 400, "not enough started members"),
+        ("remove", r#"{"ID":"1"}"#, 404, "member not found"),
+        ("remove", &format!("{{\"ID\":\"{own}\"}}"), 400, "not enough started members"),
+        ("update", r#"{"ID":"1","peerURLs":["http://h:1"]}"#, 404, "member not found"),
+        ("promote", &format!("{{\"ID\":\"{own}\"}}"), 400, "can only promote a learner member"),
+    ] {
+        let (found, answer) = call(client, &format!("cluster/member/{path}"), body);
+        let message = answer["message"].as_str().unwrap();
+        assert!(found == status && message.contains(text), "{path} {body}: {found} {answer}");
+    }
+    let (status, alarms) = call(client, "maintenance/alarm", "{}");
+    assert!(status == 200 && alarms.get("alarms").is_none(), "{alarms}");
+    drop(member);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn members_that_make_their_certificates_themselves_find_each_other() {
+    let folder = folder("etcd-members-auto-tls");
+    let (clients, peers) = (free_addresses::<3>(), free_addresses::<3>());
+    let list: Vec<String> = peers
+        .iter()
+        .enumerate()
+        .map(|(number, peer)| format!("m{number}=https://{peer}"))
+        .collect();
+    let start = |number: usize| {
+        let (client, peer) = (clients[number], peers[number]);
+        let flags = [
+            format!("--name=m{number}"),
+            format!("--data-dir=m{number}"),
+            format!("--listen-client-urls=http://{client}"),
+            format!("--advertise-client-urls=http://{client}"),
+            format!("--listen-peer-urls=https://{peer}"),
+            format!("--initial-advertise-peer-urls=https://{peer}"),
+            format!("--initial-cluster={}", list.join(",")),
+            "--peer-auto-tls".to_string(),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        Etcd::spawn(&folder, &format!("m{number}"), &flags)
+    };
+    let members: Vec<Etcd> = (0..3).map(start).collect();
+    (0..3).for_each(|number| wait_ready(&folder, &format!("m{number}")));
+    assert!(put(clients[0], "key", "value"));
+    wait_until("the others have it", || get(clients[2], "key").as_deref() == Some("value"));
+    assert!(folder.join("m2/fixtures/peer/cert.pem").exists());
+    drop(members);
+    fs::remove_dir_all(folder).unwrap();
+}

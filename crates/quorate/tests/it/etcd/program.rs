@@ -1,0 +1,95 @@
+//! The program under the name `etcd`: its flags, variables and file, its output and its ends.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Output;
+
+use super::{Etcd, etcd_command, free_addresses, get, put, request, wait_ready};
+use crate::server::folder;
+
+/// The status of the program, and the first line of its errors.
+fn ended(folder: &Path, flags: &[&str], variables: &[(&str, &str)]) -> (i32, String) {
+    let mut command = etcd_command(folder);
+    command.args(flags).envs(variables.iter().copied());
+    let Output { status, stderr, .. } = command.output().unwrap();
+    let text = String::from_utf8(stderr).unwrap();
+    (status.code().unwrap(), text.lines().next().unwrap_or_default().to_string())
+}
+
+/// etcd 3.6.16 has the same statuses.
+#[test]
+fn wrong_flags_end_with_status_2_and_wrong_configurations_with_1() {
+    let folder = folder("etcd-program-ends");
+    let unknown = (2, "flag provided but not defined: -nothing".to_string());
+    assert_eq!(ended(&folder, &["--nothing"], &[]), unknown);
+    let missing = ended(&folder, &["--config-file=none.yml"], &[]);
+    assert_eq!(missing, (1, "etcd: open none.yml: no such file or directory".to_string()));
+    let both = ended(&folder, &["--name=a"], &[("ETCD_NAME", "b")]);
+    assert_eq!(both.0, 1, "{both:?}");
+    for flags in [["--version"], ["--help"]] {
+        assert_eq!(ended(&folder, &flags, &[]), (0, String::new()));
+    }
+    let [client] = free_addresses::<1>();
+    let url = format!("http://{client}");
+    let held = std::net::TcpListener::bind(client).unwrap();
+    let urls = ["--listen-client-urls", &url, "--advertise-client-urls", &url];
+    let in_use = ended(&folder, &urls, &[]);
+    assert!(in_use.0 == 1 && !folder.join("default.etcd/wal").exists(), "{in_use:?}");
+    drop(held);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_file_a_variable_or_flags_start_a_member() {
+    let folder = folder("etcd-program-sources");
+    let [client] = free_addresses::<1>();
+    let url = format!("http://{client}");
+    let file = format!(
+        "name: m0\ndata-dir: d\nlisten-client-urls: {url}\nadvertise-client-urls: {url}\n\
+         log-outputs: [stderr, more.log]\nnothing: 1\n"
+    );
+    fs::write(folder.join("etcd.yml"), file).unwrap();
+    let member = Etcd::spawn(&folder, "m0", &["--config-file=etcd.yml", "--name", "ignored"]);
+    wait_ready(&folder, "m0");
+    assert!(put(client, "key", "value"));
+    drop(member);
+    let log = fs::read_to_string(folder.join("m0.log")).unwrap();
+    assert!(log.contains("etcd.yml:6: nothing: is unknown; it is ignored"), "{log}");
+    assert_eq!(fs::read_to_string(folder.join("more.log")).unwrap(), log);
+    for line in log.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
+        assert!(["level", "ts", "caller", "msg"].iter().all(|key| line[key].is_string()), "{line}");
+    }
+    // The same member by variables.
+    let mut command = etcd_command(&folder);
+    command.envs([("ETCD_NAME", "m0"), ("ETCD_DATA_DIR", "d"), ("ETCD_LOG_FORMAT", "console")]);
+    command.envs([("ETCD_LISTEN_CLIENT_URLS", &url), ("ETCD_ADVERTISE_CLIENT_URLS", &url)]);
+    let log = fs::File::create(folder.join("m1.log")).unwrap();
+    let member = Etcd(command.stderr(log).spawn().unwrap());
+    wait_ready(&folder, "m1");
+    assert_eq!(get(client, "key").as_deref(), Some("value"));
+    drop(member);
+    let log = fs::read_to_string(folder.join("m1.log")).unwrap();
+    assert!(!log.starts_with('{'), "{log}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// A unit of `Type=notify`, as etcd's is.
+#[test]
+fn systemd_is_told_when_the_member_is_ready() {
+    let folder = folder("etcd-program-notify");
+    let [client] = free_addresses::<1>();
+    let url = format!("http://{client}");
+    let socket = UnixDatagram::bind(folder.join("s")).unwrap();
+    let mut command = etcd_command(&folder);
+    command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+    let member = Etcd(command.env("NOTIFY_SOCKET", "s").spawn().unwrap());
+    let mut bytes = [0; 64];
+    let count = socket.recv(&mut bytes).unwrap();
+    assert_eq!(&bytes[..count], b"READY=1");
+    let (status, body) = request(client, "GET /health", "").unwrap();
+    assert_eq!((status, body.as_str()), (200, "{\"health\":\"true\",\"reason\":\"\"}"));
+    drop(member);
+    fs::remove_dir_all(folder).unwrap();
+}
