@@ -13,7 +13,7 @@ use storage::codec::{DecodeError, Reader, put_u64_list};
 use storage::datadir::Birth;
 use thiserror::Error;
 
-use crate::limits::VOTERS_MAX;
+use crate::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX, VOTERS_MAX};
 
 /// The versions that a server knows: all from the lowest to the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,8 @@ pub struct Hello {
     pub known: Known,
     /// The level of its ensemble, as of its state; none while its directory is unborn.
     pub level: Option<StatedLevel>,
+    /// The URLs at which etcd's clients reach it; empty: it has told none.
+    pub client_urls: Vec<String>,
     /// Fields that this build does not know, by ascending tags. The proofs of a handshake cover
     /// them, too.
     pub unknown: Vec<(u16, Vec<u8>)>,
@@ -133,6 +135,7 @@ const TAG_MESSAGES: u16 = 6;
 const TAG_LEVEL_MAX: u16 = 7;
 const TAG_LEVEL: u16 = 8;
 const TAG_PROGRAM: u16 = 9;
+const TAG_CLIENT_URLS: u16 = 10;
 
 /// The most fields that a hello may have.
 const FIELDS_MAX: u16 = 64;
@@ -148,8 +151,15 @@ impl Hello {
             birth: None,
             known,
             level: None,
+            client_urls: Vec::new(),
             unknown: Vec::new(),
         }
+    }
+
+    /// This hello with the URLs at which etcd's clients reach the server, at most
+    /// [`CLIENT_URLS_MAX`].
+    pub fn with_client_urls(self, client_urls: Vec<String>) -> Hello {
+        Hello { client_urls, ..self }
     }
 
     /// This hello once the directory is born and was started, with the level of its state.
@@ -206,6 +216,9 @@ impl Hello {
             assert!(program.len() <= VERSION_BYTES_MAX, "a longer version than the limit");
             fields.push((TAG_PROGRAM, program.as_bytes().to_vec()));
         }
+        if !self.client_urls.is_empty() {
+            fields.push((TAG_CLIENT_URLS, encoded_urls(&self.client_urls)));
+        }
         fields.extend(self.unknown.iter().cloned());
         let count = u16::try_from(fields.len()).expect("fields are bounded far below 2^16");
         out.extend_from_slice(&count.to_le_bytes());
@@ -226,7 +239,7 @@ impl Hello {
         if count > FIELDS_MAX {
             return Err(reader.bad("too many fields"));
         }
-        let mut known = [None; TAG_PROGRAM as usize + 1];
+        let mut known = [None; TAG_CLIENT_URLS as usize + 1];
         let mut unknown = Vec::new();
         let mut last = 0;
         for _ in 0..count {
@@ -261,6 +274,10 @@ impl Hello {
             Some(bytes) => decode_version(&mut Reader::new(bytes))?,
             None => String::new(),
         };
+        let client_urls = match known[usize::from(TAG_CLIENT_URLS)] {
+            Some(bytes) => decode_urls(&mut Reader::new(bytes))?,
+            None => Vec::new(),
+        };
         Ok(Hello {
             server: whole(&mut field(TAG_SERVER)?, Reader::u64)?,
             member: whole(&mut field(TAG_MEMBER)?, decode_member)?,
@@ -273,8 +290,42 @@ impl Hello {
                 program,
             },
             level,
+            client_urls,
             unknown,
         })
+    }
+}
+
+/// The URLs one after the other, each behind its length.
+fn encoded_urls(urls: &[String]) -> Vec<u8> {
+    assert!(urls.len() <= CLIENT_URLS_MAX, "more URLs than the limit");
+    let mut out = Vec::new();
+    for url in urls {
+        assert!(url.len() <= CLIENT_URL_BYTES_MAX, "a longer URL than the limit");
+        out.extend_from_slice(&(url.len() as u16).to_le_bytes());
+        out.extend_from_slice(url.as_bytes());
+    }
+    out
+}
+
+/// Reads what [`encoded_urls`] wrote, to the end of the field.
+fn decode_urls(reader: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
+    let mut urls = Vec::new();
+    while reader.remaining() > 0 {
+        let bytes = usize::from(reader.u16()?);
+        if urls.len() == CLIENT_URLS_MAX || bytes == 0 || bytes > CLIENT_URL_BYTES_MAX {
+            return Err(reader.bad("URLs of clients are too many, too long, or empty"));
+        }
+        let is_visible = |byte: &u8| byte.is_ascii_graphic();
+        let url = reader.take(bytes)?;
+        if !url.iter().all(is_visible) {
+            return Err(reader.bad("a URL is not visible ASCII"));
+        }
+        urls.push(String::from_utf8_lossy(url).into_owned());
+    }
+    match urls.is_empty() {
+        true => Err(reader.bad("URLs of clients are none")),
+        false => Ok(urls),
     }
 }
 

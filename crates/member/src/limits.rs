@@ -446,8 +446,15 @@ pub const CONNECTION_PAGE_COUNT: usize = 1_024;
 /// refused.
 pub const VOTERS_MAX: usize = replica::limits::MEMBERS_MAX;
 
+/// URLs for etcd's clients that a server tells the others. A configuration with more is refused.
+pub const CLIENT_URLS_MAX: usize = 8;
+
+/// Bytes of such a URL: a scheme, a DNS name and a port.
+pub const CLIENT_URL_BYTES_MAX: usize = 300;
+
 /// Bytes of a hello.
-pub const HELLO_BYTES_MAX: usize = 64 + 2 * 8 * VOTERS_MAX;
+pub const HELLO_BYTES_MAX: usize =
+    64 + 2 * 8 * VOTERS_MAX + CLIENT_URLS_MAX * (2 + CLIENT_URL_BYTES_MAX);
 
 /// Bytes of a message to another member: a message of the replica, or batches, of which the last
 /// may be as large as an entry.

@@ -145,9 +145,12 @@ impl Configured {
         if level >= Level::ETCD && self.etcd_replicated != self.etcd_wanted {
             return Some(Command::Etcd(EtcdCommand::Configure(self.etcd_wanted)));
         }
-        let wants_others =
-            !self.servers.servers.is_empty() && *servers.registered.list() != self.servers;
-        wants_others.then(|| Command::Control(ControlCommand::SetServers(self.servers.clone())))
+        if self.servers.servers.is_empty() {
+            return None;
+        }
+        let wanted = servers.with_client_urls(self.servers.clone());
+        let wants_others = *servers.registered.list() != wanted;
+        wants_others.then_some(Command::Control(ControlCommand::SetServers(wanted)))
     }
 }
 

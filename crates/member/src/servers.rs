@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use machine::{Level, MemberId};
+use machine::{Level, MemberId, ServerList};
 
 use crate::hello::Hello;
 
@@ -26,13 +26,20 @@ pub struct LinkedServer {
     pub level_max: Level,
     /// The version of its program, for people; empty if unknown.
     pub program: String,
+    /// The URLs at which etcd's clients reach it; empty if unknown.
+    pub client_urls: Vec<String>,
 }
 
 #[cfg(test)]
 impl LinkedServer {
     /// A server of this build.
     pub(crate) fn of(number: u64) -> LinkedServer {
-        LinkedServer { number, level_max: Level::RELEASED, program: String::new() }
+        LinkedServer {
+            number,
+            level_max: Level::RELEASED,
+            program: String::new(),
+            client_urls: Vec::new(),
+        }
     }
 }
 
@@ -42,6 +49,7 @@ impl From<&Hello> for LinkedServer {
             number: hello.server,
             level_max: hello.known.level_max,
             program: hello.known.program.clone(),
+            client_urls: hello.client_urls.clone(),
         }
     }
 }
@@ -65,9 +73,32 @@ impl Servers {
         self.linked.contains_key(&member)
     }
 
+    /// A list of servers with the URLs for clients that are known: of a server without any in the
+    /// list, those that its link told, or else those in the state.
+    pub fn with_client_urls(&self, list: ServerList) -> ServerList {
+        fill_in_urls(list, self.registered.list(), &self.linked)
+    }
+
     /// The server of a member, according to the state or its link.
     pub fn server_of(&self, member: MemberId) -> Option<u64> {
         let linked = || self.linked.get(&member).map(|linked| linked.number);
         self.registered.number_of(member).or_else(linked)
     }
 }
+
+fn fill_in_urls(
+    mut list: ServerList,
+    registered: &ServerList,
+    linked: &BTreeMap<MemberId, LinkedServer>,
+) -> ServerList {
+    for (number, record) in list.servers.iter_mut().filter(|(_, it)| it.client_urls.is_empty()) {
+        let of_number = linked.values().filter(|linked| linked.number == *number);
+        let told = of_number.map(|linked| &linked.client_urls).find(|urls| !urls.is_empty());
+        let known = told.or_else(|| registered.servers.get(number).map(|it| &it.client_urls));
+        record.client_urls = known.cloned().unwrap_or_default();
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests;

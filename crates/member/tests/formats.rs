@@ -19,6 +19,7 @@ use storage::datadir::Birth;
 
 const MESSAGES: &[u8] = include_bytes!("fixtures/messages-v1.bin");
 const HELLOS: &[u8] = include_bytes!("fixtures/hellos-v1.bin");
+const HELLOS_WITH_URLS: &[u8] = include_bytes!("fixtures/hellos-with-urls-v1.bin");
 
 const FROM: MemberId = MemberId(0x1111_2222_3333_4444);
 const BOOT: BootId = BootId(0x0000_0003_89ab_cdef);
@@ -85,9 +86,15 @@ fn hellos() -> Vec<Hello> {
     vec![unborn, born, later]
 }
 
-fn encoded_hellos() -> Vec<u8> {
+/// The hellos of a version that tells the URLs of etcd's clients.
+fn hellos_with_urls() -> Vec<Hello> {
+    let urls = vec!["http://10.0.0.1:2379".to_string(), "https://h:2379".to_string()];
+    hellos().into_iter().map(|hello| hello.with_client_urls(urls.clone())).collect()
+}
+
+fn encoded(hellos: &[Hello]) -> Vec<u8> {
     let mut out = Vec::new();
-    hellos().iter().for_each(|hello| hello.encode(&mut out));
+    hellos.iter().for_each(|hello| hello.encode(&mut out));
     out
 }
 
@@ -106,12 +113,14 @@ fn messages_of_version_1_are_read_and_are_written_with_the_same_bytes() {
 
 #[test]
 fn hellos_of_version_1_are_read_and_are_written_with_the_same_bytes() {
-    let mut reader = Reader::new(HELLOS);
-    for hello in hellos() {
-        assert_eq!(Hello::decode(&mut reader), Ok(hello));
+    for (bytes, hellos) in [(HELLOS, hellos()), (HELLOS_WITH_URLS, hellos_with_urls())] {
+        let mut reader = Reader::new(bytes);
+        for hello in &hellos {
+            assert_eq!(Hello::decode(&mut reader).as_ref(), Ok(hello));
+        }
+        assert_eq!(reader.finish(), Ok(()));
+        assert_eq!(encoded(&hellos), bytes);
     }
-    assert_eq!(reader.finish(), Ok(()));
-    assert_eq!(encoded_hellos(), HELLOS);
 }
 
 #[test]
@@ -128,5 +137,6 @@ fn fixtures_are_written_only_when_asked_for() {
         std::fs::write(path, bytes).expect("writes");
     };
     write("messages-v1.bin", &encoded_messages());
-    write("hellos-v1.bin", &encoded_hellos());
+    write("hellos-v1.bin", &encoded(&hellos()));
+    write("hellos-with-urls-v1.bin", &encoded(&hellos_with_urls()));
 }

@@ -140,7 +140,8 @@ pub(crate) fn join(
                 cluster.attendance,
                 config.member.known.clone(),
             );
-            let sockets = link(config, cluster, bootstrap.hello().clone(), &gate)?;
+            let hello = bootstrap.hello().clone().with_client_urls(client_urls(config, cluster));
+            let sockets = link(config, cluster, hello, &gate)?;
             let born = wait_for_birth(config, cluster, unborn, bootstrap, disk, &gate);
             cluster.board.end_wait_for_birth();
             match born {
@@ -166,11 +167,15 @@ fn born_hello(
     let mut servers = cluster.voters.clone();
     servers.sort_unstable();
     let level = recovered.machine.control().level().clone();
-    Hello::unborn(cluster.server, member, servers, config.member.known.clone()).born(
-        boot,
-        recovered.dir.birth().clone(),
-        level,
-    )
+    Hello::unborn(cluster.server, member, servers, config.member.known.clone())
+        .born(boot, recovered.dir.birth().clone(), level)
+        .with_client_urls(client_urls(config, cluster))
+}
+
+/// The URLs at which etcd's clients reach this server, by its own configuration.
+fn client_urls(config: &NodeConfig, cluster: &ClusterConfig) -> Vec<String> {
+    let own = config.member.servers.servers.get(&cluster.server);
+    own.map(|own| own.client_urls.clone()).unwrap_or_default()
 }
 
 fn link(

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::HELLO_BYTES_MAX;
 
 fn unborn() -> Hello {
     Hello::unborn(2, MemberId(7), vec![1, 2, 3], Known::up_to(Level::FIRST))
@@ -11,7 +12,7 @@ fn born() -> Hello {
 
 /// A hello as a later version may send it.
 fn later() -> Hello {
-    let unknown = vec![(10, vec![]), (40, b"anything".to_vec())];
+    let unknown = vec![(11, vec![]), (40, b"anything".to_vec())];
     let level_max = Level::from_number(12).unwrap();
     let program = "3.1.0-rc.1".to_string();
     let known = Known { messages: VersionRange { min: 1, max: 9 }, level_max, program };
@@ -41,13 +42,34 @@ fn refused(bytes: &[u8], what: &str) {
 fn what_was_said_is_what_is_heard() {
     let most = |count| (1..=count as u64).collect::<Vec<_>>();
     let birth = Some(Birth { cluster_id: 0, voters: most(VOTERS_MAX) });
-    let largest = Hello { servers: most(VOTERS_MAX), birth, ..unborn() };
-    for hello in [unborn(), born(), later(), largest] {
+    let urls = vec!["u".repeat(CLIENT_URL_BYTES_MAX); CLIENT_URLS_MAX];
+    let largest = Hello { servers: most(VOTERS_MAX), birth, ..born() }.with_client_urls(urls);
+    let told = born().with_client_urls(vec!["http://[::1]:2379".to_string()]);
+    for hello in [unborn(), born(), later(), told, largest] {
         let bytes = bytes(&hello);
+        assert!(bytes.len() <= HELLO_BYTES_MAX + 64, "{} bytes", bytes.len());
         assert_eq!(read(&bytes), Ok(hello));
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "cut at {cut}");
         }
+    }
+}
+
+#[test]
+fn urls_are_few_short_and_visible() {
+    let read = |bytes: &[u8]| decode_urls(&mut Reader::new(bytes)).map_err(|it| it.to_string());
+    assert_eq!(read(&[3, 0, b'a', b':', b'1']), Ok(vec!["a:1".to_string()]));
+    for (bytes, what) in [
+        (vec![], "none"),
+        (vec![0, 0], "too many"),
+        (vec![2, 0, b'a'], ""),
+        (vec![1, 0, b' '], "visible"),
+        (vec![1, 0, 0xff], "visible"),
+        ([1, 0, b'a'].repeat(CLIENT_URLS_MAX + 1), "too many"),
+        ([&[45, 1][..], &[b'a'; 301]].concat(), "too long"),
+    ] {
+        let refused = read(&bytes).expect_err("it is refused");
+        assert!(refused.contains(what), "{refused}");
     }
 }
 
@@ -147,9 +169,9 @@ fn each_field_is_there_once_and_whole() {
 #[test]
 fn a_field_of_a_later_version_is_kept_unless_it_is_needed() {
     let mut fields = fields(&born());
-    fields.push((10, b"what".to_vec()));
+    fields.push((11, b"what".to_vec()));
     let heard = read(&of_fields(&fields)).expect("it is read");
-    assert_eq!(heard.unknown, [(10, b"what".to_vec())]);
+    assert_eq!(heard.unknown, [(11, b"what".to_vec())]);
     assert_eq!(bytes(&heard), of_fields(&fields), "a proof covers what was said");
     fields.last_mut().unwrap().0 |= NEEDED;
     refused(&of_fields(&fields), "a needed field is not known to this version");

@@ -95,21 +95,23 @@ pub struct ServerAddress {
     pub client: Option<ListenAddress>,
     /// Its name, which etcd's clients are shown; empty where it has none. No line has one.
     pub name: String,
+    /// The URLs at which etcd's clients reach it; a configuration has those of its own server only.
+    pub client_urls: Vec<String>,
 }
 
 impl ServerAddress {
     /// The record of a server that is reached by URLs of this scheme.
     fn record(&self, scheme: &str) -> ServerRecord {
-        let ServerAddress { host, peer_port, election_port, role, client, name } = self;
+        let ServerAddress { host, peer_port, election_port, role, client, .. } = self;
         let host = in_brackets(host);
         ServerRecord {
-            name: name.clone(),
+            name: self.name.clone(),
             role: match role {
                 Role::Participant => ServerRole::Voter,
                 Role::Observer => ServerRole::Observer,
             },
             peer_urls: vec![format!("{scheme}://{host}:{peer_port}")],
-            client_urls: Vec::new(),
+            client_urls: self.client_urls.clone(),
             zk: Some(ZkAddresses {
                 servers: format!("{host}:{peer_port}:{election_port}"),
                 clients: client.as_ref().map(shown_address),
@@ -236,6 +238,8 @@ pub struct GivenServers {
     pub own: u32,
     /// All servers, by number.
     pub servers: Vec<GivenServer>,
+    /// The URLs at which etcd's clients reach this server.
+    pub client_urls: Vec<String>,
     /// The addresses on which this server accepts links from the others.
     pub listen: Vec<ListenAddress>,
     /// How servers prove that they belong to the ensemble.
@@ -319,6 +323,9 @@ impl ClusterDraft {
             added.map_err(|cause| said.refused(cause))?;
             let server = self.servers.last_mut().expect("one was added");
             server.address.name = name.clone();
+            if *number == given.own {
+                server.address.client_urls = given.client_urls.clone();
+            }
         }
         Ok(())
     }
@@ -377,8 +384,8 @@ fn server_address(text: &str) -> Result<ServerAddress, String> {
         return Err("the peer port and the election port are the same".to_string());
     }
     let client = client.map(client_address).transpose()?;
-    let (host, name) = (host.to_string(), String::new());
-    Ok(ServerAddress { host, peer_port, election_port, role, client, name })
+    let (host, name, client_urls) = (host.to_string(), String::new(), Vec::new());
+    Ok(ServerAddress { host, peer_port, election_port, role, client, name, client_urls })
 }
 
 /// Refuses a longer host than a DNS name is: the record of a server has room for no more than

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use member::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX};
+
 use super::tls;
 use super::url::{Scheme, Url};
 use super::values::Values;
@@ -59,10 +61,24 @@ pub(super) fn given(
     let given = GivenServers {
         own: own as u32 + 1,
         servers: servers.collect::<Result<_, String>>()?,
+        client_urls: client_urls(values)?,
         listen: listened.iter().map(Url::to_listen).collect::<Result<_, _>>()?,
         auth,
     };
     Ok((Some(given), self_signed))
+}
+
+/// The URLs that this member tells the others. They stand in the replicated record of it.
+fn client_urls(values: &Values) -> Result<Vec<String>, String> {
+    let urls: Vec<String> =
+        values.urls("advertise-client-urls").iter().map(Url::to_string).collect();
+    if urls.len() > CLIENT_URLS_MAX || urls.iter().any(|url| url.len() > CLIENT_URL_BYTES_MAX) {
+        return Err(format!(
+            "--advertise-client-urls: more than {CLIENT_URLS_MAX} URLs, or one of more than \
+             {CLIENT_URL_BYTES_MAX} bytes"
+        ));
+    }
+    Ok(urls)
 }
 
 /// The members of `name=url,name=url,...`, in the order of their names (`types.NewURLsMap`). One

@@ -96,6 +96,7 @@ fn server_lines_are_read_in_full_and_shown_as_zookeeper_shows_them() {
         role: Role::Participant,
         client: Some(ListenAddress { host: Some("::1".to_string()), port: 2181 }),
         name: String::new(),
+        client_urls: Vec::new(),
     };
     assert_eq!(*cluster(&world).own(), expected);
 }

@@ -15,14 +15,21 @@ fn call(address: std::net::SocketAddr, path: &str, body: &str) -> (u16, Value) {
 
 #[test]
 fn every_member_lists_all_with_names_ids_and_urls() {
-    let three = Three::start("etcd-members");
+    let mut three = Three::start("etcd-members");
     let names = |client| {
         let (_, list) = call(client, "cluster/member/list", r#"{"linearizable":true}"#);
         let members = list["members"].as_array().unwrap().clone();
-        members.iter().map(|it| it["name"].as_str().unwrap_or("").to_string()).collect::<Vec<_>>()
+        let shown = |it: &Value| {
+            let url = it["clientURLs"][0].as_str().unwrap_or_default();
+            format!("{} {url}", it["name"].as_str().unwrap_or_default())
+        };
+        members.iter().map(shown).collect::<Vec<_>>()
     };
+    let [first, second, third] = three.clients;
+    let expected = [("m0", first), ("m1", second), ("m2", third)]
+        .map(|(of, url)| format!("{of} http://{url}"));
     // A member that has just started has no name yet, as in etcd.
-    wait_until("all have started", || names(three.clients[0]) == ["m0", "m1", "m2"]);
+    wait_until("all have started", || names(first) == expected);
     let mut lists = Vec::new();
     for client in three.clients {
         let (status, list) = call(client, "cluster/member/list", r#"{"linearizable":true}"#);
@@ -30,7 +37,7 @@ fn every_member_lists_all_with_names_ids_and_urls() {
         assert!(list["header"].get("revision").is_none(), "{list}");
         let own = list["header"]["member_id"].clone();
         let members = list["members"].as_array().unwrap().clone();
-        assert_eq!(names(client), ["m0", "m1", "m2"]);
+        assert_eq!(names(client), expected);
         let of_own = members.iter().find(|it| it["ID"] == own).expect("it is among them");
         assert_eq!(of_own["clientURLs"][0], format!("http://{client}"));
         assert!(of_own["peerURLs"][0].as_str().unwrap().starts_with("http://127.0.0.1:"));
@@ -51,6 +58,12 @@ fn every_member_lists_all_with_names_ids_and_urls() {
     let before = index(three.clients[1]);
     assert!(put(three.clients[1], "key", "value"));
     assert!(index(three.clients[1]) > before);
+    // Another leader, which is not told so by the one that is lost, still knows its URL.
+    three.end_leader();
+    let left = || three.clients.iter().copied().find(|client| put(*client, "key", "other"));
+    wait_until("there is a leader", || left().is_some());
+    let left = left().unwrap();
+    wait_until("the list is whole", || names(left) == expected);
 }
 
 /// The errors of etcd 3.6.16, and of a cluster that cannot change now.
