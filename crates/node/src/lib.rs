@@ -18,6 +18,7 @@ mod metrics;
 mod peer_frame;
 mod peer_hello;
 mod peer_sockets;
+mod peer_traffic;
 mod queue;
 mod start;
 mod start_board;
@@ -31,6 +32,7 @@ pub use peer_sockets::{
     Link, LinkStatus, NamesHost, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput,
     PeerServer, PeerSockets, PeerTls,
 };
+pub use peer_traffic::PeerTraffic;
 pub use queue::{Inbox, Mail};
 pub use start::{Node, NodeConfig, StartError, start};
 pub use start_board::{StartBoard, StartWait};

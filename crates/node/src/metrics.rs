@@ -10,6 +10,7 @@ use member::summary::Summary;
 use member::{LinkedServer, Loop, LoopCounts, PeerStatus, RaiseRefused, Status};
 use parking_lot::RwLock;
 
+use crate::peer_traffic::PeerTraffic;
 use crate::threads::Shared;
 
 /// Measured by the threads, by ZooKeeper's names (`ServerMetrics`).
@@ -167,6 +168,11 @@ impl MonitorHandle {
     /// The state of this member's replica and, if it leads, the progress of the others.
     pub fn replica(&self) -> (Status, Vec<PeerStatus>) {
         self.shared.look_at_loop(|member| (member.status(), member.peers()))
+    }
+
+    /// What went between this member and each other one; nothing where it is alone.
+    pub fn peer_traffic(&self) -> Vec<PeerTraffic> {
+        self.shared.peers.as_ref().map(|peers| peers.traffic()).unwrap_or_default()
     }
 
     /// Sessions with the time that they have left, at most `max` of them, and how many there are.

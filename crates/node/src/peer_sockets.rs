@@ -47,6 +47,7 @@ use crate::peer_frame::{FrameBatch, FrameReader};
 use crate::peer_hello::{
     Answer, AuthKind, Channel, Handshake, Offer, Peer, Proof, Refusal, Transcript, check_peer,
 };
+use crate::peer_traffic::{PeerTraffic, Traffic};
 
 /// A frame that only shows that its sender is alive. `member` has no kind 0.
 const KIND_BEAT: u8 = 0;
@@ -224,6 +225,7 @@ struct Links {
     open: Mutex<Vec<OpenLink>>,
     next_id: AtomicU64,
     dropped: AtomicU64,
+    traffic: Traffic,
     /// Notified, by server number, when that server was just heard of, so that a dial may succeed.
     seen: BTreeMap<u64, [Notify; 2]>,
     handshakes: Mutex<VecDeque<Arc<Notify>>>,
@@ -295,6 +297,7 @@ impl PeerSockets {
         let others = servers.iter().filter(|server| server.number != hello.server);
         let others: Vec<PeerServer> = others.cloned().collect();
         let mut links = Links {
+            traffic: Traffic::new(others.iter().map(|server| server.number)),
             numbers: others.iter().map(|server| server.number).collect(),
             seen: others.iter().map(|server| (server.number, <_>::default())).collect(),
             servers: others,
@@ -375,11 +378,21 @@ impl PeerHandle {
                     && it.link.channel == channel
                     && it.link.hello.member == to
             });
-            link.map(|it| it.outbox.clone())
+            link.map(|it| (it.outbox.clone(), it.link.hello.server))
         };
-        if !outbox.is_some_and(|outbox| outbox.push(frame)) {
-            self.links.dropped.fetch_add(1, Ordering::Relaxed);
+        let bytes = frame.body.len();
+        match outbox.filter(|(outbox, _)| outbox.push(frame)) {
+            Some((_, server)) => self.links.traffic.add_sent(server, bytes),
+            None => {
+                self.links.dropped.fetch_add(1, Ordering::Relaxed);
+                self.links.traffic.add_failure(to);
+            }
         }
+    }
+
+    /// What went between this member and each other one.
+    pub fn traffic(&self) -> Vec<PeerTraffic> {
+        self.links.traffic.numbers()
     }
 
     /// Sends the queued frames as far as the sockets have room, so that the thread of the links
@@ -1108,7 +1121,10 @@ impl Links {
             }
             match read.read_buf(frames.room()).await {
                 Ok(0) => return Ended::Closed,
-                Ok(_) => open.life.has_heard.store(true, Ordering::Relaxed),
+                Ok(bytes) => {
+                    open.life.has_heard.store(true, Ordering::Relaxed);
+                    self.traffic.add_received(open.link.hello.server, bytes);
+                }
                 Err(error) => return Ended::Io(error),
             }
         }
@@ -1147,6 +1163,7 @@ impl Registered {
             it.is_up = true;
         }
         self.was_told = true;
+        self.links.traffic.note(self.link.hello.member, self.link.hello.server);
         (self.links.give)(vec![PeerInput::LinkUp(self.link.clone())]);
     }
 }

@@ -3,7 +3,7 @@
 
 mod page;
 
-use node::WRITE_BOUNDS_US;
+use node::{PeerTraffic, WRITE_BOUNDS_US};
 
 use super::member_view::MemberView;
 use super::versions::ETCD_VERSION;
@@ -22,6 +22,7 @@ pub(super) fn text(member: &MemberView) -> String {
     let mut page = Page::default();
     of_server(member, &mut page);
     of_replica(member, &mut page);
+    of_peers(member, &mut page);
     of_keys(member, &mut page);
     of_disk(member, &mut page);
     of_health(member, &mut page);
@@ -80,6 +81,23 @@ fn of_replica(member: &MemberView, page: &mut Page) {
     page.one("etcd_server_proposals_pending", GAUGE, help, "", pending);
     let help = "Leases that this member, as leader, has ended by time.";
     page.one("etcd_debugging_server_lease_expired_total", COUNTER, help, "", counts.leases_expired);
+}
+
+/// What went between the members.
+fn of_peers(member: &MemberView, page: &mut Page) {
+    let peers = member.node.peer_traffic();
+    let mut add = |name, help, label: &str, of: fn(&PeerTraffic) -> u64| {
+        page.begin(name, COUNTER, help);
+        for peer in &peers {
+            page.sample("", &format!("{label}=\"{:x}\"", peer.member.0), of(peer));
+        }
+    };
+    let help = "Bytes that were sent to another member.";
+    add("etcd_network_peer_sent_bytes_total", help, "To", |it| it.sent_bytes);
+    let help = "Bytes that came from another member.";
+    add("etcd_network_peer_received_bytes_total", help, "From", |it| it.received_bytes);
+    let help = "Messages that could not be sent to another member.";
+    add("etcd_network_peer_sent_failures_total", help, "To", |it| it.sent_failures);
 }
 
 /// The figures of the keys.

@@ -1,0 +1,109 @@
+//! How much went over the links to each other member, for monitoring.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use machine::MemberId;
+use parking_lot::Mutex;
+
+/// The counts of each server that a member may have links with.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    by_server: BTreeMap<u64, Counts>,
+    /// The server of each member that a link came to or from, the latest last.
+    servers: Mutex<BTreeMap<MemberId, u64>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: AtomicU64,
+    received: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What went between this member and another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerTraffic {
+    /// The other member.
+    pub member: MemberId,
+    /// Bytes of frames that were handed to a link to it.
+    pub sent_bytes: u64,
+    /// Bytes that came from it.
+    pub received_bytes: u64,
+    /// Frames for it that found no link, or no room in the link's queue.
+    pub sent_failures: u64,
+}
+
+impl Traffic {
+    /// Counts for these servers.
+    pub fn new(servers: impl IntoIterator<Item = u64>) -> Traffic {
+        let by_server = servers.into_iter().map(|server| (server, Counts::default())).collect();
+        Traffic { by_server, servers: Mutex::default() }
+    }
+
+    /// Notes the server of a member whose link is up. A server that lost its directory comes back
+    /// as another member, in the place of the first.
+    pub fn note(&self, member: MemberId, server: u64) {
+        let mut servers = self.servers.lock();
+        servers.retain(|_, of| *of != server);
+        servers.insert(member, server);
+    }
+
+    pub fn add_sent(&self, server: u64, bytes: usize) {
+        self.add(server, bytes as u64, |counts| &counts.sent);
+    }
+
+    pub fn add_received(&self, server: u64, bytes: usize) {
+        self.add(server, bytes as u64, |counts| &counts.received);
+    }
+
+    /// Counts a frame that was dropped.
+    pub fn add_failure(&self, member: MemberId) {
+        let server = self.servers.lock().get(&member).copied();
+        if let Some(server) = server {
+            self.add(server, 1, |counts| &counts.failed);
+        }
+    }
+
+    fn add(&self, server: u64, by: u64, of: fn(&Counts) -> &AtomicU64) {
+        if let Some(counts) = self.by_server.get(&server) {
+            of(counts).fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts up to now, of each member that ever had a link.
+    pub fn numbers(&self) -> Vec<PeerTraffic> {
+        let servers = self.servers.lock();
+        let numbers = |(member, server): (&MemberId, &u64)| {
+            let Counts { sent, received, failed } = self.by_server.get(server)?;
+            let [sent_bytes, received_bytes, sent_failures] =
+                [sent, received, failed].map(|count| count.load(Ordering::Relaxed));
+            Some(PeerTraffic { member: *member, sent_bytes, received_bytes, sent_failures })
+        };
+        servers.iter().filter_map(numbers).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_is_shown_by_the_member_that_a_server_is_now() {
+        let traffic = Traffic::new([2, 3]);
+        traffic.add_failure(MemberId(20));
+        traffic.note(MemberId(20), 2);
+        traffic.note(MemberId(30), 3);
+        traffic.add_sent(2, 10);
+        traffic.add_received(2, 20);
+        traffic.add_failure(MemberId(20));
+        traffic.add_sent(4, 1);
+        traffic.note(MemberId(21), 2);
+        let shown: Vec<_> = traffic
+            .numbers()
+            .into_iter()
+            .map(|it| (it.member.0, it.sent_bytes, it.received_bytes, it.sent_failures))
+            .collect();
+        assert_eq!(shown, [(21, 10, 20, 1), (30, 0, 0, 0)]);
+    }
+}
