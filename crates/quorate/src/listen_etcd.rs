@@ -21,6 +21,7 @@ mod methods;
 mod metrics;
 mod routes;
 mod runtime;
+mod slow;
 mod versions;
 mod watch;
 

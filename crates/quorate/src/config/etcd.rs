@@ -21,6 +21,8 @@ pub struct EtcdConfig {
     pub connections: EtcdConnections,
     /// The bytes of a request to write.
     pub request_bytes_max: usize,
+    /// The time above which a request is logged as a warning, in ms.
+    pub slow_request_ms: u64,
     /// The facts that clients are told of this server, and how HTTP is served.
     pub about: EtcdAbout,
 }
@@ -140,6 +142,7 @@ pub(super) struct EtcdDraft {
     progress_ms: Option<u64>,
     connections: EtcdConnections,
     request_bytes_max: Option<usize>,
+    slow_request_ms: Option<u64>,
     /// The ports and the facts that etcd's own flags give.
     pub given: Option<(Vec<EtcdPort>, EtcdAbout)>,
 }
@@ -170,6 +173,11 @@ impl EtcdDraft {
                 let ms = duration_ms(value)?;
                 // etcd has the same default for 0, and the same shortest interval.
                 self.progress_ms = (ms > 0).then_some(ms.max(PROGRESS_MS_MIN));
+            }
+            // etcd has the same default for 0.
+            "warning-unary-request-duration" => {
+                let ms = duration_ms(value)?;
+                self.slow_request_ms = (ms > 0).then_some(ms);
             }
             "max-request-bytes" => {
                 let bytes = value.parse().ok().filter(|bytes| REQUEST_BYTES.contains(bytes));
@@ -231,6 +239,7 @@ impl EtcdDraft {
             progress_ms,
             connections: self.connections,
             request_bytes_max: self.request_bytes_max.unwrap_or(REQUEST_BYTES_MAX_DEFAULT),
+            slow_request_ms: self.slow_request_ms.unwrap_or(SLOW_REQUEST_MS),
             about,
         };
         let keys = EtcdKeys { replicated: self.replicated, auto_compaction };
@@ -252,6 +261,9 @@ const STREAMS_MAX: u32 = 10_000;
 /// The least time between two pings of a client if `grpc-keepalive-min-time` is 0, in ms (grpc-go:
 /// `defaultKeepalivePolicyMinTime`).
 const PING_MIN_MS_OF_GRPC: u64 = 300_000;
+
+/// The time above which etcd logs a request (`embed.DefaultWarningUnaryRequestDuration`), in ms.
+const SLOW_REQUEST_MS: u64 = 300;
 
 /// The shortest period, in ms, of which ten parts are whole milliseconds.
 const PERIOD_MS_MIN: u64 = 10;

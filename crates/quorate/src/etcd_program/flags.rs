@@ -261,7 +261,7 @@ const MONITORING: &[Flag] = &[
         NO_ROTATION,
     ),
     unserved("warning-apply-duration", Kind::Duration, "100ms", "there is no line for each"),
-    unserved("warning-unary-request-duration", Kind::Duration, "0s", "there is no line for each"),
+    served("warning-unary-request-duration", Kind::Duration, "0s"),
     unserved("enable-distributed-tracing", Kind::Switch, "false", NO_TRACING),
     unserved("distributed-tracing-address", Kind::Text, "localhost:4317", NO_TRACING),
     unserved("distributed-tracing-service-name", Kind::Text, "etcd", NO_TRACING),

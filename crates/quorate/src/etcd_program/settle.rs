@@ -14,7 +14,7 @@ use crate::config::{EtcdGiven, ListenAddress};
 use crate::logging::LogStyle;
 
 /// The flags that are settings by the same names as in a configuration.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "quota-backend-bytes",
     "max-txn-ops",
     "max-request-bytes",
@@ -25,6 +25,7 @@ const SETTINGS: [&str; 10] = [
     "auto-compaction-mode",
     "auto-compaction-retention",
     "watch-progress-notify-interval",
+    "warning-unary-request-duration",
 ];
 
 /// The longest election timeout that etcd takes, in ms.

@@ -170,7 +170,8 @@ fn status(runtime: &Rc<Runtime>) -> pb::StatusResponse {
     let (revision, bytes, quota) = {
         let machine = member.node.machine().read();
         let store = machine.etcd();
-        (store.revision(), store.bytes(), store.settings().quota_bytes)
+        // `etcdctl endpoint status` divides by it.
+        (store.revision(), store.bytes().max(1), store.settings().quota_bytes)
     };
     let leader = replica.leader.map_or(0, |leader| MemberId(leader).0);
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);

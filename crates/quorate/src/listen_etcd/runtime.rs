@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use etcd::limits::MESSAGE_OVERHEAD_BYTES;
@@ -12,6 +13,7 @@ use member::etcd_front::{CallRefused, CallResult, Method as KvMethod, Now, Reply
 use member::message::Ticket;
 use node::FrontHandle;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use super::limits::{
     CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
@@ -19,6 +21,7 @@ use super::limits::{
 };
 use super::member_view::MemberView;
 use super::methods::Method;
+use super::slow::SlowLog;
 use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 
 pub(super) struct Runtime {
@@ -39,6 +42,7 @@ pub(super) struct Runtime {
     room: RoomOfAll,
     /// What all runtimes know of the member.
     pub(super) member: Arc<MemberView>,
+    slow: SlowLog,
 }
 
 /// The room of all connections: of requests and of responses, of small ones and of others.
@@ -130,6 +134,7 @@ impl Runtime {
             requiring_leader: Rc::default(),
             server,
             room,
+            slow: SlowLog::new(Duration::from_millis(member.config.slow_request_ms)),
             member,
         }
     }
@@ -165,8 +170,12 @@ impl Runtime {
 
     /// Runs a call with one response. Dropping the future cancels it.
     pub async fn run(self: &Rc<Self>, method: KvMethod, request: Bytes) -> CallResult {
-        match self.begin(method, request).next().await {
-            FromFront::Done(result) => result,
+        let begun_at = Instant::now();
+        match self.begin(method, request.clone()).next().await {
+            FromFront::Done(result) => {
+                self.slow.note(method, &request, begun_at, result.is_ok());
+                result
+            }
             FromFront::Piece(_) => unreachable!("only a streamed read has pieces"),
         }
     }

@@ -287,8 +287,7 @@ impl Three {
     /// The number of the leader.
     pub fn leader(&self) -> usize {
         let leads = |number: &usize| {
-            let log = self.folder.join(format!("m{number}.log"));
-            let text = std::fs::read_to_string(log).unwrap();
+            let text = self.log(*number);
             let line = text.lines().rfind(|line| line.contains(" leads, in term "));
             line.is_some_and(|line| line.contains("this server leads"))
         };
@@ -300,6 +299,11 @@ impl Three {
         let leader = self.leader();
         self.end(leader);
         leader
+    }
+
+    /// The log of a member.
+    pub fn log(&self, number: usize) -> String {
+        std::fs::read_to_string(self.folder.join(format!("m{number}.log"))).unwrap()
     }
 
     /// Ends a member, by `kill -9`.

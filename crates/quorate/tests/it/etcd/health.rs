@@ -46,6 +46,13 @@ fn a_member_without_a_quorum_lives_and_is_not_ready() {
     let three = Three::start("etcd-health-three");
     let [left, ..] = three.clients;
     assert_eq!(get(left, "/readyz").0, 200);
+    let (_, page) = get(left, "/metrics");
+    for name in ["etcd_network_peer_sent_bytes_total{To", "etcd_network_peer_received_bytes_total{"]
+    {
+        let values = page.lines().filter(|line| line.starts_with(name));
+        let values = values.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+        assert!(values.filter(|bytes| *bytes > 0).count() == 2, "{name}: {page}");
+    }
     three.end(1);
     three.end(2);
     wait_until("no leader is known", || {
@@ -63,6 +70,12 @@ fn a_member_without_a_quorum_lives_and_is_not_ready() {
     let failed = "etcd_server_healthchecks_total{name=\"linearizable_read\",status=\"error\",\
                   type=\"readyz\"}";
     assert!(sample(&page, failed) >= 1.0);
+    // The read took longer than 300 ms.
+    let log = three.log(0);
+    let line = log.lines().find(|line| line.contains("request stats")).expect("there is a line");
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["request_content"], "key:\"health\" limit:0", "{line}");
+    assert_eq!(line["success"], false, "{line}");
 }
 
 /// Names that the dashboards and alerts of etcd's own mixin ask for, and others that are widely

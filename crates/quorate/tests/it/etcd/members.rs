@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Etcd, Three, free_addresses, get, put, request, wait_ready};
 use crate::server::{folder, wait_until};
+use crate::tls::wire::fixture;
 
 /// The answer of a call of the gateway.
 fn call(address: std::net::SocketAddr, path: &str, body: &str) -> (u16, Value) {
@@ -50,6 +51,7 @@ fn every_member_lists_all_with_names_ids_and_urls() {
     for status in &statuses {
         assert_eq!((&status["version"], &status["leader"]), (&Value::from("3.6.16"), leader));
         assert_eq!(status["dbSizeQuota"], "2147483648");
+        assert_eq!(status["dbSize"], "1", "nothing was written, and programs divide by it");
     }
     let index = |client| {
         let status = call(client, "maintenance/status", "{}").1;
@@ -96,9 +98,9 @@ fn changes_of_the_members_are_refused() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-#[test]
-fn members_that_make_their_certificates_themselves_find_each_other() {
-    let folder = folder("etcd-members-auto-tls");
+/// Three members whose URLs for each other say https, with these flags more.
+fn assert_serve_over_tls(name: &str, more: &[String]) {
+    let folder = folder(name);
     let (clients, peers) = (free_addresses::<3>(), free_addresses::<3>());
     let list: Vec<String> = peers
         .iter()
@@ -115,16 +117,31 @@ fn members_that_make_their_certificates_themselves_find_each_other() {
             format!("--listen-peer-urls=https://{peer}"),
             format!("--initial-advertise-peer-urls=https://{peer}"),
             format!("--initial-cluster={}", list.join(",")),
-            "--peer-auto-tls".to_string(),
         ];
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let flags: Vec<&str> = flags.iter().chain(more).map(String::as_str).collect();
         Etcd::spawn(&folder, &format!("m{number}"), &flags)
     };
     let members: Vec<Etcd> = (0..3).map(start).collect();
     (0..3).for_each(|number| wait_ready(&folder, &format!("m{number}")));
     assert!(put(clients[0], "key", "value"));
     wait_until("the others have it", || get(clients[2], "key").as_deref() == Some("value"));
-    assert!(folder.join("m2/fixtures/peer/cert.pem").exists());
+    assert!(std::net::TcpStream::connect(peers[1]).is_ok(), "it listens on its peer URL");
     drop(members);
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn members_that_make_their_certificates_themselves_find_each_other() {
+    assert_serve_over_tls("etcd-members-auto-tls", &["--peer-auto-tls".to_string()]);
+}
+
+#[test]
+fn members_with_certificates_of_an_authority_find_each_other() {
+    let flags = [
+        format!("--peer-cert-file={}", fixture("server.pem")),
+        format!("--peer-key-file={}", fixture("server.pem")),
+        format!("--peer-trusted-ca-file={}", fixture("ca.pem")),
+        "--peer-client-cert-auth".to_string(),
+    ];
+    assert_serve_over_tls("etcd-members-tls", &flags);
 }

@@ -1,0 +1,163 @@
+//! Lines of the log about requests that took long, with their keys (etcd's "request stats",
+//! `v3rpc/interceptor.go`).
+
+use std::cell::Cell;
+use std::fmt::Write;
+use std::time::Duration;
+
+use bytes::Bytes;
+use etcd::pb::{Message, etcdserverpb as pb};
+use member::etcd_front::Method;
+use tokio::time::Instant;
+
+/// Lines of one connection runtime in [`INTERVAL`]. Further requests are only counted: when a disk
+/// hangs, all requests are slow.
+const LINES_MAX: u32 = 10;
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Bytes of a key that a line shows.
+const KEY_BYTES_MAX: usize = 256;
+
+/// Operations of a transaction that a line shows.
+const OPS_MAX: usize = 8;
+
+/// What is slow, and how many lines there were lately.
+pub(super) struct SlowLog {
+    threshold: Duration,
+    /// When the interval began, and the slow requests in it.
+    interval: Cell<Option<(Instant, u32)>>,
+}
+
+impl SlowLog {
+    /// Logs what takes longer than this.
+    pub fn new(threshold: Duration) -> SlowLog {
+        SlowLog { threshold, interval: Cell::new(None) }
+    }
+
+    /// Logs a request that took longer than the threshold, unless there were many such lines.
+    pub fn note(&self, method: Method, request: &Bytes, begun_at: Instant, is_good: bool) {
+        let took = begun_at.elapsed();
+        if took <= self.threshold {
+            return;
+        }
+        let now = begun_at + took;
+        let (since, count) = match self.interval.get() {
+            Some((since, count)) if now < since + INTERVAL => (since, count),
+            last => {
+                let unlogged = last.map_or(0, |(_, count)| count.saturating_sub(LINES_MAX));
+                if unlogged > 0 {
+                    tracing::warn!("{unlogged} more requests took long");
+                }
+                (now, 0)
+            }
+        };
+        self.interval.set(Some((since, count + 1)));
+        if count < LINES_MAX {
+            let content = content(method, request);
+            let (spent, bytes) = (format!("{took:?}"), request.len() as u64);
+            tracing::warn!(
+                time_spent = spent.as_str(),
+                response_type = format!("{method:?}").as_str(),
+                request_size = bytes,
+                request_content = content.as_str(),
+                success = is_good,
+                "request stats"
+            );
+        }
+    }
+}
+
+/// What a request is about: keys and sizes, never values.
+fn content(method: Method, request: &Bytes) -> String {
+    let shown = match method {
+        Method::Range | Method::RangeStream => pb::RangeRequest::decode(request.clone())
+            .map(|it| format!("{} limit:{}", range(&it.key, &it.range_end), it.limit)),
+        Method::Put => pb::PutRequest::decode(request.clone()).map(|it| put(&it)),
+        Method::DeleteRange => {
+            pb::DeleteRangeRequest::decode(request.clone()).map(|it| range(&it.key, &it.range_end))
+        }
+        Method::Txn => pb::TxnRequest::decode(request.clone()).map(|it| txn(&it)),
+        Method::Compact => pb::CompactionRequest::decode(request.clone())
+            .map(|it| format!("revision:{}", it.revision)),
+        Method::LeaseGrant
+        | Method::LeaseRevoke
+        | Method::LeaseKeepAlive
+        | Method::LeaseTimeToLive
+        | Method::LeaseLeases => return String::new(),
+    };
+    shown.unwrap_or_else(|_| "malformed".to_string())
+}
+
+fn range(key: &[u8], range_end: &[u8]) -> String {
+    match range_end {
+        [] => format!("key:{}", text(key)),
+        end => format!("key:{} range_end:{}", text(key), text(end)),
+    }
+}
+
+fn put(request: &pb::PutRequest) -> String {
+    format!("key:{} value_size:{}", text(&request.key), request.value.len())
+}
+
+/// The comparisons and the first operations of a transaction.
+fn txn(request: &pb::TxnRequest) -> String {
+    use pb::request_op::Request;
+    let mut out = "compare:".to_string();
+    for compare in request.compare.iter().take(OPS_MAX) {
+        let _ = write!(out, "<{}>", range(&compare.key, &compare.range_end));
+    }
+    for (name, ops) in [("success", &request.success), ("failure", &request.failure)] {
+        let _ = write!(out, " {name}:{}", ops.len());
+        for op in ops.iter().take(OPS_MAX) {
+            let _ = match &op.request {
+                Some(Request::RequestRange(it)) => {
+                    write!(out, "<range {}>", range(&it.key, &it.range_end))
+                }
+                Some(Request::RequestPut(it)) => write!(out, "<put {}>", put(it)),
+                Some(Request::RequestDeleteRange(it)) => {
+                    write!(out, "<delete_range {}>", range(&it.key, &it.range_end))
+                }
+                Some(Request::RequestTxn(_)) => write!(out, "<txn>"),
+                None => Ok(()),
+            };
+        }
+    }
+    out
+}
+
+/// A key as Go quotes it, cut off where it is long.
+fn text(key: &[u8]) -> String {
+    let shown = &key[..key.len().min(KEY_BYTES_MAX)];
+    let end = if shown.len() < key.len() { "..." } else { "" };
+    format!("\"{}\"{end}", shown.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_have_keys_and_no_values() {
+        let put = pb::PutRequest { key: "a\"\n".into(), value: "secret".into(), ..<_>::default() };
+        let range = pb::RangeRequest {
+            key: vec![b'k'; KEY_BYTES_MAX + 1].into(),
+            range_end: "l".into(),
+            ..<_>::default()
+        };
+        let op = |request| pb::RequestOp { request: Some(request) };
+        let txn = pb::TxnRequest {
+            compare: vec![pb::Compare { key: "c".into(), ..<_>::default() }],
+            success: vec![op(pb::request_op::Request::RequestPut(put.clone()))],
+            failure: vec![op(pb::request_op::Request::RequestRange(range.clone()))],
+        };
+        let shown = |method, message: Vec<u8>| content(method, &message.into());
+        let of_put = "key:\"a\\\"\\n\" value_size:6";
+        assert_eq!(shown(Method::Put, put.encode_to_vec()), of_put);
+        let of_range = format!("key:\"{}\"... range_end:\"l\"", "k".repeat(KEY_BYTES_MAX));
+        assert_eq!(shown(Method::Range, range.encode_to_vec()), format!("{of_range} limit:0"));
+        let expected =
+            format!("compare:<key:\"c\"> success:1<put {of_put}> failure:1<range {of_range}>");
+        assert_eq!(shown(Method::Txn, txn.encode_to_vec()), expected);
+        assert_eq!(shown(Method::Txn, vec![0xff]), "malformed");
+    }
+}
