@@ -385,6 +385,18 @@ impl From<Refusal> for Error {
             Refusal::LeaseExists => Error::LeaseExists,
             Refusal::LeaseTtlTooLarge => Error::LeaseTtlTooLarge,
             Refusal::NoSpace => Error::NoSpace,
+            Refusal::RootUserMissing => Error::NoRootUser,
+            Refusal::RootRoleMissing => Error::NoRootRole,
+            Refusal::UserEmpty => Error::UserEmpty,
+            Refusal::UserExists => Error::UserExists,
+            Refusal::UserNotFound => Error::UserNotFound,
+            Refusal::RoleEmpty => Error::RoleEmpty,
+            Refusal::RoleExists => Error::RoleExists,
+            Refusal::RoleNotFound => Error::RoleNotFound,
+            Refusal::RoleNotGranted => Error::RoleNotGranted,
+            Refusal::PermissionNotGiven => Error::PermissionNotGiven,
+            Refusal::PermissionNotGranted => Error::PermissionNotGranted,
+            Refusal::InvalidAuthManagement => Error::InvalidAuthManagement,
         }
     }
 }

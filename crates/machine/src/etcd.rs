@@ -1,5 +1,6 @@
 //! etcd's part of the state: its keys with their history.
 
+pub mod auth;
 pub mod change;
 pub mod command;
 pub mod event;

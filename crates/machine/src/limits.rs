@@ -110,3 +110,10 @@ pub const ETCD_LEASE_TTL_S_MAX: i64 = 9_000_000_000;
 /// What a lease counts against the quota, in bytes (`storage.leaseOverhead`): so the quota bounds
 /// the number of leases as well.
 pub const ETCD_LEASE_BYTES: u64 = 64;
+
+/// What the users and roles of etcd may count for, in bytes. A change that needs more is refused as
+/// one beyond the quota. etcd has no bound.
+pub const ETCD_AUTH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What a user or a role counts for beside the bytes of its record: its places in memory.
+pub const ETCD_AUTH_ENTRY_BYTES: usize = 256;

@@ -46,7 +46,11 @@ enum Body<'a> {
     Put(&'a PutDone),
     DeleteRange(&'a RangeDeleted),
     Txn(&'a TxnDone),
-    Compacted { revision: i64 },
+    /// `CompactionResponse`, and the responses to changes of users and roles, which have a header
+    /// alone.
+    HeaderAlone {
+        revision: i64,
+    },
 }
 
 impl<'a> Response<'a> {
@@ -61,7 +65,9 @@ impl<'a> Response<'a> {
                 Outcome::Txn(done) => Body::Txn(done),
                 Outcome::Configured | Outcome::Expired => unreachable!("no client's commands"),
                 Outcome::Granted(_) | Outcome::Revoked { .. } => unreachable!("commands of leases"),
-                Outcome::Compacted { revision } => Body::Compacted { revision: *revision },
+                Outcome::Compacted { revision } | Outcome::AuthChanged { revision } => {
+                    Body::HeaderAlone { revision: *revision }
+                }
             },
         )
     }
@@ -150,7 +156,7 @@ impl Body<'_> {
             Body::Put(done) => done.revision,
             Body::DeleteRange(done) => done.revision,
             Body::Txn(done) => done.revision,
-            Body::Compacted { revision } => *revision,
+            Body::HeaderAlone { revision } => *revision,
         }
     }
 
@@ -161,7 +167,7 @@ impl Body<'_> {
             Body::Put(done) => put_bytes(done),
             Body::DeleteRange(done) => deleted_bytes(done),
             Body::Txn(done) => measure_branch(&done.branch, lengths),
-            Body::Compacted { .. } => 0,
+            Body::HeaderAlone { .. } => 0,
         }
     }
 
@@ -171,7 +177,7 @@ impl Body<'_> {
             Body::Put(done) => write_put(done, out),
             Body::DeleteRange(done) => write_deleted(done, out),
             Body::Txn(done) => write_branch(&done.branch, lengths, out),
-            Body::Compacted { .. } => {}
+            Body::HeaderAlone { .. } => {}
         }
     }
 }

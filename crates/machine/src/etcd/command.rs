@@ -5,6 +5,7 @@
 //! empty, and no transaction puts a key twice.
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::etcd::auth::AuthCommand;
 use crate::etcd::settings::Settings;
 use crate::ids::{LeaseId, Ordinal};
 use crate::limits::{ETCD_OPS_MAX, ETCD_TXN_DEPTH_MAX, EXPIRE_LEASES_MAX};
@@ -44,6 +45,8 @@ pub enum Command<'a> {
         /// The leases.
         leases: Vec<(LeaseId, Ordinal)>,
     },
+    /// Change users, roles or permissions.
+    Auth(AuthCommand<'a>),
 }
 
 /// A range of keys, as etcd's requests state one.
@@ -241,6 +244,7 @@ const KIND_CONFIGURE: u8 = 5;
 const KIND_GRANT: u8 = 6;
 const KIND_REVOKE: u8 = 7;
 const KIND_EXPIRE: u8 = 8;
+const KIND_AUTH: u8 = 9;
 
 const OP_RANGE: u8 = 0;
 
@@ -292,6 +296,10 @@ impl Command<'_> {
                 out.put_u8(KIND_EXPIRE);
                 encode_judged(leases, out);
             }
+            Command::Auth(command) => {
+                out.put_u8(KIND_AUTH);
+                command.encode(out);
+            }
         }
     }
 
@@ -307,6 +315,7 @@ impl Command<'_> {
             KIND_GRANT => Command::Grant { lease: LeaseId(reader.i64()?), ttl_s: reader.i64()? },
             KIND_REVOKE => Command::Revoke { lease: LeaseId(reader.i64()?) },
             KIND_EXPIRE => Command::Expire { leases: decode_judged(reader)? },
+            KIND_AUTH => Command::Auth(AuthCommand::decode(reader)?),
             kind => return Err(reader.bad("command of etcd", u64::from(kind))),
         })
     }

@@ -28,6 +28,11 @@ pub enum Outcome {
     },
     /// Leases have expired, as far as the command judged their present grants.
     Expired,
+    /// Users, roles or permissions have changed.
+    AuthChanged {
+        /// The store's revision.
+        revision: i64,
+    },
 }
 
 /// The outcome of a grant.
@@ -122,6 +127,32 @@ pub enum Refusal {
     LeaseExists,
     /// A grant asks for a longer time to live than is allowed.
     LeaseTtlTooLarge,
-    /// A put or a grant would make the store larger than its quota.
+    /// A put or a grant would make the store larger than its quota, or a change of users and roles
+    /// would make those larger than they may be.
     NoSpace,
+    /// The user `root` must exist before permissions are enforced.
+    RootUserMissing,
+    /// The user `root` must have the role `root` before permissions are enforced.
+    RootRoleMissing,
+    /// A user without a name.
+    UserEmpty,
+    /// The user exists already.
+    UserExists,
+    /// The user does not exist.
+    UserNotFound,
+    /// A role without a name.
+    RoleEmpty,
+    /// The role exists already.
+    RoleExists,
+    /// The role does not exist.
+    RoleNotFound,
+    /// The user does not have the role.
+    RoleNotGranted,
+    /// A permission was to be granted, and none was given.
+    PermissionNotGiven,
+    /// The role does not have the permission.
+    PermissionNotGranted,
+    /// A change that would take the last rights from `root` while permissions are enforced, or a
+    /// permission of a range that has no keys.
+    InvalidAuthManagement,
 }

@@ -1,12 +1,15 @@
 //! Restoring: from the records of etcd's section of an image to the store.
 
+use std::sync::Arc;
+
 use crate::codec::{DecodeError, Reader};
+use crate::etcd::auth::Auth;
 use crate::etcd::event::{Event, Place};
 use crate::etcd::lease::{self, Grant};
 use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
 use crate::etcd::tail::{Passed, Sum, TailRestore};
-use crate::etcd::walk::{TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START};
+use crate::etcd::walk::{TAG_AUTH, TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START};
 use crate::ids::{LeaseId, Ordinal};
 use crate::image::error::RestoreError;
 
@@ -14,6 +17,7 @@ use crate::image::error::RestoreError;
 #[derive(Default)]
 pub(crate) struct Records {
     start: Option<Start>,
+    auth: Option<Auth>,
     leases: Vec<(LeaseId, Grant)>,
     edge: Vec<Event>,
     chunks: Vec<Place>,
@@ -45,6 +49,7 @@ struct DecodedEvent {
 #[derive(Default)]
 pub(crate) struct RecordDecoder {
     start: Option<Start>,
+    has_auth: bool,
     /// The place of the last removal at the compacted revision.
     last_of_edge: Option<Place>,
     last: Option<Event>,
@@ -69,6 +74,10 @@ impl RecordDecoder {
                     }
                     self.start = Some(start);
                     decoded.start = Some(start);
+                }
+                (TAG_AUTH, Some(_)) if self.last.is_none() && !self.has_auth => {
+                    self.has_auth = true;
+                    decoded.auth = Some(Auth::decode(reader)?);
                 }
                 (TAG_LEASE, Some(_)) if self.last.is_none() => {
                     decoded.leases.push(lease::decode(reader)?);
@@ -148,6 +157,9 @@ impl StoreRestore {
         if let Some(Start { revision, compacted, settings }) = records.start {
             (self.store.revision, self.store.compacted) = (revision, compacted);
             self.store.settings = settings;
+        }
+        if let Some(auth) = records.auth {
+            self.store.auth = Arc::new(auth);
         }
         for (lease, grant) in records.leases {
             if !self.store.leases.add(lease, grant) {

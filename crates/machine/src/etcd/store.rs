@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::change::ChangeBatch;
 use crate::codec::Write;
 use crate::digest::Digest;
+use crate::etcd::auth::Auth;
 use crate::etcd::command::KeyRange;
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::index::{Index, LookedAt};
@@ -42,6 +43,7 @@ pub struct Store {
     /// The events at the compacted revision, in their order.
     pub(crate) edge: Arc<[Event]>,
     pub(crate) leases: Leases,
+    pub(crate) auth: Arc<Auth>,
     /// The command that is paused. Its events stand above the store's revision.
     pub(crate) paused: Option<Box<Paused>>,
     /// A running walk for an image. Nothing is pruned meanwhile.
@@ -60,6 +62,7 @@ impl Default for Store {
             tail_sum: Sum::default(),
             edge: Arc::new([]),
             leases: Leases::default(),
+            auth: Arc::default(),
             paused: None,
             walk: None,
         }
@@ -97,6 +100,11 @@ impl Store {
         &self.leases
     }
 
+    /// Users, roles and permissions.
+    pub fn auth(&self) -> &Auth {
+        &self.auth
+    }
+
     /// Bytes of all versions that can be read, and of the leases, equal on all members.
     pub fn bytes(&self) -> u64 {
         self.base_sum.bytes + self.tail_sum.bytes + self.leases.bytes()
@@ -106,7 +114,10 @@ impl Store {
     /// digest.
     pub(crate) fn is_unused(&self) -> bool {
         let was_written = self.revision != FIRST_REVISION || self.compacted != NEVER_COMPACTED;
-        !was_written && self.leases.is_empty() && self.settings == Settings::default()
+        let has_users = !self.auth.is_unused();
+        !(was_written || has_users)
+            && self.leases.is_empty()
+            && self.settings == Settings::default()
     }
 
     /// The terms of the store: of each version and each lease, and one of the two revisions and the
@@ -123,6 +134,9 @@ impl Store {
         digest.add(self.base_sum.digest);
         digest.add(self.tail_sum.digest);
         digest.add(self.leases.digest());
+        if !self.auth.is_unused() {
+            digest.add(self.auth.digest());
+        }
         digest
     }
 

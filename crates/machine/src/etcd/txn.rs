@@ -7,6 +7,7 @@
 
 use core::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::change::ChangeBatch;
 use crate::etcd::change::LeaseChange;
@@ -92,6 +93,11 @@ impl Store {
                 Ok(Outcome::Revoked { revision: self.revision })
             }
             Command::Expire { leases } => self.expire(leases, paused, &mut step),
+            Command::Auth(command) => {
+                // A running walk keeps what it began with.
+                Arc::make_mut(&mut self.auth).apply(command)?;
+                Ok(Outcome::AuthChanged { revision: self.revision })
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! ```text
 //! start = 'T' | revision i64 | compacted i64 | quota's bytes u64 | operations of a txn u32
 //!       | shortest time to live u32
+//! auth  = 'A' | users and roles (`auth.rs`)                    unless nobody ever changed any
 //! lease = 'L' | lease i64 | time to live i64 | ordinal of the grant u64      in any order
 //! edge  = 'D' | event bytes      each removal at the compacted revision, in order
 //! chunk = 'C' | revision i64 | sub u32    the place of every 512th event of the tail, from the first
@@ -21,6 +22,7 @@
 use std::sync::Arc;
 
 use crate::codec::Write;
+use crate::etcd::auth::Auth;
 use crate::etcd::event::{Event, Place};
 use crate::etcd::lease::{self, Grant};
 use crate::etcd::settings::Settings;
@@ -30,6 +32,7 @@ use crate::image::step::WalkStep;
 use crate::limits::ETCD_CHUNK_EVENTS;
 
 pub(crate) const TAG_START: u8 = b'T';
+pub(crate) const TAG_AUTH: u8 = b'A';
 pub(crate) const TAG_LEASE: u8 = b'L';
 pub(crate) const TAG_EDGE: u8 = b'D';
 pub(crate) const TAG_CHUNK: u8 = b'C';
@@ -50,6 +53,8 @@ pub(crate) struct Walk {
     revision: i64,
     compacted: i64,
     settings: Settings,
+    /// Users and roles.
+    auth: Arc<Auth>,
     /// The events at the compacted revision.
     edge: Arc<[Event]>,
     /// The last command in the image: leases that a later one granted are not in it.
@@ -77,9 +82,10 @@ impl Store {
     /// Begins a walk through the present state. `ordinal` is that of the last command.
     pub(crate) fn freeze(&mut self, ordinal: Ordinal) {
         let Store { revision, compacted, settings, .. } = *self;
-        let (edge, at) = (self.edge.clone(), Cursor::Start);
+        let (auth, edge, at) = (self.auth.clone(), self.edge.clone(), Cursor::Start);
         let (ended, is_aborted) = (Vec::new(), false);
-        let walk = Walk { revision, compacted, settings, edge, ordinal, ended, at, is_aborted };
+        let walk =
+            Walk { revision, compacted, settings, auth, edge, ordinal, ended, at, is_aborted };
         self.walk = Some(Box::new(walk));
     }
 
@@ -114,6 +120,10 @@ impl Store {
                 piece.put_i64(walk.revision);
                 piece.put_i64(walk.compacted);
                 walk.settings.encode(piece);
+                if !walk.auth.is_unused() {
+                    piece.put_u8(TAG_AUTH);
+                    walk.auth.encode(piece);
+                }
                 Some(Cursor::Leases(None))
             }
             Cursor::Leases(after) => {
@@ -242,7 +252,7 @@ impl Store {
     /// Records that an image of the present state can have at most.
     pub(crate) fn record_count_max(&self) -> u64 {
         let event_count = self.edge.len() as u64 + self.index.key_count() + self.tail.count();
-        1 + self.leases.len() as u64 + self.chunk_count_max() + event_count
+        2 + self.leases.len() as u64 + self.chunk_count_max() + event_count
     }
 
     fn chunk_count_max(&self) -> u64 {
@@ -254,6 +264,7 @@ impl Store {
         START_BYTES
             + self.chunk_count_max() * CHUNK_BYTES
             + self.record_count_max() * RECORD_HEAD_BYTES
+            + self.auth.bytes_max()
             + self.bytes()
     }
 }

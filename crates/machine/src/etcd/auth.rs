@@ -1,0 +1,413 @@
+//! Users, their roles, what the roles permit, and whether that is enforced.
+//!
+//! A user may do what one of its roles permits; the role `root` permits everything. Ranges are
+//! permitted by the union of a user's permissions. Each change raises the revision of this state,
+//! which is not that of the keys. etcd 3.6 `auth.authStore`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::digest::Digest;
+use crate::etcd::auth::intervals::Intervals;
+use crate::etcd::command::KeyRange;
+use crate::etcd::reply::Refusal;
+use crate::limits::{ETCD_AUTH_BYTES_MAX, ETCD_AUTH_ENTRY_BYTES};
+
+mod command;
+mod intervals;
+
+pub use command::AuthCommand;
+
+/// The user that must exist while permissions are enforced.
+pub const ROOT_USER: &str = "root";
+
+/// The role that permits everything. It need not exist to be granted.
+pub const ROOT_ROLE: &str = "root";
+
+/// The revision before the first change (`auth.NewAuthStore`).
+const FIRST_REVISION: u64 = 1;
+
+/// Users, roles, and whether permissions are enforced.
+#[derive(Clone, Debug)]
+pub struct Auth {
+    is_enabled: bool,
+    revision: u64,
+    users: BTreeMap<Arc<str>, User>,
+    roles: BTreeMap<Arc<str>, Role>,
+    /// What each user may do, as far as it was asked for since the last change. It is not state.
+    permitted: BTreeMap<Arc<str>, Arc<Permitted>>,
+    /// The terms of users and roles.
+    digest: Digest,
+    /// What users and roles count for.
+    bytes: usize,
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The hash of its password, of the form that the face has chosen. None: it has no password,
+    /// and certificates or tokens name it.
+    pub password: Option<Box<[u8]>>,
+    /// Its roles. Some may not exist any more.
+    pub roles: BTreeSet<Arc<str>>,
+}
+
+/// A role: its permissions, each for another range, in the order of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Role {
+    permissions: BTreeMap<(Key, Key), PermissionKind>,
+}
+
+/// A key, or the end of a range.
+type Key = Box<[u8]>;
+
+/// What a permission is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PermissionKind {
+    /// Reading keys, and watching them.
+    Read,
+    /// Putting and deleting keys.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+/// One permission of a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission<'a> {
+    /// What it is for.
+    pub kind: PermissionKind,
+    /// The keys.
+    pub range: KeyRange<'a>,
+}
+
+/// What is asked of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To see keys.
+    Read,
+    /// To change keys.
+    Write,
+}
+
+/// What a user may do.
+#[derive(Debug, Default)]
+struct Permitted {
+    is_root: bool,
+    read: Intervals,
+    write: Intervals,
+}
+
+impl Default for Auth {
+    fn default() -> Auth {
+        Auth {
+            is_enabled: false,
+            revision: FIRST_REVISION,
+            users: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            permitted: BTreeMap::new(),
+            digest: Digest::default(),
+            bytes: 0,
+        }
+    }
+}
+
+impl PartialEq for Auth {
+    fn eq(&self, other: &Auth) -> bool {
+        (self.is_enabled, self.revision) == (other.is_enabled, other.revision)
+            && self.users == other.users
+            && self.roles == other.roles
+    }
+}
+
+impl Role {
+    /// Its permissions.
+    pub fn permissions(&self) -> impl ExactSizeIterator<Item = Permission<'_>> {
+        self.permissions.iter().map(|((key, end), kind)| {
+            let range = KeyRange { key, end };
+            Permission { kind: *kind, range }
+        })
+    }
+}
+
+impl Auth {
+    /// Whether permissions are enforced.
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
+    /// The number of changes so far, and 1.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// A user.
+    pub fn user(&self, name: &str) -> Option<&User> {
+        self.users.get(name)
+    }
+
+    /// The users, by name.
+    pub fn users(&self) -> impl ExactSizeIterator<Item = (&str, &User)> {
+        self.users.iter().map(|(name, user)| (&**name, user))
+    }
+
+    /// A role.
+    pub fn role(&self, name: &str) -> Option<&Role> {
+        self.roles.get(name)
+    }
+
+    /// The roles, by name.
+    pub fn roles(&self) -> impl ExactSizeIterator<Item = (&str, &Role)> {
+        self.roles.iter().map(|(name, role)| (&**name, role))
+    }
+
+    /// Whether nobody ever changed anything.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.revision == FIRST_REVISION && !self.is_enabled
+    }
+
+    /// The terms of users and roles, and one of the rest.
+    pub(crate) fn digest(&self) -> Digest {
+        let mut digest = self.digest;
+        let mut scalars = Vec::new();
+        self.encode_scalars(&mut scalars);
+        digest.add(Digest::of_bytes(b'A', &scalars));
+        digest
+    }
+
+    /// Whether a user may do something to all keys of a range. An unknown user may do nothing
+    /// (`authStore.isOpPermitted`). Only meaningful while permissions are enforced.
+    pub fn permits(&self, user: &str, access: Access, range: KeyRange<'_>) -> bool {
+        let made;
+        let permitted = match self.permitted.get(user) {
+            Some(permitted) => permitted,
+            None => {
+                let Some(user) = self.users.get(user) else { return false };
+                made = self.permitted_of(user);
+                &made
+            }
+        };
+        let intervals = match access {
+            Access::Read => &permitted.read,
+            Access::Write => &permitted.write,
+        };
+        permitted.is_root || intervals.contain(range)
+    }
+
+    /// Whether a user has the role `root`.
+    pub fn is_root(&self, user: &str) -> bool {
+        self.users.get(user).is_some_and(|user| user.roles.contains(ROOT_ROLE))
+    }
+
+    fn permitted_of(&self, user: &User) -> Permitted {
+        let mut permitted =
+            Permitted { is_root: user.roles.contains(ROOT_ROLE), ..Permitted::default() };
+        let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
+        for Permission { kind, range } in roles.flat_map(Role::permissions) {
+            if kind != PermissionKind::Write {
+                permitted.read.add(range);
+            }
+            if kind != PermissionKind::Read {
+                permitted.write.add(range);
+            }
+        }
+        permitted.read.settle();
+        permitted.write.settle();
+        permitted
+    }
+
+    /// Works out what each user may do, so that [`Auth::permits`] finds it. Called after changes
+    /// while permissions are enforced.
+    fn prepare(&mut self) {
+        self.permitted.clear();
+        if self.is_enabled {
+            let of = |(name, user): (&Arc<str>, &User)| {
+                (name.clone(), Arc::new(self.permitted_of(user)))
+            };
+            self.permitted = self.users.iter().map(of).collect();
+        }
+    }
+
+    /// Puts a user in the place of the one with its name, or removes that.
+    fn set_user(&mut self, name: &str, user: Option<User>) -> Result<(), Refusal> {
+        let (before, after) = (self.users.get(name), user.as_ref());
+        let term = |user: &User| term_of(b'U', |out| encode_user(name, user, out));
+        let changed = self.change(before.map(term), after.map(term))?;
+        (self.digest, self.bytes) = changed;
+        match user {
+            Some(user) => drop(self.users.insert(name.into(), user)),
+            None => drop(self.users.remove(name)),
+        }
+        Ok(())
+    }
+
+    /// As [`Auth::set_user`], of a role.
+    fn set_role(&mut self, name: &str, role: Option<Role>) -> Result<(), Refusal> {
+        let (before, after) = (self.roles.get(name), role.as_ref());
+        let term = |role: &Role| term_of(b'O', |out| encode_role(name, role, out));
+        let changed = self.change(before.map(term), after.map(term))?;
+        (self.digest, self.bytes) = changed;
+        match role {
+            Some(role) => drop(self.roles.insert(name.into(), role)),
+            None => drop(self.roles.remove(name)),
+        }
+        Ok(())
+    }
+
+    /// The sums after a user or a role has changed.
+    ///
+    /// # Errors
+    /// There is no room for more.
+    fn change(
+        &self,
+        before: Option<(Digest, usize)>,
+        after: Option<(Digest, usize)>,
+    ) -> Result<(Digest, usize), Refusal> {
+        let (mut digest, mut bytes) = (self.digest, self.bytes);
+        if let Some((term, of_it)) = before {
+            digest.subtract(term);
+            bytes -= of_it;
+        }
+        if let Some((term, of_it)) = after {
+            digest.add(term);
+            bytes += of_it;
+        }
+        match bytes > ETCD_AUTH_BYTES_MAX && bytes > self.bytes {
+            true => Err(Refusal::NoSpace),
+            false => Ok((digest, bytes)),
+        }
+    }
+
+    fn encode_scalars(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.is_enabled.into());
+        out.put_u64(self.revision);
+    }
+}
+
+/// The term of a user or a role, and what it counts for.
+fn term_of(tag: u8, encode: impl FnOnce(&mut Vec<u8>)) -> (Digest, usize) {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    (Digest::of_bytes(tag, &bytes), ETCD_AUTH_ENTRY_BYTES + bytes.len())
+}
+
+fn encode_user(name: &str, user: &User, out: &mut Vec<u8>) {
+    out.put_bytes(name.as_bytes());
+    out.put_optional_bytes(user.password.as_deref());
+    out.put_u32(user.roles.len() as u32);
+    user.roles.iter().for_each(|role| out.put_bytes(role.as_bytes()));
+}
+
+fn encode_role(name: &str, role: &Role, out: &mut Vec<u8>) {
+    out.put_bytes(name.as_bytes());
+    out.put_u32(role.permissions.len() as u32);
+    role.permissions().for_each(|permission| encode_permission(permission, out));
+}
+
+fn encode_permission(permission: Permission<'_>, out: &mut Vec<u8>) {
+    let Permission { kind, range } = permission;
+    out.put_u8(kind as u8);
+    out.put_bytes(range.key);
+    out.put_bytes(range.end);
+}
+
+impl PermissionKind {
+    fn decode(reader: &mut Reader<'_>) -> Result<PermissionKind, DecodeError> {
+        use PermissionKind::{Read, ReadWrite, Write};
+        let number = reader.u8()?;
+        let kind = [Read, Write, ReadWrite].into_iter().find(|kind| *kind as u8 == number);
+        kind.ok_or_else(|| reader.bad("kind of permission", u64::from(number)))
+    }
+}
+
+/// Whether a range may stand in a permission (`auth.isValidPermissionRange`).
+fn is_valid(range: KeyRange<'_>) -> bool {
+    !range.key.is_empty() && (matches!(range.end, [] | [0]) || range.key < range.end)
+}
+
+/// The records of this state in an image, whole.
+///
+/// ```text
+/// auth = 'A' | enabled u8 | revision u64 | users u32 | user... | roles u32 | role...
+/// user = name | password's hash, or none | roles u32 | role's name...        by name
+/// role = name | permissions u32 | (kind u8 | key | end)...                   by name
+/// ```
+impl Auth {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_scalars(out);
+        out.put_u32(self.users.len() as u32);
+        self.users.iter().for_each(|(name, user)| encode_user(name, user, out));
+        out.put_u32(self.roles.len() as u32);
+        self.roles.iter().for_each(|(name, role)| encode_role(name, role, out));
+    }
+
+    /// Reads what [`Auth::encode`] wrote.
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Auth, DecodeError> {
+        let is_enabled = match reader.u8()? {
+            flag @ 0..=1 => flag == 1,
+            flag => return Err(reader.bad("flag of enforced permissions", u64::from(flag))),
+        };
+        let mut auth = Auth { is_enabled, revision: reader.u64()?, ..Auth::default() };
+        for _ in 0..reader.count("count of users", reader.remaining())? {
+            let (name, user) = decode_user(reader)?;
+            let is_next = auth.users.last_key_value().is_none_or(|(last, _)| **last < *name);
+            let fits = is_next && !name.is_empty() && auth.set_user(name, Some(user)).is_ok();
+            if !fits {
+                return Err(reader.bad("order of users", auth.users.len() as u64));
+            }
+        }
+        for _ in 0..reader.count("count of roles", reader.remaining())? {
+            let (name, role) = decode_role(reader)?;
+            let is_next = auth.roles.last_key_value().is_none_or(|(last, _)| **last < *name);
+            let fits = is_next && !name.is_empty() && auth.set_role(name, Some(role)).is_ok();
+            if !fits {
+                return Err(reader.bad("order of roles", auth.roles.len() as u64));
+            }
+        }
+        auth.prepare();
+        Ok(auth)
+    }
+
+    /// The most bytes that its records can have.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        (SCALARS_BYTES + self.bytes) as u64
+    }
+}
+
+/// Bytes of the records beside those of users and roles.
+const SCALARS_BYTES: usize = 1 + 8 + 4 + 4;
+
+fn decode_user<'a>(reader: &mut Reader<'a>) -> Result<(&'a str, User), DecodeError> {
+    let (name, password) = (reader.text()?, reader.optional_bytes()?.map(Into::into));
+    let count = reader.count("count of roles of a user", reader.remaining())?;
+    let mut roles = BTreeSet::new();
+    for _ in 0..count {
+        let role = reader.text()?;
+        if roles.last().is_some_and(|last: &Arc<str>| **last >= *role) {
+            return Err(reader.bad("order of roles of a user", roles.len() as u64));
+        }
+        roles.insert(role.into());
+    }
+    Ok((name, User { password, roles }))
+}
+
+fn decode_role<'a>(reader: &mut Reader<'a>) -> Result<(&'a str, Role), DecodeError> {
+    let name = reader.text()?;
+    let count = reader.count("count of permissions", reader.remaining())?;
+    let mut role = Role::default();
+    for number in 0..count {
+        let kind = PermissionKind::decode(reader)?;
+        let range = KeyRange { key: reader.bytes()?, end: reader.bytes()? };
+        let place = (range.key.into(), range.end.into());
+        let is_next = role.permissions.last_key_value().is_none_or(|(last, _)| *last < place);
+        if !is_next || !is_valid(range) {
+            return Err(reader.bad("range of a permission", number as u64));
+        }
+        role.permissions.insert(place, kind);
+    }
+    Ok((name, role))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! Changes of users, roles and permissions.
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::etcd::auth::{Auth, Permission, PermissionKind, ROOT_ROLE, ROOT_USER, Role, User};
+use crate::etcd::auth::{encode_permission, is_valid};
+use crate::etcd::command::KeyRange;
+use crate::etcd::reply::Refusal;
+
+/// A replicated change of users, roles and permissions (`etcdserverpb.Auth`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthCommand<'a> {
+    /// Enforce permissions from now on.
+    Enable,
+    /// Enforce none.
+    Disable,
+    /// Add a user.
+    AddUser {
+        /// The name.
+        user: &'a str,
+        /// The hash of the password; none for a user without one.
+        password: Option<&'a [u8]>,
+    },
+    /// Delete a user.
+    DeleteUser {
+        /// The name.
+        user: &'a str,
+    },
+    /// Change a password. A user without one stays so.
+    ChangePassword {
+        /// The user.
+        user: &'a str,
+        /// The hash of the password.
+        password: &'a [u8],
+    },
+    /// Grant a role to a user.
+    GrantRole {
+        /// The user.
+        user: &'a str,
+        /// The role.
+        role: &'a str,
+    },
+    /// Revoke a role from a user.
+    RevokeRole {
+        /// The user.
+        user: &'a str,
+        /// The role.
+        role: &'a str,
+    },
+    /// Add a role.
+    AddRole {
+        /// The name.
+        role: &'a str,
+    },
+    /// Delete a role, and take it from all users.
+    DeleteRole {
+        /// The name.
+        role: &'a str,
+    },
+    /// Give a role a permission, or change what the one for the same range is for.
+    GrantPermission {
+        /// The role.
+        role: &'a str,
+        /// The permission; none if the request had none.
+        permission: Option<Permission<'a>>,
+    },
+    /// Take a permission from a role.
+    RevokePermission {
+        /// The role.
+        role: &'a str,
+        /// The range of the permission.
+        range: KeyRange<'a>,
+    },
+}
+
+impl Auth {
+    /// Runs a change. The order of the checks is etcd's.
+    ///
+    /// # Errors
+    /// The change is refused, and nothing has changed.
+    pub(crate) fn apply(&mut self, command: &AuthCommand<'_>) -> Result<(), Refusal> {
+        let has_changed = match *command {
+            AuthCommand::Enable => {
+                if !self.is_enabled {
+                    let root = self.users.get(ROOT_USER).ok_or(Refusal::RootUserMissing)?;
+                    if !root.roles.contains(ROOT_ROLE) {
+                        return Err(Refusal::RootRoleMissing);
+                    }
+                    self.is_enabled = true;
+                    self.prepare();
+                }
+                // The revision stays: tokens of before are as old as the users.
+                return Ok(());
+            }
+            AuthCommand::Disable => core::mem::take(&mut self.is_enabled),
+            AuthCommand::AddUser { user, password } => self.add_user(user, password)?,
+            AuthCommand::DeleteUser { user } => {
+                if self.is_enabled && user == ROOT_USER {
+                    return Err(Refusal::InvalidAuthManagement);
+                }
+                self.users.get(user).ok_or(Refusal::UserNotFound)?;
+                self.set_user(user, None)?;
+                true
+            }
+            AuthCommand::ChangePassword { user, password } => {
+                let mut changed = self.users.get(user).ok_or(Refusal::UserNotFound)?.clone();
+                if changed.password.is_some() {
+                    changed.password = Some(password.into());
+                }
+                self.set_user(user, Some(changed))?;
+                true
+            }
+            AuthCommand::GrantRole { user, role } => self.grant_role(user, role)?,
+            AuthCommand::RevokeRole { user, role } => self.revoke_role(user, role)?,
+            AuthCommand::AddRole { role } => {
+                if role.is_empty() {
+                    return Err(Refusal::RoleEmpty);
+                }
+                if self.roles.contains_key(role) {
+                    return Err(Refusal::RoleExists);
+                }
+                self.set_role(role, Some(Role::default()))?;
+                true
+            }
+            AuthCommand::DeleteRole { role } => self.delete_role(role)?,
+            AuthCommand::GrantPermission { role, permission } => {
+                self.grant_permission(role, permission)?
+            }
+            AuthCommand::RevokePermission { role, range } => self.revoke_permission(role, range)?,
+        };
+        if has_changed {
+            self.revision += 1;
+            self.prepare();
+        }
+        Ok(())
+    }
+
+    fn add_user(&mut self, name: &str, password: Option<&[u8]>) -> Result<bool, Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::UserEmpty);
+        }
+        if self.users.contains_key(name) {
+            return Err(Refusal::UserExists);
+        }
+        let user = User { password: password.map(Into::into), roles: Default::default() };
+        self.set_user(name, Some(user))?;
+        Ok(true)
+    }
+
+    /// A role that the user has already is no change.
+    fn grant_role(&mut self, name: &str, role: &str) -> Result<bool, Refusal> {
+        let mut user = self.users.get(name).ok_or(Refusal::UserNotFound)?.clone();
+        if role != ROOT_ROLE && !self.roles.contains_key(role) {
+            return Err(Refusal::RoleNotFound);
+        }
+        if !user.roles.insert(role.into()) {
+            return Ok(false);
+        }
+        self.set_user(name, Some(user))?;
+        Ok(true)
+    }
+
+    fn revoke_role(&mut self, name: &str, role: &str) -> Result<bool, Refusal> {
+        if self.is_enabled && name == ROOT_USER && role == ROOT_ROLE {
+            return Err(Refusal::InvalidAuthManagement);
+        }
+        let mut user = self.users.get(name).ok_or(Refusal::UserNotFound)?.clone();
+        if !user.roles.remove(role) {
+            return Err(Refusal::RoleNotGranted);
+        }
+        self.set_user(name, Some(user))?;
+        Ok(true)
+    }
+
+    fn delete_role(&mut self, role: &str) -> Result<bool, Refusal> {
+        if self.is_enabled && role == ROOT_ROLE {
+            return Err(Refusal::InvalidAuthManagement);
+        }
+        self.roles.get(role).ok_or(Refusal::RoleNotFound)?;
+        self.set_role(role, None)?;
+        let with_it = self.users.iter().filter(|(_, user)| user.roles.contains(role));
+        for (name, mut user) in
+            with_it.map(|(name, user)| (name.clone(), user.clone())).collect::<Vec<_>>()
+        {
+            user.roles.remove(role);
+            self.set_user(&name, Some(user))?;
+        }
+        Ok(true)
+    }
+
+    fn grant_permission(
+        &mut self,
+        name: &str,
+        permission: Option<Permission<'_>>,
+    ) -> Result<bool, Refusal> {
+        let Permission { kind, range } = permission.ok_or(Refusal::PermissionNotGiven)?;
+        if !is_valid(range) {
+            return Err(Refusal::InvalidAuthManagement);
+        }
+        let mut role = self.roles.get(name).ok_or(Refusal::RoleNotFound)?.clone();
+        role.permissions.insert((range.key.into(), range.end.into()), kind);
+        self.set_role(name, Some(role))?;
+        Ok(true)
+    }
+
+    fn revoke_permission(&mut self, name: &str, range: KeyRange<'_>) -> Result<bool, Refusal> {
+        let mut role = self.roles.get(name).ok_or(Refusal::RoleNotFound)?.clone();
+        let place = (range.key.into(), range.end.into());
+        role.permissions.remove(&place).ok_or(Refusal::PermissionNotGranted)?;
+        self.set_role(name, Some(role))?;
+        Ok(true)
+    }
+}
+
+const KIND_ENABLE: u8 = 1;
+const KIND_DISABLE: u8 = 2;
+const KIND_ADD_USER: u8 = 3;
+const KIND_DELETE_USER: u8 = 4;
+const KIND_CHANGE_PASSWORD: u8 = 5;
+const KIND_GRANT_ROLE: u8 = 6;
+const KIND_REVOKE_ROLE: u8 = 7;
+const KIND_ADD_ROLE: u8 = 8;
+const KIND_DELETE_ROLE: u8 = 9;
+const KIND_GRANT_PERMISSION: u8 = 10;
+const KIND_REVOKE_PERMISSION: u8 = 11;
+
+impl AuthCommand<'_> {
+    /// Writes the change; `docs/formats.md` gives the bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut names = |kind: u8, names: &[&str]| {
+            out.put_u8(kind);
+            names.iter().for_each(|name| out.put_bytes(name.as_bytes()));
+        };
+        match self {
+            AuthCommand::Enable => names(KIND_ENABLE, &[]),
+            AuthCommand::Disable => names(KIND_DISABLE, &[]),
+            AuthCommand::AddUser { user, password } => {
+                names(KIND_ADD_USER, &[user]);
+                out.put_optional_bytes(*password);
+            }
+            AuthCommand::DeleteUser { user } => names(KIND_DELETE_USER, &[user]),
+            AuthCommand::ChangePassword { user, password } => {
+                names(KIND_CHANGE_PASSWORD, &[user]);
+                out.put_bytes(password);
+            }
+            AuthCommand::GrantRole { user, role } => names(KIND_GRANT_ROLE, &[user, role]),
+            AuthCommand::RevokeRole { user, role } => names(KIND_REVOKE_ROLE, &[user, role]),
+            AuthCommand::AddRole { role } => names(KIND_ADD_ROLE, &[role]),
+            AuthCommand::DeleteRole { role } => names(KIND_DELETE_ROLE, &[role]),
+            AuthCommand::GrantPermission { role, permission } => {
+                names(KIND_GRANT_PERMISSION, &[role]);
+                out.put_u8(permission.is_some().into());
+                if let Some(permission) = permission {
+                    encode_permission(*permission, out);
+                }
+            }
+            AuthCommand::RevokePermission { role, range } => {
+                names(KIND_REVOKE_PERMISSION, &[role]);
+                out.put_bytes(range.key);
+                out.put_bytes(range.end);
+            }
+        }
+    }
+
+    /// Reads what [`AuthCommand::encode`] wrote.
+    pub(crate) fn decode<'a>(reader: &mut Reader<'a>) -> Result<AuthCommand<'a>, DecodeError> {
+        Ok(match reader.u8()? {
+            KIND_ENABLE => AuthCommand::Enable,
+            KIND_DISABLE => AuthCommand::Disable,
+            KIND_ADD_USER => {
+                AuthCommand::AddUser { user: reader.text()?, password: reader.optional_bytes()? }
+            }
+            KIND_DELETE_USER => AuthCommand::DeleteUser { user: reader.text()? },
+            KIND_CHANGE_PASSWORD => {
+                AuthCommand::ChangePassword { user: reader.text()?, password: reader.bytes()? }
+            }
+            KIND_GRANT_ROLE => {
+                AuthCommand::GrantRole { user: reader.text()?, role: reader.text()? }
+            }
+            KIND_REVOKE_ROLE => {
+                AuthCommand::RevokeRole { user: reader.text()?, role: reader.text()? }
+            }
+            KIND_ADD_ROLE => AuthCommand::AddRole { role: reader.text()? },
+            KIND_DELETE_ROLE => AuthCommand::DeleteRole { role: reader.text()? },
+            KIND_GRANT_PERMISSION => {
+                let role = reader.text()?;
+                let permission = match reader.u8()? {
+                    0 => None,
+                    1 => {
+                        let kind = PermissionKind::decode(reader)?;
+                        let range = KeyRange { key: reader.bytes()?, end: reader.bytes()? };
+                        Some(Permission { kind, range })
+                    }
+                    flag => return Err(reader.bad("flag of a permission", u64::from(flag))),
+                };
+                AuthCommand::GrantPermission { role, permission }
+            }
+            KIND_REVOKE_PERMISSION => {
+                let role = reader.text()?;
+                let range = KeyRange { key: reader.bytes()?, end: reader.bytes()? };
+                AuthCommand::RevokePermission { role, range }
+            }
+            kind => return Err(reader.bad("change of users and roles", u64::from(kind))),
+        })
+    }
+}
