@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run-differential.sh [option of `quorate bench differential` ...] : this tree's release binary beside the real etcd; every answer
-# to equal requests must be equal. Without options 300 seeds, about a minute. The last line is `passed=N failed=M skipped=0`,
+# to equal requests must be equal. Without options 300 seeds, some 1.5 minutes. The last line is `passed=N failed=M skipped=0`,
 # counted in seeds; up to the first difference, which is shown.
 # Env: SEEDS (default 300), QUORATE (default target/release/quorate), ETCD_VERSION (see lib.sh)
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

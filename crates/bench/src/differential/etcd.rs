@@ -70,7 +70,7 @@ impl Pair {
 }
 
 /// One in so many seeds has watches: they take longer than others.
-const WATCHES_ONE_IN: u64 = 6;
+const WATCHES_ONE_IN: u64 = 10;
 
 /// The requests that end a seed: they hide its keys from the old revisions that the next one reads.
 const LAST_REQUESTS: usize = 2;

@@ -3,7 +3,8 @@
 //! How events are spread over responses depends on time, also with etcd: a watch that starts in the
 //! past reads in a background loop. So the events of each watch are compared as one list, and the
 //! responses without events as another. The numbers in headers are compared where nothing else
-//! happens meanwhile; that no header is below its events is checked on each side.
+//! happens meanwhile. What etcd promises of each response is checked on each side: no header is
+//! below its events, and a revision is in one response, but for fragments that were asked for.
 //!
 //! Both sides are *settled* before they are compared: the first watch of each stream is one of
 //! everything, which must have shown the newest revision; and the server must have promised
@@ -12,7 +13,7 @@
 //! compacted, and keeps the number of that watch: such a stream is closed soon, where Quorate goes
 //! on. Compactions wait until all is settled: what a watch still has to read would depend on time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -99,6 +100,11 @@ struct Sent {
     shown: i64,
     /// The newest revision that was promised.
     promised: i64,
+    /// For each watch the last revision that it has shown, and whether more of it is to come.
+    last: BTreeMap<i64, (i64, bool)>,
+    /// The watches that take fragments, and whether the one that is asked for does.
+    fragmenting: BTreeSet<i64>,
+    asks_for_fragments: bool,
 }
 
 impl Side {
@@ -122,6 +128,14 @@ impl Sent {
         if response.created && response.watch_id == EVERYTHING {
             self.shown = revision;
         }
+        if response.created {
+            // The number may be that of a watch that has ended.
+            self.last.remove(&response.watch_id);
+            match self.asks_for_fragments {
+                true => self.fragmenting.insert(response.watch_id),
+                false => self.fragmenting.remove(&response.watch_id),
+            };
+        }
         if response.created || response.canceled {
             self.controls.push(response);
             return Ok(());
@@ -131,13 +145,21 @@ impl Sent {
             self.promised = self.promised.max(revision);
             return Ok(());
         }
+        let id = response.watch_id;
+        let may_be_fragment = !response.fragment || self.fragmenting.contains(&id);
+        anyhow::ensure!(may_be_fragment, "a fragment that nobody asked for");
+        let first = response.events.first().and_then(|event| event.kv.as_ref());
+        let first = first.map_or(i64::MAX, |kv| kv.mod_revision);
+        let (shown, has_more) = self.last.get(&id).copied().unwrap_or_default();
+        anyhow::ensure!(first > shown || has_more, "revision {first} is in two responses");
         for event in response.events {
             let of_event = event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
             anyhow::ensure!(of_event <= revision, "header {revision} is below {event:?}");
-            if response.watch_id == EVERYTHING {
+            if id == EVERYTHING {
                 self.shown = self.shown.max(of_event);
             }
-            self.events.entry(response.watch_id).or_default().push(event);
+            self.last.insert(id, (of_event, response.fragment));
+            self.events.entry(id).or_default().push(event);
         }
         Ok(())
     }
@@ -147,7 +169,7 @@ impl Sent {
     }
 
     fn describe(&self) -> String {
-        let Sent { controls, events, shown, promised } = self;
+        let Sent { controls, events, shown, promised, .. } = self;
         format!("shown {shown}, promised {promised}, {controls:?}, {events:?}")
     }
 }
@@ -204,6 +226,7 @@ impl Both {
         compacted: i64,
     ) -> anyhow::Result<()> {
         let is_compacted = (1..compacted).contains(&create.start_revision);
+        self.sides.iter_mut().for_each(|side| side.sent.asks_for_fragments = create.fragment);
         let count = |side: &Side| side.sent.controls.iter().filter(|it| it.created).count();
         let before = count(&self.sides[0]);
         self.send(&RequestUnion::CreateRequest(create))?;

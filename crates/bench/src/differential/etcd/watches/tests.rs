@@ -53,6 +53,17 @@ fn responses_without_events_are_compared_with_their_headers() {
 fn what_no_server_may_send_is_an_error() {
     assert!(sent(&[response(1, 2, &[event("a", 3)])]).is_err());
     assert!(sent(&[response(1, 2, &[])]).is_err());
+    // A revision in two responses, or in two fragments that were not asked for.
+    let [one, two] = [response(1, 2, &[event("a", 2)]), response(1, 2, &[event("b", 2)])];
+    assert!(sent(&[one.clone(), two.clone()]).is_err());
+    let fragment = pb::WatchResponse { fragment: true, ..one };
+    assert!(sent(std::slice::from_ref(&fragment)).is_err());
+    let mut taking = Sent { asks_for_fragments: true, ..Sent::default() };
+    let created = pb::WatchResponse { created: true, ..response(1, 1, &[]) };
+    for part in [created, fragment, two] {
+        taking.take(Received::Message(part.encode_to_vec().into())).unwrap();
+    }
+    assert_eq!(taking.events[&1].len(), 2);
     assert_eq!(sent(&[response(-1, 2, &[])]).unwrap().promised, 2);
     let ended = Received::Ended { code: 0, message: String::new() };
     assert!(Sent::default().take(ended).is_err());
