@@ -24,6 +24,7 @@ mod runtime;
 mod slow;
 mod versions;
 mod watch;
+mod websocket;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -194,7 +195,7 @@ async fn serve_protocol<S>(
     runtime: Rc<Runtime>,
 ) -> anyhow::Result<()>
 where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let shares = runtime.shares_of_connection();
     match (is_http2, site.service) {

@@ -1,12 +1,18 @@
 //! The bodies of HTTP/1.1 requests, read within bounds of bytes and time.
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::{Frame, Incoming};
+use http_body_util::channel::Channel;
+use http_body_util::{BodyExt, Either};
+use hyper::body::{Body, Frame, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::{BODY_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX};
 use crate::grpc::Room;
+
+/// The body of a request that is a stream: that of HTTP, or what comes over WebSocket.
+pub(super) type RequestBody = Either<Incoming, Channel<Bytes, Infallible>>;
 
 /// Reads a body. Its room grows as it arrives, so an announced body takes none. None if the body is
 /// too large or cut off, or comes too slowly.
@@ -32,7 +38,7 @@ pub(super) async fn read_body(
 /// The next frame of a body; the inner none is the end. The wait is shorter while other clients
 /// wait for the room of the body.
 pub(super) async fn next_frame(
-    body: &mut Incoming,
+    body: &mut (impl Body<Data = Bytes> + Unpin),
     room: &Room,
     due_at: Instant,
 ) -> Option<Option<Frame<Bytes>>> {

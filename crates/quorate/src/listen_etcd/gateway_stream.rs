@@ -10,13 +10,12 @@ use bytes::Bytes;
 use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use member::etcd_front::Method as KvMethod;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::answer::{Lines, Roomy, code_and_text};
-use super::body::next_frame;
+use super::body::{RequestBody, next_frame};
 use super::concurrency::Observer;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, Runtime, WatchCall};
@@ -27,7 +26,7 @@ pub(super) fn watch(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
     method: &'static gateway::Method,
-    body: Incoming,
+    body: RequestBody,
 ) -> Lines {
     // One line in hand, so that the next one is made when hyper has taken it.
     let (lines, body_of_response) = mpsc::channel(1);
@@ -45,7 +44,7 @@ pub(super) fn keep_alive(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
     method: &'static gateway::Method,
-    body: Incoming,
+    body: RequestBody,
 ) -> Lines {
     let (lines, body_of_response) = mpsc::channel(1);
     let mut requests = Requests::new(method, body, shares);
@@ -172,7 +171,7 @@ async fn serve_watch(
 struct Requests {
     method: &'static gateway::Method,
     /// None once no more come.
-    body: Option<Incoming>,
+    body: Option<RequestBody>,
     scanner: Scanner,
     /// The bytes that belong to no request yet, of which the scanner has seen the first ones.
     bytes: Vec<u8>,
@@ -185,7 +184,7 @@ struct Requests {
 impl Requests {
     fn new(
         method: &'static gateway::Method,
-        body: Incoming,
+        body: RequestBody,
         shares: &ConnectionShares,
     ) -> Requests {
         Requests {

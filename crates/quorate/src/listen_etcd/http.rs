@@ -11,6 +11,7 @@ use hyper::body::{Body, Incoming};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use member::etcd_front::{Method as KvMethod, Reply};
@@ -18,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::answer::{Answer, code_and_text, of_large, refused, streaming};
-use super::body::read_body;
+use super::body::{RequestBody, read_body};
 use super::cluster;
 use super::concurrency::{self, Observer};
 use super::gateway_stream;
@@ -26,6 +27,7 @@ use super::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIM
 use super::methods::{ClusterMethod, ConcurrencyMethod};
 use super::routes;
 use super::runtime::{ConnectionShares, Runtime};
+use super::websocket;
 use crate::config::etcd::EtcdService;
 use crate::grpc::{Code, Room};
 
@@ -53,7 +55,7 @@ pub(super) async fn serve<S>(
     site: Site,
 ) -> anyhow::Result<()>
 where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(|request| {
         let (runtime, shares) = (runtime.clone(), shares.clone());
@@ -65,6 +67,7 @@ where
         .max_buf_size(HTTP_HEAD_BYTES_MAX)
         .max_headers(HTTP_HEADERS_MAX)
         .serve_connection(TokioIo::new(socket), service)
+        .with_upgrades()
         .await?;
     Ok(())
 }
@@ -73,9 +76,11 @@ async fn answer(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
     site: Site,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Answer {
     let about = &runtime.member.config.about;
+    let upgrade = websocket::key_of(request.headers()).is_some();
+    let upgrade = upgrade.then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
     if site.service == EtcdService::Metrics {
         return routes::answer(runtime, site.service, &parts).await;
@@ -89,7 +94,7 @@ async fn answer(
     } else if !gateway::PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
         routes::answer(runtime, site.service, &parts).await
     } else if about.has_gateway {
-        call(runtime, shares, &parts, body).await
+        call(runtime, shares, &parts, (body, upgrade)).await
     } else {
         routes::not_found()
     };
@@ -103,17 +108,31 @@ async fn call(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
     parts: &Parts,
-    body: Incoming,
+    (body, upgrade): (Incoming, Option<OnUpgrade>),
 ) -> Answer {
-    let method = match gateway::route(parts.method.as_str(), parts.uri.path()) {
+    // A client of WebSocket sends GET, and means POST.
+    let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
+    let method = match gateway::route(http_method, parts.uri.path()) {
         Ok(method) => method,
         Err(no_route) => return refused(no_route.code(), no_route.text()),
     };
     if [WATCH_PATH, KEEP_ALIVE_PATH].contains(&method.path) {
-        return streaming(match method.path {
-            WATCH_PATH => gateway_stream::watch(runtime, shares, method, body),
-            _ => gateway_stream::keep_alive(runtime, shares, method, body),
-        });
+        let (runtime, shares) = (runtime.clone(), shares.clone());
+        let begin = move |body: RequestBody| match method.path {
+            WATCH_PATH => gateway_stream::watch(&runtime, &shares, method, body),
+            _ => gateway_stream::keep_alive(&runtime, &shares, method, body),
+        };
+        return match upgrade.zip(websocket::key_of(&parts.headers)) {
+            Some((upgrade, key)) => {
+                websocket::serve(upgrade, begin);
+                websocket::agree(key)
+            }
+            None => streaming(begin(Either::Left(body))),
+        };
+    }
+    if upgrade.is_some() {
+        let text = "over WebSocket there are watches and keep-alives only";
+        return refused(etcd::Code::Unimplemented, text);
     }
     let counts = runtime.server.methods.counts_of(method.path);
     counts.inspect(|counts| counts.start());

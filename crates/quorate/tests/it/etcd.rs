@@ -14,6 +14,7 @@ mod ports;
 mod program;
 mod streams;
 mod watches;
+mod websocket;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

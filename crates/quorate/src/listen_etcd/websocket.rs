@@ -1,0 +1,160 @@
+//! The gateway's streams over WebSocket (RFC 6455), as etcd has them (`grpc-websocket-proxy`): what
+//! a client sends is the body of the request, and each line of the response is a text message.
+//!
+//! Payload goes on as it comes, in pieces of what one read brings, so that a message costs no more
+//! here than in the stream that reads it. Pings are answered; a client that breaks the rules is
+//! told so by the code of the last frame.
+
+mod frames;
+
+use std::convert::Infallible;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::Either;
+use http_body_util::channel::{Channel, Sender};
+use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use hyper::upgrade::OnUpgrade;
+use hyper::{Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use sha1::{Digest, Sha1};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::sync::mpsc;
+
+use super::answer::{Answer, Lines};
+use super::body::RequestBody;
+use frames::{CloseCode, Control, Parser, Piece, head};
+
+const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
+const ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
+const VERSION: HeaderName = HeaderName::from_static("sec-websocket-version");
+
+/// What a server adds to a client's key (RFC 6455, 1.3).
+const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Bytes of one read.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Answers to pings that wait for the socket. At this limit no more is read.
+const CONTROLS_MAX: usize = 8;
+
+/// The key of a client that asks for WebSocket; none if it does not.
+pub(super) fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let names = |header, token: &str| {
+        let values = headers.get_all(header).into_iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|it| it.trim().eq_ignore_ascii_case(token))
+    };
+    let asks = names(CONNECTION, "upgrade")
+        && names(UPGRADE, "websocket")
+        && headers.get(VERSION).is_some_and(|version| version == "13");
+    headers.get(KEY).filter(|_| asks)
+}
+
+/// The answer that agrees.
+pub(super) fn agree(key: &HeaderValue) -> Answer {
+    let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();
+    let accept = STANDARD.encode(digest);
+    let mut answer = Response::new(Either::Left(<_>::default()));
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(ACCEPT, HeaderValue::try_from(accept).expect("base64 is visible ASCII"));
+    answer
+}
+
+/// Begins a stream once the connection has changed its protocol. `begin` gets the body of the
+/// request, and returns the lines of the response.
+pub(super) fn serve(upgrade: OnUpgrade, begin: impl FnOnce(RequestBody) -> Lines + 'static) {
+    tokio::task::spawn_local(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        let (sender, body) = Channel::<Bytes, Infallible>::new(1);
+        let lines = begin(Either::Right(body));
+        // A client that is gone needs no last word.
+        let _ = run(TokioIo::new(upgraded), sender, lines).await;
+    });
+}
+
+/// Passes on what comes and what goes, until one side ends.
+async fn run<S>(
+    socket: S,
+    sender: Sender<Bytes, Infallible>,
+    mut lines: Lines,
+) -> std::io::Result<()>
+where
+    S: AsyncRead + AsyncWrite,
+{
+    let (mut read, mut write) = split(socket);
+    let (controls, mut answers) = mpsc::channel(CONTROLS_MAX);
+    let mut is_between_frames = true;
+    let code = tokio::select! {
+        code = take_frames(&mut read, sender, &controls) => code,
+        code = send_lines(&mut write, &mut lines, &mut answers, &mut is_between_frames) => code?,
+    };
+    if is_between_frames {
+        let body = code.number().to_be_bytes();
+        write.write_all(&head(Control::CLOSE, body.len())).await?;
+        write.write_all(&body).await?;
+        write.shutdown().await?;
+    }
+    Ok(())
+}
+
+/// Reads frames until the client ends. Returns the code of the last word.
+async fn take_frames(
+    read: &mut (impl AsyncRead + Unpin),
+    mut sender: Sender<Bytes, Infallible>,
+    controls: &mpsc::Sender<Bytes>,
+) -> CloseCode {
+    let (mut buffer, mut parser) = (BytesMut::with_capacity(READ_BYTES), Parser::default());
+    loop {
+        let piece = match parser.next(&mut buffer) {
+            Ok(Some(piece)) => piece,
+            Ok(None) => {
+                buffer.reserve(READ_BYTES);
+                match read.read_buf(&mut buffer).await {
+                    Ok(0) | Err(_) => return CloseCode::Normal,
+                    Ok(_) => continue,
+                }
+            }
+            Err(code) => return code,
+        };
+        let is_taken = match piece {
+            Piece::Data(bytes) => sender.send_data(bytes).await.is_ok(),
+            Piece::Ping(body) => controls.send(body).await.is_ok(),
+            Piece::Close => return CloseCode::Normal,
+        };
+        if !is_taken {
+            // The stream takes no more requests; its responses may go on.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Sends lines and answers to pings, until the stream ends.
+async fn send_lines(
+    write: &mut (impl AsyncWrite + Unpin),
+    lines: &mut Lines,
+    answers: &mut mpsc::Receiver<Bytes>,
+    is_between_frames: &mut bool,
+) -> std::io::Result<CloseCode> {
+    loop {
+        let (opcode, body) = tokio::select! {
+            Some(body) = answers.recv() => (Control::PONG, body),
+            line = lines.0.recv() => match line {
+                Some(line) => (Control::TEXT, line),
+                None => return Ok(CloseCode::Normal),
+            },
+        };
+        let length = match body.last() {
+            Some(b'\n') if opcode == Control::TEXT => body.len() - 1,
+            _ => body.len(),
+        };
+        *is_between_frames = false;
+        let head = head(opcode, length);
+        write.write_all_buf(&mut head.chain(body.take(length))).await?;
+        write.flush().await?;
+        *is_between_frames = true;
+    }
+}

@@ -1,0 +1,102 @@
+//! The gateway's streams over WebSocket, as browsers and some libraries use them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{base64, put, request};
+use crate::server::Server;
+
+/// A connection that has changed its protocol.
+struct Socket(TcpStream);
+
+impl Socket {
+    /// The example of RFC 6455, 1.3.
+    fn open(address: SocketAddr, path: &str) -> Socket {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: e\r\nConnection: keep-alive, Upgrade\r\n\
+             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            answer.extend(byte);
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+        assert!(answer.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{answer}");
+        Socket(stream)
+    }
+
+    fn send(&mut self, opcode: u8, payload: &[u8]) {
+        let mask = [7, 77, 0, 200];
+        let masked = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
+        let head = [0x80 | opcode, 0x80 | payload.len() as u8];
+        let frame: Vec<u8> = head.into_iter().chain(mask).chain(masked).collect();
+        self.0.write_all(&frame).unwrap();
+    }
+
+    /// The next frame: its opcode and its payload.
+    fn receive(&mut self) -> (u8, Vec<u8>) {
+        let mut head = [0; 2];
+        self.0.read_exact(&mut head).unwrap();
+        assert!(head[0] & 0x80 != 0 && head[1] & 0x80 == 0, "{head:?}");
+        let mut length = usize::from(head[1]);
+        if length == 126 {
+            let mut bytes = [0; 2];
+            self.0.read_exact(&mut bytes).unwrap();
+            length = usize::from(u16::from_be_bytes(bytes));
+        }
+        let mut payload = vec![0; length];
+        self.0.read_exact(&mut payload).unwrap();
+        (head[0] & 0x0f, payload)
+    }
+
+    fn message(&mut self) -> Value {
+        let (opcode, payload) = self.receive();
+        assert_eq!(opcode, 1);
+        assert_eq!(payload.last(), Some(&b'}'), "a message has no line end");
+        serde_json::from_slice(&payload).unwrap()
+    }
+}
+
+#[test]
+fn watches_and_keep_alives_go_over_websocket() {
+    let server = Server::start("etcd-websocket", &[super::ETCD]);
+    let etcd = server.face("etcd");
+    let mut socket = Socket::open(etcd, "/v3/watch");
+    let create = format!("{{\"create_request\":{{\"key\":\"{}\"}}}}", base64("key"));
+    socket.send(1, create.as_bytes());
+    assert_eq!(socket.message()["result"]["created"], true);
+    // Another one on the same stream.
+    socket.send(1, create.as_bytes());
+    assert_eq!(socket.message()["result"]["watch_id"], "1");
+    assert!(put(etcd, "key", "value"));
+    for _ in 0..2 {
+        let events = socket.message();
+        assert_eq!(events["result"]["events"][0]["kv"]["value"], base64("value"), "{events}");
+    }
+    socket.send(9, b"are you there");
+    assert_eq!(socket.receive(), (10, b"are you there".to_vec()));
+    socket.send(8, &[]);
+    assert_eq!(socket.receive(), (8, 1_000_u16.to_be_bytes().to_vec()));
+
+    let grant = request(etcd, "POST /v3/lease/grant", r#"{"TTL":60,"ID":7}"#).unwrap();
+    assert_eq!(grant.0, 200);
+    let mut socket = Socket::open(etcd, "/v3/lease/keepalive");
+    for _ in 0..2 {
+        socket.send(1, br#"{"ID":7}"#);
+        assert_eq!(socket.message()["result"]["TTL"], "60");
+    }
+    // An opcode that there is not.
+    socket.send(3, b"x");
+    assert_eq!(socket.receive(), (8, 1_002_u16.to_be_bytes().to_vec()));
+    assert_eq!(request(etcd, "GET /health", "").unwrap().0, 200);
+}
