@@ -1,4 +1,4 @@
-//! Checks whether a server may start with an empty data directory.
+//! Checks whether a server may start with an empty data directory, or with one of another program.
 //!
 //! An operator who sets `datadir.autocreate=false` (`FileTxnSnapLog`, ZooKeeper 3.9) expects data
 //! there: where a volume is not mounted, a server that made a new directory would start empty.
@@ -30,6 +30,25 @@ pub fn check(storage: &StorageConfig) -> anyhow::Result<()> {
         is_begun(&storage.data_dir),
         "data directory {dir} is empty, and {FORBIDDEN}: is its volume mounted? To begin there, make \
          the folder {dir}/{MARK}"
+    );
+    Ok(())
+}
+
+/// The folder in which etcd keeps its files.
+const ETCD_MARK: &str = "member";
+
+/// Refuses a directory with files of etcd and none of ours: a server under etcd's name would start
+/// empty there, and its clients would find their keys gone.
+///
+/// # Errors
+/// The directory is one of etcd.
+pub fn refuse_etcds(storage: &StorageConfig) -> anyhow::Result<()> {
+    let dir = &storage.data_dir;
+    anyhow::ensure!(
+        is_begun(dir) || !dir.join(ETCD_MARK).is_dir(),
+        "data directory {} holds files of etcd, which are not read: take an empty one, and copy the \
+         keys from a running etcd by `etcdctl make-mirror`",
+        dir.display()
     );
     Ok(())
 }

@@ -82,6 +82,9 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         logging.apply(config.logging.filter.as_deref())?;
     }
     data_dir::check(&config.storage)?;
+    if args.etcd.is_some() {
+        data_dir::refuse_etcds(&config.storage)?;
+    }
     if config.storage.level_max > Level::RELEASED {
         let level = config.storage.level_max;
         tracing::warn!(

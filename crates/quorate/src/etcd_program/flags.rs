@@ -122,6 +122,8 @@ const NO_TRACING: &str = "there are no traces";
 const COMPARED: &str = "members compare their states all the time";
 const NO_STEPS: &str = "a compaction frees memory in bounded steps";
 const NO_ROTATION: &str = "log files are not rotated: let logrotate do that";
+const NO_V2: &str = "the v2 API is not served";
+const NO_PROXY: &str = "there is no v2 proxy";
 const NO_DOWNGRADE: &str = "there are no downgrades";
 const NO_LEARNERS: &str = "the members do not change yet";
 
@@ -406,9 +408,17 @@ const OLD: &[Flag] = &[
         "0",
         "distributed-tracing-sampling-rate",
     ),
-    unserved("enable-v2", Kind::Switch, "false", "the v2 API is not served"),
+    old("experimental-backend-bbolt-freelist-type", Kind::Text, "", "backend-bbolt-freelist-type"),
+    unserved("experimental-enable-v2v3", Kind::Text, "", NO_V2),
+    unserved("proxy-failure-wait", Kind::Count, "5000", NO_PROXY),
+    unserved("proxy-refresh-interval", Kind::Count, "30000", NO_PROXY),
+    unserved("proxy-dial-timeout", Kind::Count, "1000", NO_PROXY),
+    unserved("proxy-write-timeout", Kind::Count, "5000", NO_PROXY),
+    unserved("proxy-read-timeout", Kind::Count, "0", NO_PROXY),
+    unserved("log-package-levels", Kind::Text, "", "say --log-level"),
+    unserved("enable-v2", Kind::Switch, "false", NO_V2),
     unserved("debug", Kind::Switch, "false", "say --log-level=debug"),
-    refused("proxy", Kind::Choice(&["off", "readonly", "on"]), "off", "there is no v2 proxy"),
+    refused("proxy", Kind::Choice(&["off", "readonly", "on"]), "off", NO_PROXY),
     ignored("cluster-active-size"),
     ignored("cluster-remove-delay"),
     ignored("cluster-sync-interval"),

@@ -46,13 +46,17 @@ fn a_member_without_a_quorum_lives_and_is_not_ready() {
     let three = Three::start("etcd-health-three");
     let [left, ..] = three.clients;
     assert_eq!(get(left, "/readyz").0, 200);
-    // Two followers may have nothing to say to each other.
-    let (_, page) = get(three.clients[three.leader()], "/metrics");
+    // Two followers have nothing to say to each other.
     for name in ["etcd_network_peer_sent_bytes_total{To", "etcd_network_peer_received_bytes_total{"]
     {
-        let values = page.lines().filter(|line| line.starts_with(name));
-        let values = values.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
-        assert!(values.filter(|bytes| *bytes > 0).count() == 2, "{name}: {page}");
+        let values = |page: &str| {
+            let values = page.lines().filter(|line| line.starts_with(name));
+            values.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
+        };
+        wait_until("the links to both are counted", || {
+            let values: Vec<u64> = values(&get(left, "/metrics").1);
+            values.len() == 2 && values.iter().sum::<u64>() > 0
+        });
     }
     three.end(1);
     three.end(2);

@@ -14,7 +14,9 @@ fn ended(folder: &Path, flags: &[&str], variables: &[(&str, &str)]) -> (i32, Str
     command.args(flags).envs(variables.iter().copied());
     let Output { status, stderr, .. } = command.output().unwrap();
     let text = String::from_utf8(stderr).unwrap();
-    (status.code().unwrap(), text.lines().next().unwrap_or_default().to_string())
+    // Lines of the log come before the error.
+    let line = text.lines().find(|line| !line.starts_with('{'));
+    (status.code().unwrap(), line.unwrap_or_default().to_string())
 }
 
 /// etcd 3.6.16 has the same statuses.
@@ -37,6 +39,17 @@ fn wrong_flags_end_with_status_2_and_wrong_configurations_with_1() {
     let in_use = ended(&folder, &urls, &[]);
     assert!(in_use.0 == 1 && !folder.join("default.etcd/wal").exists(), "{in_use:?}");
     drop(held);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// To start empty there would look as if all keys were lost.
+#[test]
+fn a_data_directory_of_etcd_is_refused_and_left_alone() {
+    let folder = folder("etcd-program-data");
+    fs::create_dir_all(folder.join("default.etcd/member/snap")).unwrap();
+    let (status, text) = ended(&folder, &[], &[]);
+    assert!(status == 1 && text.contains("holds files of etcd, which are not read"), "{text}");
+    assert_eq!(fs::read_dir(folder.join("default.etcd")).unwrap().count(), 1);
     fs::remove_dir_all(folder).unwrap();
 }
 
