@@ -47,7 +47,8 @@ const SLOW_WINDOW_BYTES: u32 = 65_535;
 #[derive(Debug, Args)]
 #[command(
     mut_arg("target", |it| it.value_name("etcd://HOST:PORT[,...]")),
-    mut_arg("compare", |it| it.value_name("etcd://HOST:PORT[,...]"))
+    mut_arg("compare", |it| it.value_name("etcd://HOST:PORT[,...]")),
+    mut_arg("warmup", |it| it.default_value("0"))
 )]
 pub struct EtcdWatchArgs {
     #[command(flatten)]

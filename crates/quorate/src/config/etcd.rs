@@ -407,6 +407,25 @@ mod tests {
     }
 
     #[test]
+    fn requests_have_bounds() {
+        let config = |flag: &str, value: &str| {
+            let mut draft = EtcdDraft { addr: "127.0.0.1:0".parse().ok(), ..EtcdDraft::default() };
+            draft.set(flag, value)?;
+            draft.finish().map(|(config, _)| config.expect("it is served"))
+        };
+        let bytes = |value: &str| config("max-request-bytes", value).map(|it| it.request_bytes_max);
+        assert_eq!(bytes("10485760"), Ok(10_485_760));
+        assert_eq!((bytes("1024"), bytes("16777216")), (Ok(1_024), Ok(16_777_216)));
+        for wrong in ["0", "1023", "16777217", "x", "-1"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        let slow = |value: &str| {
+            config("warning-unary-request-duration", value).map(|it| it.slow_request_ms)
+        };
+        assert_eq!((slow("0s"), slow("1.5s")), (Ok(SLOW_REQUEST_MS), Ok(1_500)));
+    }
+
+    #[test]
     fn a_retention_is_hours_a_time_or_revisions() {
         let periodic = |text| keys(&[("auto-compaction-retention", text)]);
         let cases =

@@ -85,6 +85,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("etcd_grpc_keepalive_interval", "\"2h\""),
     ("etcd_grpc_keepalive_timeout", "\"20s\""),
     ("etcd_max_concurrent_streams", "10000"),
+    ("etcd_max_request_bytes", "1572864"),
+    ("etcd_warning_unary_request_duration", "\"300ms\""),
     ("chunk_addr", "\"127.0.0.1:9859\""),
     ("chunk_tls_addr", "\"127.0.0.1:9860\""),
     ("chunk_connections_max", "1024"),

@@ -510,6 +510,10 @@ fn etcd_property(etcd: &mut EtcdDraft, name: &str, value: &str) -> Result<Fate, 
         "quorate.etcdGrpcKeepaliveInterval" => drop(etcd.set("grpc-keepalive-interval", value)?),
         "quorate.etcdGrpcKeepaliveTimeout" => drop(etcd.set("grpc-keepalive-timeout", value)?),
         "quorate.etcdMaxConcurrentStreams" => drop(etcd.set("max-concurrent-streams", value)?),
+        "quorate.etcdMaxRequestBytes" => drop(etcd.set("max-request-bytes", value)?),
+        "quorate.etcdWarningUnaryRequestDuration" => {
+            etcd.set("warning-unary-request-duration", value)?;
+        }
         _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)
