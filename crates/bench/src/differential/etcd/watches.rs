@@ -292,7 +292,11 @@ impl Both {
                 self.send(&RequestUnion::ProgressRequest(pb::WatchProgressRequest {}))?;
                 self.read_for(ASK, is_promised).await?;
             }
-            is_settled = is_promised(self);
+            // etcd may drop every request, so only the other side must have promised.
+            is_settled = self.sides[1].sent.promised >= newest;
+            if !is_promised(self) {
+                self.read_for(BEHIND, |_| false).await?;
+            }
         }
         let is_same = |both: &Both| both.sides[0].sent.has_same(&both.sides[1].sent);
         if !is_settled || !self.read_until(is_same).await? {
