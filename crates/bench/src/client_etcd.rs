@@ -34,7 +34,7 @@ pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// See [`RANGE`].
 pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
 /// A stream of requests for watches, and of their events; see [`Client::open_watches`].
-pub const WATCH: &str = "/etcdserverpb.Watch/Watch";
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
 /// The metadata by which a client asks for an end when there is no leader.
 const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
 /// The method that tells the version of a server, and which member leads.

@@ -11,12 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use clap::Args;
 use etcd::pb::{Message, etcdserverpb as pb};
-use h2::{RecvStream, SendStream};
 use pb::watch_request::RequestUnion;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
@@ -25,16 +23,13 @@ use super::{accept, spread};
 use crate::client_etcd::{Call, Client, PUT, runtime};
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::figures::{Block, Figure, Good};
-use crate::grpc;
+use crate::grpc::{Received, Stream};
 use crate::limits::{
-    CLIENTS_MAX, CONNECT_LIMIT, ETCD_VALUE_BYTES_MAX, ETCD_WATCHES_MAX, ETCD_WINDOW_BYTES,
-    ITEMS_MAX, RATE_MAX, SILENCE_LIMIT,
+    CLIENTS_MAX, ETCD_VALUE_BYTES_MAX, ETCD_WATCHES_MAX, ITEMS_MAX, RATE_MAX, SILENCE_LIMIT,
 };
 use crate::open_files;
 use crate::stats::Latencies;
 use crate::target::{Scheme, Target};
-
-const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 /// The keys that are watched: all with this prefix.
 const PREFIX: &[u8] = b"watched/";
@@ -189,15 +184,14 @@ async fn watch(turn: &Turn<'_>, args: &EtcdWatchArgs, block: &mut Block) -> anyh
     });
     let mut connections = Vec::new();
     for address in target.addresses.iter().cycle().take(args.connections) {
-        connections.push(connect(*address, ETCD_WINDOW_BYTES).await?);
+        connections.push(Client::connect(*address).await?);
     }
     let before = target.memory();
     turn.say("setting watches");
     let (cpu_ns, began_ns) = (target.cpu_ns(), watching.now_ns());
-    let mut streams = Vec::new();
     for (number, connection) in (0..args.streams).zip(connections.iter().cycle()) {
         let share = args.watches / args.streams + usize::from(number < args.watches % args.streams);
-        streams.push(open(connection.clone(), share, &watching).await?);
+        open(connection.clone(), share, &watching).await?;
     }
     watching.done("setting watches").await?;
     let watches = args.watches as f64;
@@ -242,72 +236,34 @@ fn cpu_since(target: &Target, before_ns: Option<u64>) -> Option<f64> {
     Some(after.saturating_sub(before) as f64 / 1e3)
 }
 
-/// Opens a connection whose streams take `window_bytes` before they are read.
-async fn connect(address: SocketAddr, window_bytes: u32) -> anyhow::Result<grpc::Sender> {
-    let connecting = async {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        grpc::open(stream, window_bytes).await
-    };
-    timeout(CONNECT_LIMIT, connecting).await?.with_context(|| address.to_string())
-}
-
-/// Opens a stream of watches; a task reads it. The half that was returned keeps it open.
-async fn open(
-    mut connection: grpc::Sender,
-    watches: usize,
-    watching: &Arc<Watching>,
-) -> anyhow::Result<SendStream<Bytes>> {
-    let (stream, head) = begin(&mut connection, watches).await?;
+/// Opens a stream of so many watches; a task reads it until the server ends it.
+async fn open(mut client: Client, watches: usize, watching: &Arc<Watching>) -> anyhow::Result<()> {
+    let mut stream = begin(&mut client, watches).await?;
     let watching = Arc::clone(watching);
     tokio::spawn(async move {
-        if let Ok(head) = head.await {
-            // An error ends the stream as its end does.
-            drop(read(head.into_body(), &watching).await);
+        // An error ends the stream as its end does.
+        while let Ok(Received::Message(message)) = stream.next().await {
+            let Ok(response) = pb::WatchResponse::decode(message) else { break };
+            watching.on_response(&response);
         }
         watching.ended.fetch_add(1, Ordering::Relaxed);
         watching.is_done.notify_one();
     });
-    Ok(stream)
+    Ok(())
 }
 
 /// Sends the requests of so many watches on a stream of their own.
-async fn begin(
-    connection: &mut grpc::Sender,
-    watches: usize,
-) -> anyhow::Result<(SendStream<Bytes>, h2::client::ResponseFuture)> {
+async fn begin(client: &mut Client, watches: usize) -> anyhow::Result<Stream> {
     let create = pb::WatchCreateRequest {
         key: PREFIX.into(),
         range_end: PREFIX_END.into(),
         ..Default::default()
     };
     let request = pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-    let request = grpc::message(|out| out.extend_from_slice(&request.encode_to_vec()))?;
-    std::future::poll_fn(|context| connection.poll_ready(context)).await?;
-    let (head, mut stream) = connection.send_request(grpc::head(WATCH)?, false)?;
-    stream.send_data(request.repeat(watches).into(), false)?;
-    Ok((stream, head))
-}
-
-/// Reads responses until the server ends the stream.
-async fn read(mut body: RecvStream, watching: &Watching) -> anyhow::Result<()> {
-    let mut received = BytesMut::new();
-    while let Some(frame) = body.data().await {
-        let frame = frame?;
-        body.flow_control().release_capacity(frame.len())?;
-        received.extend_from_slice(&frame);
-        while let Some(prefix) = received.first_chunk::<{ grpc::PREFIX_BYTES }>() {
-            let [_, length @ ..] = *prefix;
-            let bytes = u32::from_be_bytes(length) as usize;
-            if received.len() < grpc::PREFIX_BYTES + bytes {
-                break;
-            }
-            received.advance(grpc::PREFIX_BYTES);
-            let message = received.split_to(bytes).freeze();
-            watching.on_response(&pb::WatchResponse::decode(message)?);
-        }
-    }
-    Ok(())
+    let request = request.encode_to_vec();
+    let mut stream = client.open_watches(false).await?;
+    (0..watches).try_for_each(|_| stream.send(&request))?;
+    Ok(stream)
 }
 
 /// Puts at a rate, alone and beside watches whose clients read nothing.
@@ -355,9 +311,11 @@ impl SlowWatches {
         let watches = runtime.block_on(async {
             let mut watches = Vec::new();
             for address in addresses.iter().cycle().take(count) {
-                let mut connection = connect(*address, SLOW_WINDOW_BYTES).await?;
-                let (stream, head) = begin(&mut connection, 1).await?;
-                watches.push((timeout(SILENCE_LIMIT, head).await??, stream, connection));
+                let mut client = Client::connect_with_window(*address, SLOW_WINDOW_BYTES).await?;
+                let mut stream = begin(&mut client, 1).await?;
+                // The watch is there, and nothing is read from now on.
+                timeout(SILENCE_LIMIT, stream.next()).await??;
+                watches.push((stream, client));
             }
             anyhow::Ok(watches)
         })?;
