@@ -18,7 +18,7 @@ use crate::threads::Shared;
 pub struct NodeMetrics {
     /// `fsynctime`, in us: writing a group of entries to the log until it is durable.
     pub fsync_time_us: Summary,
-    /// The same times in buckets, which only grow.
+    /// Counts of these times in buckets. A count never falls.
     pub fsync_buckets: TimeBuckets,
     /// How often that took longer than the configured time.
     pub fsync_threshold_exceed_count: u64,

@@ -117,7 +117,7 @@ struct Done {
     last_ns: u64,
     /// The longest time between two acknowledged puts that ended after the kill, in ns.
     gap_ns: u64,
-    /// The same before the kill.
+    /// The longest time between two acknowledged puts before the kill, in ns.
     usual_gap_ns: u64,
 }
 

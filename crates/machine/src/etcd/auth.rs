@@ -82,7 +82,7 @@ pub struct Permission<'a> {
     pub range: KeyRange<'a>,
 }
 
-/// What is asked of a range.
+/// The kind of access to the keys of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To see keys.

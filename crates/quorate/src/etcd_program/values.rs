@@ -73,8 +73,7 @@ impl Values {
         texts.filter(|text| !text.is_empty()).map(str::to_string).collect()
     }
 
-    /// Puts the values of old flags in the place of those that the flags stand for, and returns the
-    /// feature gates.
+    /// Gives the values of old flags to the flags that replace them. Returns the feature gates.
     ///
     /// # Errors
     /// Two flags say the same thing.

@@ -79,7 +79,7 @@ fn flag_of(path: &[String]) -> Option<&'static Flag> {
         [map, key] => {
             let (_, prefix) = SECURITY.iter().find(|(name, _)| name == map)?;
             let (_, rest) = SECURITY_KEYS.iter().find(|(name, _)| name == key)?;
-            // Of the clients' certificates only the name has a prefix in its flag.
+            // For clients, only the flags of allowed names have a prefix.
             let is_of_clients = prefix.is_empty() && rest.starts_with("cert-allowed");
             let prefix = if is_of_clients { "client-" } else { prefix };
             flags::find(&format!("{prefix}{rest}"))

@@ -21,7 +21,7 @@ const KEY_BYTES_MAX: usize = 256;
 /// Operations of a transaction that a line shows.
 const OPS_MAX: usize = 8;
 
-/// What is slow, and how many lines there were lately.
+/// The log of slow requests of one connection runtime, with a bound of its lines.
 pub(super) struct SlowLog {
     threshold: Duration,
     /// When the interval began, and the slow requests in it.

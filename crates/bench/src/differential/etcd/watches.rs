@@ -51,7 +51,7 @@ const UNKNOWN_WATCH: i64 = 99;
 /// What the sides did not agree on.
 #[derive(Debug)]
 pub struct Difference {
-    /// What was asked last.
+    /// The last request.
     pub asked: String,
     /// What the server that is right sent.
     pub expected: String,

@@ -33,7 +33,7 @@ impl CloseCode {
     }
 }
 
-/// What has come.
+/// A part of what the client has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A part of a message; a line end follows the last one.

@@ -74,7 +74,7 @@ fn a_file_a_variable_or_flags_start_a_member() {
         let line: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
         assert!(["level", "ts", "caller", "msg"].iter().all(|key| line[key].is_string()), "{line}");
     }
-    // The same member by variables.
+    // Variables configure the same member.
     let mut command = etcd_command(&folder);
     command.envs([("ETCD_NAME", "m0"), ("ETCD_DATA_DIR", "d"), ("ETCD_LOG_FORMAT", "console")]);
     command.envs([("ETCD_LISTEN_CLIENT_URLS", &url), ("ETCD_ADVERTISE_CLIENT_URLS", &url)]);
