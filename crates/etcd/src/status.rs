@@ -397,6 +397,10 @@ impl From<Refusal> for Error {
             Refusal::PermissionNotGiven => Error::PermissionNotGiven,
             Refusal::PermissionNotGranted => Error::PermissionNotGranted,
             Refusal::InvalidAuthManagement => Error::InvalidAuthManagement,
+            Refusal::AuthNotEnabled => Error::AuthNotEnabled,
+            Refusal::AuthFailed => Error::AuthFailed,
+            Refusal::AuthOldRevision => Error::AuthOldRevision,
+            Refusal::PermissionDenied => Error::PermissionDenied,
         }
     }
 }

@@ -8,8 +8,10 @@ use crate::control::{self, Control};
 use crate::digest::Digest;
 use crate::entry::Framed;
 use crate::etcd::Store;
+use crate::etcd::auth::{AuthCommand, AuthInfo};
 use crate::etcd::change::Change as EtcdChange;
 use crate::etcd::command::Command as EtcdCommand;
+use crate::etcd::reply::Outcome as EtcdOutcome;
 use crate::etcd::txn::At;
 use crate::ids::{LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
@@ -124,11 +126,24 @@ impl Machine {
                 Outcome::Zk(self.zk.apply(call, command, changes))
             }
             Command::Etcd(command) => {
-                let at = At { ordinal, time_ms: stamp.time_ms };
+                let who = AuthInfo::of(stamp.identities);
+                let at = At { ordinal, time_ms: stamp.time_ms, who };
                 let outcome = self.etcd.apply_step(at, command, keys_max, changes)?;
                 self.ordinal = ordinal;
-                if let EtcdCommand::Configure(settings) = command {
-                    changes.push(self.mark(), EtcdChange::Configured(*settings), "");
+                let change = match (command, &outcome) {
+                    (EtcdCommand::Configure(settings), _) => {
+                        Some(EtcdChange::Configured(*settings))
+                    }
+                    (EtcdCommand::Auth(AuthCommand::Enable), Ok(_)) => {
+                        Some(EtcdChange::AuthEnabled)
+                    }
+                    (_, Ok(EtcdOutcome::Authenticated { .. })) => {
+                        Some(EtcdChange::Authenticated(ordinal))
+                    }
+                    _ => None,
+                };
+                if let Some(change) = change {
+                    changes.push(self.mark(), change, "");
                 }
                 Outcome::Etcd(outcome)
             }

@@ -5,7 +5,7 @@
 //! which is not that of the keys. etcd 3.6 `auth.authStore`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
@@ -14,10 +14,16 @@ use crate::etcd::command::KeyRange;
 use crate::etcd::reply::Refusal;
 use crate::limits::{ETCD_AUTH_BYTES_MAX, ETCD_AUTH_ENTRY_BYTES};
 
+mod check;
 mod command;
 mod intervals;
+mod tokens;
 
+pub use check::{AuthInfo, ETCD_SCHEME};
 pub use command::AuthCommand;
+pub(crate) use command::AuthDone;
+use tokens::Tokens;
+pub use tokens::{TOKEN_PREFIX_BYTES, Token, TokenPrefix};
 
 /// The user that must exist while permissions are enforced.
 pub const ROOT_USER: &str = "root";
@@ -33,10 +39,9 @@ const FIRST_REVISION: u64 = 1;
 pub struct Auth {
     is_enabled: bool,
     revision: u64,
-    users: BTreeMap<Arc<str>, User>,
+    users: BTreeMap<Arc<str>, KnownUser>,
     roles: BTreeMap<Arc<str>, Role>,
-    /// What each user may do, as far as it was asked for since the last change. It is not state.
-    permitted: BTreeMap<Arc<str>, Arc<Permitted>>,
+    tokens: Tokens,
     /// The terms of users and roles.
     digest: Digest,
     /// What users and roles count for.
@@ -51,6 +56,13 @@ pub struct User {
     pub password: Option<Box<[u8]>>,
     /// Its roles. Some may not exist any more.
     pub roles: BTreeSet<Arc<str>>,
+}
+
+/// A user, and what it may do, if that was asked for since the last change. The latter is no state.
+#[derive(Clone, Debug)]
+struct KnownUser {
+    user: User,
+    permitted: OnceLock<Arc<Permitted>>,
 }
 
 /// A role: its permissions, each for another range, in the order of these.
@@ -106,7 +118,7 @@ impl Default for Auth {
             revision: FIRST_REVISION,
             users: BTreeMap::new(),
             roles: BTreeMap::new(),
-            permitted: BTreeMap::new(),
+            tokens: Tokens::default(),
             digest: Digest::default(),
             bytes: 0,
         }
@@ -116,8 +128,9 @@ impl Default for Auth {
 impl PartialEq for Auth {
     fn eq(&self, other: &Auth) -> bool {
         (self.is_enabled, self.revision) == (other.is_enabled, other.revision)
-            && self.users == other.users
+            && self.users().eq(other.users())
             && self.roles == other.roles
+            && self.tokens.digest() == other.tokens.digest()
     }
 }
 
@@ -144,12 +157,17 @@ impl Auth {
 
     /// A user.
     pub fn user(&self, name: &str) -> Option<&User> {
-        self.users.get(name)
+        self.users.get(name).map(|known| &known.user)
     }
 
     /// The users, by name.
     pub fn users(&self) -> impl ExactSizeIterator<Item = (&str, &User)> {
-        self.users.iter().map(|(name, user)| (&**name, user))
+        self.users.iter().map(|(name, known)| (&**name, &known.user))
+    }
+
+    /// The user of a simple token; none if nobody has it.
+    pub fn user_of_token(&self, token: Token) -> Option<&Arc<str>> {
+        self.tokens.user(token)
     }
 
     /// A role.
@@ -173,21 +191,15 @@ impl Auth {
         let mut scalars = Vec::new();
         self.encode_scalars(&mut scalars);
         digest.add(Digest::of_bytes(b'A', &scalars));
+        digest.add(self.tokens.digest());
         digest
     }
 
     /// Whether a user may do something to all keys of a range. An unknown user may do nothing
     /// (`authStore.isOpPermitted`). Only meaningful while permissions are enforced.
     pub fn permits(&self, user: &str, access: Access, range: KeyRange<'_>) -> bool {
-        let made;
-        let permitted = match self.permitted.get(user) {
-            Some(permitted) => permitted,
-            None => {
-                let Some(user) = self.users.get(user) else { return false };
-                made = self.permitted_of(user);
-                &made
-            }
-        };
+        let Some(known) = self.users.get(user) else { return false };
+        let permitted = known.permitted.get_or_init(|| Arc::new(self.permitted_of(&known.user)));
         let intervals = match access {
             Access::Read => &permitted.read,
             Access::Write => &permitted.write,
@@ -197,7 +209,12 @@ impl Auth {
 
     /// Whether a user has the role `root`.
     pub fn is_root(&self, user: &str) -> bool {
-        self.users.get(user).is_some_and(|user| user.roles.contains(ROOT_ROLE))
+        self.has_role(user, ROOT_ROLE)
+    }
+
+    /// Whether a user has a role.
+    pub fn has_role(&self, user: &str, role: &str) -> bool {
+        self.user(user).is_some_and(|user| user.roles.contains(role))
     }
 
     fn permitted_of(&self, user: &User) -> Permitted {
@@ -217,26 +234,23 @@ impl Auth {
         permitted
     }
 
-    /// Works out what each user may do, so that [`Auth::permits`] finds it. Called after changes
-    /// while permissions are enforced.
-    fn prepare(&mut self) {
-        self.permitted.clear();
-        if self.is_enabled {
-            let of = |(name, user): (&Arc<str>, &User)| {
-                (name.clone(), Arc::new(self.permitted_of(user)))
-            };
-            self.permitted = self.users.iter().map(of).collect();
+    /// Forgets what each user may do. Called after changes.
+    fn forget_permitted(&mut self) {
+        for known in self.users.values_mut() {
+            known.permitted.take();
         }
     }
 
     /// Puts a user in the place of the one with its name, or removes that.
     fn set_user(&mut self, name: &str, user: Option<User>) -> Result<(), Refusal> {
-        let (before, after) = (self.users.get(name), user.as_ref());
+        let (before, after) = (self.user(name), user.as_ref());
         let term = |user: &User| term_of(b'U', |out| encode_user(name, user, out));
         let changed = self.change(before.map(term), after.map(term))?;
         (self.digest, self.bytes) = changed;
         match user {
-            Some(user) => drop(self.users.insert(name.into(), user)),
+            Some(user) => {
+                self.users.insert(name.into(), KnownUser { user, permitted: OnceLock::new() });
+            }
             None => drop(self.users.remove(name)),
         }
         Ok(())
@@ -330,6 +344,7 @@ fn is_valid(range: KeyRange<'_>) -> bool {
 ///
 /// ```text
 /// auth = 'A' | enabled u8 | revision u64 | users u32 | user... | roles u32 | role...
+///      | users with tokens u32 | tokens of a user...
 /// user = name | password's hash, or none | roles u32 | role's name...        by name
 /// role = name | permissions u32 | (kind u8 | key | end)...                   by name
 /// ```
@@ -337,9 +352,10 @@ impl Auth {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.encode_scalars(out);
         out.put_u32(self.users.len() as u32);
-        self.users.iter().for_each(|(name, user)| encode_user(name, user, out));
+        self.users().for_each(|(name, user)| encode_user(name, user, out));
         out.put_u32(self.roles.len() as u32);
         self.roles.iter().for_each(|(name, role)| encode_role(name, role, out));
+        self.tokens.encode(out);
     }
 
     /// Reads what [`Auth::encode`] wrote.
@@ -365,13 +381,13 @@ impl Auth {
                 return Err(reader.bad("order of roles", auth.roles.len() as u64));
             }
         }
-        auth.prepare();
+        auth.tokens = Tokens::decode(reader)?;
         Ok(auth)
     }
 
     /// The most bytes that its records can have.
     pub(crate) fn bytes_max(&self) -> u64 {
-        (SCALARS_BYTES + self.bytes) as u64
+        (SCALARS_BYTES + self.bytes + self.tokens.bytes()) as u64
     }
 }
 

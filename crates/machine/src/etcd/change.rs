@@ -9,6 +9,10 @@ use crate::ids::{LeaseId, Ordinal};
 pub enum Change {
     /// The settings were set.
     Configured(Settings),
+    /// Permissions are enforced from now on.
+    AuthEnabled,
+    /// A token was made by the command with this ordinal.
+    Authenticated(Ordinal),
     /// An image took the place of the keys: watchers know nothing of its history.
     Replaced,
 }

@@ -1,5 +1,6 @@
 //! The outcomes of etcd's commands.
 
+use crate::etcd::auth::Token;
 use crate::etcd::event::Event;
 use crate::ids::LeaseId;
 
@@ -32,6 +33,13 @@ pub enum Outcome {
     AuthChanged {
         /// The store's revision.
         revision: i64,
+    },
+    /// A token was made.
+    Authenticated {
+        /// The store's revision.
+        revision: i64,
+        /// The token.
+        token: Token,
     },
 }
 
@@ -155,4 +163,12 @@ pub enum Refusal {
     /// A change that would take the last rights from `root` while permissions are enforced, or a
     /// permission of a range that has no keys.
     InvalidAuthManagement,
+    /// Permissions are not enforced, so there are no tokens.
+    AuthNotEnabled,
+    /// The user cannot be authenticated.
+    AuthFailed,
+    /// Users or roles have changed since the password was right, or the user was found.
+    AuthOldRevision,
+    /// The user may not do this.
+    PermissionDenied,
 }

@@ -48,7 +48,7 @@ pub(super) fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
 
 /// Applies a command; leases are tested with a whole machine.
 fn apply(store: &mut Store, command: &Command<'_>) -> Result<Outcome, Refusal> {
-    let at = At { ordinal: Ordinal(1), time_ms: 0 };
+    let at = At { ordinal: Ordinal(1), time_ms: 0, who: None };
     let done = store.apply_step(at, command, u64::MAX, &mut ChangeBatch::default());
     done.expect("a step without a bound is whole")
 }

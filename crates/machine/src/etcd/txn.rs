@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::change::ChangeBatch;
+use crate::etcd::auth::{AuthDone, AuthInfo};
 use crate::etcd::change::LeaseChange;
 use crate::etcd::command::{Command, Compare, CompareTarget, Op, Put, Relation, Txn};
 use crate::etcd::event::Event;
@@ -22,10 +23,12 @@ use crate::limits::{ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
 /// The moment at which a command is applied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At {
+pub(crate) struct At<'a> {
     pub(crate) ordinal: Ordinal,
     /// The leader's stamp.
     pub(crate) time_ms: i64,
+    /// Who asks for it.
+    pub(crate) who: Option<AuthInfo<'a>>,
 }
 
 impl Store {
@@ -36,7 +39,7 @@ impl Store {
     /// The command is refused, and nothing has changed.
     pub(crate) fn apply_step(
         &mut self,
-        at: At,
+        at: At<'_>,
         command: &Command<'_>,
         keys_max: u64,
         changes: &mut ChangeBatch,
@@ -52,11 +55,14 @@ impl Store {
 
     fn run_command(
         &mut self,
-        at: At,
+        at: At<'_>,
         command: &Command<'_>,
         paused: Option<Paused>,
         mut step: Step<'_>,
     ) -> Result<Outcome, Stop> {
+        if paused.is_none() {
+            self.require_for(at.who, command)?;
+        }
         match command {
             Command::Put(put) => {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
@@ -95,8 +101,11 @@ impl Store {
             Command::Expire { leases } => self.expire(leases, paused, &mut step),
             Command::Auth(command) => {
                 // A running walk keeps what it began with.
-                Arc::make_mut(&mut self.auth).apply(command)?;
-                Ok(Outcome::AuthChanged { revision: self.revision })
+                let revision = self.revision;
+                Ok(match Arc::make_mut(&mut self.auth).apply(at.ordinal, command)? {
+                    AuthDone::Changed => Outcome::AuthChanged { revision },
+                    AuthDone::Authenticated(token) => Outcome::Authenticated { revision, token },
+                })
             }
         }
     }
@@ -156,7 +165,7 @@ impl Store {
     /// Grants a lease. The order of the checks is etcd's (`lessor.Grant`).
     fn grant(
         &mut self,
-        at: At,
+        at: At<'_>,
         wanted: LeaseId,
         ttl_s: i64,
         changes: &mut ChangeBatch,

@@ -54,7 +54,8 @@ pub(crate) struct Walk {
     compacted: i64,
     settings: Settings,
     /// Users and roles.
-    auth: Arc<Auth>,
+    /// Until it is written.
+    auth: Option<Arc<Auth>>,
     /// The events at the compacted revision.
     edge: Arc<[Event]>,
     /// The last command in the image: leases that a later one granted are not in it.
@@ -82,7 +83,8 @@ impl Store {
     /// Begins a walk through the present state. `ordinal` is that of the last command.
     pub(crate) fn freeze(&mut self, ordinal: Ordinal) {
         let Store { revision, compacted, settings, .. } = *self;
-        let (auth, edge, at) = (self.auth.clone(), self.edge.clone(), Cursor::Start);
+        let auth = Some(self.auth.clone()).filter(|auth| !auth.is_unused());
+        let (edge, at) = (self.edge.clone(), Cursor::Start);
         let (ended, is_aborted) = (Vec::new(), false);
         let walk =
             Walk { revision, compacted, settings, auth, edge, ordinal, ended, at, is_aborted };
@@ -120,9 +122,9 @@ impl Store {
                 piece.put_i64(walk.revision);
                 piece.put_i64(walk.compacted);
                 walk.settings.encode(piece);
-                if !walk.auth.is_unused() {
+                if let Some(auth) = walk.auth.take() {
                     piece.put_u8(TAG_AUTH);
-                    walk.auth.encode(piece);
+                    auth.encode(piece);
                 }
                 Some(Cursor::Leases(None))
             }

@@ -1,10 +1,12 @@
 //! Changes of users, roles and permissions.
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::etcd::auth::tokens::{TOKEN_PREFIX_BYTES, Token, TokenPrefix, Tokens};
 use crate::etcd::auth::{Auth, Permission, PermissionKind, ROOT_ROLE, ROOT_USER, Role, User};
 use crate::etcd::auth::{encode_permission, is_valid};
 use crate::etcd::command::KeyRange;
 use crate::etcd::reply::Refusal;
+use crate::ids::Ordinal;
 
 /// A replicated change of users, roles and permissions (`etcdserverpb.Auth`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,15 @@ pub enum AuthCommand<'a> {
         /// The permission; none if the request had none.
         permission: Option<Permission<'a>>,
     },
+    /// Make a simple token for a user whose password was right.
+    Authenticate {
+        /// The user.
+        user: &'a str,
+        /// The random letters of the token.
+        prefix: TokenPrefix,
+        /// The revision of users and roles at which the password was right.
+        revision: u64,
+    },
     /// Take a permission from a role.
     RevokePermission {
         /// The role.
@@ -72,41 +83,62 @@ pub enum AuthCommand<'a> {
     },
 }
 
+/// What a change came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuthDone {
+    /// Users, roles or permissions have changed, or are as was asked for.
+    Changed,
+    /// A token was made.
+    Authenticated(Token),
+}
+
 impl Auth {
-    /// Runs a change. The order of the checks is etcd's.
+    /// Runs a change with that ordinal. The order of the checks is etcd's.
     ///
     /// # Errors
     /// The change is refused, and nothing has changed.
-    pub(crate) fn apply(&mut self, command: &AuthCommand<'_>) -> Result<(), Refusal> {
+    pub(crate) fn apply(
+        &mut self,
+        ordinal: Ordinal,
+        command: &AuthCommand<'_>,
+    ) -> Result<AuthDone, Refusal> {
         let has_changed = match *command {
             AuthCommand::Enable => {
                 if !self.is_enabled {
-                    let root = self.users.get(ROOT_USER).ok_or(Refusal::RootUserMissing)?;
+                    let root = self.user(ROOT_USER).ok_or(Refusal::RootUserMissing)?;
                     if !root.roles.contains(ROOT_ROLE) {
                         return Err(Refusal::RootRoleMissing);
                     }
                     self.is_enabled = true;
-                    self.prepare();
                 }
                 // The revision stays: tokens of before are as old as the users.
-                return Ok(());
+                return Ok(AuthDone::Changed);
             }
-            AuthCommand::Disable => core::mem::take(&mut self.is_enabled),
+            AuthCommand::Disable => {
+                self.tokens = Tokens::default();
+                core::mem::take(&mut self.is_enabled)
+            }
+            AuthCommand::Authenticate { user, prefix, revision } => {
+                let token = Token { prefix, made: ordinal };
+                return self.authenticate(user, token, revision);
+            }
             AuthCommand::AddUser { user, password } => self.add_user(user, password)?,
             AuthCommand::DeleteUser { user } => {
                 if self.is_enabled && user == ROOT_USER {
                     return Err(Refusal::InvalidAuthManagement);
                 }
-                self.users.get(user).ok_or(Refusal::UserNotFound)?;
+                self.user(user).ok_or(Refusal::UserNotFound)?;
                 self.set_user(user, None)?;
+                self.tokens.remove_user(user);
                 true
             }
             AuthCommand::ChangePassword { user, password } => {
-                let mut changed = self.users.get(user).ok_or(Refusal::UserNotFound)?.clone();
+                let mut changed = self.user(user).ok_or(Refusal::UserNotFound)?.clone();
                 if changed.password.is_some() {
                     changed.password = Some(password.into());
                 }
                 self.set_user(user, Some(changed))?;
+                self.tokens.remove_user(user);
                 true
             }
             AuthCommand::GrantRole { user, role } => self.grant_role(user, role)?,
@@ -129,9 +161,31 @@ impl Auth {
         };
         if has_changed {
             self.revision += 1;
-            self.prepare();
+            self.forget_permitted();
         }
-        Ok(())
+        Ok(AuthDone::Changed)
+    }
+
+    /// Makes a token. One of etcd's that is made after a change of users and roles is made again;
+    /// here it is not made.
+    fn authenticate(
+        &mut self,
+        user: &str,
+        token: Token,
+        revision: u64,
+    ) -> Result<AuthDone, Refusal> {
+        if !self.is_enabled {
+            return Err(Refusal::AuthNotEnabled);
+        }
+        let known = self.user(user).ok_or(Refusal::AuthFailed)?;
+        if known.password.is_none() {
+            return Err(Refusal::AuthFailed);
+        }
+        if revision != self.revision {
+            return Err(Refusal::AuthOldRevision);
+        }
+        self.tokens.add(token, user);
+        Ok(AuthDone::Authenticated(token))
     }
 
     fn add_user(&mut self, name: &str, password: Option<&[u8]>) -> Result<bool, Refusal> {
@@ -148,7 +202,7 @@ impl Auth {
 
     /// A role that the user has already is no change.
     fn grant_role(&mut self, name: &str, role: &str) -> Result<bool, Refusal> {
-        let mut user = self.users.get(name).ok_or(Refusal::UserNotFound)?.clone();
+        let mut user = self.user(name).ok_or(Refusal::UserNotFound)?.clone();
         if role != ROOT_ROLE && !self.roles.contains_key(role) {
             return Err(Refusal::RoleNotFound);
         }
@@ -163,7 +217,7 @@ impl Auth {
         if self.is_enabled && name == ROOT_USER && role == ROOT_ROLE {
             return Err(Refusal::InvalidAuthManagement);
         }
-        let mut user = self.users.get(name).ok_or(Refusal::UserNotFound)?.clone();
+        let mut user = self.user(name).ok_or(Refusal::UserNotFound)?.clone();
         if !user.roles.remove(role) {
             return Err(Refusal::RoleNotGranted);
         }
@@ -177,9 +231,9 @@ impl Auth {
         }
         self.roles.get(role).ok_or(Refusal::RoleNotFound)?;
         self.set_role(role, None)?;
-        let with_it = self.users.iter().filter(|(_, user)| user.roles.contains(role));
+        let with_it = self.users.iter().filter(|(_, known)| known.user.roles.contains(role));
         for (name, mut user) in
-            with_it.map(|(name, user)| (name.clone(), user.clone())).collect::<Vec<_>>()
+            with_it.map(|(name, known)| (name.clone(), known.user.clone())).collect::<Vec<_>>()
         {
             user.roles.remove(role);
             self.set_user(&name, Some(user))?;
@@ -222,6 +276,7 @@ const KIND_ADD_ROLE: u8 = 8;
 const KIND_DELETE_ROLE: u8 = 9;
 const KIND_GRANT_PERMISSION: u8 = 10;
 const KIND_REVOKE_PERMISSION: u8 = 11;
+const KIND_AUTHENTICATE: u8 = 12;
 
 impl AuthCommand<'_> {
     /// Writes the change; `docs/formats.md` gives the bytes.
@@ -252,6 +307,11 @@ impl AuthCommand<'_> {
                 if let Some(permission) = permission {
                     encode_permission(*permission, out);
                 }
+            }
+            AuthCommand::Authenticate { user, prefix, revision } => {
+                names(KIND_AUTHENTICATE, &[user]);
+                out.extend_from_slice(prefix);
+                out.put_u64(*revision);
             }
             AuthCommand::RevokePermission { role, range } => {
                 names(KIND_REVOKE_PERMISSION, &[role]);
@@ -298,6 +358,14 @@ impl AuthCommand<'_> {
                 let role = reader.text()?;
                 let range = KeyRange { key: reader.bytes()?, end: reader.bytes()? };
                 AuthCommand::RevokePermission { role, range }
+            }
+            KIND_AUTHENTICATE => {
+                let user = reader.text()?;
+                let mut prefix = [0; TOKEN_PREFIX_BYTES];
+                for letter in &mut prefix {
+                    *letter = reader.u8()?;
+                }
+                AuthCommand::Authenticate { user, prefix, revision: reader.u64()? }
             }
             kind => return Err(reader.bad("change of users and roles", u64::from(kind))),
         })

@@ -1,13 +1,18 @@
 use super::*;
 use crate::change::ChangeBatch;
 use crate::command::Command as AnyCommand;
-use crate::etcd::command::Command;
-use crate::ids::{BootId, ConnectionId, LogIndex, MemberId, Origin};
+use crate::etcd::command::{
+    Command, Compare, CompareTarget, DeleteRange, Op, Put, RangeOp, Relation, Txn,
+};
+use crate::etcd::reply::Outcome;
+use crate::ids::{BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin};
 use crate::image::FreezeStep;
 use crate::image::restore::Restore;
+use crate::limits::ETCD_TOKENS_MAX;
 use crate::machine::Machine;
 use crate::machine::tests::rig::Random;
 use crate::stamp::Stamp;
+use crate::zk::acl::Identity;
 
 const NAMES: [&str; 4] = ["alice", "bob", "root", "carol"];
 const KEYS: [&str; 6] = ["a", "a\0", "b", "c", "d", "e"];
@@ -25,10 +30,16 @@ fn grant<'a>(role: &'a str, kind: PermissionKind, key: &'a str, end: &'a str) ->
     AuthCommand::GrantPermission { role, permission }
 }
 
+/// Runs a change with an ordinal that no other has.
+fn apply_to(auth: &mut Auth, command: &AuthCommand<'_>) -> Result<AuthDone, Refusal> {
+    let ordinal = Ordinal(auth.revision() + auth.tokens.bytes() as u64);
+    auth.apply(ordinal, command)
+}
+
 /// Runs changes that must succeed.
 fn run(auth: &mut Auth, commands: &[AuthCommand<'_>]) {
     for command in commands {
-        assert_eq!(auth.apply(command), Ok(()), "{command:?}");
+        assert_eq!(apply_to(auth, command), Ok(AuthDone::Changed), "{command:?}");
     }
 }
 
@@ -42,7 +53,7 @@ fn changes_are_refused_as_etcd_does() {
     assert_eq!(auth.revision(), 1);
     let refused = |auth: &mut Auth, command: AuthCommand<'_>, why: Refusal| {
         let before = auth.clone();
-        assert_eq!(auth.apply(&command), Err(why), "{command:?}");
+        assert_eq!(apply_to(auth, &command), Err(why), "{command:?}");
         assert_eq!(*auth, before);
     };
     run(&mut auth, &[Disable]);
@@ -110,10 +121,10 @@ fn a_change_beyond_the_bound_is_refused_and_removals_never_are() {
     let mut auth = Auth::default();
     let name = |number: usize| format!("{number:0>1000}");
     let mut count = 0;
-    while auth.apply(&add_user(&name(count))).is_ok() {
+    while apply_to(&mut auth, &add_user(&name(count))).is_ok() {
         count += 1;
     }
-    assert_eq!(auth.apply(&add_user(&name(count))), Err(Refusal::NoSpace));
+    assert_eq!(apply_to(&mut auth, &add_user(&name(count))), Err(Refusal::NoSpace));
     assert!((2_000..4_000).contains(&count), "{count}");
     run(&mut auth, &[AuthCommand::DeleteUser { user: &name(0) }, add_user(&name(count))]);
 }
@@ -122,7 +133,7 @@ fn a_change_beyond_the_bound_is_refused_and_removals_never_are() {
 fn draw(random: &mut Random) -> AuthCommand<'static> {
     let pick = |random: &mut Random, all: &[&'static str]| all[random.below(all.len())];
     let (user, role) = (pick(random, &NAMES), pick(random, &NAMES));
-    match random.below(14) {
+    match random.below(16) {
         0 => AuthCommand::Enable,
         1 => AuthCommand::Disable,
         2 => AuthCommand::DeleteUser { user },
@@ -133,6 +144,7 @@ fn draw(random: &mut Random) -> AuthCommand<'static> {
         7 => AuthCommand::AddUser { user, password: None },
         8 => add_user(user),
         9 => AuthCommand::AddRole { role },
+        14 => AuthCommand::Authenticate { user, prefix: *b"abcdefghijklmnop", revision: 3 },
         10 | 11 => AuthCommand::GrantRole { user, role },
         _ => {
             let kind = [PermissionKind::Read, PermissionKind::Write, PermissionKind::ReadWrite]
@@ -186,7 +198,7 @@ fn a_range_is_permitted_where_the_union_of_a_users_permissions_covers_it() {
     for seed in 0..300 {
         let (mut random, mut auth) = (Random(seed), Auth::default());
         for _ in 0..80 {
-            let _ = auth.apply(&draw(&mut random));
+            let _ = apply_to(&mut auth, &draw(&mut random));
             for access in [Access::Read, Access::Write] {
                 let (user, range) = (NAMES[random.below(NAMES.len())], range(&mut random));
                 let expected = is_covered(&auth, user, access, range);
@@ -204,7 +216,7 @@ fn a_range_is_permitted_where_the_union_of_a_users_permissions_covers_it() {
 fn changes_are_read_as_they_were_written_and_no_cut_or_changed_byte_panics() {
     let mut random = Random(1);
     let given = AuthCommand::GrantPermission { role: "r", permission: None };
-    let drawn = (0..60).map(|_| draw(&mut random));
+    let drawn = (0..90).map(|_| draw(&mut random));
     for command in drawn.chain([given]) {
         let command = AnyCommand::Etcd(Command::Auth(command));
         let mut bytes = Vec::new();
@@ -219,18 +231,213 @@ fn changes_are_read_as_they_were_written_and_no_cut_or_changed_byte_panics() {
     }
 }
 
-fn apply(machine: &mut Machine, command: AuthCommand<'_>) {
+/// Runs a command as somebody. The identity is that of a connection, as a batch has it.
+fn apply_as(
+    machine: &mut Machine,
+    who: Option<AuthInfo<'_>>,
+    command: Command<'_>,
+) -> Result<Outcome, Refusal> {
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
-    let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
-    let command = AnyCommand::Etcd(Command::Auth(command));
-    machine.apply(&stamp, &command, &mut ChangeBatch::default());
+    let id = who.map(AuthInfo::to_id);
+    let identities: Vec<_> =
+        id.iter().map(|id| Identity { scheme: ETCD_SCHEME, id: id.as_str() }).collect();
+    let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &identities };
+    let reply = machine.apply(&stamp, &AnyCommand::Etcd(command), &mut ChangeBatch::default());
+    match reply.outcome {
+        crate::reply::Outcome::Etcd(outcome) => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Runs a change as `root`.
+fn apply(machine: &mut Machine, command: AuthCommand<'_>) {
+    let _ = apply_as(machine, now(machine, "root"), Command::Auth(command));
+}
+
+/// A user, found now.
+fn now<'a>(machine: &Machine, user: &'a str) -> Option<AuthInfo<'a>> {
+    Some(AuthInfo { user, revision: machine.etcd.auth().revision() })
+}
+
+/// A state in which permissions are enforced: alice may read and write from `a` to before `c`, and
+/// bob may write `b` alone.
+fn enforced() -> Machine {
+    let mut machine = Machine::default();
+    let changes = [
+        add_user("root"),
+        AuthCommand::GrantRole { user: "root", role: "root" },
+        add_user("alice"),
+        AuthCommand::AddUser { user: "bob", password: None },
+        AuthCommand::AddRole { role: "r" },
+        AuthCommand::AddRole { role: "w" },
+        grant("r", PermissionKind::ReadWrite, "a", "c"),
+        grant("w", PermissionKind::Write, "b", ""),
+        AuthCommand::GrantRole { user: "alice", role: "r" },
+        AuthCommand::GrantRole { user: "bob", role: "w" },
+        AuthCommand::Enable,
+    ];
+    for change in changes {
+        let done = apply_as(&mut machine, None, Command::Auth(change.clone()));
+        assert!(done.is_ok(), "{change:?}: {done:?}");
+    }
+    machine
+}
+
+fn put<'a>(key: &'a str, lease: i64, prev_kv: bool) -> Put<'a> {
+    let (key, value) = (key.as_bytes(), b"v".as_slice());
+    Put { key, value, lease, prev_kv, ignore_value: false, ignore_lease: false }
+}
+
+#[test]
+fn each_command_needs_the_permissions_that_etcd_asks_for() {
+    use Refusal::{AuthOldRevision, PermissionDenied, UserEmpty, UserNotFound};
+    let mut machine = enforced();
+    let delete = |key, end, prev_kv| DeleteRange { range: keys(key, end), prev_kv };
+    let txn = |success: Vec<Op<'static>>, failure: Vec<Op<'static>>| {
+        let range = keys("a", "");
+        let compare =
+            Compare { range, relation: Relation::Equal, target: CompareTarget::Version(7) };
+        Command::Txn(Txn { compares: vec![compare], success, failure })
+    };
+    let read = |key, end| Op::Range(RangeOp::of(keys(key, end)));
+    let nested = |op: Op<'static>| {
+        Op::Txn(Txn { compares: Vec::new(), success: Vec::new(), failure: vec![op] })
+    };
+    let mut check = |who: Option<&str>, command: Command<'_>, expected: Option<Refusal>| {
+        let who = who.and_then(|user| now(&machine, user));
+        let refusal = apply_as(&mut machine, who, command.clone()).err();
+        assert_eq!(refusal, expected, "{who:?}: {command:?}");
+    };
+    check(None, Command::Put(put("a", 0, false)), Some(UserEmpty));
+    check(Some("zoe"), Command::Put(put("a", 0, false)), Some(PermissionDenied));
+    check(Some("root"), Command::Put(put("zzz", 0, true)), None);
+    check(Some("alice"), Command::Put(put("b", 0, true)), None);
+    check(Some("alice"), Command::Put(put("c", 0, false)), Some(PermissionDenied));
+    check(Some("bob"), Command::Put(put("b", 0, false)), None);
+    check(Some("bob"), Command::Put(put("b", 0, true)), Some(PermissionDenied));
+    check(Some("alice"), Command::DeleteRange(delete("a", "c", true)), None);
+    check(Some("alice"), Command::DeleteRange(delete("a", "d", false)), Some(PermissionDenied));
+    check(Some("alice"), Command::DeleteRange(delete("a", "\0", false)), Some(PermissionDenied));
+    check(Some("bob"), Command::DeleteRange(delete("b", "", true)), Some(PermissionDenied));
+    check(Some("bob"), Command::DeleteRange(delete("b", "", false)), None);
+    check(Some("alice"), txn(vec![read("a", "c")], vec![Op::Put(put("b", 0, false))]), None);
+    // The branch that is not taken counts, too, and so does one within.
+    check(Some("alice"), txn(vec![read("a", "d")], Vec::new()), Some(PermissionDenied));
+    check(Some("alice"), txn(vec![nested(read("d", ""))], Vec::new()), Some(PermissionDenied));
+    check(Some("bob"), txn(Vec::new(), Vec::new()), Some(PermissionDenied));
+    check(None, Command::Compact { revision: 1 }, None);
+    check(None, Command::Auth(add_user("x")), Some(UserEmpty));
+    check(Some("zoe"), Command::Auth(add_user("x")), Some(UserNotFound));
+    check(Some("alice"), Command::Auth(add_user("x")), Some(PermissionDenied));
+    check(None, Command::Configure(Default::default()), None);
+    let old = Some(AuthInfo { user: "alice", revision: 3 });
+    let refused = apply_as(&mut machine, old, Command::Put(put("a", 0, false)));
+    assert_eq!(refused.err(), Some(AuthOldRevision));
+}
+
+#[test]
+fn a_lease_needs_the_permissions_for_its_keys() {
+    let mut machine = enforced();
+    let mut check = |who: Option<&str>, command: Command<'_>, expected: Option<Refusal>| {
+        let who = who.and_then(|user| now(&machine, user));
+        let refusal = apply_as(&mut machine, who, command.clone()).err();
+        assert_eq!(refusal, expected, "{who:?}: {command:?}");
+    };
+    let grant = |lease| Command::Grant { lease: LeaseId(lease), ttl_s: 100 };
+    let revoke = |lease| Command::Revoke { lease: LeaseId(lease) };
+    check(None, grant(1), Some(Refusal::UserEmpty));
+    check(Some("bob"), grant(1), None);
+    check(Some("alice"), Command::Put(put("a", 1, false)), None);
+    // bob may write b, but not a, which has the same lease.
+    check(Some("bob"), Command::Put(put("b", 1, false)), Some(Refusal::PermissionDenied));
+    check(Some("bob"), revoke(1), Some(Refusal::PermissionDenied));
+    check(None, revoke(1), Some(Refusal::UserEmpty));
+    check(Some("bob"), revoke(2), Some(Refusal::LeaseNotFound));
+    check(Some("root"), Command::Put(put("z", 1, false)), None);
+    check(Some("alice"), revoke(1), Some(Refusal::PermissionDenied));
+    let expire = Command::Expire { leases: vec![(LeaseId(1), Ordinal(1))] };
+    check(None, expire, None);
+    check(Some("root"), revoke(1), None);
+}
+
+#[test]
+fn tokens_end_with_their_user_its_password_and_the_enforcement() {
+    let mut machine = enforced();
+    let made = |machine: &mut Machine, user: &'static str| {
+        let revision = machine.etcd.auth().revision();
+        let prefix = *b"abcdefghijklmnop";
+        let command = AuthCommand::Authenticate { user, prefix, revision };
+        match apply_as(machine, None, Command::Auth(command))? {
+            Outcome::Authenticated { token, .. } => Ok(token),
+            other => panic!("{other:?}"),
+        }
+    };
+    let token = made(&mut machine, "alice").unwrap();
+    assert_eq!(Token::parse(&token.to_string()), Some(token));
+    let user = |machine: &Machine, token| machine.etcd.auth().user_of_token(token).cloned();
+    assert_eq!(user(&machine, token).as_deref(), Some("alice"));
+    let other = Token { prefix: *b"abcdefghijklmnoq", ..token };
+    assert_eq!(user(&machine, other), None);
+    assert_eq!(user(&machine, Token { made: Ordinal(1), ..token }), None);
+    assert_eq!(made(&mut machine, "zoe"), Err(Refusal::AuthFailed));
+    assert_eq!(made(&mut machine, "bob"), Err(Refusal::AuthFailed), "bob has no password");
+    let (alice, digest) = (made(&mut machine, "alice").unwrap(), machine.digest());
+    assert_ne!(alice, token);
+    let root = made(&mut machine, "root").unwrap();
+    assert_ne!(machine.digest(), digest);
+    apply(&mut machine, AuthCommand::ChangePassword { user: "alice", password: b"new" });
+    assert_eq!([user(&machine, token), user(&machine, alice)], [None, None]);
+    let alice = made(&mut machine, "alice").unwrap();
+    apply(&mut machine, AuthCommand::DeleteUser { user: "alice" });
+    apply(&mut machine, add_user("alice"));
+    assert_eq!(user(&machine, alice), None);
+    assert_eq!(user(&machine, root).as_deref(), Some("root"));
+    apply(&mut machine, AuthCommand::Disable);
+    assert_eq!(user(&machine, root), None);
+    assert_eq!(made(&mut machine, "root"), Err(Refusal::AuthNotEnabled));
+    for text in ["", ".", "abcdefghijklmnop", "abcdefghijklmnop.", "abcdefghijklmnop.+1", "a.1"] {
+        assert_eq!(Token::parse(text), None, "{text}");
+    }
+    assert_eq!(Token::parse("abcdefghijklmnop.18446744073709551616"), None);
+}
+
+#[test]
+fn a_token_is_not_made_behind_a_change() {
+    let mut machine = enforced();
+    let revision = machine.etcd.auth().revision();
+    apply(&mut machine, AuthCommand::AddRole { role: "new" });
+    let prefix = *b"abcdefghijklmnop";
+    let command = AuthCommand::Authenticate { user: "root", prefix, revision };
+    let refused = apply_as(&mut machine, None, Command::Auth(command));
+    assert_eq!(refused, Err(Refusal::AuthOldRevision));
+}
+
+#[test]
+fn of_too_many_tokens_the_oldest_of_the_user_with_the_most_goes() {
+    let mut tokens = Tokens::default();
+    let token = |made: usize| Token { prefix: [b'a'; 16], made: Ordinal(made as u64) };
+    (0..10).for_each(|number| tokens.add(token(number), "few"));
+    (10..ETCD_TOKENS_MAX + 5).for_each(|number| tokens.add(token(number), "many"));
+    assert!((0..10).all(|number| tokens.user(token(number)).is_some()));
+    assert!((10..15).all(|number| tokens.user(token(number)).is_none()));
+    assert!(tokens.user(token(15)).is_some());
+    tokens.remove_user("many");
+    tokens.remove_user("few");
+    assert_eq!(tokens.digest(), Digest::default());
 }
 
 #[test]
 fn an_image_has_the_users_and_roles_of_its_beginning_whatever_comes_meanwhile() {
     for seed in 0..40 {
         let (mut random, mut machine) = (Random(seed), Machine::default());
+        if seed % 2 == 1 {
+            machine = enforced();
+        }
         for _ in 0..random.below(60) {
+            let revision = machine.etcd.auth().revision();
+            let authenticate =
+                AuthCommand::Authenticate { user: "root", prefix: [b'x'; 16], revision };
+            apply(&mut machine, authenticate);
             apply(&mut machine, draw(&mut random));
         }
         machine.finish_entry(LogIndex(2));
@@ -279,6 +486,10 @@ fn records_of_users_and_roles_that_break_the_format_are_refused() {
             grant("r", PermissionKind::Write, "c", ""),
         ],
     );
+    for made in [5, 300] {
+        auth.tokens.add(Token { prefix: *b"abcdefghijklmnop", made: Ordinal(made) }, "root");
+    }
+    auth.tokens.add(Token { prefix: *b"qrstuvwxyzabcdef", made: Ordinal(7) }, "zoe");
     let mut bytes = Vec::new();
     auth.encode(&mut bytes);
     let read = |bytes: &[u8]| {

@@ -1,0 +1,202 @@
+//! Who may do what. The checks and their order are those of etcd 3.6 (`auth.authStore`,
+//! `apply.authApplierV3`, and the calls of `etcdserver.EtcdServer`).
+
+use crate::etcd::auth::{Access, Auth, AuthCommand};
+use crate::etcd::command::{Command, DeleteRange, KeyRange, Op, Put, Txn};
+use crate::etcd::lease::Lease;
+use crate::etcd::reply::Refusal;
+use crate::etcd::store::Store;
+use crate::ids::LeaseId;
+use crate::zk::acl::Identity;
+
+/// The scheme of the identity that says who asked for a command of etcd's space.
+pub const ETCD_SCHEME: &str = "etcd";
+
+/// Who asks, and what is known of permissions then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthInfo<'a> {
+    /// The user.
+    pub user: &'a str,
+    /// The revision of users and roles at which the user was found, or that a signed token names.
+    pub revision: u64,
+}
+
+impl<'a> AuthInfo<'a> {
+    /// The text that stands for it in a list of identities.
+    pub fn to_id(self) -> String {
+        format!("{}/{}", self.revision, self.user)
+    }
+
+    /// Who asked for a command that has these identities.
+    pub fn of(identities: &[Identity<'a>]) -> Option<AuthInfo<'a>> {
+        let of_etcd = identities.iter().find(|identity| identity.scheme == ETCD_SCHEME)?;
+        let (revision, user) = of_etcd.id.split_once('/')?;
+        Some(AuthInfo { user, revision: revision.parse().ok()? })
+    }
+}
+
+impl Auth {
+    /// Refuses access to a range (`authStore.isOpPermitted`).
+    ///
+    /// # Errors
+    /// Permissions are enforced, and nobody was named, or by something older than the newest
+    /// change, or the user may not do this.
+    pub fn require(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        access: Access,
+        range: KeyRange<'_>,
+    ) -> Result<(), Refusal> {
+        if !self.is_enabled {
+            return Ok(());
+        }
+        let AuthInfo { user, revision } = who.ok_or(Refusal::UserEmpty)?;
+        if revision < self.revision {
+            return Err(Refusal::AuthOldRevision);
+        }
+        match self.permits(user, access, range) {
+            true => Ok(()),
+            false => Err(Refusal::PermissionDenied),
+        }
+    }
+
+    /// Refuses what only `root` may do (`authStore.IsAdminPermitted`).
+    ///
+    /// # Errors
+    /// Permissions are enforced, and the user has not the role `root`.
+    pub fn require_root(&self, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
+        if !self.is_enabled {
+            return Ok(());
+        }
+        let named = who.filter(|who| !who.user.is_empty()).ok_or(Refusal::UserEmpty)?;
+        if self.user(named.user).is_none() {
+            return Err(Refusal::UserNotFound);
+        }
+        match self.is_root(named.user) {
+            true => Ok(()),
+            false => Err(Refusal::PermissionDenied),
+        }
+    }
+
+    /// Refuses what only a client that names its user may do (`EtcdServer.requireAuthInfo`).
+    ///
+    /// # Errors
+    /// Permissions are enforced, and nobody was named.
+    pub fn require_user(&self, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
+        match self.is_enabled && who.is_none() {
+            true => Err(Refusal::UserEmpty),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Store {
+    /// Refuses a command.
+    ///
+    /// # Errors
+    /// Permissions are enforced, and who asks may not do this.
+    pub(crate) fn require_for(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        command: &Command<'_>,
+    ) -> Result<(), Refusal> {
+        if !self.auth.is_enabled() {
+            return Ok(());
+        }
+        match command {
+            Command::Put(put) => self.require_put(who, put),
+            Command::DeleteRange(delete) => {
+                self.auth.require(who, Access::Write, delete.range)?;
+                self.require_prev(who, delete)
+            }
+            Command::Txn(txn) => self.require_txn(who, txn),
+            Command::Grant { .. } => self.auth.require_user(who),
+            Command::Revoke { lease } => {
+                self.auth.require_user(who)?;
+                self.require_lease(who, *lease, Access::Write)
+            }
+            // etcd asks for nothing.
+            Command::Compact { .. } => Ok(()),
+            Command::Configure(_) | Command::Expire { .. } => Ok(()),
+            Command::Auth(AuthCommand::Authenticate { .. }) => Ok(()),
+            Command::Auth(_) => self.auth.require_root(who),
+        }
+    }
+
+    /// Refuses a transaction: all comparisons, and all operations of both branches, must be
+    /// permitted (`apply.checkTxnPermission`).
+    ///
+    /// # Errors
+    /// As of [`Auth::require`].
+    pub fn require_txn(&self, who: Option<AuthInfo<'_>>, txn: &Txn<'_>) -> Result<(), Refusal> {
+        for compare in &txn.compares {
+            self.auth.require(who, Access::Read, compare.range)?;
+        }
+        txn.success.iter().chain(&txn.failure).try_for_each(|op| match op {
+            Op::Range(range) => self.auth.require(who, Access::Read, range.range),
+            Op::Put(put) => self.require_put(who, put),
+            Op::DeleteRange(delete) => {
+                self.require_prev(who, delete)?;
+                self.auth.require(who, Access::Write, delete.range)
+            }
+            Op::Txn(txn) => self.require_txn(who, txn),
+        })
+    }
+
+    /// Refuses access to a lease: to all its keys, unless `root` asks. A lease that does not exist
+    /// refuses nobody (`apply.checkLeasePuts`, `EtcdServer.checkLeaseLeases`).
+    ///
+    /// # Errors
+    /// As of [`Auth::require`].
+    pub fn require_lease(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        lease: LeaseId,
+        access: Access,
+    ) -> Result<(), Refusal> {
+        let Some(lease) = self.leases.get(lease) else { return Ok(()) };
+        self.require_keys(who, lease, access)
+    }
+
+    /// As [`Store::require_lease`], of a lease that was found.
+    ///
+    /// # Errors
+    /// As of [`Auth::require`].
+    pub fn require_keys(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        lease: &Lease,
+        access: Access,
+    ) -> Result<(), Refusal> {
+        if self.auth.require_root(who).is_ok() {
+            return Ok(());
+        }
+        let mut keys = lease.keys();
+        keys.try_for_each(|key| self.auth.require(who, access, KeyRange { key, end: &[] }))
+    }
+
+    /// A put needs the keys of its lease as well: who puts a key there makes it outlive nothing
+    /// that the user may not remove (`apply.checkPutAuth`).
+    fn require_put(&self, who: Option<AuthInfo<'_>>, put: &Put<'_>) -> Result<(), Refusal> {
+        let range = KeyRange { key: put.key, end: &[] };
+        self.auth.require(who, Access::Write, range)?;
+        if put.lease != 0 {
+            self.require_lease(who, LeaseId(put.lease), Access::Write)?;
+        }
+        match put.prev_kv {
+            true => self.auth.require(who, Access::Read, range),
+            false => Ok(()),
+        }
+    }
+
+    fn require_prev(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        delete: &DeleteRange<'_>,
+    ) -> Result<(), Refusal> {
+        match delete.prev_kv {
+            true => self.auth.require(who, Access::Read, delete.range),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The simple tokens: each says which user holds it. They are replicated, so that one works on
+//! every member. How long a token may stay unused is each member's own matter.
+//!
+//! A token has the form of etcd's: random letters, a point, and a number that only it has
+//! (`auth.tokenSimple`).
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::digest::Digest;
+use crate::ids::Ordinal;
+use crate::limits::ETCD_TOKENS_MAX;
+
+/// The random letters of a token.
+pub type TokenPrefix = [u8; TOKEN_PREFIX_BYTES];
+
+/// The number of random letters in a token (`auth.defaultSimpleTokenLength`).
+pub const TOKEN_PREFIX_BYTES: usize = 16;
+
+/// A simple token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The random letters, in ASCII.
+    pub prefix: TokenPrefix,
+    /// The ordinal of the command that made it.
+    pub made: Ordinal,
+}
+
+impl Token {
+    /// Reads a token as a client sends it. None if it has another form.
+    pub fn parse(text: &str) -> Option<Token> {
+        let (prefix, made) = text.split_once('.')?;
+        let is_number = !made.is_empty() && made.bytes().all(|byte| byte.is_ascii_digit());
+        let made = Ordinal(made.parse().ok().filter(|_| is_number)?);
+        Some(Token { prefix: prefix.as_bytes().try_into().ok()?, made })
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", String::from_utf8_lossy(&self.prefix), self.made.0)
+    }
+}
+
+/// All tokens, with their users.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tokens {
+    tokens: BTreeMap<Ordinal, (TokenPrefix, Arc<str>)>,
+    of_user: BTreeMap<Arc<str>, BTreeSet<Ordinal>>,
+    digest: Digest,
+}
+
+impl Tokens {
+    /// The user of a token. The time does not depend on which of the letters are right.
+    pub fn user(&self, token: Token) -> Option<&Arc<str>> {
+        let (prefix, user) = self.tokens.get(&token.made)?;
+        let differs =
+            prefix.iter().zip(token.prefix).fold(0, |all, (one, other)| all | one ^ other);
+        (differs == 0).then_some(user)
+    }
+
+    /// Adds a token. If there are too many, the oldest of the user with the most goes.
+    pub fn add(&mut self, token: Token, user: &str) {
+        if self.tokens.len() >= ETCD_TOKENS_MAX {
+            // Of users with as many, the last one by name.
+            let most = self.of_user.values().max_by_key(|of_user| of_user.len());
+            let oldest = most.and_then(|of_user| of_user.first()).copied();
+            oldest.into_iter().for_each(|oldest| self.remove(oldest));
+        }
+        let name = self.of_user.get_key_value(user).map(|(name, _)| name.clone());
+        let name = name.unwrap_or_else(|| user.into());
+        self.of_user.entry(name.clone()).or_default().insert(token.made);
+        self.digest.add(term_of(token.made, &token.prefix, user));
+        self.tokens.insert(token.made, (token.prefix, name));
+    }
+
+    fn remove(&mut self, made: Ordinal) {
+        let Some((prefix, user)) = self.tokens.remove(&made) else { return };
+        self.digest.subtract(term_of(made, &prefix, &user));
+        if let Some(of_user) = self.of_user.get_mut(&user) {
+            of_user.remove(&made);
+            if of_user.is_empty() {
+                self.of_user.remove(&user);
+            }
+        }
+    }
+
+    /// Removes the tokens of a user.
+    pub fn remove_user(&mut self, user: &str) {
+        for made in self.of_user.get(user).cloned().unwrap_or_default() {
+            self.remove(made);
+        }
+    }
+
+    /// The sum of the terms of the tokens.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Bytes of the records.
+    pub fn bytes(&self) -> usize {
+        let of_user = |(user, tokens): (&Arc<str>, &BTreeSet<Ordinal>)| {
+            4 + user.len() + 4 + tokens.len() * (8 + TOKEN_PREFIX_BYTES)
+        };
+        4 + self.of_user.iter().map(of_user).sum::<usize>()
+    }
+
+    /// Writes the records: of each user by name, its tokens by number.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.of_user.len() as u32);
+        for (user, tokens) in &self.of_user {
+            out.put_bytes(user.as_bytes());
+            out.put_u32(tokens.len() as u32);
+            for made in tokens {
+                out.put_u64(made.0);
+                out.extend_from_slice(&self.tokens[made].0);
+            }
+        }
+    }
+
+    /// Reads what [`Tokens::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Tokens, DecodeError> {
+        let mut tokens = Tokens::default();
+        let mut last = None;
+        for _ in 0..reader.count("count of users with tokens", reader.remaining())? {
+            let user = reader.text()?;
+            let count = reader.count("count of tokens of a user", reader.remaining())?;
+            if last.is_some_and(|last| last >= user) || count == 0 {
+                return Err(reader.bad("tokens of a user", count as u64));
+            }
+            last = Some(user);
+            let mut before = None;
+            for _ in 0..count {
+                let made = Ordinal(reader.u64()?);
+                let mut prefix = [0; TOKEN_PREFIX_BYTES];
+                for letter in &mut prefix {
+                    *letter = reader.u8()?;
+                }
+                let is_new = !tokens.tokens.contains_key(&made) && before < Some(made);
+                if !is_new || tokens.tokens.len() >= ETCD_TOKENS_MAX {
+                    return Err(reader.bad("number of a token", made.0));
+                }
+                before = Some(made);
+                tokens.add(Token { prefix, made }, user);
+            }
+        }
+        Ok(tokens)
+    }
+}
+
+fn term_of(made: Ordinal, prefix: &TokenPrefix, user: &str) -> Digest {
+    let mut bytes = Vec::new();
+    bytes.put_u64(made.0);
+    bytes.extend_from_slice(prefix);
+    bytes.put_bytes(user.as_bytes());
+    Digest::of_bytes(b'K', &bytes)
+}
