@@ -5,10 +5,14 @@
 //! needs. Commands borrow from their requests, and responses from their outcomes: a value is copied
 //! once, into the bytes that it is sent as.
 
+mod auth;
 mod overlap;
 mod request;
 mod response;
 
+pub use auth::{
+    AuthChange, AuthMethod, AuthQuestion, AuthRequest, NO_PASSWORD_USER, authenticated,
+};
 pub use request::{
     StreamRefused, compaction, delete_range, grant, put, range, range_stream, revoke, txn,
 };

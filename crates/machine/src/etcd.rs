@@ -13,6 +13,7 @@ mod run;
 pub mod settings;
 pub mod store;
 mod tail;
+pub mod token;
 pub(crate) mod txn;
 pub(crate) mod walk;
 

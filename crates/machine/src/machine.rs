@@ -13,7 +13,7 @@ use crate::etcd::change::Change as EtcdChange;
 use crate::etcd::command::Command as EtcdCommand;
 use crate::etcd::reply::Outcome as EtcdOutcome;
 use crate::etcd::txn::At;
-use crate::ids::{LogIndex, Ordinal, Origin};
+use crate::ids::{ConnectionId, LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
 use crate::mark::Mark;
@@ -126,7 +126,10 @@ impl Machine {
                 Outcome::Zk(self.zk.apply(call, command, changes))
             }
             Command::Etcd(command) => {
-                let who = AuthInfo::of(stamp.identities);
+                let who = match stamp.connection {
+                    ConnectionId(0) => Some(AuthInfo::LOOP),
+                    _ => AuthInfo::of(stamp.identities),
+                };
                 let at = At { ordinal, time_ms: stamp.time_ms, who };
                 let outcome = self.etcd.apply_step(at, command, keys_max, changes)?;
                 self.ordinal = ordinal;

@@ -18,8 +18,13 @@
 //! or when the client cancels, Loop gives up the command, and the client is told whether it may
 //! still take effect.
 
+mod auth;
 mod calls;
+mod credentials;
+mod lease_call;
 mod leases;
+mod method;
+mod passwords;
 mod range;
 mod stream;
 mod watches;
@@ -29,15 +34,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd::Error;
-use etcd::convert::{self, Header, StreamRefused};
+use etcd::convert::{self, Header};
 use etcd::pb::{Message, etcdserverpb as pb};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::entry::encode_identities;
+use machine::etcd::Store;
+use machine::etcd::auth::ETCD_SCHEME;
 use machine::etcd::command::Command as EtcdCommand;
 use machine::etcd::reply::Refusal;
 use machine::{
-    ChangeKind, Command, ConnectionId, ControlChange, EtcdChange, Level, Machine, Outcome, ZkChange,
+    ChangeKind, Command, ConnectionId, ControlChange, EtcdChange, Identity, Level, Machine,
+    Outcome, ZkChange,
 };
 
 use crate::commands::Commands;
@@ -49,14 +57,19 @@ use crate::message::{
     Answer, Answered, Caller, Delivery, Fate, FrontId, Ticket, ToLoop, Unavailable, Waiter,
 };
 use crate::reply_room::ReplyRoom;
+use crate::token_times::TokenTimes;
 use crate::watch_interest::WatchInterest;
-use calls::{Call, Found, Ran, Read};
-use leases::LeaseCall;
+use calls::{Call, Found, Ran, Read, Then};
+use credentials::{Asker, Who};
+use lease_call::LeaseCall;
 use range::Range;
 use stream::Stream;
 use watches::Watches;
 
 pub use calls::Reply;
+pub use credentials::Credentials;
+pub use method::{CallRefused, Method, Need};
+pub use passwords::{PasswordDone, PasswordTask, PasswordWork};
 pub use watches::{WatchBounds, WatchMessage, WatchMessages};
 
 /// The configuration of an EtcdFront.
@@ -81,6 +94,8 @@ pub struct EtcdFrontConfig {
     pub piece_bytes: usize,
     /// Keys that the reads of one hold of the state's lock look at, from 1.
     pub hold_keys_max: u64,
+    /// When each simple token was last used, which the Fronts of etcd's clients share.
+    pub token_times: Arc<TokenTimes>,
     /// The room for references to versions, which the Fronts of etcd's clients share.
     pub references: Arc<ReplyRoom>,
     /// The level of the state that this Front starts with.
@@ -114,59 +129,6 @@ impl Now {
     }
 }
 
-/// A method of etcd's services `KV` and `Lease`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// `KV.Range`.
-    Range,
-    /// `KV.RangeStream` of etcd 3.7, whose response comes in pieces.
-    RangeStream,
-    /// `KV.Put`.
-    Put,
-    /// `KV.DeleteRange`.
-    DeleteRange,
-    /// `KV.Txn`.
-    Txn,
-    /// `KV.Compact`.
-    Compact,
-    /// `Lease.LeaseGrant`.
-    LeaseGrant,
-    /// `Lease.LeaseRevoke`.
-    LeaseRevoke,
-    /// One message of `Lease.LeaseKeepAlive`.
-    LeaseKeepAlive,
-    /// `Lease.LeaseTimeToLive`.
-    LeaseTimeToLive,
-    /// `Lease.LeaseLeases`.
-    LeaseLeases,
-}
-
-/// Why a call has no response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallRefused {
-    /// An error of etcd.
-    Error(Error),
-    /// The request is no message of its method.
-    Malformed,
-    /// The method is not served for such a request; the text says why.
-    Unimplemented(&'static str),
-}
-
-impl From<Error> for CallRefused {
-    fn from(error: Error) -> CallRefused {
-        CallRefused::Error(error)
-    }
-}
-
-impl From<StreamRefused> for CallRefused {
-    fn from(refused: StreamRefused) -> CallRefused {
-        match refused {
-            StreamRefused::Error(error) => error.into(),
-            StreamRefused::Unimplemented(text) => CallRefused::Unimplemented(text),
-        }
-    }
-}
-
 /// The result of a call: the response, or why there is none.
 pub type CallResult = Result<Reply, CallRefused>;
 
@@ -181,6 +143,8 @@ pub struct EtcdOutput {
     pub pieces: Vec<(Ticket, Reply)>,
     /// Messages of watch streams; the next ones come when the client has taken these.
     pub watched: Vec<(Ticket, WatchMessages)>,
+    /// Work on passwords, for [`EtcdFront::on_password`].
+    pub passwords: Vec<(Ticket, PasswordWork)>,
     /// Watch streams for which [`EtcdFront::accepts_request`] was false, and may be true now.
     pub accepting: Vec<Ticket>,
 }
@@ -188,8 +152,10 @@ pub struct EtcdOutput {
 /// One connection runtime's step function.
 pub struct EtcdFront {
     config: EtcdFrontConfig,
-    /// The identities of all commands: none.
+    /// The identities of a command that nobody is named for: none.
     identity_bytes: Vec<u8>,
+    /// Whether permissions are enforced, as far as this Front knows. If not, no credentials matter.
+    may_be_enforced: bool,
     calls: HashMap<Ticket, Call, FixedState>,
     next_ticket: Ticket,
     commands: Commands,
@@ -220,6 +186,7 @@ impl EtcdFront {
     pub fn new(config: EtcdFrontConfig) -> EtcdFront {
         EtcdFront {
             identity_bytes: encode_identities([].into_iter()),
+            may_be_enforced: true,
             calls: HashMap::with_hasher(FixedState::default()),
             next_ticket: Ticket(0),
             commands: Commands::default(),
@@ -263,13 +230,13 @@ impl EtcdFront {
     }
 
     /// Takes a call. Its result comes with [`EtcdFront::take_output`] under this ticket.
-    pub fn on_call(&mut self, method: Method, request: Bytes) -> Ticket {
+    pub fn on_call(&mut self, method: Method, request: Bytes, credentials: Credentials) -> Ticket {
         let ticket = match self.admit() {
             Ok(ticket) => ticket,
             Err(refused) => return refused,
         };
         self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
-        if let Err(refused) = self.begin(ticket, method, request) {
+        if let Err(refused) = self.begin_as(ticket, method, request, credentials) {
             self.output.results.push((ticket, Err(refused)));
         }
         ticket
@@ -277,14 +244,24 @@ impl EtcdFront {
 
     /// Opens a stream of watches. It has a result only if the server ends it: because there are too
     /// many calls, or, where the client requires a leader, because there is none.
-    pub fn on_watch(&mut self, requires_leader: bool) -> Ticket {
+    ///
+    /// What the client says of itself counts for the first request; see
+    /// [`EtcdFront::on_watch_request`].
+    pub fn on_watch(&mut self, requires_leader: bool, credentials: &Credentials) -> Ticket {
         match self.admit() {
             Ok(ticket) if requires_leader && !self.now.has_leader() => {
                 self.output.results.push((ticket, Err(Error::NoLeader.into())));
                 ticket
             }
             Ok(ticket) => {
-                self.watches.open(ticket, requires_leader);
+                let is_token = matches!(credentials, Credentials::Token(_));
+                let waits = is_token && self.may_be_enforced && !self.config.is_alone;
+                self.watches.open(ticket, requires_leader, waits);
+                if waits {
+                    // This member may lag behind the one that has made the token.
+                    self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
+                    self.ask_for_sync(ticket);
+                }
                 ticket
             }
             Err(refused) => refused,
@@ -297,10 +274,10 @@ impl EtcdFront {
         self.watches.accepts(ticket)
     }
 
-    /// Takes the next request of a watch stream.
-    pub fn on_watch_request(&mut self, ticket: Ticket, request: Bytes) {
+    /// Takes the next request of a watch stream, of a client that says this of itself now.
+    pub fn on_watch_request(&mut self, ticket: Ticket, request: Bytes, credentials: Credentials) {
         match decode(request) {
-            Ok(request) => self.watches.request(ticket, request),
+            Ok(request) => self.watches.request(ticket, request, credentials),
             Err(malformed) => {
                 if self.watches.close(ticket) {
                     self.output.results.push((ticket, Err(malformed)));
@@ -328,9 +305,9 @@ impl EtcdFront {
     /// there may be more for it now.
     pub fn on_taken(&mut self, ticket: Ticket) -> bool {
         if let Some(call) = self.calls.get_mut(&ticket)
-            && let Call::Sent(stream) = call
+            && let Call::Sent(stream, asker) = call
         {
-            *call = Call::Ready(Read::Stream(core::mem::take(stream)));
+            *call = Call::Ready(Read::Stream(core::mem::take(stream)), asker.take());
             self.runnable.push_back(ticket);
             return true;
         }
@@ -351,8 +328,9 @@ impl EtcdFront {
     /// Runs the reads that wait for the lock, up to the bounds of one hold. The driver holds the
     /// lock for reading, and has handed over every delivery that was pushed before.
     pub fn run_reads(&mut self, machine: &Machine) {
+        let store = machine.etcd();
         if self.watches.is_runnable() {
-            self.watches.run(machine.etcd(), self.now.monotonic_ms);
+            self.watches.run(store, self.now.monotonic_ms, &self.config.token_times);
         }
         let mut keys_left = self.config.hold_keys_max;
         for _ in 0..READ_HOLD_REQUESTS_MAX {
@@ -360,25 +338,43 @@ impl EtcdFront {
                 return;
             }
             let Some(ticket) = self.runnable.pop_front() else { return };
-            match self.calls.get_mut(&ticket) {
-                Some(Call::Ready(Read::AskLease(call))) => {
-                    let call = *call;
-                    self.ask_lease(ticket, call, machine.etcd().revision());
-                }
-                Some(Call::Ready(read)) => {
-                    let ran = read.run(machine.etcd(), &mut keys_left, &self.config.references);
-                    self.on_ran(ticket, ran);
-                }
-                Some(Call::Pruning { .. }) if machine.etcd().has_garbage() => {
-                    self.pruning.push(ticket);
-                }
-                Some(Call::Pruning { .. }) => {
-                    if let Some(Call::Pruning { reply }) = self.calls.remove(&ticket) {
-                        self.output.results.push((ticket, Ok(reply)));
-                    }
-                }
-                _ => {}
+            self.run_call(ticket, store, &mut keys_left);
+        }
+    }
+
+    /// Runs a call that has waited for the lock.
+    fn run_call(&mut self, ticket: Ticket, store: &Store, keys_left: &mut u64) {
+        let header = self.header();
+        match self.calls.get_mut(&ticket) {
+            Some(Call::Ready(Read::AskLease(_) | Read::Authenticate(_) | Read::Hash(_), _)) => {
+                self.hand_over_read(ticket, store);
             }
+            Some(Call::Ready(read, asker)) => {
+                let ran = read.run((store, header), asker, keys_left, &self.config.references);
+                self.on_ran(ticket, ran);
+            }
+            Some(Call::Resolving { .. }) => self.resolve_call(ticket, store.auth()),
+            Some(Call::Pruning { .. }) if store.has_garbage() => self.pruning.push(ticket),
+            Some(Call::Pruning { .. }) => {
+                if let Some(Call::Pruning { reply }) = self.calls.remove(&ticket) {
+                    self.output.results.push((ticket, Ok(reply)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands over what begins under the lock, and ends elsewhere.
+    fn hand_over_read(&mut self, ticket: Ticket, store: &Store) {
+        let Some(Call::Ready(read, asker)) = self.calls.remove(&ticket) else { return };
+        if let Err(refusal) = read.check(store, credentials::info(&asker)) {
+            return self.output.results.push((ticket, Err(Error::from(refusal).into())));
+        }
+        match read {
+            Read::AskLease(call) => self.ask_lease(ticket, call, store.revision(), asker),
+            Read::Authenticate(request) => self.check_password(ticket, request, store),
+            Read::Hash(change) => self.hash_password(ticket, *change, asker),
+            _ => unreachable!("other reads end under the lock"),
         }
     }
 
@@ -388,7 +384,7 @@ impl EtcdFront {
             Ok(Ran::More) => self.runnable.push_back(ticket),
             Ok(Ran::NoRoom) => self.roomless.push(ticket),
             Ok(Ran::Range) => {
-                if let Some(Call::Ready(Read::Range(range))) = self.calls.remove(&ticket) {
+                if let Some(Call::Ready(Read::Range(range), _)) = self.calls.remove(&ticket) {
                     self.read.push((ticket, range));
                 }
             }
@@ -405,8 +401,8 @@ impl EtcdFront {
         let is_over = !matches!(found, Found::Piece { is_last: false, .. });
         let reply = Reply::of_found(self.header(), found);
         match self.calls.remove(&ticket) {
-            Some(Call::Ready(Read::Stream(stream))) if !is_over => {
-                self.calls.insert(ticket, Call::Sent(stream));
+            Some(Call::Ready(Read::Stream(stream), asker)) if !is_over => {
+                self.calls.insert(ticket, Call::Sent(stream, asker));
                 self.output.pieces.push((ticket, reply));
             }
             _ => self.output.results.push((ticket, Ok(reply))),
@@ -424,6 +420,10 @@ impl EtcdFront {
                     self.on_installed();
                 }
                 ChangeKind::Etcd(EtcdChange::Replaced) => self.watches.on_installed(false),
+                ChangeKind::Etcd(EtcdChange::AuthEnabled) => self.may_be_enforced = true,
+                ChangeKind::Etcd(EtcdChange::Authenticated(token)) => {
+                    self.config.token_times.on_made(*token, self.now.monotonic_ms);
+                }
                 ChangeKind::Etcd(EtcdChange::Configured(settings)) => {
                     self.config.txn_ops_max = settings.txn_ops_max as usize;
                 }
@@ -495,58 +495,62 @@ impl EtcdFront {
 
     // Beginning a call.
 
-    fn begin(&mut self, ticket: Ticket, method: Method, request: Bytes) -> Result<(), CallRefused> {
+    fn begin(
+        &mut self,
+        ticket: Ticket,
+        method: Method,
+        request: Bytes,
+        asker: Asker,
+    ) -> Result<(), CallRefused> {
         match method {
             Method::Range => {
                 let request: pb::RangeRequest = decode(request)?;
                 convert::range(&request)?;
                 let is_local = request.serializable;
-                self.begin_read(ticket, Read::Range(Range::new(request)), is_local);
+                self.begin_read(ticket, Read::Range(Range::new(request)), is_local, asker);
                 Ok(())
             }
             Method::RangeStream => {
                 let request: pb::RangeRequest = decode(request)?;
                 convert::range_stream(&request)?;
                 let is_local = request.serializable;
-                self.begin_read(
-                    ticket,
-                    Read::Stream(Stream::new(request, self.config.piece_bytes)),
-                    is_local,
-                );
+                let stream = Stream::new(request, self.config.piece_bytes);
+                self.begin_read(ticket, Read::Stream(stream), is_local, asker);
                 Ok(())
             }
             Method::Txn => {
-                let bytes = request.len();
-                let kept = request.clone();
+                let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::TxnRequest = decode(request)?;
                 let txn = convert::txn(&request, self.config.txn_ops_max)?;
                 if !txn.is_read_only() {
-                    return self.begin_write(ticket, EtcdCommand::Txn(txn), bytes, (method, kept));
+                    return self.begin_write(ticket, EtcdCommand::Txn(txn), bytes, kept, asker);
                 }
                 let is_local = is_serializable(&request);
                 drop(txn);
-                self.begin_read(ticket, Read::Txn(request), is_local);
+                self.begin_read(ticket, Read::Txn(request), is_local, asker);
                 Ok(())
             }
             Method::Put => {
-                let kept = request.clone();
+                let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::PutRequest = decode(request)?;
                 let put = EtcdCommand::Put(convert::put(&request)?);
-                self.begin_write(ticket, put, kept.len(), (method, kept))
+                self.begin_write(ticket, put, bytes, kept, asker)
             }
             Method::DeleteRange => {
-                let kept = request.clone();
+                let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::DeleteRangeRequest = decode(request)?;
                 let delete = EtcdCommand::DeleteRange(convert::delete_range(&request)?);
-                self.begin_write(ticket, delete, kept.len(), (method, kept))
+                self.begin_write(ticket, delete, bytes, kept, asker)
             }
             Method::Compact => {
-                let kept = request.clone();
+                let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::CompactionRequest = decode(request)?;
                 let compact = convert::compaction(&request);
-                self.begin_write(ticket, compact, kept.len(), (method, kept))?;
-                if let Some(Call::Command { is_physical, .. }) = self.calls.get_mut(&ticket) {
-                    *is_physical = request.physical;
+                self.begin_write(ticket, compact, bytes, kept, asker)?;
+                if let Some(Call::Command { then, .. }) = self.calls.get_mut(&ticket)
+                    && request.physical
+                {
+                    *then = Then::Prune;
                 }
                 Ok(())
             }
@@ -554,7 +558,12 @@ impl EtcdFront {
             | Method::LeaseRevoke
             | Method::LeaseKeepAlive
             | Method::LeaseTimeToLive
-            | Method::LeaseLeases => self.begin_of_lease(ticket, method, request),
+            | Method::LeaseLeases => self.begin_of_lease(ticket, method, request, asker),
+            Method::Auth(method) => self.begin_of_auth(ticket, method, request, asker),
+            Method::Need(need) => {
+                self.begin_read(ticket, Read::Need(need), true, asker);
+                Ok(())
+            }
         }
     }
 
@@ -564,41 +573,49 @@ impl EtcdFront {
         ticket: Ticket,
         method: Method,
         request: Bytes,
+        asker: Asker,
     ) -> Result<(), CallRefused> {
         let (bytes, kept) = (request.len(), (method, request.clone()));
         match method {
             Method::LeaseGrant => {
                 let grant = convert::grant(&decode(request)?);
-                self.begin_write(ticket, grant, bytes, kept)
+                self.begin_write(ticket, grant, bytes, kept, asker)
             }
             Method::LeaseRevoke => {
                 let revoke = convert::revoke(&decode(request)?);
-                self.begin_write(ticket, revoke, bytes, kept)
+                self.begin_write(ticket, revoke, bytes, kept, asker)
             }
             Method::LeaseKeepAlive => {
-                self.begin_lease_call(ticket, LeaseCall::keep_alive(&decode(request)?), kept)
+                let call = LeaseCall::keep_alive(&decode(request)?);
+                self.begin_lease_call(ticket, call, kept, asker)
             }
             Method::LeaseTimeToLive => {
-                self.begin_lease_call(ticket, LeaseCall::time_to_live(&decode(request)?), kept)
+                let call = LeaseCall::time_to_live(&decode(request)?);
+                self.begin_lease_call(ticket, call, kept, asker)
             }
             _ => {
                 let pb::LeaseLeasesRequest {} = decode(request)?;
                 // As in etcd, the member shows its own state.
-                self.begin_read(ticket, Read::Leases, true);
+                self.begin_read(ticket, Read::Leases, true, asker);
                 Ok(())
             }
         }
     }
 
-    fn begin_read(&mut self, ticket: Ticket, read: Read, is_local: bool) {
+    fn begin_read(&mut self, ticket: Ticket, read: Read, is_local: bool, asker: Asker) {
         if is_local || self.config.is_alone {
-            self.calls.insert(ticket, Call::Ready(read));
+            self.calls.insert(ticket, Call::Ready(read, asker));
             self.runnable.push_back(ticket);
         } else {
-            self.calls.insert(ticket, Call::Confirming(read));
-            let (front, connection) = (self.config.id, self.config.connection);
-            self.output.to_loop.push(ToLoop::Sync(Caller { front, connection, ticket }));
+            self.calls.insert(ticket, Call::Confirming(read, asker));
+            self.ask_for_sync(ticket);
         }
+    }
+
+    /// Asks to be told when this member has applied what is committed now.
+    fn ask_for_sync(&mut self, ticket: Ticket) {
+        let (front, connection) = (self.config.id, self.config.connection);
+        self.output.to_loop.push(ToLoop::Sync(Caller { front, connection, ticket }));
     }
 
     /// Adds a command to the batch. `bytes` is the size of its request, which is kept if the
@@ -609,13 +626,14 @@ impl EtcdFront {
         command: EtcdCommand<'_>,
         bytes: usize,
         kept: (Method, Bytes),
+        asker: Asker,
     ) -> Result<(), CallRefused> {
         if bytes > self.config.request_bytes_max {
             return Err(Error::RequestTooLarge.into());
         }
         let command = Command::Etcd(command);
         if command.level() > self.level {
-            self.hold(ticket, command.level(), kept);
+            self.hold(ticket, command.level(), kept, asker);
             return Ok(());
         }
         if !self.commands.has_credit(FRONT_COMMANDS_MAX) {
@@ -625,19 +643,27 @@ impl EtcdFront {
             self.hand_over();
         }
         let connection = self.config.connection;
-        self.commands.batch.push(connection, &self.identity_bytes, &command);
+        match asker.as_deref().map(Who::info) {
+            None => self.commands.batch.push(connection, &self.identity_bytes, &command),
+            Some(who) => {
+                let id = who.to_id();
+                let named = [Identity { scheme: ETCD_SCHEME, id: &id }];
+                let identities = encode_identities(named.into_iter());
+                self.commands.batch.push(connection, &identities, &command);
+            }
+        }
         self.commands.waiters.push(Waiter::new(connection, ticket));
         self.commands.take(bytes);
-        let call = Call::Command { bytes, is_physical: false, is_cancelled: false };
+        let call = Call::Command { bytes, then: Then::Reply, is_cancelled: false };
         self.calls.insert(ticket, call);
         Ok(())
     }
 
     /// Keeps a call until the level of the state allows it.
-    fn hold(&mut self, ticket: Ticket, level: Level, kept: (Method, Bytes)) {
+    fn hold(&mut self, ticket: Ticket, level: Level, kept: (Method, Bytes), asker: Asker) {
         self.output.to_loop.push(ToLoop::Need(level));
         let (method, request) = kept;
-        self.calls.insert(ticket, Call::Held { method, request });
+        self.calls.insert(ticket, Call::Held { method, request, asker });
         self.held.push(ticket);
     }
 
@@ -651,8 +677,7 @@ impl EtcdFront {
 
     fn on_answer(&mut self, ticket: Ticket, answered: Answered) {
         let Some(Call::Command { .. }) = self.calls.get(&ticket) else { return };
-        let Some(Call::Command { bytes, is_physical, is_cancelled }) = self.calls.remove(&ticket)
-        else {
+        let Some(Call::Command { bytes, then, is_cancelled }) = self.calls.remove(&ticket) else {
             return;
         };
         self.commands.give_back(bytes);
@@ -669,35 +694,44 @@ impl EtcdFront {
         };
         let result = match outcome {
             Ok(outcome) => Ok(Reply::of_outcome(self.header(), outcome)),
+            Err(Refusal::AuthOldRevision) if matches!(then, Then::Token(_)) => {
+                let Then::Token(request) = then else { return };
+                return self.authenticate_again(ticket, *request);
+            }
             Err(refusal) => Err(Error::from(refusal).into()),
         };
-        match result {
-            Ok(reply) if is_physical => {
+        match (result, then) {
+            (Ok(reply), Then::Prune) => {
                 self.calls.insert(ticket, Call::Pruning { reply });
                 self.runnable.push_back(ticket);
             }
-            result => self.output.results.push((ticket, result)),
+            (result, _) => self.output.results.push((ticket, result)),
         }
     }
 
     fn on_synced(&mut self, ticket: Ticket) {
-        if let Some(call) = self.calls.remove(&ticket) {
-            let call = match call {
-                Call::Confirming(read) => {
-                    self.runnable.push_back(ticket);
-                    Call::Ready(read)
-                }
-                other => other,
-            };
-            self.calls.insert(ticket, call);
-        }
+        let Some(call) = self.calls.remove(&ticket) else {
+            return self.watches.on_synced(ticket);
+        };
+        let call = match call {
+            Call::Confirming(read, asker) => {
+                self.runnable.push_back(ticket);
+                Call::Ready(read, asker)
+            }
+            call @ Call::Resolving { .. } => {
+                self.runnable.push_back(ticket);
+                call
+            }
+            other => other,
+        };
+        self.calls.insert(ticket, call);
     }
 
     fn on_level(&mut self, level: Level) {
         self.level = self.level.max(level);
         for ticket in core::mem::take(&mut self.held) {
-            if let Some(Call::Held { method, request }) = self.calls.remove(&ticket)
-                && let Err(refused) = self.begin(ticket, method, request)
+            if let Some(Call::Held { method, request, asker }) = self.calls.remove(&ticket)
+                && let Err(refused) = self.begin(ticket, method, request, asker)
             {
                 self.output.results.push((ticket, Err(refused)));
             }
@@ -708,10 +742,14 @@ impl EtcdFront {
     /// contains.
     fn on_installed(&mut self) {
         self.watches.on_installed(true);
+        self.may_be_enforced = true;
+        self.config.token_times.on_installed(self.now.monotonic_ms);
         for call in self.calls.values_mut() {
             match call {
-                Call::Ready(Read::Stream(stream)) | Call::Sent(stream) => stream.on_installed(),
-                Call::Ready(Read::Range(range)) => range.on_installed(),
+                Call::Ready(Read::Stream(stream), _) | Call::Sent(stream, _) => {
+                    stream.on_installed();
+                }
+                Call::Ready(Read::Range(range), _) => range.on_installed(),
                 _ => {}
             }
         }
@@ -732,17 +770,23 @@ impl EtcdFront {
 
     fn end_late(&mut self, ticket: Ticket) {
         let error = match self.calls.get_mut(&ticket) {
-            None => return,
+            None => return self.watches.on_synced(ticket),
             // Loop answers, and knows the fate. If its answer is late itself, the client has its
             // own deadline.
             Some(Call::Command { is_cancelled: false, .. }) => {
                 return self.given_up.push((self.config.connection, ticket));
             }
-            Some(Call::Command { .. } | Call::Pruning { .. } | Call::Sent(_)) => return,
+            Some(Call::Command { .. } | Call::Pruning { .. } | Call::Sent(..)) => return,
             // Pieces go as slowly as the client takes them.
-            Some(Call::Ready(Read::Stream(stream))) if stream.has_begun() => return,
+            Some(Call::Ready(Read::Stream(stream), _)) if stream.has_begun() => return,
             Some(Call::Held { .. }) => Error::NotCapable,
-            Some(Call::Confirming(_) | Call::Ready(_) | Call::Asking(_)) => Error::TimedOut,
+            Some(
+                Call::Confirming(..)
+                | Call::Ready(..)
+                | Call::Asking(..)
+                | Call::Resolving { .. }
+                | Call::Password(_),
+            ) => Error::TimedOut,
         };
         self.calls.remove(&ticket);
         self.held.retain(|held| *held != ticket);

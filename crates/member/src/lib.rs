@@ -36,6 +36,7 @@ mod servers;
 pub mod snapshot;
 pub mod summary;
 pub mod throttle;
+mod token_times;
 mod watch_interest;
 pub mod zk_front;
 
@@ -52,5 +53,6 @@ pub use replica::{PeerStatus, Role, Status};
 pub use reply_room::ReplyRoom;
 pub use servers::LinkedServer;
 pub use snapshot::writer::SnapshotWriter;
+pub use token_times::TokenTimes;
 pub use watch_interest::WatchInterest;
 pub use zk_front::Front;

@@ -42,6 +42,7 @@ pub use connection::{Server, serve};
 pub use counts::{CallCounts, CallNumbers, TIME_BOUNDS_US};
 pub use keep_alive::PingPolicy;
 pub use limits::{Limits, Patience};
+pub use metadata::Metadata;
 pub use methods::{Kind, Method, Methods};
 pub use requests::Message;
 pub use room::{Room, Share, Shares, SharesBySize};

@@ -9,6 +9,7 @@
 mod answer;
 mod body;
 mod calls;
+mod client;
 mod cluster;
 mod concurrency;
 mod gateway_stream;
@@ -19,9 +20,11 @@ mod limits;
 mod member_view;
 mod methods;
 mod metrics;
+mod passwords;
 mod routes;
 mod runtime;
 mod slow;
+mod tokens;
 mod versions;
 mod watch;
 mod websocket;
@@ -46,7 +49,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
 use crate::descriptors;
 use crate::grpc::{self, Limits, Patience, PingPolicy, Server};
-use crate::tls::Tls;
+use crate::tls::{Tls, common_name};
+use client::Client;
 use http::Site;
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
@@ -55,6 +59,7 @@ use limits::{
     WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
 };
 pub use member_view::MemberView;
+use passwords::Passwords;
 use runtime::{RoomOfAll, Runtime};
 pub use versions::ETCD_VERSION;
 
@@ -95,6 +100,7 @@ pub fn start(
     let limits = Arc::new(grpc_limits(&member.config));
     let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
     let room = RoomOfAll::new();
+    let passwords = Passwords::start(member.config.auth.bcrypt_cost)?;
     let mut runtimes = Vec::new();
     for ((handle, front), methods) in fronts.into_iter().zip(tables) {
         let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
@@ -102,10 +108,10 @@ pub fn start(
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let server =
             Server { methods, limits: limits.clone(), windows: windows.clone(), credits: None };
-        let (room, member) = (room.clone(), member.clone());
+        let (room, member, passwords) = (room.clone(), member.clone(), passwords.clone());
         let name = format!("etcd-{}", handle.id().0);
         std::thread::Builder::new().name(name).spawn(move || {
-            let runtime = Rc::new(Runtime::new(handle, front, server, room, member));
+            let runtime = Rc::new(Runtime::new(handle, front, server, room, member, passwords));
             let local = LocalSet::new();
             local.block_on(&tokio, run(runtime, receiver));
         })?;
@@ -171,15 +177,21 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     };
     let Some(tls) = tls.filter(|_| is_secure) else {
         let is_http2 = begins_with(&stream, HTTP2_START).await?;
-        return serve_protocol(stream, (is_http2, Site { service, is_secure }), runtime).await;
+        let site = Site { service, is_secure, certificate: None };
+        return serve_protocol(stream, (is_http2, site), runtime).await;
     };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
     let shaken = TlsAcceptor::from(tls.current_of_etcd()).accept(stream);
     match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
         Ok(stream) => {
             handshake.succeed();
-            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            serve_protocol(stream, (is_http2, Site { service, is_secure }), runtime).await
+            let tls = stream.get_ref().1;
+            let is_http2 = tls.alpn_protocol() == Some(b"h2");
+            let certificate = tls.peer_certificates().and_then(|chain| chain.first());
+            let certificate = certificate.filter(|_| runtime.member.has_certificate_users);
+            let certificate = certificate.map(|it| common_name(it).into());
+            serve_protocol(stream, (is_http2, Site { service, is_secure, certificate }), runtime)
+                .await
         }
         Err(error) => {
             tls.log_refusal(&peer.to_string(), &error.to_string());
@@ -200,8 +212,9 @@ where
     let shares = runtime.shares_of_connection();
     match (is_http2, site.service) {
         (true, EtcdService::All | EtcdService::Grpc) => {
-            let handle = |call| {
-                let served = calls::serve(runtime.clone(), call, shares.answers.clone());
+            let handle = |call: Box<grpc::Call<_>>| {
+                let client = Client::of_call(&runtime, &call.metadata, site.certificate.as_ref());
+                let served = calls::serve(client, call, shares.answers.clone());
                 tokio::task::spawn_local(served);
             };
             grpc::serve(stream, &runtime.server, &shares.requests, handle).await

@@ -14,6 +14,7 @@ use machine::Level;
 use member::EtcdFront;
 use member::Front;
 use member::ReplyRoom;
+use member::TokenTimes;
 use member::etcd_front::EtcdFrontConfig;
 use member::hello::Known;
 use member::message::FrontCounts;
@@ -459,6 +460,8 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
     let Some(etcd) = &config.etcd else { return Vec::new() };
     let (progress_ms, request_bytes_max) = (etcd.progress_ms, etcd.request_bytes_max);
     let references = Arc::<ReplyRoom>::default();
+    let ttl_ms = etcd.auth.token_ttl_s.saturating_mul(1_000);
+    let mut token_times = None;
     let front = |handle: FrontHandle| {
         let (level, replicated) = {
             let machine = handle.machine().read();
@@ -466,6 +469,8 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
         };
         // Before the level of etcd's keys nothing is replicated.
         let settings = if level >= Level::ETCD { replicated } else { config.etcd_keys.replicated };
+        let begin = || Arc::new(TokenTimes::new(ttl_ms, handle.monotonic_ms()));
+        let token_times = token_times.get_or_insert_with(begin);
         let front = EtcdFront::new(EtcdFrontConfig {
             id: handle.id(),
             connection: listen_etcd::connection_of(handle.id()),
@@ -477,6 +482,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             piece_bytes: member::limits::ETCD_PIECE_BYTES,
             hold_keys_max: member::limits::ETCD_HOLD_KEYS_MAX,
             references: references.clone(),
+            token_times: token_times.clone(),
             level,
             progress_ms,
             watch_bounds: Default::default(),

@@ -41,7 +41,7 @@ use member::throttle::{Throttle, ThrottleConfig};
 use member::zk_front::{FrontConfig, HeldBytes};
 use member::{
     Apply, Condemned, Difference, Fetching, Hello, LogWriter, Loop, LoopCounts, LoopHeld,
-    SnapshotWriter, WatchInterest,
+    SnapshotWriter, TokenTimes, WatchInterest,
 };
 use storage::StorageError;
 use storage::datadir::{Birth, DataDir};
@@ -58,7 +58,7 @@ use crate::fault::Disks;
 use crate::limits::{
     COMMANDS_MAX_LEAST, ETCD_HOLD_KEYS_MAX, ETCD_PIECE_BYTES, FRONT_INPUT_IDLE_MAX,
     FRONT_OUTPUT_IDLE_MAX, LARGE_REQUEST_BYTES_LEAST, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US,
-    OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX,
+    OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX, TOKEN_TTL_MS,
 };
 use crate::network::Network;
 use crate::witness::Witness;
@@ -319,6 +319,7 @@ impl MemberConfig {
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             piece_bytes: ETCD_PIECE_BYTES,
             hold_keys_max: ETCD_HOLD_KEYS_MAX,
+            token_times: Arc::new(TokenTimes::new(TOKEN_TTL_MS, 0)),
             references: Arc::default(),
             level: Level::FIRST,
             progress_ms: self.progress_ms,

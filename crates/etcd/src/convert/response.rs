@@ -13,6 +13,8 @@ use machine::etcd::event::Event;
 use machine::etcd::reply::{Branch, Found, OpDone, Outcome, PutDone, RangeDeleted, TxnDone};
 use prost::encoding::{encode_varint, encoded_len_varint};
 
+use crate::pb::etcdserverpb as pb;
+
 pub use lease::{LeaseResponse, TimeToLive};
 pub use piece::{Piece, PieceEnd};
 pub use watch::{NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};
@@ -27,6 +29,14 @@ pub struct Header {
     pub member_id: u64,
     /// The Raft term of the member.
     pub raft_term: u64,
+}
+
+impl Header {
+    /// The whole header.
+    pub(super) fn with_revision(self, revision: i64) -> pb::ResponseHeader {
+        let Header { cluster_id, member_id, raft_term } = self;
+        pb::ResponseHeader { cluster_id, member_id, revision, raft_term }
+    }
 }
 
 /// A response that was measured, and can be written.
@@ -65,6 +75,7 @@ impl<'a> Response<'a> {
                 Outcome::Txn(done) => Body::Txn(done),
                 Outcome::Configured | Outcome::Expired => unreachable!("no client's commands"),
                 Outcome::Granted(_) | Outcome::Revoked { .. } => unreachable!("commands of leases"),
+                Outcome::Authenticated { .. } => unreachable!("it has a response of its own"),
                 Outcome::Compacted { revision } | Outcome::AuthChanged { revision } => {
                     Body::HeaderAlone { revision: *revision }
                 }

@@ -12,6 +12,7 @@ use crate::digest::Digest;
 use crate::etcd::auth::intervals::Intervals;
 use crate::etcd::command::KeyRange;
 use crate::etcd::reply::Refusal;
+use crate::etcd::token::Token;
 use crate::limits::{ETCD_AUTH_BYTES_MAX, ETCD_AUTH_ENTRY_BYTES};
 
 mod check;
@@ -23,7 +24,6 @@ pub use check::{AuthInfo, ETCD_SCHEME};
 pub use command::AuthCommand;
 pub(crate) use command::AuthDone;
 use tokens::Tokens;
-pub use tokens::{TOKEN_PREFIX_BYTES, Token, TokenPrefix};
 
 /// The user that must exist while permissions are enforced.
 pub const ROOT_USER: &str = "root";

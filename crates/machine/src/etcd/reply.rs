@@ -1,7 +1,7 @@
 //! The outcomes of etcd's commands.
 
-use crate::etcd::auth::Token;
 use crate::etcd::event::Event;
+use crate::etcd::token::Token;
 use crate::ids::LeaseId;
 
 /// The outcome of a command that took effect.

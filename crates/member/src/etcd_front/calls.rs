@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use etcd::convert::{self, Header, LeaseResponse, Piece, Response};
+use etcd::convert::{self, AuthChange, AuthQuestion, Header, LeaseResponse, Piece, Response};
 use etcd::limits::TXN_OPS_TOTAL_MAX;
 use etcd::pb::etcdserverpb as pb;
 use machine::LeaseId;
 use machine::etcd::Store;
+use machine::etcd::command::Txn;
 use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
-use super::Method;
-use super::leases::{self, AskedLease, LeaseCall};
+use super::credentials::{self, Asker, Credentials};
+use super::lease_call::{self, AskedLease, LeaseCall};
+use super::method::{Method, Need};
+use super::passwords::PasswordCall;
 use super::range::{self, Range, Stepped};
 use super::stream::Stream;
 use crate::lease::LeaseTime;
@@ -25,29 +28,55 @@ pub(super) enum Call {
         method: Method,
         /// The bytes of the request.
         request: Bytes,
+        /// Who asks.
+        asker: Asker,
+    },
+    /// A call that waits for the lock, or until this member has applied what was committed, to find
+    /// out who asks.
+    Resolving {
+        /// The method of the call.
+        method: Method,
+        /// The bytes of the request.
+        request: Bytes,
+        /// What the client says of itself.
+        credentials: Credentials,
+        /// Whether this member has applied what the client can know of.
+        is_synced: bool,
     },
     /// A command that was handed over.
     Command {
         /// Bytes of credit that it holds.
         bytes: usize,
-        /// Whether it is a compaction that waits until the memory is freed.
-        is_physical: bool,
+        /// What follows when it was applied.
+        then: Then,
         /// Whether nobody waits for the result any more.
         is_cancelled: bool,
     },
     /// A read that waits until this member has applied what was committed.
-    Confirming(Read),
+    Confirming(Read, Asker),
     /// A question about a lease that was handed over.
-    Asking(AskedLease),
+    Asking(AskedLease, Asker),
     /// A read, or a question about a lease, that waits for the lock.
-    Ready(Read),
+    Ready(Read, Asker),
     /// A streamed read whose newest piece the driver has, until the client has taken it.
-    Sent(Stream),
+    Sent(Stream, Asker),
+    /// A call that waits for work on a password, and what tells the driver that it does.
+    Password(Box<(PasswordCall, Arc<()>)>),
     /// A compaction that is done, and waits until the memory is freed.
     Pruning {
         /// The response.
         reply: Reply,
     },
+}
+
+/// What follows a command.
+pub(super) enum Then {
+    /// The response.
+    Reply,
+    /// A compaction waits until the memory is freed.
+    Prune,
+    /// The user that asked for a token gets one, or asks again if users and roles have changed.
+    Token(Box<pb::AuthenticateRequest>),
 }
 
 /// A request to read. Its form was checked.
@@ -66,6 +95,14 @@ pub(super) enum Read {
     },
     /// All leases.
     Leases,
+    /// A question about users and roles.
+    Auth(AuthQuestion),
+    /// A user that asks for a token, handed over under the lock.
+    Authenticate(pb::AuthenticateRequest),
+    /// A change whose password is to be hashed, with its request; handed over under the lock.
+    Hash(Box<(AuthChange, String, (Method, Bytes))>),
+    /// Whether a client may ask something of the member itself.
+    Need(Need),
 }
 
 /// The response to a call or a piece of it, not encoded yet: it shares the versions that it shows.
@@ -85,6 +122,7 @@ enum Body {
     Txn(TxnDone),
     Piece(Piece),
     Lease(LeaseResponse),
+    Encoded(Vec<u8>),
 }
 
 /// How a turn of a read under the lock ended, if it is not refused.
@@ -104,16 +142,20 @@ pub(super) enum Found {
     Txn(TxnDone, Option<HeldReply>),
     Piece { piece: Piece, is_last: bool },
     Lease(LeaseResponse),
+    Encoded(Vec<u8>),
 }
 
 impl Read {
     /// Runs the read, or a step of it, and takes the keys that it looks at off `keys_left`.
     pub fn run(
         &mut self,
-        store: &Store,
+        (store, header): (&Store, Header),
+        asker: &mut Asker,
         keys_left: &mut u64,
         room: &Arc<ReplyRoom>,
     ) -> Result<Ran, Refusal> {
+        credentials::begin_read(asker, store.auth());
+        self.check(store, credentials::info(asker))?;
         let found = match self {
             Read::Range(range) => {
                 return range.step(store, keys_left, room).map(|stepped| match stepped {
@@ -123,9 +165,7 @@ impl Read {
                 });
             }
             Read::Txn(request) => {
-                // The setting that it was checked with may have changed since.
-                let txn = convert::txn(request, TXN_OPS_TOTAL_MAX)
-                    .expect("the request was checked when it came");
+                let txn = checked_txn(request);
                 let count = range::reference_count_max_of(store, &txn);
                 let Some(held) = range::hold(room, count) else { return Ok(Ran::NoRoom) };
                 *keys_left = keys_left.saturating_sub(count);
@@ -136,9 +176,15 @@ impl Read {
                 *keys_left = keys_left.saturating_sub(piece.events().len() as u64);
                 Found::Piece { piece, is_last }
             }
-            Read::AskLease(_) => unreachable!("a question is handed over"),
+            Read::AskLease(_) | Read::Authenticate(_) | Read::Hash(_) => {
+                unreachable!("it is handed over")
+            }
+            Read::Auth(question) => {
+                Found::Encoded(question.answer(header, store, credentials::info(asker))?)
+            }
+            Read::Need(_) => Found::Encoded(Vec::new()),
             Read::TimeToLive { lease, with_keys, time } => {
-                Found::Lease(leases::time_to_live(store, *lease, *with_keys, *time))
+                Found::Lease(lease_call::time_to_live(store, *lease, *with_keys, *time))
             }
             Read::Leases => {
                 let revision = store.revision();
@@ -150,13 +196,28 @@ impl Read {
     }
 }
 
+/// The transaction of a request whose form was checked. The setting that it was checked with may
+/// have changed since.
+pub(super) fn checked_txn(request: &pb::TxnRequest) -> Txn<'_> {
+    convert::txn(request, TXN_OPS_TOTAL_MAX).expect("the request was checked when it came")
+}
+
 impl Reply {
     pub(super) fn of_outcome(header: Header, outcome: Outcome) -> Reply {
+        if let Outcome::Authenticated { revision, token } = outcome {
+            let response = convert::authenticated(header, revision, token.to_string());
+            return Reply::of_bytes(header, response);
+        }
         let body = match LeaseResponse::of_outcome(&outcome) {
             Some(response) => Body::Lease(response),
             None => Body::Outcome(outcome),
         };
         Reply { header, body, _held: None }
+    }
+
+    /// A response whose bytes were made.
+    pub(super) fn of_bytes(header: Header, response: Vec<u8>) -> Reply {
+        Reply { header, body: Body::Encoded(response), _held: None }
     }
 
     pub(super) fn of_lease(header: Header, response: LeaseResponse) -> Reply {
@@ -173,6 +234,7 @@ impl Reply {
             Found::Txn(done, held) => (Body::Txn(done), held),
             Found::Piece { piece, .. } => (Body::Piece(piece), None),
             Found::Lease(response) => (Body::Lease(response), None),
+            Found::Encoded(response) => (Body::Encoded(response), None),
         };
         Reply { header, body, _held: held }
     }
@@ -185,6 +247,7 @@ impl Reply {
             Body::Txn(done) => Response::of_txn(self.header, done).bytes(),
             Body::Piece(piece) => piece.bytes(self.header),
             Body::Lease(response) => response.bytes(self.header),
+            Body::Encoded(response) => response.len(),
         }
     }
 
@@ -202,6 +265,7 @@ impl Reply {
                 out.reserve(response.bytes(self.header));
                 response.write(self.header, out);
             }
+            Body::Encoded(response) => out.extend_from_slice(response),
         }
     }
 }

@@ -9,49 +9,16 @@
 //! before, Apply has told Loop by then.
 
 use etcd::Error;
-use etcd::convert::{LeaseResponse, TimeToLive};
-use etcd::pb::etcdserverpb as pb;
-use machine::etcd::Store;
-use machine::{LeaseId, Level};
+use etcd::convert::LeaseResponse;
+use machine::Level;
 
+use super::EtcdFront;
 use super::calls::{Call, Read, Reply};
-use super::{CallRefused, EtcdFront, Method};
-use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
+use super::credentials::Asker;
+use super::lease_call::{AskedLease, LeaseCall};
+use super::method::{CallRefused, Method};
+use crate::lease::NoLeaseTime;
 use crate::message::{Caller, LeaseAnswered, Ticket, ToLoop};
-
-/// A question about a lease.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum LeaseCall {
-    /// To keep the lease alive.
-    KeepAlive(LeaseId),
-    /// For the time that is left, and the keys if that is so.
-    TimeToLive(LeaseId, bool),
-}
-
-/// A question that was handed over.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AskedLease {
-    call: LeaseCall,
-    /// The revision when it was handed over.
-    revision: i64,
-}
-
-impl LeaseCall {
-    pub fn keep_alive(request: &pb::LeaseKeepAliveRequest) -> LeaseCall {
-        LeaseCall::KeepAlive(LeaseId(request.id))
-    }
-
-    pub fn time_to_live(request: &pb::LeaseTimeToLiveRequest) -> LeaseCall {
-        LeaseCall::TimeToLive(LeaseId(request.id), request.keys)
-    }
-
-    fn question(self) -> LeaseQuestion {
-        match self {
-            LeaseCall::KeepAlive(lease) => LeaseQuestion { lease, renews: true },
-            LeaseCall::TimeToLive(lease, _) => LeaseQuestion { lease, renews: false },
-        }
-    }
-}
 
 impl EtcdFront {
     /// Begins a question; it waits until the level of the state has leases.
@@ -60,19 +27,26 @@ impl EtcdFront {
         ticket: Ticket,
         call: LeaseCall,
         kept: (Method, bytes::Bytes),
+        asker: Asker,
     ) -> Result<(), CallRefused> {
         if self.level < Level::ETCD {
-            self.hold(ticket, Level::ETCD, kept);
+            self.hold(ticket, Level::ETCD, kept, asker);
         } else {
-            self.calls.insert(ticket, Call::Ready(Read::AskLease(call)));
+            self.calls.insert(ticket, Call::Ready(Read::AskLease(call), asker));
             self.runnable.push_back(ticket);
         }
         Ok(())
     }
 
     /// Hands a question over.
-    pub(super) fn ask_lease(&mut self, ticket: Ticket, call: LeaseCall, revision: i64) {
-        self.calls.insert(ticket, Call::Asking(AskedLease { call, revision }));
+    pub(super) fn ask_lease(
+        &mut self,
+        ticket: Ticket,
+        call: LeaseCall,
+        revision: i64,
+        asker: Asker,
+    ) {
+        self.calls.insert(ticket, Call::Asking(AskedLease { call, revision }, asker));
         let (front, connection) = (self.config.id, self.config.connection);
         self.lease_questions.push((Caller { front, connection, ticket }, call.question()));
     }
@@ -87,52 +61,28 @@ impl EtcdFront {
 
     /// Takes the leader's answer.
     pub(super) fn on_lease_answer(&mut self, ticket: Ticket, answered: LeaseAnswered) {
-        let Some(Call::Asking(AskedLease { call, revision })) = self.calls.get(&ticket) else {
+        let Some(Call::Asking(..)) = self.calls.get(&ticket) else { return };
+        let Some(Call::Asking(AskedLease { call, revision }, asker)) = self.calls.remove(&ticket)
+        else {
             return;
         };
-        let (call, revision) = (*call, *revision);
         let time = match answered {
             Ok(time) => time,
-            Err(why) => {
-                self.calls.remove(&ticket);
-                return self.output.results.push((ticket, Err(error_of(why).into())));
-            }
+            Err(why) => return self.output.results.push((ticket, Err(error_of(why).into()))),
         };
         match call {
             LeaseCall::KeepAlive(lease) => {
-                self.calls.remove(&ticket);
                 let ttl_s = time.map_or(0, |time| time.granted_s);
                 let response = LeaseResponse::KeptAlive { revision, lease, ttl_s };
                 self.output.results.push((ticket, Ok(Reply::of_lease(self.header(), response))));
             }
             LeaseCall::TimeToLive(lease, with_keys) => {
-                self.calls.insert(ticket, Call::Ready(Read::TimeToLive { lease, with_keys, time }));
+                let read = Read::TimeToLive { lease, with_keys, time };
+                self.calls.insert(ticket, Call::Ready(read, asker));
                 self.runnable.push_back(ticket);
             }
         }
     }
-}
-
-/// The response for a lease of which the leader has said this. It may have ended here since.
-pub(super) fn time_to_live(
-    store: &Store,
-    lease: LeaseId,
-    with_keys: bool,
-    time: Option<LeaseTime>,
-) -> LeaseResponse {
-    let revision = store.revision();
-    let found = store.leases().get(lease);
-    let response = match (time, found) {
-        (Some(LeaseTime { granted_s, left_ms }), Some(found)) => {
-            // Some time has passed since the clock was looked at: whole seconds are less.
-            let ttl_s = (left_ms.saturating_sub(1) / 1_000) as i64;
-            let shown = found.versions().filter(|_| with_keys);
-            let keys = shown.cloned().collect();
-            TimeToLive { revision, lease, ttl_s, granted_ttl_s: granted_s, keys }
-        }
-        _ => TimeToLive { revision, lease, ttl_s: -1, granted_ttl_s: 0, keys: Vec::new() },
-    };
-    LeaseResponse::TimeToLive(response)
 }
 
 fn error_of(why: NoLeaseTime) -> Error {

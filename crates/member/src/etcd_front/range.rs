@@ -8,7 +8,7 @@ use std::sync::Arc;
 use etcd::convert;
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
-use machine::etcd::command::{Op, RangeOp, Txn};
+use machine::etcd::command::{KeyRange, Op, RangeOp, Txn};
 use machine::etcd::range::{self, RangeRead};
 use machine::etcd::reply::{Found, Refusal};
 
@@ -41,6 +41,11 @@ pub(super) enum Stepped {
 impl Range {
     pub fn new(request: pb::RangeRequest) -> Range {
         Range { request, begun: None }
+    }
+
+    /// The keys that it reads.
+    pub fn range(&self) -> KeyRange<'_> {
+        KeyRange { key: &self.request.key, end: &self.request.range_end }
     }
 
     /// Another state took the place of the one before: the read begins anew.

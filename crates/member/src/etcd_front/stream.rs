@@ -40,6 +40,11 @@ impl Stream {
         Stream { request, piece_bytes, begun: None, is_cut: false }
     }
 
+    /// The keys that it reads.
+    pub fn range(&self) -> KeyRange<'_> {
+        KeyRange { key: &self.request.key, end: &self.request.range_end }
+    }
+
     /// Whether a client may have got a piece.
     pub fn has_begun(&self) -> bool {
         self.begun.is_some()

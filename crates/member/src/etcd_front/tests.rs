@@ -37,6 +37,7 @@ impl Rig {
             request_bytes_max: 1_000,
             piece_bytes: crate::limits::ETCD_PIECE_BYTES,
             hold_keys_max: 3,
+            token_times: Arc::new(TokenTimes::new(300_000, 0)),
             references: Arc::default(),
             level,
             progress_ms: 10_000,
@@ -49,7 +50,8 @@ impl Rig {
     }
 
     fn call(&mut self, method: Method, request: &impl Message) -> Ticket {
-        let ticket = self.front.on_call(method, request.encode_to_vec().into());
+        let ticket =
+            self.front.on_call(method, request.encode_to_vec().into(), Credentials::Nobody);
         self.take();
         ticket
     }
@@ -290,7 +292,8 @@ fn a_late_call_is_told_whether_it_may_still_take_effect() {
 #[test]
 fn a_refused_request_is_told_why_and_harms_no_other() {
     let mut rig = Rig::new(true, Level::ETCD);
-    let garbage = rig.front.on_call(Method::Put, Bytes::from_static(&[0xff, 0xff]));
+    let garbage =
+        rig.front.on_call(Method::Put, Bytes::from_static(&[0xff, 0xff]), Credentials::Nobody);
     rig.take();
     assert_eq!(rig.result::<pb::PutResponse>(garbage), Err(CallRefused::Malformed));
     let put =
@@ -627,7 +630,8 @@ fn questions_about_leases_wait_until_the_level_has_them() {
 impl Rig {
     /// Begins a read of a range, and runs one hold of it.
     fn begin_range(&mut self, request: &pb::RangeRequest) -> Ticket {
-        let ticket = self.front.on_call(Method::Range, request.encode_to_vec().into());
+        let ticket =
+            self.front.on_call(Method::Range, request.encode_to_vec().into(), Credentials::Nobody);
         self.front.run_reads(&self.machine);
         ticket
     }

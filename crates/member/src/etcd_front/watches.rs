@@ -32,10 +32,13 @@ use machine::etcd::Store;
 use machine::etcd::change::KeyChange;
 use machine::etcd::command::KeyRange;
 use machine::etcd::event::{Event, Place};
+use machine::etcd::token::Token;
 use slab::Slab;
 
+use super::credentials::{self, Credentials};
 use crate::limits::{ETCD_WATCH_KEY_BYTES_MAX, ETCD_WATCH_QUEUES_BYTES_MAX, ETCD_WATCHERS_MAX};
 use crate::message::{FrontId, Ticket};
+use crate::token_times::TokenTimes;
 use crate::watch_interest::{WatchInterest, Watching};
 use groups::{Groups, WatcherNumber};
 use message::{Item, Shown};
@@ -117,8 +120,18 @@ impl Watches {
 
     // Streams.
 
-    pub fn open(&mut self, ticket: Ticket, requires_leader: bool) {
-        self.queues.streams.insert(ticket, WatchStream::new(requires_leader, self.bounds));
+    pub fn open(&mut self, ticket: Ticket, requires_leader: bool, waits_for_sync: bool) {
+        let stream = WatchStream::new(requires_leader, waits_for_sync, self.bounds);
+        self.queues.streams.insert(ticket, stream);
+    }
+
+    /// The requests of a stream need wait no longer for what its client can know of.
+    pub fn on_synced(&mut self, ticket: Ticket) {
+        if let Some(stream) = self.queues.streams.get_mut(&ticket)
+            && core::mem::take(&mut stream.waits_for_sync)
+        {
+            self.queues.want_lock(ticket);
+        }
     }
 
     /// The number of streams.
@@ -131,9 +144,9 @@ impl Watches {
         self.queues.streams.get(&ticket).is_some_and(WatchStream::accepts)
     }
 
-    pub fn request(&mut self, ticket: Ticket, request: WatchRequest) {
+    pub fn request(&mut self, ticket: Ticket, request: WatchRequest, credentials: Credentials) {
         if let Some(stream) = self.queues.streams.get_mut(&ticket) {
-            stream.requests.push_back(request);
+            stream.requests.push_back((request, credentials));
             self.queues.want_lock(ticket);
         }
     }
@@ -311,7 +324,7 @@ impl Watches {
 
     /// Serves the streams that wait for the lock, up to the bounds of one hold. All deliveries that
     /// were pushed before were handed over.
-    pub fn run(&mut self, store: &Store, now_ms: u64) {
+    pub fn run(&mut self, store: &Store, now_ms: u64, tokens: &TokenTimes) {
         self.now_ms = now_ms;
         if self.changes.is_empty() {
             self.matched = store.revision();
@@ -322,24 +335,33 @@ impl Watches {
         {
             let Some(stream) = self.queues.streams.get_mut(&ticket) else { continue };
             stream.is_ready = false;
-            self.serve(ticket, store, &mut left);
+            self.serve(ticket, (store, tokens), &mut left);
             left = left.saturating_sub(REQUEST_COST);
         }
     }
 
     /// Serves a stream: its requests, its watchers that are behind, its wish for progress.
-    fn serve(&mut self, ticket: Ticket, store: &Store, left: &mut usize) {
+    fn serve(&mut self, ticket: Ticket, (store, tokens): (&Store, &TokenTimes), left: &mut usize) {
         if !self.accepts(ticket) {
             self.queues.accepting.push(ticket);
         }
         while let Some(stream) = self.queues.streams.get_mut(&ticket)
             && !stream.is_full()
+            && !stream.waits_for_sync
             && *left > 0
-            && let Some(request) = stream.requests.pop_front()
+            && let Some((request, credentials)) = stream.requests.pop_front()
         {
             *left = left.saturating_sub(REQUEST_COST);
             match request.request_union {
-                Some(RequestUnion::CreateRequest(request)) => self.create(ticket, &request, store),
+                Some(RequestUnion::CreateRequest(request)) => {
+                    let refusal = self.refusal(&request, store, &credentials, tokens);
+                    match refusal {
+                        Some(reason) => {
+                            self.queues.push(ticket, Item::refused(store.revision(), reason));
+                        }
+                        None => self.create(ticket, &request, store),
+                    }
+                }
                 Some(RequestUnion::CancelRequest(request)) => {
                     self.cancel(ticket, request.watch_id, store);
                 }
@@ -352,27 +374,43 @@ impl Watches {
         }
         let stream = &self.queues.streams[&ticket];
         if self.queues.may_read(ticket) || (!stream.requests.is_empty() && !stream.is_full()) {
+            if stream.waits_for_sync {
+                return;
+            }
             return self.queues.want_lock(ticket);
         }
         self.promise_progress(ticket);
     }
 
+    /// Why a watch is not created for who asks. A revision below 0 is refused first, as in etcd.
+    fn refusal(
+        &self,
+        request: &WatchCreateRequest,
+        store: &Store,
+        credentials: &Credentials,
+        tokens: &TokenTimes,
+    ) -> Option<&'static str> {
+        if request.start_revision < 0 {
+            return Some(Error::Compacted.text());
+        }
+        let is_used = |token: Token| tokens.use_now(token.made, self.now_ms);
+        credentials::watch_refusal(store.auth(), credentials, range_of(request), is_used)
+    }
+
     fn create(&mut self, ticket: Ticket, request: &WatchCreateRequest, store: &Store) {
         let revision = store.revision();
-        let key = if request.key.is_empty() { &[0][..] } else { &request.key };
-        let range = KeyRange { key, end: &request.range_end };
+        let range = range_of(request);
         let stream = self.queues.streams.get_mut(&ticket).expect("the caller has it");
         let is_empty = !matches!(range.end, [] | [0]) && range.key >= range.end;
         let is_taken = request.watch_id != 0 && stream.watchers.contains_key(&request.watch_id);
         let key_bytes = self.groups.key_bytes() + range.key.len() + range.end.len();
         let has_no_room =
             self.queues.watchers.len() >= ETCD_WATCHERS_MAX || key_bytes > ETCD_WATCH_KEY_BYTES_MAX;
-        let reason = match request.start_revision {
-            ..0 => Some(Error::Compacted.text()),
-            _ if is_empty => Some(EMPTY_RANGE),
-            _ if is_taken => Some(DUPLICATE_ID),
-            _ if has_no_room => Some(Error::TooManyRequests.text()),
-            _ => None,
+        let reason = match () {
+            () if is_empty => Some(EMPTY_RANGE),
+            () if is_taken => Some(DUPLICATE_ID),
+            () if has_no_room => Some(Error::TooManyRequests.text()),
+            () => None,
         };
         if let Some(reason) = reason {
             return self.queues.push(ticket, Item::refused(revision, reason));
@@ -683,6 +721,12 @@ impl Gather {
 /// The first revision that has events behind this place which were not looked at.
 fn first_needed(place: Place) -> i64 {
     if place.sub == u32::MAX { place.revision.saturating_add(1) } else { place.revision }
+}
+
+/// The keys that a request asks to watch. Without a key the range begins with the smallest one.
+fn range_of(request: &WatchCreateRequest) -> KeyRange<'_> {
+    let key = if request.key.is_empty() { &[0][..] } else { &request.key };
+    KeyRange { key, end: &request.range_end }
 }
 
 fn flags_of(request: &WatchCreateRequest) -> Flags {

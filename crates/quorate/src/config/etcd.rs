@@ -23,9 +23,34 @@ pub struct EtcdConfig {
     pub request_bytes_max: usize,
     /// The time above which a request is logged as a warning, in ms.
     pub slow_request_ms: u64,
+    pub auth: EtcdAuth,
     /// The facts that clients are told of this server, and how HTTP is served.
     pub about: EtcdAbout,
 }
+
+/// How passwords and tokens of users are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdAuth {
+    /// How long a simple token may stay unused, in s (`auth-token-ttl`).
+    pub token_ttl_s: u64,
+    /// The logarithm of the rounds of a password's hash (`bcrypt-cost`).
+    pub bcrypt_cost: u32,
+}
+
+impl Default for EtcdAuth {
+    fn default() -> EtcdAuth {
+        EtcdAuth { token_ttl_s: TOKEN_TTL_S, bcrypt_cost: BCRYPT_COST }
+    }
+}
+
+/// `auth.simpleTokenTTLDefault`, in s.
+const TOKEN_TTL_S: u64 = 300;
+
+/// `bcrypt.DefaultCost`.
+const BCRYPT_COST: u32 = 10;
+
+/// `bcrypt.MinCost`, `bcrypt.MaxCost`.
+const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 
 /// What each connection of a client may do, and how it is kept alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +168,7 @@ pub(super) struct EtcdDraft {
     connections: EtcdConnections,
     request_bytes_max: Option<usize>,
     slow_request_ms: Option<u64>,
+    auth: EtcdAuth,
     /// The ports and the facts that etcd's own flags give.
     pub given: Option<(Vec<EtcdPort>, EtcdAbout)>,
 }
@@ -184,6 +210,17 @@ impl EtcdDraft {
                 let (min, max) = (REQUEST_BYTES.start(), REQUEST_BYTES.end());
                 let wrong = || format!("is not between {min} and {max}");
                 self.request_bytes_max = Some(bytes.ok_or_else(wrong)?);
+            }
+            "auth-token-ttl" => {
+                let ttl_s = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+                // etcd has the same default for 0.
+                self.auth.token_ttl_s = if ttl_s == 0 { TOKEN_TTL_S } else { ttl_s };
+            }
+            "bcrypt-cost" => {
+                let cost = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+                // etcd uses the default in place of one that is not possible.
+                let is_possible = BCRYPT_COSTS.contains(&cost);
+                self.auth.bcrypt_cost = if is_possible { cost } else { BCRYPT_COST };
             }
             _ => return self.set_connections(flag, value),
         }
@@ -240,6 +277,7 @@ impl EtcdDraft {
             connections: self.connections,
             request_bytes_max: self.request_bytes_max.unwrap_or(REQUEST_BYTES_MAX_DEFAULT),
             slow_request_ms: self.slow_request_ms.unwrap_or(SLOW_REQUEST_MS),
+            auth: self.auth,
             about,
         };
         let keys = EtcdKeys { replicated: self.replicated, auto_compaction };

@@ -39,6 +39,7 @@ pub(super) fn code_and_text(refused: CallRefused) -> (etcd::Code, &'static str) 
         CallRefused::Error(error) => (error.code(), error.text()),
         CallRefused::Malformed => (etcd::Code::Internal, "the request is malformed"),
         CallRefused::Unimplemented(text) => (etcd::Code::Unimplemented, text),
+        CallRefused::Unknown(text) => (etcd::Code::Unknown, text),
     }
 }
 

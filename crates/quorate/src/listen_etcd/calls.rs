@@ -1,22 +1,17 @@
 //! Serving the calls of a connection, each by its method.
 
-use std::rc::Rc;
-
 use etcd::Error;
 use member::etcd_front::{Method as KvMethod, Reply};
 
+use super::client::Client;
 use super::methods::{ClusterMethod, Method};
-use super::runtime::{FromFront, Runtime, status_of};
+use super::runtime::{FromFront, status_of};
 use super::{cluster, concurrency, health, watch};
 use crate::grpc::{Call, End, Room, SharesBySize, framed};
 
 /// Serves a call until it ends.
-pub(super) async fn serve(
-    runtime: Rc<Runtime>,
-    mut call: Box<Call<Method>>,
-    answers: SharesBySize,
-) {
-    let outcome = answer(&runtime, &mut call, &answers).await;
+pub(super) async fn serve(client: Client, mut call: Box<Call<Method>>, answers: SharesBySize) {
+    let outcome = answer(&client, &mut call, &answers).await;
     call.finish(outcome);
 }
 
@@ -27,17 +22,18 @@ const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
 /// A call whose client requires a leader is refused if there is none. A stream also ends when the
 /// leader is lost for long; a call with one answer does not (`v3rpc.newStreamInterceptor`).
 async fn answer(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     call: &mut Call<Method>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
+    let runtime = &client.runtime;
     let (key, value) = REQUIRES_LEADER;
     let requires_leader = call.metadata.text(key) == Some(value);
     let ends_later = call.method.is_stream_without_front();
     if requires_leader && !runtime.has_leader() {
         return Err(status_of(Error::NoLeader.into()).into());
     }
-    let work = answer_by_method(runtime, call, answers, requires_leader);
+    let work = answer_by_method(client, call, answers, requires_leader);
     if !(requires_leader && ends_later) {
         return work.await;
     }
@@ -49,23 +45,23 @@ async fn answer(
 }
 
 async fn answer_by_method(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     call: &mut Call<Method>,
     answers: &SharesBySize,
     requires_leader: bool,
 ) -> Result<(), End> {
     match call.method {
-        Method::Kv(KvMethod::RangeStream) => answer_in_pieces(runtime, call, answers).await,
-        Method::Kv(KvMethod::LeaseKeepAlive) => keep_alive(runtime, call, answers).await,
-        Method::Watch => watch::answer(runtime, call, answers, requires_leader).await,
+        Method::Kv(KvMethod::RangeStream) => answer_in_pieces(client, call, answers).await,
+        Method::Kv(KvMethod::LeaseKeepAlive) => keep_alive(client, call, answers).await,
+        Method::Watch => watch::answer(client, call, answers, requires_leader).await,
         // Large and rare, so the futures of other calls do not contain it.
         Method::Concurrency(method) => {
-            Box::pin(concurrency::answer(runtime, call, answers, method)).await
+            Box::pin(concurrency::answer(client, call, answers, method)).await
         }
-        Method::Cluster(method) => Box::pin(answer_about_cluster(runtime, call, method)).await,
+        Method::Cluster(method) => Box::pin(answer_about_cluster(client, call, method)).await,
         Method::Kv(method) => {
             let message = call.requests.only().await?;
-            let work = runtime.run(method, message.bytes);
+            let work = client.run(method, message.bytes);
             let reply = call.unless_ended(work).await?.map_err(status_of)?;
             send(call, answers, reply).await
         }
@@ -75,24 +71,24 @@ async fn answer_by_method(
 
 /// Answers a question about the members.
 async fn answer_about_cluster(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     call: &mut Call<Method>,
     method: ClusterMethod,
 ) -> Result<(), End> {
     let message = call.requests.only().await?;
-    let work = cluster::run(runtime, method, message.bytes);
+    let work = cluster::run(client, method, message.bytes);
     let response = call.unless_ended(work).await?.map_err(status_of)?;
     call.answers.send(framed(|out| out.extend(response)), None).await
 }
 
 /// Answers a streamed read: each piece is asked for when the socket has taken the one before.
 async fn answer_in_pieces(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     call: &mut Call<Method>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
     let message = call.requests.only().await?;
-    let mut front_call = runtime.begin(KvMethod::RangeStream, message.bytes);
+    let mut front_call = client.begin(KvMethod::RangeStream, message.bytes);
     loop {
         match call.unless_ended(front_call.next()).await? {
             FromFront::Done(result) => {
@@ -110,12 +106,12 @@ async fn answer_in_pieces(
 /// Answers a stream of keep-alives: each message is read when the answer to the one before is
 /// taken, so a stream costs one message each way.
 async fn keep_alive(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     call: &mut Call<Method>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
     while let Some(message) = call.requests.next().await? {
-        let work = runtime.run(KvMethod::LeaseKeepAlive, message.bytes);
+        let work = client.run(KvMethod::LeaseKeepAlive, message.bytes);
         let reply = call.unless_ended(work).await?.map_err(status_of)?;
         send(call, answers, reply).await?;
         call.answers.taken().await?;

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use machine::MemberId;
-use member::etcd_front::{CallRefused, Method as KvMethod};
+use member::etcd_front::{CallRefused, Method as KvMethod, Need};
 
+use super::client::Client;
 use super::methods::ClusterMethod;
 use super::runtime::Runtime;
 use super::versions::{CLUSTER_VERSION, ETCD_VERSION};
@@ -21,22 +22,25 @@ use super::versions::{CLUSTER_VERSION, ETCD_VERSION};
 /// # Errors
 /// The request is malformed, or cannot be served now.
 pub(super) async fn run(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     method: ClusterMethod,
     request: Bytes,
 ) -> Result<Vec<u8>, CallRefused> {
+    let runtime = &client.runtime;
     match method {
         ClusterMethod::MemberList => {
             let request: pb::MemberListRequest = decoded(request)?;
             if request.linearizable {
                 read(runtime).await?;
             }
+            client.require(Need::User).await?;
             let header = Some(header(runtime, None));
             Ok(pb::MemberListResponse { header, members: members(runtime) }.encode_to_vec())
         }
         ClusterMethod::MemberAdd => {
             let request: pb::MemberAddRequest = decoded(request)?;
             check_urls(&request.peer_ur_ls)?;
+            client.require(Need::Root).await?;
             let is_known = |member: pb::Member| {
                 member.peer_ur_ls.iter().any(|url| request.peer_ur_ls.contains(url))
             };
@@ -47,27 +51,33 @@ pub(super) async fn run(
         }
         ClusterMethod::MemberRemove => {
             let request: pb::MemberRemoveRequest = decoded(request)?;
+            client.require(Need::Root).await?;
             check_member(runtime, request.id)?;
             Err(Error::MemberNotEnoughStarted.into())
         }
         ClusterMethod::MemberUpdate => {
             let request: pb::MemberUpdateRequest = decoded(request)?;
             check_urls(&request.peer_ur_ls)?;
+            client.require(Need::Root).await?;
             check_member(runtime, request.id)?;
             Err(Error::MemberNotEnoughStarted.into())
         }
         ClusterMethod::MemberPromote => {
             let request: pb::MemberPromoteRequest = decoded(request)?;
+            client.require(Need::Root).await?;
             check_member(runtime, request.id)?;
             Err(Error::MemberNotLearner.into())
         }
         ClusterMethod::Status => {
             decoded::<pb::StatusRequest>(request)?;
+            client.require(Need::User).await?;
             Ok(status(runtime).encode_to_vec())
         }
         ClusterMethod::Alarm => {
             let request: pb::AlarmRequest = decoded(request)?;
-            if request.action() != pb::alarm_request::AlarmAction::Get {
+            let is_get = request.action() == pb::alarm_request::AlarmAction::Get;
+            client.require(if is_get { Need::User } else { Need::Root }).await?;
+            if !is_get {
                 return Err(CallRefused::Unimplemented("alarms are not raised yet"));
             }
             let header = Some(header(runtime, Some(revision(runtime))));
@@ -84,7 +94,8 @@ fn decoded<M: Message + Default>(request: Bytes) -> Result<M, CallRefused> {
 async fn read(runtime: &Rc<Runtime>) -> Result<(), CallRefused> {
     let request =
         pb::RangeRequest { key: "members".into(), count_only: true, ..Default::default() };
-    runtime.run(KvMethod::Range, request.encode_to_vec().into()).await.map(drop)
+    let member = Client::of_member(runtime);
+    member.run(KvMethod::Range, request.encode_to_vec().into()).await.map(drop)
 }
 
 fn revision(runtime: &Rc<Runtime>) -> i64 {

@@ -9,7 +9,6 @@
 mod local;
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::pb::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -17,8 +16,9 @@ use etcd::pb::etcdserverpb::{RangeRequest, ResponseHeader};
 use etcd::pb::mvccpb::event::EventType;
 use etcd::pb::{Message, v3electionpb as election, v3lockpb as lock};
 
+use super::client::Client;
 use super::methods::{ConcurrencyMethod, Method};
-use super::runtime::{Runtime, malformed};
+use super::runtime::malformed;
 use crate::grpc::{Call, End, Room, SharesBySize, Status, framed};
 use local::{Local, delete, end_of_prefix, first_created, get, of_range, put, read_by, unknown};
 
@@ -30,18 +30,18 @@ const SESSION_TTL_S: i64 = 60;
 /// # Errors
 /// The call ends with a status, or its client is gone.
 pub(super) async fn answer(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     call: &mut Call<Method>,
     shares: &SharesBySize,
     method: ConcurrencyMethod,
 ) -> Result<(), End> {
     let message = call.requests.only().await?;
     if method != ConcurrencyMethod::Observe {
-        let work = run(runtime, method, message.bytes);
+        let work = run(client, method, message.bytes);
         let response = call.unless_ended(work).await??;
         return send(call, shares, response).await;
     }
-    let mut observer = Observer::new(runtime, message.bytes)?;
+    let mut observer = Observer::new(client, message.bytes)?;
     loop {
         let response = call.unless_ended(observer.next()).await??;
         send(call, shares, response).await?;
@@ -66,11 +66,11 @@ async fn send(
 /// # Errors
 /// The status that the call ends with.
 pub(super) async fn run(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     method: ConcurrencyMethod,
     request: Bytes,
 ) -> Result<Vec<u8>, Status> {
-    let local = Local(runtime.clone());
+    let local = Local(client.clone());
     Ok(match method {
         ConcurrencyMethod::Lock => lock(&local, decode(request)?).await?.encode_to_vec(),
         ConcurrencyMethod::Unlock => {
@@ -269,9 +269,9 @@ pub(super) struct Observer {
 impl Observer {
     /// # Errors
     /// The request is malformed.
-    pub fn new(runtime: &Rc<Runtime>, request: Bytes) -> Result<Observer, Status> {
+    pub fn new(client: &Client, request: Bytes) -> Result<Observer, Status> {
         let request: election::LeaderRequest = decode(request)?;
-        let (local, prefix) = (Local(runtime.clone()), below(&request.name));
+        let (local, prefix) = (Local(client.clone()), below(&request.name));
         Ok(Observer { local, prefix, leader: None, responses: Vec::new(), is_gone: false })
     }
 

@@ -4,7 +4,6 @@
 //! client goes away; keep-alives end with the answer to the last one.
 
 use std::future::pending;
-use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::gateway::{self, Scanner};
@@ -16,21 +15,22 @@ use tokio::time::Instant;
 
 use super::answer::{Lines, Roomy, code_and_text};
 use super::body::{RequestBody, next_frame};
+use super::client::Client;
 use super::concurrency::Observer;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
-use super::runtime::{ConnectionShares, FromWatch, Runtime, WatchCall};
+use super::runtime::{ConnectionShares, FromWatch, WatchCall};
 use crate::grpc::Room;
 
 /// Begins a stream of watches. The task ends when the client has gone away, which drops the body.
 pub(super) fn watch(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     shares: &ConnectionShares,
     method: &'static gateway::Method,
     body: RequestBody,
 ) -> Lines {
     // One line in hand, so that the next one is made when hyper has taken it.
     let (lines, body_of_response) = mpsc::channel(1);
-    let watch = runtime.open_watch(false);
+    let watch = client.open_watch(false);
     let requests = Requests::new(method, body, shares);
     let shares = shares.clone();
     tokio::task::spawn_local(async move {
@@ -41,18 +41,18 @@ pub(super) fn watch(
 
 /// Begins a stream of keep-alives. Each is answered before the next one is read.
 pub(super) fn keep_alive(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     shares: &ConnectionShares,
     method: &'static gateway::Method,
     body: RequestBody,
 ) -> Lines {
     let (lines, body_of_response) = mpsc::channel(1);
     let mut requests = Requests::new(method, body, shares);
-    let (runtime, shares) = (runtime.clone(), shares.clone());
+    let (client, shares) = (client.clone(), shares.clone());
     tokio::task::spawn_local(async move {
         tokio::select! {
             () = lines.closed() => {}
-            () = serve_keep_alive(&runtime, method, &mut requests, &shares, &lines) => {}
+            () = serve_keep_alive(&client, method, &mut requests, &shares, &lines) => {}
         }
     });
     Lines(body_of_response)
@@ -108,14 +108,14 @@ async fn line_of(
 }
 
 async fn serve_keep_alive(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     method: &gateway::Method,
     requests: &mut Requests,
     shares: &ConnectionShares,
     lines: &mpsc::Sender<Bytes>,
 ) {
     while let Some(request) = requests.next_or_end().await {
-        let line = match runtime.run(KvMethod::LeaseKeepAlive, request).await {
+        let line = match client.run(KvMethod::LeaseKeepAlive, request).await {
             Ok(reply) => line_of(method, reply.bytes(), |out| reply.write(out), shares).await,
             Err(refused) => {
                 let (code, text) = code_and_text(refused);

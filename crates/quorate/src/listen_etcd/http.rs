@@ -3,8 +3,10 @@
 
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use etcd::convert::AuthMethod;
 use etcd::gateway;
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
@@ -20,6 +22,7 @@ use tokio::time::Instant;
 
 use super::answer::{Answer, code_and_text, of_large, refused, streaming};
 use super::body::{RequestBody, read_body};
+use super::client::Client;
 use super::cluster;
 use super::concurrency::{self, Observer};
 use super::gateway_stream;
@@ -38,10 +41,12 @@ const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
 const KEEP_ALIVE_PATH: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 
 /// What a connection is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Site {
     pub service: EtcdService,
     pub is_secure: bool,
+    /// The common name of the client's certificate, if it is a user.
+    pub certificate: Option<Arc<str>>,
 }
 
 /// Serves a connection until it ends.
@@ -58,8 +63,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(|request| {
-        let (runtime, shares) = (runtime.clone(), shares.clone());
-        async move { Ok::<Answer, Infallible>(answer(&runtime, &shares, site, request).await) }
+        let (runtime, shares, site) = (runtime.clone(), shares.clone(), site.clone());
+        async move { Ok::<Answer, Infallible>(answer(&runtime, &shares, &site, request).await) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -75,7 +80,7 @@ where
 async fn answer(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
-    site: Site,
+    site: &Site,
     mut request: Request<Incoming>,
 ) -> Answer {
     let about = &runtime.member.config.about;
@@ -112,15 +117,16 @@ async fn call(
 ) -> Answer {
     // A client of WebSocket sends GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
+    let client = Client::of_request(runtime, &parts.headers);
     let method = match gateway::route(http_method, parts.uri.path()) {
         Ok(method) => method,
         Err(no_route) => return refused(no_route.code(), no_route.text()),
     };
     if [WATCH_PATH, KEEP_ALIVE_PATH].contains(&method.path) {
-        let (runtime, shares) = (runtime.clone(), shares.clone());
+        let shares = shares.clone();
         let begin = move |body: RequestBody| match method.path {
-            WATCH_PATH => gateway_stream::watch(&runtime, &shares, method, body),
-            _ => gateway_stream::keep_alive(&runtime, &shares, method, body),
+            WATCH_PATH => gateway_stream::watch(&client, &shares, method, body),
+            _ => gateway_stream::keep_alive(&client, &shares, method, body),
         };
         return match upgrade.zip(websocket::key_of(&parts.headers)) {
             Some((upgrade, key)) => {
@@ -137,7 +143,7 @@ async fn call(
     let counts = runtime.server.methods.counts_of(method.path);
     counts.inspect(|counts| counts.start());
     let begun_at = Instant::now();
-    let answer = call_unary(runtime, shares, method, body).await;
+    let answer = call_unary(&client, shares, method, body).await;
     let code = code_of(answer.status());
     counts.inspect(|counts| counts.finish(code, Some(begun_at.elapsed())));
     answer
@@ -162,7 +168,7 @@ fn code_of(status: StatusCode) -> Code {
 
 /// Runs a call with one response, or an observer.
 async fn call_unary(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     shares: &ConnectionShares,
     method: &'static gateway::Method,
     body: Incoming,
@@ -170,7 +176,7 @@ async fn call_unary(
     // A body without an announced length may have any.
     let announced = body.size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);
     let mut room = Room::new(shares.requests.of(announced));
-    let bytes_max = runtime.json_bytes_max();
+    let bytes_max = client.runtime.json_bytes_max();
     let Some(body) = read_body(body, &mut room, bytes_max).await else {
         return refused(etcd::Code::InvalidArgument, "the body is too large, too slow, or cut off");
     };
@@ -181,15 +187,15 @@ async fn call_unary(
     drop(body);
     room.shrink_to(message.len());
     if let Some(of_concurrency) = ConcurrencyMethod::at(method.path) {
-        return concurrent(runtime, shares, (method, of_concurrency), message.into()).await;
+        return concurrent(client, shares, (method, of_concurrency), message.into()).await;
     }
     if let Some(of_cluster) = ClusterMethod::at(method.path) {
-        return about_cluster(runtime, shares, (method, of_cluster), message.into()).await;
+        return about_cluster(client, shares, (method, of_cluster), message.into()).await;
     }
     let Some(kv_method) = kv_method(method.path) else {
         return refused(etcd::Code::Unimplemented, "this call is not served yet");
     };
-    match runtime.run(kv_method, message.into()).await {
+    match client.run(kv_method, message.into()).await {
         Ok(reply) => {
             let bytes = reply.bytes().saturating_mul(JSON_TIMES);
             let mut room = Room::new(shares.answers.of(bytes));
@@ -208,12 +214,12 @@ async fn call_unary(
 
 /// Runs a call about the members.
 async fn about_cluster(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     shares: &ConnectionShares,
     (method, of_cluster): (&'static gateway::Method, ClusterMethod),
     message: Bytes,
 ) -> Answer {
-    match cluster::run(runtime, of_cluster, message).await {
+    match cluster::run(client, of_cluster, message).await {
         Ok(response) => answered(shares, method, &response).await,
         Err(why) => {
             let (code, text) = code_and_text(why);
@@ -239,18 +245,18 @@ async fn answered(
 
 /// Runs a call of the services of locks and elections.
 async fn concurrent(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     shares: &ConnectionShares,
     (method, of_concurrency): (&'static gateway::Method, ConcurrencyMethod),
     message: Bytes,
 ) -> Answer {
     if of_concurrency == ConcurrencyMethod::Observe {
-        return match Observer::new(runtime, message) {
+        return match Observer::new(client, message) {
             Ok(observer) => streaming(gateway_stream::observe(shares, method, observer)),
             Err(status) => refused(etcd::Code::Unknown, &status.message),
         };
     }
-    match concurrency::run(runtime, of_concurrency, message).await {
+    match concurrency::run(client, of_concurrency, message).await {
         Ok(response) => answered(shares, method, &response).await,
         Err(status) => refused(etcd::Code::Unknown, &status.message),
     }
@@ -274,6 +280,10 @@ fn kv_method(path: &str) -> Option<KvMethod> {
         "Lease/LeaseRevoke" => KvMethod::LeaseRevoke,
         "Lease/LeaseTimeToLive" => KvMethod::LeaseTimeToLive,
         "Lease/LeaseLeases" => KvMethod::LeaseLeases,
-        _ => return None,
+        other => {
+            let name = other.strip_prefix("Auth/")?;
+            let (_, method) = AuthMethod::ALL.iter().find(|(it, _)| *it == name)?;
+            KvMethod::Auth(*method)
+        }
     })
 }

@@ -93,5 +93,11 @@ pub(super) const SMALL_ROOM_BYTES: usize = 64 * 1024 * 1024;
 /// [`crate::grpc::Room`].
 pub(super) const RESPONSES_BYTES_MAX: usize = 512 * 1024 * 1024;
 
+/// Threads that hash passwords, at most; half as many as cores where that is less.
+pub(super) const PASSWORD_THREADS_MAX: usize = 4;
+
+/// Passwords that wait for such a thread. Another call is refused.
+pub(super) const PASSWORDS_WAITING_MAX: usize = 1_000;
+
 /// Holds of the state's lock that one turn of a connection runtime takes, each of some 100 us.
 pub(super) const TURN_HOLDS_MAX: usize = 8;

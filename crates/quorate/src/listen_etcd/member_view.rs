@@ -7,8 +7,10 @@ use node::{MonitorHandle, Node};
 
 use super::health_counts::Checked;
 use super::methods::Method;
+use super::tokens::Tokens;
 use crate::config::ServeConfig;
 use crate::config::etcd::EtcdConfig;
+use crate::config::tls::ClientAuth;
 use crate::grpc::{self, CallCounts, CallNumbers};
 
 /// The member behind the face.
@@ -23,10 +25,19 @@ pub struct MemberView {
     pub member_id: u64,
     /// Whether the member is alone.
     pub is_alone: bool,
+    /// The tokens of users.
+    pub(super) tokens: Tokens,
+    /// Whether the common name of a client's certificate is a user.
+    pub(super) has_certificate_users: bool,
     /// The checks of its health.
     pub(super) checked: Checked,
     /// The methods of each connection runtime, with the counts of their calls.
     pub(super) calls: Vec<Vec<(Counted, Arc<CallCounts>)>>,
+}
+
+/// Whether every client must have a certificate.
+fn needs_certificates(server: &ServeConfig) -> bool {
+    server.tls.as_ref().is_some_and(|tls| tls.client_auth == ClientAuth::Need)
 }
 
 /// A method whose calls are counted.
@@ -41,6 +52,8 @@ impl MemberView {
             cluster_id: node.cluster_id() as u64,
             member_id: node.origin().member.0,
             is_alone: server.cluster.is_none(),
+            tokens: Tokens::default(),
+            has_certificate_users: needs_certificates(server),
             checked: Checked::default(),
             calls: Vec::new(),
         }

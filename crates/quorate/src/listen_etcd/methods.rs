@@ -1,5 +1,6 @@
 //! The gRPC methods that etcd's clients are served.
 
+use etcd::convert::AuthMethod;
 use member::etcd_front::Method as KvMethod;
 
 use crate::grpc::{self, Kind, Methods};
@@ -138,6 +139,12 @@ pub(super) fn methods(has_times: bool) -> Methods<Method> {
         kind: Kind::BidiStreaming,
         method: Method::Watch,
     };
+    let auth = AuthMethod::ALL.map(|(name, method)| grpc::Method {
+        service: "etcdserverpb.Auth",
+        name,
+        kind: Kind::Unary,
+        method: Method::Kv(KvMethod::Auth(method)),
+    });
     let concurrency = ConcurrencyMethod::ALL.map(|(service, name, method)| grpc::Method {
         service,
         name,
@@ -164,6 +171,7 @@ pub(super) fn methods(has_times: bool) -> Methods<Method> {
         health("Watch", Kind::ServerStreaming, HealthMethod::Watch),
         health("List", Kind::Unary, HealthMethod::List),
     ];
-    let ours = kvs.into_iter().chain(leases).chain([watch]).chain(concurrency).chain(cluster);
+    let ours =
+        kvs.into_iter().chain(leases).chain([watch]).chain(auth).chain(concurrency).chain(cluster);
     Methods::new(ours.chain(health), has_times)
 }

@@ -14,6 +14,7 @@ use hyper::{Method, StatusCode};
 use member::etcd_front::Method as KvMethod;
 
 use super::answer::{Answer, code_and_text, of};
+use super::client::Client;
 use super::health_counts::{Asked, Check};
 use super::runtime::Runtime;
 use super::versions::{CLUSTER_VERSION, ETCD_VERSION};
@@ -97,7 +98,8 @@ async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
 /// Reads a key. The text says why it was not answered.
 async fn read(runtime: &Rc<Runtime>, serializable: bool) -> Option<&'static str> {
     let request = pb::RangeRequest { key: "health".into(), serializable, ..Default::default() };
-    let read = runtime.run(KvMethod::Range, request.encode_to_vec().into()).await;
+    let member = Client::of_member(runtime);
+    let read = member.run(KvMethod::Range, request.encode_to_vec().into()).await;
     read.err().map(|why| code_and_text(why).1)
 }
 

@@ -9,18 +9,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use member::EtcdFront;
-use member::etcd_front::{CallRefused, CallResult, Method as KvMethod, Now, Reply, WatchMessages};
+use member::etcd_front::{
+    CallRefused, CallResult, Credentials, Method as KvMethod, Now, PasswordWork, Reply,
+    WatchMessages,
+};
 use member::message::Ticket;
 use node::FrontHandle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::client::Client;
 use super::limits::{
     CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
     TICK, TICK_IDLE, TURN_HOLDS_MAX,
 };
 use super::member_view::MemberView;
 use super::methods::Method;
+use super::passwords::Passwords;
 use super::slow::SlowLog;
 use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 
@@ -42,6 +47,7 @@ pub(super) struct Runtime {
     room: RoomOfAll,
     /// What all runtimes know of the member.
     pub(super) member: Arc<MemberView>,
+    passwords: Passwords,
     slow: SlowLog,
 }
 
@@ -121,6 +127,7 @@ impl Runtime {
         server: Server<Method>,
         room: RoomOfAll,
         member: Arc<MemberView>,
+        passwords: Passwords,
     ) -> Runtime {
         // Changes for this Front are few, and calls may wait for one.
         handle.mail().set_wakes_always(true);
@@ -136,6 +143,7 @@ impl Runtime {
             room,
             slow: SlowLog::new(Duration::from_millis(member.config.slow_request_ms)),
             member,
+            passwords,
         }
     }
 
@@ -161,17 +169,27 @@ impl Runtime {
     }
 
     /// Hands a call to the Front.
-    pub(super) fn begin(self: &Rc<Self>, method: KvMethod, request: Bytes) -> FrontCall {
+    pub(super) fn begin(
+        self: &Rc<Self>,
+        method: KvMethod,
+        request: Bytes,
+        credentials: Credentials,
+    ) -> FrontCall {
         let mut front = self.front.borrow_mut();
         front.set_now(self.now());
-        let ticket = front.on_call(method, request);
+        let ticket = front.on_call(method, request, credentials);
         FrontCall { runtime: self.clone(), ticket, is_done: false }
     }
 
     /// Runs a call with one response. Dropping the future cancels it.
-    pub async fn run(self: &Rc<Self>, method: KvMethod, request: Bytes) -> CallResult {
+    pub async fn run(
+        self: &Rc<Self>,
+        method: KvMethod,
+        request: Bytes,
+        credentials: Credentials,
+    ) -> CallResult {
         let begun_at = Instant::now();
-        match self.begin(method, request.clone()).next().await {
+        match self.begin(method, request.clone(), credentials).next().await {
             FromFront::Done(result) => {
                 self.slow.note(method, &request, begun_at, result.is_ok());
                 result
@@ -199,15 +217,19 @@ impl Runtime {
         self.leader_lost.notified().await;
     }
 
-    /// Opens a stream of watches.
-    pub(super) fn open_watch(self: &Rc<Self>, requires_leader: bool) -> WatchCall {
-        let mut front = self.front.borrow_mut();
-        front.set_now(self.now());
-        let ticket = front.on_watch(requires_leader);
-        let slot = Rc::new(WatchSlot::default());
-        self.watching.borrow_mut().insert(ticket, slot.clone());
-        self.stirred.notify_one();
-        WatchCall { runtime: self.clone(), ticket, slot }
+    /// Has a password worked on, and gives the result to the Front.
+    fn work_on_password(self: &Rc<Self>, ticket: Ticket, work: PasswordWork) {
+        let done = self.passwords.submit(work);
+        let runtime = self.clone();
+        tokio::task::spawn_local(async move {
+            // There is none for a call that is gone.
+            if let Ok(done) = done.await {
+                let mut front = runtime.front.borrow_mut();
+                front.set_now(runtime.now());
+                front.on_password(ticket, done);
+                runtime.stirred.notify_one();
+            }
+        });
     }
 
     /// Runs the Front when calls have come, or Apply has sent mail.
@@ -278,7 +300,7 @@ impl Runtime {
 
     /// Runs the Front until it has nothing more to do, or for a few holds of the state's lock, and
     /// passes on its output. Whether there is more to do.
-    fn drive(&self) -> bool {
+    fn drive(self: &Rc<Self>) -> bool {
         let mut front = self.front.borrow_mut();
         let mail = self.handle.mail();
         front.set_now(self.now());
@@ -300,6 +322,9 @@ impl Runtime {
         drop(front);
         if !output.to_loop.is_empty() {
             self.handle.send(output.to_loop);
+        }
+        for (ticket, work) in output.passwords {
+            self.work_on_password(ticket, work);
         }
         self.pass_on_watched(output.watched, &mut output.results);
         self.let_go_on(&output.accepting);
@@ -343,12 +368,25 @@ impl WatchSlot {
 
 /// A watch stream that the Front has. Dropping it ends the stream.
 pub(super) struct WatchCall {
-    runtime: Rc<Runtime>,
+    client: Client,
     ticket: Ticket,
     slot: Rc<WatchSlot>,
 }
 
 impl WatchCall {
+    /// Opens a stream.
+    pub fn open(client: Client, requires_leader: bool) -> WatchCall {
+        let runtime = &client.runtime;
+        let mut front = runtime.front.borrow_mut();
+        front.set_now(runtime.now());
+        let ticket = front.on_watch(requires_leader, &client.credentials());
+        drop(front);
+        let slot = Rc::new(WatchSlot::default());
+        runtime.watching.borrow_mut().insert(ticket, slot.clone());
+        runtime.stirred.notify_one();
+        WatchCall { client, ticket, slot }
+    }
+
     /// Waits for what the Front has next. A caller may stop waiting and call this again.
     pub async fn next(&self) -> FromWatch {
         loop {
@@ -362,27 +400,30 @@ impl WatchCall {
     /// Whether the client may send another request now; if not, [`FromWatch::Accepts`] or messages
     /// come when it may.
     pub fn accepts(&self) -> bool {
-        self.runtime.front.borrow().accepts_request(self.ticket)
+        self.client.runtime.front.borrow().accepts_request(self.ticket)
     }
 
     /// Hands over a request.
     pub fn request(&self, request: Bytes) {
-        self.runtime.front.borrow_mut().on_watch_request(self.ticket, request);
-        self.runtime.stirred.notify_one();
+        let (runtime, credentials) = (&self.client.runtime, self.client.credentials());
+        runtime.front.borrow_mut().on_watch_request(self.ticket, request, credentials);
+        runtime.stirred.notify_one();
     }
 
     /// Says that the client has taken the last messages.
     pub fn taken(&self) {
-        if self.runtime.front.borrow_mut().on_taken(self.ticket) {
-            self.runtime.stirred.notify_one();
+        let runtime = &self.client.runtime;
+        if runtime.front.borrow_mut().on_taken(self.ticket) {
+            runtime.stirred.notify_one();
         }
     }
 }
 
 impl Drop for WatchCall {
     fn drop(&mut self) {
-        self.runtime.watching.borrow_mut().remove(&self.ticket);
-        self.runtime.front.borrow_mut().on_cancel(self.ticket);
+        let runtime = &self.client.runtime;
+        runtime.watching.borrow_mut().remove(&self.ticket);
+        runtime.front.borrow_mut().on_cancel(self.ticket);
     }
 }
 
@@ -392,6 +433,7 @@ pub(super) fn status_of(refused: CallRefused) -> Status {
         CallRefused::Error(error) => Status::new(Code::of_etcd(error.code()), error.text()),
         CallRefused::Malformed => malformed(),
         CallRefused::Unimplemented(text) => Status::new(Code::Unimplemented, text),
+        CallRefused::Unknown(text) => Status::new(Code::Unknown, text),
     }
 }
 

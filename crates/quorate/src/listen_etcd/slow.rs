@@ -83,7 +83,10 @@ fn content(method: Method, request: &Bytes) -> String {
         | Method::LeaseRevoke
         | Method::LeaseKeepAlive
         | Method::LeaseTimeToLive
-        | Method::LeaseLeases => return String::new(),
+        | Method::LeaseLeases
+        | Method::Need(_)
+        // A request may hold a password.
+        | Method::Auth(_) => return String::new(),
     };
     shown.unwrap_or_else(|_| "malformed".to_string())
 }

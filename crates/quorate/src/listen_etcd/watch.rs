@@ -2,13 +2,12 @@
 //! of watches. Requests are read while messages are on their way, and the Front gives the next
 //! messages when the socket has taken those before.
 
-use std::rc::Rc;
-
 use bytes::Bytes;
 use member::etcd_front::WatchMessages;
 
+use super::client::Client;
 use super::methods::Method;
-use super::runtime::{FromWatch, Runtime, status_of};
+use super::runtime::{FromWatch, status_of};
 use crate::grpc::{Call, End, Message, PREFIX_BYTES, Room, SharesBySize, frame};
 
 enum Step {
@@ -23,12 +22,12 @@ enum Step {
 /// # Errors
 /// The call ends with a status, or its client is gone.
 pub(super) async fn answer(
-    runtime: &Rc<Runtime>,
+    client: &Client,
     call: &mut Call<Method>,
     shares: &SharesBySize,
     requires_leader: bool,
 ) -> Result<(), End> {
-    let watch = runtime.open_watch(requires_leader);
+    let watch = client.open_watch(requires_leader);
     let mut is_sending = false;
     loop {
         let (requests, answers) = (&mut call.requests, &mut call.answers);

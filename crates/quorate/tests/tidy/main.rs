@@ -118,6 +118,7 @@ const WALLS: [Wall; 12] = [
         theirs: &[
             "anyhow",
             "base64",
+            "bcrypt",
             "bytes",
             "clap",
             "flate2",

@@ -194,7 +194,7 @@ pub fn decode(op: &Op, result: &SentResult, by: Served) -> Result<Answer, String
     let response = match result {
         Ok(response) => Bytes::copy_from_slice(response),
         Err(CallRefused::Error(error)) => return self::error(*error).map(Err),
-        Err(CallRefused::Malformed | CallRefused::Unimplemented(_)) => {
+        Err(CallRefused::Malformed | CallRefused::Unimplemented(_) | CallRefused::Unknown(_)) => {
             return Err(format!("malformed or not served, it says: {op:?}"));
         }
     };
@@ -324,7 +324,7 @@ fn txn_answer(answer: pb::TxnResponse, by: Option<Served>) -> Result<TxnAnswer, 
 pub fn decode_error(refused: &CallRefused) -> Result<Error, String> {
     match refused {
         CallRefused::Error(error) => self::error(*error),
-        CallRefused::Malformed | CallRefused::Unimplemented(_) => {
+        CallRefused::Malformed | CallRefused::Unimplemented(_) | CallRefused::Unknown(_) => {
             Err("malformed or not served, it says".to_string())
         }
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{ChangeKind, Level, Machine, ZkChange};
 use member::EtcdFront;
-use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now};
+use member::etcd_front::{Credentials, EtcdFrontConfig, EtcdOutput, Now};
 use member::message::{Delivery, Ticket};
 use workload::etcd::history::CallId;
 
@@ -120,7 +120,7 @@ impl EtcdRuntime {
                     self.slots.on_taken(number, stream, &mut self.front);
                 }
                 FromClient::Call { id, method, request } => {
-                    let ticket = self.front.on_call(method, request);
+                    let ticket = self.front.on_call(method, request, Credentials::Nobody);
                     self.waiting.insert(ticket, (number, id));
                     begun.push((ticket, id));
                 }

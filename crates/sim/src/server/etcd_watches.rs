@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use member::EtcdFront;
-use member::etcd_front::{CallResult, WatchMessages};
+use member::etcd_front::{CallResult, Credentials, WatchMessages};
 use member::message::Ticket;
 
 use super::etcd_sabotage::{WatchForger, WatchSabotage};
@@ -62,7 +62,7 @@ impl Slots {
         world: &mut World,
     ) {
         if let FromWatcher::Open { requires_leader } = message {
-            let ticket = front.on_watch(requires_leader);
+            let ticket = front.on_watch(requires_leader, &Credentials::Nobody);
             let (left, requests) = (None, VecDeque::new());
             let slot = Slot { number, stream, is_sending: false, left, requests };
             self.slots.insert(ticket, slot);
@@ -149,7 +149,7 @@ impl Slots {
         while front.accepts_request(ticket)
             && let Some(request) = slot.requests.pop_front()
         {
-            front.on_watch_request(ticket, request);
+            front.on_watch_request(ticket, request, Credentials::Nobody);
         }
     }
 

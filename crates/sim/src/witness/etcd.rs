@@ -116,7 +116,9 @@ pub fn is_asked_for(command: &Command<'_>, op: &workload::etcd::op::Op) -> bool 
         | Method::RangeStream
         | Method::LeaseKeepAlive
         | Method::LeaseTimeToLive
-        | Method::LeaseLeases => false,
+        | Method::LeaseLeases
+        | Method::Auth(_)
+        | Method::Need(_) => false,
         Method::LeaseGrant => decode(bytes, |it| convert::grant(it) == *command),
         Method::LeaseRevoke => decode(bytes, |it| convert::revoke(it) == *command),
         Method::Put => decode(bytes, |it: &pb::PutRequest| {

@@ -1,7 +1,7 @@
 //! Who may do what. The checks and their order are those of etcd 3.6 (`auth.authStore`,
 //! `apply.authApplierV3`, and the calls of `etcdserver.EtcdServer`).
 
-use crate::etcd::auth::{Access, Auth, AuthCommand};
+use crate::etcd::auth::{Access, Auth, AuthCommand, ROOT_USER};
 use crate::etcd::command::{Command, DeleteRange, KeyRange, Op, Put, Txn};
 use crate::etcd::lease::Lease;
 use crate::etcd::reply::Refusal;
@@ -22,6 +22,9 @@ pub struct AuthInfo<'a> {
 }
 
 impl<'a> AuthInfo<'a> {
+    /// Loop, which compacts as `root` may.
+    pub(crate) const LOOP: AuthInfo<'static> = AuthInfo { user: ROOT_USER, revision: u64::MAX };
+
     /// The text that stands for it in a list of identities.
     pub fn to_id(self) -> String {
         format!("{}/{}", self.revision, self.user)
@@ -115,8 +118,7 @@ impl Store {
                 self.auth.require_user(who)?;
                 self.require_lease(who, *lease, Access::Write)
             }
-            // etcd asks for nothing.
-            Command::Compact { .. } => Ok(()),
+            Command::Compact { .. } => self.auth.require_root(who),
             Command::Configure(_) | Command::Expire { .. } => Ok(()),
             Command::Auth(AuthCommand::Authenticate { .. }) => Ok(()),
             Command::Auth(_) => self.auth.require_root(who),

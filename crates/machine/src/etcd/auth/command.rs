@@ -1,11 +1,12 @@
 //! Changes of users, roles and permissions.
 
 use crate::codec::{DecodeError, Reader, Write};
-use crate::etcd::auth::tokens::{TOKEN_PREFIX_BYTES, Token, TokenPrefix, Tokens};
+use crate::etcd::auth::tokens::Tokens;
 use crate::etcd::auth::{Auth, Permission, PermissionKind, ROOT_ROLE, ROOT_USER, Role, User};
 use crate::etcd::auth::{encode_permission, is_valid};
 use crate::etcd::command::KeyRange;
 use crate::etcd::reply::Refusal;
+use crate::etcd::token::{TOKEN_PREFIX_BYTES, Token, TokenPrefix};
 use crate::ids::Ordinal;
 
 /// A replicated change of users, roles and permissions (`etcdserverpb.Auth`).

@@ -241,7 +241,7 @@ fn apply_as(
     let id = who.map(AuthInfo::to_id);
     let identities: Vec<_> =
         id.iter().map(|id| Identity { scheme: ETCD_SCHEME, id: id.as_str() }).collect();
-    let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &identities };
+    let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(1), identities: &identities };
     let reply = machine.apply(&stamp, &AnyCommand::Etcd(command), &mut ChangeBatch::default());
     match reply.outcome {
         crate::reply::Outcome::Etcd(outcome) => outcome,
@@ -325,7 +325,9 @@ fn each_command_needs_the_permissions_that_etcd_asks_for() {
     check(Some("alice"), txn(vec![read("a", "d")], Vec::new()), Some(PermissionDenied));
     check(Some("alice"), txn(vec![nested(read("d", ""))], Vec::new()), Some(PermissionDenied));
     check(Some("bob"), txn(Vec::new(), Vec::new()), Some(PermissionDenied));
-    check(None, Command::Compact { revision: 1 }, None);
+    check(None, Command::Compact { revision: 1 }, Some(UserEmpty));
+    check(Some("alice"), Command::Compact { revision: 1 }, Some(PermissionDenied));
+    check(Some("root"), Command::Compact { revision: 1 }, None);
     check(None, Command::Auth(add_user("x")), Some(UserEmpty));
     check(Some("zoe"), Command::Auth(add_user("x")), Some(UserNotFound));
     check(Some("alice"), Command::Auth(add_user("x")), Some(PermissionDenied));
@@ -333,6 +335,11 @@ fn each_command_needs_the_permissions_that_etcd_asks_for() {
     let old = Some(AuthInfo { user: "alice", revision: 3 });
     let refused = apply_as(&mut machine, old, Command::Put(put("a", 0, false)));
     assert_eq!(refused.err(), Some(AuthOldRevision));
+    let origin = Origin { member: MemberId(1), boot: BootId(1) };
+    let of_loop = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
+    let compact = AnyCommand::Etcd(Command::Compact { revision: machine.etcd.revision() });
+    let reply = machine.apply(&of_loop, &compact, &mut ChangeBatch::default());
+    assert!(matches!(reply.outcome, crate::reply::Outcome::Etcd(Ok(Outcome::Compacted { .. }))));
 }
 
 #[test]

@@ -1,48 +1,14 @@
 //! The simple tokens: each says which user holds it. They are replicated, so that one works on
 //! every member. How long a token may stay unused is each member's own matter.
-//!
-//! A token has the form of etcd's: random letters, a point, and a number that only it has
-//! (`auth.tokenSimple`).
 
-use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
+use crate::etcd::token::{TOKEN_PREFIX_BYTES, Token, TokenPrefix};
 use crate::ids::Ordinal;
 use crate::limits::ETCD_TOKENS_MAX;
-
-/// The random letters of a token.
-pub type TokenPrefix = [u8; TOKEN_PREFIX_BYTES];
-
-/// The number of random letters in a token (`auth.defaultSimpleTokenLength`).
-pub const TOKEN_PREFIX_BYTES: usize = 16;
-
-/// A simple token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token {
-    /// The random letters, in ASCII.
-    pub prefix: TokenPrefix,
-    /// The ordinal of the command that made it.
-    pub made: Ordinal,
-}
-
-impl Token {
-    /// Reads a token as a client sends it. None if it has another form.
-    pub fn parse(text: &str) -> Option<Token> {
-        let (prefix, made) = text.split_once('.')?;
-        let is_number = !made.is_empty() && made.bytes().all(|byte| byte.is_ascii_digit());
-        let made = Ordinal(made.parse().ok().filter(|_| is_number)?);
-        Some(Token { prefix: prefix.as_bytes().try_into().ok()?, made })
-    }
-}
-
-impl fmt::Display for Token {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{}", String::from_utf8_lossy(&self.prefix), self.made.0)
-    }
-}
 
 /// All tokens, with their users.
 #[derive(Clone, Debug, Default)]

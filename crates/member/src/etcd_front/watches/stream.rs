@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use machine::etcd::change::KeyChange;
 use machine::etcd::event::Place;
 
+use super::super::credentials::Credentials;
 use super::groups::{GroupPlace, WatcherNumber};
 use super::message::{Item, WatchMessages};
 use crate::limits::{
@@ -92,7 +93,8 @@ pub(super) struct Gather {
 /// One stream.
 #[derive(Default)]
 pub(super) struct WatchStream {
-    pub requests: VecDeque<WatchRequest>,
+    /// The requests that are not done, with what the client said of itself then.
+    pub requests: VecDeque<(WatchRequest, Credentials)>,
     pub watchers: HashMap<i64, WatcherNumber, FixedState>,
     /// The number that is tried first for a watcher without one.
     pub next_id: i64,
@@ -111,12 +113,14 @@ pub(super) struct WatchStream {
     /// When progress is due for watchers that asked for it, in ms.
     pub progress_due_ms: Option<u64>,
     pub requires_leader: bool,
+    /// Whether its requests wait until this member has applied what its client can know of.
+    pub waits_for_sync: bool,
     bounds: WatchBounds,
 }
 
 impl WatchStream {
-    pub fn new(requires_leader: bool, bounds: WatchBounds) -> WatchStream {
-        WatchStream { requires_leader, bounds, ..WatchStream::default() }
+    pub fn new(requires_leader: bool, waits_for_sync: bool, bounds: WatchBounds) -> WatchStream {
+        WatchStream { requires_leader, waits_for_sync, bounds, ..WatchStream::default() }
     }
 
     /// Whether the client may send another request.

@@ -68,13 +68,14 @@ impl Rig {
     }
 
     fn open(&mut self, number: u64) -> Ticket {
-        self.watches.open(Ticket(number), false);
+        self.watches.open(Ticket(number), false, false);
         self.sent.insert(Ticket(number), Vec::new());
         Ticket(number)
     }
 
     fn request(&mut self, ticket: Ticket, request: RequestUnion) {
-        self.watches.request(ticket, WatchRequest { request_union: Some(request) });
+        let request = WatchRequest { request_union: Some(request) };
+        self.watches.request(ticket, request, Credentials::Nobody);
     }
 
     fn create(&mut self, ticket: Ticket, request: pb::WatchCreateRequest) {
@@ -104,7 +105,7 @@ impl Rig {
         }
         while self.watches.is_runnable() || self.watches.has_unmatched() {
             self.watches.match_changes();
-            self.watches.run(self.machine.etcd(), 0);
+            self.watches.run(self.machine.etcd(), 0, &TokenTimes::new(1_000, 0));
         }
         self.take();
     }

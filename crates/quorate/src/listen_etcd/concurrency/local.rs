@@ -1,8 +1,7 @@
 //! The calls that the services of locks and elections are made of: those of any client, without the
 //! network between.
 
-use std::rc::Rc;
-
+use etcd::Error;
 use etcd::pb::etcdserverpb::range_request::{SortOrder, SortTarget};
 use etcd::pb::etcdserverpb::request_op::Request;
 use etcd::pb::etcdserverpb::watch_request::RequestUnion;
@@ -11,12 +10,13 @@ use etcd::pb::mvccpb::KeyValue;
 use etcd::pb::{Message, mvccpb};
 use member::etcd_front::Method;
 
-use super::super::runtime::{FromWatch, Runtime, WatchCall, status_of};
+use super::super::client::Client;
+use super::super::runtime::{FromWatch, WatchCall, status_of};
 use crate::grpc::{Code, Status};
 
 /// A client within the process.
 #[derive(Clone)]
-pub(super) struct Local(pub Rc<Runtime>);
+pub(super) struct Local(pub Client);
 
 /// The status for a failure of these services: etcd's have no codes of their own.
 pub(super) fn unknown(text: impl Into<String>) -> Status {
@@ -159,8 +159,10 @@ impl Events {
         loop {
             while let Some(response) = self.responses.pop() {
                 if response.canceled {
-                    let compacted = "etcdserver: mvcc: required revision has been compacted";
-                    return Err(unknown(compacted));
+                    return Err(unknown(match &*response.cancel_reason {
+                        "" => Error::Compacted.text(),
+                        reason => reason,
+                    }));
                 }
                 if !response.events.is_empty() {
                     return Ok((response.header.unwrap_or_default(), response.events));

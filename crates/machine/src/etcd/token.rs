@@ -1,0 +1,37 @@
+//! A simple token of a user: random letters, a point, and a number that only it has
+//! (`auth.tokenSimple` of etcd 3.6).
+
+use core::fmt;
+
+use crate::ids::Ordinal;
+
+/// The random letters of a token.
+pub type TokenPrefix = [u8; TOKEN_PREFIX_BYTES];
+
+/// The number of random letters in a token (`auth.defaultSimpleTokenLength`).
+pub const TOKEN_PREFIX_BYTES: usize = 16;
+
+/// A simple token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The random letters, in ASCII.
+    pub prefix: TokenPrefix,
+    /// The ordinal of the command that made it.
+    pub made: Ordinal,
+}
+
+impl Token {
+    /// Reads a token as a client sends it. None if it has another form.
+    pub fn parse(text: &str) -> Option<Token> {
+        let (prefix, made) = text.split_once('.')?;
+        let is_number = !made.is_empty() && made.bytes().all(|byte| byte.is_ascii_digit());
+        let made = Ordinal(made.parse().ok().filter(|_| is_number)?);
+        Some(Token { prefix: prefix.as_bytes().try_into().ok()?, made })
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", String::from_utf8_lossy(&self.prefix), self.made.0)
+    }
+}

@@ -1,0 +1,289 @@
+//! Who asks, and the calls of the service `Auth`.
+//!
+//! ```text
+//! a call with credentials: call -> lock: which user? -> (sync, lock, where a token is unknown)
+//!                               -> the call begins, for that user
+//! a password:              call -> (sync) -> lock: may it? -> hashed elsewhere -> command
+//! ```
+//!
+//! While permissions are not enforced, credentials mean nothing, and nobody looks at them. The
+//! check itself stands in apply, and for reads in [`Read::check`]: both with the revision of users
+//! and roles at which the user was found. Sources: `EtcdServer.AuthInfoFromCtx`, `doSerialize` and
+//! `Authenticate` of etcd 3.6.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use etcd::Error;
+use etcd::convert::{self, AuthChange, AuthMethod, AuthRequest, NO_PASSWORD_USER};
+use etcd::pb::etcdserverpb as pb;
+use machine::etcd::Store;
+use machine::etcd::auth::{Access, Auth, AuthCommand, AuthInfo};
+use machine::etcd::command::Command as EtcdCommand;
+use machine::etcd::reply::Refusal;
+use machine::etcd::token::TokenPrefix;
+use machine::{LeaseId, Level};
+
+use super::EtcdFront;
+use super::calls::{Call, Read, Reply, Then, checked_txn};
+use super::credentials::{Asker, Credentials, Unresolved, resolve};
+use super::lease_call::LeaseCall;
+use super::method::{CallRefused, Method, Need};
+use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
+use crate::message::Ticket;
+
+/// The text for a password that the hash does not take (`bcrypt.ErrPasswordTooLong`). Its code is
+/// `Unknown`.
+const PASSWORD_TOO_LONG: &str = "bcrypt: password length exceeds 72 bytes";
+
+impl Read {
+    /// Refuses a read.
+    ///
+    /// # Errors
+    /// Permissions are enforced, and who asks may not see this.
+    pub fn check(&self, store: &Store, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
+        let auth = store.auth();
+        if !auth.is_enabled() {
+            return Ok(());
+        }
+        match self {
+            Read::Range(range) => auth.require(who, Access::Read, range.range()),
+            Read::Stream(stream) => auth.require(who, Access::Read, stream.range()),
+            Read::Txn(request) => store.require_txn(who, &checked_txn(request)),
+            Read::AskLease(LeaseCall::KeepAlive(lease)) => require_lease(store, who, *lease, true),
+            Read::AskLease(LeaseCall::TimeToLive(lease, with_keys))
+            | Read::TimeToLive { lease, with_keys, .. } => {
+                require_lease(store, who, *lease, *with_keys)
+            }
+            Read::Leases => {
+                auth.require_user(who)?;
+                let mut leases = store.leases().iter();
+                leases.try_for_each(|(_, lease)| store.require_keys(who, lease, Access::Read))
+            }
+            Read::Need(Need::User) => auth.require_user(who),
+            Read::Need(Need::Root) | Read::Hash(..) => auth.require_root(who),
+            // The answer to a question depends on who asks.
+            Read::Auth(_) | Read::Authenticate(_) => Ok(()),
+        }
+    }
+}
+
+/// `EtcdServer.checkLeaseRenew`, `checkLeaseTimeToLive`.
+fn require_lease(
+    store: &Store,
+    who: Option<AuthInfo<'_>>,
+    lease: LeaseId,
+    with_keys: bool,
+) -> Result<(), Refusal> {
+    store.auth().require_user(who)?;
+    match with_keys {
+        true => store.require_lease(who, lease, Access::Write),
+        false => Ok(()),
+    }
+}
+
+impl EtcdFront {
+    // Who asks.
+
+    /// Begins a call for whom its credentials name. Without credentials nobody needs the lock to
+    /// find that out.
+    pub(super) fn begin_as(
+        &mut self,
+        ticket: Ticket,
+        method: Method,
+        request: Bytes,
+        credentials: Credentials,
+    ) -> Result<(), CallRefused> {
+        if matches!(credentials, Credentials::Nobody) || !self.may_be_enforced {
+            return self.begin(ticket, method, request, None);
+        }
+        let is_synced = self.config.is_alone;
+        self.calls.insert(ticket, Call::Resolving { method, request, credentials, is_synced });
+        self.runnable.push_back(ticket);
+        Ok(())
+    }
+
+    /// Finds out who asks, under the lock, and begins the call.
+    pub(super) fn resolve_call(&mut self, ticket: Ticket, auth: &Auth) {
+        self.may_be_enforced = auth.is_enabled();
+        let Some(Call::Resolving { method, request, credentials, is_synced }) =
+            self.calls.remove(&ticket)
+        else {
+            return;
+        };
+        let begun = match self.resolve(auth, &credentials) {
+            // This member may lag behind the one that has made the token.
+            Err(Unresolved::Unknown) if !is_synced => {
+                let call = Call::Resolving { method, request, credentials, is_synced: true };
+                self.calls.insert(ticket, call);
+                self.ask_for_sync(ticket);
+                return;
+            }
+            Err(Unresolved::Unknown | Unresolved::Invalid) => Err(Error::InvalidAuthToken.into()),
+            Ok(asker) => self.begin(ticket, method, request, asker),
+        };
+        if let Err(refused) = begun {
+            self.output.results.push((ticket, Err(refused)));
+        }
+    }
+
+    fn resolve(&self, auth: &Auth, credentials: &Credentials) -> Result<Asker, Unresolved> {
+        resolve(auth, credentials, |token| {
+            self.config.token_times.use_now(token.made, self.now.monotonic_ms)
+        })
+    }
+
+    // The service.
+
+    /// Begins a call of the service.
+    pub(super) fn begin_of_auth(
+        &mut self,
+        ticket: Ticket,
+        method: AuthMethod,
+        request: Bytes,
+        asker: Asker,
+    ) -> Result<(), CallRefused> {
+        let kept = (Method::Auth(method), request.clone());
+        let decoded = AuthRequest::decode(method, request).map_err(|_| CallRefused::Malformed)?;
+        match decoded {
+            AuthRequest::Question(question) => {
+                self.begin_read(ticket, Read::Auth(question), false, asker);
+                Ok(())
+            }
+            AuthRequest::Authenticate(request) => {
+                self.begin_read(ticket, Read::Authenticate(request), false, asker);
+                Ok(())
+            }
+            AuthRequest::Change(_) if self.level < Level::ETCD => {
+                self.hold(ticket, Level::ETCD, kept, asker);
+                Ok(())
+            }
+            AuthRequest::Change(mut change) => match change.take_password() {
+                Some(password) => {
+                    let read = Read::Hash(Box::new((change, password, kept)));
+                    self.begin_read(ticket, read, true, asker);
+                    Ok(())
+                }
+                None => {
+                    let hash = change.given_hash();
+                    let hash = hash.ok_or(CallRefused::Unknown(NO_PASSWORD_USER))?;
+                    self.begin_change(ticket, &change, &hash, asker, kept)
+                }
+            },
+        }
+    }
+
+    fn begin_change(
+        &mut self,
+        ticket: Ticket,
+        change: &AuthChange,
+        hash: &[u8],
+        asker: Asker,
+        kept: (Method, Bytes),
+    ) -> Result<(), CallRefused> {
+        let command = EtcdCommand::Auth(change.command(hash)?);
+        let bytes = kept.1.len() + hash.len();
+        self.begin_write(ticket, command, bytes, kept, asker)
+    }
+
+    /// Looks, under the lock, whether a user may be given a token, and has the password compared.
+    /// Etcd's order: `authStore.CheckPassword`.
+    pub(super) fn check_password(
+        &mut self,
+        ticket: Ticket,
+        mut request: pb::AuthenticateRequest,
+        store: &Store,
+    ) {
+        let auth = store.auth();
+        let user = auth.user(&request.name);
+        let refused = match user {
+            _ if !auth.is_enabled() => Err(Error::AuthNotEnabled.into()),
+            None => Err(Error::AuthFailed.into()),
+            Some(user) => user.password.clone().ok_or(CallRefused::Unknown(NO_PASSWORD_USER)),
+        };
+        let hash = match refused {
+            Ok(hash) => hash,
+            Err(refused) => return self.output.results.push((ticket, Err(refused))),
+        };
+        let (revision, user) = (auth.revision(), request.name.as_str().into());
+        let password = request.password.clone();
+        let task = PasswordTask::Check { hash, user, revision };
+        request.password.shrink_to_fit();
+        let call = PasswordCall::Authenticate(request, revision, store.revision());
+        self.work_on_password(ticket, password, task, call);
+    }
+
+    /// Has a password hashed, for a change that is permitted so far.
+    pub(super) fn hash_password(
+        &mut self,
+        ticket: Ticket,
+        (change, password, kept): (AuthChange, String, (Method, Bytes)),
+        asker: Asker,
+    ) {
+        let call = PasswordCall::Change(change, asker, kept);
+        self.work_on_password(ticket, password, PasswordTask::Hash, call);
+    }
+
+    fn work_on_password(
+        &mut self,
+        ticket: Ticket,
+        password: String,
+        task: PasswordTask,
+        call: PasswordCall,
+    ) {
+        let waits = Arc::new(());
+        let work = PasswordWork { password, task, waits: Arc::downgrade(&waits) };
+        self.output.passwords.push((ticket, work));
+        self.calls.insert(ticket, Call::Password(Box::new((call, waits))));
+    }
+
+    /// Takes the result of work on a password.
+    pub fn on_password(&mut self, ticket: Ticket, done: PasswordDone) {
+        if !matches!(self.calls.get(&ticket), Some(Call::Password(_))) {
+            return;
+        }
+        let Some(Call::Password(call)) = self.calls.remove(&ticket) else { return };
+        let begun = match (call.0, done) {
+            (_, PasswordDone::TooMuchWork) => Err(Error::TooManyRequests.into()),
+            (_, PasswordDone::TooLong) => Err(CallRefused::Unknown(PASSWORD_TOO_LONG)),
+            (_, PasswordDone::Wrong) => Err(Error::AuthFailed.into()),
+            (PasswordCall::Change(change, asker, kept), PasswordDone::Hashed(hash)) => {
+                self.begin_change(ticket, &change, &hash, asker, kept)
+            }
+            (PasswordCall::Authenticate(_, _, at), PasswordDone::Signed(token)) => {
+                let response = convert::authenticated(self.header(), at, token);
+                self.output.results.push((ticket, Ok(Reply::of_bytes(self.header(), response))));
+                Ok(())
+            }
+            (PasswordCall::Authenticate(request, revision, _), PasswordDone::RightFor(prefix)) => {
+                self.ask_for_token(ticket, request, revision, prefix)
+            }
+            (call, done) => unreachable!("{done:?} is no result for {}", call.name()),
+        };
+        if let Err(refused) = begun {
+            self.output.results.push((ticket, Err(refused)));
+        }
+    }
+
+    fn ask_for_token(
+        &mut self,
+        ticket: Ticket,
+        request: pb::AuthenticateRequest,
+        revision: u64,
+        prefix: TokenPrefix,
+    ) -> Result<(), CallRefused> {
+        let command = AuthCommand::Authenticate { user: &request.name, prefix, revision };
+        let kept = (Method::Auth(AuthMethod::Authenticate), Bytes::new());
+        let bytes = request.name.len();
+        self.begin_write(ticket, EtcdCommand::Auth(command), bytes, kept, None)?;
+        if let Some(Call::Command { then, .. }) = self.calls.get_mut(&ticket) {
+            *then = Then::Token(Box::new(request));
+        }
+        Ok(())
+    }
+
+    /// Users or roles have changed while a password was compared: it is compared again.
+    pub(super) fn authenticate_again(&mut self, ticket: Ticket, request: pb::AuthenticateRequest) {
+        self.begin_read(ticket, Read::Authenticate(request), true, None);
+    }
+}

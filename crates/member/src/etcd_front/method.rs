@@ -1,0 +1,73 @@
+//! The methods of calls, and why a call has no response.
+
+use etcd::Error;
+use etcd::convert::{AuthMethod, StreamRefused};
+
+/// A method of etcd's services `KV`, `Lease` and `Auth`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `KV.Range`.
+    Range,
+    /// `KV.RangeStream` of etcd 3.7, whose response comes in pieces.
+    RangeStream,
+    /// `KV.Put`.
+    Put,
+    /// `KV.DeleteRange`.
+    DeleteRange,
+    /// `KV.Txn`.
+    Txn,
+    /// `KV.Compact`.
+    Compact,
+    /// `Lease.LeaseGrant`.
+    LeaseGrant,
+    /// `Lease.LeaseRevoke`.
+    LeaseRevoke,
+    /// One message of `Lease.LeaseKeepAlive`.
+    LeaseKeepAlive,
+    /// `Lease.LeaseTimeToLive`.
+    LeaseTimeToLive,
+    /// `Lease.LeaseLeases`.
+    LeaseLeases,
+    /// A method of the service `Auth`.
+    Auth(AuthMethod),
+    /// Whether a client may ask something of the member itself. The request and the response are
+    /// empty.
+    Need(Need),
+}
+
+/// Why a call has no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallRefused {
+    /// An error of etcd.
+    Error(Error),
+    /// The request is no message of its method.
+    Malformed,
+    /// The method is not served for such a request; the text says why.
+    Unimplemented(&'static str),
+    /// An error that etcd has no code for; the text is etcd's.
+    Unknown(&'static str),
+}
+
+impl From<Error> for CallRefused {
+    fn from(error: Error) -> CallRefused {
+        CallRefused::Error(error)
+    }
+}
+
+impl From<StreamRefused> for CallRefused {
+    fn from(refused: StreamRefused) -> CallRefused {
+        match refused {
+            StreamRefused::Error(error) => error.into(),
+            StreamRefused::Unimplemented(text) => CallRefused::Unimplemented(text),
+        }
+    }
+}
+
+/// What only some may ask of the member itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// What a client may ask that names its user.
+    User,
+    /// What only `root` may ask.
+    Root,
+}
