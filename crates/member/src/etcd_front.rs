@@ -522,13 +522,12 @@ impl EtcdFront {
                 let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::TxnRequest = decode(request)?;
                 let txn = convert::txn(&request, self.config.txn_ops_max)?;
-                if !txn.is_read_only() {
-                    return self.begin_write(ticket, EtcdCommand::Txn(txn), bytes, kept, asker);
+                if txn.is_read_only() {
+                    let is_local = is_serializable(&request);
+                    self.begin_read(ticket, Read::Txn(request), is_local, asker);
+                    return Ok(());
                 }
-                let is_local = is_serializable(&request);
-                drop(txn);
-                self.begin_read(ticket, Read::Txn(request), is_local, asker);
-                Ok(())
+                self.begin_write(ticket, EtcdCommand::Txn(txn), bytes, kept, asker)
             }
             Method::Put => {
                 let (bytes, kept) = (request.len(), (method, request.clone()));

@@ -22,7 +22,7 @@ use crate::cli::ServeArgs;
 use crate::config::{
     ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT, layout_name,
 };
-use crate::serve::random_bytes;
+use crate::random::random_bytes;
 
 /// The distance from a server's client port to its port for other servers: 2181 makes ZooKeeper's
 /// 2888.

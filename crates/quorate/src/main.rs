@@ -26,6 +26,7 @@ mod monitor;
 mod monitor_thread;
 mod not_serving;
 mod peers;
+mod random;
 mod restore;
 mod serve;
 mod sim_command;

@@ -16,7 +16,7 @@ use storage::datadir::{Birth, IDENTITY_FILE};
 use storage::disk::RealDisk;
 
 use crate::cli::RestoreArgs;
-use crate::serve::random_bytes;
+use crate::random::random_bytes;
 
 /// Makes the directories.
 pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {

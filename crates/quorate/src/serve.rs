@@ -44,6 +44,7 @@ use crate::monitor::{self, About};
 use crate::monitor_thread::{self, Begin};
 use crate::not_serving::{self, Answers};
 use crate::peers;
+use crate::random::random_bytes;
 use crate::tls::Tls;
 use crate::tls::self_signed::SelfSigned;
 use ports::{ClientPorts, bind_monitoring};
@@ -410,15 +411,6 @@ async fn reload(tls: Option<Arc<Tls>>) {
         Some(tls) => tls.reload_when_changed().await,
         None => std::future::pending().await,
     }
-}
-
-/// Random bytes from the system, for secrets and for ids that no other server has.
-pub(crate) fn random_bytes() -> anyhow::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
-    let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .context("the system gives no random bytes")?;
-    anyhow::ensure!(count == bytes.len(), "not enough randomness");
-    Ok(bytes)
 }
 
 /// A Front for each of the member's handles. All share a secret, and the bounds on all clients.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use machine::etcd::token::{TOKEN_PREFIX_BYTES, TokenPrefix};
+
+use crate::random::random_bytes;
 use member::etcd_front::Credentials;
 
 /// The kind of tokens of this member.
@@ -34,7 +36,7 @@ pub(super) fn random_letters() -> anyhow::Result<TokenPrefix> {
     let limit = u8::MAX - u8::MAX % LETTERS.len() as u8;
     let mut letters = Vec::new();
     while letters.len() < TOKEN_PREFIX_BYTES {
-        let drawn = crate::serve::random_bytes()?;
+        let drawn = random_bytes()?;
         let fair = drawn.into_iter().filter(|byte| *byte < limit);
         letters.extend(fair.map(|byte| LETTERS[usize::from(byte) % LETTERS.len()]));
     }

@@ -28,7 +28,7 @@ fn request_tls(address: SocketAddr, shape: Shape, line: &str) -> io::Result<(u16
 }
 
 /// Writes the certificate and the key of a fixture to two files, as etcd has them.
-fn two_files(folder: &Path, name: &str) -> (String, String) {
+pub fn two_files(folder: &Path, name: &str) -> (String, String) {
     let text = fs::read_to_string(fixture(&format!("{name}.pem"))).unwrap();
     let (certificate, key) = text.split_at(text.find("-----BEGIN PRIVATE KEY").unwrap());
     let paths = ["crt", "key"].map(|end| folder.join(format!("{name}.{end}")));
