@@ -21,7 +21,7 @@ use super::limits::Limits;
 use super::methods::Methods;
 use super::requests::Requests;
 use super::room::SharesBySize;
-use super::socket::{GatheringSocket, Turn};
+use super::socket::{AckTimer, GatheringSocket, Turn};
 
 /// The largest window that HTTP/2 has.
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
@@ -70,10 +70,11 @@ where
     let mut windows = Vec::new();
     let mut idle = limits.connection_idle_time.map(|time| interval_at(Instant::now() + time, time));
     let mut was_used = true;
+    let mut acks = AckTimer::default();
     loop {
         tokio::select! {
             biased;
-            accepted = accept(&mut connection, &turn, &signs) => {
+            accepted = accept(&mut connection, &turn, &signs, &mut acks) => {
                 let accepted = match accepted {
                     Some(accepted) => accepted?,
                     None if signs.is_abused() => {
@@ -104,6 +105,7 @@ async fn accept<S>(
     connection: &mut Http2<S>,
     turn: &Turn,
     signs: &SignsOfLife,
+    acks: &mut AckTimer,
 ) -> Option<Result<Accepted, h2::Error>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -111,7 +113,7 @@ where
     poll_fn(|context| match connection.poll_accept(context) {
         Poll::Pending if signs.is_abused() => Poll::Ready(None),
         Poll::Pending => {
-            turn.pause(context);
+            turn.pause(context, signs.has_streams(), acks);
             Poll::Pending
         }
         accepted => accepted,

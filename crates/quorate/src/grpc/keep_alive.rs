@@ -61,6 +61,11 @@ impl Heads {
         Heads { skip: bytes, head: [0; HEAD_BYTES], count: 0 }
     }
 
+    /// Whether all frames so far have passed as a whole.
+    fn are_between(&self) -> bool {
+        self.skip == 0 && self.count == 0
+    }
+
     /// Lets bytes pass. `on_head` is called with the kind and the flags of each frame that begins.
     fn pass(&mut self, mut bytes: &[u8], mut on_head: impl FnMut(u8, u8)) {
         while !bytes.is_empty() {
@@ -131,15 +136,25 @@ impl SignsOfLife {
         });
     }
 
-    /// Notes bytes for the client.
-    pub fn on_sent(&self, heads: &mut Heads, bytes: &[u8]) {
-        if self.policy.is_some() {
-            heads.pass(bytes, |kind, _| {
-                if kind == DATA || kind == HEADERS {
-                    self.has_answered.store(true, Ordering::Relaxed);
-                }
-            });
+    /// Notes bytes for the client. Whether they are answers to pings and nothing else; bytes that
+    /// are not looked at may be anything.
+    pub fn on_sent(&self, heads: &mut Heads, bytes: &[u8]) -> bool {
+        if self.policy.is_none() {
+            return false;
         }
+        let mut are_acks = heads.are_between();
+        heads.pass(bytes, |kind, flags| {
+            are_acks &= kind == PING && flags & ACK != 0;
+            if kind == DATA || kind == HEADERS {
+                self.has_answered.store(true, Ordering::Relaxed);
+            }
+        });
+        are_acks
+    }
+
+    /// Whether the connection has streams.
+    pub fn has_streams(&self) -> bool {
+        self.streams.strong_count() > 1
     }
 
     fn on_ping(&self, now: Instant) {
@@ -150,8 +165,7 @@ impl SignsOfLife {
             strikes.count = 0;
             return;
         }
-        let has_streams = self.streams.strong_count() > 1;
-        let min_time = if has_streams { policy.min_time } else { MIN_TIME_WITHOUT_STREAM };
+        let min_time = if self.has_streams() { policy.min_time } else { MIN_TIME_WITHOUT_STREAM };
         if last.is_some_and(|last| now.duration_since(last) < min_time) {
             strikes.count += 1;
         }

@@ -1,20 +1,27 @@
 //! The socket of a connection, which gathers small writes. The library flushes small frames
 //! (answers to pings, windows) before the tasks of new calls have run. grpc-go sends a ping with
-//! most requests, so a call would cost two writes.
+//! most requests, so a call would cost two writes. An answer to a ping alone waits for the next
+//! frame, for the same reason: a call that waits for the disk answers long after its turn.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::keep_alive::{Heads, PREFACE_BYTES, SignsOfLife, add_reason};
 
 /// Bytes that are gathered at most. Longer writes go to the socket at once: large answers are not
 /// copied.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
+
+/// How long an answer to a ping waits for another frame. A client that measures the time of a ping
+/// sees at most this much more; those that look for signs of life wait for seconds.
+const ACK_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of memory that a connection keeps for gathering while it writes nothing.
 const KEPT_BYTES_MAX: usize = 1024;
@@ -25,8 +32,10 @@ pub(super) struct GatheringSocket<S> {
     gathered: Vec<u8>,
     /// Gathered bytes that the socket has taken.
     written: usize,
-    /// Whether anything was written since the last flush.
+    /// Whether anything was written since the last flush, answers to pings aside.
     is_dirty: bool,
+    /// Whether the gathered bytes are answers to pings alone, if there are any.
+    are_acks: bool,
     turn: Arc<Turn>,
     signs: Arc<SignsOfLife>,
     /// The frames that the client sends, and those for it.
@@ -39,16 +48,44 @@ pub(super) struct GatheringSocket<S> {
 pub(super) struct Turn {
     /// Whether flushes are delayed.
     gathers: AtomicBool,
-    /// Whether a flush was delayed.
+    /// Whether a flush of more than answers to pings was delayed.
     is_owed: AtomicBool,
+    /// Whether answers to pings were gathered and not written.
+    owes_acks: AtomicBool,
+}
+
+/// When answers to pings must be written that wait for another frame.
+#[derive(Default)]
+pub(super) struct AckTimer {
+    /// Made for the first answer that waits.
+    sleep: Option<Pin<Box<Sleep>>>,
+    is_set: bool,
+}
+
+impl AckTimer {
+    /// Whether the time is over. Sets the timer if it is not set.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(ACK_TIME_MAX)));
+        if !self.is_set {
+            sleep.as_mut().reset(Instant::now() + ACK_TIME_MAX);
+            self.is_set = true;
+        }
+        ready!(sleep.as_mut().poll(context));
+        self.is_set = false;
+        Poll::Ready(())
+    }
 }
 
 impl Turn {
     /// Called when the connection has nothing more to do for now. If a flush was delayed, the task
     /// is woken again behind the tasks that it has started, and its next turn writes their answers
-    /// as well. Else the socket gathers from now on.
-    pub(super) fn pause(&self, context: &Context<'_>) {
-        let is_owed = self.is_owed.swap(false, Ordering::Relaxed);
+    /// as well. Else the socket gathers from now on. Answers to pings wait while there are streams,
+    /// whose frames they may join.
+    pub(super) fn pause(&self, context: &mut Context<'_>, has_streams: bool, acks: &mut AckTimer) {
+        let mut is_owed = self.is_owed.swap(false, Ordering::Relaxed);
+        if !is_owed && self.owes_acks.load(Ordering::Relaxed) {
+            is_owed = !has_streams || acks.poll(context).is_ready();
+        }
         self.gathers.store(!is_owed, Ordering::Relaxed);
         if is_owed {
             context.waker().wake_by_ref();
@@ -69,6 +106,7 @@ impl<S> GatheringSocket<S> {
             gathered: Vec::new(),
             written: 0,
             is_dirty: false,
+            are_acks: true,
             turn: turn.clone(),
             signs,
             received: Heads::behind(PREFACE_BYTES),
@@ -89,6 +127,8 @@ impl<S: AsyncWrite + Unpin> GatheringSocket<S> {
             self.written += count;
         }
         self.written = 0;
+        self.are_acks = true;
+        self.turn.owes_acks.store(false, Ordering::Relaxed);
         self.gathered.clear();
         self.gathered.shrink_to(KEPT_BYTES_MAX);
         Poll::Ready(Ok(()))
@@ -99,8 +139,10 @@ impl<S> GatheringSocket<S> {
     fn gather(&mut self, slices: &[io::IoSlice<'_>]) {
         for slice in slices {
             self.gathered.extend_from_slice(slice);
-            self.note_sent(slice);
+            self.are_acks &= self.signs.on_sent(&mut self.sent, slice);
         }
+        self.is_dirty |= !self.are_acks;
+        self.turn.owes_acks.fetch_or(self.are_acks, Ordering::Relaxed);
         if self.signs.is_abused() {
             add_reason(&mut self.gathered);
         }
@@ -131,11 +173,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GatheringSocket<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.is_dirty = true;
         if self.gathered.len() + bytes.len() <= GATHERED_BYTES_MAX {
             self.gather(&[io::IoSlice::new(bytes)]);
             return Poll::Ready(Ok(bytes.len()));
         }
+        self.is_dirty = true;
         ready!(self.poll_write_gathered(context))?;
         let count = ready!(Pin::new(&mut self.socket).poll_write(context, bytes))?;
         self.note_sent(&bytes[..count]);
@@ -147,12 +189,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GatheringSocket<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.is_dirty = true;
         let count = slices.iter().map(|slice| slice.len()).sum::<usize>();
         if self.gathered.len() + count <= GATHERED_BYTES_MAX {
             self.gather(slices);
             return Poll::Ready(Ok(count));
         }
+        self.is_dirty = true;
         ready!(self.poll_write_gathered(context))?;
         let count = ready!(Pin::new(&mut self.socket).poll_write_vectored(context, slices))?;
         let mut left = count;

@@ -3,6 +3,7 @@
 
 use std::task::Waker;
 
+use super::super::keep_alive::PingPolicy;
 use super::*;
 
 /// A socket that notes each write and flush; it takes so many bytes at a time.
@@ -33,23 +34,44 @@ impl AsyncWrite for Noting {
     }
 }
 
+/// An answer to a ping, and a frame of no data (RFC 9113, 6.7 and 6.1).
+const PING_ACK: &[u8] = &[0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+const DATA: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 1];
+
 struct Rig {
     socket: GatheringSocket<Noting>,
     turn: Arc<Turn>,
+    acks: AckTimer,
+    has_streams: bool,
 }
 
 impl Rig {
     fn new(bytes_max: usize) -> Rig {
+        Rig::with(bytes_max, None)
+    }
+
+    /// A connection with streams, whose frames are looked at.
+    fn with_streams() -> Rig {
+        let second = Duration::from_secs(1);
+        let policy = PingPolicy { min_time: second, idle_time: second, wait_time: second };
+        Rig { has_streams: true, ..Rig::with(usize::MAX, Some(policy)) }
+    }
+
+    fn with(bytes_max: usize, policy: Option<PingPolicy>) -> Rig {
         let noting = Noting { notes: Vec::new(), bytes_max };
-        let signs = SignsOfLife::new(None, &Arc::new(()));
+        let signs = SignsOfLife::new(policy, &Arc::new(()));
         let (socket, turn) = GatheringSocket::new(noting, Arc::new(signs));
-        Rig { socket, turn }
+        Rig { socket, turn, acks: AckTimer::default(), has_streams: false }
     }
 
     fn write(&mut self, count: usize) {
+        self.send(&vec![7; count]);
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
         let mut context = Context::from_waker(Waker::noop());
-        let written = Pin::new(&mut self.socket).poll_write(&mut context, &vec![7; count]);
-        assert!(matches!(written, Poll::Ready(Ok(done)) if done == count));
+        let written = Pin::new(&mut self.socket).poll_write(&mut context, bytes);
+        assert!(matches!(written, Poll::Ready(Ok(done)) if done == bytes.len()));
     }
 
     fn flush(&mut self) {
@@ -57,8 +79,25 @@ impl Rig {
         assert!(Pin::new(&mut self.socket).poll_flush(&mut context).is_ready());
     }
 
-    fn pause(&self) {
-        self.turn.pause(&Context::from_waker(Waker::noop()));
+    fn pause(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        self.turn.pause(&mut context, self.has_streams, &mut self.acks);
+    }
+
+    /// Moves the end of the time for which answers to pings wait to now.
+    async fn end_ack_time(&mut self) {
+        let sleep = self.acks.sleep.as_mut().unwrap();
+        sleep.as_mut().reset(Instant::now());
+        sleep.await;
+    }
+
+    /// A turn that sends these frames.
+    fn turn(&mut self, frames: &[&[u8]]) {
+        for frame in frames {
+            self.send(frame);
+        }
+        self.flush();
+        self.pause();
     }
 
     #[track_caller]
@@ -117,4 +156,58 @@ fn a_socket_that_takes_little_is_written_until_it_has_all() {
     let mut context = Context::from_waker(Waker::noop());
     assert!(Pin::new(&mut rig.socket).poll_shutdown(&mut context).is_ready());
     rig.check("write 4, write 4, write 2, shutdown");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_ping_joins_the_next_answer() {
+    let mut rig = Rig::with_streams();
+    rig.pause();
+    rig.turn(&[PING_ACK]);
+    rig.turn(&[]);
+    rig.check("");
+    rig.turn(&[DATA]);
+    rig.turn(&[]);
+    rig.check("write 26, flush");
+    rig.end_ack_time().await;
+    rig.turn(&[]);
+    rig.turn(&[]);
+    rig.check("");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_ping_goes_alone_when_its_time_is_over() {
+    let mut rig = Rig::with_streams();
+    rig.pause();
+    for _ in 0..2 {
+        rig.turn(&[PING_ACK]);
+        rig.turn(&[PING_ACK]);
+        rig.turn(&[]);
+        rig.check("");
+        rig.end_ack_time().await;
+        rig.turn(&[]);
+        rig.turn(&[]);
+        rig.check("write 34, flush");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_a_ping_does_not_wait_without_streams() {
+    let mut rig = Rig::with_streams();
+    rig.pause();
+    rig.turn(&[PING_ACK]);
+    rig.has_streams = false;
+    rig.turn(&[]);
+    rig.turn(&[]);
+    rig.check("write 17, flush");
+}
+
+#[tokio::test]
+async fn a_frame_that_is_no_answer_to_a_ping_does_not_wait() {
+    for other in [&PING_ACK[..8], DATA, &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]] {
+        let mut rig = Rig::with_streams();
+        rig.pause();
+        rig.turn(&[PING_ACK, other, PING_ACK]);
+        rig.turn(&[]);
+        rig.check(&format!("write {}, flush", 34 + other.len()));
+    }
 }
