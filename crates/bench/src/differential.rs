@@ -104,7 +104,7 @@ fn run_seeds(
         }
         return Ok(ExitCode::FAILURE);
     }
-    let Compared { requests, good_answers, errors, events } = compared;
+    let Compared { requests, good_answers, errors, events, fragments } = compared;
     match args.target.scheme() {
         Scheme::Zk => {
             print!("{requests} requests, and pings between them: ");
@@ -112,8 +112,8 @@ fn run_seeds(
         }
         Scheme::Etcd => {
             println!(
-                "{requests} requests: {good_answers} results, {errors} errors and {events} events \
-                 are the same"
+                "{requests} requests: {good_answers} results, {errors} errors, {events} events and \
+                 {fragments} fragments are the same"
             );
         }
     }
@@ -131,6 +131,8 @@ pub struct Compared {
     pub errors: usize,
     /// Events of watches.
     pub events: usize,
+    /// Responses of watches of etcd that were not the last fragment of their revision.
+    pub fragments: usize,
 }
 
 impl Compared {

@@ -1,12 +1,14 @@
 //! Equal seeded requests to two servers that speak etcd's protocol: every response and every error
 //! must be equal.
 //!
-//! In some seeds there are streams of watches beside the requests.
+//! In some seeds there are streams of watches beside the requests, and some revisions before them
+//! that are large enough for fragments.
 //!
 //! Requests go one at a time, each to both servers at once. Both must be fresh, or as far as each
 //! other: their revisions stay equal through all seeds, so that numbers are compared as they are. A
 //! seed begins with a delete of all keys, and refers to revisions from there on.
 
+pub mod fragments;
 pub mod generate;
 pub mod request;
 pub mod watches;
@@ -15,12 +17,14 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use anyhow::Context;
+use etcd::pb::etcdserverpb as pb;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::{Compared, Mismatch};
 use crate::client_etcd::{Client, runtime};
 use crate::limits::{DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL_SILENCE};
+use fragments::Fragments;
 use generate::Generator;
 use request::{Reply, Request, everything};
 use watches::{Difference, Watches};
@@ -90,6 +94,11 @@ pub fn run_seed(
         Asked::Differs(mismatch) => return Ok(Some(mismatch)),
     };
     let mut generator = Generator::new(seed, start);
+    if seed.is_multiple_of(WATCHES_ONE_IN)
+        && let Some(mismatch) = play.compare_fragments(&mut generator, pair)?
+    {
+        return Ok(Some(mismatch));
+    }
     let mut watches = seed.is_multiple_of(WATCHES_ONE_IN).then(|| Watches::new(seed, start));
     for number in 0..DIFFERENTIAL_ETCD_REQUESTS + LAST_REQUESTS {
         let request = match number.checked_sub(DIFFERENTIAL_ETCD_REQUESTS) {
@@ -168,6 +177,35 @@ impl Play<'_> {
         self.transcript.extend([asked, answer]);
         let transcript = std::mem::take(&mut self.transcript);
         Mismatch { text, transcript }
+    }
+
+    /// Makes large revisions, and compares the fragments that watches get. The values are compacted
+    /// in the end: nothing reads them any more.
+    fn compare_fragments(
+        &mut self,
+        generator: &mut Generator,
+        pair: &mut Pair,
+    ) -> anyhow::Result<Option<Mismatch>> {
+        let opened = pair.runtime.block_on(Fragments::open(&mut pair.watching));
+        let mut fragments = opened.with_context(|| self.of_seed())?;
+        for request in fragments::writes(self.seed) {
+            match self.ask(&request, pair)? {
+                Asked::Same(reply) => generator.observe(&request, &reply),
+                Asked::Differs(mismatch) => return Ok(Some(mismatch)),
+            }
+            let difference = pair.runtime.block_on(fragments.compare());
+            if let Some(difference) = difference.with_context(|| self.of_seed())? {
+                return Ok(Some(self.watch_mismatch(difference)));
+            }
+        }
+        self.compared.fragments += fragments.count;
+        let (revision, _) = generator.revisions();
+        let compact = Request::Compact(pb::CompactionRequest { revision, physical: true });
+        match self.ask(&compact, pair)? {
+            Asked::Same(reply) => generator.observe(&compact, &reply),
+            Asked::Differs(mismatch) => return Ok(Some(mismatch)),
+        }
+        Ok(None)
     }
 
     /// Compares what all watches have shown.
