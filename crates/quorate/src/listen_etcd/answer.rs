@@ -50,6 +50,14 @@ pub(super) fn refused(code: etcd::Code, text: &str) -> Answer {
     of(status, gateway::CONTENT_TYPE, gateway::error_body(code, text))
 }
 
+/// The answer of the gateway to a call with a stream of responses that is refused before the first.
+pub(super) fn refused_stream(code: etcd::Code, text: &str) -> Answer {
+    let mut answer = refused(code, text);
+    let line = gateway::streamed_error(code, text);
+    *answer.body_mut() = Either::Left(Full::new(line.into()));
+    answer
+}
+
 /// An answer whose body is a stream of lines.
 pub(super) fn streaming(lines: Lines) -> Answer {
     let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());

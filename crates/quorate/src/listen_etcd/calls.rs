@@ -15,10 +15,6 @@ pub(super) async fn serve(client: Client, mut call: Box<Call<Method>>, answers: 
     call.finish(outcome);
 }
 
-/// The metadata by which a client asks for an error when there is no leader
-/// (`rpctypes.MetadataRequireLeaderKey`).
-const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
-
 /// A call whose client requires a leader is refused if there is none. A stream also ends when the
 /// leader is lost for long; a call with one answer does not (`v3rpc.newStreamInterceptor`).
 async fn answer(
@@ -27,14 +23,12 @@ async fn answer(
     answers: &SharesBySize,
 ) -> Result<(), End> {
     let runtime = &client.runtime;
-    let (key, value) = REQUIRES_LEADER;
-    let requires_leader = call.metadata.text(key) == Some(value);
     let ends_later = call.method.is_stream_without_front();
-    if requires_leader && !runtime.has_leader() {
+    if client.misses_leader() {
         return Err(status_of(Error::NoLeader.into()).into());
     }
-    let work = answer_by_method(client, call, answers, requires_leader);
-    if !(requires_leader && ends_later) {
+    let work = answer_by_method(client, call, answers);
+    if !(client.requires_leader && ends_later) {
         return work.await;
     }
     tokio::select! {
@@ -48,12 +42,11 @@ async fn answer_by_method(
     client: &Client,
     call: &mut Call<Method>,
     answers: &SharesBySize,
-    requires_leader: bool,
 ) -> Result<(), End> {
     match call.method {
         Method::Kv(KvMethod::RangeStream) => answer_in_pieces(client, call, answers).await,
         Method::Kv(KvMethod::LeaseKeepAlive) => keep_alive(client, call, answers).await,
-        Method::Watch => watch::answer(client, call, answers, requires_leader).await,
+        Method::Watch => watch::answer(client, call, answers).await,
         // Large and rare, so the futures of other calls do not contain it.
         Method::Concurrency(method) => {
             Box::pin(concurrency::answer(client, call, answers, method)).await

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use member::etcd_front::{CallRefused, CallResult, Credentials, Method as KvMethod, Need};
 
 use super::runtime::{FrontCall, Runtime, WatchCall};
@@ -22,8 +22,13 @@ const TOKEN_KEYS: [&str; 2] = ["token", "authorization"];
 /// What a gateway adds to the metadata of the calls that it passes on.
 const FROM_GATEWAY: &str = "grpcgateway-accept";
 
-/// The headers of HTTP that a gateway passes on as the metadata with a token.
-const TOKEN_HEADERS: [&str; 2] = ["grpc-metadata-token", "grpc-metadata-authorization"];
+/// What the headers of HTTP begin with that a gateway passes on as metadata
+/// (`runtime.DefaultHeaderMatcher`).
+const METADATA_PREFIX: &str = "grpc-metadata-";
+
+/// The metadata by which a client asks for an error when there is no leader, with the value `true`
+/// (`rpctypes.MetadataRequireLeaderKey`).
+const REQUIRES_LEADER: &str = "hasleader";
 
 /// What a token may begin with, in any case but this without effect.
 const BEARER: &str = "Bearer ";
@@ -32,6 +37,8 @@ const BEARER: &str = "Bearer ";
 #[derive(Clone)]
 pub(super) struct Client {
     pub runtime: Rc<Runtime>,
+    /// Whether it wants an error when there is no leader.
+    pub requires_leader: bool,
     said: Said,
 }
 
@@ -60,20 +67,37 @@ impl Client {
             (None, Some(name)) if is_direct() => Said::Certificate(name.clone()),
             _ => Said::Nothing,
         };
-        Client { runtime: runtime.clone(), said }
+        let requires_leader = metadata.text(REQUIRES_LEADER) == Some("true");
+        Client { runtime: runtime.clone(), requires_leader, said }
     }
 
     /// The client of a call of the gateway.
     pub fn of_request(runtime: &Rc<Runtime>, headers: &HeaderMap) -> Client {
-        let mut names = TOKEN_HEADERS.iter().copied();
-        let value = names.find_map(|name| headers.get(name)).or(headers.get(AUTHORIZATION));
+        let of_key = |key: &&str| headers.get(format!("{METADATA_PREFIX}{key}"));
+        let value = TOKEN_KEYS.iter().find_map(of_key).or(headers.get(AUTHORIZATION));
         let token = value.and_then(|value| value.to_str().ok());
-        Client { runtime: runtime.clone(), said: token.map_or(Said::Nothing, Said::token) }
+        let said = token.map_or(Said::Nothing, Said::token);
+        let requires_leader = of_key(&REQUIRES_LEADER).is_some_and(|value| value == "true");
+        Client { runtime: runtime.clone(), requires_leader, said }
+    }
+
+    /// The client of a stream over WebSocket. Its headers are no metadata; its token stands beside
+    /// the protocol (`wsproxy.transformSubProtocolHeader`).
+    pub fn of_upgrade(runtime: &Rc<Runtime>, headers: &HeaderMap) -> Client {
+        let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
+        let token = protocol.and_then(|text| text.split_once("Bearer,")).map(|(_, token)| token);
+        let said = token.map_or(Said::Nothing, |token| Said::token(token.trim_matches(' ')));
+        Client { runtime: runtime.clone(), requires_leader: false, said }
     }
 
     /// The member itself, as a client.
     pub fn of_member(runtime: &Rc<Runtime>) -> Client {
-        Client { runtime: runtime.clone(), said: Said::Member }
+        Client { runtime: runtime.clone(), requires_leader: false, said: Said::Member }
+    }
+
+    /// Whether it is to be refused, since there is no leader.
+    pub fn misses_leader(&self) -> bool {
+        self.requires_leader && !self.runtime.has_leader()
     }
 
     /// What it says of itself now: a signed token is valid for a time.

@@ -6,6 +6,7 @@
 use std::future::pending;
 
 use bytes::Bytes;
+use etcd::Error;
 use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use http_body_util::BodyExt;
@@ -30,7 +31,7 @@ pub(super) fn watch(
 ) -> Lines {
     // One line in hand, so that the next one is made when hyper has taken it.
     let (lines, body_of_response) = mpsc::channel(1);
-    let watch = client.open_watch(false);
+    let watch = client.open_watch(client.requires_leader);
     let requests = Requests::new(method, body, shares);
     let shares = shares.clone();
     tokio::task::spawn_local(async move {
@@ -53,6 +54,7 @@ pub(super) fn keep_alive(
         tokio::select! {
             () = lines.closed() => {}
             () = serve_keep_alive(&client, method, &mut requests, &shares, &lines) => {}
+            () = end_without_leader(&client, &lines) => {}
         }
     });
     Lines(body_of_response)
@@ -60,34 +62,56 @@ pub(super) fn keep_alive(
 
 /// Begins a stream that follows an election.
 pub(super) fn observe(
+    client: &Client,
     shares: &ConnectionShares,
     method: &'static gateway::Method,
-    mut observer: Observer,
+    observer: Observer,
 ) -> Lines {
     let (lines, body_of_response) = mpsc::channel(1);
-    let shares = shares.clone();
+    let (client, shares) = (client.clone(), shares.clone());
     tokio::task::spawn_local(async move {
-        loop {
-            let line = tokio::select! {
-                () = lines.closed() => return,
-                response = observer.next() => match response {
-                    Ok(response) => {
-                        let write = |out: &mut Vec<u8>| out.extend_from_slice(&response);
-                        line_of(method, response.len(), write, &shares).await
-                    }
-                    Err(status) => {
-                        let line = gateway::streamed_error(etcd::Code::Unknown, &status.message);
-                        let _ = lines.send(line.into()).await;
-                        return;
-                    }
-                },
-            };
-            if lines.send(line).await.is_err() {
-                return;
-            }
+        tokio::select! {
+            () = lines.closed() => {}
+            () = serve_observer(method, observer, &shares, &lines) => {}
+            () = end_without_leader(&client, &lines) => {}
         }
     });
     Lines(body_of_response)
+}
+
+async fn serve_observer(
+    method: &gateway::Method,
+    mut observer: Observer,
+    shares: &ConnectionShares,
+    lines: &mpsc::Sender<Bytes>,
+) {
+    loop {
+        let line = match observer.next().await {
+            Ok(response) => {
+                let write = |out: &mut Vec<u8>| out.extend_from_slice(&response);
+                line_of(method, response.len(), write, shares).await
+            }
+            Err(status) => {
+                let line = gateway::streamed_error(etcd::Code::Unknown, &status.message);
+                let _ = lines.send(line.into()).await;
+                return;
+            }
+        };
+        if lines.send(line).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits until this member has been without a leader for long, and says so to a client that
+/// requires one; waits for ever for other clients.
+async fn end_without_leader(client: &Client, lines: &mpsc::Sender<Bytes>) {
+    if !client.requires_leader {
+        return pending().await;
+    }
+    client.runtime.leaderless().await;
+    let (code, text) = (Error::NoLeader.code(), Error::NoLeader.text());
+    let _ = lines.send(gateway::streamed_error(code, text).into()).await;
 }
 
 /// The line for a response of so many bytes, with its room. The response is encoded when there is

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd::convert::AuthMethod;
-use etcd::gateway;
+use etcd::{Error, gateway};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use hyper::http::request::Parts;
@@ -20,7 +20,7 @@ use member::etcd_front::{Method as KvMethod, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::answer::{Answer, code_and_text, of_large, refused, streaming};
+use super::answer::{Answer, code_and_text, of_large, refused, refused_stream, streaming};
 use super::body::{RequestBody, read_body};
 use super::client::Client;
 use super::cluster;
@@ -117,12 +117,18 @@ async fn call(
 ) -> Answer {
     // A client of WebSocket sends GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
-    let client = Client::of_request(runtime, &parts.headers);
+    let client = match upgrade {
+        None => Client::of_request(runtime, &parts.headers),
+        Some(_) => Client::of_upgrade(runtime, &parts.headers),
+    };
     let method = match gateway::route(http_method, parts.uri.path()) {
         Ok(method) => method,
         Err(no_route) => return refused(no_route.code(), no_route.text()),
     };
     if [WATCH_PATH, KEEP_ALIVE_PATH].contains(&method.path) {
+        if client.misses_leader() {
+            return refused_stream(Error::NoLeader.code(), Error::NoLeader.text());
+        }
         let shares = shares.clone();
         let begin = move |body: RequestBody| match method.path {
             WATCH_PATH => gateway_stream::watch(&client, &shares, method, body),
@@ -131,7 +137,7 @@ async fn call(
         return match upgrade.zip(websocket::key_of(&parts.headers)) {
             Some((upgrade, key)) => {
                 websocket::serve(upgrade, begin);
-                websocket::agree(key)
+                websocket::agree(key, &parts.headers)
             }
             None => streaming(begin(Either::Left(body))),
         };
@@ -186,7 +192,13 @@ async fn call_unary(
     };
     drop(body);
     room.shrink_to(message.len());
-    if let Some(of_concurrency) = ConcurrencyMethod::at(method.path) {
+    let of_concurrency = ConcurrencyMethod::at(method.path);
+    if client.misses_leader() {
+        let (code, text) = (Error::NoLeader.code(), Error::NoLeader.text());
+        let is_stream = of_concurrency == Some(ConcurrencyMethod::Observe);
+        return if is_stream { refused_stream(code, text) } else { refused(code, text) };
+    }
+    if let Some(of_concurrency) = of_concurrency {
         return concurrent(client, shares, (method, of_concurrency), message.into()).await;
     }
     if let Some(of_cluster) = ClusterMethod::at(method.path) {
@@ -252,7 +264,7 @@ async fn concurrent(
 ) -> Answer {
     if of_concurrency == ConcurrencyMethod::Observe {
         return match Observer::new(client, message) {
-            Ok(observer) => streaming(gateway_stream::observe(shares, method, observer)),
+            Ok(observer) => streaming(gateway_stream::observe(client, shares, method, observer)),
             Err(status) => refused(etcd::Code::Unknown, &status.message),
         };
     }

@@ -25,9 +25,8 @@ pub(super) async fn answer(
     client: &Client,
     call: &mut Call<Method>,
     shares: &SharesBySize,
-    requires_leader: bool,
 ) -> Result<(), End> {
-    let watch = client.open_watch(requires_leader);
+    let watch = client.open_watch(client.requires_leader);
     let mut is_sending = false;
     loop {
         let (requests, answers) = (&mut call.requests, &mut call.answers);

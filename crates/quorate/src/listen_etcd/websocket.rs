@@ -14,7 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
-use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use hyper::header::{
+    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
+};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -51,8 +53,9 @@ pub(super) fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(KEY).filter(|_| asks)
 }
 
-/// The answer that agrees.
-pub(super) fn agree(key: &HeaderValue) -> Answer {
+/// The answer that agrees. A protocol that stands beside a token is agreed on as well; see
+/// [`super::client::Client::of_upgrade`].
+pub(super) fn agree(key: &HeaderValue, asked: &HeaderMap) -> Answer {
     let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();
     let accept = STANDARD.encode(digest);
     let mut answer = Response::new(Either::Left(<_>::default()));
@@ -61,6 +64,10 @@ pub(super) fn agree(key: &HeaderValue) -> Answer {
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(ACCEPT, HeaderValue::try_from(accept).expect("base64 is visible ASCII"));
+    let protocol = asked.get(SEC_WEBSOCKET_PROTOCOL);
+    if protocol.is_some_and(|protocol| protocol.as_bytes().starts_with(b"Bearer")) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("Bearer"));
+    }
     answer
 }
 

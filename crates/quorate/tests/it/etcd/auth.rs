@@ -22,9 +22,9 @@ const FAST_HASHES: &str = "--bcrypt-cost=4";
 
 /// A client of the gateway: where it connects, and its token.
 #[derive(Clone)]
-struct Client {
+pub struct Client {
     address: SocketAddr,
-    token: Option<String>,
+    pub token: Option<String>,
 }
 
 impl Client {
@@ -33,7 +33,7 @@ impl Client {
     }
 
     /// Logs in.
-    fn of(address: SocketAddr, name: &str, password: &str) -> Client {
+    pub fn of(address: SocketAddr, name: &str, password: &str) -> Client {
         let (status, body) = Client::nobody(address).authenticate(name, password);
         assert_eq!(status, 200, "{body}");
         Client { address, token: Some(body["token"].as_str().unwrap().to_string()) }
@@ -92,7 +92,7 @@ const FAILED: &str = "etcdserver: authentication failed, invalid user ID or pass
 
 /// Enforces permissions: root has the password `r`, alice (`a`) may read and write all keys that
 /// begin with a.
-fn enforce(address: SocketAddr) {
+pub fn enforce(address: SocketAddr) {
     let nobody = Client::nobody(address);
     let range = json!({"permType": "READWRITE", "key": "YQ==", "range_end": "Yg=="});
     nobody.must("auth/user/add", json!({"name": "root", "password": "r"}));

@@ -1,6 +1,8 @@
 //! Calls of clients that require a leader (`clientv3.WithRequireLeader`), on a member that loses
 //! it.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,8 +13,8 @@ use h2::client::SendRequest;
 use hyper::Request;
 use hyper::header::HeaderValue;
 
-use super::Three;
-use super::grpc_client::{Answer, Bidi, call, connect, framed, head, run, soon};
+use super::grpc_client::{Answer, Bidi, PATIENCE, call, connect, framed, head, run, soon};
+use super::{Three, base64, request};
 
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
@@ -88,4 +90,96 @@ fn calls_that_require_a_leader_end_without_one_and_others_go_on() {
         watch_on.send(&watch());
         assert!(watch_on.next::<pb::WatchResponse>().await.created);
     });
+}
+
+/// The header of the gateway's clients that require a leader. Its name may be in any case.
+const REQUIRING: &str = "Grpc-Metadata-HasLeader: true\r\n";
+
+/// Sends a call to the gateway, whose body goes on behind this part of it.
+fn begin(address: SocketAddr, path: &str, header: &str, body: &str) -> BufReader<TcpStream> {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len() + 1;
+    let head = format!(
+        "POST /v3/{path} HTTP/1.1\r\nHost: e\r\n{header}Content-Length: {length}\r\n\r\n{body}"
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    BufReader::new(socket)
+}
+
+/// The next line of a stream that is JSON.
+fn line(reader: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    while !line.starts_with('{') {
+        line.clear();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "the stream goes on");
+    }
+    line
+}
+
+/// The status and the body of the answer to a call with one request.
+fn answer(address: SocketAddr, path: &str, header: &str, body: &str) -> (u16, String) {
+    let mut reader = begin(address, path, &format!("Connection: close\r\n{header}"), body);
+    reader.get_mut().write_all(b" ").unwrap();
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_string())
+}
+
+/// The answers were compared with those of etcd 3.6.16.
+#[test]
+fn calls_of_the_gateway_that_require_a_leader_end_without_one_and_others_go_on() {
+    let three = Three::start("etcd-leaderless-gateway");
+    let leader = three.leader();
+    let [left, other] = [1, 2].map(|more| (leader + more) % 3);
+    let etcd = three.clients[left];
+    let (key, name) = (base64("a"), base64("e"));
+    let granted = request(etcd, "POST /v3/lease/grant", "{\"ID\":7,\"TTL\":600}");
+    assert_eq!(granted.unwrap().0, 200);
+    let campaign = format!("{{\"name\":\"{name}\",\"lease\":7,\"value\":\"\"}}");
+    assert_eq!(request(etcd, "POST /v3/election/campaign", &campaign).unwrap().0, 200);
+    let watch = format!("{{\"create_request\":{{\"key\":\"{key}\"}}}}");
+    let observe = format!("{{\"name\":\"{name}\"}}");
+    let calls = [
+        ("watch", watch.as_str()),
+        ("lease/keepalive", "{\"ID\":7}"),
+        ("election/observe", observe.as_str()),
+    ];
+    let open = |header: &str| {
+        calls.map(|(path, body)| {
+            let mut stream = begin(etcd, path, header, body);
+            // An observer has one request, which is answered once it is whole.
+            stream.get_mut().write_all(if path.ends_with("observe") { b" " } else { b"" }).unwrap();
+            assert!(line(&mut stream).starts_with("{\"result\":{"), "{path}");
+            stream
+        })
+    };
+    let requiring = open(REQUIRING);
+    let others = open("");
+    three.end(leader);
+    three.end(other);
+    let ended = "{\"error\":{\"code\":14,\"message\":\"etcdserver: no leader\",";
+    for mut stream in requiring {
+        assert!(line(&mut stream).starts_with(ended));
+    }
+    let range = format!("{{\"key\":\"{key}\",\"serializable\":true}}");
+    let (status, body) = answer(etcd, "kv/range", REQUIRING, &range);
+    assert!(body.contains("\"code\":14,\"message\":\"etcdserver: no leader\""), "{body}");
+    assert_eq!(status, 503);
+    for unlike in ["", "hasleader: true\r\n", "Grpc-Metadata-HasLeader: TRUE\r\n"] {
+        assert_eq!(answer(etcd, "kv/range", unlike, &range).0, 200, "{unlike}");
+    }
+    for (path, body) in calls {
+        let (status, body) = answer(etcd, path, REQUIRING, body);
+        assert!(status == 503 && body.starts_with(ended), "{path}: {status} {body}");
+    }
+    // A body that is no JSON is refused first.
+    assert_eq!(answer(etcd, "kv/range", REQUIRING, "{bad").0, 400);
+    for mut stream in others {
+        let socket = stream.get_mut();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let silent = stream.fill_buf().map(<[u8]>::len);
+        assert!(silent.is_err() || silent.is_ok_and(|bytes| bytes > 0), "the stream goes on");
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::auth::{Client, enforce};
 use super::{base64, put, request};
 use crate::server::Server;
 
@@ -15,11 +16,16 @@ struct Socket(TcpStream);
 impl Socket {
     /// The example of RFC 6455, 1.3.
     fn open(address: SocketAddr, path: &str) -> Socket {
+        Socket::open_with(address, path, "").0
+    }
+
+    /// Opens a connection with one more line of headers. Returns the head of the answer as well.
+    fn open_with(address: SocketAddr, path: &str, header: &str) -> (Socket, String) {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let head = format!(
             "GET {path} HTTP/1.1\r\nHost: e\r\nConnection: keep-alive, Upgrade\r\n\
-             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n{header}\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -32,7 +38,7 @@ impl Socket {
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         assert!(answer.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{answer}");
-        Socket(stream)
+        (Socket(stream), answer)
     }
 
     fn send(&mut self, opcode: u8, payload: &[u8]) {
@@ -99,4 +105,25 @@ fn watches_and_keep_alives_go_over_websocket() {
     socket.send(3, b"x");
     assert_eq!(socket.receive(), (8, 1_002_u16.to_be_bytes().to_vec()));
     assert_eq!(request(etcd, "GET /health", "").unwrap().0, 200);
+}
+
+#[test]
+fn a_token_stands_beside_the_protocol() {
+    let server = Server::start("etcd-websocket-token", &[super::ETCD]);
+    let etcd = server.face("etcd");
+    enforce(etcd);
+    let token = Client::of(etcd, "alice", "a").token.unwrap();
+    let watch = |header: &str| {
+        let (mut socket, answer) = Socket::open_with(etcd, "/v3/watch", header);
+        let create = format!("{{\"create_request\":{{\"key\":\"{}\"}}}}", base64("a"));
+        socket.send(1, create.as_bytes());
+        (socket.message(), answer)
+    };
+    let (created, answer) = watch(&format!("Sec-WebSocket-Protocol: Bearer, {token}\r\n"));
+    assert!(created["result"]["canceled"].is_null(), "{created}");
+    assert!(answer.contains("sec-websocket-protocol: Bearer\r\n"), "{answer}");
+    // As in etcd, no other header is passed on.
+    let (refused, answer) = watch(&format!("Authorization: {token}\r\n"));
+    assert_eq!(refused["result"]["canceled"], true, "{refused}");
+    assert!(!answer.contains("sec-websocket-protocol"), "{answer}");
 }
