@@ -6,6 +6,7 @@
 //! once, into the bytes that it is sent as.
 
 mod auth;
+mod maintenance;
 mod overlap;
 mod request;
 mod response;
@@ -13,6 +14,7 @@ mod response;
 pub use auth::{
     AuthChange, AuthMethod, AuthQuestion, AuthRequest, NO_PASSWORD_USER, authenticated,
 };
+pub use maintenance::{alarm, alarmed, alarms, hash, hash_kv};
 pub use request::{
     StreamRefused, compaction, delete_range, grant, put, range, range_stream, revoke, txn,
 };

@@ -401,6 +401,7 @@ impl From<Refusal> for Error {
             Refusal::AuthFailed => Error::AuthFailed,
             Refusal::AuthOldRevision => Error::AuthOldRevision,
             Refusal::PermissionDenied => Error::PermissionDenied,
+            Refusal::Corrupt => Error::Corrupt,
         }
     }
 }

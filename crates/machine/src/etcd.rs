@@ -1,9 +1,11 @@
 //! etcd's part of the state: its keys with their history.
 
+pub mod alarm;
 pub mod auth;
 pub mod change;
 pub mod command;
 pub mod event;
+pub mod hash;
 mod index;
 pub mod lease;
 pub mod range;

@@ -115,6 +115,10 @@ pub const ETCD_LEASE_BYTES: u64 = 64;
 /// one beyond the quota. etcd has no bound.
 pub const ETCD_AUTH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Alarms of etcd. One for each member and kind is all that members raise; an operator may name any
+/// number of members. etcd has no bound.
+pub const ETCD_ALARMS_MAX: usize = 1_000;
+
 /// Simple tokens of etcd's users. One more takes the place of the oldest of the user with the most.
 /// A token lives 300 s unless it is used, and making one takes 50 ms of a core: so this many are
 /// used by the time on 5 cores that do nothing else. etcd has no bound.

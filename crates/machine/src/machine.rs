@@ -130,7 +130,8 @@ impl Machine {
                     ConnectionId(0) => Some(AuthInfo::LOOP),
                     _ => AuthInfo::of(stamp.identities),
                 };
-                let at = At { ordinal, time_ms: stamp.time_ms, who };
+                let member = stamp.origin.member;
+                let at = At { ordinal, time_ms: stamp.time_ms, who, member };
                 let outcome = self.etcd.apply_step(at, command, keys_max, changes)?;
                 self.ordinal = ordinal;
                 let change = match (command, &outcome) {

@@ -21,6 +21,7 @@
 mod auth;
 mod calls;
 mod credentials;
+mod hash_call;
 mod lease_call;
 mod leases;
 mod method;
@@ -61,6 +62,7 @@ use crate::token_times::TokenTimes;
 use crate::watch_interest::WatchInterest;
 use calls::{Call, Found, Ran, Read, Then};
 use credentials::{Asker, Who};
+use hash_call::HashCall;
 use lease_call::LeaseCall;
 use range::Range;
 use stream::Stream;
@@ -346,7 +348,10 @@ impl EtcdFront {
     fn run_call(&mut self, ticket: Ticket, store: &Store, keys_left: &mut u64) {
         let header = self.header();
         match self.calls.get_mut(&ticket) {
-            Some(Call::Ready(Read::AskLease(_) | Read::Authenticate(_) | Read::Hash(_), _)) => {
+            Some(Call::Ready(
+                Read::AskLease(_) | Read::Authenticate(_) | Read::HashPassword(_),
+                _,
+            )) => {
                 self.hand_over_read(ticket, store);
             }
             Some(Call::Ready(read, asker)) => {
@@ -373,7 +378,7 @@ impl EtcdFront {
         match read {
             Read::AskLease(call) => self.ask_lease(ticket, call, store.revision(), asker),
             Read::Authenticate(request) => self.check_password(ticket, request, store),
-            Read::Hash(change) => self.hash_password(ticket, *change, asker),
+            Read::HashPassword(change) => self.hash_password(ticket, *change, asker),
             _ => unreachable!("other reads end under the lock"),
         }
     }
@@ -419,7 +424,10 @@ impl EtcdFront {
                     is_installed = true;
                     self.on_installed();
                 }
-                ChangeKind::Etcd(EtcdChange::Replaced) => self.watches.on_installed(false),
+                ChangeKind::Etcd(EtcdChange::Replaced) => {
+                    self.watches.on_installed(false);
+                    self.on_other_users();
+                }
                 ChangeKind::Etcd(EtcdChange::AuthEnabled) => self.may_be_enforced = true,
                 ChangeKind::Etcd(EtcdChange::Authenticated(token)) => {
                     self.config.token_times.on_made(*token, self.now.monotonic_ms);
@@ -559,11 +567,43 @@ impl EtcdFront {
             | Method::LeaseTimeToLive
             | Method::LeaseLeases => self.begin_of_lease(ticket, method, request, asker),
             Method::Auth(method) => self.begin_of_auth(ticket, method, request, asker),
-            Method::Need(need) => {
-                self.begin_read(ticket, Read::Need(need), true, asker);
-                Ok(())
+            Method::Need(_) | Method::Alarm | Method::Hash | Method::HashKv => {
+                self.begin_of_maintenance(ticket, method, request, asker)
             }
         }
+    }
+
+    /// Begins a call of the service `Maintenance`, or a question that others of it depend on.
+    fn begin_of_maintenance(
+        &mut self,
+        ticket: Ticket,
+        method: Method,
+        request: Bytes,
+        asker: Asker,
+    ) -> Result<(), CallRefused> {
+        let (bytes, kept) = (request.len(), (method, request.clone()));
+        let read = match method {
+            Method::Alarm => {
+                let request: pb::AlarmRequest = decode(request)?;
+                if let Some(command) = convert::alarm(&request) {
+                    return self.begin_write(ticket, command, bytes, kept, asker);
+                }
+                self.begin_read(ticket, Read::Alarms(request), false, asker);
+                return Ok(());
+            }
+            // As in etcd, the member shows its own state.
+            Method::HashKv => {
+                let request: pb::HashKvRequest = decode(request)?;
+                Read::Hash(HashCall::of_keys(request.revision))
+            }
+            Method::Need(need) => Read::Need(need),
+            _ => {
+                let pb::HashRequest {} = decode(request)?;
+                Read::Hash(HashCall::of_all())
+            }
+        };
+        self.begin_read(ticket, read, true, asker);
+        Ok(())
     }
 
     /// Begins a call of the service of leases.
@@ -741,14 +781,14 @@ impl EtcdFront {
     /// contains.
     fn on_installed(&mut self) {
         self.watches.on_installed(true);
-        self.may_be_enforced = true;
-        self.config.token_times.on_installed(self.now.monotonic_ms);
+        self.on_other_users();
         for call in self.calls.values_mut() {
             match call {
                 Call::Ready(Read::Stream(stream), _) | Call::Sent(stream, _) => {
                     stream.on_installed();
                 }
                 Call::Ready(Read::Range(range), _) => range.on_installed(),
+                Call::Ready(Read::Hash(call), _) => call.on_installed(),
                 _ => {}
             }
         }
@@ -763,6 +803,12 @@ impl EtcdFront {
         for ticket in tickets {
             self.on_answer(ticket, Err(Unavailable::GivenUp(Fate::Unknown)));
         }
+    }
+
+    /// Other users and tokens took the place of those before.
+    fn on_other_users(&mut self) {
+        self.may_be_enforced = true;
+        self.config.token_times.on_installed(self.now.monotonic_ms);
     }
 
     // Ends.

@@ -75,7 +75,9 @@ impl<'a> Response<'a> {
                 Outcome::Txn(done) => Body::Txn(done),
                 Outcome::Configured | Outcome::Expired => unreachable!("no client's commands"),
                 Outcome::Granted(_) | Outcome::Revoked { .. } => unreachable!("commands of leases"),
-                Outcome::Authenticated { .. } => unreachable!("it has a response of its own"),
+                Outcome::Authenticated { .. } | Outcome::Alarmed { .. } => {
+                    unreachable!("they have responses of their own")
+                }
                 Outcome::Compacted { revision } | Outcome::AuthChanged { revision } => {
                     Body::HeaderAlone { revision: *revision }
                 }

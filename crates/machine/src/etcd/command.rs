@@ -5,6 +5,7 @@
 //! empty, and no transaction puts a key twice.
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::etcd::alarm::Alarm;
 use crate::etcd::auth::AuthCommand;
 use crate::etcd::settings::Settings;
 use crate::ids::{LeaseId, Ordinal};
@@ -47,6 +48,10 @@ pub enum Command<'a> {
     },
     /// Change users, roles or permissions.
     Auth(AuthCommand<'a>),
+    /// Raise an alarm.
+    RaiseAlarm(Alarm),
+    /// Disarm an alarm.
+    DisarmAlarm(Alarm),
 }
 
 /// A range of keys, as etcd's requests state one.
@@ -245,6 +250,8 @@ const KIND_GRANT: u8 = 6;
 const KIND_REVOKE: u8 = 7;
 const KIND_EXPIRE: u8 = 8;
 const KIND_AUTH: u8 = 9;
+const KIND_RAISE_ALARM: u8 = 10;
+const KIND_DISARM_ALARM: u8 = 11;
 
 const OP_RANGE: u8 = 0;
 
@@ -300,6 +307,14 @@ impl Command<'_> {
                 out.put_u8(KIND_AUTH);
                 command.encode(out);
             }
+            Command::RaiseAlarm(alarm) => {
+                out.put_u8(KIND_RAISE_ALARM);
+                alarm.encode(out);
+            }
+            Command::DisarmAlarm(alarm) => {
+                out.put_u8(KIND_DISARM_ALARM);
+                alarm.encode(out);
+            }
         }
     }
 
@@ -316,6 +331,8 @@ impl Command<'_> {
             KIND_REVOKE => Command::Revoke { lease: LeaseId(reader.i64()?) },
             KIND_EXPIRE => Command::Expire { leases: decode_judged(reader)? },
             KIND_AUTH => Command::Auth(AuthCommand::decode(reader)?),
+            KIND_RAISE_ALARM => Command::RaiseAlarm(Alarm::decode(reader)?),
+            KIND_DISARM_ALARM => Command::DisarmAlarm(Alarm::decode(reader)?),
             kind => return Err(reader.bad("command of etcd", u64::from(kind))),
         })
     }

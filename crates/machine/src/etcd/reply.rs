@@ -1,5 +1,6 @@
 //! The outcomes of etcd's commands.
 
+use crate::etcd::alarm::Alarm;
 use crate::etcd::event::Event;
 use crate::etcd::token::Token;
 use crate::ids::LeaseId;
@@ -33,6 +34,13 @@ pub enum Outcome {
     AuthChanged {
         /// The store's revision.
         revision: i64,
+    },
+    /// An alarm was raised or disarmed.
+    Alarmed {
+        /// The store's revision.
+        revision: i64,
+        /// The alarm; none if there was none to disarm.
+        alarm: Option<Alarm>,
     },
     /// A token was made.
     Authenticated {
@@ -171,4 +179,6 @@ pub enum Refusal {
     AuthOldRevision,
     /// The user may not do this.
     PermissionDenied,
+    /// The alarm is raised that a member's data is corrupt.
+    Corrupt,
 }

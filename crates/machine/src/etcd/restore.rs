@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader};
+use crate::etcd::alarm::Alarm;
 use crate::etcd::auth::Auth;
 use crate::etcd::event::{Event, Place};
 use crate::etcd::lease::{self, Grant};
 use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
 use crate::etcd::tail::{Passed, Sum, TailRestore};
-use crate::etcd::walk::{TAG_AUTH, TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START};
+use crate::etcd::walk::{
+    TAG_ALARM, TAG_AUTH, TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START,
+};
 use crate::ids::{LeaseId, Ordinal};
 use crate::image::error::RestoreError;
 
@@ -18,6 +21,7 @@ use crate::image::error::RestoreError;
 pub(crate) struct Records {
     start: Option<Start>,
     auth: Option<Auth>,
+    alarms: Vec<Alarm>,
     leases: Vec<(LeaseId, Grant)>,
     edge: Vec<Event>,
     chunks: Vec<Place>,
@@ -50,6 +54,7 @@ struct DecodedEvent {
 pub(crate) struct RecordDecoder {
     start: Option<Start>,
     has_auth: bool,
+    last_alarm: Option<Alarm>,
     /// The place of the last removal at the compacted revision.
     last_of_edge: Option<Place>,
     last: Option<Event>,
@@ -78,6 +83,13 @@ impl RecordDecoder {
                 (TAG_AUTH, Some(_)) if self.last.is_none() && !self.has_auth => {
                     self.has_auth = true;
                     decoded.auth = Some(Auth::decode(reader)?);
+                }
+                (TAG_ALARM, Some(_)) if self.last.is_none() => {
+                    let alarm = Alarm::decode(reader)?;
+                    if self.last_alarm.replace(alarm).is_some_and(|last| last >= alarm) {
+                        return Err(reader.bad("order of alarms", alarm.member).into());
+                    }
+                    decoded.alarms.push(alarm);
                 }
                 (TAG_LEASE, Some(_)) if self.last.is_none() => {
                     decoded.leases.push(lease::decode(reader)?);
@@ -160,6 +172,11 @@ impl StoreRestore {
         }
         if let Some(auth) = records.auth {
             self.store.auth = Arc::new(auth);
+        }
+        for alarm in records.alarms {
+            if self.store.alarms.raise(alarm).is_err() {
+                return Err(RestoreError::Inconsistent("there are too many alarms".to_string()));
+            }
         }
         for (lease, grant) in records.leases {
             if !self.store.leases.add(lease, grant) {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::change::ChangeBatch;
 use crate::codec::Write;
 use crate::digest::Digest;
+use crate::etcd::alarm::Alarms;
 use crate::etcd::auth::Auth;
 use crate::etcd::command::KeyRange;
 use crate::etcd::event::{Event, Place, Version};
@@ -44,6 +45,7 @@ pub struct Store {
     pub(crate) edge: Arc<[Event]>,
     pub(crate) leases: Leases,
     pub(crate) auth: Arc<Auth>,
+    pub(crate) alarms: Alarms,
     /// The command that is paused. Its events stand above the store's revision.
     pub(crate) paused: Option<Box<Paused>>,
     /// A running walk for an image. Nothing is pruned meanwhile.
@@ -63,6 +65,7 @@ impl Default for Store {
             edge: Arc::new([]),
             leases: Leases::default(),
             auth: Arc::default(),
+            alarms: Alarms::default(),
             paused: None,
             walk: None,
         }
@@ -105,6 +108,11 @@ impl Store {
         &self.auth
     }
 
+    /// The alarms.
+    pub fn alarms(&self) -> &Alarms {
+        &self.alarms
+    }
+
     /// Bytes of all versions that can be read, and of the leases, equal on all members.
     pub fn bytes(&self) -> u64 {
         self.base_sum.bytes + self.tail_sum.bytes + self.leases.bytes()
@@ -116,6 +124,7 @@ impl Store {
         let was_written = self.revision != FIRST_REVISION || self.compacted != NEVER_COMPACTED;
         let has_users = !self.auth.is_unused();
         !(was_written || has_users)
+            && self.alarms.is_empty()
             && self.leases.is_empty()
             && self.settings == Settings::default()
     }
@@ -134,6 +143,7 @@ impl Store {
         digest.add(self.base_sum.digest);
         digest.add(self.tail_sum.digest);
         digest.add(self.leases.digest());
+        digest.add(self.alarms.digest());
         if !self.auth.is_unused() {
             digest.add(self.auth.digest());
         }

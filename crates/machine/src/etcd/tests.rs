@@ -15,11 +15,13 @@ use crate::Machine;
 use crate::change::ChangeBatch;
 use crate::codec::Reader;
 use crate::command::Command as AnyCommand;
+use crate::etcd::alarm::{Alarm, AlarmKind};
 use crate::etcd::change::KeyChange;
 use crate::ids::{BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin};
 use crate::image::FreezeStep;
 use crate::image::restore::{Restore, RestoreError};
 use crate::image::step::WalkStep;
+use crate::limits::ETCD_ALARMS_MAX;
 use crate::machine::tests::rig::Random;
 use crate::stamp::Stamp;
 
@@ -48,7 +50,7 @@ pub(super) fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
 
 /// Applies a command; leases are tested with a whole machine.
 fn apply(store: &mut Store, command: &Command<'_>) -> Result<Outcome, Refusal> {
-    let at = At { ordinal: Ordinal(1), time_ms: 0, who: None };
+    let at = At { ordinal: Ordinal(1), time_ms: 0, who: None, member: MemberId(9) };
     let done = store.apply_step(at, command, u64::MAX, &mut ChangeBatch::default());
     done.expect("a step without a bound is whole")
 }
@@ -254,7 +256,16 @@ fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
     let value = "v".repeat(700);
     let large = || a_put("large", &value);
     assert_eq!(put(&mut store, "large", &value), 9);
+    assert_eq!(store.alarms().iter().count(), 0);
     assert_eq!(apply(&mut store, &Command::Put(large())), Err(Refusal::NoSpace));
+    // The refusal has raised the alarm of the member whose client has asked.
+    let alarm = Alarm { kind: AlarmKind::NoSpace, member: 9 };
+    assert!(store.alarms().iter().eq([alarm]));
+    let disarm = |store: &mut Store| {
+        let disarmed = apply(store, &Command::DisarmAlarm(alarm));
+        assert!(matches!(disarmed, Ok(Outcome::Alarmed { alarm: Some(_), .. })));
+    };
+    disarm(&mut store);
     // A transaction counts by its larger branch, those within it included, and one that puts
     // nothing by nothing.
     let inner = a_txn(vec![], vec![Op::Put(large())], vec![]);
@@ -270,7 +281,64 @@ fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
     // The removal makes no room: the version before it can still be read.
     assert_eq!(apply(&mut store, &Command::Put(large())), Err(Refusal::NoSpace));
     compact(&mut store, 10).expect("it is not compacted");
+    // There is room, but the alarm stays.
+    let small = || Command::Put(a_put("small", ""));
+    assert_eq!(apply(&mut store, &small()), Err(Refusal::NoSpace));
+    let grant = || Command::Grant { lease: LeaseId(5), ttl_s: 60 };
+    assert_eq!(apply(&mut store, &grant()), Err(Refusal::NoSpace));
+    assert!(txn(&mut store, of(vec![Op::DeleteRange(a_delete("none", ""))], vec![])).is_ok());
+    disarm(&mut store);
     assert_eq!(put(&mut store, "large", &value), 11);
+    assert!(apply(&mut store, &grant()).is_ok());
+}
+
+#[test]
+fn while_data_is_known_to_be_corrupt_no_write_is_taken() {
+    let mut store = sample();
+    let alarm = Alarm { kind: AlarmKind::Corrupt, member: 3 };
+    for _ in 0..2 {
+        let raised = apply(&mut store, &Command::RaiseAlarm(alarm));
+        assert_eq!(raised, Ok(Outcome::Alarmed { revision: 8, alarm: Some(alarm) }));
+    }
+    let commands = [
+        Command::Put(a_put("a", "")),
+        Command::DeleteRange(a_delete("a", "")),
+        Command::Txn(a_txn(vec![], vec![], vec![])),
+        Command::Compact { revision: 8 },
+        Command::Grant { lease: LeaseId(5), ttl_s: 60 },
+        Command::Revoke { lease: LeaseId(5) },
+    ];
+    for command in commands {
+        assert_eq!(apply(&mut store, &command), Err(Refusal::Corrupt), "{command:?}");
+    }
+    assert!(apply(&mut store, &Command::Expire { leases: Vec::new() }).is_ok());
+    let other = Alarm { member: 4, ..alarm };
+    let disarmed = apply(&mut store, &Command::DisarmAlarm(other));
+    assert_eq!(disarmed, Ok(Outcome::Alarmed { revision: 8, alarm: None }));
+    assert!(apply(&mut store, &Command::DisarmAlarm(alarm)).is_ok());
+    assert_eq!(put(&mut store, "a", ""), 9);
+}
+
+#[test]
+fn alarms_are_bounded_and_stand_in_images_and_commands() {
+    let mut store = sample();
+    let digest = store.digest();
+    for member in 0..ETCD_ALARMS_MAX as u64 {
+        let alarm = Alarm { kind: AlarmKind::Corrupt, member };
+        assert!(apply(&mut store, &Command::RaiseAlarm(alarm)).is_ok());
+    }
+    let more = Alarm { kind: AlarmKind::NoSpace, member: 1 };
+    assert_eq!(apply(&mut store, &Command::RaiseAlarm(more)), Err(Refusal::NoSpace));
+    assert_ne!(store.digest(), digest);
+    for command in [Command::RaiseAlarm(more), Command::DisarmAlarm(more)] {
+        let (command, mut bytes) = (AnyCommand::Etcd(command), Vec::new());
+        command.encode(&mut bytes);
+        assert_eq!(AnyCommand::decode(&bytes), Ok(command));
+        assert!((0..bytes.len()).all(|end| AnyCommand::decode(&bytes[..end]).is_err()));
+    }
+    let alarms = store.alarms().clone();
+    let restored = through_an_image(&mut store, 1_000).expect("it is whole");
+    assert_eq!((restored.alarms(), restored.digest()), (&alarms, store.digest()));
 }
 
 #[test]

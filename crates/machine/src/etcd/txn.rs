@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::change::ChangeBatch;
+use crate::etcd::alarm::{Alarm, AlarmKind};
 use crate::etcd::auth::{AuthDone, AuthInfo};
 use crate::etcd::change::LeaseChange;
 use crate::etcd::command::{Command, Compare, CompareTarget, Op, Put, Relation, Txn};
@@ -18,7 +19,7 @@ use crate::etcd::lease::{Grant, Lease};
 use crate::etcd::reply::{Branch, Granted, OpDone, Outcome, Refusal, TxnDone};
 use crate::etcd::run::{Halt, Path, PathOp, Paused, PausedAt, Step, Stop, read};
 use crate::etcd::store::Store;
-use crate::ids::{LeaseId, Ordinal};
+use crate::ids::{LeaseId, MemberId, Ordinal};
 use crate::limits::{ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
 /// The moment at which a command is applied.
@@ -29,6 +30,8 @@ pub(crate) struct At<'a> {
     pub(crate) time_ms: i64,
     /// Who asks for it.
     pub(crate) who: Option<AuthInfo<'a>>,
+    /// The member that handed it over.
+    pub(crate) member: MemberId,
 }
 
 impl Store {
@@ -61,6 +64,7 @@ impl Store {
         mut step: Step<'_>,
     ) -> Result<Outcome, Stop> {
         if paused.is_none() {
+            self.check_alarms(command)?;
             self.require_for(at.who, command)?;
         }
         match command {
@@ -68,7 +72,7 @@ impl Store {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
                 self.check_lease(put)?;
                 self.check_put(put)?;
-                self.check_quota(cost_of_put(put))?;
+                self.check_quota(at, cost_of_put(put))?;
                 let done = self.run(&mut step, None, |run| run.put(put).ok_or(()));
                 done.map(Outcome::Put).map_err(|_| unreachable!("a step may do one put"))
             }
@@ -78,7 +82,7 @@ impl Store {
                 done.map(Outcome::DeleteRange)
                     .map_err(|((), halt)| self.pause(PausedAt::DeleteRange, halt))
             }
-            Command::Txn(txn) => self.run_txn(txn, paused, &mut step),
+            Command::Txn(txn) => self.run_txn(at, txn, paused, &mut step),
             Command::Compact { revision } => {
                 self.compact(*revision)?;
                 Ok(Outcome::Compacted { revision: self.revision })
@@ -107,11 +111,20 @@ impl Store {
                     AuthDone::Authenticated(token) => Outcome::Authenticated { revision, token },
                 })
             }
+            Command::RaiseAlarm(alarm) => {
+                self.alarms.raise(*alarm)?;
+                Ok(Outcome::Alarmed { revision: self.revision, alarm: Some(*alarm) })
+            }
+            Command::DisarmAlarm(alarm) => {
+                let alarm = self.alarms.disarm(*alarm).then_some(*alarm);
+                Ok(Outcome::Alarmed { revision: self.revision, alarm })
+            }
         }
     }
 
     fn run_txn(
         &mut self,
+        at: At<'_>,
         txn: &Txn<'_>,
         paused: Option<Paused>,
         step: &mut Step<'_>,
@@ -126,7 +139,7 @@ impl Store {
                 let path = self.path_of(txn);
                 self.check(&path)?;
                 check_kept(&path)?;
-                self.check_quota(cost_of_txn(txn))?;
+                self.check_quota(at, cost_of_txn(txn))?;
                 (path, Vec::new(), None)
             }
         };
@@ -176,7 +189,7 @@ impl Store {
         if self.leases.get(wanted).is_some() {
             return Err(Refusal::LeaseExists);
         }
-        self.check_quota(ETCD_LEASE_BYTES)?;
+        self.check_quota(at, ETCD_LEASE_BYTES)?;
         let lease = match wanted {
             LeaseId(0) => self.leases.choose(at.ordinal, at.time_ms),
             wanted => wanted,
@@ -260,9 +273,39 @@ impl Store {
     }
 
     /// Refuses puts that would make the store larger than its quota. Removals and compactions are
-    /// never refused, and make room (`storage.BackendQuota.Available`).
-    fn check_quota(&self, cost: u64) -> Result<(), Refusal> {
-        match cost > 0 && self.bytes() + cost >= self.settings.quota_bytes {
+    /// never refused, and make room (`storage.BackendQuota.Available`). A refusal raises an alarm,
+    /// as in etcd, for the member whose client has asked.
+    fn check_quota(&mut self, at: At<'_>, cost: u64) -> Result<(), Refusal> {
+        if cost == 0 || self.bytes() + cost < self.settings.quota_bytes {
+            return Ok(());
+        }
+        // Where there are too many alarms, there is one of this kind.
+        let _ = self.alarms.raise(Alarm { kind: AlarmKind::NoSpace, member: at.member.0 });
+        Err(Refusal::NoSpace)
+    }
+
+    /// Refuses a command while an alarm is raised (`apply.applierV3Corrupt`, `applierV3Capped`).
+    /// Leases expire whatever is raised.
+    fn check_alarms(&self, command: &Command<'_>) -> Result<(), Refusal> {
+        if self.alarms.is_empty() {
+            return Ok(());
+        }
+        let (is_write, takes_space) = match command {
+            Command::Put(_) | Command::Grant { .. } => (true, true),
+            Command::Txn(txn) => (true, cost_of_txn(txn) > 0),
+            Command::DeleteRange(_) | Command::Compact { .. } | Command::Revoke { .. } => {
+                (true, false)
+            }
+            Command::Configure(_)
+            | Command::Expire { .. }
+            | Command::Auth(_)
+            | Command::RaiseAlarm(_)
+            | Command::DisarmAlarm(_) => (false, false),
+        };
+        if is_write && self.alarms.has(AlarmKind::Corrupt) {
+            return Err(Refusal::Corrupt);
+        }
+        match takes_space && self.alarms.has(AlarmKind::NoSpace) {
             true => Err(Refusal::NoSpace),
             false => Ok(()),
         }

@@ -6,6 +6,7 @@
 //! start = 'T' | revision i64 | compacted i64 | quota's bytes u64 | operations of a txn u32
 //!       | shortest time to live u32
 //! auth  = 'A' | users and roles (`auth.rs`)                    unless nobody ever changed any
+//! alarm = 'N' | alarm (`alarm.rs`)                             in their order
 //! lease = 'L' | lease i64 | time to live i64 | ordinal of the grant u64      in any order
 //! edge  = 'D' | event bytes      each removal at the compacted revision, in order
 //! chunk = 'C' | revision i64 | sub u32    the place of every 512th event of the tail, from the first
@@ -22,6 +23,7 @@
 use std::sync::Arc;
 
 use crate::codec::Write;
+use crate::etcd::alarm::{ALARM_BYTES, Alarms};
 use crate::etcd::auth::Auth;
 use crate::etcd::event::{Event, Place};
 use crate::etcd::lease::{self, Grant};
@@ -33,6 +35,7 @@ use crate::limits::ETCD_CHUNK_EVENTS;
 
 pub(crate) const TAG_START: u8 = b'T';
 pub(crate) const TAG_AUTH: u8 = b'A';
+pub(crate) const TAG_ALARM: u8 = b'N';
 pub(crate) const TAG_LEASE: u8 = b'L';
 pub(crate) const TAG_EDGE: u8 = b'D';
 pub(crate) const TAG_CHUNK: u8 = b'C';
@@ -53,9 +56,9 @@ pub(crate) struct Walk {
     revision: i64,
     compacted: i64,
     settings: Settings,
-    /// Users and roles.
-    /// Until it is written.
+    /// Users and roles, until they are written.
     auth: Option<Arc<Auth>>,
+    alarms: Alarms,
     /// The events at the compacted revision.
     edge: Arc<[Event]>,
     /// The last command in the image: leases that a later one granted are not in it.
@@ -84,11 +87,18 @@ impl Store {
     pub(crate) fn freeze(&mut self, ordinal: Ordinal) {
         let Store { revision, compacted, settings, .. } = *self;
         let auth = Some(self.auth.clone()).filter(|auth| !auth.is_unused());
-        let (edge, at) = (self.edge.clone(), Cursor::Start);
-        let (ended, is_aborted) = (Vec::new(), false);
-        let walk =
-            Walk { revision, compacted, settings, auth, edge, ordinal, ended, at, is_aborted };
-        self.walk = Some(Box::new(walk));
+        self.walk = Some(Box::new(Walk {
+            revision,
+            compacted,
+            settings,
+            auth,
+            alarms: self.alarms.clone(),
+            edge: self.edge.clone(),
+            ordinal,
+            ended: Vec::new(),
+            at: Cursor::Start,
+            is_aborted: false,
+        }));
     }
 
     /// Gives up a running walk.
@@ -125,6 +135,10 @@ impl Store {
                 if let Some(auth) = walk.auth.take() {
                     piece.put_u8(TAG_AUTH);
                     auth.encode(piece);
+                }
+                for alarm in walk.alarms.iter() {
+                    piece.put_u8(TAG_ALARM);
+                    alarm.encode(piece);
                 }
                 Some(Cursor::Leases(None))
             }
@@ -254,7 +268,10 @@ impl Store {
     /// Records that an image of the present state can have at most.
     pub(crate) fn record_count_max(&self) -> u64 {
         let event_count = self.edge.len() as u64 + self.index.key_count() + self.tail.count();
-        2 + self.leases.len() as u64 + self.chunk_count_max() + event_count
+        2 + self.alarms.iter().len() as u64
+            + self.leases.len() as u64
+            + self.chunk_count_max()
+            + event_count
     }
 
     fn chunk_count_max(&self) -> u64 {
@@ -267,6 +284,7 @@ impl Store {
             + self.chunk_count_max() * CHUNK_BYTES
             + self.record_count_max() * RECORD_HEAD_BYTES
             + self.auth.bytes_max()
+            + self.alarms.iter().len() as u64 * ALARM_BYTES
             + self.bytes()
     }
 }

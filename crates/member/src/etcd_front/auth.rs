@@ -61,7 +61,12 @@ impl Read {
                 leases.try_for_each(|(_, lease)| store.require_keys(who, lease, Access::Read))
             }
             Read::Need(Need::User) => auth.require_user(who),
-            Read::Need(Need::Root) | Read::Hash(..) => auth.require_root(who),
+            // Only who asks for the list needs no rights; see `convert::alarms`.
+            Read::Alarms(request) if request.action == 0 => auth.require_user(who),
+            Read::Alarms(_) => auth.require_root(who),
+            Read::Need(Need::Root) | Read::HashPassword(_) | Read::Hash(_) => {
+                auth.require_root(who)
+            }
             // The answer to a question depends on who asks.
             Read::Auth(_) | Read::Authenticate(_) => Ok(()),
         }
@@ -160,7 +165,7 @@ impl EtcdFront {
             }
             AuthRequest::Change(mut change) => match change.take_password() {
                 Some(password) => {
-                    let read = Read::Hash(Box::new((change, password, kept)));
+                    let read = Read::HashPassword(Box::new((change, password, kept)));
                     self.begin_read(ticket, read, true, asker);
                     Ok(())
                 }

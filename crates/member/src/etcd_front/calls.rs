@@ -12,6 +12,7 @@ use machine::etcd::command::Txn;
 use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
 use super::credentials::{self, Asker, Credentials};
+use super::hash_call::HashCall;
 use super::lease_call::{self, AskedLease, LeaseCall};
 use super::method::{Method, Need};
 use super::passwords::PasswordCall;
@@ -100,7 +101,11 @@ pub(super) enum Read {
     /// A user that asks for a token, handed over under the lock.
     Authenticate(pb::AuthenticateRequest),
     /// A change whose password is to be hashed, with its request; handed over under the lock.
-    Hash(Box<(AuthChange, String, (Method, Bytes))>),
+    HashPassword(Box<(AuthChange, String, (Method, Bytes))>),
+    /// A question about alarms.
+    Alarms(pb::AlarmRequest),
+    /// A hash of the keys.
+    Hash(HashCall),
     /// Whether a client may ask something of the member itself.
     Need(Need),
 }
@@ -176,13 +181,18 @@ impl Read {
                 *keys_left = keys_left.saturating_sub(piece.events().len() as u64);
                 Found::Piece { piece, is_last }
             }
-            Read::AskLease(_) | Read::Authenticate(_) | Read::Hash(_) => {
+            Read::AskLease(_) | Read::Authenticate(_) | Read::HashPassword(_) => {
                 unreachable!("it is handed over")
             }
             Read::Auth(question) => {
                 Found::Encoded(question.answer(header, store, credentials::info(asker))?)
             }
             Read::Need(_) => Found::Encoded(Vec::new()),
+            Read::Alarms(request) => Found::Encoded(convert::alarms(header, store, request)),
+            Read::Hash(call) => match call.step(header, store, keys_left)? {
+                None => return Ok(Ran::More),
+                Some(response) => Found::Encoded(response),
+            },
             Read::TimeToLive { lease, with_keys, time } => {
                 Found::Lease(lease_call::time_to_live(store, *lease, *with_keys, *time))
             }
@@ -204,13 +214,15 @@ pub(super) fn checked_txn(request: &pb::TxnRequest) -> Txn<'_> {
 
 impl Reply {
     pub(super) fn of_outcome(header: Header, outcome: Outcome) -> Reply {
-        if let Outcome::Authenticated { revision, token } = outcome {
-            let response = convert::authenticated(header, revision, token.to_string());
-            return Reply::of_bytes(header, response);
-        }
-        let body = match LeaseResponse::of_outcome(&outcome) {
-            Some(response) => Body::Lease(response),
-            None => Body::Outcome(outcome),
+        let body = match (LeaseResponse::of_outcome(&outcome), outcome) {
+            (Some(response), _) => Body::Lease(response),
+            (None, Outcome::Authenticated { revision, token }) => {
+                Body::Encoded(convert::authenticated(header, revision, token.to_string()))
+            }
+            (None, Outcome::Alarmed { revision, alarm }) => {
+                Body::Encoded(convert::alarmed(header, revision, alarm))
+            }
+            (None, outcome) => Body::Outcome(outcome),
         };
         Reply { header, body, _held: None }
     }

@@ -3,7 +3,7 @@
 use etcd::Error;
 use etcd::convert::{AuthMethod, StreamRefused};
 
-/// A method of etcd's services `KV`, `Lease` and `Auth`.
+/// A method of etcd's services `KV`, `Lease`, `Auth` and `Maintenance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `KV.Range`.
@@ -30,6 +30,12 @@ pub enum Method {
     LeaseLeases,
     /// A method of the service `Auth`.
     Auth(AuthMethod),
+    /// `Maintenance.Alarm`.
+    Alarm,
+    /// `Maintenance.Hash`.
+    Hash,
+    /// `Maintenance.HashKV`.
+    HashKv,
     /// Whether a client may ask something of the member itself. The request and the response are
     /// empty.
     Need(Need),

@@ -292,6 +292,9 @@ fn kv_method(path: &str) -> Option<KvMethod> {
         "Lease/LeaseRevoke" => KvMethod::LeaseRevoke,
         "Lease/LeaseTimeToLive" => KvMethod::LeaseTimeToLive,
         "Lease/LeaseLeases" => KvMethod::LeaseLeases,
+        "Maintenance/Alarm" => KvMethod::Alarm,
+        "Maintenance/Hash" => KvMethod::Hash,
+        "Maintenance/HashKV" => KvMethod::HashKv,
         other => {
             let name = other.strip_prefix("Auth/")?;
             let (_, method) = AuthMethod::ALL.iter().find(|(it, _)| *it == name)?;

@@ -40,18 +40,22 @@ pub(super) enum ClusterMethod {
     MemberList,
     MemberPromote,
     Status,
-    Alarm,
+    Defragment,
+    MoveLeader,
+    Downgrade,
 }
 
 impl ClusterMethod {
-    const ALL: [(&str, &str, ClusterMethod); 7] = [
+    const ALL: [(&str, &str, ClusterMethod); 9] = [
         ("etcdserverpb.Cluster", "MemberAdd", ClusterMethod::MemberAdd),
         ("etcdserverpb.Cluster", "MemberRemove", ClusterMethod::MemberRemove),
         ("etcdserverpb.Cluster", "MemberUpdate", ClusterMethod::MemberUpdate),
         ("etcdserverpb.Cluster", "MemberList", ClusterMethod::MemberList),
         ("etcdserverpb.Cluster", "MemberPromote", ClusterMethod::MemberPromote),
         ("etcdserverpb.Maintenance", "Status", ClusterMethod::Status),
-        ("etcdserverpb.Maintenance", "Alarm", ClusterMethod::Alarm),
+        ("etcdserverpb.Maintenance", "Defragment", ClusterMethod::Defragment),
+        ("etcdserverpb.Maintenance", "MoveLeader", ClusterMethod::MoveLeader),
+        ("etcdserverpb.Maintenance", "Downgrade", ClusterMethod::Downgrade),
     ];
 
     /// The method with that gRPC path.
@@ -139,6 +143,17 @@ pub(super) fn methods(has_times: bool) -> Methods<Method> {
         kind: Kind::BidiStreaming,
         method: Method::Watch,
     };
+    let maintenance = |name, method| grpc::Method {
+        service: "etcdserverpb.Maintenance",
+        name,
+        kind: Kind::Unary,
+        method: Method::Kv(method),
+    };
+    let maintenance = [
+        maintenance("Alarm", KvMethod::Alarm),
+        maintenance("Hash", KvMethod::Hash),
+        maintenance("HashKV", KvMethod::HashKv),
+    ];
     let auth = AuthMethod::ALL.map(|(name, method)| grpc::Method {
         service: "etcdserverpb.Auth",
         name,
@@ -171,7 +186,13 @@ pub(super) fn methods(has_times: bool) -> Methods<Method> {
         health("Watch", Kind::ServerStreaming, HealthMethod::Watch),
         health("List", Kind::Unary, HealthMethod::List),
     ];
-    let ours =
-        kvs.into_iter().chain(leases).chain([watch]).chain(auth).chain(concurrency).chain(cluster);
+    let ours = kvs
+        .into_iter()
+        .chain(leases)
+        .chain([watch])
+        .chain(auth)
+        .chain(maintenance)
+        .chain(concurrency)
+        .chain(cluster);
     Methods::new(ours.chain(health), has_times)
 }

@@ -15,6 +15,7 @@ use member::etcd_front::Method as KvMethod;
 
 use super::answer::{Answer, code_and_text, of};
 use super::client::Client;
+use super::cluster;
 use super::health_counts::{Asked, Check};
 use super::runtime::Runtime;
 use super::versions::{CLUSTER_VERSION, ETCD_VERSION};
@@ -74,12 +75,15 @@ fn metrics(runtime: &Rc<Runtime>) -> Answer {
     of(StatusCode::OK, zk::metrics::PROMETHEUS_MEDIA_TYPE, text)
 }
 
-/// `etcdhttp.checkHealth`: whether a leader is known and a read is answered. The read is
-/// linearizable unless the client asks for a serializable one. No alarm is known yet, so that there
-/// is none to exclude.
+/// `etcdhttp.checkHealth`: whether no alarm is raised that the client does not exclude, a leader is
+/// known, and a read is answered. The read is linearizable unless the client asks for a
+/// serializable one.
 async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
     let is_serializable = value_of(query, "serializable") == Some("true");
-    let failed = if !is_serializable && !runtime.member.has_leader() {
+    let is_excluded = |alarm: &&str| values_of(query, "exclude").any(|name| name == *alarm);
+    let failed = if let Some(alarm) = alarms(runtime).into_iter().find(|it| !is_excluded(&it)) {
+        Some(format!("ALARM {alarm}"))
+    } else if !is_serializable && !runtime.member.has_leader() {
         Some("RAFT NO LEADER".to_string())
     } else {
         let failed = read(runtime, is_serializable).await;
@@ -93,6 +97,12 @@ async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
             sniffed(of(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT, ill))
         }
     }
+}
+
+/// The names of the kinds of alarms that are raised.
+fn alarms(runtime: &Rc<Runtime>) -> Vec<&'static str> {
+    let machine = runtime.member.node.machine().read();
+    machine.etcd().alarms().iter().map(|alarm| cluster::alarm_name(alarm.kind)).collect()
 }
 
 /// Reads a key. The text says why it was not answered.
@@ -111,8 +121,12 @@ async fn checks(runtime: &Rc<Runtime>, asked: Asked, query: Option<&str>) -> Ans
     };
     for check in asked.checks.iter().filter(|check| !is_excluded(check)) {
         let failed = match check {
-            // A member whose state differs from that of the others ends its process.
-            Check::DataCorruption => None,
+            // A member whose state differs from that of the others ends its process; an operator
+            // may raise the alarm.
+            Check::DataCorruption => {
+                let is_raised = alarms(runtime).contains(&"CORRUPT");
+                is_raised.then_some("alarm activated: CORRUPT")
+            }
             Check::SerializableRead => read(runtime, true).await,
             Check::LinearizableRead => read(runtime, false).await,
             Check::NonLearner => {

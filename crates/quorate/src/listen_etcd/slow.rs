@@ -85,6 +85,9 @@ fn content(method: Method, request: &Bytes) -> String {
         | Method::LeaseTimeToLive
         | Method::LeaseLeases
         | Method::Need(_)
+        | Method::Alarm
+        | Method::Hash
+        | Method::HashKv
         // A request may hold a password.
         | Method::Auth(_) => return String::new(),
     };

@@ -118,6 +118,9 @@ pub fn is_asked_for(command: &Command<'_>, op: &workload::etcd::op::Op) -> bool 
         | Method::LeaseTimeToLive
         | Method::LeaseLeases
         | Method::Auth(_)
+        | Method::Alarm
+        | Method::Hash
+        | Method::HashKv
         | Method::Need(_) => false,
         Method::LeaseGrant => decode(bytes, |it| convert::grant(it) == *command),
         Method::LeaseRevoke => decode(bytes, |it| convert::revoke(it) == *command),

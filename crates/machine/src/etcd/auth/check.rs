@@ -121,7 +121,9 @@ impl Store {
             Command::Compact { .. } => self.auth.require_root(who),
             Command::Configure(_) | Command::Expire { .. } => Ok(()),
             Command::Auth(AuthCommand::Authenticate { .. }) => Ok(()),
-            Command::Auth(_) => self.auth.require_root(who),
+            Command::Auth(_) | Command::RaiseAlarm(_) | Command::DisarmAlarm(_) => {
+                self.auth.require_root(who)
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use crate::Machine;
 use crate::change::ChangeBatch;
 use crate::codec::Reader;
 use crate::command::Command as AnyCommand;
+use crate::etcd::alarm::{Alarm, AlarmKind};
 use crate::etcd::command::{Command, Op, Put};
 use crate::etcd::reply::{Granted, Outcome, Refusal};
 use crate::etcd::settings::Settings;
@@ -213,6 +214,8 @@ fn leases_count_against_the_quota() {
         assert!(rig.grant(lease, 60).is_ok());
     }
     assert_eq!(rig.grant(4, 60), Err(Refusal::NoSpace));
+    let alarm = Alarm { kind: AlarmKind::NoSpace, member: 1 };
+    rig.apply(Command::DisarmAlarm(alarm)).unwrap();
     assert_eq!(rig.grant(1, 60), Err(Refusal::LeaseExists), "as etcd's lessor, that comes first");
     rig.revoke(1).unwrap();
     assert!(rig.grant(4, 60).is_ok());

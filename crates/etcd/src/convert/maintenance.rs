@@ -1,0 +1,75 @@
+//! The service `Maintenance`: alarms and hashes.
+
+use machine::etcd::Store;
+use machine::etcd::alarm::{Alarm, AlarmKind};
+use machine::etcd::command::Command;
+use machine::etcd::hash::HashRead;
+use prost::Message;
+
+use super::Header;
+use crate::pb::etcdserverpb as pb;
+use crate::pb::etcdserverpb::AlarmType;
+use crate::pb::etcdserverpb::alarm_request::AlarmAction;
+
+/// The command that a request about alarms asks for; none if it only asks which there are, or says
+/// nothing that is known, which changes nothing in etcd either.
+pub fn alarm(request: &pb::AlarmRequest) -> Option<Command<'static>> {
+    let kind = kind_of(request)?;
+    let alarm = Alarm { kind, member: request.member_id };
+    match AlarmAction::try_from(request.action) {
+        Ok(AlarmAction::Activate) => Some(Command::RaiseAlarm(alarm)),
+        Ok(AlarmAction::Deactivate) => Some(Command::DisarmAlarm(alarm)),
+        Ok(AlarmAction::Get) | Err(_) => None,
+    }
+}
+
+fn kind_of(request: &pb::AlarmRequest) -> Option<AlarmKind> {
+    match AlarmType::try_from(request.alarm) {
+        Ok(AlarmType::Nospace) => Some(AlarmKind::NoSpace),
+        Ok(AlarmType::Corrupt) => Some(AlarmKind::Corrupt),
+        Ok(AlarmType::None) | Err(_) => None,
+    }
+}
+
+/// The response to the change of an alarm, in its bytes.
+pub fn alarmed(header: Header, revision: i64, alarm: Option<Alarm>) -> Vec<u8> {
+    let header = Some(header.with_revision(revision));
+    let alarms = alarm.into_iter().map(shown).collect();
+    pb::AlarmResponse { header, alarms }.encode_to_vec()
+}
+
+/// The response to the question which alarms there are, of the kind that the request names or of
+/// all, in its bytes. To a change that names no kind it has none.
+pub fn alarms(header: Header, store: &Store, request: &pb::AlarmRequest) -> Vec<u8> {
+    let header = Some(header.with_revision(store.revision()));
+    let kind = kind_of(request);
+    let is_asked = request.action == i32::from(AlarmAction::Get);
+    let is_shown = |alarm: &Alarm| is_asked && kind.is_none_or(|kind| kind == alarm.kind);
+    let alarms = store.alarms().iter().filter(is_shown).map(shown).collect();
+    pb::AlarmResponse { header, alarms }.encode_to_vec()
+}
+
+fn shown(alarm: Alarm) -> pb::AlarmMember {
+    let kind = match alarm.kind {
+        AlarmKind::NoSpace => AlarmType::Nospace,
+        AlarmKind::Corrupt => AlarmType::Corrupt,
+    };
+    pb::AlarmMember { member_id: alarm.member, alarm: kind.into() }
+}
+
+/// `HashKVResponse`, in its bytes.
+pub fn hash_kv(header: Header, store: &Store, read: &HashRead) -> Vec<u8> {
+    pb::HashKvResponse {
+        header: Some(header.with_revision(store.revision())),
+        hash: read.hash(),
+        compact_revision: read.compacted,
+        hash_revision: read.revision,
+    }
+    .encode_to_vec()
+}
+
+/// `HashResponse`, in its bytes.
+pub fn hash(header: Header, store: &Store, read: &HashRead) -> Vec<u8> {
+    let header = Some(header.with_revision(store.revision()));
+    pb::HashResponse { header, hash: read.hash() }.encode_to_vec()
+}

@@ -1,0 +1,95 @@
+//! Alarms: what is wrong with a member, known to all. An alarm stays until somebody disarms it, and
+//! writes are refused while it does. etcd 3.6 `v3alarm.AlarmStore`.
+
+use std::collections::BTreeSet;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::digest::Digest;
+use crate::etcd::reply::Refusal;
+use crate::limits::ETCD_ALARMS_MAX;
+
+/// A kind of alarm (`etcdserverpb.AlarmType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AlarmKind {
+    /// The store is as large as its quota: what would make it larger is refused. A put that is
+    /// refused for that reason raises it.
+    NoSpace = 1,
+    /// The member's data is corrupt: all writes are refused.
+    Corrupt = 2,
+}
+
+/// An alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alarm {
+    /// The kind.
+    pub kind: AlarmKind,
+    /// The member that it is about; 0 where an operator has named none.
+    pub member: u64,
+}
+
+/// All alarms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alarms(BTreeSet<Alarm>);
+
+impl Alarms {
+    /// The alarms, those of a kind together.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Alarm> {
+        self.0.iter().copied()
+    }
+
+    /// Whether there is one of a kind.
+    pub fn has(&self, kind: AlarmKind) -> bool {
+        self.0.iter().any(|alarm| alarm.kind == kind)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Raises an alarm. One that is there already stays.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn raise(&mut self, alarm: Alarm) -> Result<(), Refusal> {
+        if self.0.len() >= ETCD_ALARMS_MAX && !self.0.contains(&alarm) {
+            return Err(Refusal::NoSpace);
+        }
+        self.0.insert(alarm);
+        Ok(())
+    }
+
+    /// Disarms an alarm. False if it was not there.
+    pub(crate) fn disarm(&mut self, alarm: Alarm) -> bool {
+        self.0.remove(&alarm)
+    }
+
+    /// The sum of the terms of the alarms.
+    pub(crate) fn digest(&self) -> Digest {
+        let mut digest = Digest::default();
+        for alarm in &self.0 {
+            let mut bytes = Vec::new();
+            alarm.encode(&mut bytes);
+            digest.add(Digest::of_bytes(b'N', &bytes));
+        }
+        digest
+    }
+}
+
+impl Alarm {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.kind as u8);
+        out.put_u64(self.member);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Alarm, DecodeError> {
+        let kind = match reader.u8()? {
+            1 => AlarmKind::NoSpace,
+            2 => AlarmKind::Corrupt,
+            kind => return Err(reader.bad("kind of alarm", u64::from(kind))),
+        };
+        Ok(Alarm { kind, member: reader.u64()? })
+    }
+}
+
+/// Bytes of an alarm in a command and in an image.
+pub(crate) const ALARM_BYTES: u64 = 1 + 8;
