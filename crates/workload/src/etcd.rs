@@ -7,6 +7,7 @@
 //! - [`history`]: every call of every client, with its times and its answer.
 //! - [`order`]: the judge that is given the committed order. It decides every fate.
 //! - [`leases`]: the judge of when leases end, and of questions about them.
+//! - [`locks`]: what clients know of locks and elections, and the judge of that.
 //! - [`watch`]: the watch streams of clients, and the judge of them, which needs the claim, too.
 //! - [`finding`]: what a judge reports.
 //! - [`linear`]: the judge that has only the answers, for real processes.
@@ -21,6 +22,7 @@ pub mod generate;
 pub mod history;
 pub mod leases;
 pub mod linear;
+pub mod locks;
 pub mod model;
 pub mod op;
 pub mod order;

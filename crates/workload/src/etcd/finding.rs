@@ -25,6 +25,14 @@ pub enum Rule {
     Revision,
     /// A lease ends not before its time, and questions about it are answered right.
     Lease,
+    /// While a client holds a lock, no other client does.
+    Alone,
+    /// Clients come to hold a lock in the order in which their keys were created.
+    Turns,
+    /// Writes that a lock guards are those of one holder after the other.
+    Fence,
+    /// Nobody is shown an older leader behind a newer one.
+    Leaders,
 }
 
 /// A promise that was broken, and how.

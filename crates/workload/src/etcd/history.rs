@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::etcd::locks::{Hold, Shown};
 use crate::etcd::op::{Answer, Op};
 use crate::etcd::watch::{Step, StreamRecord};
 use crate::history::Moment;
@@ -67,6 +68,10 @@ pub struct History {
     pub connections: Vec<ConnectionRecord>,
     /// All watch streams, in the order of opening; the position is the number.
     pub watches: Vec<StreamRecord>,
+    /// All times that clients held locks, in the order in which they began.
+    pub holds: Vec<Hold>,
+    /// All leaders that clients were shown, in order.
+    pub shown: Vec<Shown>,
     positions: BTreeMap<CallId, usize>,
     /// The number of calls of each client.
     asked: BTreeMap<u32, u32>,
@@ -113,6 +118,26 @@ impl History {
         let record = &mut self.watches[stream];
         assert!(record.ended().is_none(), "nothing happens on a stream that has ended");
         record.steps.push((moment, step));
+    }
+
+    /// Notes that a client learns that it holds a lock; returns the position of the hold.
+    pub fn begin_hold(
+        &mut self,
+        (client, name): (u32, &[u8]),
+        lease: i64,
+        token: i64,
+        at_us: u64,
+    ) -> usize {
+        let (name, began) = (name.to_vec(), self.moment(at_us));
+        let writes = Vec::new();
+        self.holds.push(Hold { client, name, lease, token, began, ended: None, writes });
+        self.holds.len() - 1
+    }
+
+    /// Notes that a client does not believe any more that it holds.
+    pub fn end_hold(&mut self, hold: usize, at_us: u64) {
+        let moment = self.moment(at_us);
+        self.holds[hold].ended.get_or_insert(moment);
     }
 
     /// The position of a call in [`History::calls`].
