@@ -3,7 +3,7 @@
 
 mod etcd;
 
-pub use etcd::check_etcd;
+pub use etcd::{EtcdVerdict, check_etcd};
 
 use machine::Machine;
 use machine::zk::tree::{CONTAINER_OWNER, ttl_ms};

@@ -6,7 +6,10 @@
 //! independent of each other.
 
 pub mod client;
+pub mod contender;
 pub mod network;
+mod observer;
+pub mod recipe;
 pub mod watch_wire;
 pub mod watcher;
 pub mod wire;
@@ -17,7 +20,8 @@ use member::leader::auto_compaction::AutoCompaction;
 use workload::etcd::history::History;
 use workload::generate::Random;
 
-use client::{EtcdClient, EtcdClientConfig};
+use client::{EtcdClient, EtcdClientConfig, Uses};
+use contender::{ContenderConfig, Prize};
 use network::EtcdNetwork;
 
 /// Sets a seed apart from itself, to draw clients of etcd. With this number the kept seeds have
@@ -27,6 +31,10 @@ const ETCD_SEED: u64 = 0x6574_6364_0129_db12;
 /// Sets a seed apart from itself and from [`ETCD_SEED`], to draw whether clients have leases: runs
 /// without any mean what they meant before there were any.
 const LEASE_SEED: u64 = 0x6c65_6173_6529_db13;
+
+/// Sets a seed apart from itself, to draw whether clients want locks: runs without any mean what
+/// they meant before. With this number none of the kept seeds has any.
+const LOCK_SEED: u64 = 0x6c6f_636b_6529_db17;
 
 /// The leases of clients. With few, grants of one that exists are common.
 const LEASES: [i64; 4] = [1, 2, 3, 1 << 40];
@@ -57,7 +65,44 @@ impl EtcdLoad {
     pub fn draw(seed: u64) -> Option<EtcdLoad> {
         let mut random = Random::new(seed ^ ETCD_SEED);
         let leases = Random::new(seed ^ LEASE_SEED).one_in(2);
-        (!random.one_in(2)).then(|| EtcdLoad { leases, ..EtcdLoad::new(random) })
+        let mut locks = Random::new(seed ^ LOCK_SEED);
+        let has_locks = locks.one_in(3);
+        let mut load = (!random.one_in(2)).then(|| EtcdLoad { leases, ..EtcdLoad::new(random) })?;
+        if has_locks {
+            load.add_contenders(locks);
+        }
+        Some(load)
+    }
+
+    /// Adds clients that want a lock, or to lead an election, and make no other calls.
+    pub fn add_contenders(&mut self, mut random: Random) {
+        let is_erratic = !random.one_in(4);
+        let prizes = *random.pick(&[
+            [Prize::Lock, Prize::Lock],
+            [Prize::Election, Prize::Election],
+            [Prize::Lock, Prize::Election],
+        ]);
+        let patience_us_max = random.magnitude(500_000, 20_000_000);
+        for number in 0..random.between(2, 5) {
+            let contends = ContenderConfig {
+                seed: random.bits(),
+                prize: prizes[number as usize % 2],
+                turns: random.magnitude(2, 30),
+                ttl_s: random.between(2, 6) as i64,
+                hold_us_max: random.magnitude(20_000, 4_000_000),
+                rest_us_max: random.magnitude(20_000, 4_000_000),
+                accident_us_max: is_erratic.then(|| random.magnitude(1_000_000, 15_000_000)),
+            };
+            self.clients.push(EtcdClientConfig {
+                ops: 0,
+                calls_max: u64::MAX,
+                think_us_max: 4_000_000,
+                patience_us_max,
+                watches_max: 0,
+                is_erratic,
+                contends: Some(contends),
+            });
+        }
     }
 
     /// Draws clients of etcd.
@@ -76,6 +121,7 @@ impl EtcdLoad {
             },
             is_erratic,
             watches_max: if has_watches { apart.between(1, 8) as usize } else { 0 },
+            contends: None,
         });
         let clients = clients.collect();
         let front_count = random.between(1, 2) as u32;
@@ -136,8 +182,9 @@ impl EtcdClients {
         let network = EtcdNetwork::new(random.fork());
         let configs = load.map(|load| load.clients.as_slice()).unwrap_or_default();
         let leases = load.is_some_and(|load| load.leases);
+        let uses = Uses { leases, locks: configs.iter().any(|it| it.contends.is_some()) };
         let client = |(number, config): (usize, &EtcdClientConfig)| {
-            EtcdClient::new((number as u32, leases), config.clone(), random.fork())
+            EtcdClient::new((number as u32, uses), config.clone(), random.fork())
         };
         let clients = configs.iter().enumerate().map(client).collect();
         EtcdClients { clients, network, history: History::default() }

@@ -37,6 +37,12 @@ pub const ETCD_NO_LEADER_US: u64 = member::limits::ETCD_NO_LEADER_MS * 1_000;
 /// still on its way, the member looks at the clock, and the client takes earlier messages late.
 pub const ETCD_LEADERLESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2_000_000;
 
+/// How long a client may wait for a lock when its key is the first in the states of all members and
+/// nothing goes wrong any more: the event comes, beside messages that the client is late to take,
+/// and then it reads, twice at most.
+pub const LOCK_PASSED_US_MAX: u64 =
+    crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2 * ETCD_ANSWER_US_MAX;
+
 /// Keys that the reads of one hold of the state's lock look at: some ranges take several holds.
 pub const ETCD_HOLD_KEYS_MAX: u64 = 3;
 

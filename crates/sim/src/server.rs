@@ -144,6 +144,10 @@ pub enum Sabotage {
     KeepAlivesLost,
     /// Puts with a lease that does not exist are answered.
     UnknownLeasesTaken,
+    /// Conditions of etcd's transactions on the revision at which a key was created are ignored.
+    EtcdGuardsIgnored,
+    /// Some reads of etcd's clients below a creation revision find nothing.
+    EtcdNeighboursHidden,
     /// Watches of etcd's clients are served wrongly.
     EtcdWatches(WatchSabotage),
 }

@@ -13,6 +13,7 @@ mod etcd;
 mod faults;
 mod host;
 mod levels;
+mod locks;
 mod machines;
 #[cfg(test)]
 mod play;
@@ -53,6 +54,7 @@ pub use etcd::{EtcdCounts, WatchCounts};
 use host::{Deceit, Host};
 pub use levels::LevelCounts;
 use levels::Levels;
+use locks::Front;
 
 /// Sets a seed apart from itself, to draw containers, znodes with a time to live and quotas without
 /// a change of the rest. With this number the kept seeds have none of them, and mean what they
@@ -446,6 +448,8 @@ pub(crate) struct Simulation {
     silence_began_at: (i64, i64),
     /// Builds, and questions for a higher level.
     levels: Levels,
+    /// What each client of etcd that wants a lock waits for, and since when.
+    fronts: BTreeMap<usize, (Front, u64)>,
 }
 
 impl Simulation {
@@ -507,6 +511,7 @@ impl Simulation {
             more: options.more_seed.map(Random::new),
             silence_began_at: (0, 0),
             levels: Levels::new(options.builds.clone()),
+            fronts: BTreeMap::new(),
             options,
         };
         simulation.schedule_first(&mut apart);

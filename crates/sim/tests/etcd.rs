@@ -4,6 +4,7 @@
 use member::bootstrap::Attendance;
 use member::leader::auto_compaction::AutoCompaction;
 use sim::etcd_clients::EtcdLoad;
+use sim::etcd_clients::contender::Prize;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::{EtcdCounts, Options, Summary};
 use workload::generate::Random;
@@ -63,6 +64,16 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
         ("promises to a stream", count(|it| it.watches.promises_of_all)),
         ("watches that outlived an install", count(|it| it.watches.outlived_installs)),
         ("streams that ended without a leader", count(|it| it.watches.leaderless)),
+        ("locks held", count(|it| it.locks.holds)),
+        ("holds that outlived their session", count(|it| it.locks.outlived)),
+        ("guarded writes", count(|it| it.locks.guarded)),
+        ("guarded writes without a hold", count(|it| it.locks.fenced)),
+        ("leaders shown", count(|it| it.locks.shown)),
+        ("waits for a lock", count(|it| it.contenders.waits)),
+        ("waits for a lock that a compaction ended", count(|it| it.contenders.waits_compacted)),
+        ("sessions that are over", count(|it| it.contenders.sessions_over)),
+        ("deaths", count(|it| it.contenders.deaths)),
+        ("pauses", count(|it| it.contenders.pauses)),
     ] {
         assert!(count > 0, "no {what}");
     }
@@ -166,4 +177,60 @@ fn seeds_with_leases_that_found_something_pass() {
         options.etcd = Some(EtcdLoad { leases: true, ..EtcdLoad::new(Random::new(seed)) });
         sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
     }
+}
+
+/// Three members, and four clients that want one lock, or one election on every other seed. They
+/// hold for up to so long. Only these faults come.
+fn contending(seed: u64, hold_us_max: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {
+    let mut options = options_of_calls(seed, faults);
+    let load = options.etcd.as_mut().expect("there are clients of etcd");
+    load.clients.clear();
+    load.add_contenders(Random::new(seed));
+    load.clients.resize(4, load.clients[0].clone());
+    for (number, client) in load.clients.iter_mut().enumerate() {
+        client.is_erratic = false;
+        client.patience_us_max = 60_000_000;
+        let contends = client.contends.as_mut().expect("each client wants a lock");
+        contends.seed ^= number as u64;
+        contends.prize = if seed.is_multiple_of(2) { Prize::Lock } else { Prize::Election };
+        contends.turns = 100;
+        contends.ttl_s = 4;
+        contends.hold_us_max = hold_us_max;
+        contends.accident_us_max = None;
+    }
+    sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd
+}
+
+/// A new leader gives each lease its whole time again. So clients hold on, and the lock is passed
+/// on under it.
+#[test]
+fn locks_are_passed_on_under_the_next_leader() {
+    for seed in 1..=10 {
+        let kill = |wait_us: u64| (wait_us, Whom::Leader, Fault::Kill);
+        let kills = vec![kill(6_000_000), kill(15_000_000), kill(15_000_000)];
+        let counts = contending(seed, 1_000_000, kills);
+        assert!(counts.locks.holds > 50, "seed {seed}: {counts:?}");
+        assert!(counts.contenders.waits > 50, "seed {seed}: {counts:?}");
+    }
+}
+
+/// A client at a member that is cut off for longer than its lease lasts does not believe that it
+/// holds, and what it writes later is not done.
+#[test]
+fn a_holder_at_a_member_that_is_cut_off_loses_its_lock_to_another() {
+    let cut = |number: usize| {
+        let cut = Fault::Partition { is_one_way: false, for_us: 9_000_000 };
+        (10_000_000, Whom::one(number), cut)
+    };
+    let cuts = vec![cut(0), cut(1), cut(2), cut(0)];
+    let counts = (1..=10).map(|seed| contending(seed, 20_000_000, cuts.clone()));
+    let counts: Vec<EtcdCounts> = counts.collect();
+    let count = |of: fn(&EtcdCounts) -> usize| counts.iter().map(of).sum::<usize>();
+    let found = [
+        count(|it| it.locks.holds),
+        count(|it| it.locks.outlived),
+        count(|it| it.locks.fenced),
+        count(|it| it.contenders.sessions_over),
+    ];
+    assert!(found.iter().all(|count| *count > 5), "{found:?}");
 }

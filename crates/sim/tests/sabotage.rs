@@ -558,3 +558,60 @@ fn a_stream_of_etcd_that_goes_on_without_a_leader_is_noticed() {
         }
     });
 }
+
+/// Clients that want a lock or an election, often die or pause, and make many guarded writes.
+fn with_locks(options: &mut Options) {
+    with_etcd(options);
+    options.builds = None;
+    let load = options.etcd.as_mut().expect("there are clients of etcd");
+    load.add_contenders(Random::new(options.seed));
+    for contends in load.clients.iter_mut().filter_map(|client| client.contends.as_mut()) {
+        contends.turns = 30;
+        contends.ttl_s = 2;
+        contends.accident_us_max = Some(6_000_000);
+    }
+}
+
+#[test]
+fn two_clients_that_hold_a_lock_since_a_lease_ends_early_are_noticed() {
+    check_noticed_where(Sabotage::LeasesShortened, "etcd: Alone", |options| {
+        with_locks(options);
+        let load = options.etcd.as_mut().expect("there are some");
+        for contends in load.clients.iter_mut().filter_map(|client| client.contends.as_mut()) {
+            contends.ttl_s = 6;
+        }
+    });
+}
+
+#[test]
+fn two_clients_that_hold_a_lock_since_a_keep_alive_is_not_kept_to_are_noticed() {
+    check_noticed_where(Sabotage::KeepAlivesLost, "etcd: Alone", with_locks);
+}
+
+#[test]
+fn a_client_that_holds_a_lock_before_its_turn_is_noticed() {
+    check_noticed_where(Sabotage::EtcdNeighboursHidden, "etcd: Turns", with_locks);
+}
+
+/// Clients write behind a pause before they look at their clock.
+#[test]
+fn a_guarded_write_of_a_client_that_holds_no_more_is_noticed() {
+    check_noticed_where(Sabotage::EtcdGuardsIgnored, "etcd: Fence", with_locks);
+}
+
+/// A member that is cut off has an old leader.
+#[test]
+fn an_election_that_goes_back_to_an_older_leader_is_noticed() {
+    check_noticed_where(Sabotage::EtcdReadsUnconfirmed, "etcd: Leaders", with_locks);
+}
+
+#[test]
+fn a_lock_that_is_not_passed_on_is_noticed() {
+    let sabotage = Sabotage::EtcdWatches(WatchSabotage::EventsLost);
+    check_noticed_where(sabotage, "a lock is not passed on", with_locks);
+}
+
+#[test]
+fn a_lock_of_a_client_that_is_gone_and_keeps_it_is_noticed() {
+    check_noticed_where(Sabotage::LeasesUntold, "a key outlives its session", with_locks);
+}

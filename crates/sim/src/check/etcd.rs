@@ -8,6 +8,7 @@ use machine::Machine;
 use machine::etcd::command::{KeyRange, RangeOp};
 use workload::etcd::history::{Answered, CallId, CallRecord, History};
 use workload::etcd::leases::{Handed, LeaseCounts, judge_leases};
+use workload::etcd::locks::{LockCounts, judge_locks};
 use workload::etcd::op::{Error, Op, Range};
 use workload::etcd::order::{Claimed, Verdict, judge_with_cuts};
 use workload::etcd::watch::{Step, StreamRecord, WatchVerdict, judge_watches};
@@ -19,6 +20,18 @@ use crate::limits::{
 };
 use crate::witness::{EtcdCommand, Times};
 
+/// The results of judging the clients of etcd.
+pub struct EtcdVerdict {
+    /// That of their calls against the committed order.
+    pub order: Verdict,
+    /// That of their leases.
+    pub leases: LeaseCounts,
+    /// That of their locks.
+    pub locks: LockCounts,
+    /// That of their watches.
+    pub watches: WatchVerdict,
+}
+
 /// Judges the calls of a run whose members ended in the states `machines`. `slack_us`: how much
 /// earlier the clocks of members may say that a lease has lived for its time.
 ///
@@ -29,7 +42,9 @@ pub fn check_etcd(
     evidence: &Evidence<'_>,
     machines: &[&Machine],
     slack_us: u64,
-) -> Result<(Verdict, LeaseCounts, WatchVerdict), String> {
+) -> Result<EtcdVerdict, String> {
+    // First what is seen from the outside alone: the other judges would find the cause.
+    let locks = judge_locks(history, slack_us).map_err(|found| format!("etcd: {found}"))?;
     let order = evidence.witness.etcd_order(history)?;
     let claim: Vec<Claimed> = order.iter().map(|it| it.claimed).collect();
     check_acknowledgements(history, &order)?;
@@ -51,7 +66,7 @@ pub fn check_etcd(
     }
     machines.iter().try_for_each(|machine| compare(machine, &verdict))?;
     let watches = check_watches(history, evidence, &order, &verdict)?;
-    Ok((verdict, leases, watches))
+    Ok(EtcdVerdict { order: verdict, leases, locks, watches })
 }
 
 /// Judges the watch streams.

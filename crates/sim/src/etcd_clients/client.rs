@@ -10,6 +10,7 @@ use workload::etcd::op::{Answer, Error, Op, Range};
 use workload::generate::Random;
 
 use super::LEASES;
+use super::contender::{Act, Contender, ContenderConfig};
 use super::network::{EtcdNetwork, FromClient, FromServer};
 use super::watcher::{Around, Watcher};
 use super::wire::{self, Served};
@@ -39,6 +40,17 @@ pub struct EtcdClientConfig {
     pub watches_max: usize,
     /// Whether it leaves its connection, and cancels calls that it has just made.
     pub is_erratic: bool,
+    /// What it wants a lock for, if it does.
+    pub contends: Option<ContenderConfig>,
+}
+
+/// What all clients of a run make of etcd beside plain calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uses {
+    /// Whether clients grant leases, keep them alive, and put keys with them.
+    pub leases: bool,
+    /// Whether some clients want locks: nobody else deletes the keys of these.
+    pub locks: bool,
 }
 
 /// How long a client lets a piece of a streamed read lie at most, before it takes it.
@@ -68,6 +80,10 @@ pub struct EtcdClient {
     /// The pieces of each open call that is a streamed read.
     pieces: BTreeMap<CallId, Vec<u8>>,
     watcher: Watcher,
+    /// Wants a lock or an election.
+    contender: Option<Contender>,
+    /// Until when it does nothing and takes nothing, if it pauses.
+    paused_until_us: Option<u64>,
     /// When it came to the member that it visits, or was answered there, if it still waits for
     /// progress.
     waits_us: u64,
@@ -85,20 +101,27 @@ pub struct EtcdClient {
 }
 
 impl EtcdClient {
-    /// A client without a connection. It may have leases.
+    /// A client without a connection.
     pub fn new(
-        (number, has_leases): (u32, bool),
+        (number, uses): (u32, Uses),
         config: EtcdClientConfig,
         mut random: Random,
     ) -> EtcdClient {
-        let leases = if has_leases { LEASES.to_vec() } else { Vec::new() };
-        let options = Options { lease_calls: has_leases, ..Options::all(leases) };
+        let leases = if uses.leases { LEASES.to_vec() } else { Vec::new() };
+        let options = Options {
+            lease_calls: uses.leases,
+            open_deletes: !uses.locks,
+            open_deletes_in_txns: !uses.locks,
+            ..Options::all(leases)
+        };
         let generator = Generator::new(random.fork(), number, options);
         let apart = Random::new(random.clone().bits().rotate_left(32));
         let watcher = Watcher::new(number, apart, config.watches_max);
         EtcdClient {
             number,
             ops_left: config.ops,
+            contender: config.contends.clone().map(|it| Contender::new(number, it)),
+            paused_until_us: None,
             config,
             next_us: random.magnitude(1, 200_000),
             stream_random: Random::new(random.clone().bits()),
@@ -127,9 +150,18 @@ impl EtcdClient {
         self.streamed_count
     }
 
-    /// Whether it has made all its calls, and waits for no result.
+    /// What wants a lock or an election, if something does.
+    pub fn contender(&self) -> Option<&Contender> {
+        self.contender.as_ref()
+    }
+
+    /// Whether it has made all its calls, and waits for no result and no lock.
     pub fn is_idle(&self) -> bool {
-        self.ops_left == 0 && self.open.is_empty()
+        self.ops_left == 0 && self.open.is_empty() && !self.contends()
+    }
+
+    fn contends(&self) -> bool {
+        self.contender.as_ref().is_some_and(|contender| !contender.is_done())
     }
 
     /// Whether it has read everything for the last time, and its watches are as far.
@@ -140,6 +172,8 @@ impl EtcdClient {
     /// Ends its mischief.
     pub fn calm_down(&mut self) {
         self.is_calm = true;
+        self.contender.iter_mut().for_each(Contender::calm_down);
+        self.paused_until_us = self.paused_until_us.map(|_| 0);
     }
 
     /// Makes it read everything once more at a member, and wait there until all its watches are
@@ -177,14 +211,15 @@ impl EtcdClient {
     /// What it does, as text for people.
     pub fn describe(&self) -> String {
         format!(
-            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}",
+            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}, {}",
             self.number,
             self.member,
             self.connection,
             self.ops_left,
             self.last_read,
             self.open,
-            self.watcher.describe()
+            self.watcher.describe(),
+            self.contender.as_ref().map(Contender::describe).unwrap_or_default()
         )
     }
 
@@ -216,6 +251,9 @@ impl EtcdClient {
         history: &mut History,
     ) -> Wish {
         let now_us = world.now_us;
+        if self.paused_until_us.is_some() {
+            return Wish::Nothing;
+        }
         let Some(number) = self.connection else {
             let is_due = now_us >= self.next_us && self.has_work();
             return if is_due { Wish::Connect } else { Wish::Nothing };
@@ -226,6 +264,7 @@ impl EtcdClient {
             let around = Around { connection: number, world, network, history, is_calm };
             self.watcher.ask_when_due(around);
         }
+        self.contend(world, network, history);
         if now_us < self.next_us || self.connection.is_none() {
             return Wish::Nothing;
         }
@@ -247,6 +286,9 @@ impl EtcdClient {
 
     /// When it wants to look at the clock next.
     pub fn wakes_us(&self, now_us: u64) -> u64 {
+        if let Some(until_us) = self.paused_until_us {
+            return until_us.max(now_us + 1);
+        }
         let next_us = if self.has_work() { self.next_us } else { u64::MAX };
         let at_us = match self.connection {
             None => next_us,
@@ -255,14 +297,71 @@ impl EtcdClient {
                 let is_full = self.open.len() as u64 >= self.config.calls_max;
                 let next_us = if is_full { u64::MAX } else { next_us };
                 let late_us = late_us.filter(|_| !self.is_calm).unwrap_or(u64::MAX);
-                late_us.min(next_us).min(self.watcher.wakes_us())
+                let of_contender = self.contender.as_ref().map_or(u64::MAX, Contender::wakes_us);
+                let of_watcher = self.watcher.wakes_us().min(self.watcher.places_us());
+                late_us.min(next_us).min(of_watcher).min(of_contender)
             }
         };
         at_us.max(now_us + 1)
     }
 
     fn has_work(&self) -> bool {
-        self.ops_left > 0 || self.last_read == LastRead::Wanted || self.watcher.has_unplaced()
+        self.ops_left > 0
+            || self.last_read == LastRead::Wanted
+            || self.watcher.has_unplaced()
+            || self.contends()
+    }
+
+    /// Does what its contender wants, on its connection.
+    fn contend(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
+        let Some(mut contender) = self.contender.take() else { return };
+        while let Some(number) = self.connection.filter(|_| self.paused_until_us.is_none())
+            && let Some(act) = contender.poll(world.now_us, history)
+        {
+            match act {
+                Act::Call(role, op) => {
+                    let id = self.send((op, false), number, world, network, history);
+                    contender.on_called(role, id, history);
+                }
+                Act::Watch(watching, wanted) => {
+                    contender.on_watch(watching, self.watcher.follow(wanted));
+                }
+                Act::Forget(line) => {
+                    let is_calm = self.is_calm;
+                    let around = Around { connection: number, world, network, history, is_calm };
+                    self.watcher.forget(line, around);
+                }
+                Act::Leave => {
+                    contender.on_left(world.now_us, history);
+                    self.leave(world, network, history);
+                }
+                Act::Pause(for_us) => self.paused_until_us = Some(world.now_us + for_us),
+            }
+        }
+        self.contender = Some(contender);
+        if let Some(connection) = self.connection {
+            let is_calm = self.is_calm;
+            self.watcher.place_followed(Around { connection, world, network, history, is_calm });
+        }
+    }
+
+    /// Ends its pause if it is over. Returns the connection on which something may have come
+    /// meanwhile.
+    pub fn end_pause(
+        &mut self,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) -> Option<usize> {
+        self.paused_until_us.take_if(|until_us| *until_us <= world.now_us)?;
+        let number = self.connection?;
+        let mut contender = self.contender.take()?;
+        if let Some(Act::Call(role, op)) = contender.act_blindly() {
+            let id = self.send((op, false), number, world, network, history);
+            contender.on_called(role, id, history);
+        }
+        self.contender = Some(contender);
+        Some(number)
     }
 
     fn burst(
@@ -302,6 +401,18 @@ impl EtcdClient {
         {
             (range.key, range.range_end, range.limit) = (vec![0], vec![0], 0);
         }
+        self.send((op, is_streamed), number, world, network, history)
+    }
+
+    /// Sends a call as it is, as a streamed read if it is one.
+    fn send(
+        &mut self,
+        (op, is_streamed): (Op, bool),
+        number: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) -> CallId {
         let (mut method, request) = wire::encode(&op);
         let id = history.ask(number, op, world.now_us);
         let patience_us = match self.random.one_in(4) {
@@ -345,6 +456,9 @@ impl EtcdClient {
         self.open.remove(&id);
         self.pieces.remove(&id);
         history.answer(id, Err(Error::Canceled), world.now_us);
+        if let Some(contender) = &mut self.contender {
+            contender.on_answer(id, None, world.now_us, history);
+        }
         network.send_up(world, number, FromClient::Cancel(id));
     }
 
@@ -353,6 +467,9 @@ impl EtcdClient {
         // A member that starts again must answer once more before it can promise anything.
         let is_waiting = self.last_read == LastRead::Answered && !self.watcher.is_done();
         self.watcher.on_left(history, world.now_us);
+        if let Some(contender) = &mut self.contender {
+            contender.on_left(world.now_us, history);
+        }
         if let Some(number) = self.connection.take() {
             network.close_by_client(world, number);
         }
@@ -376,6 +493,9 @@ impl EtcdClient {
         history: &mut History,
     ) -> Result<(), String> {
         let Some(number) = self.connection else { return Ok(()) };
+        if self.paused_until_us.is_some() {
+            return Ok(());
+        }
         let connection = &mut network.connections[number];
         let end = connection.client_end;
         for message in core::mem::take(&mut connection.at_client) {
@@ -409,13 +529,21 @@ impl EtcdClient {
                 answer => answer,
             };
             self.on_answer(id, &answer, world.now_us);
-            history.answer(id, answer, world.now_us);
+            history.answer(id, answer.clone(), world.now_us);
+            if let Some(contender) = &mut self.contender {
+                contender.on_answer(id, Some(&answer), world.now_us, history);
+            }
         }
         let watched = core::mem::take(&mut network.connections[number].watched_at_client);
         for (stream, message) in watched {
             let is_calm = self.is_calm;
             let around = Around { connection: number, world, network, history, is_calm };
             self.watcher.on_arrival(stream, message, by, around)?;
+        }
+        for (line, response) in self.watcher.take_news() {
+            if let Some(contender) = &mut self.contender {
+                contender.on_response(line, &response, world.now_us, history);
+            }
         }
         if end == End::Over {
             self.leave(world, network, history);

@@ -1,7 +1,7 @@
 //! The watches of a client: streams on its connection, and on the next one when it breaks, where
 //! each watch goes on behind what it has shown.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use workload::etcd::generate::KEYS;
 use workload::etcd::history::History;
@@ -19,6 +19,9 @@ const STREAMS_MAX: usize = 3;
 /// How often a client asks for progress when it waits for a revision (kube-apiserver:
 /// `cacher.progressRequestPeriod`).
 const ASK_US: u64 = 100_000;
+
+/// How long it is between two attempts to place lines that a client follows.
+const PLACE_US: u64 = 100_000;
 
 /// How long a client lets messages lie at most, before it takes them.
 pub const TAKEN_LATE_US_MAX: u64 = 3_000_000;
@@ -88,6 +91,14 @@ pub struct Watcher {
     /// The newest revision that the client has seen.
     newest: i64,
     target: Option<Target>,
+    /// Lines that the client follows, and does not end by chance.
+    followed: BTreeSet<usize>,
+    /// Lines that it follows no longer, and whose watches have not ended.
+    forgotten: BTreeSet<usize>,
+    /// What has come for the lines that it follows, in order.
+    news: Vec<(usize, Response)>,
+    /// When lines that have no stream may get one.
+    place_us: u64,
 }
 
 impl Watcher {
@@ -103,7 +114,65 @@ impl Watcher {
             unplaced: Vec::new(),
             newest: 1,
             target: None,
+            followed: BTreeSet::new(),
+            forgotten: BTreeSet::new(),
+            news: Vec::new(),
+            place_us: 0,
         }
+    }
+
+    /// Watches as the client wants, on whatever stream. Returns the number of the line.
+    pub fn follow(&mut self, wanted: Wanted) -> usize {
+        let line = self.add(wanted);
+        self.followed.insert(line);
+        line
+    }
+
+    /// Ends the watch of a line that the client follows.
+    pub fn forget(&mut self, line: usize, mut around: Around<'_>) {
+        self.followed.remove(&line);
+        self.news.retain(|(of, _)| *of != line);
+        if self.unplaced.contains(&line) {
+            self.unplaced.retain(|of| *of != line);
+            self.lines.remove(&line);
+            return;
+        }
+        if self.lines.contains_key(&line) {
+            self.forgotten.insert(line);
+            self.cancel(line, &mut around);
+        }
+    }
+
+    /// Asks for the end of the watch of a line, if it was created.
+    fn cancel(&self, line: usize, around: &mut Around<'_>) {
+        for stream in &self.streams {
+            for (id, _) in stream.open.iter().filter(|(_, of)| **of == line) {
+                around.note(stream.number, Step::Cancel(*id));
+                around.send(stream.number, FromWatcher::Request(watch_wire::cancel(*id)));
+            }
+        }
+    }
+
+    /// Gives a stream to the lines that the client follows, again where theirs is gone.
+    pub fn place_followed(&mut self, mut around: Around<'_>) {
+        if self.followed.is_empty() || self.place_us > around.world.now_us {
+            return;
+        }
+        if !self.unplaced.is_empty() {
+            self.place_us = around.world.now_us + PLACE_US;
+            self.place_all(&mut around);
+        }
+    }
+
+    /// When [`Watcher::place_followed`] is due.
+    pub fn places_us(&self) -> u64 {
+        let is_due = !self.followed.is_empty() && !self.unplaced.is_empty();
+        if is_due { self.place_us } else { u64::MAX }
+    }
+
+    /// Takes what has come for the lines that the client follows.
+    pub fn take_news(&mut self) -> Vec<(usize, Response)> {
+        core::mem::take(&mut self.news)
     }
 
     /// Tells it of a revision that the client has seen.
@@ -243,8 +312,12 @@ impl Watcher {
             ToWatcher::Messages(messages) => {
                 for message in messages {
                     let response = watch_wire::decode(&message, by)?;
-                    self.on_response(at, &response);
+                    let asked = self.streams[at].asked.front().filter(|_| response.is_created);
+                    let late = asked.copied().filter(|line| self.forgotten.contains(line));
+                    let followed = self.on_response(at, &response);
+                    self.news.extend(followed.map(|line| (line, response.clone())));
                     around.note(number, Step::Response(response));
+                    late.into_iter().for_each(|line| self.cancel(line, &mut around));
                 }
                 let late_us = match !around.is_calm && self.random.one_in(4) {
                     true => self.random.magnitude(1, TAKEN_LATE_US_MAX),
@@ -257,22 +330,29 @@ impl Watcher {
         Ok(())
     }
 
-    fn on_response(&mut self, at: usize, response: &Response) {
+    /// Takes a message on a stream. Returns the line that it is for, if the client follows it.
+    fn on_response(&mut self, at: usize, response: &Response) -> Option<usize> {
         self.newest = self.newest.max(response.revision);
         let Watcher { streams, lines, .. } = self;
         let stream = &mut streams[at];
         if response.is_created {
-            let Some(line) = stream.asked.pop_front() else { return };
+            let line = stream.asked.pop_front()?;
             if response.is_canceled {
                 lines.remove(&line);
-                return;
+                return self.followed.take(&line);
             }
             let start = lines[&line].wanted.start;
             go_on(lines, line, if start == 0 { response.revision + 1 } else { start });
             stream.open.insert(response.watch_id, line);
         } else if response.is_canceled {
-            let Some(line) = stream.open.remove(&response.watch_id) else { return };
-            let Some(line) = lines.remove(&line) else { return };
+            let number = stream.open.remove(&response.watch_id)?;
+            let line = lines.remove(&number)?;
+            if self.forgotten.remove(&number) {
+                return None;
+            }
+            if self.followed.remove(&number) {
+                return Some(number);
+            }
             if response.compact_revision > 0 {
                 let start = if self.random.one_in(2) { response.compact_revision } else { 0 };
                 self.add(Wanted { start, ..line.wanted });
@@ -285,21 +365,29 @@ impl Watcher {
             if !response.is_fragment {
                 go_on(lines, *line, last + 1);
             }
+            return self.followed.get(line).copied();
         }
+        None
     }
 
     /// A stream is gone: its watches go on elsewhere.
     fn lose(&mut self, at: usize) {
         let stream = self.streams.remove(at);
-        self.unplaced.extend(stream.asked.into_iter().chain(stream.open.into_values()));
+        for line in stream.asked.into_iter().chain(stream.open.into_values()) {
+            if self.forgotten.remove(&line) {
+                self.lines.remove(&line);
+            }
+            self.unplaced.push(line);
+        }
         self.unplaced.retain(|line| self.lines.contains_key(line));
     }
 
-    fn add(&mut self, wanted: Wanted) {
+    fn add(&mut self, wanted: Wanted) -> usize {
         let number = (self.client as usize) << 32 | self.line_count;
         self.line_count += 1;
         self.lines.insert(number, Line { wanted, next: None });
         self.unplaced.push(number);
+        number
     }
 
     /// Asks for all watches that have no stream.
@@ -323,7 +411,8 @@ impl Watcher {
     }
 
     fn open_stream(&mut self, around: &mut Around<'_>) -> usize {
-        let requires_leader = self.random.one_in(3);
+        // A client that follows lines may pause, and is told late that a stream has ended.
+        let requires_leader = self.random.one_in(3) && self.watches_max > 0;
         let (connection, now_us) = (around.connection, around.world.now_us);
         let number = around.history.open_stream(connection, requires_leader, now_us);
         around.send(number, FromWatcher::Open { requires_leader });

@@ -9,6 +9,7 @@ use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
 use super::etcd_sabotage::WatchSabotage;
 use super::etcd_watches::Sent;
+use super::forged::forge_call;
 use super::{Sabotage, Server};
 use crate::etcd_clients::network::{EtcdNetwork, FromServer, SentResult};
 use crate::witness::Witness;
@@ -58,6 +59,10 @@ impl Server {
                 runtime.tick(world, clock);
             } else if let Some(number) = runtime.woken.pop_first() {
                 let connection = &mut network.connections[number];
+                if let Some(sabotage) = self.conditions.sabotage {
+                    let messages = connection.at_server.iter_mut();
+                    messages.for_each(|message| forge_call(sabotage, message, world));
+                }
                 let (begun, is_left) = runtime.take_input(number, connection, world);
                 if is_left {
                     runtime.woken.insert(number);

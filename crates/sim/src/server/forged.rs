@@ -1,14 +1,21 @@
 //! Changes that a sabotage makes to the bytes of clients on their way to a Front.
 
+use bytes::Bytes;
+use etcd::pb::Message;
+use etcd::pb::etcdserverpb::compare::TargetUnion;
+use etcd::pb::etcdserverpb::{RangeRequest, TxnRequest};
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::zk::acl::Identity;
 use machine::{ConnectionId, SessionId};
+use member::etcd_front::Method;
 use member::message::{FrontId, Submission, ToLoop};
 use zk::jute::JuteReader;
 use zk::ops::write_command;
 use zk::request::{Request, RequestHeader};
 
 use super::Sabotage;
+use crate::etcd_clients::network::FromClient;
+use crate::world::World;
 
 /// Bytes of the frame of a connect request that says whether the client can do with reads.
 const CONNECT_BYTES: usize = 4 + 45;
@@ -29,6 +36,30 @@ pub(super) fn forge_connect(sabotage: Sabotage, input: &mut [u8]) -> i64 {
     }
     let session = frame[SESSION].try_into().expect("it has eight bytes");
     i64::from_be_bytes(session)
+}
+
+/// Changes the request of a call of an etcd client, if the sabotage is one of these.
+pub(super) fn forge_call(sabotage: Sabotage, message: &mut FromClient, world: &mut World) {
+    let FromClient::Call { method, request, .. } = message else { return };
+    let decoded = "a client encoded it";
+    match (sabotage, *method) {
+        (Sabotage::EtcdGuardsIgnored, Method::Txn) => {
+            let mut txn = TxnRequest::decode(request.clone()).expect(decoded);
+            txn.compare.retain(|compare| match compare.target_union {
+                Some(TargetUnion::CreateRevision(revision)) => revision == 0,
+                _ => true,
+            });
+            *request = Bytes::from(txn.encode_to_vec());
+        }
+        (Sabotage::EtcdNeighboursHidden, Method::Range) => {
+            let mut range = RangeRequest::decode(request.clone()).expect(decoded);
+            if range.max_create_revision > 0 && world.random.one_in(2) {
+                range.max_create_revision = 1;
+                *request = Bytes::from(range.encode_to_vec());
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The writes among whole frames of a client. A Front hands them over so if it does not look

@@ -1,15 +1,17 @@
 //! The clients of etcd in a run: events, the end of the run, and the judge.
 
 use workload::etcd::leases::LeaseCounts;
+use workload::etcd::locks::LockCounts;
 use workload::etcd::op::{Error, Op};
 use workload::etcd::order::Verdict;
 use workload::etcd::watch::{OpenWatch, Step, StreamRecord, WatchVerdict};
 
 use super::{Phase, Simulation};
-use crate::check::check_etcd;
+use crate::check::{EtcdVerdict, check_etcd};
 use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
 use crate::etcd_clients::client::EtcdClient;
+use crate::etcd_clients::contender::ContenderCounts;
 use crate::limits::{
     ETCD_ANSWER_US_MAX, ETCD_PROGRESS_US_MAX, LEASE_JUMP_US_MAX, LEASE_SLACK_US, LEASES_END_US_MAX,
 };
@@ -58,6 +60,10 @@ pub struct EtcdCounts {
     pub streams_cut: usize,
     /// Counts of the judge of leases.
     pub leases: LeaseCounts,
+    /// Counts of the judge of locks.
+    pub locks: LockCounts,
+    /// What happened to clients that want locks.
+    pub contenders: ContenderCounts,
     /// Watches.
     pub watches: WatchCounts,
 }
@@ -108,12 +114,14 @@ impl Simulation {
                 }
             }
             Event::EtcdClient { client, token } if self.etcd.clients[client].token == token => {
+                self.end_etcd_pause(client)?;
                 let EtcdClients { clients, network, history } = &mut self.etcd;
                 let wish = clients[client].on_time(&mut self.world, network, history);
                 if wish == Wish::Connect {
                     self.connect_etcd(client);
                 }
                 self.wake_etcd_client(client);
+                self.note_front(client);
             }
             Event::EtcdClient { .. } => {}
             _ => unreachable!("the caller checked whose event it is"),
@@ -141,6 +149,15 @@ impl Simulation {
             self.wake_etcd_client(client);
         }
         Ok(())
+    }
+
+    /// Lets a client that has paused take what has come meanwhile.
+    fn end_etcd_pause(&mut self, client: usize) -> Result<(), String> {
+        let EtcdClients { clients, network, history } = &mut self.etcd;
+        match clients[client].end_pause(&mut self.world, network, history) {
+            Some(number) => self.let_etcd_client_read(number),
+            None => Ok(()),
+        }
     }
 
     fn connect_etcd(&mut self, client: usize) {
@@ -209,6 +226,7 @@ impl Simulation {
         }
         // A member whose sync still hangs may apply the end of a lease late.
         let held_us = self.hosts.iter().map(|host| host.held_until_us).max().unwrap_or(0);
+        self.check_locks_in_time(calm_us, held_us)?;
         let is_late = calm_us.max(held_us) + LEASES_END_US_MAX < self.world.now_us;
         if self.phase == Phase::LastWords && is_late && !self.are_leases_over() {
             let states: Vec<String> = self.hosts.iter().map(|it| it.describe()).collect();
@@ -248,15 +266,16 @@ impl Simulation {
     pub(super) fn judge_etcd(&self, machines: &[&machine::Machine]) -> Result<EtcdCounts, String> {
         let history = &self.etcd.history;
         let slack_us = LEASE_SLACK_US + self.clock_jumps * LEASE_JUMP_US_MAX;
-        let (verdict, leases, watches) = check_etcd(history, &self.evidence(), machines, slack_us)?;
+        let found = check_etcd(history, &self.evidence(), machines, slack_us)?;
         if self.phase != Phase::LastStart {
             let of = |open: &OpenWatch| open.missing.as_ref().map(|it| (open.stream, it.clone()));
-            if let Some((stream, missing)) = watches.open.iter().find_map(of) {
+            if let Some((stream, missing)) = found.watches.open.iter().find_map(of) {
                 return Err(format!("etcd: stream {stream} has not shown all: {missing}"));
             }
         }
-        let watches = self.watch_counts(&watches);
-        Ok(EtcdCounts { leases, watches, ..self.etcd_counts(&verdict) })
+        let watches = self.watch_counts(&found.watches);
+        let EtcdVerdict { leases, locks, .. } = found;
+        Ok(EtcdCounts { leases, locks, watches, ..self.etcd_counts(&found.order) })
     }
 
     fn watch_counts(&self, watches: &WatchVerdict) -> WatchCounts {
@@ -317,6 +336,8 @@ impl Simulation {
             streamed: clients.iter().map(EtcdClient::streamed_count).sum(),
             streams_cut: errors(Error::CompactedMeanwhile),
             leases: LeaseCounts::default(),
+            locks: LockCounts::default(),
+            contenders: self.contender_counts(),
             watches: WatchCounts::default(),
         }
     }

@@ -1,0 +1,715 @@
+//! Wants a lock, or to lead an election, as the sessions, mutexes and elections of etcd's Go
+//! package `client/v3/concurrency` do: a lease that is kept alive, a key with it, a wait for the
+//! deletion of the key before, guarded writes while it holds, and the deletion of its key.
+//!
+//! A contender decides only: [`Contender::poll`] says what its client is to do, and the client
+//! tells it what came of that. A call that fails, or whose answer is lost, is made again, as the
+//! callers of that package do.
+//!
+//! Contenders also do what real ones do by accident: they die without a word, which leaves their
+//! key to the end of the lease; they pause for longer than their session lasts, and go on as if
+//! nothing had happened; they write when they do not hold any more.
+
+use std::collections::BTreeMap;
+
+use workload::etcd::history::{CallId, History};
+use workload::etcd::op::{Answer, Error, LeaseOp, Op, Response};
+use workload::etcd::watch::{self, Wanted};
+use workload::generate::Random;
+
+use super::observer::Observer;
+use super::recipe;
+
+/// The first lease of contenders. Other clients have smaller ones.
+const LEASE_MIN: i64 = 1 << 48;
+
+/// How long a contender waits until it makes a call again that failed.
+const AGAIN_US: core::ops::RangeInclusive<u64> = 10_000..=500_000;
+
+/// The longest that a contender pauses: longer than all sessions last.
+const PAUSE_US_MAX: u64 = 12_000_000;
+
+/// The turns that a contender still takes when nothing goes wrong any more.
+const CALM_TURNS_MAX: u64 = 2;
+
+/// The longest that it holds then.
+const CALM_HOLD_US_MAX: u64 = 500_000;
+
+/// What it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prize {
+    /// A lock.
+    Lock,
+    /// To lead an election, which it also observes.
+    Election,
+}
+
+/// How a contender behaves.
+#[derive(Clone, Debug)]
+pub struct ContenderConfig {
+    /// The seed of all that is left to chance about it.
+    pub seed: u64,
+    /// What it wants.
+    pub prize: Prize,
+    /// How often it wants it.
+    pub turns: u64,
+    /// The time to live of its leases, in seconds.
+    pub ttl_s: i64,
+    /// The longest that it holds.
+    pub hold_us_max: u64,
+    /// The longest that it rests between two turns.
+    pub rest_us_max: u64,
+    /// The longest time between two of its accidents; none: it has none.
+    pub accident_us_max: Option<u64>,
+}
+
+/// What a client is to do for its contender.
+#[derive(Debug)]
+pub enum Act {
+    /// Make a call.
+    Call(Role, Op),
+    /// Have a watch.
+    Watch(Watching, Wanted),
+    /// End the watch of this line.
+    Forget(usize),
+    /// Leave the connection.
+    Leave,
+    /// Do nothing, and take nothing that comes, for so long.
+    Pause(u64),
+}
+
+/// Whom a watch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watching {
+    /// The contender, which waits for the end of the key before its own.
+    Before,
+    /// Its observer.
+    Leader,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Get this lease.
+    Grant(i64),
+    /// Keep this lease alive.
+    KeepAlive(i64),
+    /// Put the key, unless it exists.
+    Enter,
+    /// Read the key before the own one.
+    Look,
+    /// Read the own key.
+    Confirm,
+    /// Write what this hold guards.
+    Write(usize),
+    /// Put another value, as the leader.
+    Proclaim,
+    /// Delete the key.
+    GiveUp,
+    /// End the lease.
+    Revoke,
+    /// Read the leader for the observer.
+    Observe,
+}
+
+/// How far it is with its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Resting,
+    Granting,
+    Entering,
+    Looking,
+    Waiting,
+    Confirming,
+    Holding,
+    GivingUp,
+    /// It ends its lease.
+    Closing,
+    /// It has taken all its turns.
+    Done,
+}
+
+/// A lease, and how long it lasts by the clock of the client.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    lease: i64,
+    ttl_us: u64,
+    ends_us: u64,
+    /// When the next keep-alive is due.
+    keep_us: u64,
+    /// Whether the client has noticed that it is over.
+    is_over: bool,
+}
+
+/// The key before the own one.
+#[derive(Clone, Debug, Default)]
+struct Before {
+    key: Vec<u8>,
+    /// The revision at which it existed.
+    revision: i64,
+    /// The line of the watch, while there is one.
+    line: Option<usize>,
+}
+
+/// The hold of a contender.
+#[derive(Clone, Copy, Debug)]
+struct Holding {
+    /// Its position in the history.
+    hold: usize,
+    until_us: u64,
+}
+
+/// What happened to contenders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContenderCounts {
+    /// Waits for the key before the own one.
+    pub waits: usize,
+    /// Waits whose watch ended as compacted.
+    pub waits_compacted: usize,
+    /// Sessions that were over by the client's clock, or as a member said.
+    pub sessions_over: usize,
+    /// Deaths.
+    pub deaths: usize,
+    /// Pauses.
+    pub pauses: usize,
+}
+
+/// One contender.
+#[derive(Debug)]
+pub struct Contender {
+    client: u32,
+    config: ContenderConfig,
+    random: Random,
+    stage: Stage,
+    /// When the stage goes on, if no call of it is under way.
+    next_us: u64,
+    turns_left: u64,
+    session: Option<Session>,
+    session_count: u32,
+    /// The revision at which its key was created.
+    token: i64,
+    before: Before,
+    holding: Option<Holding>,
+    /// A write of a hold that is over, which it makes as if it were not.
+    last_write: Option<Act>,
+    value_count: u64,
+    /// Whether the deletion of its key may take effect later than it knows: the deletion of a lock
+    /// has no guard, and may hit a key that the same session puts again. Then it needs another
+    /// session.
+    may_unlock_late: bool,
+    calls: BTreeMap<CallId, Role>,
+    observer: Option<Observer>,
+    /// When the observer may read again.
+    observe_us: u64,
+    /// Lines of watches that it wants no longer.
+    unwanted: Vec<usize>,
+    /// When its next accident comes, if it has any.
+    accident_us: Option<u64>,
+    is_calm: bool,
+    /// What happened to it.
+    pub counts: ContenderCounts,
+}
+
+impl Contender {
+    /// A contender that rests.
+    pub fn new(client: u32, config: ContenderConfig) -> Contender {
+        let mut random = Random::new(config.seed);
+        let next_us = random.magnitude(1, 2_000_000);
+        let accident_us = config.accident_us_max.map(|max| random.between(1, max));
+        let mut contender = Contender {
+            client,
+            turns_left: config.turns,
+            config,
+            random,
+            stage: Stage::Resting,
+            next_us,
+            session: None,
+            session_count: 0,
+            token: 0,
+            before: Before::default(),
+            holding: None,
+            last_write: None,
+            value_count: 0,
+            may_unlock_late: false,
+            calls: BTreeMap::new(),
+            observer: None,
+            observe_us: next_us,
+            unwanted: Vec::new(),
+            accident_us,
+            is_calm: false,
+            counts: ContenderCounts::default(),
+        };
+        contender.observe();
+        contender
+    }
+
+    fn observe(&mut self) {
+        let is_election = self.config.prize == Prize::Election;
+        self.observer = is_election.then(|| Observer::new(self.client, self.name()));
+    }
+
+    /// The lock or the election.
+    pub fn name(&self) -> &'static [u8] {
+        match self.config.prize {
+            Prize::Lock => recipe::LOCK,
+            Prize::Election => recipe::ELECTION,
+        }
+    }
+
+    /// Whether it has taken all its turns, and wants no watch.
+    pub fn is_done(&self) -> bool {
+        self.stage == Stage::Done && self.unwanted.is_empty()
+    }
+
+    /// The lease and the token of the key with which it waits, if it does.
+    pub fn waits(&self) -> Option<(i64, i64)> {
+        let is_waiting = matches!(self.stage, Stage::Looking | Stage::Waiting | Stage::Confirming);
+        self.session.filter(|_| is_waiting).map(|session| (session.lease, self.token))
+    }
+
+    /// The lease that it keeps alive, if it has one.
+    pub fn live_lease(&self, now_us: u64) -> Option<i64> {
+        let session = self.session.filter(|it| !it.is_over && now_us < it.ends_us);
+        session.map(|session| session.lease)
+    }
+
+    /// What it does, as text for people.
+    pub fn describe(&self) -> String {
+        let Contender { stage, session, token, before, turns_left, calls, next_us, .. } = self;
+        format!(
+            "{stage:?} with token {token} from {next_us} us, {session:?}, behind {before:?}, \
+             {turns_left} turns left, calls {calls:?}, {:?}",
+            self.observer
+        )
+    }
+
+    /// Ends its accidents.
+    pub fn calm_down(&mut self) {
+        self.is_calm = true;
+        self.accident_us = None;
+        self.turns_left = self.turns_left.min(CALM_TURNS_MAX);
+        self.config.hold_us_max = self.config.hold_us_max.min(CALM_HOLD_US_MAX);
+    }
+
+    /// When it wants to be asked again.
+    pub fn wakes_us(&self) -> u64 {
+        if !self.unwanted.is_empty() || self.last_write.is_some() {
+            return 0;
+        }
+        if self.stage == Stage::Done {
+            return u64::MAX;
+        }
+        let session = self.session.filter(|session| !session.is_over);
+        let keeps = session.filter(|_| self.stage != Stage::Closing);
+        let of_observer = self.observer.as_ref().map_or(u64::MAX, |observer| {
+            let can_read = observer.read().is_some() && !self.is_under_way(Role::Observe);
+            match observer.watch() {
+                Some(_) => 0,
+                None if can_read => self.observe_us,
+                None => u64::MAX,
+            }
+        });
+        let is_held = self.is_stage_under_way() || self.before.line.is_some();
+        let of_stage = if is_held { u64::MAX } else { self.next_us };
+        let of_session = session.map_or(u64::MAX, |session| session.ends_us);
+        let of_keep_alive = keeps.map_or(u64::MAX, |session| session.keep_us);
+        let of_accident = self.accident_us.unwrap_or(u64::MAX);
+        of_observer.min(of_stage).min(of_session).min(of_keep_alive).min(of_accident)
+    }
+
+    fn is_under_way(&self, role: Role) -> bool {
+        self.calls.values().any(|of| *of == role)
+    }
+
+    /// Whether the stage waits for the result of a call.
+    fn is_stage_under_way(&self) -> bool {
+        let is_of_stage = |role: &Role| {
+            !matches!(role, Role::KeepAlive(_) | Role::Write(_) | Role::Proclaim | Role::Observe)
+        };
+        self.calls.values().any(is_of_stage)
+    }
+
+    /// What its client is to do next, if it is to do something. Its client is connected, and asks
+    /// until it is to do nothing more.
+    pub fn poll(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
+        if let Some(line) = self.unwanted.pop() {
+            return Some(Act::Forget(line));
+        }
+        let is_over = |session: &Session| !session.is_over && session.ends_us <= now_us;
+        if self.session.as_ref().is_some_and(is_over) {
+            self.end_session(now_us, history);
+        }
+        if let Some(act) = self.last_write.take().or_else(|| self.keep_alive(now_us)) {
+            return Some(act);
+        }
+        if self.accident_us.is_some_and(|at_us| at_us <= now_us) && self.stage != Stage::Done {
+            return Some(self.have_accident(now_us, history));
+        }
+        self.poll_observer(now_us).or_else(|| self.go_on(now_us, history))
+    }
+
+    fn keep_alive(&mut self, now_us: u64) -> Option<Act> {
+        let session = self.session.as_mut().filter(|session| !session.is_over)?;
+        if session.keep_us > now_us || self.stage == Stage::Closing {
+            return None;
+        }
+        session.keep_us = now_us + session.ttl_us / 3;
+        let op = Op::Lease(LeaseOp::KeepAlive { lease: session.lease });
+        Some(Act::Call(Role::KeepAlive(session.lease), op))
+    }
+
+    fn have_accident(&mut self, now_us: u64, history: &mut History) -> Act {
+        let wait_us_max = self.config.accident_us_max;
+        self.accident_us = wait_us_max.map(|max| now_us + self.random.between(1, max));
+        match self.random.below(6) {
+            0..=1 => {
+                self.counts.deaths += 1;
+                self.end_hold(now_us, history);
+                self.session = None;
+                self.calls.clear();
+                let of_observer = self.observer.as_ref().and_then(Observer::line);
+                self.unwanted.extend(of_observer);
+                self.observe();
+                self.rest(now_us);
+                Act::Leave
+            }
+            2..=4 => {
+                self.counts.pauses += 1;
+                Act::Pause(self.random.magnitude(100_000, PAUSE_US_MAX))
+            }
+            _ => Act::Leave,
+        }
+    }
+
+    fn poll_observer(&mut self, now_us: u64) -> Option<Act> {
+        let observer = self.observer.as_ref().filter(|_| self.stage != Stage::Done)?;
+        if let Some(wanted) = observer.watch() {
+            return Some(Act::Watch(Watching::Leader, wanted));
+        }
+        let can_read = self.observe_us <= now_us && !self.is_under_way(Role::Observe);
+        let read = observer.read().filter(|_| can_read)?;
+        Some(Act::Call(Role::Observe, read))
+    }
+
+    /// Goes on with its turn.
+    fn go_on(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
+        if self.next_us > now_us || self.is_stage_under_way() {
+            return None;
+        }
+        if self.stage == Stage::Resting {
+            self.begin_turn();
+        }
+        let name = self.name();
+        let lease = self.session.map_or(0, |session| session.lease);
+        Some(match self.stage {
+            Stage::Resting | Stage::Done => return None,
+            Stage::Granting => {
+                self.session_count += 1;
+                let lease = LEASE_MIN + (i64::from(self.client) << 32);
+                let lease = lease + i64::from(self.session_count);
+                let grant = LeaseOp::Grant { lease, ttl_s: self.config.ttl_s };
+                Act::Call(Role::Grant(lease), Op::Lease(grant))
+            }
+            Stage::Entering => {
+                let reads_holder = self.config.prize == Prize::Lock;
+                let value = if reads_holder { Vec::new() } else { self.value() };
+                Act::Call(Role::Enter, recipe::enter(name, lease, &value, reads_holder))
+            }
+            Stage::Looking => {
+                Act::Call(Role::Look, Op::Range(recipe::last_created_before(name, self.token)))
+            }
+            Stage::Waiting if self.before.line.is_some() => return None,
+            Stage::Waiting => {
+                let (key, start) = (self.before.key.clone(), self.before.revision);
+                Act::Watch(Watching::Before, Wanted { key, start, ..Wanted::default() })
+            }
+            Stage::Confirming => {
+                let own = recipe::get(&recipe::own_key(name, lease));
+                Act::Call(Role::Confirm, Op::Range(own))
+            }
+            Stage::Holding => return self.use_hold(now_us, history),
+            Stage::GivingUp if self.config.prize == Prize::Lock => {
+                Act::Call(Role::GiveUp, recipe::unlock(name, lease))
+            }
+            Stage::GivingUp => Act::Call(Role::GiveUp, recipe::resign(name, lease, self.token)),
+            Stage::Closing => Act::Call(Role::Revoke, Op::Lease(LeaseOp::Revoke { lease })),
+        })
+    }
+
+    /// Begins the next turn, or ends the last session, or is done.
+    fn begin_turn(&mut self) {
+        self.session = self.session.filter(|session| !session.is_over);
+        self.stage = match (self.turns_left, self.session) {
+            (0, None) => Stage::Done,
+            (0, Some(_)) => Stage::Closing,
+            (_, None) => Stage::Granting,
+            (_, Some(_)) => Stage::Entering,
+        };
+        self.turns_left = self.turns_left.saturating_sub(1);
+        if self.stage == Stage::Done {
+            let of_observer = self.observer.take().and_then(|observer| observer.line());
+            self.unwanted.extend(of_observer);
+        }
+    }
+
+    /// Makes the next guarded write, or gives up what it holds.
+    fn use_hold(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
+        let holding = self.holding?;
+        if holding.until_us > now_us {
+            let wait_us = self.random.magnitude(1_000, self.config.hold_us_max);
+            self.next_us = (now_us + wait_us).min(holding.until_us);
+            return match self.config.prize == Prize::Election && self.random.one_in(3) {
+                true => {
+                    let (lease, value) = (self.session?.lease, self.value());
+                    let op = recipe::proclaim(self.name(), lease, self.token, &value);
+                    Some(Act::Call(Role::Proclaim, op))
+                }
+                false => self.write(),
+            };
+        }
+        self.end_hold(now_us, history);
+        // A session that is closed takes the key with it.
+        let closes = self.random.one_in(6);
+        self.stage = if closes { Stage::Closing } else { Stage::GivingUp };
+        self.go_on(now_us, history)
+    }
+
+    fn write(&mut self) -> Option<Act> {
+        let (hold, lease) = (self.holding?.hold, self.session?.lease);
+        self.value_count += 1;
+        let op = recipe::guarded_write(self.name(), lease, self.token, self.value_count);
+        Some(Act::Call(Role::Write(hold), op))
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        self.value_count += 1;
+        format!("{}:{}", self.client, self.value_count).into_bytes()
+    }
+
+    /// The first thing that it does behind a pause, before it looks at its clock.
+    pub fn act_blindly(&mut self) -> Option<Act> {
+        if self.random.one_in(3) { None } else { self.write() }
+    }
+
+    /// A call was made as it wanted.
+    pub fn on_called(&mut self, role: Role, id: CallId, history: &mut History) {
+        self.calls.insert(id, role);
+        if let Role::Write(hold) = role {
+            history.holds[hold].writes.push(id);
+        }
+    }
+
+    /// It has a watch as it wanted, which is this line.
+    pub fn on_watch(&mut self, watching: Watching, line: usize) {
+        match (watching, &mut self.observer) {
+            (Watching::Before, _) => self.before.line = Some(line),
+            (Watching::Leader, Some(observer)) => observer.on_watch(line),
+            (Watching::Leader, None) => self.unwanted.push(line),
+        }
+    }
+
+    /// The connection is gone, and with it the answers to all calls.
+    pub fn on_left(&mut self, now_us: u64, history: &mut History) {
+        let calls: Vec<CallId> = self.calls.keys().copied().collect();
+        calls.into_iter().for_each(|id| self.on_answer(id, None, now_us, history));
+    }
+
+    /// A call is answered; without an answer: nobody waits for it any more.
+    pub fn on_answer(
+        &mut self,
+        id: CallId,
+        answer: Option<&Answer>,
+        now_us: u64,
+        history: &mut History,
+    ) {
+        let Some(role) = self.calls.remove(&id) else { return };
+        if self.is_calm && answer == Some(&Err(Error::NotCapable)) {
+            // Not every server knows what the call needs, and that stays so.
+            self.session = None;
+            self.turns_left = 0;
+            return self.rest(now_us);
+        }
+        if role == Role::Observe {
+            self.observe_us = now_us + self.again_us();
+            if let Some(observer) = &mut self.observer {
+                observer.on_read(answer, history);
+            }
+            return;
+        }
+        let asked_us = history.position(id).map_or(0, |at| history.calls[at].asked.at_us);
+        match (role, answer) {
+            (Role::KeepAlive(lease), answer) => {
+                self.on_kept((lease, asked_us), answer, now_us, history);
+            }
+            (Role::Grant(lease), Some(Ok(Response::Granted { ttl_s, .. }))) => {
+                let ttl_us = *ttl_s as u64 * 1_000_000;
+                let (ends_us, keep_us) = (asked_us + ttl_us, now_us + ttl_us / 3);
+                self.session = Some(Session { lease, ttl_us, ends_us, keep_us, is_over: false });
+                self.may_unlock_late = false;
+                self.stage = Stage::Entering;
+            }
+            (Role::Write(hold), Some(Ok(Response::Txn(done)))) if !done.succeeded => {
+                // The key is gone, and the session with it.
+                if self.holding.is_some_and(|holding| holding.hold == hold) {
+                    self.end_session(now_us, history);
+                }
+            }
+            (Role::Write(_) | Role::Proclaim, _) => {}
+            (Role::GiveUp, Some(Ok(_))) if self.may_unlock_late => self.stage = Stage::Closing,
+            (Role::GiveUp, Some(Ok(_))) => self.rest(now_us),
+            (Role::Revoke, Some(Ok(_) | Err(Error::LeaseNotFound))) => {
+                self.session = None;
+                self.rest(now_us);
+            }
+            (Role::Enter, Some(Err(Error::LeaseNotFound))) => {
+                self.end_session(now_us, history);
+                self.rest(now_us);
+            }
+            (_, Some(Ok(response))) => self.on_turn(role, response, now_us, history),
+            (_, Some(Err(_)) | None) => {
+                self.may_unlock_late |= role == Role::GiveUp && self.config.prize == Prize::Lock;
+                self.next_us = now_us + self.again_us();
+            }
+        }
+    }
+
+    fn again_us(&mut self) -> u64 {
+        self.random.magnitude(*AGAIN_US.start(), *AGAIN_US.end())
+    }
+
+    /// A call of the turn is answered with success.
+    fn on_turn(&mut self, role: Role, response: &Response, now_us: u64, history: &mut History) {
+        match (role, response) {
+            (Role::Enter, Response::Txn(done)) => {
+                let own = done.responses.first().and_then(recipe::first_pair);
+                let own = own.filter(|_| !done.succeeded);
+                self.token = own.map_or(done.revision, |own| own.create_revision);
+                let holder = done.responses.get(1).and_then(recipe::first_pair);
+                let is_first = holder.is_none_or(|holder| holder.create_revision == self.token);
+                self.stage = Stage::Looking;
+                if self.config.prize == Prize::Lock && is_first {
+                    self.hold(now_us, history);
+                }
+            }
+            (Role::Look, Response::Range(found)) => match found.kvs.first() {
+                Some(before) => {
+                    let (key, revision) = (before.key.clone(), found.revision);
+                    self.before = Before { key, revision, line: None };
+                    self.stage = Stage::Waiting;
+                    self.counts.waits += 1;
+                }
+                None if self.config.prize == Prize::Lock => self.stage = Stage::Confirming,
+                None => self.hold(now_us, history),
+            },
+            (Role::Confirm, Response::Range(found)) if found.kvs.is_empty() => {
+                self.end_session(now_us, history);
+                self.rest(now_us);
+            }
+            (Role::Confirm, _) => self.hold(now_us, history),
+            _ => unreachable!("a response fits its call"),
+        }
+    }
+
+    fn on_kept(
+        &mut self,
+        (lease, asked_us): (i64, u64),
+        answer: Option<&Answer>,
+        now_us: u64,
+        history: &mut History,
+    ) {
+        let again_us = now_us + self.again_us();
+        let is_it = |session: &&mut Session| session.lease == lease && !session.is_over;
+        let Some(session) = self.session.as_mut().filter(is_it) else { return };
+        match answer {
+            Some(Ok(Response::KeptAlive { ttl_s: 0, .. })) => self.end_session(now_us, history),
+            // Behind its end the session stays over.
+            Some(Ok(_)) if now_us < session.ends_us => {
+                session.ends_us = session.ends_us.max(asked_us + session.ttl_us);
+            }
+            Some(Ok(_)) => {}
+            _ => session.keep_us = session.keep_us.min(again_us),
+        }
+    }
+
+    /// Something has come on the watch of a line.
+    pub fn on_response(
+        &mut self,
+        line: usize,
+        response: &watch::Response,
+        now_us: u64,
+        history: &mut History,
+    ) {
+        if let Some(observer) = self.observer.as_mut().filter(|it| it.line() == Some(line)) {
+            self.unwanted.extend(observer.on_response(response, history));
+            return;
+        }
+        if self.before.line != Some(line) {
+            return;
+        }
+        if response.is_canceled {
+            self.counts.waits_compacted += 1;
+            self.before.line = None;
+            self.stage = Stage::GivingUp;
+            self.next_us = now_us;
+        } else if response.events.iter().any(|event| event.is_delete) {
+            self.forget_before();
+            self.stage = Stage::Looking;
+            self.next_us = now_us;
+        }
+    }
+
+    fn forget_before(&mut self) {
+        self.unwanted.extend(self.before.line.take());
+    }
+
+    /// It holds, if its session lasts.
+    fn hold(&mut self, now_us: u64, history: &mut History) {
+        self.next_us = now_us;
+        let Some(lease) = self.live_lease(now_us) else {
+            self.stage = Stage::GivingUp;
+            return;
+        };
+        let hold = history.begin_hold((self.client, self.name()), lease, self.token, now_us);
+        let for_us = self.random.magnitude(1_000, self.config.hold_us_max);
+        // Accidents of holders are the worst.
+        if self.accident_us.is_some() && self.random.one_in(4) {
+            self.accident_us = Some(now_us + self.random.between(1, for_us));
+        }
+        self.holding = Some(Holding { hold, until_us: now_us + for_us });
+        self.stage = Stage::Holding;
+    }
+
+    fn end_hold(&mut self, now_us: u64, history: &mut History) {
+        if let Some(Holding { hold, .. }) = self.holding.take() {
+            history.end_hold(hold, now_us);
+        }
+    }
+
+    /// The session is over. What it holds is lost, and it may write once more all the same. A
+    /// client that waits may go on with that: etcd's does not look at its session.
+    fn end_session(&mut self, now_us: u64, history: &mut History) {
+        let is_waiting = matches!(self.stage, Stage::Looking | Stage::Waiting | Stage::Confirming);
+        if self.holding.is_some() && self.random.one_in(2) {
+            self.last_write = self.write();
+        }
+        self.end_hold(now_us, history);
+        if let Some(session) = &mut self.session {
+            self.counts.sessions_over += usize::from(!session.is_over);
+            session.is_over = true;
+        }
+        if !is_waiting || self.random.one_in(2) {
+            self.rest(now_us);
+        }
+    }
+
+    /// Its turn is over.
+    fn rest(&mut self, now_us: u64) {
+        self.forget_before();
+        let is_of_turn = |role: &Role| {
+            matches!(role, Role::KeepAlive(_) | Role::Write(_) | Role::Proclaim | Role::Observe)
+        };
+        self.calls.retain(|_, role| is_of_turn(role));
+        self.stage = Stage::Resting;
+        self.next_us = now_us + self.random.magnitude(1_000, self.config.rest_us_max);
+    }
+}
