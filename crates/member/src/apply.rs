@@ -629,7 +629,7 @@ impl Apply {
             };
             let forgets_own = framed.command
                 == Command::Control(ControlCommand::Forget { member: self.origin.member });
-            if forgets_own && (self.is_known(machine) || self.expects_own()) {
+            if forgets_own && self.is_known(machine) {
                 self.on_forgotten();
                 break;
             }
@@ -663,8 +663,10 @@ impl Apply {
         (boot, sequence) > (self.origin.boot, self.announced)
     }
 
-    /// Whether the state holds a batch of this member. A member that came and went before it handed
-    /// over any batch is forgotten, too, which does no harm.
+    /// Whether the state holds a batch of this member. A member that came and went before any of
+    /// its batches was applied is forgotten, too, which does no harm: it may have come back since,
+    /// and may have a vote before its state has come to the entry that forgets it. The batches that
+    /// it has handed over are all behind that entry.
     fn is_known(&self, machine: &Machine) -> bool {
         machine.control().last_batch(self.origin.member).is_some()
     }

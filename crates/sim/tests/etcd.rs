@@ -179,6 +179,25 @@ fn seeds_with_leases_that_found_something_pass() {
     }
 }
 
+/// Seeds that found something while some clients of each run were made to want locks: the seed, its
+/// members, and the seed of these clients. `quorate sim` cannot repeat them.
+const SEEDS_WITH_LOCKS: [(u64, usize, u64); 1] = [
+    // A link broke, and the leader had a learner forgotten that it then added all the same. The
+    // learner got a vote and handed a command over before it applied that it is forgotten.
+    (11_335, 5, 11_274),
+];
+
+#[test]
+fn seeds_with_locks_that_found_something_pass() {
+    for (seed, member_count, of_contenders) in SEEDS_WITH_LOCKS {
+        let mut options = Options::draw_ensemble(seed, member_count);
+        let mut load = EtcdLoad::new(Random::new(seed));
+        load.add_contenders(Random::new(of_contenders));
+        options.etcd = Some(load);
+        sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 /// Three members, and four clients that want one lock, or one election on every other seed. They
 /// hold for up to so long. Only these faults come.
 fn contending(seed: u64, hold_us_max: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {

@@ -233,20 +233,24 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
         batch(commands).stamp(Origin { member, ..ORIGIN }, sequence)
     };
     let leader = MemberId(9);
-    // The member that the state forgets, whether this member has handed over anything before, and
-    // whether it ends.
-    for (forgotten, has_given, expected) in
-        [(ORIGIN.member, true, true), (ORIGIN.member, false, false), (MemberId(8), true, false)]
-    {
+    // The member that the state forgets, whether this member has handed over anything before,
+    // whether the state has that by then, and whether this member ends.
+    for (forgotten, has_given, has_applied, expected) in [
+        (ORIGIN.member, true, true, true),
+        (ORIGIN.member, true, false, false),
+        (ORIGIN.member, false, false, false),
+        (MemberId(8), true, true, false),
+    ] {
         let (mut apply, mut machine) =
             (Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::RELEASED), Machine::default());
-        let mut given = Vec::new();
+        let (mut before, mut behind) = (Vec::new(), vec![of(leader, &[(0, open(4))], 2)]);
         if has_given {
             apply.receive(expect(1, Some(0), vec![waiter(1, vec![])]));
-            given.push(of(ORIGIN.member, &[(1, open(1))], 1));
+            let given = of(ORIGIN.member, &[(1, open(1))], 1);
+            if has_applied { before.push(given) } else { behind.push(given) }
         }
         apply.receive(entries(vec![
-            entry_of(2, &given),
+            entry_of(2, &before),
             entry_of(
                 3,
                 &[of(
@@ -255,7 +259,7 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
                     1,
                 )],
             ),
-            entry_of(4, &[of(leader, &[(0, open(4))], 2)]),
+            entry_of(4, &behind),
         ]));
         (0..20).for_each(|_| {
             apply.step(&mut machine, 1);
