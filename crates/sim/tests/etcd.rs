@@ -181,10 +181,13 @@ fn seeds_with_leases_that_found_something_pass() {
 
 /// Seeds that found something while some clients of each run were made to want locks: the seed, its
 /// members, and the seed of these clients. `quorate sim` cannot repeat them.
-const SEEDS_WITH_LOCKS: [(u64, usize, u64); 1] = [
+const SEEDS_WITH_LOCKS: [(u64, usize, u64); 2] = [
     // A link broke, and the leader had a learner forgotten that it then added all the same. The
     // learner got a vote and handed a command over before it applied that it is forgotten.
     (11_335, 5, 11_274),
+    // A stream ended at a member without a leader when its client had been promised everything, and
+    // the judge counted the wait for the next promise from the time before.
+    (31_710, 3, 31_710),
 ];
 
 #[test]

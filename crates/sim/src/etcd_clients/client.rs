@@ -11,7 +11,7 @@ use workload::generate::Random;
 
 use super::LEASES;
 use super::contender::{Act, Contender, ContenderConfig};
-use super::network::{EtcdNetwork, FromClient, FromServer};
+use super::network::{EtcdNetwork, FromClient, FromServer, ToWatcher};
 use super::watcher::{Around, Watcher};
 use super::wire::{self, Served};
 use crate::client::Wish;
@@ -537,8 +537,14 @@ impl EtcdClient {
         let watched = core::mem::take(&mut network.connections[number].watched_at_client);
         for (stream, message) in watched {
             let is_calm = self.is_calm;
+            let is_end = matches!(message, ToWatcher::Ended(_));
             let around = Around { connection: number, world, network, history, is_calm };
             self.watcher.on_arrival(stream, message, by, around)?;
+            // A member that had no leader must answer once more before it can promise anything.
+            if is_end && self.last_read == LastRead::Answered {
+                self.last_read = LastRead::Wanted;
+                self.next_us = world.now_us;
+            }
         }
         for (line, response) in self.watcher.take_news() {
             if let Some(contender) = &mut self.contender {
