@@ -12,6 +12,7 @@ mod of_member;
 mod of_replica;
 mod of_storage;
 mod of_tls;
+mod of_token;
 mod of_zk;
 
 /// One decoder under test.
@@ -25,7 +26,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 44] = [
+pub const BODIES: [Body; 48] = [
     Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
     Body {
         name: "chunk_checkpoint",
@@ -150,6 +151,18 @@ pub const BODIES: [Body; 44] = [
     Body { name: "etcd_request", run: of_etcd::etcd_request, seeds: of_etcd::etcd_request_seeds },
     Body { name: "etcd_json", run: of_etcd::etcd_json, seeds: of_etcd::etcd_json_seeds },
     Body { name: "etcd_message", run: of_etcd::etcd_message, seeds: of_etcd::etcd_message_seeds },
+    Body { name: "token_claims", run: of_token::token_claims, seeds: of_token::token_claims_seeds },
+    Body { name: "token_jwt", run: of_token::token_jwt, seeds: of_token::token_jwt_seeds },
+    Body {
+        name: "token_key_file",
+        run: of_token::token_key_file,
+        seeds: of_token::token_key_file_seeds,
+    },
+    Body {
+        name: "token_options",
+        run: of_token::token_options,
+        seeds: of_token::token_options_seeds,
+    },
 ];
 
 /// Runs the body of that name.
