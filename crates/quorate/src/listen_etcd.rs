@@ -61,6 +61,7 @@ use limits::{
 pub use member_view::MemberView;
 use passwords::Passwords;
 use runtime::{RoomOfAll, Runtime};
+pub use tokens::Tokens;
 pub use versions::ETCD_VERSION;
 
 /// A connection on its way to its runtime.
@@ -100,7 +101,7 @@ pub fn start(
     let limits = Arc::new(grpc_limits(&member.config));
     let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
     let room = RoomOfAll::new();
-    let passwords = Passwords::start(member.config.auth.bcrypt_cost)?;
+    let passwords = Passwords::start(member.config.auth.bcrypt_cost, &member.tokens)?;
     let mut runtimes = Vec::new();
     for ((handle, front), methods) in fronts.into_iter().zip(tables) {
         let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);

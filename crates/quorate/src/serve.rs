@@ -36,7 +36,7 @@ use crate::data_dir;
 use crate::descriptors;
 use crate::hangup::Reloaded;
 use crate::listen_chunk::{self, Chunks};
-use crate::listen_etcd::{self, EtcdFace, MemberView};
+use crate::listen_etcd::{self, EtcdFace, MemberView, Tokens};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
 use crate::local_ensemble;
 use crate::logging::{LogStyle, Logging};
@@ -131,6 +131,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let given = args.etcd.clone();
     given.iter().flat_map(|given| &given.self_signed).try_for_each(SelfSigned::make)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let tokens = config.etcd.as_ref().map(|face| Tokens::of(&face.auth.token)).transpose()?;
     let conf = conf_report(&config, ports.numbers());
     let prepare = |cluster| peers::prepare(cluster, board.clone());
     let cluster = config.cluster.as_ref().map(prepare).transpose()?;
@@ -153,7 +154,8 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let chunks = config.chunk.as_ref().map(open).transpose()?;
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let acceptor = listen_zk::start(fronts(&config, &node)?, asker, tls.clone())?;
-    let member = config.etcd.clone().map(|face| MemberView::of(face, &node, &config));
+    let face = config.etcd.clone().zip(tokens);
+    let member = face.map(|(face, tokens)| MemberView::of(face, tokens, &node, &config));
     let etcd = listen_etcd::start(etcd_fronts(&config, &node), member)?;
     let begin = Begin {
         node: node.monitor_handle(),

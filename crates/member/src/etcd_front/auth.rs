@@ -252,6 +252,7 @@ impl EtcdFront {
             (_, PasswordDone::TooMuchWork) => Err(Error::TooManyRequests.into()),
             (_, PasswordDone::TooLong) => Err(CallRefused::Unknown(PASSWORD_TOO_LONG)),
             (_, PasswordDone::Wrong) => Err(Error::AuthFailed.into()),
+            (_, PasswordDone::NoToken(text)) => Err(CallRefused::Unknown(text)),
             (PasswordCall::Change(change, asker, kept), PasswordDone::Hashed(hash)) => {
                 self.begin_change(ticket, &change, &hash, asker, kept)
             }

@@ -50,6 +50,8 @@ pub enum PasswordDone {
     Signed(String),
     /// The password is wrong.
     Wrong,
+    /// The password is right, and no token can be made; the text is etcd's.
+    NoToken(&'static str),
     /// There was no room for the work.
     TooMuchWork,
 }

@@ -2,11 +2,13 @@
 //! is asked for.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use etcd::limits::REQUEST_BYTES_MAX_DEFAULT;
 use machine::etcd::Settings;
 use member::leader::auto_compaction::AutoCompaction;
 use member::limits::ETCD_PROGRESS_MS;
+use token::{AuthToken, OptionsError};
 
 use super::address::ListenAddress;
 use super::units;
@@ -31,6 +33,8 @@ pub struct EtcdConfig {
 /// How passwords and tokens of users are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdAuth {
+    /// The kind of tokens, with its options (`auth-token`).
+    pub token: AuthToken,
     /// How long a simple token may stay unused, in s (`auth-token-ttl`).
     pub token_ttl_s: u64,
     /// The logarithm of the rounds of a password's hash (`bcrypt-cost`).
@@ -39,7 +43,7 @@ pub struct EtcdAuth {
 
 impl Default for EtcdAuth {
     fn default() -> EtcdAuth {
-        EtcdAuth { token_ttl_s: TOKEN_TTL_S, bcrypt_cost: BCRYPT_COST }
+        EtcdAuth { token: AuthToken::Simple, token_ttl_s: TOKEN_TTL_S, bcrypt_cost: BCRYPT_COST }
     }
 }
 
@@ -211,6 +215,10 @@ impl EtcdDraft {
                 let wrong = || format!("is not between {min} and {max}");
                 self.request_bytes_max = Some(bytes.ok_or_else(wrong)?);
             }
+            "auth-token" => {
+                let time = |text: &str| duration_ms(text).ok().map(Duration::from_millis);
+                self.auth.token = AuthToken::parse(value, time).map_err(|error| why(&error))?;
+            }
             "auth-token-ttl" => {
                 let ttl_s = value.parse().map_err(|_| format!("{value:?} is no number"))?;
                 // etcd has the same default for 0.
@@ -282,6 +290,14 @@ impl EtcdDraft {
         };
         let keys = EtcdKeys { replicated: self.replicated, auto_compaction };
         Ok((is_served.then_some(config), keys))
+    }
+}
+
+/// The text of an error in the options of tokens, with the reason that etcd tells its log alone.
+fn why(error: &OptionsError) -> String {
+    match error {
+        OptionsError::InvalidOptions { why } => format!("{error}: {why}"),
+        _ => error.to_string(),
     }
 }
 

@@ -514,6 +514,9 @@ fn etcd_property(etcd: &mut EtcdDraft, name: &str, value: &str) -> Result<Fate, 
         "quorate.etcdWarningUnaryRequestDuration" => {
             etcd.set("warning-unary-request-duration", value)?;
         }
+        "quorate.etcdAuthToken" => drop(etcd.set("auth-token", value)?),
+        "quorate.etcdAuthTokenTtl" => drop(etcd.set("auth-token-ttl", value)?),
+        "quorate.etcdBcryptCost" => drop(etcd.set("bcrypt-cost", value)?),
         _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)

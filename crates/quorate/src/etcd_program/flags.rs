@@ -113,7 +113,6 @@ const BY_SIZE: &str = "snapshots and the log are kept by their size";
 const RAFT_TIMES: &str = "heartbeats and elections have times of their own";
 const NO_FILE: &str = "there is no bbolt file";
 const NO_DISCOVERY: &str = "discovery is not served: name the members in --initial-cluster";
-const NO_SIGNED_TOKENS: &str = "tokens are simple ones: signed ones are not served yet";
 const NO_REVOCATION: &str =
     "revocation lists are not read: a revoked certificate would be believed";
 const NO_NAMES: &str =
@@ -242,7 +241,7 @@ const SECURITY: &[Flag] = &[
 ];
 
 const AUTH: &[Flag] = &[
-    unserved("auth-token", Kind::Text, "simple", NO_SIGNED_TOKENS),
+    served("auth-token", Kind::Text, "simple"),
     served("auth-token-ttl", Kind::Count, "300"),
     served("bcrypt-cost", Kind::Count, "10"),
 ];

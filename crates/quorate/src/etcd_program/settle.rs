@@ -14,7 +14,7 @@ use crate::config::{EtcdGiven, ListenAddress};
 use crate::logging::LogStyle;
 
 /// The flags that are settings by the same names as in a configuration.
-const SETTINGS: [&str; 13] = [
+const SETTINGS: [&str; 14] = [
     "quota-backend-bytes",
     "max-txn-ops",
     "max-request-bytes",
@@ -26,6 +26,7 @@ const SETTINGS: [&str; 13] = [
     "auto-compaction-retention",
     "watch-progress-notify-interval",
     "warning-unary-request-duration",
+    "auth-token",
     "auth-token-ttl",
     "bcrypt-cost",
 ];

@@ -104,7 +104,9 @@ impl Client {
     pub fn credentials(&self) -> Credentials {
         match &self.said {
             Said::Nothing => Credentials::Nobody,
-            Said::Token(token) => self.runtime.member.tokens.credentials(token),
+            Said::Token(token) => {
+                self.runtime.member.tokens.credentials(token, &self.runtime.verified)
+            }
             Said::Certificate(name) => Credentials::Certificate(name.clone()),
             Said::Member => Credentials::Member,
         }

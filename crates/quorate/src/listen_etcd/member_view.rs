@@ -26,7 +26,7 @@ pub struct MemberView {
     /// Whether the member is alone.
     pub is_alone: bool,
     /// The tokens of users.
-    pub(super) tokens: Tokens,
+    pub(super) tokens: Arc<Tokens>,
     /// Whether the common name of a client's certificate is a user.
     pub(super) has_certificate_users: bool,
     /// The checks of its health.
@@ -45,14 +45,14 @@ type Counted = grpc::Method<Method>;
 
 impl MemberView {
     /// The view of a started member.
-    pub fn of(config: EtcdConfig, node: &Node, server: &ServeConfig) -> MemberView {
+    pub fn of(config: EtcdConfig, tokens: Tokens, node: &Node, server: &ServeConfig) -> MemberView {
         MemberView {
             config,
             node: node.monitor_handle(),
             cluster_id: node.cluster_id() as u64,
             member_id: node.origin().member.0,
             is_alone: server.cluster.is_none(),
-            tokens: Tokens::default(),
+            tokens: Arc::new(tokens),
             has_certificate_users: needs_certificates(server),
             checked: Checked::default(),
             calls: Vec::new(),

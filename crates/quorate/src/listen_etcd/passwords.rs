@@ -8,7 +8,7 @@ use member::etcd_front::{PasswordDone, PasswordTask, PasswordWork};
 use tokio::sync::oneshot;
 
 use super::limits::{PASSWORD_THREADS_MAX, PASSWORDS_WAITING_MAX};
-use super::tokens::random_letters;
+use super::tokens::Tokens;
 
 /// The longest password in bytes (`bcrypt.ErrPasswordTooLong`).
 const PASSWORD_BYTES_MAX: usize = 72;
@@ -33,14 +33,14 @@ impl Passwords {
     ///
     /// # Errors
     /// A thread cannot be made.
-    pub fn start(cost: u32) -> std::io::Result<Passwords> {
+    pub fn start(cost: u32, tokens: &Arc<Tokens>) -> std::io::Result<Passwords> {
         let (jobs, receiver) = sync_channel(PASSWORDS_WAITING_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for number in 0..cores.div_ceil(2).min(PASSWORD_THREADS_MAX) {
-            let receiver = receiver.clone();
+            let (receiver, tokens) = (receiver.clone(), tokens.clone());
             let thread = std::thread::Builder::new().name(format!("password-{number}"));
-            thread.spawn(move || run(&receiver, cost))?;
+            thread.spawn(move || run(&receiver, cost, &tokens))?;
         }
         Ok(Passwords { jobs })
     }
@@ -59,14 +59,14 @@ impl Passwords {
     }
 }
 
-fn run(jobs: &Mutex<Receiver<Job>>, cost: u32) {
+fn run(jobs: &Mutex<Receiver<Job>>, cost: u32, tokens: &Tokens) {
     // Without the right to it the thread is as the others.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { work, done }) = job else { return };
         if work.waits.upgrade().is_some() {
-            let result = finish(&work, cost).unwrap_or_else(|error| {
+            let result = finish(&work, cost, tokens).unwrap_or_else(|error| {
                 tracing::error!("a password cannot be worked on: {error}");
                 PasswordDone::TooMuchWork
             });
@@ -75,15 +75,15 @@ fn run(jobs: &Mutex<Receiver<Job>>, cost: u32) {
     }
 }
 
-fn finish(work: &PasswordWork, cost: u32) -> anyhow::Result<PasswordDone> {
+fn finish(work: &PasswordWork, cost: u32, tokens: &Tokens) -> anyhow::Result<PasswordDone> {
     let password = work.password.as_bytes();
     Ok(match &work.task {
         PasswordTask::Hash if password.len() > PASSWORD_BYTES_MAX => PasswordDone::TooLong,
         PasswordTask::Hash => PasswordDone::Hashed(bcrypt::hash(password, cost)?.into_bytes()),
-        PasswordTask::Check { hash, user, .. } => {
+        PasswordTask::Check { hash, user, revision } => {
             let hash = str::from_utf8(hash).unwrap_or_default();
             match bcrypt::verify(password, hash).unwrap_or(false) {
-                true => PasswordDone::RightFor(random_letters()?),
+                true => tokens.prove(user, *revision)?,
                 false => {
                     tracing::info!("a password of the etcd user {user:?} is wrong");
                     PasswordDone::Wrong
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn done(password: &str, task: PasswordTask) -> PasswordDone {
-        finish(&work(password, task).0, 4).unwrap()
+        finish(&work(password, task).0, 4, &Tokens::Simple).unwrap()
     }
 
     fn check(password: &str, hash: &[u8]) -> PasswordDone {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn work_that_nobody_waits_for_is_not_done() {
-        let passwords = Passwords::start(4).unwrap();
+        let passwords = Passwords::start(4, &Arc::new(Tokens::Simple)).unwrap();
         let (abandoned, waits) = work("secret", PasswordTask::Hash);
         drop(waits);
         assert!(passwords.submit(abandoned).blocking_recv().is_err());

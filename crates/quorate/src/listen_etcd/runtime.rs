@@ -15,6 +15,7 @@ use member::etcd_front::{
 };
 use member::message::Ticket;
 use node::FrontHandle;
+use token::VerifiedTokens;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -48,6 +49,8 @@ pub(super) struct Runtime {
     /// What all runtimes know of the member.
     pub(super) member: Arc<MemberView>,
     passwords: Passwords,
+    /// Signed tokens that were good lately.
+    pub(super) verified: RefCell<VerifiedTokens>,
     slow: SlowLog,
 }
 
@@ -144,6 +147,7 @@ impl Runtime {
             slow: SlowLog::new(Duration::from_millis(member.config.slow_request_ms)),
             member,
             passwords,
+            verified: RefCell::default(),
         }
     }
 

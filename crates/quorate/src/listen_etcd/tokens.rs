@@ -1,27 +1,105 @@
 //! The tokens of users, as this member is configured to make and to read them.
 
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::Context;
 use machine::etcd::token::{TOKEN_PREFIX_BYTES, TokenPrefix};
+use member::etcd_front::{Credentials, PasswordDone};
+use token::{AuthToken, Jwt, JwtOptions, VerifiedTokens};
 
 use crate::random::random_bytes;
-use member::etcd_front::Credentials;
 
 /// The kind of tokens of this member.
-#[derive(Debug, Default)]
-pub(super) enum Tokens {
+pub enum Tokens {
     /// Random letters, which the members' state knows.
-    #[default]
     Simple,
+    /// Texts that a key signs.
+    Signed {
+        jwt: Box<Jwt>,
+        /// How long they are valid, in s.
+        ttl_s: i64,
+    },
+    /// None: nobody can authenticate.
+    Nothing,
 }
 
 impl Tokens {
-    /// What a client says of itself that sends a token.
-    pub fn credentials(&self, token: &Arc<str>) -> Credentials {
+    /// The tokens of a configuration, with the keys that it names.
+    ///
+    /// # Errors
+    /// A file cannot be read, or holds no key of the method.
+    pub fn of(config: &AuthToken) -> anyhow::Result<Tokens> {
+        Ok(match config {
+            AuthToken::Simple => Tokens::Simple,
+            AuthToken::Nothing => Tokens::Nothing,
+            AuthToken::Jwt(options) => {
+                let public_key = key_file(options.public_key.as_deref())?;
+                let private_key = key_file(options.private_key.as_deref())?;
+                if !options.unknown.is_empty() {
+                    tracing::warn!("--auth-token: {:?} mean nothing", options.unknown);
+                }
+                let JwtOptions { ttl, .. } = options;
+                let jwt = Jwt::new(options, &public_key, &private_key).context("--auth-token")?;
+                let ttl_s = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+                Tokens::Signed { jwt: Box::new(jwt), ttl_s }
+            }
+        })
+    }
+
+    /// What a client says of itself that sends a token. `verified` are the signed ones that the
+    /// thread knows.
+    pub(super) fn credentials(
+        &self,
+        text: &Arc<str>,
+        verified: &RefCell<VerifiedTokens>,
+    ) -> Credentials {
         match self {
-            Tokens::Simple => Credentials::Token(token.clone()),
+            Tokens::Simple => Credentials::Token(text.clone()),
+            Tokens::Nothing => Credentials::InvalidToken,
+            Tokens::Signed { jwt, .. } => match verified.borrow_mut().verify(jwt, text, now_s()) {
+                Ok(claims) => {
+                    let user = claims.username.into();
+                    Credentials::Signed { user, revision: claims.revision }
+                }
+                Err(why) => {
+                    tracing::debug!("a token is not valid: {why}");
+                    Credentials::InvalidToken
+                }
+            },
         }
     }
+
+    /// What a user gets whose password is right.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub(super) fn prove(&self, user: &str, revision: u64) -> anyhow::Result<PasswordDone> {
+        Ok(match self {
+            Tokens::Simple => PasswordDone::RightFor(random_letters()?),
+            // `tokenNop.assign`.
+            Tokens::Nothing => PasswordDone::Wrong,
+            Tokens::Signed { jwt, .. } if !jwt.can_sign() => PasswordDone::NoToken(VERIFY_ONLY),
+            Tokens::Signed { jwt, ttl_s } => {
+                PasswordDone::Signed(jwt.sign(user, revision, now_s().saturating_add(*ttl_s))?)
+            }
+        })
+    }
+}
+
+/// `auth.ErrVerifyOnly`.
+const VERIFY_ONLY: &str = "auth: token signing attempted with verify-only key";
+
+fn key_file(path: Option<&str>) -> anyhow::Result<Vec<u8>> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    std::fs::read(path).with_context(|| format!("--auth-token: {path} cannot be read"))
+}
+
+/// The time since 1970, in s.
+fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The letters of tokens (`auth.letters`).

@@ -396,3 +396,61 @@ fn locks_and_elections_ask_for_permission_as_their_client() {
     alice.must("election/leader", name.clone());
     assert_eq!(Client::nobody(address).refused("election/leader", name), NOBODY);
 }
+
+#[test]
+fn signed_tokens_name_the_user_and_the_revision() {
+    let folder = folder("etcd-auth-signed");
+    let [client] = free_addresses::<1>();
+    let secret = folder.join("secret");
+    std::fs::write(&secret, "it is one").unwrap();
+    let flags = |token: &str| {
+        let url = format!("http://{client}");
+        [
+            "--name=a".to_string(),
+            FAST_HASHES.to_string(),
+            format!("--auth-token={token}"),
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+        ]
+    };
+    let spawn = |token: &str| {
+        let flags = flags(token);
+        Etcd::spawn(&folder, "a", &flags.each_ref().map(String::as_str))
+    };
+    let key = secret.display();
+    let member = spawn(&format!("jwt,sign-method=HS256,priv-key={key},ttl=8s"));
+    wait_ready(&folder, "a");
+    enforce(client);
+    let (alice, root) = (Client::of(client, "alice", "a"), Client::of(client, "root", "r"));
+    let token = alice.token.clone().unwrap();
+    assert_eq!(token.split('.').count(), 3, "{token}");
+    assert_eq!(alice.put("a"), Ok(()));
+    assert_eq!(alice.put("b"), Err(DENIED.to_string()));
+    let (head, signature) = token.rsplit_once('.').unwrap();
+    let other = signature.chars().rev().collect::<String>();
+    for lie in [format!("{head}.{other}"), "abcdefghijklmnop.9".to_string(), head.to_string()] {
+        let liar = Client { address: client, token: Some(lie) };
+        assert_eq!(liar.put("a"), Err(INVALID.to_string()));
+    }
+    // A change makes the tokens of before too old, but for what only root may do, as in etcd.
+    root.must("auth/role/add", json!({"name": "other"}));
+    let old = "etcdserver: revision of auth store is old";
+    assert_eq!(alice.put("a"), Err(old.to_string()));
+    assert_eq!(alice.refused("kv/range", json!({"key": "YQ=="})), old);
+    root.must("auth/role/add", json!({"name": "third"}));
+    let alice = Client::of(client, "alice", "a");
+    assert_eq!(alice.put("a"), Ok(()));
+    wait_until("the token is over", || alice.put("a") == Err(INVALID.to_string()));
+    drop(member);
+    for (wrong, text) in [
+        ("jwt", "auth: invalid auth options"),
+        ("jwt,sign-method=HS256", "auth: missing key data"),
+        ("jwt,sign-method=HS256,priv-key=/nowhere", "/nowhere cannot be read"),
+        ("other", "auth: invalid auth options"),
+    ] {
+        let mut member = spawn(wrong);
+        assert!(!member.0.wait().unwrap().success());
+        let log = std::fs::read_to_string(folder.join("a.log")).unwrap();
+        assert!(log.contains(text), "{wrong}: {log}");
+    }
+}
