@@ -37,6 +37,8 @@ pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 /// The metadata by which a client asks for an end when there is no leader.
 const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
+/// The metadata with the token of a user.
+const TOKEN: &str = "token";
 /// The method that tells the version of a server, and which member leads.
 pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 
@@ -63,6 +65,17 @@ impl Call {
     pub fn of_bytes(path: &str, request: &[u8]) -> anyhow::Result<Call> {
         let message = grpc::message(|out| out.extend_from_slice(request))?;
         Ok(Call { head: grpc::head(path)?, message })
+    }
+
+    /// The call with the token of a user.
+    ///
+    /// # Errors
+    /// The token is no header.
+    pub fn with_token(mut self, token: Option<&str>) -> anyhow::Result<Call> {
+        if let Some(token) = token {
+            self.head.headers_mut().insert(TOKEN, HeaderValue::from_str(token)?);
+        }
+        Ok(self)
     }
 }
 

@@ -61,7 +61,7 @@ use crate::reply_room::ReplyRoom;
 use crate::token_times::TokenTimes;
 use crate::watch_interest::WatchInterest;
 use calls::{Call, Found, Ran, Read, Then};
-use credentials::{Asker, Who};
+use credentials::Asker;
 use hash_call::HashCall;
 use lease_call::LeaseCall;
 use range::Range;
@@ -238,7 +238,8 @@ impl EtcdFront {
             Err(refused) => return refused,
         };
         self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
-        if let Err(refused) = self.begin_as(ticket, method, request, credentials) {
+        let asker = credentials::asker(credentials, self.config.is_alone);
+        if let Err(refused) = self.begin(ticket, method, request, asker) {
             self.output.results.push((ticket, Err(refused)));
         }
         ticket
@@ -347,6 +348,9 @@ impl EtcdFront {
     /// Runs a call that has waited for the lock.
     fn run_call(&mut self, ticket: Ticket, store: &Store, keys_left: &mut u64) {
         let header = self.header();
+        if !self.find_of_read(ticket, store.auth()) {
+            return;
+        }
         match self.calls.get_mut(&ticket) {
             Some(Call::Ready(
                 Read::AskLease(_) | Read::Authenticate(_) | Read::HashPassword(_),
@@ -358,7 +362,7 @@ impl EtcdFront {
                 let ran = read.run((store, header), asker, keys_left, &self.config.references);
                 self.on_ran(ticket, ran);
             }
-            Some(Call::Resolving { .. }) => self.resolve_call(ticket, store.auth()),
+            Some(Call::Finding { .. }) => self.find_of_write(ticket, store.auth()),
             Some(Call::Pruning { .. }) if store.has_garbage() => self.pruning.push(ticket),
             Some(Call::Pruning { .. }) => {
                 if let Some(Call::Pruning { reply }) = self.calls.remove(&ticket) {
@@ -670,6 +674,13 @@ impl EtcdFront {
         if bytes > self.config.request_bytes_max {
             return Err(Error::RequestTooLarge.into());
         }
+        let asker = match asker {
+            Some(caller) if caller.must_be_found(self.may_be_enforced) => {
+                self.begin_to_find(ticket, kept, caller);
+                return Ok(());
+            }
+            asker => asker,
+        };
         let command = Command::Etcd(command);
         if command.level() > self.level {
             self.hold(ticket, command.level(), kept, asker);
@@ -682,7 +693,7 @@ impl EtcdFront {
             self.hand_over();
         }
         let connection = self.config.connection;
-        match asker.as_deref().map(Who::info) {
+        match credentials::info(&asker) {
             None => self.commands.batch.push(connection, &self.identity_bytes, &command),
             Some(who) => {
                 let id = who.to_id();
@@ -753,11 +764,12 @@ impl EtcdFront {
             return self.watches.on_synced(ticket);
         };
         let call = match call {
-            Call::Confirming(read, asker) => {
+            Call::Confirming(read, mut asker) => {
+                asker.iter_mut().for_each(|caller| caller.on_synced());
                 self.runnable.push_back(ticket);
                 Call::Ready(read, asker)
             }
-            call @ Call::Resolving { .. } => {
+            call @ Call::Finding { .. } => {
                 self.runnable.push_back(ticket);
                 call
             }
@@ -829,7 +841,7 @@ impl EtcdFront {
                 Call::Confirming(..)
                 | Call::Ready(..)
                 | Call::Asking(..)
-                | Call::Resolving { .. }
+                | Call::Finding { .. }
                 | Call::Password(_),
             ) => Error::TimedOut,
         };

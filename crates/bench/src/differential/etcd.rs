@@ -11,6 +11,7 @@
 pub mod fragments;
 pub mod generate;
 pub mod request;
+pub mod users;
 pub mod watches;
 
 use std::collections::VecDeque;
@@ -22,11 +23,13 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::{Compared, Mismatch};
-use crate::client_etcd::{Client, runtime};
+use crate::client_etcd::{Call, Client, runtime};
+use crate::grpc::Answer;
 use crate::limits::{DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL_SILENCE};
 use fragments::Fragments;
 use generate::Generator;
 use request::{Reply, Request, everything};
+use users::{AuthCall, AuthReply, Next, Users};
 use watches::{Difference, Watches};
 
 /// A connection to each of the two servers.
@@ -58,23 +61,37 @@ impl Pair {
     }
 
     /// The replies of the server that is right, and of the other.
-    fn ask(&mut self, request: &Request) -> anyhow::Result<(Reply, Reply)> {
+    fn ask(
+        &mut self,
+        request: &Request,
+        tokens: Option<&(String, String)>,
+    ) -> anyhow::Result<(Reply, Reply)> {
         let call = request.call()?;
+        let of_expected = call.clone().with_token(tokens.map(|(expected, _)| &**expected))?;
+        let of_got = call.with_token(tokens.map(|(_, got)| &**got))?;
+        let (expected, got) = self.answers(&of_expected, &of_got)?;
+        Ok((request.reply(expected)?, request.reply(got)?))
+    }
+
+    fn answers(&mut self, of_expected: &Call, of_got: &Call) -> anyhow::Result<(Answer, Answer)> {
         let Pair { runtime, expected, got, .. } = self;
         let (expected, got) = runtime.block_on(async {
             tokio::join!(
-                timeout(DIFFERENTIAL_SILENCE, expected.ask(&call)),
-                timeout(DIFFERENTIAL_SILENCE, got.ask(&call)),
+                timeout(DIFFERENTIAL_SILENCE, expected.ask(of_expected)),
+                timeout(DIFFERENTIAL_SILENCE, got.ask(of_got)),
             )
         });
         let expected = expected.context("silent")?.context("the server that is right")?;
         let got = got.context("silent")?.context("the server in question")?;
-        Ok((request.reply(expected)?, request.reply(got)?))
+        Ok((expected, got))
     }
 }
 
 /// One in so many seeds has watches: they take longer than others.
 const WATCHES_ONE_IN: u64 = 10;
+
+/// One in so many seeds has users.
+const USERS_ONE_IN: u64 = 6;
 
 /// The requests that end a seed: they hide its keys from the old revisions that the next one reads.
 const LAST_REQUESTS: usize = 2;
@@ -89,13 +106,18 @@ pub fn run_seed(
     compared: &mut Compared,
 ) -> anyhow::Result<Option<Mismatch>> {
     let mut play = Play { seed, transcript: Vec::new(), last: VecDeque::new(), compared };
-    let start = match play.ask(&Request::DeleteRange(everything()), pair)? {
+    let start = match play.ask(&Request::DeleteRange(everything()), None, pair)? {
         Asked::Same(reply) => reply.revision().context("a delete of all keys is refused")?,
         Asked::Differs(mismatch) => return Ok(Some(mismatch)),
     };
     let mut generator = Generator::new(seed, start);
     if seed.is_multiple_of(WATCHES_ONE_IN)
         && let Some(mismatch) = play.compare_fragments(&mut generator, pair)?
+    {
+        return Ok(Some(mismatch));
+    }
+    if seed.is_multiple_of(USERS_ONE_IN)
+        && let Some(mismatch) = play.compare_users(&mut generator, pair)?
     {
         return Ok(Some(mismatch));
     }
@@ -112,7 +134,7 @@ pub fn run_seed(
         {
             return Ok(Some(mismatch));
         }
-        match play.ask(&request, pair)? {
+        match play.ask(&request, None, pair)? {
             Asked::Same(reply) => generator.observe(&request, &reply),
             Asked::Differs(mismatch) => return Ok(Some(mismatch)),
         }
@@ -144,11 +166,17 @@ enum Asked {
 }
 
 impl Play<'_> {
-    fn ask(&mut self, request: &Request, pair: &mut Pair) -> anyhow::Result<Asked> {
+    fn ask(
+        &mut self,
+        request: &Request,
+        tokens: Option<&(String, String)>,
+        pair: &mut Pair,
+    ) -> anyhow::Result<Asked> {
         let number = self.compared.requests + 1;
-        let asked = format!("{number} {request:?}");
+        let by = tokens.map(|(token, _)| format!(" by {token}")).unwrap_or_default();
+        let asked = format!("{number}{by} {request:?}");
         let (expected, got) = pair
-            .ask(request)
+            .ask(request, tokens)
             .with_context(|| format!("seed {}: no answer to {}", self.seed, shortened(&asked)))?;
         self.compared.requests = number;
         match expected {
@@ -157,12 +185,87 @@ impl Play<'_> {
         }
         let answer = format!("    {expected:?}");
         if expected == got {
-            self.last.extend([shortened(&asked), shortened(&answer)]);
-            self.last.drain(..self.last.len().saturating_sub(2 * DIFFERENTIAL_SHOWN));
-            self.transcript.extend([asked, answer]);
+            self.note(asked, answer);
             return Ok(Asked::Same(expected));
         }
         Ok(Asked::Differs(self.mismatch(asked, answer, &format!("{got:?}"))))
+    }
+
+    fn note(&mut self, asked: String, answer: String) {
+        self.last.extend([shortened(&asked), shortened(&answer)]);
+        self.last.drain(..self.last.len().saturating_sub(2 * DIFFERENTIAL_SHOWN));
+        self.transcript.extend([asked, answer]);
+    }
+
+    /// Makes a call of the service `Auth`. Returns the tokens that it gives, or the difference.
+    fn ask_auth(
+        &mut self,
+        call: &AuthCall,
+        tokens: Option<&(String, String)>,
+        pair: &mut Pair,
+    ) -> anyhow::Result<Result<Option<(String, String)>, Mismatch>> {
+        let number = self.compared.requests + 1;
+        let by = tokens.map(|(token, _)| format!(" by {token}")).unwrap_or_default();
+        let asked = format!("{number}{by} {} {}", call.name, call.shown);
+        let of_expected = call.call(tokens.map(|(expected, _)| &**expected))?;
+        let of_got = call.call(tokens.map(|(_, got)| &**got))?;
+        let answers = pair.answers(&of_expected, &of_got);
+        let (expected, got) = answers.with_context(|| format!("seed {}: {asked}", self.seed))?;
+        let ((expected, token), (got, other)) = (call.reply(expected)?, call.reply(got)?);
+        self.compared.requests = number;
+        match expected {
+            AuthReply::Error { .. } => self.compared.errors += 1,
+            AuthReply::Good { .. } => self.compared.good_answers += 1,
+        }
+        let answer = format!("    {expected:?}");
+        if expected != got {
+            return Ok(Err(self.mismatch(asked, answer, &format!("{got:?}"))));
+        }
+        self.note(asked, answer);
+        Ok(Ok(token.zip(other)))
+    }
+
+    /// Draws users and what they may do, and compares what each gets. In the end there are none.
+    fn compare_users(
+        &mut self,
+        generator: &mut Generator,
+        pair: &mut Pair,
+    ) -> anyhow::Result<Option<Mismatch>> {
+        let mut users = Users::new(self.seed);
+        for call in users.first() {
+            if let Err(mismatch) = self.ask_auth(&call, None, pair)? {
+                return Ok(Some(mismatch));
+            }
+        }
+        for _ in 0..users::CALLS {
+            let tokens = users.tokens();
+            match users.draw() {
+                Next::Auth(call) => match self.ask_auth(&call, tokens.as_ref(), pair)? {
+                    Ok(Some((expected, got))) => users.on_login(expected, got),
+                    Ok(None) => {}
+                    Err(mismatch) => return Ok(Some(mismatch)),
+                },
+                Next::Other => {
+                    let request = generator.request();
+                    match self.ask(&request, tokens.as_ref(), pair)? {
+                        Asked::Same(reply) => generator.observe(&request, &reply),
+                        Asked::Differs(mismatch) => return Ok(Some(mismatch)),
+                    }
+                }
+            }
+        }
+        let tokens = match self.ask_auth(&users.login_of_root(), None, pair)? {
+            Ok(tokens) => tokens,
+            Err(mismatch) => return Ok(Some(mismatch)),
+        };
+        for (call, tokens) in std::iter::once((users.disable(), tokens.as_ref()))
+            .chain(users.last().into_iter().map(|call| (call, None)))
+        {
+            if let Err(mismatch) = self.ask_auth(&call, tokens, pair)? {
+                return Ok(Some(mismatch));
+            }
+        }
+        Ok(None)
     }
 
     fn mismatch(&mut self, asked: String, answer: String, got: &str) -> Mismatch {
@@ -189,7 +292,7 @@ impl Play<'_> {
         let opened = pair.runtime.block_on(Fragments::open(&mut pair.watching));
         let mut fragments = opened.with_context(|| self.of_seed())?;
         for request in fragments::writes(self.seed) {
-            match self.ask(&request, pair)? {
+            match self.ask(&request, None, pair)? {
                 Asked::Same(reply) => generator.observe(&request, &reply),
                 Asked::Differs(mismatch) => return Ok(Some(mismatch)),
             }
@@ -201,7 +304,7 @@ impl Play<'_> {
         self.compared.fragments += fragments.count;
         let (revision, _) = generator.revisions();
         let compact = Request::Compact(pb::CompactionRequest { revision, physical: true });
-        match self.ask(&compact, pair)? {
+        match self.ask(&compact, None, pair)? {
             Asked::Same(reply) => generator.observe(&compact, &reply),
             Asked::Differs(mismatch) => return Ok(Some(mismatch)),
         }

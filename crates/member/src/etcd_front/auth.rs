@@ -1,8 +1,9 @@
 //! Who asks, and the calls of the service `Auth`.
 //!
 //! ```text
-//! a call with credentials: call -> lock: which user? -> (sync, lock, where a token is unknown)
-//!                               -> the call begins, for that user
+//! a read with credentials: call -> (sync) -> lock: which user? -> checked, and read
+//! a write with them:       call -> lock: which user? -> command that names the user
+//!                          where a token is unknown: -> sync -> lock: which user?
 //! a password:              call -> (sync) -> lock: may it? -> hashed elsewhere -> command
 //! ```
 //!
@@ -26,7 +27,7 @@ use machine::{LeaseId, Level};
 
 use super::EtcdFront;
 use super::calls::{Call, Read, Reply, Then, checked_txn};
-use super::credentials::{Asker, Credentials, Unresolved, resolve};
+use super::credentials::{Asker, Caller, NotFound};
 use super::lease_call::LeaseCall;
 use super::method::{CallRefused, Method, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
@@ -90,52 +91,64 @@ fn require_lease(
 impl EtcdFront {
     // Who asks.
 
-    /// Begins a call for whom its credentials name. Without credentials nobody needs the lock to
-    /// find that out.
-    pub(super) fn begin_as(
+    /// Keeps a write until it is known, under the lock, who asks for it.
+    pub(super) fn begin_to_find(
         &mut self,
         ticket: Ticket,
-        method: Method,
-        request: Bytes,
-        credentials: Credentials,
-    ) -> Result<(), CallRefused> {
-        if matches!(credentials, Credentials::Nobody) || !self.may_be_enforced {
-            return self.begin(ticket, method, request, None);
-        }
-        let is_synced = self.config.is_alone;
-        self.calls.insert(ticket, Call::Resolving { method, request, credentials, is_synced });
+        (method, request): (Method, Bytes),
+        caller: Box<Caller>,
+    ) {
+        self.calls.insert(ticket, Call::Finding { method, request, caller });
         self.runnable.push_back(ticket);
-        Ok(())
     }
 
-    /// Finds out who asks, under the lock, and begins the call.
-    pub(super) fn resolve_call(&mut self, ticket: Ticket, auth: &Auth) {
+    /// Finds out who asks for a write, and begins it anew.
+    pub(super) fn find_of_write(&mut self, ticket: Ticket, auth: &Auth) {
         self.may_be_enforced = auth.is_enabled();
-        let Some(Call::Resolving { method, request, credentials, is_synced }) =
-            self.calls.remove(&ticket)
-        else {
+        let Some(Call::Finding { method, request, mut caller }) = self.calls.remove(&ticket) else {
             return;
         };
-        let begun = match self.resolve(auth, &credentials) {
-            // This member may lag behind the one that has made the token.
-            Err(Unresolved::Unknown) if !is_synced => {
-                let call = Call::Resolving { method, request, credentials, is_synced: true };
-                self.calls.insert(ticket, call);
-                self.ask_for_sync(ticket);
-                return;
+        let begun = match self.find(&mut caller, auth) {
+            Err(NotFound::Yet) => {
+                self.calls.insert(ticket, Call::Finding { method, request, caller });
+                return self.ask_for_sync(ticket);
             }
-            Err(Unresolved::Unknown | Unresolved::Invalid) => Err(Error::InvalidAuthToken.into()),
-            Ok(asker) => self.begin(ticket, method, request, asker),
+            Err(NotFound::Ever) => Err(Error::InvalidAuthToken.into()),
+            Ok(()) => self.begin(ticket, method, request, Some(caller)),
         };
         if let Err(refused) = begun {
             self.output.results.push((ticket, Err(refused)));
         }
     }
 
-    fn resolve(&self, auth: &Auth, credentials: &Credentials) -> Result<Asker, Unresolved> {
-        resolve(auth, credentials, |token| {
-            self.config.token_times.use_now(token.made, self.now.monotonic_ms)
-        })
+    /// Finds out who asks for a read that is about to run. False if it must wait, or is refused.
+    pub(super) fn find_of_read(&mut self, ticket: Ticket, auth: &Auth) -> bool {
+        let Some(Call::Ready(_, Some(caller))) = self.calls.get_mut(&ticket) else { return true };
+        let (times, now_ms) = (&self.config.token_times, self.now.monotonic_ms);
+        match caller.find(auth, |token| times.use_now(token.made, now_ms)) {
+            Ok(()) => true,
+            Err(not_found) => {
+                let Some(Call::Ready(read, asker)) = self.calls.remove(&ticket) else {
+                    return false;
+                };
+                match not_found {
+                    NotFound::Yet => {
+                        self.calls.insert(ticket, Call::Confirming(read, asker));
+                        self.ask_for_sync(ticket);
+                    }
+                    NotFound::Ever => {
+                        let refused = Err(Error::InvalidAuthToken.into());
+                        self.output.results.push((ticket, refused));
+                    }
+                }
+                false
+            }
+        }
+    }
+
+    fn find(&self, caller: &mut Caller, auth: &Auth) -> Result<(), NotFound> {
+        let (times, now_ms) = (&self.config.token_times, self.now.monotonic_ms);
+        caller.find(auth, |token| times.use_now(token.made, now_ms))
     }
 
     // The service.

@@ -11,7 +11,7 @@ use machine::etcd::Store;
 use machine::etcd::command::Txn;
 use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
-use super::credentials::{self, Asker, Credentials};
+use super::credentials::{self, Asker, Caller};
 use super::hash_call::HashCall;
 use super::lease_call::{self, AskedLease, LeaseCall};
 use super::method::{Method, Need};
@@ -32,17 +32,15 @@ pub(super) enum Call {
         /// Who asks.
         asker: Asker,
     },
-    /// A call that waits for the lock, or until this member has applied what was committed, to find
+    /// A write that waits for the lock, or until this member has applied what was committed, to find
     /// out who asks.
-    Resolving {
+    Finding {
         /// The method of the call.
         method: Method,
         /// The bytes of the request.
         request: Bytes,
-        /// What the client says of itself.
-        credentials: Credentials,
-        /// Whether this member has applied what the client can know of.
-        is_synced: bool,
+        /// The client.
+        caller: Box<Caller>,
     },
     /// A command that was handed over.
     Command {
@@ -155,11 +153,10 @@ impl Read {
     pub fn run(
         &mut self,
         (store, header): (&Store, Header),
-        asker: &mut Asker,
+        asker: &Asker,
         keys_left: &mut u64,
         room: &Arc<ReplyRoom>,
     ) -> Result<Ran, Refusal> {
-        credentials::begin_read(asker, store.auth());
         self.check(store, credentials::info(asker))?;
         let found = match self {
             Read::Range(range) => {

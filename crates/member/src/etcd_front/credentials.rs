@@ -36,38 +36,87 @@ pub(super) struct Who {
     user: Arc<str>,
     /// The revision of users and roles: that of a signed token, or at which the user was found.
     revision: u64,
-    /// Whether the revision stays when a read begins.
-    is_fixed: bool,
 }
 
-impl Who {
-    /// Who asks, for a check.
-    pub fn info(&self) -> AuthInfo<'_> {
-        AuthInfo { user: &self.user, revision: self.revision }
+/// The client of a call that says something of itself.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    credentials: Credentials,
+    /// Whether this member has applied what the client can know of.
+    is_synced: bool,
+    /// Who it is, once that was asked for while permissions are enforced. It stays, so that a read
+    /// which lasts ends with a change of users and roles (`EtcdServer.doSerialize`).
+    who: Option<Who>,
+}
+
+/// The client of a call; none if it says nothing of itself.
+pub(super) type Asker = Option<Box<Caller>>;
+
+/// The client with these credentials. `is_synced` says that it knows of nothing that this member
+/// has not applied.
+pub(super) fn asker(credentials: Credentials, is_synced: bool) -> Asker {
+    match credentials {
+        Credentials::Nobody => None,
+        credentials => Some(Box::new(Caller { credentials, is_synced, who: None })),
     }
 }
 
-/// Who a call is for, if anybody.
-pub(super) type Asker = Option<Box<Who>>;
-
-/// Who asks, for a check.
+/// Who asks, for a check. Nobody, unless [`Caller::find`] came before.
 pub(super) fn info(asker: &Asker) -> Option<AuthInfo<'_>> {
-    asker.as_deref().map(Who::info)
+    let Who { user, revision } = asker.as_deref()?.who.as_ref()?;
+    Some(AuthInfo { user, revision: *revision })
 }
 
-/// Takes the present revision for a read that begins, and keeps it for the rest of the read: one
-/// that lasts ends with a change of users and roles (`EtcdServer.doSerialize`).
-pub(super) fn begin_read(asker: &mut Asker, auth: &Auth) {
-    if let Some(who) = asker
-        && !who.is_fixed
-    {
-        who.revision = auth.revision();
-        who.is_fixed = true;
+impl Caller {
+    /// Finds out who it is, as far as permissions are enforced. `is_used` says whether a token was
+    /// used lately.
+    pub fn find(
+        &mut self,
+        auth: &Auth,
+        is_used: impl FnOnce(Token) -> bool,
+    ) -> Result<(), NotFound> {
+        if self.who.is_some() {
+            return Ok(());
+        }
+        let has_token = matches!(self.credentials, Credentials::Token(_));
+        match resolve(auth, &self.credentials, is_used) {
+            // Who has a token knows that permissions were enforced.
+            Err(Unresolved::Unknown) | Ok(None) if has_token && !self.is_synced => {
+                self.is_synced = true;
+                Err(NotFound::Yet)
+            }
+            Err(Unresolved::Unknown | Unresolved::Invalid) => Err(NotFound::Ever),
+            Ok(who) => {
+                self.who = who;
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that this member has applied what was committed when the call came, or later.
+    pub fn on_synced(&mut self) {
+        self.is_synced = true;
+    }
+
+    /// Whether a command of it must wait until it is known who it is. `may_be_enforced` says
+    /// whether permissions are enforced, as far as this member knows.
+    pub fn must_be_found(&self, may_be_enforced: bool) -> bool {
+        let has_token = matches!(self.credentials, Credentials::Token(_));
+        self.who.is_none() && (may_be_enforced || (has_token && !self.is_synced))
     }
 }
 
-/// Why nobody knows who asks.
-pub(super) enum Unresolved {
+/// Why it is not known who a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotFound {
+    /// This member may lag behind the one that has made the token.
+    Yet,
+    /// The token is not valid.
+    Ever,
+}
+
+/// Why nobody knows who has some credentials.
+enum Unresolved {
     /// The token is not valid.
     Invalid,
     /// Nobody has the token, as far as this member knows.
@@ -75,16 +124,16 @@ pub(super) enum Unresolved {
 }
 
 /// Who has these credentials; `is_used` says whether a token was used lately.
-pub(super) fn resolve(
+fn resolve(
     auth: &Auth,
     credentials: &Credentials,
     is_used: impl FnOnce(Token) -> bool,
-) -> Result<Asker, Unresolved> {
+) -> Result<Option<Who>, Unresolved> {
     if !auth.is_enabled() {
         return Ok(None);
     }
     let now = auth.revision();
-    let (user, revision, is_fixed) = match credentials {
+    let (user, revision) = match credentials {
         Credentials::Nobody => return Ok(None),
         Credentials::Token(text) => {
             let token = Token::parse(text).ok_or(Unresolved::Invalid)?;
@@ -92,14 +141,14 @@ pub(super) fn resolve(
             if !is_used(token) {
                 return Err(Unresolved::Invalid);
             }
-            (user.clone(), now, false)
+            (user.clone(), now)
         }
-        Credentials::Signed { user, revision } => (user.clone(), *revision, true),
+        Credentials::Signed { user, revision } => (user.clone(), *revision),
         Credentials::InvalidToken => return Err(Unresolved::Invalid),
-        Credentials::Certificate(user) => (user.clone(), now, false),
-        Credentials::Member => (ROOT_USER.into(), now, false),
+        Credentials::Certificate(user) => (user.clone(), now),
+        Credentials::Member => (ROOT_USER.into(), now),
     };
-    Ok(Some(Box::new(Who { user, revision, is_fixed })))
+    Ok(Some(Who { user, revision }))
 }
 
 /// Why a watch is not permitted, as its client is told: with the code
@@ -111,10 +160,11 @@ pub(super) fn watch_refusal(
     range: KeyRange<'_>,
     is_used: impl FnOnce(Token) -> bool,
 ) -> Option<&'static str> {
-    let Ok(asker) = resolve(auth, credentials, is_used) else {
+    let Ok(who) = resolve(auth, credentials, is_used) else {
         return Some("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token");
     };
-    Some(match auth.require(info(&asker), Access::Read, range).err()? {
+    let who = who.as_ref().map(|Who { user, revision }| AuthInfo { user, revision: *revision });
+    Some(match auth.require(who, Access::Read, range).err()? {
         Refusal::UserEmpty => {
             "rpc error: code = InvalidArgument desc = etcdserver: user name is empty"
         }

@@ -245,8 +245,26 @@ fn settings_of_the_keys_are_obeyed_from_the_first_write_on() {
     let (status, body) = refused.expect("the quota is full before");
     assert_eq!(status, 429);
     assert!(body.contains("etcdserver: mvcc: database space exceeded"), "{body}");
-    // The leader compacts what is older than a second, and there is room again.
-    wait_until("a put is taken", || full(address).0 == 200);
+    // The leader compacts what is older than a second, and there is room again. The alarm of the
+    // refused put is raised until it is disarmed.
+    let disarm = |address| {
+        let alarms = request(address, "POST /v3/maintenance/alarm", "{}").unwrap().1;
+        let member = alarms.split("\"memberID\":\"").nth(1).unwrap().split('"').next().unwrap();
+        let body = format!(r#"{{"action":"DEACTIVATE","alarm":"NOSPACE","memberID":"{member}"}}"#);
+        let (status, body) = request(address, "POST /v3/maintenance/alarm", &body).unwrap();
+        assert!(status == 200 && body.contains("NOSPACE"), "{body}");
+    };
+    let (status, body) = request(address, "GET /health", "").unwrap();
+    assert_eq!(status, 503);
+    assert!(body.contains("ALARM NOSPACE"), "{body}");
+    assert_eq!(request(address, "GET /health?exclude=NOSPACE", "").unwrap().0, 200);
+    wait_until("a put is taken", || {
+        if full(address).0 == 200 {
+            return true;
+        }
+        disarm(address);
+        false
+    });
     server.kill_nine();
     server.restart();
     let address = server.face("etcd");
