@@ -4,6 +4,8 @@ use machine::entry;
 use machine::{BootId, ChangeBatch, LeaseId, LogIndex, MemberId, Origin, Stamp, StatedLevel};
 
 use super::*;
+
+mod auth;
 use crate::lease::{LeaseTime, NoLeaseTime};
 use crate::message::{LeaseAnswered, Submission};
 use crate::reply_room::HeldReply;
@@ -20,6 +22,7 @@ struct Rig {
     synced: Vec<Ticket>,
     /// Questions about leases.
     asked: Vec<(Ticket, LeaseQuestion)>,
+    passwords: Vec<(Ticket, PasswordWork)>,
 }
 
 const ORIGIN: Origin = Origin { member: MemberId(1), boot: BootId(1) };
@@ -45,13 +48,21 @@ impl Rig {
             watch_interest: Arc::default(),
         });
         let (machine, results) = (Machine::default(), Vec::new());
-        let (submitted, told, synced, pieces, asked) = Default::default();
-        Rig { front, machine, submitted, told, results, pieces, synced, asked }
+        let (submitted, told, synced, pieces, asked, passwords) = Default::default();
+        Rig { front, machine, submitted, told, results, pieces, synced, asked, passwords }
     }
 
     fn call(&mut self, method: Method, request: &impl Message) -> Ticket {
-        let ticket =
-            self.front.on_call(method, request.encode_to_vec().into(), Credentials::Nobody);
+        self.call_by(Credentials::Nobody, method, request)
+    }
+
+    fn call_by(
+        &mut self,
+        credentials: Credentials,
+        method: Method,
+        request: &impl Message,
+    ) -> Ticket {
+        let ticket = self.front.on_call(method, request.encode_to_vec().into(), credentials);
         self.take();
         ticket
     }
@@ -64,6 +75,7 @@ impl Rig {
         let output = self.front.take_output();
         self.results.extend(output.results);
         self.pieces.extend(output.pieces);
+        self.passwords.extend(output.passwords);
         for message in output.to_loop {
             match message {
                 ToLoop::Submit(submission) => self.submitted.push(submission),
@@ -84,7 +96,7 @@ impl Rig {
 
     /// Applies everything that was submitted, and delivers the answers.
     fn apply(&mut self) {
-        let mut answers = Vec::new();
+        let (mut answers, mut changes) = (Vec::new(), ChangeBatch::default());
         for submission in core::mem::take(&mut self.submitted) {
             assert_eq!(submission.front, FrontId(3));
             let level = submission.batch.level;
@@ -94,15 +106,22 @@ impl Rig {
             assert_eq!(commands.len(), submission.waiters.len());
             for (framed, waiter) in commands.iter().zip(submission.waiters) {
                 let Waiter { connection, ticket, .. } = waiter;
-                let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities: &[] };
-                let reply =
-                    self.machine.apply(&stamp, &framed.command, &mut ChangeBatch::default());
+                let identities = &batch.identities[framed.identity_list][..];
+                let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities };
+                let reply = self.machine.apply(&stamp, &framed.command, &mut changes);
                 let (mark, reads) = (reply.mark, Vec::new());
                 let answered = Ok(reply.outcome);
                 answers.push(Answer::Command { connection, ticket, mark, answered, reads });
             }
         }
-        self.deliver(ChangeBatch::default(), answers);
+        self.deliver(changes, answers);
+    }
+
+    /// Says that this member has applied what a call waits for.
+    fn sync(&mut self, ticket: Ticket) {
+        let mark = self.machine.mark();
+        let synced = Answer::Synced { connection: CONNECTION, ticket, mark };
+        self.deliver(ChangeBatch::default(), vec![synced]);
     }
 
     /// Answers a question about a lease as the leader does.

@@ -1,0 +1,261 @@
+//! Who asks, and passwords.
+
+use etcd::convert::AuthMethod;
+use machine::Ordinal;
+use machine::etcd::auth::{AuthCommand, Permission, PermissionKind};
+use machine::etcd::command::KeyRange;
+use machine::etcd::token::Token;
+
+use super::*;
+
+const LETTERS: [u8; 16] = *b"abcdefghijklmnop";
+
+impl Rig {
+    /// Runs a change of users and roles, as another member's client has asked for it.
+    fn change(&mut self, command: AuthCommand<'_>) {
+        // Loop's connection, which may do everything.
+        let connection = ConnectionId(0);
+        let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities: &[] };
+        let mut changes = ChangeBatch::default();
+        let command = Command::Etcd(EtcdCommand::Auth(command));
+        let reply = self.machine.apply(&stamp, &command, &mut changes);
+        assert!(matches!(reply.outcome, Outcome::Etcd(Ok(_))), "{:?}", reply.outcome);
+        self.deliver(changes, Vec::new());
+    }
+
+    /// Makes root, and alice, who may read and write `a`.
+    fn add_users(&mut self) {
+        let range = KeyRange { key: b"a", end: b"" };
+        let permission = Some(Permission { kind: PermissionKind::ReadWrite, range });
+        for command in [
+            AuthCommand::AddUser { user: "root", password: Some(b"hash") },
+            AuthCommand::GrantRole { user: "root", role: "root" },
+            AuthCommand::AddUser { user: "alice", password: Some(b"hash") },
+            AuthCommand::AddRole { role: "r" },
+            AuthCommand::GrantPermission { role: "r", permission },
+            AuthCommand::GrantRole { user: "alice", role: "r" },
+        ] {
+            self.change(command);
+        }
+    }
+
+    /// Makes a token for alice, as another member's client has asked for it.
+    fn token(&mut self) -> Credentials {
+        let revision = self.machine.etcd().auth().revision();
+        let made = self.machine.mark().ordinal.next();
+        self.change(AuthCommand::Authenticate { user: "alice", prefix: LETTERS, revision });
+        Credentials::Token(Token { prefix: LETTERS, made }.to_string().into())
+    }
+
+    fn enforced(is_alone: bool) -> Rig {
+        let mut rig = Rig::new(is_alone, Level::ETCD);
+        rig.add_users();
+        rig.change(AuthCommand::Enable);
+        rig
+    }
+}
+
+const DENIED: CallRefused = CallRefused::Error(Error::PermissionDenied);
+const NOBODY: CallRefused = CallRefused::Error(Error::UserEmpty);
+const INVALID: CallRefused = CallRefused::Error(Error::InvalidAuthToken);
+
+#[test]
+fn a_call_has_the_rights_of_its_user() {
+    let mut rig = Rig::enforced(true);
+    let alice = rig.token();
+    for (credentials, key, expected) in [
+        (Credentials::Nobody, "a", Err(NOBODY)),
+        (alice.clone(), "a", Ok(())),
+        (alice, "b", Err(DENIED)),
+        (Credentials::Member, "b", Ok(())),
+        (Credentials::Certificate("alice".into()), "a", Ok(())),
+        (Credentials::Certificate("zoe".into()), "a", Err(DENIED)),
+        (Credentials::InvalidToken, "a", Err(INVALID)),
+        (Credentials::Token("x".into()), "a", Err(INVALID)),
+    ] {
+        let put = rig.call_by(credentials.clone(), Method::Put, &a_put(key, "1"));
+        rig.apply();
+        let result = rig.result::<pb::PutResponse>(put).map(drop);
+        assert_eq!(result, expected, "{credentials:?}");
+        let range = rig.call_by(credentials.clone(), Method::Range, &a_range(key, false));
+        let result = rig.result::<pb::RangeResponse>(range).map(drop);
+        assert_eq!(result, expected, "{credentials:?}");
+    }
+    let old = Credentials::Signed { user: "alice".into(), revision: 3 };
+    let put = rig.call_by(old, Method::Put, &a_put("a", "1"));
+    rig.apply();
+    let refused = rig.result::<pb::PutResponse>(put);
+    assert_eq!(refused, Err(Error::AuthOldRevision.into()));
+    rig.check_empty();
+}
+
+#[test]
+fn an_unknown_token_makes_a_member_catch_up_once() {
+    let mut rig = Rig::enforced(false);
+    // The ordinal that the token will have.
+    let made = rig.machine.mark().ordinal.next();
+    let token = Credentials::Token(Token { prefix: LETTERS, made }.to_string().into());
+    let range = rig.call_by(token.clone(), Method::Range, &a_range("a", true));
+    let put = rig.call_by(token.clone(), Method::Put, &a_put("a", "1"));
+    assert_eq!(core::mem::take(&mut rig.synced), [range, put]);
+    assert!(rig.results.is_empty() && rig.submitted.is_empty());
+    rig.token();
+    rig.sync(range);
+    rig.sync(put);
+    rig.apply();
+    assert!(rig.result::<pb::RangeResponse>(range).is_ok());
+    assert!(rig.result::<pb::PutResponse>(put).is_ok());
+    // One that nobody has made.
+    let unknown = Credentials::Token("abcdefghijklmnop.12345".into());
+    let range = rig.call_by(unknown.clone(), Method::Range, &a_range("a", false));
+    let put = rig.call_by(unknown, Method::Put, &a_put("a", "1"));
+    assert_eq!(core::mem::take(&mut rig.synced), [range, put]);
+    rig.sync(range);
+    rig.sync(put);
+    assert_eq!(rig.result::<pb::RangeResponse>(range), Err(INVALID));
+    assert_eq!(rig.result::<pb::PutResponse>(put), Err(INVALID));
+    rig.check_empty();
+}
+
+#[test]
+fn a_member_that_does_not_know_that_permissions_are_enforced_catches_up_for_a_token() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    rig.add_users();
+    // A call tells the Front that nothing is enforced so far.
+    let member = rig.call_by(Credentials::Member, Method::Put, &a_put("a", "0"));
+    rig.apply();
+    assert!(rig.result::<pb::PutResponse>(member).is_ok());
+    let made = Ordinal(rig.machine.mark().ordinal.0 + 2);
+    let token = Credentials::Token(Token { prefix: LETTERS, made }.to_string().into());
+    let put = rig.call_by(token.clone(), Method::Put, &a_put("a", "1"));
+    let range = rig.call_by(token, Method::Range, &a_range("a", true));
+    assert_eq!(rig.synced, [put, range]);
+    assert!(rig.submitted.is_empty());
+    rig.change(AuthCommand::Enable);
+    rig.token();
+    rig.sync(put);
+    rig.sync(range);
+    rig.apply();
+    assert!(rig.result::<pb::PutResponse>(put).is_ok());
+    assert!(rig.result::<pb::RangeResponse>(range).is_ok());
+    // A certificate says nothing of what its client knows.
+    let mut rig = Rig::new(false, Level::ETCD);
+    let alice = || Credentials::Certificate("alice".into());
+    for _ in 0..2 {
+        let put = rig.call_by(alice(), Method::Put, &a_put("a", "1"));
+        rig.apply();
+        assert!(rig.result::<pb::PutResponse>(put).is_ok());
+    }
+    assert!(rig.synced.is_empty());
+    rig.check_empty();
+}
+
+#[test]
+fn a_token_that_is_unused_for_long_is_invalid() {
+    let mut rig = Rig::enforced(true);
+    let token = rig.token();
+    let at = |monotonic_ms| Now { monotonic_ms, raft_term: 1, contact_at_ms: None };
+    for (ms, expected) in [(300_000, Ok(())), (600_000, Ok(())), (900_001, Err(INVALID))] {
+        rig.front.set_now(at(ms));
+        let range = rig.call_by(token.clone(), Method::Range, &a_range("a", false));
+        assert_eq!(rig.result::<pb::RangeResponse>(range).map(drop), expected, "{ms}");
+    }
+}
+
+#[test]
+fn a_long_read_ends_with_a_change_of_users() {
+    let mut rig = Rig::enforced(true);
+    let range = KeyRange { key: b"a", end: b"b" };
+    let permission = Some(Permission { kind: PermissionKind::Read, range });
+    rig.change(AuthCommand::GrantPermission { role: "r", permission });
+    for key in ["a1", "a2", "a3", "a4", "a5", "a6", "a7"] {
+        let put = rig.call_by(Credentials::Member, Method::Put, &a_put(key, "1"));
+        rig.apply();
+        assert!(rig.result::<pb::PutResponse>(put).is_ok());
+    }
+    let alice = rig.token();
+    let request = pb::RangeRequest { range_end: "b".into(), ..a_range("a", false) };
+    let read = |rig: &mut Rig, is_cut: bool| {
+        let ticket =
+            rig.front.on_call(Method::Range, request.encode_to_vec().into(), alice.clone());
+        rig.front.run_reads(&rig.machine);
+        assert!(rig.front.is_runnable(), "three keys are read in a hold");
+        if is_cut {
+            rig.change(AuthCommand::AddRole { role: "other" });
+        }
+        rig.take();
+        rig.result::<pb::RangeResponse>(ticket).map(|found| found.count)
+    };
+    assert_eq!(read(&mut rig, false), Ok(7));
+    assert_eq!(read(&mut rig, true), Err(Error::AuthOldRevision.into()));
+    assert_eq!(read(&mut rig, false), Ok(7), "the token itself is good");
+}
+
+fn authenticate(name: &str, password: &str) -> pb::AuthenticateRequest {
+    pb::AuthenticateRequest { name: name.to_string(), password: password.to_string() }
+}
+
+#[test]
+fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
+    let mut rig = Rig::enforced(true);
+    let method = Method::Auth(AuthMethod::Authenticate);
+    let ticket = rig.call(method, &authenticate("alice", "secret"));
+    for hash in [&b"hash"[..], b"new hash"] {
+        let (of, work) = rig.passwords.pop().expect("it is to be compared");
+        assert_eq!((of, &*work.password), (ticket, "secret"));
+        let PasswordTask::Check { hash: compared, .. } = &work.task else { panic!("{work:?}") };
+        assert_eq!(&**compared, hash);
+        if hash == b"hash" {
+            rig.change(AuthCommand::ChangePassword { user: "alice", password: b"new hash" });
+        }
+        rig.front.on_password(ticket, PasswordDone::RightFor(LETTERS));
+        rig.take();
+        rig.apply();
+    }
+    let response = rig.result::<pb::AuthenticateResponse>(ticket).unwrap();
+    let token = Credentials::Token(response.token.as_str().into());
+    let range = rig.call_by(token, Method::Range, &a_range("a", false));
+    assert!(rig.result::<pb::RangeResponse>(range).is_ok());
+    let ticket = rig.call(method, &authenticate("alice", "wrong"));
+    rig.front.on_password(ticket, PasswordDone::Wrong);
+    rig.take();
+    let refused = rig.result::<pb::AuthenticateResponse>(ticket);
+    assert_eq!(refused, Err(Error::AuthFailed.into()));
+    let ticket = rig.call(method, &authenticate("zoe", "x"));
+    let refused = rig.result::<pb::AuthenticateResponse>(ticket);
+    assert_eq!(refused, Err(Error::AuthFailed.into()));
+    rig.check_empty();
+}
+
+#[test]
+fn work_on_a_password_ends_with_its_call_and_is_not_begun_without_rights() {
+    let mut rig = Rig::enforced(true);
+    let add = pb::AuthUserAddRequest {
+        name: "bob".to_string(),
+        password: "secret".to_string(),
+        ..Default::default()
+    };
+    let method = Method::Auth(AuthMethod::UserAdd);
+    let refused = rig.call(method, &add);
+    assert_eq!(rig.result::<pb::AuthUserAddResponse>(refused), Err(NOBODY));
+    let alice = rig.token();
+    let refused = rig.call_by(alice, method, &add);
+    assert_eq!(rig.result::<pb::AuthUserAddResponse>(refused), Err(DENIED));
+    assert!(rig.passwords.is_empty());
+    let ticket = rig.call_by(Credentials::Member, method, &add);
+    let (_, work) = rig.passwords.pop().unwrap();
+    assert!(work.waits.upgrade().is_some());
+    rig.front.on_cancel(ticket);
+    assert!(work.waits.upgrade().is_none());
+    rig.front.on_password(ticket, PasswordDone::Hashed(b"hash".to_vec()));
+    let ticket = rig.call_by(Credentials::Member, method, &add);
+    rig.front.on_password(ticket, PasswordDone::Hashed(b"hash".to_vec()));
+    rig.take();
+    rig.apply();
+    assert!(rig.result::<pb::AuthUserAddResponse>(ticket).is_ok());
+    assert_eq!(
+        rig.machine.etcd().auth().user("bob").unwrap().password.as_deref(),
+        Some(&b"hash"[..])
+    );
+    rig.check_empty();
+}
