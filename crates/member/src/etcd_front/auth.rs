@@ -168,8 +168,10 @@ impl EtcdFront {
                 self.begin_read(ticket, Read::Auth(question), false, asker);
                 Ok(())
             }
+            // Whatever the client says of itself beside the password, as in etcd: its token may be
+            // over.
             AuthRequest::Authenticate(request) => {
-                self.begin_read(ticket, Read::Authenticate(request), false, asker);
+                self.begin_read(ticket, Read::Authenticate(request), false, None);
                 Ok(())
             }
             AuthRequest::Change(_) if self.level < Level::ETCD => {
