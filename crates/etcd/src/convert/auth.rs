@@ -283,7 +283,8 @@ impl AuthQuestion {
         let header = Some(header.with_revision(store.revision()));
         // The checks of `apply.authApplierV3`: a user may see itself and its roles.
         let is_own = match self {
-            AuthQuestion::UserGet(request) => who.is_some_and(|who| who.user == request.name),
+            // In etcd nobody is the user without a name.
+            AuthQuestion::UserGet(request) => who.map_or("", |who| who.user) == request.name,
             AuthQuestion::RoleGet(request) => {
                 who.is_some_and(|who| auth.has_role(who.user, &request.role))
             }

@@ -8,7 +8,8 @@
 //! etcd 3.6 `lease.lessor`.
 
 use core::borrow::Borrow;
-use core::cmp::Ordering;
+use core::cmp::Ordering as Comparison;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -34,7 +35,13 @@ pub struct Grant {
 pub struct Lease {
     grant: Grant,
     keys: BTreeSet<Attached>,
+    /// Who was found to have the right to write all its keys; see [`Lease::is_writable_by`]. It is
+    /// not state.
+    writer: AtomicU64,
 }
+
+/// Stands for who asks, and for a revision of users and roles; 0 is nobody.
+pub(crate) type Asker = u64;
 
 impl Lease {
     /// The lease without its keys.
@@ -52,6 +59,18 @@ impl Lease {
         self.keys.iter().map(|attached| &attached.0)
     }
 
+    /// Whether someone was found to have the right to write all its keys, since which nobody else
+    /// has put a key there. A lease may have any number of keys, so they are not all looked at
+    /// again for each put.
+    pub(crate) fn is_writable_by(&self, asker: Asker) -> bool {
+        asker != 0 && self.writer.load(Ordering::Relaxed) == asker
+    }
+
+    /// Notes who has that right.
+    pub(crate) fn set_writer(&self, asker: Asker) {
+        self.writer.store(asker, Ordering::Relaxed);
+    }
+
     /// Takes the newest version of its first key out.
     pub(crate) fn take_key(&mut self) -> Option<Event> {
         self.keys.pop_first().map(|attached| attached.0)
@@ -63,13 +82,13 @@ impl Lease {
 struct Attached(Event);
 
 impl Ord for Attached {
-    fn cmp(&self, other: &Attached) -> Ordering {
+    fn cmp(&self, other: &Attached) -> Comparison {
         self.0.key().cmp(other.0.key())
     }
 }
 
 impl PartialOrd for Attached {
-    fn partial_cmp(&self, other: &Attached) -> Option<Ordering> {
+    fn partial_cmp(&self, other: &Attached) -> Option<Comparison> {
         Some(self.cmp(other))
     }
 }
@@ -153,7 +172,8 @@ impl Leases {
             return false;
         }
         self.digest.add(digest_of(lease, grant));
-        self.leases.insert(lease, Lease { grant, keys: BTreeSet::new() });
+        self.leases
+            .insert(lease, Lease { grant, keys: BTreeSet::new(), writer: AtomicU64::new(0) });
         true
     }
 
@@ -182,8 +202,8 @@ impl Leases {
     }
 
     /// Takes the newest version of a key, and the version before it: the key leaves its lease for
-    /// the one that the new version names.
-    pub(crate) fn on_put(&mut self, event: &Event, before: Option<&Event>) {
+    /// the one that the new version names. `asker` has put it.
+    pub(crate) fn on_put(&mut self, event: &Event, before: Option<&Event>, asker: Asker) {
         let lease = lease_of(event);
         if let Some(before) = before
             && lease_of(before) != lease
@@ -192,6 +212,9 @@ impl Leases {
         }
         if let Some(lease) = lease.and_then(|lease| self.leases.get_mut(&lease)) {
             lease.keys.replace(Attached(event.clone()));
+            if !lease.is_writable_by(asker) {
+                lease.set_writer(0);
+            }
         }
     }
 

@@ -223,7 +223,7 @@ impl StoreRestore {
             && let Some(newest) = self.versions.last()
         {
             self.has_astray |= self.store.leases.is_astray(newest);
-            self.store.leases.on_put(newest, None);
+            self.store.leases.on_put(newest, None, 0);
         }
         if !self.versions.is_empty() {
             // A list of its own, without spare room.

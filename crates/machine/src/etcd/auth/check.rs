@@ -1,9 +1,10 @@
 //! Who may do what. The checks and their order are those of etcd 3.6 (`auth.authStore`,
 //! `apply.authApplierV3`, and the calls of `etcdserver.EtcdServer`).
 
+use crate::digest::Digest;
 use crate::etcd::auth::{Access, Auth, AuthCommand, ROOT_USER};
 use crate::etcd::command::{Command, DeleteRange, KeyRange, Op, Put, Txn};
-use crate::etcd::lease::Lease;
+use crate::etcd::lease::{Asker, Lease};
 use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::ids::LeaseId;
@@ -79,6 +80,15 @@ impl Auth {
             true => Ok(()),
             false => Err(Refusal::PermissionDenied),
         }
+    }
+
+    /// A number that stands for who asks; 0 while permissions are not enforced, and for nobody.
+    pub(crate) fn asker(&self, who: Option<AuthInfo<'_>>) -> Asker {
+        let Some(AuthInfo { user, revision }) = who.filter(|_| self.is_enabled) else { return 0 };
+        // Two users do not have the same one by chance.
+        let mut bytes = revision.to_le_bytes().to_vec();
+        bytes.extend_from_slice(user.as_bytes());
+        Digest::of_bytes(b'W', &bytes).0 as u64
     }
 
     /// Refuses what only a client that names its user may do (`EtcdServer.requireAuthInfo`).
@@ -172,11 +182,16 @@ impl Store {
         lease: &Lease,
         access: Access,
     ) -> Result<(), Refusal> {
-        if self.auth.require_root(who).is_ok() {
+        let asker = if access == Access::Write { self.auth.asker(who) } else { 0 };
+        if self.auth.require_root(who).is_ok() || lease.is_writable_by(asker) {
             return Ok(());
         }
         let mut keys = lease.keys();
-        keys.try_for_each(|key| self.auth.require(who, access, KeyRange { key, end: &[] }))
+        keys.try_for_each(|key| self.auth.require(who, access, KeyRange { key, end: &[] }))?;
+        if asker != 0 {
+            lease.set_writer(asker);
+        }
+        Ok(())
     }
 
     /// A put needs the keys of its lease as well: who puts a key there makes it outlive nothing

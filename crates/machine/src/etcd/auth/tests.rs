@@ -368,6 +368,44 @@ fn a_lease_needs_the_permissions_for_its_keys() {
 }
 
 #[test]
+fn who_may_write_all_keys_of_a_lease_is_remembered_until_somebody_else_puts_one() {
+    let mut machine = enforced();
+    let put_by = |machine: &mut Machine, user: &'static str, key, lease| {
+        let who = now(machine, user);
+        apply_as(machine, who, Command::Put(put(key, lease, false))).err()
+    };
+    let is_writable = |machine: &Machine, user| {
+        let asker = machine.etcd.auth().asker(now(machine, user));
+        machine.etcd.leases().get(LeaseId(1)).unwrap().is_writable_by(asker)
+    };
+    let root = now(&machine, "root");
+    let grant = Command::Grant { lease: LeaseId(1), ttl_s: 100 };
+    assert!(apply_as(&mut machine, root, grant).is_ok());
+    for key in ["a1", "a2", "a3"] {
+        assert_eq!(put_by(&mut machine, "alice", key, 1), None);
+        assert!(is_writable(&machine, "alice"));
+    }
+    assert_eq!(put_by(&mut machine, "root", "z", 0), None);
+    assert!(is_writable(&machine, "alice"), "that key has no lease");
+    assert_eq!(put_by(&mut machine, "root", "z", 1), None);
+    assert!(!is_writable(&machine, "alice"));
+    assert_eq!(put_by(&mut machine, "alice", "a1", 1), Some(Refusal::PermissionDenied));
+    assert_eq!(put_by(&mut machine, "root", "z", 0), None);
+    assert_eq!(put_by(&mut machine, "alice", "a1", 1), None);
+    // Another revision of users and roles.
+    apply(&mut machine, AuthCommand::RevokeRole { user: "alice", role: "r" });
+    assert!(!is_writable(&machine, "alice"));
+    assert_eq!(put_by(&mut machine, "alice", "a1", 1), Some(Refusal::PermissionDenied));
+    // While nothing is enforced, anybody may put a key there, and the revision stays.
+    apply(&mut machine, AuthCommand::GrantRole { user: "alice", role: "r" });
+    assert_eq!(put_by(&mut machine, "alice", "a1", 1), None);
+    apply(&mut machine, AuthCommand::Disable);
+    assert_eq!(put_by(&mut machine, "zoe", "y", 1), None);
+    apply(&mut machine, AuthCommand::Enable);
+    assert_eq!(put_by(&mut machine, "alice", "a1", 1), Some(Refusal::PermissionDenied));
+}
+
+#[test]
 fn tokens_end_with_their_user_its_password_and_the_enforcement() {
     let mut machine = enforced();
     let made = |machine: &mut Machine, user: &'static str| {
