@@ -38,10 +38,14 @@ pub const ETCD_NO_LEADER_US: u64 = member::limits::ETCD_NO_LEADER_MS * 1_000;
 pub const ETCD_LEADERLESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2_000_000;
 
 /// How long a client may wait for a lock when its key is the first in the states of all members and
-/// nothing goes wrong any more: the event comes, beside messages that the client is late to take,
-/// and then it reads, twice at most.
+/// nothing goes wrong any more: there is a leader again, the event comes, beside messages that the
+/// client is late to take, and then it reads, twice at most.
 pub const LOCK_PASSED_US_MAX: u64 =
-    crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2 * ETCD_ANSWER_US_MAX;
+    READY_US_MAX + crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2 * ETCD_ANSWER_US_MAX;
+
+/// How long the key of a session that is over may be there when nothing goes wrong any more: there
+/// is a leader again, which gives each lease its whole time.
+pub const KEY_OUTLIVES_US_MAX: u64 = READY_US_MAX + LEASES_END_US_MAX;
 
 /// Keys that the reads of one hold of the state's lock look at: some ranges take several holds.
 pub const ETCD_HOLD_KEYS_MAX: u64 = 3;

@@ -181,13 +181,16 @@ fn seeds_with_leases_that_found_something_pass() {
 
 /// Seeds that found something while some clients of each run were made to want locks: the seed, its
 /// members, and the seed of these clients. `quorate sim` cannot repeat them.
-const SEEDS_WITH_LOCKS: [(u64, usize, u64); 2] = [
+const SEEDS_WITH_LOCKS: [(u64, usize, u64); 3] = [
     // A link broke, and the leader had a learner forgotten that it then added all the same. The
     // learner got a vote and handed a command over before it applied that it is forgotten.
     (11_335, 5, 11_274),
     // A stream ended at a member without a leader when its client had been promised everything, and
     // the judge counted the wait for the next promise from the time before.
     (31_710, 3, 31_710),
+    // A member led 9 s after the faults had stopped, and the judge wanted all leases without a
+    // client over 6 s later.
+    (30_627, 5, 30_627),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use machine::etcd::command::{KeyRange, RangeOp};
 use super::{Phase, Simulation};
 use crate::etcd_clients::contender::{Contender, ContenderCounts};
 use crate::etcd_clients::recipe;
-use crate::limits::{LEASES_END_US_MAX, LOCK_PASSED_US_MAX};
+use crate::limits::{KEY_OUTLIVES_US_MAX, LOCK_PASSED_US_MAX};
 use crate::server::Server;
 
 /// The key that comes first of those who want what a client waits for.
@@ -69,7 +69,7 @@ impl Simulation {
         for (client, (front, since_us)) in &self.fronts {
             let (bound_us, what) = match front {
                 Front::Own(_) => (LOCK_PASSED_US_MAX, "a lock is not passed on"),
-                Front::Orphan(_) => (LEASES_END_US_MAX, "a key outlives its session"),
+                Front::Orphan(_) => (KEY_OUTLIVES_US_MAX, "a key outlives its session"),
                 Front::Other => continue,
             };
             let since_us = *since_us.max(&calm_us).max(&held_us);
