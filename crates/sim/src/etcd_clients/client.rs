@@ -534,6 +534,25 @@ impl EtcdClient {
                 contender.on_answer(id, Some(&answer), world.now_us, history);
             }
         }
+        self.take_watched(number, by, world, network, history)?;
+        if end == End::Over {
+            self.leave(world, network, history);
+        }
+        Ok(())
+    }
+
+    /// Takes what has arrived on watch streams.
+    ///
+    /// # Errors
+    /// No client of etcd could understand a message.
+    fn take_watched(
+        &mut self,
+        number: usize,
+        by: Served,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        history: &mut History,
+    ) -> Result<(), String> {
         let watched = core::mem::take(&mut network.connections[number].watched_at_client);
         for (stream, message) in watched {
             let is_calm = self.is_calm;
@@ -550,9 +569,6 @@ impl EtcdClient {
             if let Some(contender) = &mut self.contender {
                 contender.on_response(line, &response, world.now_us, history);
             }
-        }
-        if end == End::Over {
-            self.leave(world, network, history);
         }
         Ok(())
     }
