@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run-go-smoke.sh : builds go/ and runs it: locks, elections and transactional memory of the unmodified Go client of etcd
+# run-go-smoke.sh : builds go/ and runs it: locks, elections, transactional memory and users of the unmodified Go client of etcd
 # (client/v3/concurrency), whose versions go/go.mod and go/go.sum pin.
 # Env: ETCD_PROGRAM (takes etcd's flags; default: this tree's release binary under the name etcd), PEER_CACHE, PEER_TMP
 # The last line is `N passed, N failed`.

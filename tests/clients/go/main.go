@@ -1,5 +1,5 @@
 // go-smoke runs etcd's own recipes (client/v3/concurrency: mutexes, elections, transactional
-// memory) in the unmodified Go client, against one member and against three.
+// memory) in the unmodified Go client, and users with passwords, against one member and three.
 //
 // Usage: go-smoke PROGRAM FOLDER. PROGRAM takes etcd's flags: this tree's binary under the name
 // etcd, or the real etcd. The last line is `N passed, N failed`.
@@ -70,6 +70,8 @@ func runAll(program, folder string) int {
 		{"the leadership of a killed process goes to the next", leaderAfterKill},
 		{"transactional memory loses nothing", conserved},
 		{"a lock outlives the kill of each member", lockUnderKills},
+		{"users keep their rights over the kill of each member", usersUnderKills},
+		{"a user loses its rights with its password", changedPassword},
 	}
 	passed, failed := 0, 0
 	for _, count := range []int{1, 3} {

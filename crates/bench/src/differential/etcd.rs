@@ -2,7 +2,7 @@
 //! must be equal.
 //!
 //! In some seeds there are streams of watches beside the requests, and some revisions before them
-//! that are large enough for fragments.
+//! that are large enough for fragments. In some there are users first, whose rights change.
 //!
 //! Requests go one at a time, each to both servers at once. Both must be fresh, or as far as each
 //! other: their revisions stay equal through all seeds, so that numbers are compared as they are. A
