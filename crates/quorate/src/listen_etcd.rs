@@ -17,6 +17,7 @@ mod health;
 mod health_counts;
 mod http;
 mod limits;
+mod maintenance;
 mod member_view;
 mod methods;
 mod metrics;

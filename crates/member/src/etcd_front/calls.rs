@@ -32,8 +32,8 @@ pub(super) enum Call {
         /// Who asks.
         asker: Asker,
     },
-    /// A write that waits for the lock, or until this member has applied what was committed, to find
-    /// out who asks.
+    /// A write that waits for the lock, or until this member has applied what was committed: it is
+    /// not known yet who asks.
     Finding {
         /// The method of the call.
         method: Method,

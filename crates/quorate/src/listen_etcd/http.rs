@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use etcd::convert::AuthMethod;
 use etcd::{Error, gateway};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
@@ -16,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use member::etcd_front::{Method as KvMethod, Reply};
+use member::etcd_front::Reply;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
@@ -27,7 +26,7 @@ use super::cluster;
 use super::concurrency::{self, Observer};
 use super::gateway_stream;
 use super::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIME_MAX};
-use super::methods::{ClusterMethod, ConcurrencyMethod};
+use super::methods::{ClusterMethod, ConcurrencyMethod, unary_of_front};
 use super::routes;
 use super::runtime::{ConnectionShares, Runtime};
 use super::websocket;
@@ -204,7 +203,7 @@ async fn call_unary(
     if let Some(of_cluster) = ClusterMethod::at(method.path) {
         return about_cluster(client, shares, (method, of_cluster), message.into()).await;
     }
-    let Some(kv_method) = kv_method(method.path) else {
+    let Some(kv_method) = unary_of_front(method.path) else {
         return refused(etcd::Code::Unimplemented, "this call is not served yet");
     };
     match client.run(kv_method, message.into()).await {
@@ -278,27 +277,4 @@ fn encoded(reply: &Reply) -> Vec<u8> {
     let mut message = Vec::new();
     reply.write(&mut message);
     message
-}
-
-/// The method with that gRPC path; none if it is not served.
-fn kv_method(path: &str) -> Option<KvMethod> {
-    Some(match path.strip_prefix("/etcdserverpb.")? {
-        "KV/Range" => KvMethod::Range,
-        "KV/Put" => KvMethod::Put,
-        "KV/DeleteRange" => KvMethod::DeleteRange,
-        "KV/Txn" => KvMethod::Txn,
-        "KV/Compact" => KvMethod::Compact,
-        "Lease/LeaseGrant" => KvMethod::LeaseGrant,
-        "Lease/LeaseRevoke" => KvMethod::LeaseRevoke,
-        "Lease/LeaseTimeToLive" => KvMethod::LeaseTimeToLive,
-        "Lease/LeaseLeases" => KvMethod::LeaseLeases,
-        "Maintenance/Alarm" => KvMethod::Alarm,
-        "Maintenance/Hash" => KvMethod::Hash,
-        "Maintenance/HashKV" => KvMethod::HashKv,
-        other => {
-            let name = other.strip_prefix("Auth/")?;
-            let (_, method) = AuthMethod::ALL.iter().find(|(it, _)| *it == name)?;
-            KvMethod::Auth(*method)
-        }
-    })
 }

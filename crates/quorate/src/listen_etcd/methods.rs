@@ -39,6 +39,12 @@ pub(super) enum ClusterMethod {
     MemberUpdate,
     MemberList,
     MemberPromote,
+    Maintain(MaintenanceMethod),
+}
+
+/// A method of the service `etcdserverpb.Maintenance` that is about this member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MaintenanceMethod {
     Status,
     Defragment,
     MoveLeader,
@@ -52,10 +58,10 @@ impl ClusterMethod {
         ("etcdserverpb.Cluster", "MemberUpdate", ClusterMethod::MemberUpdate),
         ("etcdserverpb.Cluster", "MemberList", ClusterMethod::MemberList),
         ("etcdserverpb.Cluster", "MemberPromote", ClusterMethod::MemberPromote),
-        ("etcdserverpb.Maintenance", "Status", ClusterMethod::Status),
-        ("etcdserverpb.Maintenance", "Defragment", ClusterMethod::Defragment),
-        ("etcdserverpb.Maintenance", "MoveLeader", ClusterMethod::MoveLeader),
-        ("etcdserverpb.Maintenance", "Downgrade", ClusterMethod::Downgrade),
+        (MAINTENANCE, "Status", ClusterMethod::Maintain(MaintenanceMethod::Status)),
+        (MAINTENANCE, "Defragment", ClusterMethod::Maintain(MaintenanceMethod::Defragment)),
+        (MAINTENANCE, "MoveLeader", ClusterMethod::Maintain(MaintenanceMethod::MoveLeader)),
+        (MAINTENANCE, "Downgrade", ClusterMethod::Maintain(MaintenanceMethod::Downgrade)),
     ];
 
     /// The method with that gRPC path.
@@ -63,6 +69,8 @@ impl ClusterMethod {
         at_path(&Self::ALL, path)
     }
 }
+
+const MAINTENANCE: &str = "etcdserverpb.Maintenance";
 
 /// The method of a table with that gRPC path.
 fn at_path<M: Copy>(all: &[(&str, &str, M)], path: &str) -> Option<M> {
@@ -108,91 +116,66 @@ pub(super) enum HealthMethod {
     List,
 }
 
+/// The methods of the Front, each with its service, its name and its kind; without those of the
+/// service `Auth`.
+const OF_FRONT: [(&str, &str, Kind, KvMethod); 14] = [
+    ("etcdserverpb.KV", "Range", Kind::Unary, KvMethod::Range),
+    ("etcdserverpb.KV", "RangeStream", Kind::ServerStreaming, KvMethod::RangeStream),
+    ("etcdserverpb.KV", "Put", Kind::Unary, KvMethod::Put),
+    ("etcdserverpb.KV", "DeleteRange", Kind::Unary, KvMethod::DeleteRange),
+    ("etcdserverpb.KV", "Txn", Kind::Unary, KvMethod::Txn),
+    ("etcdserverpb.KV", "Compact", Kind::Unary, KvMethod::Compact),
+    ("etcdserverpb.Lease", "LeaseGrant", Kind::Unary, KvMethod::LeaseGrant),
+    ("etcdserverpb.Lease", "LeaseRevoke", Kind::Unary, KvMethod::LeaseRevoke),
+    ("etcdserverpb.Lease", "LeaseKeepAlive", Kind::BidiStreaming, KvMethod::LeaseKeepAlive),
+    ("etcdserverpb.Lease", "LeaseTimeToLive", Kind::Unary, KvMethod::LeaseTimeToLive),
+    ("etcdserverpb.Lease", "LeaseLeases", Kind::Unary, KvMethod::LeaseLeases),
+    (MAINTENANCE, "Alarm", Kind::Unary, KvMethod::Alarm),
+    (MAINTENANCE, "Hash", Kind::Unary, KvMethod::Hash),
+    (MAINTENANCE, "HashKV", Kind::Unary, KvMethod::HashKv),
+];
+
+const OF_HEALTH: [(&str, Kind, HealthMethod); 3] = [
+    ("Check", Kind::Unary, HealthMethod::Check),
+    ("Watch", Kind::ServerStreaming, HealthMethod::Watch),
+    ("List", Kind::Unary, HealthMethod::List),
+];
+
+/// The method of the Front with that gRPC path, if it has one response; none if it is not served.
+pub(super) fn unary_of_front(path: &str) -> Option<KvMethod> {
+    let (service, name) = path.strip_prefix('/')?.split_once('/')?;
+    if service == AUTH {
+        let found = AuthMethod::ALL.iter().find(|(it, _)| *it == name);
+        return found.map(|(_, method)| KvMethod::Auth(*method));
+    }
+    let is_it = |(of, it, kind, _): &&(&str, &str, Kind, KvMethod)| {
+        (*of, *it, *kind) == (service, name, Kind::Unary)
+    };
+    OF_FRONT.iter().find(is_it).map(|(.., method)| *method)
+}
+
+const AUTH: &str = "etcdserverpb.Auth";
+
 /// The methods that are served; `has_times` says whether it is measured how long calls take.
 pub(super) fn methods(has_times: bool) -> Methods<Method> {
-    let kv = |name, kind, method| grpc::Method {
-        service: "etcdserverpb.KV",
-        name,
-        kind,
-        method: Method::Kv(method),
-    };
-    let kvs = [
-        kv("Range", Kind::Unary, KvMethod::Range),
-        kv("RangeStream", Kind::ServerStreaming, KvMethod::RangeStream),
-        kv("Put", Kind::Unary, KvMethod::Put),
-        kv("DeleteRange", Kind::Unary, KvMethod::DeleteRange),
-        kv("Txn", Kind::Unary, KvMethod::Txn),
-        kv("Compact", Kind::Unary, KvMethod::Compact),
-    ];
-    let lease = |name, kind, method| grpc::Method {
-        service: "etcdserverpb.Lease",
-        name,
-        kind,
-        method: Method::Kv(method),
-    };
-    let leases = [
-        lease("LeaseGrant", Kind::Unary, KvMethod::LeaseGrant),
-        lease("LeaseRevoke", Kind::Unary, KvMethod::LeaseRevoke),
-        lease("LeaseKeepAlive", Kind::BidiStreaming, KvMethod::LeaseKeepAlive),
-        lease("LeaseTimeToLive", Kind::Unary, KvMethod::LeaseTimeToLive),
-        lease("LeaseLeases", Kind::Unary, KvMethod::LeaseLeases),
-    ];
-    let watch = grpc::Method {
-        service: "etcdserverpb.Watch",
-        name: "Watch",
-        kind: Kind::BidiStreaming,
-        method: Method::Watch,
-    };
-    let maintenance = |name, method| grpc::Method {
-        service: "etcdserverpb.Maintenance",
-        name,
-        kind: Kind::Unary,
-        method: Method::Kv(method),
-    };
-    let maintenance = [
-        maintenance("Alarm", KvMethod::Alarm),
-        maintenance("Hash", KvMethod::Hash),
-        maintenance("HashKV", KvMethod::HashKv),
-    ];
-    let auth = AuthMethod::ALL.map(|(name, method)| grpc::Method {
-        service: "etcdserverpb.Auth",
-        name,
-        kind: Kind::Unary,
-        method: Method::Kv(KvMethod::Auth(method)),
-    });
-    let concurrency = ConcurrencyMethod::ALL.map(|(service, name, method)| grpc::Method {
-        service,
-        name,
-        kind: match method {
+    let of = |service, name, kind, method| grpc::Method { service, name, kind, method };
+    let of_front =
+        OF_FRONT.map(|(service, name, kind, method)| of(service, name, kind, Method::Kv(method)));
+    let watch = of("etcdserverpb.Watch", "Watch", Kind::BidiStreaming, Method::Watch);
+    let auth = AuthMethod::ALL
+        .map(|(name, method)| of(AUTH, name, Kind::Unary, Method::Kv(KvMethod::Auth(method))));
+    let concurrency = ConcurrencyMethod::ALL.map(|(service, name, method)| {
+        let kind = match method {
             ConcurrencyMethod::Observe => Kind::ServerStreaming,
             _ => Kind::Unary,
-        },
-        method: Method::Concurrency(method),
+        };
+        of(service, name, kind, Method::Concurrency(method))
     });
-    let cluster = ClusterMethod::ALL.map(|(service, name, method)| grpc::Method {
-        service,
-        name,
-        kind: Kind::Unary,
-        method: Method::Cluster(method),
+    let cluster = ClusterMethod::ALL
+        .map(|(service, name, method)| of(service, name, Kind::Unary, Method::Cluster(method)));
+    let health = OF_HEALTH.map(|(name, kind, method)| {
+        of("grpc.health.v1.Health", name, kind, Method::Health(method))
     });
-    let health = |name, kind, method| grpc::Method {
-        service: "grpc.health.v1.Health",
-        name,
-        kind,
-        method: Method::Health(method),
-    };
-    let health = [
-        health("Check", Kind::Unary, HealthMethod::Check),
-        health("Watch", Kind::ServerStreaming, HealthMethod::Watch),
-        health("List", Kind::Unary, HealthMethod::List),
-    ];
-    let ours = kvs
-        .into_iter()
-        .chain(leases)
-        .chain([watch])
-        .chain(auth)
-        .chain(maintenance)
-        .chain(concurrency)
-        .chain(cluster);
+    let ours = of_front.into_iter().chain([watch]).chain(auth).chain(concurrency).chain(cluster);
     Methods::new(ours.chain(health), has_times)
 }

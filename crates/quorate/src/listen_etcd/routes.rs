@@ -15,8 +15,8 @@ use member::etcd_front::Method as KvMethod;
 
 use super::answer::{Answer, code_and_text, of};
 use super::client::Client;
-use super::cluster;
 use super::health_counts::{Asked, Check};
+use super::maintenance;
 use super::runtime::Runtime;
 use super::versions::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::config::etcd::EtcdService;
@@ -81,7 +81,7 @@ fn metrics(runtime: &Rc<Runtime>) -> Answer {
 async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
     let is_serializable = value_of(query, "serializable") == Some("true");
     let is_excluded = |alarm: &&str| values_of(query, "exclude").any(|name| name == *alarm);
-    let failed = if let Some(alarm) = alarms(runtime).into_iter().find(|it| !is_excluded(&it)) {
+    let failed = if let Some(alarm) = alarms(runtime).into_iter().find(|it| !is_excluded(it)) {
         Some(format!("ALARM {alarm}"))
     } else if !is_serializable && !runtime.member.has_leader() {
         Some("RAFT NO LEADER".to_string())
@@ -102,7 +102,7 @@ async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
 /// The names of the kinds of alarms that are raised.
 fn alarms(runtime: &Rc<Runtime>) -> Vec<&'static str> {
     let machine = runtime.member.node.machine().read();
-    machine.etcd().alarms().iter().map(|alarm| cluster::alarm_name(alarm.kind)).collect()
+    machine.etcd().alarms().iter().map(|alarm| maintenance::alarm_name(alarm.kind)).collect()
 }
 
 /// Reads a key. The text says why it was not answered.
