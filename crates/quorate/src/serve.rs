@@ -244,7 +244,7 @@ fn node_config(
             log_memory: match &config.cluster {
                 Some(_) => LogMemory::default(),
                 // No other member ever needs an entry.
-                None => LogMemory { bytes_max: 0, pinned_bytes_max: 0 },
+                None => LogMemory { bytes_max: 0, away_bytes_max: 0, pinned_bytes_max: 0 },
             },
             server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
             containers: config.container.clone(),

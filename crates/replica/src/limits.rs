@@ -30,6 +30,16 @@ pub const COMMITTED_BYTES_PER_EFFECTS_MAX: u64 = 4 << 20;
 /// snapshot.
 pub const LOG_BYTES_MAX: usize = 8 << 20;
 
+/// Default of `LogMemory::away_bytes_max`: bytes of applied entries that a leader keeps in memory
+/// for a follower that has been silent for less than [`AWAY_TIMEOUTS`]: a member that restarts
+/// comes back to the log. Beyond it the follower gets a snapshot, which costs the more the larger
+/// the state is.
+pub const LOG_BYTES_AWAY_MAX: usize = 64 << 20;
+
+/// Election timeouts of silence after which a follower counts as gone: half a minute with 20 ticks
+/// of 20 ms each.
+pub const AWAY_TIMEOUTS: u64 = 75;
+
 /// Default of `LogMemory::pinned_bytes_max`: bytes of applied entries kept in memory for a snapshot
 /// that is being made or streamed and for the followers that are catching up after one. Beyond it
 /// they need a newer snapshot.
@@ -88,4 +98,5 @@ const _: () = assert!(APPEND_BYTES_MAX / 4 <= MESSAGE_ENTRIES_MAX as u64);
 const _: () = assert!(ENTRY_BYTES_MAX + 4096 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(UNCOMMITTED_BYTES_MAX >= APPEND_BYTES_MAX);
 const _: () = assert!(READ_CONTEXT_BYTES <= CONTEXT_BYTES_MAX);
-const _: () = assert!(LOG_BYTES_MAX <= LOG_BYTES_PINNED_MAX);
+const _: () = assert!(LOG_BYTES_MAX <= LOG_BYTES_AWAY_MAX);
+const _: () = assert!(LOG_BYTES_AWAY_MAX <= LOG_BYTES_PINNED_MAX);

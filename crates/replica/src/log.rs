@@ -12,6 +12,7 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::effects::{Position, SnapshotMeta, SnapshotWanted};
 use crate::limits::ENTRY_OVERHEAD_BYTES;
+use crate::replica::LogMemory;
 
 pub(crate) struct Log {
     /// The state that raft-rs starts from; not kept up to date afterwards.
@@ -31,6 +32,19 @@ pub(crate) struct Log {
     /// The least index that each follower needs, at most one for each member. A cell, since
     /// raft-rs's reads fill it.
     wanted: RefCell<BTreeMap<u64, u64>>,
+}
+
+/// The indices after which applied entries are needed; the greatest number for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needed {
+    /// By a snapshot that is made or streamed, or by a follower that is alive.
+    pub pinned_index: u64,
+    /// By a follower that has been away for a short time.
+    pub away_index: u64,
+}
+
+impl Needed {
+    pub const NOTHING: Needed = Needed { pinned_index: u64::MAX, away_index: u64::MAX };
 }
 
 impl Log {
@@ -110,12 +124,16 @@ impl Log {
         self.membership_index = index;
     }
 
-    /// Drops the oldest applied entries: those after `pinned_index` only beyond `pinned_bytes_max`,
-    /// the others beyond `bytes_max`.
-    pub(crate) fn compact(&mut self, pinned_index: u64, bytes_max: usize, pinned_bytes_max: usize) {
+    /// Drops the oldest applied entries: those that are needed only beyond the limit for them.
+    pub(crate) fn compact(&mut self, needed: Needed, memory: LogMemory) {
         while let Some(first) = self.entries.front() {
-            let pinned = first.index > pinned_index;
-            let limit = if pinned { pinned_bytes_max } else { bytes_max };
+            let limit = if first.index > needed.pinned_index {
+                memory.pinned_bytes_max
+            } else if first.index > needed.away_index {
+                memory.away_bytes_max.max(memory.bytes_max)
+            } else {
+                memory.bytes_max
+            };
             if first.index > self.applied_index || self.applied_bytes <= limit {
                 break;
             }

@@ -24,10 +24,11 @@ use crate::effects::{
 };
 use crate::jitter::{self, Draw};
 use crate::limits::{
-    APPEND_BYTES_MAX, APPENDS_IN_FLIGHT_MAX, COMMITTED_BYTES_PER_EFFECTS_MAX, ENTRY_BYTES_MAX,
-    LOG_BYTES_MAX, LOG_BYTES_PINNED_MAX, READ_RETRY_TICKS, UNCOMMITTED_BYTES_MAX,
+    APPEND_BYTES_MAX, APPENDS_IN_FLIGHT_MAX, AWAY_TIMEOUTS, COMMITTED_BYTES_PER_EFFECTS_MAX,
+    ENTRY_BYTES_MAX, LOG_BYTES_AWAY_MAX, LOG_BYTES_MAX, LOG_BYTES_PINNED_MAX, READ_RETRY_TICKS,
+    UNCOMMITTED_BYTES_MAX,
 };
-use crate::log::Log;
+use crate::log::{Log, Needed};
 use crate::members::{self, Membership, MembershipChange};
 use crate::message::{self, Decoded};
 use crate::pending::{Job, Pending};
@@ -60,13 +61,19 @@ pub struct Config {
 pub struct LogMemory {
     /// See `limits::LOG_BYTES_MAX`.
     pub bytes_max: usize,
+    /// See `limits::LOG_BYTES_AWAY_MAX`.
+    pub away_bytes_max: usize,
     /// See `limits::LOG_BYTES_PINNED_MAX`.
     pub pinned_bytes_max: usize,
 }
 
 impl Default for LogMemory {
     fn default() -> LogMemory {
-        LogMemory { bytes_max: LOG_BYTES_MAX, pinned_bytes_max: LOG_BYTES_PINNED_MAX }
+        LogMemory {
+            bytes_max: LOG_BYTES_MAX,
+            away_bytes_max: LOG_BYTES_AWAY_MAX,
+            pinned_bytes_max: LOG_BYTES_PINNED_MAX,
+        }
     }
 }
 
@@ -226,6 +233,8 @@ pub struct Replica {
     last_role: RoleChange,
     /// When each peer was last heard in this term; at most one per member.
     heard: BTreeMap<u64, u64>,
+    /// When this term began here.
+    term_tick: u64,
     /// The last entry of the log at the last tick.
     tick_last_index: u64,
     pinned_index: Option<u64>,
@@ -270,6 +279,7 @@ impl Replica {
             hard_state,
             last_role: RoleChange { role: Role::Follower, term, leader: None },
             heard: BTreeMap::new(),
+            term_tick: 0,
             tick_last_index: 0,
             pinned_index: None,
         };
@@ -823,6 +833,7 @@ impl Replica {
         let raft = &mut self.node.raft;
         if raft.term != self.attempt_term {
             self.attempt_term = raft.term;
+            self.term_tick = self.tick;
             self.attempt = 0;
             self.heard.clear();
         }
@@ -1018,23 +1029,29 @@ impl Replica {
     }
 
     fn compact(&mut self) {
-        let pinned_index = self.needed_index();
-        let LogMemory { bytes_max, pinned_bytes_max } = self.config.log_memory;
-        self.node.mut_store().compact(pinned_index, bytes_max, pinned_bytes_max);
+        let (needed, memory) = (self.needed(), self.config.log_memory);
+        self.node.mut_store().compact(needed, memory);
     }
 
-    /// The index after which entries are needed: by a snapshot being made, or by a follower that is
-    /// alive, or to which a snapshot is streamed.
-    fn needed_index(&self) -> u64 {
+    /// The indices after which entries are needed. A follower that was not heard in this term has
+    /// been silent since it began, and may need all that there is.
+    fn needed(&self) -> Needed {
         let alive_ticks = u64::from(self.config.election_ticks) * 2;
-        let peers = self.peers().into_iter().filter_map(|peer| match peer.snapshot_index {
-            Some(index) => Some(index),
-            None => peer
-                .silent_ticks
-                .is_some_and(|ticks| ticks < alive_ticks)
-                .then_some(peer.matched_index),
-        });
-        peers.chain(self.pinned_index).min().unwrap_or(u64::MAX)
+        let away_ticks = u64::from(self.config.election_ticks) * AWAY_TIMEOUTS;
+        let mut needed = Needed::NOTHING;
+        needed.pinned_index = self.pinned_index.unwrap_or(u64::MAX);
+        for peer in self.peers() {
+            let silent_ticks = peer.silent_ticks.unwrap_or(self.tick - self.term_tick);
+            let is_alive = peer.silent_ticks.is_some() && silent_ticks < alive_ticks;
+            if let Some(index) = peer.snapshot_index {
+                needed.pinned_index = needed.pinned_index.min(index);
+            } else if is_alive {
+                needed.pinned_index = needed.pinned_index.min(peer.matched_index);
+            } else if silent_ticks < away_ticks {
+                needed.away_index = needed.away_index.min(peer.matched_index);
+            }
+        }
+        needed
     }
 
     fn note_heard(&mut self, from: u64, kind: MessageType, term: u64) {

@@ -78,6 +78,10 @@ const READ_ONLY_SEED: u64 = 0x7265_6164_0000_0001;
 /// this number it does not know it in any of the kept seeds.
 const SHORT_TIMEOUT_SEED: u64 = 0x7365_7373_0000_000e;
 
+/// Sets a seed apart from itself, to draw whether a leader keeps more of its log for a member that
+/// is away.
+const AWAY_SEED: u64 = 0x6177_6179;
+
 /// Operations of clients that were added later. Each kind that a run has holds the seed from which
 /// it is drawn, so the rest of the run does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -235,7 +239,12 @@ impl Options {
         if random.one_in(2) {
             let bytes_max = random.magnitude(1_000, 300_000) as usize;
             let pinned_bytes_max = bytes_max + random.magnitude(10_000, 3_000_000) as usize;
-            options.member.options.log_memory = LogMemory { bytes_max, pinned_bytes_max };
+            let mut away = Random::new(seed ^ AWAY_SEED);
+            let is_kept = away.one_in(4);
+            let away_bytes_max =
+                if is_kept { away.magnitude(1_000, 1_000_000) as usize } else { 0 };
+            options.member.options.log_memory =
+                LogMemory { bytes_max, away_bytes_max, pinned_bytes_max };
         }
         // Most leaders are configured with a longer timeout than clients are given.
         options.member.options.session_timeout_ms_min =

@@ -12,7 +12,8 @@ use steady::{run, steady};
 /// needs a snapshot.
 fn forgetful(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
     let mut options = steady(seed, member_count, faults);
-    options.member.options.log_memory = LogMemory { bytes_max: 0, ..LogMemory::default() };
+    options.member.options.log_memory =
+        LogMemory { bytes_max: 0, away_bytes_max: 0, ..LogMemory::default() };
     options
 }
 

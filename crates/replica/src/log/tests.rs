@@ -54,22 +54,46 @@ fn append_replaces_from_its_first_entry_on() {
     assert_eq!(log.last(), 8);
 }
 
+/// Limits that keep nothing but these bytes.
+fn memory(bytes_max: usize, away_bytes_max: usize, pinned_bytes_max: usize) -> LogMemory {
+    LogMemory { bytes_max, away_bytes_max, pinned_bytes_max }
+}
+
 #[test]
 fn compaction_stops_at_its_limits() {
     let mut log = log();
     assert_eq!(log.applied_bytes(), 800);
-    log.compact(u64::MAX, 800, usize::MAX);
+    log.compact(Needed::NOTHING, memory(800, 0, usize::MAX));
     assert_eq!(log.first_index(), Ok(2));
-    log.compact(u64::MAX, 799, usize::MAX);
+    log.compact(Needed::NOTHING, memory(799, 0, usize::MAX));
     assert_eq!(log.first_index(), Ok(3));
     assert_eq!(log.truncated(), Position { term: 1, index: 2 });
-    log.compact(3, 0, 400);
+    let pinned = Needed { pinned_index: 3, ..Needed::NOTHING };
+    log.compact(pinned, memory(0, 0, 400));
     assert_eq!(log.first_index(), Ok(4));
-    log.compact(3, 0, 399);
+    log.compact(pinned, memory(0, usize::MAX, 399));
     assert_eq!(log.first_index(), Ok(5));
-    log.compact(u64::MAX, 0, usize::MAX);
+    log.compact(Needed::NOTHING, memory(0, usize::MAX, usize::MAX));
     assert_eq!(log.first_index(), Ok(6));
     assert_eq!(log.applied_bytes(), 0);
+}
+
+#[test]
+fn entries_for_a_follower_that_is_away_have_a_limit_of_their_own() {
+    let away = Needed { away_index: 3, ..Needed::NOTHING };
+    let mut log = log();
+    log.compact(away, memory(0, 400, 0));
+    assert_eq!(log.first_index(), Ok(4));
+    log.compact(away, memory(0, 399, 0));
+    assert_eq!(log.first_index(), Ok(5));
+    // The limit for entries that nobody needs is larger here.
+    log.compact(away, memory(200, 0, 0));
+    assert_eq!(log.first_index(), Ok(5));
+    // The entries behind 4 are needed by others, too.
+    log.compact(Needed { pinned_index: 4, away_index: 3 }, memory(0, 0, 200));
+    assert_eq!(log.first_index(), Ok(5));
+    log.compact(away, memory(0, 0, 0));
+    assert_eq!(log.first_index(), Ok(6));
 }
 
 /// The needs of followers: the follower, the least index, and the index of this member's snapshot
@@ -98,7 +122,7 @@ fn a_snapshot_is_wanted_until_one_is_chosen_that_serves() {
     assert_eq!(of(&log, 1), unavailable);
     assert_eq!(wanted(&log), [(1, 1, Some(4))]);
     // The log no longer goes on from it.
-    log.compact(u64::MAX, 0, usize::MAX);
+    log.compact(Needed::NOTHING, memory(0, 0, usize::MAX));
     assert_eq!(of(&log, 2), unavailable);
     assert_eq!(wanted(&log), [(2, 5, None)]);
     // Another member's snapshot serves as well.

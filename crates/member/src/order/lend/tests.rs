@@ -64,7 +64,7 @@ fn node(at: usize, count: usize) -> Node {
         seed: at as u64,
         restored,
         server: at as u64 + 1,
-        log_memory: LogMemory { bytes_max: 0, ..LogMemory::default() },
+        log_memory: LogMemory { bytes_max: 0, away_bytes_max: 0, ..LogMemory::default() },
         ..start()
     });
     let mut member = member.unwrap();

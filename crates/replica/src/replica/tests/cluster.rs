@@ -150,7 +150,7 @@ impl Cluster {
             trace: Vec::new(),
             snapshots_installed: 0,
             reads_served: 0,
-            log_memory: LogMemory { bytes_max: 1 << 20, ..LogMemory::default() },
+            log_memory: LogMemory { bytes_max: 1 << 20, away_bytes_max: 0, ..LogMemory::default() },
             lenders: Vec::new(),
             holders: BTreeMap::new(),
             wanted: None,

@@ -268,6 +268,75 @@ fn lagging_follower_gets_a_snapshot() {
     assert!(cluster.replica(leader).peers().iter().all(|peer| peer.snapshot_index.is_none()));
 }
 
+/// Three members that keep few entries, but for a follower that is away.
+fn three_with_a_log_for_those_away() -> Cluster {
+    let mut cluster = three(7);
+    cluster.log_memory.bytes_max = 500;
+    cluster.log_memory.away_bytes_max = 1 << 20;
+    for id in 1..=3 {
+        cluster.crash(id);
+        cluster.start(id);
+    }
+    cluster
+}
+
+#[test]
+fn follower_that_was_away_for_a_short_time_comes_back_to_the_log() {
+    let mut cluster = three_with_a_log_for_those_away();
+    let leader = cluster.elect();
+    let lagging = others(leader)[0];
+    cluster.isolate(lagging);
+    for number in 0..30 {
+        cluster.propose(leader, &format!("{number}"));
+        cluster.rounds(2);
+    }
+    cluster.heal();
+    cluster.rounds(60);
+    assert_eq!(cluster.snapshots_installed, 0);
+    assert_eq!(cluster.applied(lagging).len(), 30);
+    cluster.check_converged();
+    // It has all, and so the entries are needed no more.
+    cluster.propose(leader, "last");
+    cluster.rounds(5);
+    assert!(cluster.replica(leader).status().log_applied_bytes <= 500);
+}
+
+#[test]
+fn leader_that_restarts_comes_back_to_the_log_of_the_next() {
+    let mut cluster = three_with_a_log_for_those_away();
+    let first = cluster.elect();
+    cluster.propose(first, "first");
+    cluster.rounds(5);
+    cluster.crash(first);
+    let next = cluster.elect();
+    for number in 0..30 {
+        cluster.propose(next, &format!("{number}"));
+        cluster.rounds(2);
+    }
+    cluster.start(first);
+    cluster.rounds(60);
+    assert_eq!(cluster.snapshots_installed, 0);
+    assert_eq!(cluster.applied(first).len(), 31);
+    cluster.check_converged();
+}
+
+#[test]
+fn log_is_not_kept_for_a_follower_that_is_gone() {
+    let mut cluster = three_with_a_log_for_those_away();
+    let leader = cluster.elect();
+    cluster.isolate(others(leader)[0]);
+    let away_ticks = 10 * crate::limits::AWAY_TIMEOUTS;
+    for number in 0..20 {
+        cluster.propose(leader, &format!("{number}"));
+        cluster.rounds(2);
+    }
+    assert!(cluster.replica(leader).status().log_applied_bytes > 2_000);
+    cluster.rounds(away_ticks);
+    cluster.propose(leader, "later");
+    cluster.rounds(5);
+    assert!(cluster.replica(leader).status().log_applied_bytes <= 500);
+}
+
 /// The leader takes no snapshot itself, and keeps its log from there on.
 #[test]
 fn lagging_follower_gets_the_snapshot_of_another_one() {
@@ -357,7 +426,7 @@ fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
 #[test]
 fn a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() {
     let mut cluster = three(7);
-    cluster.log_memory = LogMemory { bytes_max: 0, pinned_bytes_max: 4_000 };
+    cluster.log_memory = LogMemory { bytes_max: 0, away_bytes_max: 0, pinned_bytes_max: 4_000 };
     for id in 1..=3 {
         cluster.crash(id);
         cluster.start(id);
