@@ -59,20 +59,31 @@ pub(super) struct Turn {
 pub(super) struct AckTimer {
     /// Made for the first answer that waits.
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Whether it was set and its end not seen. It stays set when the answers go, since setting it
+    /// for each would cost more than a wake-up now and then.
     is_set: bool,
+    /// Whether answers wait.
+    is_waited_for: bool,
 }
 
 impl AckTimer {
-    /// Whether the time is over. Sets the timer if it is not set.
+    /// Whether the time of the answers that wait is over. Sets the timer if it is not set, or was
+    /// set for answers that have gone.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut was_waited_for = std::mem::replace(&mut self.is_waited_for, true);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(ACK_TIME_MAX)));
-        if !self.is_set {
-            sleep.as_mut().reset(Instant::now() + ACK_TIME_MAX);
-            self.is_set = true;
+        loop {
+            if !self.is_set {
+                sleep.as_mut().reset(Instant::now() + ACK_TIME_MAX);
+                self.is_set = true;
+            }
+            ready!(sleep.as_mut().poll(context));
+            self.is_set = false;
+            if was_waited_for {
+                return Poll::Ready(());
+            }
+            was_waited_for = true;
         }
-        ready!(sleep.as_mut().poll(context));
-        self.is_set = false;
-        Poll::Ready(())
     }
 }
 
@@ -83,7 +94,9 @@ impl Turn {
     /// whose frames they may join.
     pub(super) fn pause(&self, context: &mut Context<'_>, has_streams: bool, acks: &mut AckTimer) {
         let mut is_owed = self.is_owed.swap(false, Ordering::Relaxed);
-        if !is_owed && self.owes_acks.load(Ordering::Relaxed) {
+        let owes_acks = self.owes_acks.load(Ordering::Relaxed);
+        acks.is_waited_for &= owes_acks;
+        if !is_owed && owes_acks {
             is_owed = !has_streams || acks.poll(context).is_ready();
         }
         self.gathers.store(!is_owed, Ordering::Relaxed);

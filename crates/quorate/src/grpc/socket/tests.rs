@@ -175,6 +175,24 @@ async fn an_answer_to_a_ping_joins_the_next_answer() {
 }
 
 #[tokio::test]
+async fn an_answer_to_a_ping_has_its_whole_time_behind_one_that_has_gone() {
+    let mut rig = Rig::with_streams();
+    rig.pause();
+    rig.turn(&[PING_ACK]);
+    rig.turn(&[DATA]);
+    rig.turn(&[]);
+    rig.check("write 26, flush");
+    rig.end_ack_time().await;
+    rig.turn(&[PING_ACK]);
+    rig.turn(&[]);
+    rig.check("");
+    rig.end_ack_time().await;
+    rig.turn(&[]);
+    rig.turn(&[]);
+    rig.check("write 17, flush");
+}
+
+#[tokio::test]
 async fn an_answer_to_a_ping_goes_alone_when_its_time_is_over() {
     let mut rig = Rig::with_streams();
     rig.pause();
