@@ -22,15 +22,15 @@ use machine::etcd::Store;
 use machine::etcd::auth::{Access, Auth, AuthCommand, AuthInfo};
 use machine::etcd::command::Command as EtcdCommand;
 use machine::etcd::reply::Refusal;
-use machine::etcd::token::TokenPrefix;
+use machine::etcd::token::{Token, TokenPrefix};
 use machine::{LeaseId, Level};
 
-use super::EtcdFront;
 use super::calls::{Call, Read, Reply, Then, checked_txn};
 use super::credentials::{Asker, Caller, NotFound};
 use super::lease_call::LeaseCall;
 use super::method::{CallRefused, Method, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
+use super::{EtcdFront, EtcdFrontConfig, Now};
 use crate::message::Ticket;
 
 /// The text for a password that the hash does not take (`bcrypt.ErrPasswordTooLong`). Its code is
@@ -88,6 +88,11 @@ fn require_lease(
     }
 }
 
+/// Uses a token now. Whether it was used lately.
+fn use_of(config: &EtcdFrontConfig, now: Now) -> impl FnOnce(Token) -> bool {
+    move |token| config.token_times.use_now(token.made, now.monotonic_ms)
+}
+
 impl EtcdFront {
     // Who asks.
 
@@ -108,7 +113,7 @@ impl EtcdFront {
         let Some(Call::Finding { method, request, mut caller }) = self.calls.remove(&ticket) else {
             return;
         };
-        let begun = match self.find(&mut caller, auth) {
+        let begun = match caller.find(auth, use_of(&self.config, self.now)) {
             Err(NotFound::Yet) => {
                 self.calls.insert(ticket, Call::Finding { method, request, caller });
                 return self.ask_for_sync(ticket);
@@ -124,8 +129,7 @@ impl EtcdFront {
     /// Finds out who asks for a read that is about to run. False if it must wait, or is refused.
     pub(super) fn find_of_read(&mut self, ticket: Ticket, auth: &Auth) -> bool {
         let Some(Call::Ready(_, Some(caller))) = self.calls.get_mut(&ticket) else { return true };
-        let (times, now_ms) = (&self.config.token_times, self.now.monotonic_ms);
-        match caller.find(auth, |token| times.use_now(token.made, now_ms)) {
+        match caller.find(auth, use_of(&self.config, self.now)) {
             Ok(()) => true,
             Err(not_found) => {
                 let Some(Call::Ready(read, asker)) = self.calls.remove(&ticket) else {
@@ -144,11 +148,6 @@ impl EtcdFront {
                 false
             }
         }
-    }
-
-    fn find(&self, caller: &mut Caller, auth: &Auth) -> Result<(), NotFound> {
-        let (times, now_ms) = (&self.config.token_times, self.now.monotonic_ms);
-        caller.find(auth, |token| times.use_now(token.made, now_ms))
     }
 
     // The service.
@@ -181,7 +180,8 @@ impl EtcdFront {
             AuthRequest::Change(mut change) => match change.take_password() {
                 Some(password) => {
                     let read = Read::HashPassword(Box::new((change, password, kept)));
-                    self.begin_read(ticket, read, true, asker);
+                    // Rights that were given on another member count here, too.
+                    self.begin_read(ticket, read, false, asker);
                     Ok(())
                 }
                 None => {
@@ -207,28 +207,27 @@ impl EtcdFront {
     }
 
     /// Looks, under the lock, whether a user may be given a token, and has the password compared.
-    /// Etcd's order: `authStore.CheckPassword`.
+    /// The order of the refusals is etcd's (`authStore.CheckPassword`).
     pub(super) fn check_password(
         &mut self,
         ticket: Ticket,
-        mut request: pb::AuthenticateRequest,
+        request: pb::AuthenticateRequest,
         store: &Store,
     ) {
         let auth = store.auth();
         let user = auth.user(&request.name);
-        let refused = match user {
+        let hash: Result<Box<[u8]>, CallRefused> = match user {
             _ if !auth.is_enabled() => Err(Error::AuthNotEnabled.into()),
             None => Err(Error::AuthFailed.into()),
             Some(user) => user.password.clone().ok_or(CallRefused::Unknown(NO_PASSWORD_USER)),
         };
-        let hash = match refused {
+        let hash = match hash {
             Ok(hash) => hash,
             Err(refused) => return self.output.results.push((ticket, Err(refused))),
         };
         let (revision, user) = (auth.revision(), request.name.as_str().into());
         let password = request.password.clone();
         let task = PasswordTask::Check { hash, user, revision };
-        request.password.shrink_to_fit();
         let call = PasswordCall::Authenticate(request, revision, store.revision());
         self.work_on_password(ticket, password, task, call);
     }
