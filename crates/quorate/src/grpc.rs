@@ -40,6 +40,7 @@ pub use assembly::{PREFIX_BYTES, frame, framed};
 pub use call::Call;
 pub use connection::{Server, serve};
 pub use counts::{CallCounts, CallNumbers, TIME_BOUNDS_US};
+pub use deadline::Deadline;
 pub use keep_alive::PingPolicy;
 pub use limits::{Limits, Patience};
 pub use metadata::Metadata;

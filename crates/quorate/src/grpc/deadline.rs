@@ -17,6 +17,14 @@ impl Deadline {
         Deadline(Instant::now().checked_add(timeout))
     }
 
+    /// The deadline that a value of `grpc-timeout` sets from now on.
+    ///
+    /// # Errors
+    /// The fault of the value, in grpc-go's words.
+    pub fn of_timeout(text: &str) -> Result<Deadline, String> {
+        parse_timeout(text).map(Deadline::after)
+    }
+
     pub fn at(self) -> Option<Instant> {
         self.0
     }

@@ -33,6 +33,9 @@ impl Body for Lines {
 /// An answer: bytes in memory, or lines as they come.
 pub(super) type Answer = Response<Either<Full<Bytes>, Lines>>;
 
+/// The text of a call that takes longer than its client allows.
+pub(super) const LATE: &str = "context deadline exceeded";
+
 /// The code and the text for a call without a response.
 pub(super) fn code_and_text(refused: CallRefused) -> (etcd::Code, &'static str) {
     match refused {

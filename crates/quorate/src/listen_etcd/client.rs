@@ -13,7 +13,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use member::etcd_front::{CallRefused, CallResult, Credentials, Method as KvMethod, Need};
 
 use super::runtime::{FrontCall, Runtime, WatchCall};
-use crate::grpc::Metadata;
+use crate::grpc::{Deadline, Metadata};
 
 /// The keys of metadata that hold a token, in the order in which they are looked for
 /// (`rpctypes.TokenFieldNameGRPC`, `TokenFieldNameSwagger`).
@@ -30,6 +30,9 @@ const METADATA_PREFIX: &str = "grpc-metadata-";
 /// (`rpctypes.MetadataRequireLeaderKey`).
 const REQUIRES_LEADER: &str = "hasleader";
 
+/// The header with the time that a call may take.
+const TIMEOUT: &str = "grpc-timeout";
+
 /// What a token may begin with, in any case but this without effect.
 const BEARER: &str = "Bearer ";
 
@@ -39,6 +42,8 @@ pub(super) struct Client {
     pub runtime: Rc<Runtime>,
     /// Whether it wants an error when there is no leader.
     pub requires_leader: bool,
+    /// When a call of the gateway ends at the latest.
+    pub deadline: Deadline,
     said: Said,
 }
 
@@ -68,17 +73,28 @@ impl Client {
             _ => Said::Nothing,
         };
         let requires_leader = metadata.text(REQUIRES_LEADER) == Some("true");
-        Client { runtime: runtime.clone(), requires_leader, said }
+        Client { runtime: runtime.clone(), requires_leader, deadline: Deadline::default(), said }
     }
 
     /// The client of a call of the gateway.
-    pub fn of_request(runtime: &Rc<Runtime>, headers: &HeaderMap) -> Client {
+    ///
+    /// # Errors
+    /// The text says that its `grpc-timeout` is malformed.
+    pub fn of_request(runtime: &Rc<Runtime>, headers: &HeaderMap) -> Result<Client, String> {
+        let timeout = headers.get(TIMEOUT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let deadline = match timeout.as_deref() {
+            // grpc-gateway takes these for no limit.
+            None | Some("" | "0S") => Deadline::default(),
+            Some(text) => {
+                Deadline::of_timeout(text).map_err(|_| format!("invalid grpc-timeout: {text}"))?
+            }
+        };
         let of_key = |key: &&str| headers.get(format!("{METADATA_PREFIX}{key}"));
         let value = TOKEN_KEYS.iter().find_map(of_key).or(headers.get(AUTHORIZATION));
         let token = value.and_then(|value| value.to_str().ok());
         let said = token.map_or(Said::Nothing, Said::token);
         let requires_leader = of_key(&REQUIRES_LEADER).is_some_and(|value| value == "true");
-        Client { runtime: runtime.clone(), requires_leader, said }
+        Ok(Client { runtime: runtime.clone(), requires_leader, deadline, said })
     }
 
     /// The client of a stream over WebSocket. Its headers are no metadata; its token stands beside
@@ -87,12 +103,18 @@ impl Client {
         let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
         let token = protocol.and_then(|text| text.split_once("Bearer,")).map(|(_, token)| token);
         let said = token.map_or(Said::Nothing, |token| Said::token(token.trim_matches(' ')));
-        Client { runtime: runtime.clone(), requires_leader: false, said }
+        Client::local(runtime, said)
     }
 
     /// The member itself, as a client.
     pub fn of_member(runtime: &Rc<Runtime>) -> Client {
-        Client { runtime: runtime.clone(), requires_leader: false, said: Said::Member }
+        Client::local(runtime, Said::Member)
+    }
+
+    /// A client that sets no conditions.
+    fn local(runtime: &Rc<Runtime>, said: Said) -> Client {
+        let (runtime, deadline) = (runtime.clone(), Deadline::default());
+        Client { runtime, requires_leader: false, deadline, said }
     }
 
     /// Whether it is to be refused, since there is no leader.

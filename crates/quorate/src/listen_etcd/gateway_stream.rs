@@ -14,13 +14,13 @@ use member::etcd_front::Method as KvMethod;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::answer::{Lines, Roomy, code_and_text};
+use super::answer::{LATE, Lines, Roomy, code_and_text};
 use super::body::{RequestBody, next_frame};
 use super::client::Client;
 use super::concurrency::Observer;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, WatchCall};
-use crate::grpc::Room;
+use crate::grpc::{Deadline, Room};
 
 /// Begins a stream of watches. The task ends when the client has gone away, which drops the body.
 pub(super) fn watch(
@@ -31,11 +31,14 @@ pub(super) fn watch(
 ) -> Lines {
     // One line in hand, so that the next one is made when hyper has taken it.
     let (lines, body_of_response) = mpsc::channel(1);
-    let watch = client.open_watch(client.requires_leader);
+    let (watch, deadline) = (client.open_watch(client.requires_leader), client.deadline);
     let requests = Requests::new(method, body, shares);
     let shares = shares.clone();
     tokio::task::spawn_local(async move {
-        serve_watch(&watch, method, requests, &shares, &lines).await;
+        tokio::select! {
+            () = serve_watch(&watch, method, requests, &shares, &lines) => {}
+            () = end_late(deadline, &lines) => {}
+        }
     });
     Lines(body_of_response)
 }
@@ -55,6 +58,7 @@ pub(super) fn keep_alive(
             () = lines.closed() => {}
             () = serve_keep_alive(&client, method, &mut requests, &shares, &lines) => {}
             () = end_without_leader(&client, &lines) => {}
+            () = end_late(client.deadline, &lines) => {}
         }
     });
     Lines(body_of_response)
@@ -74,6 +78,7 @@ pub(super) fn observe(
             () = lines.closed() => {}
             () = serve_observer(method, observer, &shares, &lines) => {}
             () = end_without_leader(&client, &lines) => {}
+            () = end_late(client.deadline, &lines) => {}
         }
     });
     Lines(body_of_response)
@@ -112,6 +117,14 @@ async fn end_without_leader(client: &Client, lines: &mpsc::Sender<Bytes>) {
     client.runtime.leaderless().await;
     let (code, text) = (Error::NoLeader.code(), Error::NoLeader.text());
     let _ = lines.send(gateway::streamed_error(code, text).into()).await;
+}
+
+/// Waits until the deadline of a stream, and says that it has passed.
+async fn end_late(deadline: Deadline, lines: &mpsc::Sender<Bytes>) {
+    if deadline.bound(pending::<()>()).await.is_err() {
+        let line = gateway::streamed_error(etcd::Code::DeadlineExceeded, LATE);
+        let _ = lines.send(line.into()).await;
+    }
 }
 
 /// The line for a response of so many bytes, with its room. The response is encoded when there is

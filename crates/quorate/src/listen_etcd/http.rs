@@ -19,7 +19,7 @@ use member::etcd_front::Reply;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::answer::{Answer, code_and_text, of_large, refused, refused_stream, streaming};
+use super::answer::{Answer, LATE, code_and_text, of_large, refused, refused_stream, streaming};
 use super::body::{RequestBody, read_body};
 use super::client::Client;
 use super::cluster;
@@ -117,7 +117,10 @@ async fn call(
     // A client of WebSocket sends GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
     let client = match upgrade {
-        None => Client::of_request(runtime, &parts.headers),
+        None => match Client::of_request(runtime, &parts.headers) {
+            Ok(client) => client,
+            Err(why) => return refused(etcd::Code::InvalidArgument, &why),
+        },
         Some(_) => Client::of_upgrade(runtime, &parts.headers),
     };
     let method = match gateway::route(http_method, parts.uri.path()) {
@@ -148,7 +151,8 @@ async fn call(
     let counts = runtime.server.methods.counts_of(method.path);
     counts.inspect(|counts| counts.start());
     let begun_at = Instant::now();
-    let answer = call_unary(&client, shares, method, body).await;
+    let answer = client.deadline.bound(call_unary(&client, shares, method, body)).await;
+    let answer = answer.unwrap_or_else(|_| refused(etcd::Code::DeadlineExceeded, LATE));
     let code = code_of(answer.status());
     counts.inspect(|counts| counts.finish(code, Some(begun_at.elapsed())));
     answer

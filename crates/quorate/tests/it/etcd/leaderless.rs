@@ -15,6 +15,7 @@ use hyper::header::HeaderValue;
 
 use super::grpc_client::{Answer, Bidi, PATIENCE, call, connect, framed, head, run, soon};
 use super::{Three, base64, request};
+use crate::server::Server;
 
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
@@ -182,4 +183,28 @@ fn calls_of_the_gateway_that_require_a_leader_end_without_one_and_others_go_on()
         let silent = stream.fill_buf().map(<[u8]>::len);
         assert!(silent.is_err() || silent.is_ok_and(|bytes| bytes > 0), "the stream goes on");
     }
+}
+
+/// The answers were compared with those of etcd 3.6.16.
+#[test]
+fn calls_of_the_gateway_end_at_the_time_that_their_client_sets() {
+    let server = Server::start("etcd-gateway-timeout", &[super::ETCD]);
+    let etcd = server.face("etcd");
+    let late = "context deadline exceeded";
+    let lock = r#"{"name":"YQ=="}"#;
+    assert_eq!(answer(etcd, "lock/lock", "", lock).0, 200);
+    let (status, body) = answer(etcd, "lock/lock", "Grpc-Timeout: 50m\r\n", lock);
+    assert!(status == 504 && body.contains(late), "{body}");
+    for (timeout, expected) in [("5S", 200), ("0S", 200), ("", 200), ("x", 400), ("12", 400)] {
+        let header = format!("Grpc-Timeout: {timeout}\r\n");
+        let (status, body) = answer(etcd, "kv/put", &header, r#"{"key":"YQ=="}"#);
+        assert_eq!(status, expected, "{timeout}: {body}");
+        assert_eq!(status == 400, body.contains("invalid grpc-timeout: "), "{body}");
+    }
+    let watch = r#"{"create_request":{"key":"YQ=="}}"#;
+    let mut stream = begin(etcd, "watch", "Grpc-Timeout: 300m\r\n", watch);
+    assert!(line(&mut stream).contains("\"created\":true"));
+    assert!(line(&mut stream).contains(late));
+    let (status, _) = answer(etcd, "watch", "Grpc-Timeout: x\r\n", watch);
+    assert_eq!(status, 400);
 }
