@@ -258,7 +258,7 @@ impl EtcdFront {
             }
             Ok(ticket) => {
                 let is_token = matches!(credentials, Credentials::Token(_));
-                let waits = is_token && self.may_be_enforced && !self.config.is_alone;
+                let waits = is_token && !self.config.is_alone;
                 self.watches.open(ticket, requires_leader, waits);
                 if waits {
                     // This member may lag behind the one that has made the token.

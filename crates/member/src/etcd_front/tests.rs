@@ -23,6 +23,7 @@ struct Rig {
     /// Questions about leases.
     asked: Vec<(Ticket, LeaseQuestion)>,
     passwords: Vec<(Ticket, PasswordWork)>,
+    watched: Vec<(Ticket, WatchMessages)>,
 }
 
 const ORIGIN: Origin = Origin { member: MemberId(1), boot: BootId(1) };
@@ -48,8 +49,8 @@ impl Rig {
             watch_interest: Arc::default(),
         });
         let (machine, results) = (Machine::default(), Vec::new());
-        let (submitted, told, synced, pieces, asked, passwords) = Default::default();
-        Rig { front, machine, submitted, told, results, pieces, synced, asked, passwords }
+        let (submitted, told, synced, pieces, asked, passwords, watched) = Default::default();
+        Rig { front, machine, submitted, told, results, pieces, synced, asked, passwords, watched }
     }
 
     fn call(&mut self, method: Method, request: &impl Message) -> Ticket {
@@ -76,6 +77,7 @@ impl Rig {
         self.results.extend(output.results);
         self.pieces.extend(output.pieces);
         self.passwords.extend(output.passwords);
+        self.watched.extend(output.watched);
         for message in output.to_loop {
             match message {
                 ToLoop::Submit(submission) => self.submitted.push(submission),
