@@ -6,6 +6,8 @@
 //! never fall. So a client that was connected before finds no zxid below the last one that it has
 //! seen.
 
+use std::sync::Arc;
+
 use crate::change::ChangeBatch;
 use crate::etcd::change::Change as EtcdChange;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};
@@ -73,6 +75,10 @@ impl Machine {
         }
         core::mem::swap(&mut self.etcd, &mut image.etcd);
         self.etcd.revision = self.etcd.revision.max(image.etcd.revision);
+        if !(self.etcd.auth.is_unused() && image.etcd.auth.is_unused()) {
+            let before = image.etcd.auth.revision();
+            Arc::make_mut(&mut self.etcd.auth).on_installed(before);
+        }
         // The settings are those of this ensemble.
         self.etcd.settings = image.etcd.settings;
         self.etcd.leases.grant_all_anew(self.ordinal);

@@ -353,7 +353,7 @@ impl EtcdFront {
         }
         match self.calls.get_mut(&ticket) {
             Some(Call::Ready(
-                Read::AskLease(_) | Read::Authenticate(_) | Read::HashPassword(_),
+                Read::AskLease(_) | Read::Authenticate(_) | Read::Signed(_) | Read::HashPassword(_),
                 _,
             )) => {
                 self.hand_over_read(ticket, store);
@@ -382,6 +382,7 @@ impl EtcdFront {
         match read {
             Read::AskLease(call) => self.ask_lease(ticket, call, store.revision(), asker),
             Read::Authenticate(request) => self.check_password(ticket, request, store),
+            Read::Signed(signed) => self.give_signed(ticket, *signed, store),
             Read::HashPassword(change) => self.hash_password(ticket, *change, asker),
             _ => unreachable!("other reads end under the lock"),
         }
@@ -795,6 +796,9 @@ impl EtcdFront {
         self.watches.on_installed(true);
         self.on_other_users();
         for call in self.calls.values_mut() {
+            if let Call::Ready(_, Some(caller)) | Call::Confirming(_, Some(caller)) = call {
+                caller.forget();
+            }
             match call {
                 Call::Ready(Read::Stream(stream), _) | Call::Sent(stream, _) => {
                     stream.on_installed();

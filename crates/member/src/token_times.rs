@@ -48,7 +48,8 @@ impl TokenTimes {
         used_ms.entry(token).or_insert(now_ms);
     }
 
-    /// Another state took the place of the one before: nobody knows when its tokens were made.
+    /// Another state took the place of the one before: nobody knows when those of its tokens were
+    /// made that have no time yet.
     pub(crate) fn on_installed(&self, now_ms: u64) {
         self.lock().begun_ms = now_ms;
     }
@@ -57,7 +58,7 @@ impl TokenTimes {
     pub(crate) fn use_now(&self, token: Ordinal, now_ms: u64) -> bool {
         let mut times = self.lock();
         let begun_ms = times.begun_ms;
-        let last_ms = times.used_ms.get(&token).map_or(begun_ms, |at_ms| (*at_ms).max(begun_ms));
+        let last_ms = times.used_ms.get(&token).copied().unwrap_or(begun_ms);
         let is_valid = now_ms.saturating_sub(last_ms) <= self.ttl_ms;
         if is_valid {
             times.used_ms.insert(token, now_ms);

@@ -180,6 +180,14 @@ impl Auth {
         self.roles.iter().map(|(name, role)| (&**name, role))
     }
 
+    /// Users and roles of an image take the place of others, which had this revision: no token of
+    /// either is good any more, and no revision that a client knows comes again.
+    pub(crate) fn on_installed(&mut self, revision_before: u64) {
+        self.tokens = Tokens::default();
+        self.revision = self.revision.max(revision_before) + 1;
+        self.forget_permitted();
+    }
+
     /// Whether nobody ever changed anything.
     pub(crate) fn is_unused(&self) -> bool {
         self.revision == FIRST_REVISION && !self.is_enabled

@@ -39,7 +39,7 @@ impl Store {
     /// 1. None if more are left: then the same command comes again, before any other.
     ///
     /// # Errors
-    /// The command is refused, and nothing has changed.
+    /// The command is refused, and nothing has changed but that its refusal may raise an alarm.
     pub(crate) fn apply_step(
         &mut self,
         at: At<'_>,

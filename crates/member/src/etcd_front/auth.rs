@@ -31,7 +31,11 @@ use super::lease_call::LeaseCall;
 use super::method::{CallRefused, Method, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
 use super::{EtcdFront, EtcdFrontConfig, Now};
+use crate::limits::ETCD_CALL_MS_MAX;
 use crate::message::Ticket;
+
+/// The longest password in bytes. The hash does not look at more, and none is made of more.
+const PASSWORD_BYTES_MAX: usize = 72;
 
 /// The text for a password that the hash does not take (`bcrypt.ErrPasswordTooLong`). Its code is
 /// `Unknown`.
@@ -51,10 +55,13 @@ impl Read {
             Read::Range(range) => auth.require(who, Access::Read, range.range()),
             Read::Stream(stream) => auth.require(who, Access::Read, stream.range()),
             Read::Txn(request) => store.require_txn(who, &checked_txn(request)),
-            Read::AskLease(LeaseCall::KeepAlive(lease)) => require_lease(store, who, *lease, true),
+            Read::AskLease(LeaseCall::KeepAlive(lease)) => {
+                require_lease(store, who, *lease, Some(Access::Write))
+            }
             Read::AskLease(LeaseCall::TimeToLive(lease, with_keys))
             | Read::TimeToLive { lease, with_keys, .. } => {
-                require_lease(store, who, *lease, *with_keys)
+                // Who asks for the keys must have the right to see them.
+                require_lease(store, who, *lease, with_keys.then_some(Access::Read))
             }
             Read::Leases => {
                 auth.require_user(who)?;
@@ -69,7 +76,7 @@ impl Read {
                 auth.require_root(who)
             }
             // The answer to a question depends on who asks.
-            Read::Auth(_) | Read::Authenticate(_) => Ok(()),
+            Read::Auth(_) | Read::Authenticate(_) | Read::Signed(_) => Ok(()),
         }
     }
 }
@@ -79,12 +86,12 @@ fn require_lease(
     store: &Store,
     who: Option<AuthInfo<'_>>,
     lease: LeaseId,
-    with_keys: bool,
+    access: Option<Access>,
 ) -> Result<(), Refusal> {
     store.auth().require_user(who)?;
-    match with_keys {
-        true => store.require_lease(who, lease, Access::Write),
-        false => Ok(()),
+    match access {
+        Some(access) => store.require_lease(who, lease, access),
+        None => Ok(()),
     }
 }
 
@@ -226,9 +233,11 @@ impl EtcdFront {
             Err(refused) => return self.output.results.push((ticket, Err(refused))),
         };
         let (revision, user) = (auth.revision(), request.name.as_str().into());
-        let password = request.password.clone();
+        // The hash does not look at more.
+        let bytes = request.password.as_bytes();
+        let password = bytes[..bytes.len().min(PASSWORD_BYTES_MAX)].to_vec();
         let task = PasswordTask::Check { hash, user, revision };
-        let call = PasswordCall::Authenticate(request, revision, store.revision());
+        let call = PasswordCall::Authenticate(request, revision);
         self.work_on_password(ticket, password, task, call);
     }
 
@@ -239,14 +248,18 @@ impl EtcdFront {
         (change, password, kept): (AuthChange, String, (Method, Bytes)),
         asker: Asker,
     ) {
+        if password.len() > PASSWORD_BYTES_MAX {
+            let refused = Err(CallRefused::Unknown(PASSWORD_TOO_LONG));
+            return self.output.results.push((ticket, refused));
+        }
         let call = PasswordCall::Change(change, asker, kept);
-        self.work_on_password(ticket, password, PasswordTask::Hash, call);
+        self.work_on_password(ticket, password.into_bytes(), PasswordTask::Hash, call);
     }
 
     fn work_on_password(
         &mut self,
         ticket: Ticket,
-        password: String,
+        password: Vec<u8>,
         task: PasswordTask,
         call: PasswordCall,
     ) {
@@ -264,18 +277,17 @@ impl EtcdFront {
         let Some(Call::Password(call)) = self.calls.remove(&ticket) else { return };
         let begun = match (call.0, done) {
             (_, PasswordDone::TooMuchWork) => Err(Error::TooManyRequests.into()),
-            (_, PasswordDone::TooLong) => Err(CallRefused::Unknown(PASSWORD_TOO_LONG)),
             (_, PasswordDone::Wrong) => Err(Error::AuthFailed.into()),
             (_, PasswordDone::NoToken(text)) => Err(CallRefused::Unknown(text)),
             (PasswordCall::Change(change, asker, kept), PasswordDone::Hashed(hash)) => {
                 self.begin_change(ticket, &change, &hash, asker, kept)
             }
-            (PasswordCall::Authenticate(_, _, at), PasswordDone::Signed(token)) => {
-                let response = convert::authenticated(self.header(), at, token);
-                self.output.results.push((ticket, Ok(Reply::of_bytes(self.header(), response))));
+            (PasswordCall::Authenticate(request, revision), PasswordDone::Signed(token)) => {
+                let read = Read::Signed(Box::new((request, revision, token)));
+                self.begin_read(ticket, read, false, None);
                 Ok(())
             }
-            (PasswordCall::Authenticate(request, revision, _), PasswordDone::RightFor(prefix)) => {
+            (PasswordCall::Authenticate(request, revision), PasswordDone::RightFor(prefix)) => {
                 self.ask_for_token(ticket, request, revision, prefix)
             }
             (call, done) => unreachable!("{done:?} is no result for {}", call.name()),
@@ -302,8 +314,23 @@ impl EtcdFront {
         Ok(())
     }
 
+    /// Gives a signed token out, unless users or roles have changed since the password was compared.
+    pub(super) fn give_signed(
+        &mut self,
+        ticket: Ticket,
+        (request, revision, token): (pb::AuthenticateRequest, u64, String),
+        store: &Store,
+    ) {
+        if store.auth().revision() != revision {
+            return self.authenticate_again(ticket, request);
+        }
+        let response = convert::authenticated(self.header(), store.revision(), token);
+        self.output.results.push((ticket, Ok(Reply::of_bytes(self.header(), response))));
+    }
+
     /// Users or roles have changed while a password was compared: it is compared again.
     pub(super) fn authenticate_again(&mut self, ticket: Ticket, request: pb::AuthenticateRequest) {
+        self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
         self.begin_read(ticket, Read::Authenticate(request), true, None);
     }
 }

@@ -98,6 +98,9 @@ pub(super) enum Read {
     Auth(AuthQuestion),
     /// A user that asks for a token, handed over under the lock.
     Authenticate(pb::AuthenticateRequest),
+    /// A user whose password was right at that revision of users and roles, with its signed token;
+    /// handed over under the lock.
+    Signed(Box<(pb::AuthenticateRequest, u64, String)>),
     /// A change whose password is to be hashed, with its request; handed over under the lock.
     HashPassword(Box<(AuthChange, String, (Method, Bytes))>),
     /// A question about alarms.
@@ -178,7 +181,7 @@ impl Read {
                 *keys_left = keys_left.saturating_sub(piece.events().len() as u64);
                 Found::Piece { piece, is_last }
             }
-            Read::AskLease(_) | Read::Authenticate(_) | Read::HashPassword(_) => {
+            Read::AskLease(_) | Read::Authenticate(_) | Read::Signed(_) | Read::HashPassword(_) => {
                 unreachable!("it is handed over")
             }
             Read::Auth(question) => {

@@ -44,6 +44,8 @@ pub(super) struct Caller {
     credentials: Credentials,
     /// Whether this member has applied what the client can know of.
     is_synced: bool,
+    /// Whether it was looked for.
+    is_found: bool,
     /// Who it is, once that was asked for while permissions are enforced. It stays, so that a read
     /// which lasts ends with a change of users and roles (`EtcdServer.doSerialize`).
     who: Option<Who>,
@@ -57,7 +59,9 @@ pub(super) type Asker = Option<Box<Caller>>;
 pub(super) fn asker(credentials: Credentials, is_synced: bool) -> Asker {
     match credentials {
         Credentials::Nobody => None,
-        credentials => Some(Box::new(Caller { credentials, is_synced, who: None })),
+        credentials => {
+            Some(Box::new(Caller { credentials, is_synced, is_found: false, who: None }))
+        }
     }
 }
 
@@ -87,10 +91,15 @@ impl Caller {
             }
             Err(Unresolved::Unknown | Unresolved::Invalid) => Err(NotFound::Ever),
             Ok(who) => {
-                self.who = who;
+                (self.is_found, self.who) = (true, who);
                 Ok(())
             }
         }
+    }
+
+    /// Another state took the place of the one before, with other users.
+    pub fn forget(&mut self) {
+        (self.is_found, self.who) = (false, None);
     }
 
     /// Notes that this member has applied what was committed when the call came, or later.
@@ -102,7 +111,7 @@ impl Caller {
     /// whether permissions are enforced, as far as this member knows.
     pub fn must_be_found(&self, may_be_enforced: bool) -> bool {
         let has_token = matches!(self.credentials, Credentials::Token(_));
-        self.who.is_none() && (may_be_enforced || (has_token && !self.is_synced))
+        !self.is_found && (may_be_enforced || has_token)
     }
 }
 

@@ -14,7 +14,7 @@ use super::method::Method;
 #[derive(Debug)]
 pub struct PasswordWork {
     /// The password.
-    pub password: String,
+    pub password: Vec<u8>,
     /// What to do with it.
     pub task: PasswordTask,
     /// Gone when nobody waits for the result.
@@ -42,8 +42,6 @@ pub enum PasswordTask {
 pub enum PasswordDone {
     /// The hash.
     Hashed(Vec<u8>),
-    /// The hash takes no password of this length.
-    TooLong,
     /// The password is right, and these are random letters for a simple token.
     RightFor(TokenPrefix),
     /// The password is right, and this is a signed token.
@@ -60,8 +58,8 @@ pub enum PasswordDone {
 pub(super) enum PasswordCall {
     /// A change that needs the hash.
     Change(AuthChange, Asker, (Method, Bytes)),
-    /// A user that asks for a token: the request, and the two revisions of the state.
-    Authenticate(pb::AuthenticateRequest, u64, i64),
+    /// A user that asks for a token: the request, and the revision of users and roles.
+    Authenticate(pb::AuthenticateRequest, u64),
 }
 
 impl PasswordCall {

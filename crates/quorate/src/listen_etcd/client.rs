@@ -33,7 +33,7 @@ const REQUIRES_LEADER: &str = "hasleader";
 /// The header with the time that a call may take.
 const TIMEOUT: &str = "grpc-timeout";
 
-/// What a token may begin with, in any case but this without effect.
+/// What a token may begin with, in exactly this case. It is cut off.
 const BEARER: &str = "Bearer ";
 
 /// A client, for one call.

@@ -82,11 +82,13 @@ impl Auth {
         }
     }
 
-    /// A number that stands for who asks; 0 while permissions are not enforced, and for nobody.
+    /// A number that stands for who asks, and for the present users and roles; 0 while permissions
+    /// are not enforced, for nobody, and for who is named by something older than the newest change.
     pub(crate) fn asker(&self, who: Option<AuthInfo<'_>>) -> Asker {
-        let Some(AuthInfo { user, revision }) = who.filter(|_| self.is_enabled) else { return 0 };
+        let who = who.filter(|who| self.is_enabled && who.revision >= self.revision);
+        let Some(AuthInfo { user, .. }) = who else { return 0 };
         // Two users do not have the same one by chance.
-        let mut bytes = revision.to_le_bytes().to_vec();
+        let mut bytes = self.revision.to_le_bytes().to_vec();
         bytes.extend_from_slice(user.as_bytes());
         Digest::of_bytes(b'W', &bytes).0 as u64
     }
@@ -194,8 +196,8 @@ impl Store {
         Ok(())
     }
 
-    /// A put needs the keys of its lease as well: who puts a key there makes it outlive nothing
-    /// that the user may not remove (`apply.checkPutAuth`).
+    /// A put needs the keys of its lease as well: who may not write all of them could not revoke the
+    /// lease, so may not add one (`apply.checkPutAuth`).
     fn require_put(&self, who: Option<AuthInfo<'_>>, put: &Put<'_>) -> Result<(), Refusal> {
         let range = KeyRange { key: put.key, end: &[] };
         self.auth.require(who, Access::Write, range)?;

@@ -392,6 +392,15 @@ fn who_may_write_all_keys_of_a_lease_is_remembered_until_somebody_else_puts_one(
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), Some(Refusal::PermissionDenied));
     assert_eq!(put_by(&mut machine, "root", "z", 0), None);
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), None);
+    // Who was named before the newest change is refused, whatever is remembered: members that
+    // remember and members that do not must decide alike.
+    let old = now(&machine, "alice");
+    apply(&mut machine, AuthCommand::AddRole { role: "new" });
+    assert_eq!(put_by(&mut machine, "alice", "a1", 1), None);
+    for _ in 0..2 {
+        let refused = apply_as(&mut machine, old, Command::Revoke { lease: LeaseId(1) });
+        assert_eq!(refused, Err(Refusal::AuthOldRevision));
+    }
     // Another revision of users and roles.
     apply(&mut machine, AuthCommand::RevokeRole { user: "alice", role: "r" });
     assert!(!is_writable(&machine, "alice"));

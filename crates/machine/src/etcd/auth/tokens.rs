@@ -29,6 +29,7 @@ impl Tokens {
 
     /// Adds a token. If there are too many, the oldest of the user with the most goes.
     pub fn add(&mut self, token: Token, user: &str) {
+        self.remove(token.made);
         if self.tokens.len() >= ETCD_TOKENS_MAX {
             // Of users with as many, the last one by name.
             let most = self.of_user.values().max_by_key(|of_user| of_user.len());

@@ -214,7 +214,7 @@ fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
     let ticket = rig.call(method, &authenticate("alice", "secret"));
     for hash in [&b"hash"[..], b"new hash"] {
         let (of, work) = rig.passwords.pop().expect("it is to be compared");
-        assert_eq!((of, &*work.password), (ticket, "secret"));
+        assert_eq!((of, &work.password[..]), (ticket, &b"secret"[..]));
         let PasswordTask::Check { hash: compared, .. } = &work.task else { panic!("{work:?}") };
         assert_eq!(&**compared, hash);
         if hash == b"hash" {
@@ -237,6 +237,49 @@ fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
     let ticket = rig.call(method, &authenticate("zoe", "x"));
     let refused = rig.result::<pb::AuthenticateResponse>(ticket);
     assert_eq!(refused, Err(Error::AuthFailed.into()));
+    rig.check_empty();
+}
+
+#[test]
+fn a_signed_token_is_not_given_out_behind_a_change_of_users() {
+    let mut rig = Rig::enforced(false);
+    let method = Method::Auth(AuthMethod::Authenticate);
+    let ticket = rig.call(method, &authenticate("alice", "secret"));
+    for round in 0..2 {
+        assert_eq!(
+            core::mem::take(&mut rig.synced),
+            if round == 0 { vec![ticket] } else { vec![] }
+        );
+        if round == 0 {
+            rig.sync(ticket);
+        }
+        assert_eq!(rig.passwords.pop().map(|(of, _)| of), Some(ticket));
+        if round == 0 {
+            rig.change(AuthCommand::ChangePassword { user: "alice", password: b"new hash" });
+        }
+        rig.front.on_password(ticket, PasswordDone::Signed("a.b.c".to_string()));
+        rig.take();
+        assert_eq!(core::mem::take(&mut rig.synced), [ticket]);
+        rig.sync(ticket);
+    }
+    let response = rig.result::<pb::AuthenticateResponse>(ticket).unwrap();
+    assert_eq!(response.token, "a.b.c");
+    rig.check_empty();
+}
+
+#[test]
+fn a_long_password_is_cut_or_refused_before_it_waits() {
+    let mut rig = Rig::enforced(true);
+    let long = "p".repeat(73);
+    let ticket = rig.call(Method::Auth(AuthMethod::Authenticate), &authenticate("alice", &long));
+    assert_eq!(rig.passwords.pop().unwrap().1.password.len(), 72);
+    rig.front.on_cancel(ticket);
+    let add =
+        pb::AuthUserAddRequest { name: "bob".to_string(), password: long, ..Default::default() };
+    let ticket = rig.call_by(Credentials::Member, Method::Auth(AuthMethod::UserAdd), &add);
+    let refused = rig.result::<pb::AuthUserAddResponse>(ticket);
+    let text = "bcrypt: password length exceeds 72 bytes";
+    assert_eq!(refused, Err(CallRefused::Unknown(text)));
     rig.check_empty();
 }
 
