@@ -357,6 +357,8 @@ fn commands_under_way_when_the_state_is_replaced_have_an_unknown_fate() {
     changes.push(rig.machine.mark(), installed, "");
     rig.deliver(changes, Vec::new());
     assert_eq!(rig.result::<pb::PutResponse>(ticket), Err(Error::TimedOut.into()));
+    // It takes no effect in a later term, if no leader has it yet.
+    assert_eq!(rig.told, ["GiveUp(FrontId(3), [(ConnectionId(9), Ticket(0))])"]);
     // An answer that comes all the same is for nobody.
     rig.apply();
     rig.machine.finish_entry(LogIndex(2));
