@@ -10,6 +10,8 @@ pub mod contender;
 pub mod network;
 mod observer;
 pub mod recipe;
+mod rights;
+pub mod users;
 pub mod watch_wire;
 pub mod watcher;
 pub mod wire;
@@ -23,6 +25,7 @@ use workload::generate::Random;
 use client::{EtcdClient, EtcdClientConfig, Uses};
 use contender::{ContenderConfig, Prize};
 use network::EtcdNetwork;
+use users::UsersConfig;
 
 /// Sets a seed apart from itself, to draw clients of etcd. With this number the kept seeds have
 /// none of them, and mean what they meant before.
@@ -35,6 +38,10 @@ const LEASE_SEED: u64 = 0x6c65_6173_6529_db13;
 /// Sets a seed apart from itself, to draw whether clients want locks: runs without any mean what
 /// they meant before. With this number none of the kept seeds has any.
 const LOCK_SEED: u64 = 0x6c6f_636b_6529_db17;
+
+/// Sets a seed apart from itself, to draw whether there are users with permissions: runs without
+/// any mean what they meant before. With this number none of the kept seeds has any.
+const USERS_SEED: u64 = 0x7573_6572_000b_ad19;
 
 /// The leases of clients. With few, grants of one that exists are common.
 const LEASES: [i64; 4] = [1, 2, 3, 1 << 40];
@@ -67,11 +74,35 @@ impl EtcdLoad {
         let leases = Random::new(seed ^ LEASE_SEED).one_in(2);
         let mut locks = Random::new(seed ^ LOCK_SEED);
         let has_locks = locks.one_in(3);
+        let mut users = Random::new(seed ^ USERS_SEED);
+        let has_users = users.one_in(4);
         let mut load = (!random.one_in(2)).then(|| EtcdLoad { leases, ..EtcdLoad::new(random) })?;
         if has_locks {
             load.add_contenders(locks);
         }
+        if has_users {
+            load.add_users(users);
+        }
         Some(load)
+    }
+
+    /// Adds a client that changes users, roles and permissions, and makes calls as these users.
+    pub fn add_users(&mut self, mut random: Random) {
+        let users = UsersConfig {
+            seed: random.bits(),
+            calls: random.magnitude(100, 600),
+            rest_us_max: random.magnitude(10_000, 1_000_000),
+        };
+        self.clients.push(EtcdClientConfig {
+            ops: 0,
+            calls_max: u64::MAX,
+            think_us_max: 4_000_000,
+            patience_us_max: random.magnitude(2_000_000, 30_000_000),
+            watches_max: 0,
+            is_erratic: false,
+            contends: None,
+            users: Some(users),
+        });
     }
 
     /// Adds clients that want a lock, or to lead an election, and make no other calls.
@@ -101,6 +132,7 @@ impl EtcdLoad {
                 watches_max: 0,
                 is_erratic,
                 contends: Some(contends),
+                users: None,
             });
         }
     }
@@ -122,6 +154,7 @@ impl EtcdLoad {
             is_erratic,
             watches_max: if has_watches { apart.between(1, 8) as usize } else { 0 },
             contends: None,
+            users: None,
         });
         let clients = clients.collect();
         let front_count = random.between(1, 2) as u32;
@@ -182,7 +215,9 @@ impl EtcdClients {
         let network = EtcdNetwork::new(random.fork());
         let configs = load.map(|load| load.clients.as_slice()).unwrap_or_default();
         let leases = load.is_some_and(|load| load.leases);
-        let uses = Uses { leases, locks: configs.iter().any(|it| it.contends.is_some()) };
+        let locks = configs.iter().any(|it| it.contends.is_some());
+        let users = configs.iter().any(|it| it.users.is_some());
+        let uses = Uses { leases, locks, users };
         let client = |(number, config): (usize, &EtcdClientConfig)| {
             EtcdClient::new((number as u32, uses), config.clone(), random.fork())
         };

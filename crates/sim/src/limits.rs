@@ -276,5 +276,8 @@ pub const LEASE_JUMP_US_MAX: u64 = (member::limits::LOOK_MS_MAX + 50) * 1_000;
 /// to live that is drawn, and some time for the end and for a new leader.
 pub const LEASES_END_US_MAX: u64 = 15_000_000;
 
+/// The longest that work on a password takes: as long as some in a queue, in the server that ships.
+pub const PASSWORD_US_MAX: u64 = 1_000_000;
+
 /// How long a simple token of etcd's users may stay unused, in ms. Long runs reach it.
 pub const TOKEN_TTL_MS: u64 = 20_000;

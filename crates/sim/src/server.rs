@@ -7,9 +7,11 @@
 //! is taken at once. Work on a disk takes virtual time: its effect comes at the start, the report
 //! at the end, and a crash may come in between.
 
+mod etcd_passwords;
 mod etcd_runtime;
 mod etcd_sabotage;
 mod etcd_turn;
+mod etcd_user_sabotage;
 mod etcd_watches;
 mod forged;
 mod runtime;
@@ -66,6 +68,7 @@ use crate::witness::levels::Heard;
 use crate::world::{Actor, Clock, Event, World};
 use etcd_runtime::EtcdRuntime;
 pub use etcd_sabotage::WatchSabotage;
+pub use etcd_user_sabotage::UserSabotage;
 use runtime::Runtime;
 pub use unborn::Unborn;
 
@@ -150,6 +153,8 @@ pub enum Sabotage {
     EtcdNeighboursHidden,
     /// Watches of etcd's clients are served wrongly.
     EtcdWatches(WatchSabotage),
+    /// Users of etcd are served wrongly.
+    EtcdUsers(UserSabotage),
 }
 
 /// The configuration of a member. Each of its lives has the same one.
@@ -297,7 +302,11 @@ impl MemberConfig {
 
     /// The connection runtimes of etcd's clients.
     fn etcd_runtimes(&self, apply: &Apply, now_us: u64, clock: Clock) -> Vec<EtcdRuntime> {
-        let of_front = |position| self.of_etcd_front(position, apply.watch_interest());
+        let token_times = Arc::new(TokenTimes::new(TOKEN_TTL_MS, 0));
+        let of_front = |position| EtcdFrontConfig {
+            token_times: token_times.clone(),
+            ..self.of_etcd_front(position, apply.watch_interest())
+        };
         let runtime = |position| {
             let mut runtime = EtcdRuntime::new(of_front(position), now_us, clock);
             if let Some(Sabotage::EtcdWatches(sabotage)) = self.sabotage {

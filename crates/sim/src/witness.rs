@@ -19,10 +19,11 @@ use machine::codec::DecodeError;
 use machine::digest::Digest;
 use machine::entry::{self, Batch, Framed};
 use machine::etcd::command::Command as MachineCommand;
+use machine::etcd::reply::Refusal;
 use machine::zk::command::Op as MachineOp;
 use machine::{
-    Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin, Settings,
-    ZkCommand,
+    ChangeBatch, Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin,
+    Outcome, Settings, Stamp, ZkCommand,
 };
 use replica::{Entry, EntryKind, Restored, Role, Status};
 use workload::etcd::history as etcd_history;
@@ -586,10 +587,19 @@ impl Witness {
         let mut order = Vec::new();
         // The ordinal of each command that may have granted a lease, with its index in the order.
         let (mut ordinal, mut grants) = (0, BTreeMap::new());
+        // Decides who may do what, from the first change of users and roles on.
+        let mut permits: Option<Machine> = None;
         self.each_command(|handed, _, batch, position, framed| {
             ordinal += 1;
             let Command::Etcd(command) = &framed.command else { return Ok(()) };
             if matches!(command, MachineCommand::Configure(_)) {
+                return Ok(());
+            }
+            if matches!(command, MachineCommand::Auth(_)) {
+                permits.get_or_insert_default();
+            }
+            let is_denied = permits.as_mut().is_some_and(|it| is_denied(it, batch, framed));
+            if matches!(command, MachineCommand::Auth(_)) {
                 return Ok(());
             }
             if let MachineCommand::Grant { .. } = command {
@@ -617,7 +627,10 @@ impl Witness {
             if !asked.is_some_and(|op| is_asked_for(command, op)) {
                 return Err(format!("{command:?} is logged for {call:?}, which is {asked:?}"));
             }
-            add(Claimed::Call(call));
+            // The actor that changes users judges who may do what.
+            if !is_denied {
+                add(Claimed::Call(call));
+            }
             Ok(())
         })?;
         Ok(order)
@@ -760,6 +773,16 @@ impl Witness {
             },
         })
     }
+}
+
+/// Runs a command of etcd's space, and tells whether who asked for it may not do it.
+fn is_denied(permits: &mut Machine, batch: &Batch<'_>, framed: &Framed<'_>) -> bool {
+    let identities = &batch.identities[framed.identity_list];
+    let (origin, connection) = (batch.origin, framed.connection);
+    let stamp = Stamp { time_ms: 0, origin, connection, identities };
+    let reply = permits.apply(&stamp, &framed.command, &mut ChangeBatch::default());
+    let denials = [Refusal::UserEmpty, Refusal::AuthOldRevision, Refusal::PermissionDenied];
+    matches!(reply.outcome, Outcome::Etcd(Err(refusal)) if denials.contains(&refusal))
 }
 
 /// Whether a batch is the next one of its origin, by the rule of the machine. Notes it if it is.

@@ -5,6 +5,7 @@ use member::bootstrap::Attendance;
 use member::leader::auto_compaction::AutoCompaction;
 use sim::etcd_clients::EtcdLoad;
 use sim::etcd_clients::contender::Prize;
+use sim::etcd_clients::users::UsersCounts;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::{EtcdCounts, Options, Summary};
 use workload::generate::Random;
@@ -73,6 +74,8 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
         ("waits for a lock that a compaction ended", count(|it| it.contenders.waits_compacted)),
         ("sessions that are over", count(|it| it.contenders.sessions_over)),
         ("deaths", count(|it| it.contenders.deaths)),
+        ("changes of users and roles", count(|it| it.users.changes)),
+        ("calls that users may not make", count(|it| it.users.denied)),
         ("pauses", count(|it| it.contenders.pauses)),
     ] {
         assert!(count > 0, "no {what}");
@@ -258,4 +261,57 @@ fn a_holder_at_a_member_that_is_cut_off_loses_its_lock_to_another() {
         count(|it| it.contenders.sessions_over),
     ];
     assert!(found.iter().all(|count| *count > 5), "{found:?}");
+}
+
+/// Three members, clients of etcd, and one that changes users and roles and makes calls as them,
+/// beside all faults that are drawn.
+fn with_users(seed: u64) -> Options {
+    let mut options = Options::draw_ensemble(seed, 3);
+    let mut load = EtcdLoad::new(Random::new(seed));
+    load.add_users(Random::new(seed));
+    options.etcd = Some(load);
+    options
+}
+
+#[test]
+fn users_may_do_what_they_are_permitted_to() {
+    let mut all = UsersCounts::default();
+    for seed in 1..=40 {
+        let summary = sim::run(with_users(seed)).unwrap_or_else(|failure| panic!("{failure}"));
+        all.add(&summary.etcd.users);
+    }
+    for (what, count) in [
+        ("changes", all.changes),
+        ("tokens", all.tokens),
+        ("permitted calls", all.permitted),
+        ("denied calls", all.denied),
+        ("calls of nobody", all.nobody),
+        ("calls with tokens of before", all.invalid),
+        ("calls with tokens that were unused for long", all.expired),
+        ("refused watches", all.watches_refused),
+        ("changes of unknown fate", all.unknown),
+    ] {
+        assert!(count > 0, "no {what}: {all:?}");
+    }
+}
+
+/// A member applies everything late. It takes calls of users whom it does not know yet, or knows as
+/// they were.
+#[test]
+fn users_have_their_permissions_at_a_member_that_lags() {
+    let mut all = UsersCounts::default();
+    for seed in 1..=10 {
+        let slow = Fault::SlowApply { lag_us: 3_000_000, for_us: 60_000_000 };
+        let mut options = options_of_calls(seed, vec![(3_000_000, Whom::one(1), slow)]);
+        let load = options.etcd.as_mut().expect("there are clients of etcd");
+        load.add_users(Random::new(seed));
+        for client in &mut load.clients {
+            if let Some(users) = &mut client.users {
+                (users.calls, users.rest_us_max) = (600, 100_000);
+            }
+        }
+        let summary = sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
+        all.add(&summary.etcd.users);
+    }
+    assert!(all.old > 5 && all.permitted > 100 && all.invalid > 100, "{all:?}");
 }

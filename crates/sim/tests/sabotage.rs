@@ -5,7 +5,7 @@ use sim::build::{Ask, Build, Builds};
 use sim::etcd_clients::EtcdLoad;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::links::Roughness;
-use sim::server::{Sabotage, WatchSabotage};
+use sim::server::{Sabotage, UserSabotage, WatchSabotage};
 use sim::{LaterOps, Options};
 use workload::generate::Random;
 
@@ -314,6 +314,29 @@ fn with_etcd(options: &mut Options) {
         client.patience_us_max = 20_000_000;
     }
     options.etcd = Some(load);
+}
+
+/// As [`with_etcd`], with a client that changes users and roles.
+fn with_users(options: &mut Options) {
+    with_etcd(options);
+    if let Some(load) = &mut options.etcd {
+        load.add_users(Random::new(options.seed));
+    }
+}
+
+/// Each line: the mistake, and what the actor says.
+#[test]
+fn mistakes_with_users_and_permissions_are_noticed() {
+    for (sabotage, why) in [
+        (UserSabotage::WritesUnchecked, "None, due is Some(PermissionDenied)"),
+        (UserSabotage::WatchesUnchecked, "etcd's users: Watch of"),
+        (UserSabotage::NobodyIsRoot, "None, due is Some(UserEmpty)"),
+        (UserSabotage::UnknownRefused, "Some(InvalidAuthToken), due is None"),
+        (UserSabotage::TokensSurvive, "due is Some(InvalidAuthToken)"),
+        (UserSabotage::PasswordsIgnored, "the error due is Some(AuthFailed)"),
+    ] {
+        check_noticed_where(Sabotage::EtcdUsers(sabotage), why, with_users);
+    }
 }
 
 /// As [`with_etcd`], with leases, and few faults beside.

@@ -8,7 +8,7 @@ use machine::etcd::reply::Refusal;
 use machine::etcd::token::Token;
 
 /// What a client says of itself.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Credentials {
     /// Nothing.
     #[default]

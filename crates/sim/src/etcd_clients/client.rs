@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use member::etcd_front::Method;
+use member::etcd_front::{Credentials, Method};
 use workload::etcd::generate::{Generator, Options};
 use workload::etcd::history::{CallId, History};
 use workload::etcd::op::{Answer, Error, Op, Range};
@@ -11,7 +11,8 @@ use workload::generate::Random;
 
 use super::LEASES;
 use super::contender::{Act, Contender, ContenderConfig};
-use super::network::{EtcdNetwork, FromClient, FromServer, ToWatcher};
+use super::network::{EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToWatcher};
+use super::users::{self, Users, UsersAct, UsersConfig};
 use super::watcher::{Around, Watcher};
 use super::wire::{self, Served};
 use crate::client::Wish;
@@ -42,6 +43,8 @@ pub struct EtcdClientConfig {
     pub is_erratic: bool,
     /// What it wants a lock for, if it does.
     pub contends: Option<ContenderConfig>,
+    /// How it changes users and roles, if it does.
+    pub users: Option<UsersConfig>,
 }
 
 /// What all clients of a run make of etcd beside plain calls.
@@ -51,6 +54,19 @@ pub struct Uses {
     pub leases: bool,
     /// Whether some clients want locks: nobody else deletes the keys of these.
     pub locks: bool,
+    /// Whether a client changes users and roles: the others may do everything, as root, and nobody
+    /// else deletes its keys.
+    pub users: bool,
+}
+
+impl Uses {
+    /// What clients say of themselves.
+    fn credentials(self) -> Credentials {
+        match self.users {
+            true => Credentials::Certificate("root".into()),
+            false => Credentials::Nobody,
+        }
+    }
 }
 
 /// How long a client lets a piece of a streamed read lie at most, before it takes it.
@@ -82,6 +98,14 @@ pub struct EtcdClient {
     watcher: Watcher,
     /// Wants a lock or an election.
     contender: Option<Contender>,
+    /// Changes users and roles.
+    users: Option<Users>,
+    /// What it says of itself, unless a call says otherwise.
+    credentials: Credentials,
+    /// The call of its users that is under way, with the watch stream if it is one.
+    users_call: Option<(CallId, Option<usize>)>,
+    /// The number of its calls that are in no history.
+    apart_count: u32,
     /// Until when it does nothing and takes nothing, if it pauses.
     paused_until_us: Option<u64>,
     /// When it came to the member that it visits, or was answered there, if it still waits for
@@ -110,17 +134,21 @@ impl EtcdClient {
         let leases = if uses.leases { LEASES.to_vec() } else { Vec::new() };
         let options = Options {
             lease_calls: uses.leases,
-            open_deletes: !uses.locks,
-            open_deletes_in_txns: !uses.locks,
+            open_deletes: !uses.locks && !uses.users,
+            open_deletes_in_txns: !uses.locks && !uses.users,
             ..Options::all(leases)
         };
         let generator = Generator::new(random.fork(), number, options);
         let apart = Random::new(random.clone().bits().rotate_left(32));
-        let watcher = Watcher::new(number, apart, config.watches_max);
+        let watcher = Watcher::new((number, uses.credentials()), apart, config.watches_max);
         EtcdClient {
             number,
             ops_left: config.ops,
             contender: config.contends.clone().map(|it| Contender::new(number, it)),
+            users: config.users.clone().map(|it| Users::new(number, it)),
+            credentials: uses.credentials(),
+            users_call: None,
+            apart_count: 0,
             paused_until_us: None,
             config,
             next_us: random.magnitude(1, 200_000),
@@ -155,9 +183,23 @@ impl EtcdClient {
         self.contender.as_ref()
     }
 
+    /// What changes users and roles, if something does.
+    pub fn users(&self) -> Option<&Users> {
+        self.users.as_ref()
+    }
+
+    /// A clock of a machine jumps.
+    pub fn on_clock_jump(&mut self, now_us: u64) {
+        self.users.iter_mut().for_each(|users| users.on_clock_jump(now_us));
+    }
+
     /// Whether it has made all its calls, and waits for no result and no lock.
     pub fn is_idle(&self) -> bool {
-        self.ops_left == 0 && self.open.is_empty() && !self.contends()
+        self.ops_left == 0 && self.open.is_empty() && !self.contends() && !self.has_users()
+    }
+
+    fn has_users(&self) -> bool {
+        self.users.as_ref().is_some_and(|users| !users.is_done())
     }
 
     fn contends(&self) -> bool {
@@ -173,6 +215,7 @@ impl EtcdClient {
     pub fn calm_down(&mut self) {
         self.is_calm = true;
         self.contender.iter_mut().for_each(Contender::calm_down);
+        self.users.iter_mut().for_each(Users::calm_down);
         self.paused_until_us = self.paused_until_us.map(|_| 0);
     }
 
@@ -211,7 +254,7 @@ impl EtcdClient {
     /// What it does, as text for people.
     pub fn describe(&self) -> String {
         format!(
-            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}, {}",
+            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}, {}{}",
             self.number,
             self.member,
             self.connection,
@@ -219,7 +262,8 @@ impl EtcdClient {
             self.last_read,
             self.open,
             self.watcher.describe(),
-            self.contender.as_ref().map(Contender::describe).unwrap_or_default()
+            self.contender.as_ref().map(Contender::describe).unwrap_or_default(),
+            self.users.as_ref().map(Users::describe).unwrap_or_default()
         )
     }
 
@@ -265,6 +309,7 @@ impl EtcdClient {
             self.watcher.ask_when_due(around);
         }
         self.contend(world, network, history);
+        self.use_users(world, network, history);
         if now_us < self.next_us || self.connection.is_none() {
             return Wish::Nothing;
         }
@@ -299,7 +344,8 @@ impl EtcdClient {
                 let late_us = late_us.filter(|_| !self.is_calm).unwrap_or(u64::MAX);
                 let of_contender = self.contender.as_ref().map_or(u64::MAX, Contender::wakes_us);
                 let of_watcher = self.watcher.wakes_us().min(self.watcher.places_us());
-                late_us.min(next_us).min(of_watcher).min(of_contender)
+                let of_users = self.users.as_ref().map_or(u64::MAX, Users::wakes_us);
+                late_us.min(next_us).min(of_watcher).min(of_contender).min(of_users)
             }
         };
         at_us.max(now_us + 1)
@@ -310,6 +356,90 @@ impl EtcdClient {
             || self.last_read == LastRead::Wanted
             || self.watcher.has_unplaced()
             || self.contends()
+            || self.has_users()
+    }
+
+    /// Does what its users want, on its connection.
+    fn use_users(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
+        let Some(number) = self.connection.filter(|_| self.users_call.is_none()) else { return };
+        let member = network.connections[number].member;
+        let users = self.users.as_mut();
+        let Some(act) = users.and_then(|users| users.poll(world.now_us, member)) else { return };
+        let mut stream = None;
+        let id = match act {
+            UsersAct::Leave => return self.leave(world, network, history),
+            UsersAct::Call(credentials, op) => {
+                let own = core::mem::replace(&mut self.credentials, credentials);
+                let id = self.send((op, false), number, world, network, history);
+                self.credentials = own;
+                id
+            }
+            UsersAct::Auth(credentials, method, request) => {
+                let id = self.apart(world.now_us);
+                let method = Method::Auth(method);
+                let call = FromClient::Call { id, method, request, credentials };
+                network.send_up(world, number, call);
+                id
+            }
+            UsersAct::Watch(credentials, request) => {
+                let id = self.apart(world.now_us);
+                // No history has it.
+                let apart = usize::MAX - self.apart_count as usize;
+                stream = Some(apart);
+                let open = FromWatcher::Open { requires_leader: false, credentials };
+                network.send_up(world, number, FromClient::Watch(apart, open));
+                let create = FromWatcher::Request(request);
+                network.send_up(world, number, FromClient::Watch(apart, create));
+                id
+            }
+        };
+        self.users_call = Some((id, stream));
+    }
+
+    /// A call that is in no history.
+    fn apart(&mut self, now_us: u64) -> CallId {
+        self.apart_count += 1;
+        let id = CallId { client: self.number, number: u32::MAX - self.apart_count };
+        self.open.insert(id, (now_us, now_us + self.config.patience_us_max));
+        id
+    }
+
+    /// The call of its users is over.
+    fn end_users_call(
+        &mut self,
+        came: users::Came,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+    ) -> Result<(), String> {
+        let Some((id, stream)) = self.users_call.take() else { return Ok(()) };
+        self.open.remove(&id);
+        if let Some((number, stream)) = self.connection.zip(stream) {
+            network.send_up(world, number, FromClient::Watch(stream, FromWatcher::Close));
+        }
+        let not_capable = matches!(came, users::Came::Refused(etcd::Error::NotCapable));
+        let Some(users) = &mut self.users else { return Ok(()) };
+        users.on_came(came, world.now_us)?;
+        // Not every server knows what the calls need, and that stays so.
+        if self.is_calm && not_capable {
+            users.give_up();
+        }
+        Ok(())
+    }
+
+    /// Takes a result, if it is that of the call of its users.
+    fn take_users_result(
+        &mut self,
+        id: CallId,
+        result: &SentResult,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+    ) -> Result<(), String> {
+        match self.users_call {
+            Some((of, _)) if of == id => {
+                self.end_users_call(users::of_call(result.clone())?, world, network)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Does what its contender wants, on its connection.
@@ -424,7 +554,8 @@ impl EtcdClient {
             method = Method::RangeStream;
             self.pieces.insert(id, Vec::new());
         }
-        network.send_up(world, number, FromClient::Call { id, method, request });
+        let credentials = self.credentials.clone();
+        network.send_up(world, number, FromClient::Call { id, method, request, credentials });
         id
     }
 
@@ -455,6 +586,12 @@ impl EtcdClient {
     ) {
         self.open.remove(&id);
         self.pieces.remove(&id);
+        if self.users_call.is_some_and(|(of, _)| of == id) {
+            self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
+        }
+        if history.position(id).is_none() {
+            return network.send_up(world, number, FromClient::Cancel(id));
+        }
         history.answer(id, Err(Error::Canceled), world.now_us);
         if let Some(contender) = &mut self.contender {
             contender.on_answer(id, None, world.now_us, history);
@@ -473,6 +610,7 @@ impl EtcdClient {
         if let Some(number) = self.connection.take() {
             network.close_by_client(world, number);
         }
+        self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
         self.open.clear();
         self.pieces.clear();
         if matches!(self.last_read, LastRead::Sent(_)) || is_waiting {
@@ -523,7 +661,8 @@ impl EtcdClient {
             self.streamed_count += usize::from(had_pieces && result.is_ok());
             self.open.remove(&id);
             self.pieces.remove(&id);
-            let position = history.position(id).expect("an open call was noted");
+            self.take_users_result(id, &result, world, network)?;
+            let Some(position) = history.position(id) else { continue };
             let answer = match wire::decode(&history.calls[position].op, &result, by)? {
                 Err(Error::Compacted) if had_pieces => Err(Error::CompactedMeanwhile),
                 answer => answer,
@@ -555,6 +694,14 @@ impl EtcdClient {
     ) -> Result<(), String> {
         let watched = core::mem::take(&mut network.connections[number].watched_at_client);
         for (stream, message) in watched {
+            if self.users_call.is_some_and(|(_, of)| of == Some(stream)) {
+                let came = match message {
+                    ToWatcher::Messages(messages) => users::of_watch(&messages[0])?,
+                    ToWatcher::Ended(refused) => users::of_call(Err(refused))?,
+                };
+                self.end_users_call(came, world, network)?;
+                continue;
+            }
             let is_calm = self.is_calm;
             let is_end = matches!(message, ToWatcher::Ended(_));
             let around = Around { connection: number, world, network, history, is_calm };

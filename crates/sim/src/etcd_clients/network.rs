@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use member::etcd_front::{CallRefused, Method};
+use member::etcd_front::{CallRefused, Credentials, Method};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
@@ -24,6 +24,8 @@ pub enum FromClient {
         method: Method,
         /// The bytes of its request.
         request: Bytes,
+        /// What the client says of itself.
+        credentials: Credentials,
     },
     /// The client waits for the result of this call no longer.
     Cancel(CallId),
@@ -42,6 +44,8 @@ pub enum FromWatcher {
     Open {
         /// Whether it is to end when there is no leader.
         requires_leader: bool,
+        /// What the client says of itself.
+        credentials: Credentials,
     },
     /// A request.
     Request(Bytes),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use member::etcd_front::Credentials;
 use workload::etcd::generate::KEYS;
 use workload::etcd::history::History;
 use workload::etcd::watch::{NO_WATCH_ID, Response, Step, Wanted};
@@ -80,6 +81,8 @@ struct Target {
 /// All watches of a client.
 pub struct Watcher {
     client: u32,
+    /// What the client says of itself.
+    credentials: Credentials,
     random: Random,
     /// The number of watches that it has at most.
     watches_max: usize,
@@ -103,9 +106,14 @@ pub struct Watcher {
 
 impl Watcher {
     /// A client without watches.
-    pub fn new(client: u32, random: Random, watches_max: usize) -> Watcher {
+    pub fn new(
+        (client, credentials): (u32, Credentials),
+        random: Random,
+        watches_max: usize,
+    ) -> Watcher {
         Watcher {
             client,
+            credentials,
             random,
             watches_max,
             lines: BTreeMap::new(),
@@ -414,8 +422,9 @@ impl Watcher {
         // A client that follows lines may pause, and is told late that a stream has ended.
         let requires_leader = self.random.one_in(3) && self.watches_max > 0;
         let (connection, now_us) = (around.connection, around.world.now_us);
+        let credentials = self.credentials.clone();
         let number = around.history.open_stream(connection, requires_leader, now_us);
-        around.send(number, FromWatcher::Open { requires_leader });
+        around.send(number, FromWatcher::Open { requires_leader, credentials });
         let (asked, open) = (VecDeque::new(), BTreeMap::new());
         self.streams.push(Stream { number, asked, open, promised: 0 });
         self.streams.len() - 1

@@ -349,6 +349,10 @@ fn error(error: etcd::Error) -> Result<Error, String> {
         etcd::Error::NoLeader => Error::NoLeader,
         etcd::Error::NotCapable => Error::NotCapable,
         etcd::Error::TimedOut => Error::TimedOut,
+        etcd::Error::UserEmpty => Error::UserEmpty,
+        etcd::Error::PermissionDenied => Error::PermissionDenied,
+        etcd::Error::AuthOldRevision => Error::AuthOldRevision,
+        etcd::Error::InvalidAuthToken => Error::InvalidAuthToken,
         error => return Err(format!("no call of these clients has the error {error:?}")),
     })
 }

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{ChangeKind, Level, Machine, ZkChange};
 use member::EtcdFront;
-use member::etcd_front::{Credentials, EtcdFrontConfig, EtcdOutput, Now};
+use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now};
 use member::message::{Delivery, Ticket};
 use workload::etcd::history::CallId;
 
+use super::etcd_passwords::Passwords;
+use super::etcd_user_sabotage::{UserForger, UserSabotage, forge_password};
 use super::etcd_watches::Slots;
 use crate::etcd_clients::network::{EtcdConnection, FromClient};
 use crate::limits::{ETCD_TICK_IDLE_US, ETCD_TICK_US};
@@ -30,6 +32,10 @@ pub(super) struct EtcdRuntime {
     waiting: BTreeMap<Ticket, (usize, CallId)>,
     /// Watch streams.
     pub slots: Slots,
+    /// Work on passwords.
+    pub passwords: Passwords,
+    /// Makes a mistake with users.
+    pub user_forger: UserForger,
     /// The calls that have ended since the last look.
     ended: Vec<CallId>,
     /// Whether another state has taken the place of the one before since the last look.
@@ -49,6 +55,8 @@ impl EtcdRuntime {
             woken: BTreeSet::new(),
             waiting: BTreeMap::new(),
             slots: Slots::default(),
+            passwords: Passwords::default(),
+            user_forger: UserForger::default(),
             ended: Vec::new(),
             has_installed: false,
             is_driving: false,
@@ -119,8 +127,8 @@ impl EtcdRuntime {
                 FromClient::WatchTaken(stream) => {
                     self.slots.on_taken(number, stream, &mut self.front);
                 }
-                FromClient::Call { id, method, request } => {
-                    let ticket = self.front.on_call(method, request, Credentials::Nobody);
+                FromClient::Call { id, method, request, credentials } => {
+                    let ticket = self.front.on_call(method, request, credentials);
                     self.waiting.insert(ticket, (number, id));
                     begun.push((ticket, id));
                 }
@@ -187,6 +195,20 @@ impl EtcdRuntime {
     /// The connection and the call that a piece is for; none if it was cancelled.
     pub fn waiting_for(&self, ticket: Ticket) -> Option<(usize, CallId)> {
         self.waiting.get(&ticket).copied()
+    }
+
+    /// Begins the work on passwords that the output has. Returns when the next work is done.
+    pub fn work_on_passwords(&mut self, output: &mut EtcdOutput, world: &mut World) -> Option<u64> {
+        self.passwords.begin(core::mem::take(&mut output.passwords), world);
+        self.passwords.next_us()
+    }
+
+    /// Gives the Front the results of work on passwords that is done.
+    pub fn take_passwords(&mut self, now_us: u64, sabotage: Option<UserSabotage>) {
+        for (ticket, mut done) in self.passwords.take_done(now_us) {
+            sabotage.into_iter().for_each(|sabotage| forge_password(sabotage, &mut done));
+            self.front.on_password(ticket, done);
+        }
     }
 
     /// Passes on what the Front gives for watch streams; the other results stay.

@@ -52,9 +52,14 @@ impl Server {
         let (clock, term) = (self.clock, self.seen.status.term);
         let is_ignored = self.has_sabotage(WatchSabotage::LeaderlessIgnored);
         let contact_at_ms = self.contact_at_ms.filter(|_| !is_ignored);
+        let of_users = match self.conditions.sabotage {
+            Some(Sabotage::EtcdUsers(sabotage)) => Some(sabotage),
+            _ => None,
+        };
         let runtime = &mut self.etcd_runtimes[front];
         runtime.set_now(world, clock, term, contact_at_ms);
         if !runtime.is_driving {
+            runtime.take_passwords(world.now_us, of_users);
             if world.now_us >= runtime.next_tick_us {
                 runtime.tick(world, clock);
             } else if let Some(number) = runtime.woken.pop_first() {
@@ -62,6 +67,12 @@ impl Server {
                 if let Some(sabotage) = self.conditions.sabotage {
                     let messages = connection.at_server.iter_mut();
                     messages.for_each(|message| forge_call(sabotage, message, world));
+                }
+                if let Some(sabotage) = of_users {
+                    let auth = self.machine.etcd().auth();
+                    for message in &mut connection.at_server {
+                        runtime.user_forger.message(sabotage, message, auth);
+                    }
                 }
                 let (begun, is_left) = runtime.take_input(number, connection, world);
                 if is_left {
@@ -132,6 +143,7 @@ impl Server {
         network: &mut EtcdNetwork,
     ) {
         self.etcd_runtimes[front].pass_on_watched(&mut output, world);
+        let password_us = self.etcd_runtimes[front].work_on_passwords(&mut output, world);
         let EtcdOutput { mut to_loop, results, mut pieces, .. } = output;
         let mut cut = self.forge_pieces(front, &mut pieces, world);
         for (ticket, piece) in pieces {
@@ -150,6 +162,9 @@ impl Server {
             if let Some((number, id)) = self.etcd_runtimes[front].done(ticket) {
                 network.send_down(world, number, FromServer { id, result, has_more: false });
             }
+        }
+        if let Some(at_us) = password_us {
+            self.wake_at(world, self.etcd_actor(front), at_us);
         }
     }
 

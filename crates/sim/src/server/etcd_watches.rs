@@ -26,6 +26,8 @@ struct Slot {
     number: usize,
     /// Its number in the history.
     stream: usize,
+    /// What its client says of itself.
+    credentials: Credentials,
     /// Whether the client has not taken what it was sent last.
     is_sending: bool,
     /// What the Front has left for it.
@@ -61,10 +63,10 @@ impl Slots {
         front: &mut EtcdFront,
         world: &mut World,
     ) {
-        if let FromWatcher::Open { requires_leader } = message {
-            let ticket = front.on_watch(requires_leader, &Credentials::Nobody);
+        if let FromWatcher::Open { requires_leader, credentials } = message {
+            let ticket = front.on_watch(requires_leader, &credentials);
             let (left, requests) = (None, VecDeque::new());
-            let slot = Slot { number, stream, is_sending: false, left, requests };
+            let slot = Slot { number, stream, credentials, is_sending: false, left, requests };
             self.slots.insert(ticket, slot);
             return;
         }
@@ -149,7 +151,7 @@ impl Slots {
         while front.accepts_request(ticket)
             && let Some(request) = slot.requests.pop_front()
         {
-            front.on_watch_request(ticket, request, Credentials::Nobody);
+            front.on_watch_request(ticket, request, slot.credentials.clone());
         }
     }
 

@@ -12,6 +12,7 @@ use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
 use crate::etcd_clients::client::EtcdClient;
 use crate::etcd_clients::contender::ContenderCounts;
+use crate::etcd_clients::users::UsersCounts;
 use crate::limits::{
     ETCD_ANSWER_US_MAX, ETCD_PROGRESS_US_MAX, LEASE_JUMP_US_MAX, LEASE_SLACK_US, LEASES_END_US_MAX,
 };
@@ -64,6 +65,8 @@ pub struct EtcdCounts {
     pub locks: LockCounts,
     /// What happened to clients that want locks.
     pub contenders: ContenderCounts,
+    /// What a client that changes users and roles found.
+    pub users: UsersCounts,
     /// Watches.
     pub watches: WatchCounts,
 }
@@ -316,6 +319,8 @@ impl Simulation {
         let errors = |error: Error| {
             history.calls.iter().filter(|it| it.answer() == Some(&Err(error))).count()
         };
+        let mut users = UsersCounts::default();
+        clients.iter().filter_map(EtcdClient::users).for_each(|it| users.add(&it.counts));
         EtcdCounts {
             clients: clients.len(),
             connections: history.connections.len(),
@@ -338,6 +343,7 @@ impl Simulation {
             leases: LeaseCounts::default(),
             locks: LockCounts::default(),
             contenders: self.contender_counts(),
+            users,
             watches: WatchCounts::default(),
         }
     }

@@ -223,6 +223,7 @@ impl Simulation {
             Fault::ClockJump { by_us } if host.paused_until_us <= now_us => {
                 host.move_clock(by_us as i64);
                 self.clock_jumps += 1;
+                self.etcd.clients.iter_mut().for_each(|client| client.on_clock_jump(now_us));
                 // The leases take the jump for a pause.
                 host.waking.pause(now_us, now_us);
             }

@@ -512,6 +512,14 @@ pub enum Error {
     TimedOutConnectionLost,
     /// `server stopped`.
     Stopped,
+    /// `user name is empty`: permissions are enforced, and the server does not know who asks.
+    UserEmpty,
+    /// `permission denied`.
+    PermissionDenied,
+    /// `revision of auth store is old`: users or roles have changed since it was found who asks.
+    AuthOldRevision,
+    /// `invalid auth token`.
+    InvalidAuthToken,
     /// The client gave up, or the connection ended while it waited.
     Canceled,
 }
@@ -521,7 +529,7 @@ pub enum Error {
 pub enum Fate {
     /// The rules of the store refuse it: a judge works out whether they do.
     Judged,
-    /// It never reached the log.
+    /// It never reached the log, or nobody was permitted to make it there: it has no effect.
     NeverLogged,
     /// It may have taken effect, and may still.
     Unknown,
@@ -547,7 +555,11 @@ impl Error {
             Error::RequestTooLarge
             | Error::TooManyRequests
             | Error::NoLeader
-            | Error::NotCapable => Fate::NeverLogged,
+            | Error::NotCapable
+            | Error::UserEmpty
+            | Error::PermissionDenied
+            | Error::AuthOldRevision
+            | Error::InvalidAuthToken => Fate::NeverLogged,
             Error::LeaderChanged
             | Error::TimedOut
             | Error::TimedOutLeaderFailed

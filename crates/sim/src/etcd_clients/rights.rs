@@ -1,0 +1,308 @@
+//! Users, roles and what they may do, as the actor of [`super::users`] knows them. The keys are a
+//! handful, and ranges begin and end at one of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd::Error;
+use etcd::pb::authpb;
+use workload::generate::Random;
+
+/// The users. The first one is root.
+pub const USERS: [&str; 3] = ["root", "ann", "bob"];
+
+/// The position of root among the users, and of its role.
+pub const ROOT: usize = 0;
+
+/// The roles beside that of root.
+pub const ROLES: [&str; 2] = ["readers", "writers"];
+
+/// The number that stands for the role of root.
+pub const ROOT_ROLE: usize = usize::MAX;
+
+/// The number of keys. They are behind those that other clients delete.
+pub const KEYS: usize = 5;
+
+/// A key.
+pub fn key_of(number: usize) -> Vec<u8> {
+    format!("users/{number}").into_bytes()
+}
+
+/// The name of a role.
+pub fn role_name(role: usize) -> &'static str {
+    if role == ROOT_ROLE { USERS[ROOT] } else { ROLES[role] }
+}
+
+/// One key, or all from one to before another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The first key.
+    pub from: usize,
+    /// The key behind the last one; the same as the first: that key alone.
+    pub to: usize,
+}
+
+impl Span {
+    /// The key and the end of the range.
+    pub fn keys(self) -> (Vec<u8>, Vec<u8>) {
+        let end = if self.from == self.to { Vec::new() } else { key_of(self.to) };
+        (key_of(self.from), end)
+    }
+
+    fn of(key: &[u8], end: &[u8]) -> Option<Span> {
+        let find = |wanted: &[u8]| (0..=KEYS).find(|number| key_of(*number) == *wanted);
+        let from = find(key)?;
+        Some(Span { from, to: if end.is_empty() { from } else { find(end)? } })
+    }
+}
+
+/// What is done with keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// They are read.
+    Read,
+    /// They are written.
+    Write,
+}
+
+/// What a role may do with the keys of a range. The numbers are those on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// Read.
+    Read = 0,
+    /// Write.
+    Write = 1,
+    /// Both.
+    Both = 2,
+}
+
+impl Permission {
+    /// The range and the permission that a member tells of.
+    ///
+    /// # Errors
+    /// Nobody has granted such a one.
+    pub fn of(permission: &authpb::Permission) -> Result<(Span, Permission), String> {
+        let span = Span::of(&permission.key, &permission.range_end);
+        let kind = match permission.perm_type {
+            0 => Some(Permission::Read),
+            1 => Some(Permission::Write),
+            2 => Some(Permission::Both),
+            _ => None,
+        };
+        span.zip(kind).ok_or_else(|| format!("etcd's users: nobody granted {permission:?}"))
+    }
+
+    fn allows(self, access: Access) -> bool {
+        match access {
+            Access::Read => self != Permission::Write,
+            Access::Write => self != Permission::Read,
+        }
+    }
+}
+
+/// A change of users and roles. Users and roles are numbers, and so are passwords.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Enforce permissions.
+    Enable,
+    /// Enforce none.
+    Disable,
+    /// Add a user with a password.
+    AddUser(usize, u32),
+    /// Delete a user.
+    DeleteUser(usize),
+    /// Change a password.
+    Password(usize, u32),
+    /// Grant a user a role.
+    GrantRole(usize, usize),
+    /// Revoke a role from a user.
+    RevokeRole(usize, usize),
+    /// Add a role.
+    AddRole(usize),
+    /// Delete a role.
+    DeleteRole(usize),
+    /// Grant a role a permission.
+    Grant(usize, Span, Permission),
+    /// Revoke a permission from a role.
+    Revoke(usize, Span),
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The password; none if it is not known.
+    pub password: Option<u32>,
+    /// The roles.
+    pub roles: BTreeSet<usize>,
+}
+
+/// All users and roles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Whether permissions are enforced.
+    pub is_enabled: bool,
+    /// Their revision.
+    pub revision: u64,
+    /// The users.
+    pub users: BTreeMap<usize, User>,
+    /// The permissions of each role.
+    pub roles: BTreeMap<usize, BTreeMap<Span, Permission>>,
+}
+
+impl Rights {
+    /// Whether permissions may be enforced.
+    pub fn has_root(&self) -> bool {
+        self.users.get(&ROOT).is_some_and(|root| root.roles.contains(&ROOT_ROLE))
+    }
+
+    /// Adds a user that a member tells of.
+    pub fn add_user(&mut self, user: usize, password: Option<u32>, roles: &[String]) {
+        let number = |name: &String| ROLES.iter().position(|role| role == name);
+        let roles = roles.iter().map(|name| number(name).unwrap_or(ROOT_ROLE)).collect();
+        self.users.insert(user, User { password, roles });
+    }
+
+    /// Whether a user may do something with all keys of a range.
+    pub fn permits(&self, user: usize, access: Access, span: Span) -> bool {
+        let Some(user) = self.users.get(&user) else { return false };
+        if user.roles.contains(&ROOT_ROLE) {
+            return true;
+        }
+        let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
+        let granted: Vec<Span> = roles
+            .flatten()
+            .filter(|(_, permission)| permission.allows(access))
+            .map(|(span, _)| *span)
+            .collect();
+        let is_within = |key: usize, span: &Span| span.from <= key && key < span.to;
+        match span.from == span.to {
+            true => granted.iter().any(|it| it.from == span.from || is_within(span.from, it)),
+            // Between two keys there are others, which only a range has.
+            false => (span.from..span.to).all(|key| granted.iter().any(|it| is_within(key, it))),
+        }
+    }
+
+    /// Refuses to enforce permissions where nobody could change them.
+    fn check_root(&self) -> Result<(), Error> {
+        let root = self.users.get(&ROOT).ok_or(Error::NoRootUser)?;
+        root.roles.contains(&ROOT_ROLE).then_some(()).ok_or(Error::NoRootRole)
+    }
+
+    /// Makes a change.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn make(&mut self, change: Change) -> Result<(), Error> {
+        let has_changed = match change {
+            Change::Enable => {
+                self.check_root()?;
+                self.is_enabled = true;
+                false
+            }
+            Change::Disable => core::mem::take(&mut self.is_enabled),
+            Change::AddUser(user, password) => {
+                if self.users.contains_key(&user) {
+                    return Err(Error::UserExists);
+                }
+                let password = Some(password);
+                self.users.insert(user, User { password, ..User::default() });
+                true
+            }
+            Change::DeleteUser(user) => {
+                self.users.remove(&user).ok_or(Error::UserNotFound)?;
+                true
+            }
+            Change::Password(user, password) => {
+                self.users.get_mut(&user).ok_or(Error::UserNotFound)?.password = Some(password);
+                true
+            }
+            Change::GrantRole(user, role) => {
+                let has_role = role == ROOT_ROLE || self.roles.contains_key(&role);
+                let user = self.users.get_mut(&user).ok_or(Error::UserNotFound)?;
+                if !has_role {
+                    return Err(Error::RoleNotFound);
+                }
+                user.roles.insert(role)
+            }
+            Change::RevokeRole(user, role) => {
+                let user = self.users.get_mut(&user).ok_or(Error::UserNotFound)?;
+                match user.roles.remove(&role) {
+                    true => true,
+                    false => return Err(Error::RoleNotGranted),
+                }
+            }
+            Change::AddRole(role) => {
+                if self.roles.contains_key(&role) {
+                    return Err(Error::RoleExists);
+                }
+                self.roles.insert(role, BTreeMap::new());
+                true
+            }
+            Change::DeleteRole(role) => {
+                self.roles.remove(&role).ok_or(Error::RoleNotFound)?;
+                for user in self.users.values_mut() {
+                    user.roles.remove(&role);
+                }
+                true
+            }
+            Change::Grant(role, span, permission) => {
+                let role = self.roles.get_mut(&role).ok_or(Error::RoleNotFound)?;
+                role.insert(span, permission);
+                true
+            }
+            Change::Revoke(role, span) => {
+                let role = self.roles.get_mut(&role).ok_or(Error::RoleNotFound)?;
+                role.remove(&span).ok_or(Error::PermissionNotGranted)?;
+                true
+            }
+        };
+        self.revision += u64::from(has_changed);
+        Ok(())
+    }
+
+    /// Draws a change. What root needs comes first; root stays.
+    pub fn draw(&self, random: &mut Random) -> Change {
+        if !self.users.contains_key(&ROOT) {
+            return Change::AddUser(ROOT, 0);
+        }
+        if !self.has_root() {
+            return Change::GrantRole(ROOT, ROOT_ROLE);
+        }
+        let user = random.between(1, USERS.len() as u64 - 1) as usize;
+        let role = random.below(ROLES.len() as u64) as usize;
+        let Some(known) = self.users.get(&user) else {
+            return Change::AddUser(user, 0);
+        };
+        if !self.roles.contains_key(&role) && !random.one_in(4) {
+            return Change::AddRole(role);
+        }
+        if known.password.is_none() && !random.one_in(4) {
+            return Change::Password(user, 0);
+        }
+        let from = random.below(KEYS as u64) as usize;
+        let to = match random.one_in(2) {
+            true => random.between(from as u64 + 1, KEYS as u64) as usize,
+            false => from,
+        };
+        let permissions = [Permission::Read, Permission::Write, Permission::Both];
+        match random.below(20) {
+            _ if !self.is_enabled && random.one_in(3) => Change::Enable,
+            0 => Change::Disable,
+            1 => Change::DeleteUser(user),
+            2..=3 => Change::Password(user, 0),
+            4..=7 => Change::GrantRole(user, role),
+            8 => Change::RevokeRole(user, role),
+            9 => Change::DeleteRole(role),
+            10 => Change::AddUser(user, 0),
+            11..=12 => {
+                let granted = self.roles.get(&role).into_iter().flatten();
+                let granted: Vec<Span> = granted.map(|(span, _)| *span).collect();
+                let is_any = granted.is_empty() || random.one_in(4);
+                Change::Revoke(
+                    role,
+                    if is_any { Span { from, to } } else { *random.pick(&granted) },
+                )
+            }
+            _ => Change::Grant(role, Span { from, to }, *random.pick(&permissions)),
+        }
+    }
+}

@@ -1,0 +1,776 @@
+//! Changes users, roles and permissions, and acts as these users: one call after the other, each at
+//! whatever member its client is connected to. Nobody else changes them, so it knows with each
+//! answer who may do what ([`Rights`]), and judges the answer.
+//!
+//! Where a change has an unknown fate it asks how things are. Such a change may take effect even
+//! later. So before an answer counts as wrong the actor asks for the revision of users and roles:
+//! only if that is the one that it knows, nothing has happened meanwhile.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use etcd::Error;
+use etcd::convert::AuthMethod;
+use etcd::pb::etcdserverpb as pb;
+use etcd::pb::{Message, authpb};
+use member::etcd_front::{CallRefused, Credentials};
+use workload::etcd::op::{Compare, CompareResult, CompareTarget, Op, Put, Range, Txn, TxnOp};
+use workload::etcd::watch::Wanted;
+use workload::generate::Random;
+
+use super::rights::{Access, Change, KEYS, Permission, ROLES, ROOT, Rights, Span, USERS, key_of};
+use super::watch_wire;
+use crate::limits::TOKEN_TTL_MS;
+
+/// The tokens of each kind that it keeps.
+const TOKENS_MAX: usize = 6;
+
+/// How much earlier than its time a token may end: clocks of machines differ from the world's.
+const TOKEN_SLACK_US: u64 = 100_000;
+
+/// The calls that it still makes when nothing goes wrong any more.
+const CALM_CALLS_MAX: u64 = 20;
+
+/// How it behaves.
+#[derive(Clone, Debug)]
+pub struct UsersConfig {
+    /// The seed of all that is left to chance about it.
+    pub seed: u64,
+    /// The number of calls that it makes.
+    pub calls: u64,
+    /// The longest that it waits between two of them.
+    pub rest_us_max: u64,
+}
+
+/// What a client is to do for it.
+#[derive(Debug)]
+pub enum UsersAct {
+    /// Make a call of keys.
+    Call(Credentials, Op),
+    /// Make a call about users and roles.
+    Auth(Credentials, AuthMethod, Bytes),
+    /// Create a watch on a stream of its own.
+    Watch(Credentials, Bytes),
+    /// Go to another member.
+    Leave,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug)]
+pub enum Came {
+    /// A response.
+    Response(Vec<u8>),
+    /// An error.
+    Refused(Error),
+    /// The call has an unknown fate.
+    Lost,
+}
+
+/// Counts of what it found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsersCounts {
+    /// Changes that were made.
+    pub changes: usize,
+    /// Tokens that it was given.
+    pub tokens: usize,
+    /// Calls that were permitted while permissions are enforced.
+    pub permitted: usize,
+    /// Calls that were not.
+    pub denied: usize,
+    /// Calls without credentials that were refused.
+    pub nobody: usize,
+    /// Calls with tokens of before that were refused.
+    pub invalid: usize,
+    /// Calls with tokens that were unused for long, and refused.
+    pub expired: usize,
+    /// Calls that were refused since users or roles had changed.
+    pub old: usize,
+    /// Watches that were refused.
+    pub watches_refused: usize,
+    /// Changes of unknown fate.
+    pub unknown: usize,
+    /// Times at which something was found to have changed late.
+    pub late: usize,
+}
+
+impl UsersCounts {
+    /// Adds those of another run, or of another actor.
+    pub fn add(&mut self, other: &UsersCounts) {
+        self.changes += other.changes;
+        self.tokens += other.tokens;
+        self.permitted += other.permitted;
+        self.denied += other.denied;
+        self.nobody += other.nobody;
+        self.invalid += other.invalid;
+        self.expired += other.expired;
+        self.old += other.old;
+        self.watches_refused += other.watches_refused;
+        self.unknown += other.unknown;
+        self.late += other.late;
+    }
+}
+
+/// A token of a user.
+#[derive(Clone, Debug)]
+struct Token {
+    user: usize,
+    text: String,
+    made_us: u64,
+    /// When it was last used at each member.
+    used_us: BTreeMap<usize, u64>,
+}
+
+/// Who makes a call.
+#[derive(Clone, Debug)]
+enum By {
+    Nobody,
+    Root,
+    /// The user of a token that is valid.
+    Live(String),
+    /// The user of a token of before.
+    Dead(String),
+}
+
+/// What kind of call one of keys is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Serializable,
+    Write,
+    Watch,
+}
+
+/// A question about users and roles, and its place among all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Status,
+    User(usize),
+    Role(usize),
+    LastStatus,
+}
+
+/// What the call under way is.
+#[derive(Clone, Debug)]
+enum Doing {
+    Change(Change),
+    LogIn {
+        user: usize,
+        is_right: bool,
+    },
+    Use {
+        by: By,
+        kind: Kind,
+        needs: Vec<(Access, Span)>,
+    },
+    Ask(Question),
+    /// It asks for the revision, to know whether this finding counts.
+    Doubt(String),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Users {
+    client: u32,
+    random: Random,
+    config: UsersConfig,
+    calls_left: u64,
+    next_us: u64,
+    rights: Rights,
+    /// What it has found out so far, while it asks how things are.
+    found: Option<(Question, Rights)>,
+    live: Vec<Token>,
+    dead: Vec<Token>,
+    /// The call under way, when it was made, and at which member.
+    doing: Option<(Doing, u64, usize)>,
+    /// A finding that counts if nothing has changed late.
+    doubt: Option<String>,
+    /// Whether a change may still take effect.
+    has_unknown: bool,
+    /// When a clock jumped the last time.
+    jumped_us: u64,
+    value_count: u64,
+    password_count: u32,
+    may_leave: bool,
+    /// What it found.
+    pub counts: UsersCounts,
+}
+
+impl Users {
+    /// An actor that knows nothing yet.
+    pub fn new(client: u32, config: UsersConfig) -> Users {
+        let mut random = Random::new(config.seed);
+        Users {
+            client,
+            next_us: random.magnitude(1, 2_000_000),
+            random,
+            calls_left: config.calls,
+            config,
+            rights: Rights::default(),
+            found: Some((Question::Status, Rights::default())),
+            live: Vec::new(),
+            dead: Vec::new(),
+            doing: None,
+            doubt: None,
+            has_unknown: false,
+            jumped_us: 0,
+            value_count: 0,
+            password_count: 0,
+            may_leave: false,
+            counts: UsersCounts::default(),
+        }
+    }
+
+    /// Whether it has made all its calls.
+    pub fn is_done(&self) -> bool {
+        self.calls_left == 0 && self.doing.is_none() && self.doubt.is_none()
+    }
+
+    /// What it does, as text for people.
+    pub fn describe(&self) -> String {
+        format!("{} calls left, {:?}, {:?}", self.calls_left, self.doing, self.rights)
+    }
+
+    /// Makes few more calls.
+    pub fn calm_down(&mut self) {
+        self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
+    }
+
+    /// The servers do not all know what its calls need, and that stays so.
+    pub fn give_up(&mut self) {
+        self.calls_left = 0;
+    }
+
+    /// A clock of a machine jumps: tokens may be unused for long there.
+    pub fn on_clock_jump(&mut self, now_us: u64) {
+        self.jumped_us = now_us;
+    }
+
+    /// When it wants to be asked again.
+    pub fn wakes_us(&self) -> u64 {
+        if self.is_done() || self.doing.is_some() { u64::MAX } else { self.next_us }
+    }
+
+    /// What its client is to do next, at this member.
+    pub fn poll(&mut self, now_us: u64, member: usize) -> Option<UsersAct> {
+        if self.is_done() || self.doing.is_some() || now_us < self.next_us {
+            return None;
+        }
+        if core::mem::take(&mut self.may_leave) && self.random.one_in(2) {
+            return Some(UsersAct::Leave);
+        }
+        self.calls_left = self.calls_left.saturating_sub(1);
+        let (doing, act) = self.choose();
+        self.doing = Some((doing, now_us, member));
+        Some(act)
+    }
+
+    fn choose(&mut self) -> (Doing, UsersAct) {
+        if let Some(doubt) = self.doubt.take() {
+            return (Doing::Doubt(doubt), ask(Question::Status));
+        }
+        if let Some((question, _)) = &self.found {
+            return (Doing::Ask(*question), ask(*question));
+        }
+        let is_ready = self.rights.has_root();
+        match self.random.below(16) {
+            _ if !is_ready => self.change(),
+            0..=3 => self.change(),
+            4..=6 => self.log_in().unwrap_or_else(|| self.change()),
+            _ => self.use_keys(),
+        }
+    }
+
+    fn change(&mut self) -> (Doing, UsersAct) {
+        let mut change = self.rights.draw(&mut self.random);
+        if let Change::AddUser(_, password) | Change::Password(_, password) = &mut change {
+            self.password_count += 1;
+            *password = self.password_count;
+        }
+        let (method, request) = request_of(&change);
+        (Doing::Change(change), UsersAct::Auth(root(), method, request))
+    }
+
+    fn log_in(&mut self) -> Option<(Doing, UsersAct)> {
+        let user = self.random.below(USERS.len() as u64) as usize;
+        let known = self.rights.users.get(&user);
+        // The password of a user may be unknown after a change that may still take effect.
+        let password = known.map_or(Some(0), |known| known.password)?;
+        let is_right = known.is_some() && !self.random.one_in(5);
+        let password = if is_right { password } else { u32::MAX };
+        let name = USERS[user].to_string();
+        let request = pb::AuthenticateRequest { name, password: password_of(password) };
+        let request = request.encode_to_vec().into();
+        let act = UsersAct::Auth(Credentials::Nobody, AuthMethod::Authenticate, request);
+        Some((Doing::LogIn { user, is_right }, act))
+    }
+
+    fn by(&mut self) -> (By, Credentials) {
+        let token = |token: &Token| Credentials::Token(token.text.as_str().into());
+        match self.random.below(8) {
+            0 => (By::Nobody, Credentials::Nobody),
+            1 => (By::Root, root()),
+            2..=3 if !self.dead.is_empty() => {
+                let of = self.random.pick(&self.dead);
+                (By::Dead(of.text.clone()), token(of))
+            }
+            _ if !self.live.is_empty() => {
+                let of = self.random.pick(&self.live);
+                (By::Live(of.text.clone()), token(of))
+            }
+            _ => (By::Nobody, Credentials::Nobody),
+        }
+    }
+
+    fn span(&mut self) -> Span {
+        let from = self.random.below(KEYS as u64) as usize;
+        match self.random.one_in(3) {
+            true => Span { from, to: self.random.between(from as u64 + 1, KEYS as u64) as usize },
+            false => Span { from, to: from },
+        }
+    }
+
+    fn range(&mut self, span: Span) -> Range {
+        let (key, range_end) = span.keys();
+        Range { key, range_end, ..Range::default() }
+    }
+
+    fn put(&mut self, key: usize) -> Put {
+        self.value_count += 1;
+        let value = format!("of {} {}", self.client, self.value_count).into_bytes();
+        Put { key: key_of(key), value, ..Put::default() }
+    }
+
+    fn use_keys(&mut self) -> (Doing, UsersAct) {
+        let (by, credentials) = self.by();
+        let (span, key) = (self.span(), self.random.below(KEYS as u64) as usize);
+        let one = Span { from: key, to: key };
+        let read = vec![(Access::Read, span)];
+        let (kind, needs, op) = match self.random.below(12) {
+            0..=3 => (Kind::Read, read, Op::Range(self.range(span))),
+            4..=5 => {
+                let range = Range { serializable: true, ..self.range(span) };
+                (Kind::Serializable, read, Op::Range(range))
+            }
+            6..=8 => (Kind::Write, vec![(Access::Write, one)], Op::Put(self.put(key))),
+            9 => {
+                let (key, range_end) = span.keys();
+                let wanted = Wanted { key, range_end, ..Wanted::default() };
+                let act = UsersAct::Watch(credentials, watch_wire::create(&wanted));
+                return (Doing::Use { by, kind: Kind::Watch, needs: read }, act);
+            }
+            _ => {
+                let (put, other) = (self.put(key), self.random.below(KEYS as u64) as usize);
+                let compare = Compare {
+                    result: CompareResult::Greater,
+                    target: CompareTarget::Version(0),
+                    key: key_of(other),
+                    range_end: Vec::new(),
+                };
+                let of_other = (Access::Read, Span { from: other, to: other });
+                let needs = vec![of_other, (Access::Write, one), (Access::Read, span)];
+                let txn = Txn {
+                    compares: vec![compare],
+                    success: vec![TxnOp::Put(put)],
+                    failure: vec![TxnOp::Range(self.range(span))],
+                };
+                (Kind::Write, needs, Op::Txn(txn))
+            }
+        };
+        (Doing::Use { by, kind, needs }, UsersAct::Call(credentials, op))
+    }
+
+    /// Something came of the call under way.
+    ///
+    /// # Errors
+    /// It is not what a correct server gives.
+    pub fn on_came(&mut self, came: Came, now_us: u64) -> Result<(), String> {
+        let Some((doing, asked_us, member)) = self.doing.take() else { return Ok(()) };
+        self.next_us = now_us + self.random.magnitude(100, self.config.rest_us_max);
+        self.may_leave = true;
+        let is_lost = match &came {
+            Came::Lost => true,
+            Came::Refused(error) => is_unknown(*error),
+            Came::Response(_) => false,
+        };
+        let says_nothing = matches!(&came, Came::Refused(error) if is_nothing(*error));
+        match doing {
+            Doing::Change(_) if is_lost => {
+                self.counts.unknown += 1;
+                self.has_unknown = true;
+                self.ask_all();
+            }
+            Doing::Doubt(doubt) if is_lost || says_nothing => self.doubt = Some(doubt),
+            _ if is_lost || says_nothing => {}
+            Doing::Change(change) => self.on_changed(change, &came),
+            Doing::LogIn { user, is_right } => self.on_log_in(user, is_right, &came, asked_us)?,
+            Doing::Use { by, kind, needs } => {
+                self.on_used((by, kind, &needs), &came, (asked_us, now_us), member);
+            }
+            Doing::Ask(question) => self.on_answer(question, came)?,
+            Doing::Doubt(doubt) => {
+                let (is_enabled, revision) = status_of(&came)?;
+                if (is_enabled, revision) == (self.rights.is_enabled, self.rights.revision) {
+                    return Err(doubt);
+                }
+                if !self.has_unknown {
+                    return Err(format!("revision {revision}, enforced: {is_enabled}; {doubt}"));
+                }
+                self.counts.late += 1;
+                self.ask_all();
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what may be otherwise now, and asks how things are.
+    fn ask_all(&mut self) {
+        self.found = Some((Question::Status, Rights::default()));
+        // Nobody knows which tokens are valid.
+        self.live.clear();
+    }
+
+    fn doubt(&mut self, what: String) {
+        let (Rights { revision, is_enabled, .. }, users) = (&self.rights, &self.rights.users);
+        let roles = &self.rights.roles;
+        let known = format!("revision {revision}, enforced: {is_enabled}, {users:?}, {roles:?}");
+        self.doubt = Some(format!("etcd's users: {what}; {known}"));
+        self.calls_left = self.calls_left.max(1);
+    }
+
+    fn on_changed(&mut self, change: Change, came: &Came) {
+        let expected = self.rights.clone().make(change);
+        match (came, expected) {
+            (Came::Response(_), Ok(())) => {
+                self.counts.changes += 1;
+                self.rights.make(change).expect("it was tried");
+                let rights = &self.rights;
+                let ends = |token: &mut Token| match change {
+                    Change::Disable => true,
+                    Change::Password(user, _) | Change::DeleteUser(user) => token.user == user,
+                    _ => !rights.users.contains_key(&token.user),
+                };
+                self.dead.extend(self.live.extract_if(.., |token| ends(token)));
+                let surplus = self.dead.len().saturating_sub(TOKENS_MAX);
+                self.dead.drain(..surplus);
+            }
+            (Came::Refused(error), Err(due)) if *error == due => {}
+            // The member does not know yet that permissions are enforced.
+            (Came::Refused(Error::UserEmpty), _) if self.rights.is_enabled => self.counts.old += 1,
+            (came, expected) => {
+                self.doubt(format!("{change:?} came to {came:?}, due is {expected:?}"));
+            }
+        }
+    }
+
+    fn on_log_in(
+        &mut self,
+        user: usize,
+        is_right: bool,
+        came: &Came,
+        asked_us: u64,
+    ) -> Result<(), String> {
+        let due = match is_right && self.rights.users.contains_key(&user) {
+            _ if !self.rights.is_enabled => Some(Error::AuthNotEnabled),
+            true => None,
+            false => Some(Error::AuthFailed),
+        };
+        match (came, due) {
+            (Came::Response(response), None) => {
+                let response: pb::AuthenticateResponse = decode(response)?;
+                self.counts.tokens += 1;
+                let (text, used_us) = (response.token, BTreeMap::new());
+                self.live.push(Token { user, text, made_us: asked_us, used_us });
+                if self.live.len() > TOKENS_MAX {
+                    self.live.remove(0);
+                }
+            }
+            (Came::Refused(error), Some(due)) if *error == due => {}
+            (came, due) => {
+                let name = USERS[user];
+                self.doubt(format!("{name} logs in: {came:?}, the error due is {due:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn on_used(
+        &mut self,
+        (by, kind, needs): (By, Kind, &[(Access, Span)]),
+        came: &Came,
+        (asked_us, now_us): (u64, u64),
+        member: usize,
+    ) {
+        let error = match came {
+            Came::Refused(error) => Some(*error),
+            _ => None,
+        };
+        let live = match &by {
+            By::Live(text) => self.live.iter_mut().find(|token| token.text == *text),
+            _ => None,
+        };
+        if let Some(token) = live
+            && self.rights.is_enabled
+        {
+            let used_us = token.used_us.get(&member).copied().unwrap_or(0).max(token.made_us);
+            let ttl_us = TOKEN_TTL_MS * 1_000 - TOKEN_SLACK_US;
+            let is_unused = used_us <= self.jumped_us || used_us + ttl_us < now_us;
+            if error == Some(Error::InvalidAuthToken) && is_unused {
+                self.counts.expired += 1;
+                return;
+            }
+            if error != Some(Error::InvalidAuthToken) {
+                token.used_us.insert(member, asked_us);
+            }
+        }
+        let due = self.due(&by, needs);
+        let lags = self.rights.is_enabled && kind == Kind::Write;
+        let is_lag = match (&by, error) {
+            (_, Some(Error::AuthOldRevision)) => lags && !matches!(by, By::Nobody),
+            // The member does not know yet that permissions are enforced.
+            (By::Root, Some(Error::UserEmpty)) => lags,
+            _ => false,
+        };
+        self.count(kind, error, is_lag);
+        // What is not linearizable may show an older state, but no token is refused for that.
+        let is_old = match (kind, &by) {
+            (Kind::Serializable, By::Live(_)) => error != Some(Error::InvalidAuthToken),
+            (Kind::Serializable, _) | (Kind::Watch, By::Nobody | By::Root) => true,
+            _ => false,
+        };
+        if error != due && !is_lag && !is_old {
+            let by = match &by {
+                By::Live(text) | By::Dead(text) => {
+                    let mut all = self.live.iter().chain(&self.dead);
+                    format!("{by:?} of {:?}", all.find(|it| it.text == *text))
+                }
+                _ => format!("{by:?}"),
+            };
+            self.doubt(format!(
+                "{kind:?} of {needs:?} by {by} at member {member} from {asked_us} to {now_us} us: \
+                 {error:?}, due is {due:?}"
+            ));
+        }
+    }
+
+    /// The error that a call must have; none if it is permitted.
+    fn due(&self, by: &By, needs: &[(Access, Span)]) -> Option<Error> {
+        if !self.rights.is_enabled {
+            return None;
+        }
+        match by {
+            By::Nobody => Some(Error::UserEmpty),
+            By::Root => None,
+            By::Dead(_) => Some(Error::InvalidAuthToken),
+            By::Live(text) => {
+                let user = self.live.iter().find(|token| token.text == *text)?.user;
+                let permits =
+                    |(access, span): &(Access, Span)| self.rights.permits(user, *access, *span);
+                let is_permitted = needs.iter().all(permits);
+                (!is_permitted).then_some(Error::PermissionDenied)
+            }
+        }
+    }
+
+    fn count(&mut self, kind: Kind, error: Option<Error>, is_lag: bool) {
+        let counts = &mut self.counts;
+        counts.watches_refused += usize::from(kind == Kind::Watch && error.is_some());
+        match error {
+            _ if is_lag => counts.old += 1,
+            None => counts.permitted += usize::from(self.rights.is_enabled),
+            Some(Error::PermissionDenied) => counts.denied += 1,
+            Some(Error::UserEmpty) => counts.nobody += 1,
+            Some(Error::InvalidAuthToken) => counts.invalid += 1,
+            _ => {}
+        }
+    }
+
+    /// Takes the answer to a question about how things are.
+    fn on_answer(&mut self, question: Question, came: Came) -> Result<(), String> {
+        let Some((_, mut found)) = self.found.take() else { return Ok(()) };
+        let next = match (question, came) {
+            (Question::Status, came) => {
+                (found.is_enabled, found.revision) = status_of(&came)?;
+                Question::User(0)
+            }
+            (Question::LastStatus, came) => {
+                match status_of(&came)? == (found.is_enabled, found.revision) {
+                    true => self.rights = found,
+                    false => self.ask_all(),
+                }
+                return Ok(());
+            }
+            (Question::User(user), came) => {
+                match came {
+                    Came::Response(response) => {
+                        let response: pb::AuthUserGetResponse = decode(&response)?;
+                        found.add_user(user, None, &response.roles);
+                    }
+                    Came::Refused(Error::UserNotFound) => {}
+                    came => return Err(format!("etcd's users: user {user}: {came:?}")),
+                }
+                match user + 1 < USERS.len() {
+                    true => Question::User(user + 1),
+                    false => Question::Role(0),
+                }
+            }
+            (Question::Role(role), came) => {
+                match came {
+                    Came::Response(response) => {
+                        let response: pb::AuthRoleGetResponse = decode(&response)?;
+                        let permissions = response.perm.iter().map(Permission::of);
+                        found.roles.insert(role, permissions.collect::<Result<_, _>>()?);
+                    }
+                    Came::Refused(Error::RoleNotFound) => {}
+                    came => return Err(format!("etcd's users: role {role}: {came:?}")),
+                }
+                match role + 1 < ROLES.len() {
+                    true => Question::Role(role + 1),
+                    false => Question::LastStatus,
+                }
+            }
+        };
+        self.found = Some((next, found));
+        Ok(())
+    }
+}
+
+/// What came of a watch: the first message, which says whether it was created.
+///
+/// # Errors
+/// It is not what a correct server gives.
+pub fn of_watch(message: &[u8]) -> Result<Came, String> {
+    let response: pb::WatchResponse = decode(message)?;
+    if !response.canceled {
+        return Ok(Came::Response(Vec::new()));
+    }
+    let text = response.cancel_reason.as_str();
+    let all = [
+        Error::UserEmpty,
+        Error::PermissionDenied,
+        Error::InvalidAuthToken,
+        Error::AuthOldRevision,
+    ];
+    let found = all.into_iter().find(|error| text.ends_with(error.text()));
+    found.map(Came::Refused).ok_or_else(|| format!("etcd's users: a watch is refused: {text}"))
+}
+
+/// What came of another call.
+///
+/// # Errors
+/// It is not what a correct server gives.
+pub fn of_call(result: Result<Vec<u8>, CallRefused>) -> Result<Came, String> {
+    match result {
+        Ok(response) => Ok(Came::Response(response)),
+        Err(CallRefused::Error(error)) => Ok(Came::Refused(error)),
+        Err(refused) => Err(format!("etcd's users: {refused:?}")),
+    }
+}
+
+fn is_unknown(error: Error) -> bool {
+    matches!(
+        error,
+        Error::TimedOut
+            | Error::TimedOutLeaderFailed
+            | Error::TimedOutConnectionLost
+            | Error::LeaderChanged
+            | Error::Stopped
+    )
+}
+
+/// Whether an error says nothing of users and roles, nor of keys.
+fn is_nothing(error: Error) -> bool {
+    matches!(error, Error::NoLeader | Error::TooManyRequests | Error::NotCapable | Error::NoSpace)
+}
+
+fn root() -> Credentials {
+    Credentials::Certificate(USERS[ROOT].into())
+}
+
+fn password_of(number: u32) -> String {
+    format!("password {number}")
+}
+
+fn decode<M: Message + Default>(response: &[u8]) -> Result<M, String> {
+    M::decode(response).map_err(|error| format!("etcd's users: {error}"))
+}
+
+fn status_of(came: &Came) -> Result<(bool, u64), String> {
+    match came {
+        Came::Response(response) => {
+            let status: pb::AuthStatusResponse = decode(response)?;
+            Ok((status.enabled, status.auth_revision))
+        }
+        came => Err(format!("etcd's users: the status: {came:?}")),
+    }
+}
+
+fn ask(question: Question) -> UsersAct {
+    let (method, request) = match question {
+        Question::Status | Question::LastStatus => {
+            (AuthMethod::Status, pb::AuthStatusRequest {}.encode_to_vec())
+        }
+        Question::User(user) => {
+            let request = pb::AuthUserGetRequest { name: USERS[user].to_string() };
+            (AuthMethod::UserGet, request.encode_to_vec())
+        }
+        Question::Role(role) => {
+            let request = pb::AuthRoleGetRequest { role: ROLES[role].to_string() };
+            (AuthMethod::RoleGet, request.encode_to_vec())
+        }
+    };
+    UsersAct::Auth(root(), method, request.into())
+}
+
+/// The call that makes a change.
+fn request_of(change: &Change) -> (AuthMethod, Bytes) {
+    let name = |user: usize| USERS[user].to_string();
+    let role = |role: usize| super::rights::role_name(role).to_string();
+    let (method, request) = match *change {
+        Change::Enable => (AuthMethod::Enable, pb::AuthEnableRequest {}.encode_to_vec()),
+        Change::Disable => (AuthMethod::Disable, pb::AuthDisableRequest {}.encode_to_vec()),
+        Change::AddUser(user, password) => {
+            let password = password_of(password);
+            let request =
+                pb::AuthUserAddRequest { name: name(user), password, ..Default::default() };
+            (AuthMethod::UserAdd, request.encode_to_vec())
+        }
+        Change::DeleteUser(user) => {
+            (AuthMethod::UserDelete, pb::AuthUserDeleteRequest { name: name(user) }.encode_to_vec())
+        }
+        Change::Password(user, password) => {
+            let (password, hashed_password) = (password_of(password), String::new());
+            let name = name(user);
+            let request = pb::AuthUserChangePasswordRequest { name, password, hashed_password };
+            (AuthMethod::UserChangePassword, request.encode_to_vec())
+        }
+        Change::GrantRole(user, of) => {
+            let request = pb::AuthUserGrantRoleRequest { user: name(user), role: role(of) };
+            (AuthMethod::UserGrantRole, request.encode_to_vec())
+        }
+        Change::RevokeRole(user, of) => {
+            let request = pb::AuthUserRevokeRoleRequest { name: name(user), role: role(of) };
+            (AuthMethod::UserRevokeRole, request.encode_to_vec())
+        }
+        Change::AddRole(of) => {
+            (AuthMethod::RoleAdd, pb::AuthRoleAddRequest { name: role(of) }.encode_to_vec())
+        }
+        Change::DeleteRole(of) => {
+            (AuthMethod::RoleDelete, pb::AuthRoleDeleteRequest { role: role(of) }.encode_to_vec())
+        }
+        Change::Grant(of, span, permission) => {
+            let (key, range_end) = span.keys();
+            let perm_type = permission as i32;
+            let perm =
+                authpb::Permission { perm_type, key: key.into(), range_end: range_end.into() };
+            let request = pb::AuthRoleGrantPermissionRequest { name: role(of), perm: Some(perm) };
+            (AuthMethod::RoleGrantPermission, request.encode_to_vec())
+        }
+        Change::Revoke(of, span) => {
+            let (key, range_end) = span.keys();
+            let (key, range_end) = (key.into(), range_end.into());
+            let request = pb::AuthRoleRevokePermissionRequest { role: role(of), key, range_end };
+            (AuthMethod::RoleRevokePermission, request.encode_to_vec())
+        }
+    };
+    (method, request.into())
+}
