@@ -314,7 +314,7 @@ impl EtcdFront {
         Ok(())
     }
 
-    /// Gives a signed token out, unless users or roles have changed since the password was compared.
+    /// Gives a signed token out, unless users or roles have changed since the comparison.
     pub(super) fn give_signed(
         &mut self,
         ticket: Ticket,

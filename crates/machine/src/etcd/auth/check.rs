@@ -82,8 +82,8 @@ impl Auth {
         }
     }
 
-    /// A number that stands for who asks, and for the present users and roles; 0 while permissions
-    /// are not enforced, for nobody, and for who is named by something older than the newest change.
+    /// A number that stands for who asks, and for the present users and roles. 0 while permissions
+    /// are not enforced, for nobody, and for who is named by something older than the last change.
     pub(crate) fn asker(&self, who: Option<AuthInfo<'_>>) -> Asker {
         let who = who.filter(|who| self.is_enabled && who.revision >= self.revision);
         let Some(AuthInfo { user, .. }) = who else { return 0 };
@@ -196,8 +196,8 @@ impl Store {
         Ok(())
     }
 
-    /// A put needs the keys of its lease as well: who may not write all of them could not revoke the
-    /// lease, so may not add one (`apply.checkPutAuth`).
+    /// A put needs the keys of its lease as well: who may not write all of them could not revoke
+    /// the lease, so may not add one (`apply.checkPutAuth`).
     fn require_put(&self, who: Option<AuthInfo<'_>>, put: &Put<'_>) -> Result<(), Refusal> {
         let range = KeyRange { key: put.key, end: &[] };
         self.auth.require(who, Access::Write, range)?;
