@@ -272,7 +272,7 @@ impl AuthQuestion {
     /// The response, in its bytes.
     ///
     /// # Errors
-    /// Who asks may not know this, or there is no such user or role.
+    /// The client may not know this, or there is no such user or role.
     pub fn answer(
         &self,
         header: Header,

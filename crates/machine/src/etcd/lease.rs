@@ -35,8 +35,8 @@ pub struct Grant {
 pub struct Lease {
     grant: Grant,
     keys: BTreeSet<Attached>,
-    /// Who was found to have the right to write all its keys; see [`Lease::is_writable_by`]. It is
-    /// not state.
+    /// The user that was found to have the right to write all its keys; see
+    /// [`Lease::is_writable_by`]. It is not state.
     writer: AtomicU64,
 }
 

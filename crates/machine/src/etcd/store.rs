@@ -46,7 +46,7 @@ pub struct Store {
     pub(crate) leases: Leases,
     pub(crate) auth: Arc<Auth>,
     pub(crate) alarms: Alarms,
-    /// Who asks for the command at hand. It is not state.
+    /// The user of the command at hand. It is not state.
     pub(crate) asker: Asker,
     /// The command that is paused. Its events stand above the store's revision.
     pub(crate) paused: Option<Box<Paused>>,

@@ -28,7 +28,7 @@ pub(crate) struct At<'a> {
     pub(crate) ordinal: Ordinal,
     /// The leader's stamp.
     pub(crate) time_ms: i64,
-    /// Who asks for it.
+    /// The user that asks for it.
     pub(crate) who: Option<AuthInfo<'a>>,
     /// The member that handed it over.
     pub(crate) member: MemberId,

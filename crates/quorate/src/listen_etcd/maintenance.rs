@@ -130,8 +130,8 @@ fn status(runtime: &Rc<Runtime>) -> pb::StatusResponse {
     let (revision, bytes, quota, alarms) = {
         let machine = member.node.machine().read();
         let store = machine.etcd();
-        // `etcdctl endpoint status` divides by it.
         let alarms: Vec<String> = store.alarms().iter().map(shown).collect();
+        // `etcdctl endpoint status` divides by the size.
         (store.revision(), store.bytes().max(1), store.settings().quota_bytes, alarms)
     };
     let leader = replica.leader.map_or(0, |leader| MemberId(leader).0);

@@ -122,10 +122,10 @@ pub enum Next {
     Other,
 }
 
-/// Who makes the calls of a seed, and what they call.
+/// The users of a seed, and the calls that they make.
 pub struct Users {
     random: Random,
-    /// The tokens of those that have logged in, for the server that is right and for the other.
+    /// The tokens of each login: that of the right server, and that of the other.
     tokens: Vec<(String, String)>,
 }
 

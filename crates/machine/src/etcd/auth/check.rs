@@ -1,4 +1,4 @@
-//! Who may do what. The checks and their order are those of etcd 3.6 (`auth.authStore`,
+//! The checks of permissions. They and their order are those of etcd 3.6 (`auth.authStore`,
 //! `apply.authApplierV3`, and the calls of `etcdserver.EtcdServer`).
 
 use crate::digest::Digest;
@@ -13,7 +13,7 @@ use crate::zk::acl::Identity;
 /// The scheme of the identity that says who asked for a command of etcd's space.
 pub const ETCD_SCHEME: &str = "etcd";
 
-/// Who asks, and what is known of permissions then.
+/// The user that asks, and the revision of users and roles that it was found at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthInfo<'a> {
     /// The user.
@@ -31,7 +31,7 @@ impl<'a> AuthInfo<'a> {
         format!("{}/{}", self.revision, self.user)
     }
 
-    /// Who asked for a command that has these identities.
+    /// The user that a command with these identities is for.
     pub fn of(identities: &[Identity<'a>]) -> Option<AuthInfo<'a>> {
         let of_etcd = identities.iter().find(|identity| identity.scheme == ETCD_SCHEME)?;
         let (revision, user) = of_etcd.id.split_once('/')?;

@@ -392,7 +392,7 @@ fn who_may_write_all_keys_of_a_lease_is_remembered_until_somebody_else_puts_one(
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), Some(Refusal::PermissionDenied));
     assert_eq!(put_by(&mut machine, "root", "z", 0), None);
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), None);
-    // Who was named before the newest change is refused, whatever is remembered: members that
+    // A user found before the newest change is refused, whatever is remembered: members that
     // remember and members that do not must decide alike.
     let old = now(&machine, "alice");
     apply(&mut machine, AuthCommand::AddRole { role: "new" });
