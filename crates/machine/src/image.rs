@@ -14,6 +14,7 @@ use crate::limits::FREEZE_OLD_BYTES_MAX;
 use crate::machine::Machine;
 
 pub mod error;
+pub mod etcd_part;
 pub mod format;
 pub mod restore;
 pub(crate) mod step;

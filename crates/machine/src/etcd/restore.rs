@@ -28,6 +28,36 @@ pub(crate) struct Records {
     events: Vec<DecodedEvent>,
 }
 
+/// What one piece of an image holds of etcd's part.
+#[derive(Default)]
+pub struct EtcdPart {
+    /// The revision of the image and the compacted one. They come once, before anything else.
+    pub revisions: Option<(i64, i64)>,
+    /// Users and roles; at most once, and not if nobody ever changed any.
+    pub auth: Option<Auth>,
+    /// Alarms.
+    pub alarms: Vec<Alarm>,
+    /// Leases with their times to live, in seconds.
+    pub leases: Vec<(LeaseId, i64)>,
+    /// Versions of keys: removals at the compacted revision, then by key what each key had at the
+    /// compacted revision and has had since, oldest first.
+    pub events: Vec<Event>,
+}
+
+impl Records {
+    /// The records, for a program that makes no store of them.
+    pub fn into_part(self) -> EtcdPart {
+        let events = self.events.into_iter().map(|decoded| decoded.event);
+        EtcdPart {
+            revisions: self.start.map(|start| (start.revision, start.compacted)),
+            auth: self.auth,
+            alarms: self.alarms,
+            leases: self.leases.into_iter().map(|(lease, grant)| (lease, grant.ttl_s)).collect(),
+            events: self.edge.into_iter().chain(events).collect(),
+        }
+    }
+}
+
 /// The first record.
 #[derive(Clone, Copy)]
 struct Start {

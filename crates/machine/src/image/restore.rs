@@ -36,10 +36,29 @@ pub struct Decoder {
     has_control: bool,
     zk: RecordDecoder,
     etcd: etcd::RecordDecoder,
+    /// Whether records of other spaces than etcd's are passed over.
+    is_of_etcd: bool,
     ended: bool,
 }
 
+impl DecodedPiece {
+    /// Whether the image ends with this piece.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The records of etcd's section.
+    pub(crate) fn into_etcd(self) -> etcd::Records {
+        self.etcd
+    }
+}
+
 impl Decoder {
+    /// A decoder that passes over the records of other spaces than etcd's.
+    pub(crate) fn of_etcd() -> Decoder {
+        Decoder { is_of_etcd: true, ..Decoder::default() }
+    }
+
     /// Reads the next piece.
     ///
     /// # Errors
@@ -80,6 +99,7 @@ impl Decoder {
         decoded: &mut DecodedPiece,
     ) -> Result<(), RestoreError> {
         match space {
+            Space::Control | Space::Zk if self.is_of_etcd => Ok(()),
             Space::Control if self.has_control => {
                 Err(records.bad("second frame of space", u64::from(space.number())).into())
             }

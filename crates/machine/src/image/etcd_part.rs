@@ -1,0 +1,34 @@
+//! etcd's part of an image, read without making a state of it: for programs that turn it into
+//! something else. Records of other spaces are passed over.
+
+pub use crate::etcd::restore::EtcdPart;
+use crate::image::restore::{Decoder, RestoreError};
+
+/// Reads the pieces of an image, in order.
+pub struct EtcdPartReader {
+    decoder: Decoder,
+    is_whole: bool,
+}
+
+impl Default for EtcdPartReader {
+    fn default() -> EtcdPartReader {
+        EtcdPartReader { decoder: Decoder::of_etcd(), is_whole: false }
+    }
+}
+
+impl EtcdPartReader {
+    /// Reads the next piece.
+    ///
+    /// # Errors
+    /// A frame or a record of etcd's breaks the format.
+    pub fn piece(&mut self, piece: &[u8]) -> Result<EtcdPart, RestoreError> {
+        let decoded = self.decoder.decode(piece)?;
+        self.is_whole = decoded.ended();
+        Ok(decoded.into_etcd().into_part())
+    }
+
+    /// Whether the image ended with the last piece.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+}
