@@ -11,9 +11,11 @@ mod overlap;
 mod request;
 mod response;
 
+pub(crate) use auth::permission_message;
 pub use auth::{
     AuthChange, AuthMethod, AuthQuestion, AuthRequest, NO_PASSWORD_USER, authenticated,
 };
+pub(crate) use maintenance::alarm_member;
 pub use maintenance::{alarm, alarmed, alarms, hash, hash_kv};
 pub use request::{
     StreamRefused, compaction, delete_range, grant, put, range, range_stream, revoke, txn,

@@ -8,6 +8,8 @@ pub mod etcdserverpb;
 #[rustfmt::skip]
 pub mod health;
 #[rustfmt::skip]
+pub mod leasepb;
+#[rustfmt::skip]
 pub mod mvccpb;
 #[rustfmt::skip]
 pub mod v3electionpb;

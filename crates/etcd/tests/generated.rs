@@ -7,8 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The texts, each after the ones that it names.
-const TEXTS: [&str; 6] =
-    ["auth.proto", "kv.proto", "rpc.proto", "v3lock.proto", "v3election.proto", "health.proto"];
+const TEXTS: [&str; 7] = [
+    "auth.proto",
+    "kv.proto",
+    "rpc.proto",
+    "v3lock.proto",
+    "v3election.proto",
+    "health.proto",
+    "lease.proto",
+];
 
 /// How a committed file begins: as the module that it is.
 fn header(what: &str, text: &str) -> String {

@@ -311,7 +311,7 @@ impl AuthQuestion {
                 let role = auth.role(&request.role).ok_or(Refusal::RoleNotFound)?;
                 let perm = match &*request.role {
                     ROOT_ROLE => vec![everything()],
-                    _ => role.permissions().map(shown).collect(),
+                    _ => role.permissions().map(permission_message).collect(),
                 };
                 pb::AuthRoleGetResponse { header, perm }.encode_to_vec()
             }
@@ -329,7 +329,8 @@ fn everything() -> authpb::Permission {
     authpb::Permission { perm_type, key: Bytes::new(), range_end: Bytes::from_static(&[0]) }
 }
 
-fn shown(permission: Permission<'_>) -> authpb::Permission {
+/// A permission as a message.
+pub(crate) fn permission_message(permission: Permission<'_>) -> authpb::Permission {
     let perm_type = match permission.kind {
         PermissionKind::Read => PermissionType::Read,
         PermissionKind::Write => PermissionType::Write,

@@ -34,7 +34,7 @@ fn kind_of(request: &pb::AlarmRequest) -> Option<AlarmKind> {
 /// The response to the change of an alarm, in its bytes.
 pub fn alarmed(header: Header, revision: i64, alarm: Option<Alarm>) -> Vec<u8> {
     let header = Some(header.with_revision(revision));
-    let alarms = alarm.into_iter().map(shown).collect();
+    let alarms = alarm.into_iter().map(alarm_member).collect();
     pb::AlarmResponse { header, alarms }.encode_to_vec()
 }
 
@@ -45,11 +45,12 @@ pub fn alarms(header: Header, store: &Store, request: &pb::AlarmRequest) -> Vec<
     let kind = kind_of(request);
     let is_asked = request.action == i32::from(AlarmAction::Get);
     let is_shown = |alarm: &Alarm| is_asked && kind.is_none_or(|kind| kind == alarm.kind);
-    let alarms = store.alarms().iter().filter(is_shown).map(shown).collect();
+    let alarms = store.alarms().iter().filter(is_shown).map(alarm_member).collect();
     pb::AlarmResponse { header, alarms }.encode_to_vec()
 }
 
-fn shown(alarm: Alarm) -> pb::AlarmMember {
+/// An alarm as a message.
+pub(crate) fn alarm_member(alarm: Alarm) -> pb::AlarmMember {
     let kind = match alarm.kind {
         AlarmKind::NoSpace => AlarmType::Nospace,
         AlarmKind::Corrupt => AlarmType::Corrupt,

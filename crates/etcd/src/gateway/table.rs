@@ -4,7 +4,7 @@
 use super::schema::{Enum, Field, Kind, Message, Method};
 
 /// Every message. Fields refer to it by position.
-pub static MESSAGES: [Message; 119] = [
+pub static MESSAGES: [Message; 120] = [
     Message { name: "authpb.UserAddOptions", fields: &[
         Field { number: 1, name: "no_password", json_name: "noPassword", kind: Kind::Bool, repeated: false, oneof: None },
     ] },
@@ -505,6 +505,11 @@ pub static MESSAGES: [Message; 119] = [
     ] },
     Message { name: "grpc.health.v1.HealthCheckResponse", fields: &[
         Field { number: 1, name: "status", json_name: "status", kind: Kind::Enum(10), repeated: false, oneof: None },
+    ] },
+    Message { name: "leasepb.Lease", fields: &[
+        Field { number: 1, name: "ID", json_name: "ID", kind: Kind::Int64, repeated: false, oneof: None },
+        Field { number: 2, name: "TTL", json_name: "TTL", kind: Kind::Int64, repeated: false, oneof: None },
+        Field { number: 3, name: "RemainingTTL", json_name: "RemainingTTL", kind: Kind::Int64, repeated: false, oneof: None },
     ] },
 ];
 
