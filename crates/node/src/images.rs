@@ -10,7 +10,7 @@ use member::recovery::RecoveryError;
 use member::snapshot::received::{self, ImageReceiver};
 use storage::StorageError;
 use storage::disk::RealDisk;
-use storage::snapshot::{SNAPSHOT_DIR, snapshot_name};
+use storage::snapshot::{SNAPSHOT_DIR, SnapshotReader, snapshot_name};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
@@ -26,6 +26,19 @@ pub struct TakenSnapshot {
     pub bytes: u64,
     /// The mark of the last command in it.
     pub mark: Mark,
+    name: String,
+    disk: RealDisk,
+}
+
+impl TakenSnapshot {
+    /// Reads it piece by piece.
+    ///
+    /// # Errors
+    /// Its header cannot be read.
+    pub fn reader(self) -> Result<SnapshotReader<RealDisk>, StorageError> {
+        let path = format!("{SNAPSHOT_DIR}/{}", self.name);
+        SnapshotReader::of_file(self.disk, self.file.into(), path)
+    }
 }
 
 /// The reason why a snapshot that was brought is not the state, and never will be.
@@ -160,12 +173,13 @@ impl Shared {
     /// Tells the callers that wait for the snapshot with this number, or for an earlier one, that
     /// it is durable at this log index and term.
     pub(crate) fn on_snapshot_taken(&self, number: u64, (index, term): (u64, u64), mark: Mark) {
-        let path = self.data_dir.join(SNAPSHOT_DIR).join(snapshot_name(index, term));
+        let name = snapshot_name(index, term);
+        let path = self.data_dir.join(SNAPSHOT_DIR).join(&name);
         for waiter in self.take_waiters(number) {
             let open = || {
                 let file = File::open(&path)?;
                 let bytes = file.metadata()?.len();
-                Ok(TakenSnapshot { file, bytes, mark })
+                Ok(TakenSnapshot { file, bytes, mark, name: name.clone(), disk: self.disk.clone() })
             };
             // A waiter that gave up needs no answer.
             let _ = waiter.sender.send(open());

@@ -7,6 +7,8 @@
 //! go in one batch.
 
 mod answer;
+mod backup;
+mod backup_file;
 mod body;
 mod calls;
 mod client;

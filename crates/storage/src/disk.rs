@@ -205,6 +205,12 @@ enum Writes {
     InPlace(Mutex<Option<DirectWriter>>),
 }
 
+impl From<File> for RealFile {
+    fn from(file: File) -> RealFile {
+        RealFile::buffered(file)
+    }
+}
+
 impl RealFile {
     fn buffered(file: File) -> RealFile {
         RealFile { file, writes: Writes::Buffered(OnceLock::new()) }

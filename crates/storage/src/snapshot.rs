@@ -458,6 +458,16 @@ impl<D: Disk> SnapshotReader<D> {
     pub fn open_backup(disk: D, path: String) -> Result<SnapshotReader<D>, StorageError> {
         let file = disk.open_read_only(&path);
         let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
+        SnapshotReader::of_file(disk, file, path)
+    }
+
+    /// Reads an open file of `disk` from its beginning, and checks its header. Errors call it
+    /// `path`; it need not have that name any more.
+    pub fn of_file(
+        disk: D,
+        file: D::File,
+        path: String,
+    ) -> Result<SnapshotReader<D>, StorageError> {
         let length = disk.len(&file);
         let length = length.map_err(|error| StorageError::io(&path, "measure", error))?;
         let at = |error: DecodeError| StorageError::corrupt(&path, error.offset as u64, error.what);

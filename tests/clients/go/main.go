@@ -1,5 +1,6 @@
 // go-smoke runs etcd's own recipes (client/v3/concurrency: mutexes, elections, transactional
-// memory) in the unmodified Go client, and users with passwords, against one member and three.
+// memory) in the unmodified Go client, users with passwords, and backups, which bbolt reads, against
+// one member and three.
 //
 // Usage: go-smoke PROGRAM FOLDER. PROGRAM takes etcd's flags: this tree's binary under the name
 // etcd, or the real etcd. The last line is `N passed, N failed`.
@@ -72,6 +73,7 @@ func runAll(program, folder string) int {
 		{"a lock outlives the kill of each member", lockUnderKills},
 		{"users keep their rights over the kill of each member", usersUnderKills},
 		{"a user loses its rights with its password", changedPassword},
+		{"a backup has the keys of each revision", backedUp},
 	}
 	passed, failed := 0, 0
 	for _, count := range []int{1, 3} {

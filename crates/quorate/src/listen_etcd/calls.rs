@@ -6,7 +6,7 @@ use member::etcd_front::{Method as KvMethod, Reply};
 use super::client::Client;
 use super::methods::{ClusterMethod, Method};
 use super::runtime::{FromFront, status_of};
-use super::{cluster, concurrency, health, watch};
+use super::{backup, cluster, concurrency, health, watch};
 use crate::grpc::{Call, End, Room, SharesBySize, framed};
 
 /// Serves a call until it ends.
@@ -58,6 +58,7 @@ async fn answer_by_method(
             let reply = call.unless_ended(work).await?.map_err(status_of)?;
             send(call, answers, reply).await
         }
+        Method::Snapshot => Box::pin(backup::answer(client, call, answers)).await,
         Method::Health(method) => health::answer(call, method).await,
     }
 }

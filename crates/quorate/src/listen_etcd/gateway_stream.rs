@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::answer::{LATE, Lines, Roomy, code_and_text};
+use super::backup::Download;
 use super::body::{RequestBody, next_frame};
 use super::client::Client;
 use super::concurrency::Observer;
@@ -82,6 +83,52 @@ pub(super) fn observe(
         }
     });
     Lines(body_of_response)
+}
+
+/// Begins the stream of a backup.
+pub(super) fn download(
+    client: &Client,
+    shares: &ConnectionShares,
+    method: &'static gateway::Method,
+    backup: Download,
+) -> Lines {
+    let (lines, body_of_response) = mpsc::channel(1);
+    let (client, shares) = (client.clone(), shares.clone());
+    tokio::task::spawn_local(async move {
+        tokio::select! {
+            () = lines.closed() => {}
+            () = serve_download(method, backup, &shares, &lines) => {}
+            () = end_without_leader(&client, &lines) => {}
+            () = end_late(client.deadline, &lines) => {}
+        }
+    });
+    Lines(body_of_response)
+}
+
+async fn serve_download(
+    method: &gateway::Method,
+    mut backup: Download,
+    shares: &ConnectionShares,
+    lines: &mpsc::Sender<Bytes>,
+) {
+    loop {
+        let responses = match backup.next().await {
+            Ok(Some(responses)) => responses,
+            Ok(None) => return,
+            Err(why) => {
+                let (code, text) = why.code_and_text();
+                let _ = lines.send(gateway::streamed_error(code, &text).into()).await;
+                return;
+            }
+        };
+        for response in responses {
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(&response);
+            let line = line_of(method, response.len(), write, shares).await;
+            if lines.send(line).await.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 async fn serve_observer(

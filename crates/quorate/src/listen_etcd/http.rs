@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::answer::{Answer, LATE, code_and_text, of_large, refused, refused_stream, streaming};
+use super::backup::Download;
 use super::body::{RequestBody, read_body};
 use super::client::Client;
 use super::cluster;
@@ -38,6 +39,9 @@ const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
 
 /// The gRPC path of a stream of keep-alives.
 const KEEP_ALIVE_PATH: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+
+/// The gRPC path of a backup.
+const SNAPSHOT_PATH: &str = "/etcdserverpb.Maintenance/Snapshot";
 
 /// What a connection is for.
 #[derive(Clone, Debug)]
@@ -175,7 +179,7 @@ fn code_of(status: StatusCode) -> Code {
     }
 }
 
-/// Runs a call with one response, or an observer.
+/// Runs a call with one response, an observer, or a backup.
 async fn call_unary(
     client: &Client,
     shares: &ConnectionShares,
@@ -198,11 +202,21 @@ async fn call_unary(
     let of_concurrency = ConcurrencyMethod::at(method.path);
     if client.misses_leader() {
         let (code, text) = (Error::NoLeader.code(), Error::NoLeader.text());
-        let is_stream = of_concurrency == Some(ConcurrencyMethod::Observe);
+        let is_stream =
+            of_concurrency == Some(ConcurrencyMethod::Observe) || method.path == SNAPSHOT_PATH;
         return if is_stream { refused_stream(code, text) } else { refused(code, text) };
     }
     if let Some(of_concurrency) = of_concurrency {
         return concurrent(client, shares, (method, of_concurrency), message.into()).await;
+    }
+    if method.path == SNAPSHOT_PATH {
+        return match Download::begin(client, message.into()).await {
+            Ok(backup) => streaming(gateway_stream::download(client, shares, method, backup)),
+            Err(why) => {
+                let (code, text) = why.code_and_text();
+                refused_stream(code, &text)
+            }
+        };
     }
     if let Some(of_cluster) = ClusterMethod::at(method.path) {
         return about_cluster(client, shares, (method, of_cluster), message.into()).await;

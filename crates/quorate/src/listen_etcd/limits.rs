@@ -93,6 +93,23 @@ pub(super) const SMALL_ROOM_BYTES: usize = 64 * 1024 * 1024;
 /// [`crate::grpc::Room`].
 pub(super) const RESPONSES_BYTES_MAX: usize = 512 * 1024 * 1024;
 
+/// By how much threads for long work are nicer than those that serve.
+pub(super) const NICENESS: i32 = 10;
+
+/// Backups that are made or read by clients at one time; another one is refused. Each has a file.
+pub(super) const BACKUPS_MAX: usize = 4;
+
+/// Bytes of the disk that backups leave free, beside those of one more snapshot: for the segments
+/// of the log that are made ahead. On a small disk it is one part in so many.
+pub(super) const BACKUP_FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
+pub(super) const BACKUP_FREE_SHARE: u64 = 8;
+
+/// Bytes of a backup that are written between two looks at the free bytes of the disk.
+pub(super) const BACKUP_LOOK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Bytes of a backup that are read at once.
+pub(super) const BACKUP_READ_BYTES: usize = 256 * 1024;
+
 /// Threads that hash passwords, at most; half as many as cores where that is less.
 pub(super) const PASSWORD_THREADS_MAX: usize = 4;
 

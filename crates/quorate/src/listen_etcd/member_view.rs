@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use node::{MonitorHandle, Node};
 
+use super::backup_file::Backups;
 use super::health_counts::Checked;
 use super::methods::Method;
 use super::tokens::Tokens;
@@ -29,6 +30,8 @@ pub struct MemberView {
     pub(super) tokens: Arc<Tokens>,
     /// Whether the common name of a client's certificate is a user.
     pub(super) has_certificate_users: bool,
+    /// The backups that clients ask for.
+    pub(super) backups: Backups,
     /// The checks of its health.
     pub(super) checked: Checked,
     /// The methods of each connection runtime, with the counts of their calls.
@@ -54,6 +57,7 @@ impl MemberView {
             is_alone: server.cluster.is_none(),
             tokens: Arc::new(tokens),
             has_certificate_users: needs_certificates(server),
+            backups: Backups::new(server.storage.data_dir.clone()),
             checked: Checked::default(),
             calls: Vec::new(),
         }

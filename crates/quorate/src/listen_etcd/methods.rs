@@ -13,6 +13,8 @@ pub(super) enum Method {
     Concurrency(ConcurrencyMethod),
     Cluster(ClusterMethod),
     Health(HealthMethod),
+    /// `Maintenance.Snapshot`.
+    Snapshot,
 }
 
 impl Method {
@@ -26,6 +28,7 @@ impl Method {
             Method::Watch => false,
             Method::Concurrency(method) => method == ConcurrencyMethod::Observe,
             Method::Health(method) => method == HealthMethod::Watch,
+            Method::Snapshot => true,
             Method::Cluster(_) => false,
         }
     }
@@ -176,6 +179,8 @@ pub(super) fn methods(has_times: bool) -> Methods<Method> {
     let health = OF_HEALTH.map(|(name, kind, method)| {
         of("grpc.health.v1.Health", name, kind, Method::Health(method))
     });
-    let ours = of_front.into_iter().chain([watch]).chain(auth).chain(concurrency).chain(cluster);
+    let snapshot = of(MAINTENANCE, "Snapshot", Kind::ServerStreaming, Method::Snapshot);
+    let ours =
+        of_front.into_iter().chain([watch, snapshot]).chain(auth).chain(concurrency).chain(cluster);
     Methods::new(ours.chain(health), has_times)
 }

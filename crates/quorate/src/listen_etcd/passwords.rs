@@ -7,11 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use member::etcd_front::{PasswordDone, PasswordTask, PasswordWork};
 use tokio::sync::oneshot;
 
-use super::limits::{PASSWORD_THREADS_MAX, PASSWORDS_WAITING_MAX};
+use super::limits::{NICENESS, PASSWORD_THREADS_MAX, PASSWORDS_WAITING_MAX};
 use super::tokens::Tokens;
-
-/// By how much the threads are nicer than the others.
-const NICENESS: i32 = 10;
 
 /// Hands work to the threads. All connection runtimes share it.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 //! gRPC. Keys and values are base64 in JSON; these tests have texts whose base64 is known.
 
 mod auth;
+mod backup;
 mod bounds;
 mod concurrency;
 mod connections;

@@ -150,6 +150,7 @@ const WALLS: [Wall; 13] = [
             "saphyr-parser",
             "serde_json",
             "sha1",
+            "sha2",
             "thiserror",
             "tikv-jemallocator",
             "tokio",

@@ -1,0 +1,149 @@
+//! `Maintenance.Snapshot`: the state of this member as a database of etcd's, streamed with its
+//! hash.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use etcd::backup::STORAGE_VERSION;
+use etcd::pb::{Message, etcdserverpb as pb};
+use member::etcd_front::{CallRefused, Need};
+use sha2::{Digest, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::answer::code_and_text;
+use super::client::Client;
+use super::cluster::decoded;
+use super::limits::BACKUP_READ_BYTES;
+use super::methods::Method;
+use super::runtime::status_of;
+use crate::grpc::{Call, Code, End, Room, SharesBySize, Status, frame};
+
+/// Bytes of a backup in one message (`snapshotSendBufferSize`).
+const BLOB_BYTES: usize = 32 * 1024;
+
+/// Answers a call.
+///
+/// # Errors
+/// The call ends with a status, or its client is gone.
+pub(super) async fn answer(
+    client: &Client,
+    call: &mut Call<Method>,
+    shares: &SharesBySize,
+) -> Result<(), End> {
+    let message = call.requests.only().await?;
+    let download = Download::begin(client, message.bytes);
+    let mut download = call.unless_ended(download).await?.map_err(NoBackup::status)?;
+    while let Some(responses) =
+        call.unless_ended(download.next()).await?.map_err(NoBackup::status)?
+    {
+        let mut out = Vec::with_capacity(BACKUP_READ_BYTES + BACKUP_READ_BYTES / 64);
+        for response in &responses {
+            frame(&mut out, |out| out.extend_from_slice(response));
+        }
+        let mut room = Room::new(shares.of(out.len()));
+        if !room.try_grow_to(out.len()) {
+            call.unless_ended(room.grow_to(out.len())).await?;
+        }
+        call.answers.send(out.into(), Some(room)).await?;
+        call.answers.taken().await?;
+    }
+    Ok(())
+}
+
+/// The reason why a client gets no backup, or no more of it.
+#[derive(Debug)]
+pub(super) enum NoBackup {
+    /// It may not have one, or not now.
+    Refused(CallRefused),
+    /// The backup could not be made or read. The code is `Unknown`, as for any such error of etcd.
+    Failed(String),
+}
+
+impl NoBackup {
+    fn of(error: impl std::fmt::Display) -> NoBackup {
+        let text = format!("the backup failed: {error}");
+        tracing::error!("{text}");
+        NoBackup::Failed(text)
+    }
+
+    fn status(self) -> Status {
+        match self {
+            NoBackup::Refused(refused) => status_of(refused),
+            NoBackup::Failed(text) => Status::new(Code::Unknown, text),
+        }
+    }
+
+    /// The code and the text for the gateway.
+    pub fn code_and_text(self) -> (etcd::Code, String) {
+        match self {
+            NoBackup::Refused(refused) => {
+                let (code, text) = code_and_text(refused);
+                (code, text.to_string())
+            }
+            NoBackup::Failed(text) => (etcd::Code::Unknown, text),
+        }
+    }
+}
+
+/// A backup that a client reads.
+pub(super) struct Download {
+    /// The rest of the file, and the hash of what was read; none once all of it is read.
+    rest: Option<Rest>,
+    bytes_left: u64,
+    _open: OwnedSemaphorePermit,
+}
+
+struct Rest {
+    file: File,
+    hash: Sha256,
+}
+
+impl Download {
+    /// Makes a backup.
+    ///
+    /// # Errors
+    /// The client may not have one, or it cannot be made.
+    pub async fn begin(client: &Client, request: Bytes) -> Result<Download, NoBackup> {
+        decoded::<pb::SnapshotRequest>(request).map_err(NoBackup::Refused)?;
+        client.require(Need::Root).await.map_err(NoBackup::Refused)?;
+        let member = &client.runtime.member;
+        let open = member.backups.begin();
+        let open = open.ok_or(NoBackup::Refused(etcd::Error::TooManyRequests.into()))?;
+        let made = member.backups.make(&member.node).await;
+        let (file, bytes) = made.map_err(|error| NoBackup::of(format!("{error:#}")))?;
+        tracing::info!("an etcd client gets a backup of {bytes} bytes");
+        let rest = Some(Rest { file, hash: Sha256::new() });
+        Ok(Download { rest, bytes_left: bytes, _open: open })
+    }
+
+    /// The next responses, each in its bytes; none behind the last one, which has the hash.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, NoBackup> {
+        let Some(mut rest) = self.rest.take() else { return Ok(None) };
+        let wanted = self.bytes_left.min(BACKUP_READ_BYTES as u64) as usize;
+        if wanted == 0 {
+            return Ok(Some(vec![response(0, rest.hash.finalize().to_vec())]));
+        }
+        let read = tokio::task::spawn_blocking(move || {
+            let mut bytes = vec![0; wanted];
+            rest.file.read_exact(&mut bytes)?;
+            rest.hash.update(&bytes);
+            Ok::<_, io::Error>((bytes, rest))
+        });
+        let (bytes, rest) = read.await.map_err(NoBackup::of)?.map_err(NoBackup::of)?;
+        self.rest = Some(rest);
+        let blobs = bytes.chunks(BLOB_BYTES).map(|blob| {
+            self.bytes_left -= blob.len() as u64;
+            response(self.bytes_left, blob.to_vec())
+        });
+        Ok(Some(blobs.collect()))
+    }
+}
+
+fn response(remaining_bytes: u64, blob: Vec<u8>) -> Vec<u8> {
+    let (blob, version) = (blob.into(), STORAGE_VERSION.to_string());
+    pb::SnapshotResponse { header: None, remaining_bytes, blob, version }.encode_to_vec()
+}

@@ -1,0 +1,162 @@
+//! Files of backups: databases of etcd's, made of durable snapshots.
+//!
+//! A new snapshot is taken, as an operator's is. A thread of its own turns it into the database,
+//! off the lock of the state, in files without names: they are gone when the last reader has
+//! closed them, or the process has ended.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use etcd::backup::{Applied, Backup};
+use machine::image::etcd_part::EtcdPartReader;
+use node::{MonitorHandle, TakenSnapshot};
+use rustix::fs::{OFlags, fstatvfs};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::limits::{
+    BACKUP_FREE_BYTES_MIN, BACKUP_FREE_SHARE, BACKUP_LOOK_BYTES, BACKUPS_MAX, NICENESS,
+};
+
+/// The name that a file has for a moment where the file system makes none without a name.
+const NAME_FOR_A_MOMENT: &str = "etcd-backup.tmp";
+
+/// The backups of a member. All connection runtimes share them.
+pub(super) struct Backups {
+    /// Where their files are made.
+    dir: PathBuf,
+    /// One permit: one backup is made at a time.
+    turn: Arc<Semaphore>,
+    /// A permit for each that is made or read.
+    open: Arc<Semaphore>,
+}
+
+impl Backups {
+    /// Makes files in this directory.
+    pub fn new(dir: PathBuf) -> Backups {
+        let (turn, open) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(BACKUPS_MAX)));
+        Backups { dir, turn, open }
+    }
+
+    /// A permit for a backup, to be kept until its file is read; none if too many are held.
+    pub fn begin(&self) -> Option<OwnedSemaphorePermit> {
+        self.open.clone().try_acquire_owned().ok()
+    }
+
+    /// Makes a backup of the present state. Returns its file, at the beginning, and its bytes. If
+    /// the future is dropped, the work ends soon.
+    ///
+    /// # Errors
+    /// The snapshot or the file could not be written.
+    pub async fn make(&self, node: &MonitorHandle) -> anyhow::Result<(File, u64)> {
+        let _turn = self.turn.acquire().await?;
+        let taken = node.take_snapshot().await.context("the server is ending")??;
+        let dir = self.dir.clone();
+        let (done, result) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("etcd-backup".to_string());
+        thread.spawn(move || {
+            // Without the right to it the thread is as the others.
+            let _ = rustix::process::setpriority_process(None, NICENESS);
+            let made = make(&dir, taken, || !done.is_closed());
+            // A client that is gone needs no backup.
+            let _ = done.send(made);
+        })?;
+        result.await.context("the thread has ended")?
+    }
+}
+
+fn make(
+    dir: &Path,
+    taken: TakenSnapshot,
+    is_wanted: impl Fn() -> bool,
+) -> anyhow::Result<(File, u64)> {
+    let snapshot_bytes = taken.bytes;
+    let mut snapshot = taken.reader()?;
+    let applied = Applied { index: snapshot.meta().index, term: snapshot.meta().term };
+    let file = || {
+        let file = nameless(dir).context("its file cannot be made")?;
+        anyhow::Ok(CarefulFile { file, snapshot_bytes, unseen_bytes: BACKUP_LOOK_BYTES })
+    };
+    let mut backup = Backup::new(file()?, file()?, applied)?;
+    let mut part = EtcdPartReader::default();
+    while let Some(piece) = snapshot.next_piece()? {
+        ensure!(is_wanted(), "its client is gone");
+        backup.piece(part.piece(&piece)?)?;
+    }
+    ensure!(part.is_whole(), "the snapshot is not whole");
+    let (CarefulFile { mut file, .. }, bytes) = backup.finish()?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok((file, bytes))
+}
+
+/// A new file without a name.
+fn nameless(dir: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let flags = OFlags::TMPFILE.bits() as i32;
+    match options.clone().custom_flags(flags).open(dir) {
+        Ok(file) => Ok(file),
+        // Not every file system has such files.
+        Err(_) => {
+            let path = dir.join(NAME_FOR_A_MOMENT);
+            let file = options.create(true).truncate(true).open(&path)?;
+            std::fs::remove_file(&path)?;
+            Ok(file)
+        }
+    }
+}
+
+/// A file that leaves bytes of its disk free.
+struct CarefulFile {
+    file: File,
+    /// Bytes of the snapshot: the next one needs about as many.
+    snapshot_bytes: u64,
+    /// Bytes that were written since the last look at the disk.
+    unseen_bytes: u64,
+}
+
+impl CarefulFile {
+    fn look_at_disk(&self) -> io::Result<()> {
+        let disk = fstatvfs(&self.file)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        let share = bytes(disk.f_blocks) / BACKUP_FREE_SHARE;
+        let kept = BACKUP_FREE_BYTES_MIN.min(share) + self.snapshot_bytes;
+        let free = bytes(disk.f_bavail);
+        if free >= kept {
+            return Ok(());
+        }
+        let text = format!("the disk of the data has {free} bytes free, and {kept} are kept free");
+        Err(io::Error::new(io::ErrorKind::StorageFull, text))
+    }
+}
+
+impl Write for CarefulFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.unseen_bytes >= BACKUP_LOOK_BYTES {
+            self.look_at_disk()?;
+            self.unseen_bytes = 0;
+        }
+        let count = self.file.write(bytes)?;
+        self.unseen_bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for CarefulFile {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.file.read(bytes)
+    }
+}
+
+impl Seek for CarefulFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
