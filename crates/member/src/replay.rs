@@ -8,7 +8,7 @@
 //! membership, installs a snapshot, forgets a member, was handed over by this start or a later one
 //! of this member, or cannot be decoded. Loop and Apply take that entry and all behind it.
 
-use machine::codec::DecodeError;
+use machine::codec::{DecodeError, Reader};
 use machine::entry::{self, Batch, EntryHeader, Framed};
 use machine::together::Together;
 use machine::{ChangeBatch, Command, ControlCommand, LogIndex, Machine, Origin, Stamp};
@@ -71,11 +71,36 @@ struct Steps<'e> {
 }
 
 /// An entry whose commands are decoded.
-struct DecodedEntry<'e> {
+pub(crate) struct DecodedEntry<'e> {
     index: u64,
     /// The header; none if the entry holds no commands.
     header: Option<EntryHeader>,
     batches: Vec<(Batch<'e>, Vec<Framed<'e>>)>,
+}
+
+impl<'e> DecodedEntry<'e> {
+    /// Decodes the commands of an entry; an empty payload has none.
+    pub fn decode(index: u64, payload: &'e [u8]) -> Result<DecodedEntry<'e>, DecodeError> {
+        if payload.is_empty() {
+            return Ok(DecodedEntry { index, header: None, batches: Vec::new() });
+        }
+        let header = entry::decode_header(payload)?;
+        let mut batches = Vec::new();
+        let mut offset = entry::HEADER_BYTES;
+        for _ in 0..header.batch_count {
+            let batch = entry::decode_batch(payload, offset)?;
+            let commands = batch.commands(0, usize::MAX)?;
+            offset = batch.end;
+            batches.push((batch, commands));
+        }
+        Reader::new(&payload[offset..]).finish()?;
+        Ok(DecodedEntry { index, header: Some(header), batches })
+    }
+
+    /// Its commands.
+    pub fn commands(&self) -> impl Iterator<Item = &Command<'e>> {
+        self.batches.iter().flat_map(|(_, commands)| commands.iter().map(|it| &it.command))
+    }
 }
 
 impl<'e> Steps<'e> {
@@ -99,27 +124,14 @@ impl<'e> Steps<'e> {
 
     /// Decodes an entry; none if Loop or Apply must decide about it.
     fn decode(&self, entry: &'e Entry) -> Result<Option<DecodedEntry<'e>>, DecodeError> {
-        let index = entry.index;
         if entry.kind != EntryKind::Normal {
             return Ok(None);
         }
-        if entry.payload.is_empty() {
-            return Ok(Some(DecodedEntry { index, header: None, batches: Vec::new() }));
-        }
-        let header = entry::decode_header(&entry.payload)?;
-        let mut batches = Vec::new();
-        let mut offset = entry::HEADER_BYTES;
-        for _ in 0..header.batch_count {
-            let batch = entry::decode_batch(&entry.payload, offset)?;
-            let commands = batch.commands(0, usize::MAX)?;
-            if self.is_of_unknown_start(batch.origin) || commands.iter().any(needs_a_decision) {
-                return Ok(None);
-            }
-            offset = batch.end;
-            batches.push((batch, commands));
-        }
-        let is_whole = offset == entry.payload.len();
-        Ok(is_whole.then_some(DecodedEntry { index, header: Some(header), batches }))
+        let decoded = DecodedEntry::decode(entry.index, &entry.payload)?;
+        let is_of_unknown_start =
+            decoded.batches.iter().any(|(batch, _)| self.is_of_unknown_start(batch.origin));
+        let needs_a_decision = is_of_unknown_start || decoded.commands().any(needs_a_decision);
+        Ok((!needs_a_decision).then_some(decoded))
     }
 
     /// Whether a batch of this member comes from this start or a later one. This start has handed
@@ -129,16 +141,16 @@ impl<'e> Steps<'e> {
     }
 }
 
-fn needs_a_decision(framed: &Framed<'_>) -> bool {
+fn needs_a_decision(command: &Command<'_>) -> bool {
     matches!(
-        framed.command,
+        command,
         Command::Control(ControlCommand::Forget { .. })
             | Command::Control(ControlCommand::InstallImage { .. })
     )
 }
 
 /// Applies an entry as Apply does, but without waiters or watchers.
-fn apply(machine: &mut Machine, entry: &DecodedEntry<'_>) {
+pub(crate) fn apply(machine: &mut Machine, entry: &DecodedEntry<'_>) {
     let mut changes = ChangeBatch::for_nobody();
     for (batch, commands) in &entry.batches {
         if !machine.begin_batch(batch.origin, batch.sequence) {

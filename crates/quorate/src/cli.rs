@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bench::cli::BenchArgs;
 use chunk::layout::Layout;
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::EtcdGiven;
 use crate::config::address::ListenAddress;
@@ -205,9 +205,20 @@ pub struct ZkArgs {
 /// Options of `quorate inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// The data directory of a server, running or not
-    #[arg(value_name = "DATA-DIR")]
+    /// The data directory of a server, running or not, or a snapshot
+    #[arg(value_name = "DATA-DIR|FILE")]
     pub data_dir: PathBuf,
+    /// Print etcd's state, too: keys, leases, users (with roles and alarms), or all of them
+    #[arg(
+        long,
+        value_name = "PART,...",
+        value_enum,
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "keys,leases,users"
+    )]
+    pub etcd: Option<Vec<EtcdPart>>,
     /// Directory of its log, if that is another one
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
@@ -218,6 +229,17 @@ pub struct InspectArgs {
     /// it frees space again
     #[arg(long)]
     pub repair: bool,
+}
+
+/// A part of etcd's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EtcdPart {
+    /// Keys with their revisions, without their values.
+    Keys,
+    /// Leases with their keys.
+    Leases,
+    /// Users, roles and alarms; no passwords.
+    Users,
 }
 
 /// Options of `quorate export-chunks`.

@@ -1,17 +1,29 @@
-//! `quorate inspect`: verifies a data directory and prints its contents, read-only.
+//! `quorate inspect`: verifies a data directory or a snapshot and prints its contents, read-only.
 
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use machine::Machine;
 use storage::disk::RealDisk;
 
-use crate::cli::InspectArgs;
+use crate::cli::{EtcdPart, InspectArgs};
+use crate::inspect_etcd;
 use crate::listen_chunk::CHUNKS_DIR;
+use crate::restore::read_snapshot;
 
-/// Prints the contents of the directory, with its chunk store. Fails unless all of it is sound.
+/// Prints the contents of the directory, with its chunk store, or of a snapshot. Fails unless all
+/// of it is sound.
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let dir = args.data_dir.display();
+    if args.data_dir.is_file() {
+        let machine = read_snapshot(&args.data_dir, "read as a snapshot")?;
+        println!("{dir}: sound, entry {}", machine.index().0);
+        println!("{} znodes", machine.zk().tree().znode_count());
+        print_etcd(&machine, args.etcd.as_deref().unwrap_or_default())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     anyhow::ensure!(args.data_dir.is_dir(), "{dir} is not a directory");
     let mut disk = RealDisk::existing(&args.data_dir);
     if let Some(log_dir) = &args.log_dir {
@@ -20,6 +32,17 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let report = member::inspect::inspect(&disk);
     print!("{report}");
     let mut is_sound = report.is_sound();
+    if let Some(parts) = &args.etcd {
+        let held = member::inspect::held_state(&disk).map_err(|error| anyhow!("{dir}: {error}"))?;
+        println!("state as of entry {}", held.index);
+        print_etcd(&held.machine, parts)?;
+        if let Some(why) = held.ended {
+            println!("later entries are not in this state: {why}");
+            is_sound = false;
+        } else if held.index < held.last_index {
+            println!("entries up to {} are not known to be committed", held.last_index);
+        }
+    }
     let below = || args.data_dir.join(CHUNKS_DIR);
     let chunks = args.chunk_dir.clone().unwrap_or_else(below);
     anyhow::ensure!(
@@ -37,6 +60,16 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
         is_sound &= report.is_sound();
     }
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_etcd(machine: &Machine, parts: &[EtcdPart]) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let printed = inspect_etcd::print(machine.etcd(), parts, &mut out).and_then(|()| out.flush());
+    match printed {
+        // The reader has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => Ok(printed?),
+    }
 }
 
 /// Accepts the damage that the chunk store has noted, and prints it.

@@ -17,6 +17,7 @@ mod export_chunks;
 mod grpc;
 mod hangup;
 mod inspect;
+mod inspect_etcd;
 mod listen_chunk;
 mod listen_etcd;
 mod listen_zk;

@@ -32,7 +32,10 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
     }
     // The backup is read before anything is made, so a wrong file leaves nothing behind.
-    let znodes = read(&args.backup)?.zk().tree().znode_count();
+    let backup = read_snapshot(&args.backup, "restored")?;
+    let (znodes, keys) = (backup.zk().tree().znode_count(), backup.etcd().key_count());
+    let revision = backup.etcd().revision();
+    drop(backup);
     let (cluster_id, _) = draw_ids(&random_bytes()?);
     let members = folders.iter().map(|_| Ok(draw_ids(&random_bytes()?).1));
     let mut members: Vec<MemberId> = members.collect::<anyhow::Result<_>>()?;
@@ -41,19 +44,24 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     for (folder, member) in folders.iter().zip(members) {
         let shown = folder.display();
         let disk = RealDisk::new(folder).with_context(|| format!("{shown}"))?;
-        be_born_with(&disk, member, &birth, read(&args.backup)?)
+        be_born_with(&disk, member, &birth, read_snapshot(&args.backup, "restored")?)
             .map_err(|error| anyhow!("{shown}: {error}"))?;
-        println!("{shown}: {znodes} znodes, member {:016x}", member.0);
+        println!(
+            "{shown}: {znodes} znodes, {keys} keys of etcd at revision {revision}, member {:016x}",
+            member.0
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(backup: &Path) -> anyhow::Result<machine::Machine> {
+/// The state in a snapshot, which is read whole and checked. The error says that it cannot be what
+/// is `wanted`.
+pub fn read_snapshot(backup: &Path, wanted: &str) -> anyhow::Result<machine::Machine> {
     let shown = backup.display();
     let name = backup.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{shown} is not the name of a file"))?;
     let folder = backup.parent().filter(|folder| !folder.as_os_str().is_empty());
     let disk = RealDisk::existing(folder.unwrap_or(Path::new(".")));
     // The error's text has its causes in it.
-    read_backup(&disk, name).map_err(|error| anyhow!("{shown} cannot be restored: {error}"))
+    read_backup(&disk, name).map_err(|error| anyhow!("{shown} cannot be {wanted}: {error}"))
 }

@@ -18,6 +18,16 @@ pub enum AlarmKind {
     Corrupt = 2,
 }
 
+impl AlarmKind {
+    /// Its name in etcd's texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            AlarmKind::NoSpace => "NOSPACE",
+            AlarmKind::Corrupt => "CORRUPT",
+        }
+    }
+}
+
 /// An alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Alarm {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use machine::MemberId;
-use machine::etcd::alarm::{Alarm, AlarmKind};
+use machine::etcd::alarm::Alarm;
 use member::etcd_front::{CallRefused, Need};
 
 use super::client::Client;
@@ -107,18 +107,10 @@ fn check_downgrade(request: &pb::DowngradeRequest) -> Result<(), CallRefused> {
 
 /// An alarm as text, as Go's protobuf prints a message.
 fn shown(alarm: Alarm) -> String {
-    let name = alarm_name(alarm.kind);
+    let name = alarm.kind.name();
     match alarm.member {
         0 => format!("alarm:{name} "),
         member => format!("memberID:{member} alarm:{name} "),
-    }
-}
-
-/// The name of a kind of alarm in etcd's texts.
-pub(super) fn alarm_name(kind: AlarmKind) -> &'static str {
-    match kind {
-        AlarmKind::NoSpace => "NOSPACE",
-        AlarmKind::Corrupt => "CORRUPT",
     }
 }
 

@@ -16,7 +16,6 @@ use member::etcd_front::Method as KvMethod;
 use super::answer::{Answer, code_and_text, of};
 use super::client::Client;
 use super::health_counts::{Asked, Check};
-use super::maintenance;
 use super::runtime::Runtime;
 use super::versions::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::config::etcd::EtcdService;
@@ -102,7 +101,7 @@ async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
 /// The names of the kinds of alarms that are raised.
 fn alarms(runtime: &Rc<Runtime>) -> Vec<&'static str> {
     let machine = runtime.member.node.machine().read();
-    machine.etcd().alarms().iter().map(|alarm| maintenance::alarm_name(alarm.kind)).collect()
+    machine.etcd().alarms().iter().map(|alarm| alarm.kind.name()).collect()
 }
 
 /// Reads a key. The text says why it was not answered.

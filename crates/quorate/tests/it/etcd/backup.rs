@@ -2,6 +2,8 @@
 //! `tests/clients/go`.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -148,4 +150,57 @@ fn a_backup_that_finds_no_room_is_refused_and_harms_nobody() {
         assert!(backup(&client).await.unwrap().len() > 2_000_000);
     });
     wait_until("the files are closed", || nameless_files(&server) == 0);
+}
+
+/// What `quorate inspect` says of a path.
+fn inspected(words: &[&str], path: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.arg("inspect").args(words).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn what_a_dead_server_holds_is_printed() {
+    let admin = ["admin.enableServer=true", "admin.serverPort=0"];
+    let mut server = Server::start("etcd-inspect", &[ETCD, admin[0], admin[1]]);
+    let etcd = server.face("etcd");
+    for (path, body) in [
+        ("lease/grant", r#"{"ID":"74565","TTL":"600"}"#),
+        // The key is `leased`.
+        ("kv/put", r#"{"key":"bGVhc2Vk","value":"MQ==","lease":"74565"}"#),
+        ("auth/user/add", r#"{"name":"bob","password":"secret"}"#),
+        ("auth/role/add", r#"{"name":"reader"}"#),
+        ("auth/role/grant", r#"{"name":"reader","perm":{"key":"aw==","range_end":"AA=="}}"#),
+        ("auth/user/grant", r#"{"user":"bob","role":"reader"}"#),
+    ] {
+        let (status, text) = request(etcd, &format!("POST /v3/{path}"), body).unwrap();
+        assert_eq!(status, 200, "{path}: {text}");
+    }
+    assert!(put(etcd, "a\n", "12345") && put(etcd, "a\n", "123456"));
+    let taken = crate::images::snapshot(server.face("admin"));
+    let file = server.folder().join("backup.snap");
+    fs::write(&file, &taken.body).unwrap();
+    assert!(put(etcd, "last", ""));
+    server.kill_nine();
+    let said = inspected(&["--etcd"], &server.data_dir());
+    let lines: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("etcd:")).collect();
+    assert_eq!(
+        lines,
+        [
+            "etcd: revision 5, compacted 0, 3 keys, 1 leases, 1 users, 1 roles, permissions are \
+             not enforced",
+            "key a\\n created 3 modified 4 version 2 value 6 bytes",
+            "key last created 5 modified 5 version 1 value 0 bytes",
+            "key leased created 2 modified 2 version 1 value 1 bytes lease 12345",
+            "lease 12345 ttl 600 s keys leased",
+            "user bob password roles reader",
+            "role reader read [k, all behind",
+        ]
+    );
+    let said = inspected(&["--etcd=leases"], &file);
+    assert!(said.contains("revision 4, compacted 0, 2 keys"), "{said}");
+    assert_eq!(said.lines().last(), Some("lease 12345 ttl 600 s keys leased"));
+    assert!(!inspected(&[], &server.data_dir()).contains("etcd:"));
 }
