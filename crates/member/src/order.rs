@@ -163,6 +163,8 @@ pub struct LoopCounts {
     pub sessions_expired: u64,
     /// Leases of etcd that nobody kept alive for their time to live.
     pub leases_expired: u64,
+    /// Compactions of etcd's keys that this member, as leader, has begun by itself.
+    pub auto_compactions: u64,
     /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
     pub differences: u64,
     /// Bytes of snapshots' files that were sent to other members (`snapshot_bytes_sent`).
@@ -1084,6 +1086,7 @@ impl Loop {
             self.is_caught_up() && self.ready && self.levels.replicated >= Level::ETCD;
         let step = self.auto_compactor.step(self.now_ms, self.etcd_revision, may_compact);
         if let Some(revision) = step {
+            self.counts.auto_compactions += 1;
             self.output.compacting = Some(revision);
             self.submit_own(&Command::Etcd(EtcdCommand::Compact { revision }));
         }

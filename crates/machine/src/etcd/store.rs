@@ -123,7 +123,7 @@ impl Store {
 
     /// Whether nobody ever used the store: then it has no section in an image and no terms in the
     /// digest.
-    pub(crate) fn is_unused(&self) -> bool {
+    pub fn is_unused(&self) -> bool {
         let was_written = self.revision != FIRST_REVISION || self.compacted != NEVER_COMPACTED;
         let has_users = !self.auth.is_unused();
         !(was_written || has_users)

@@ -613,6 +613,7 @@ fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them(
         command => panic!("{command:?}"),
     });
     assert_eq!(revisions.collect::<Vec<i64>>(), [1, 50]);
+    assert_eq!(real.member.counts().auto_compactions, 2);
 }
 
 /// The commands of etcd's space in the entries on the disk.

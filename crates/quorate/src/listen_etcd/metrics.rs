@@ -24,6 +24,7 @@ pub(super) fn text(member: &MemberView) -> String {
     of_replica(member, &mut page);
     of_peers(member, &mut page);
     of_keys(member, &mut page);
+    of_zookeeper(member, &mut page);
     of_disk(member, &mut page);
     of_health(member, &mut page);
     of_calls(member, &mut page);
@@ -119,7 +120,23 @@ fn of_keys(member: &MemberView, page: &mut Page) {
     let name = "etcd_debugging_mvcc_compact_revision";
     page.one(name, GAUGE, "The compacted revision.", "", compacted.max(0).unsigned_abs());
     page.one("etcd_debugging_mvcc_keys_total", GAUGE, "The keys.", "", keys);
+    let begun = member.node.loop_counts().auto_compactions;
+    let help = "Compactions that this member, as leader, has begun by itself.";
+    page.one("quorate_etcd_auto_compactions_total", COUNTER, help, "", begun);
     page.one("quorate_etcd_leases", GAUGE, "The leases.", "", leases);
+}
+
+/// The figures of the other face's state.
+fn of_zookeeper(member: &MemberView, page: &mut Page) {
+    let (znodes, bytes, sessions) = {
+        let machine = member.node.machine().read();
+        let (tree, sessions) = (machine.zk().tree(), machine.zk().sessions());
+        (tree.znode_count(), tree.data_bytes(), sessions.len() as u64)
+    };
+    page.one("quorate_zk_znodes", GAUGE, "ZooKeeper's znodes.", "", u64::from(znodes));
+    let help = "Bytes of paths and data of ZooKeeper's znodes.";
+    page.one("quorate_zk_data_bytes", GAUGE, help, "", bytes);
+    page.one("quorate_zk_sessions", GAUGE, "Sessions of ZooKeeper's clients.", "", sessions);
 }
 
 fn of_disk(member: &MemberView, page: &mut Page) {

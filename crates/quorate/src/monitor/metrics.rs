@@ -24,6 +24,7 @@ impl Monitor {
         let fronts = self.fronts().await;
         let node = self.node.metrics();
         let mut metrics = self.gauges(&fronts);
+        metrics.extend(self.etcd_gauges());
         metrics.extend(self.counters(&fronts, &node));
         metrics.extend(fronts.metrics.last_refused_reply.as_ref().map(refused_reply));
         metrics.extend(self.distributions(&fronts, &node));
@@ -84,6 +85,25 @@ impl Monitor {
             gauges.push(whole("max_file_descriptor_count", max));
         }
         gauges
+    }
+
+    /// The figures of etcd's keys, once they were used. `etcd_` stands before names that are not
+    /// ZooKeeper's.
+    fn etcd_gauges(&self) -> Vec<Metric> {
+        let machine = self.node.machine().read();
+        let store = machine.etcd();
+        if store.is_unused() {
+            return Vec::new();
+        }
+        vec![
+            whole("etcd_revision", store.revision().unsigned_abs()),
+            whole("etcd_compacted_revision", store.compacted().max(0).unsigned_abs()),
+            whole("etcd_key_count", store.key_count()),
+            whole("etcd_data_size", store.bytes()),
+            whole("etcd_quota", store.settings().quota_bytes),
+            whole("etcd_lease_count", store.leases().len() as u64),
+            whole("etcd_alarm_count", store.alarms().iter().len() as u64),
+        ]
     }
 
     fn handshakes(&self) -> HandshakeCounts {

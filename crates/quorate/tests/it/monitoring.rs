@@ -220,7 +220,7 @@ pub fn http(address: SocketAddr, request: &str) -> (u16, String, String) {
     (status, head.to_lowercase(), body.to_string())
 }
 
-const METRICS: [&str; 3] = [
+pub const METRICS: [&str; 3] = [
     "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider",
     "metricsProvider.httpHost=127.0.0.1",
     "metricsProvider.httpPort=0",

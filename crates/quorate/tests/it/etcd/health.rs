@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 
 use super::{Three, put, request};
+use crate::client::Client;
+use crate::monitoring::METRICS;
 use crate::server::{Server, wait_until};
 
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
@@ -127,4 +129,30 @@ fn metrics_have_etcds_names_and_move() {
     assert!(grown("etcd_mvcc_db_total_size_in_bytes") > 0.0);
     assert!(grown("etcd_disk_wal_fsync_duration_seconds_count") >= 1.0);
     assert_eq!(sample(&after, "etcd_server_has_leader"), 1.0);
+}
+
+/// The metrics of each face have figures of the other's state, and the leader's own compactions.
+#[test]
+fn metrics_show_both_faces_and_what_is_compacted() {
+    let own = [super::ETCD, "quorate.etcdAutoCompactionMode=periodic"];
+    let lines = [&own[..], &["quorate.etcdAutoCompactionRetention=2s"], &METRICS].concat();
+    let server = Server::start("etcd-both-metrics", &lines);
+    let (etcd, zookeeper) = (server.face("etcd"), server.face("metrics"));
+    assert!(!get(zookeeper, "/metrics").1.contains("etcd_"), "nobody has used etcd's keys");
+    for number in 0..5 {
+        assert!(put(etcd, &format!("key{number}"), "value"));
+    }
+    Client::open(server.address(), 10_000).create("/znode", b"", 0).unwrap();
+    let of_zookeeper = get(zookeeper, "/metrics").1;
+    let value = |name: &str| sample(&of_zookeeper, name);
+    let figures = ["etcd_revision", "etcd_key_count", "etcd_lease_count", "etcd_alarm_count"];
+    assert_eq!(figures.map(value), [6.0, 5.0, 0.0, 0.0]);
+    assert!(value("etcd_data_size") > 0.0 && value("etcd_quota") > 0.0);
+    let of_etcd = get(etcd, "/metrics").1;
+    assert_eq!(sample(&of_etcd, "quorate_zk_znodes"), value("znode_count") - 1.0);
+    assert_eq!(sample(&of_etcd, "quorate_zk_sessions"), 1.0);
+    wait_until("the leader has compacted by itself", || {
+        let begun = sample(&get(etcd, "/metrics").1, "quorate_etcd_auto_compactions_total");
+        begun > 0.0 && sample(&get(zookeeper, "/metrics").1, "etcd_compacted_revision") == 6.0
+    });
 }
