@@ -13,7 +13,7 @@ mod response;
 
 pub(crate) use auth::permission_message;
 pub use auth::{
-    AuthChange, AuthMethod, AuthQuestion, AuthRequest, NO_PASSWORD_USER, authenticated,
+    AuthChange, AuthFlaw, AuthMethod, AuthQuestion, AuthRequest, NO_PASSWORD_USER, authenticated,
 };
 pub(crate) use maintenance::alarm_member;
 pub use maintenance::{alarm, alarmed, alarms, hash, hash_kv};

@@ -353,7 +353,7 @@ impl EtcdFront {
         }
         match self.calls.get_mut(&ticket) {
             Some(Call::Ready(
-                Read::AskLease(_) | Read::Authenticate(_) | Read::Signed(_) | Read::HashPassword(_),
+                Read::AskLease(_) | Read::Authenticate(_) | Read::Signed(_) | Read::Change(_),
                 _,
             )) => {
                 self.hand_over_read(ticket, store);
@@ -383,7 +383,7 @@ impl EtcdFront {
             Read::AskLease(call) => self.ask_lease(ticket, call, store.revision(), asker),
             Read::Authenticate(request) => self.check_password(ticket, request, store),
             Read::Signed(signed) => self.give_signed(ticket, *signed, store),
-            Read::HashPassword(change) => self.hash_password(ticket, *change, asker),
+            Read::Change(change) => self.go_on_with_change(ticket, *change, asker, store.auth()),
             _ => unreachable!("other reads end under the lock"),
         }
     }

@@ -137,6 +137,21 @@ pub enum AuthQuestion {
     RoleList,
 }
 
+/// What is wrong with a request for a change of users and roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthFlaw<'a> {
+    /// The hash that takes the place of a password is not base64.
+    Hash {
+        /// The user whose password is to change.
+        user: &'a str,
+    },
+    /// The kind of the permission is not known.
+    PermissionKind {
+        /// The role that is to get the permission.
+        role: &'a str,
+    },
+}
+
 impl AuthRequest {
     /// Reads a request.
     ///
@@ -198,6 +213,21 @@ impl AuthChange {
             }
             AuthChange::UserChangePassword(request) if !request.password.is_empty() => {
                 Some(core::mem::take(&mut request.password))
+            }
+            _ => None,
+        }
+    }
+
+    /// Why the request cannot be a command as it is, if its client has the right to it. etcd asks
+    /// for the right first.
+    pub fn flaw(&self) -> Option<AuthFlaw<'_>> {
+        match self {
+            AuthChange::UserChangePassword(request) if self.given_hash().is_none() => {
+                Some(AuthFlaw::Hash { user: &request.name })
+            }
+            AuthChange::RoleGrantPermission(pb::AuthRoleGrantPermissionRequest { name, perm }) => {
+                let has_flaw = perm.as_ref().is_some_and(|perm| permission(perm).is_err());
+                has_flaw.then_some(AuthFlaw::PermissionKind { role: name })
             }
             _ => None,
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd::Error;
-use etcd::convert::{self, AuthChange, AuthMethod, AuthRequest, NO_PASSWORD_USER};
+use etcd::convert::{self, AuthChange, AuthFlaw, AuthMethod, AuthRequest, NO_PASSWORD_USER};
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
 use machine::etcd::auth::{Access, Auth, AuthCommand, AuthInfo};
@@ -72,9 +72,7 @@ impl Read {
             // Only who asks for the list needs no rights; see `convert::alarms`.
             Read::Alarms(request) if request.action == 0 => auth.require_user(who),
             Read::Alarms(_) => auth.require_root(who),
-            Read::Need(Need::Root) | Read::HashPassword(_) | Read::Hash(_) => {
-                auth.require_root(who)
-            }
+            Read::Need(Need::Root) | Read::Change(_) | Read::Hash(_) => auth.require_root(who),
             // The answer to a question depends on who asks.
             Read::Auth(_) | Read::Authenticate(_) | Read::Signed(_) => Ok(()),
         }
@@ -184,19 +182,17 @@ impl EtcdFront {
                 self.hold(ticket, Level::ETCD, kept, asker);
                 Ok(())
             }
-            AuthRequest::Change(mut change) => match change.take_password() {
-                Some(password) => {
-                    let read = Read::HashPassword(Box::new((change, password, kept)));
-                    // Rights that were given on another member count here, too.
-                    self.begin_read(ticket, read, false, asker);
-                    Ok(())
+            AuthRequest::Change(mut change) => {
+                let (password, flaw) = (change.take_password(), change.flaw());
+                if password.is_none() && flaw.is_none() {
+                    let hash = change.given_hash().unwrap_or_default();
+                    return self.begin_change(ticket, &change, &hash, asker, kept);
                 }
-                None => {
-                    let hash = change.given_hash();
-                    let hash = hash.ok_or(CallRefused::Unknown(NO_PASSWORD_USER))?;
-                    self.begin_change(ticket, &change, &hash, asker, kept)
-                }
-            },
+                let read = Read::Change(Box::new((change, password, kept)));
+                // Rights that were given on another member count here, too.
+                self.begin_read(ticket, read, false, asker);
+                Ok(())
+            }
         }
     }
 
@@ -241,8 +237,40 @@ impl EtcdFront {
         self.work_on_password(ticket, password, task, call);
     }
 
-    /// Has a password hashed, for a change that is permitted so far.
-    pub(super) fn hash_password(
+    /// Goes on with a change that is permitted so far: has its password hashed, or says what is
+    /// wrong with it. The order of the refusals is etcd's (`authStore.UserChangePassword`,
+    /// `authStore.RoleGrantPermission`).
+    pub(super) fn go_on_with_change(
+        &mut self,
+        ticket: Ticket,
+        (change, password, kept): (AuthChange, Option<String>, (Method, Bytes)),
+        asker: Asker,
+        auth: &Auth,
+    ) {
+        if let Some(password) = password {
+            return self.hash_password(ticket, (change, password, kept), asker);
+        }
+        let refused = match change.flaw() {
+            Some(AuthFlaw::Hash { user }) => match auth.user(user) {
+                None => Err(Error::UserNotFound.into()),
+                Some(user) if user.password.is_some() => {
+                    Err(CallRefused::Unknown(NO_PASSWORD_USER))
+                }
+                // A user without a password stays so.
+                Some(_) => self.begin_change(ticket, &change, &[], asker, kept),
+            },
+            Some(AuthFlaw::PermissionKind { role }) if auth.role(role).is_none() => {
+                Err(Error::RoleNotFound.into())
+            }
+            // etcd stores the kind, and such a permission permits nothing.
+            _ => Err(Error::InvalidAuthManagement.into()),
+        };
+        if let Err(refused) = refused {
+            self.output.results.push((ticket, Err(refused)));
+        }
+    }
+
+    fn hash_password(
         &mut self,
         ticket: Ticket,
         (change, password, kept): (AuthChange, String, (Method, Bytes)),

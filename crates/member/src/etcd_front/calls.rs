@@ -101,8 +101,9 @@ pub(super) enum Read {
     /// A user whose password was right at that revision of users and roles, with its signed token;
     /// handed over under the lock.
     Signed(Box<(pb::AuthenticateRequest, u64, String)>),
-    /// A change whose password is to be hashed, with its request; handed over under the lock.
-    HashPassword(Box<(AuthChange, String, (Method, Bytes))>),
+    /// A change whose password is to be hashed, or that cannot be a command as it is, with its
+    /// request. The right to it is asked for under the lock first.
+    Change(Box<(AuthChange, Option<String>, (Method, Bytes))>),
     /// A question about alarms.
     Alarms(pb::AlarmRequest),
     /// A hash of the keys.
@@ -181,7 +182,7 @@ impl Read {
                 *keys_left = keys_left.saturating_sub(piece.events().len() as u64);
                 Found::Piece { piece, is_last }
             }
-            Read::AskLease(_) | Read::Authenticate(_) | Read::Signed(_) | Read::HashPassword(_) => {
+            Read::AskLease(_) | Read::Authenticate(_) | Read::Signed(_) | Read::Change(_) => {
                 unreachable!("it is handed over")
             }
             Read::Auth(question) => {
