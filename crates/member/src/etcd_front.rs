@@ -108,6 +108,8 @@ pub struct EtcdFrontConfig {
     pub watch_bounds: WatchBounds,
     /// Tells Apply whether this Front has watchers.
     pub watch_interest: Arc<WatchInterest>,
+    /// Whether the output names the users that calls are for, as the audit log needs them.
+    pub names_users: bool,
 }
 
 /// What the driver tells a Front before its calls.
@@ -139,6 +141,8 @@ pub type CallResult = Result<Reply, CallRefused>;
 pub struct EtcdOutput {
     /// Messages for Loop, in order.
     pub to_loop: Vec<ToLoop>,
+    /// The users that calls were found to be for, if [`EtcdFrontConfig::names_users`].
+    pub users: Vec<(Ticket, Arc<str>)>,
     /// Calls that are done.
     pub results: Vec<(Ticket, CallResult)>,
     /// Messages of streamed reads that have more. The last message of one is its result.

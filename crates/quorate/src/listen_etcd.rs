@@ -7,6 +7,7 @@
 //! go in one batch.
 
 mod answer;
+mod audit;
 mod backup;
 mod backup_file;
 mod body;
@@ -53,8 +54,7 @@ use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, Et
 use crate::descriptors;
 use crate::grpc::{self, Limits, Patience, PingPolicy, Server};
 use crate::tls::{Tls, common_name};
-use client::Client;
-use http::Site;
+use client::{Client, Site};
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_TIME,
@@ -181,7 +181,7 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     };
     let Some(tls) = tls.filter(|_| is_secure) else {
         let is_http2 = begins_with(&stream, HTTP2_START).await?;
-        let site = Site { service, is_secure, certificate: None };
+        let site = Site { peer, service, is_secure, certificate: None };
         return serve_protocol(stream, (is_http2, site), runtime).await;
     };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
@@ -194,8 +194,8 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
             let certificate = tls.peer_certificates().and_then(|chain| chain.first());
             let certificate = certificate.filter(|_| runtime.member.has_certificate_users);
             let certificate = certificate.map(|it| common_name(it).into());
-            serve_protocol(stream, (is_http2, Site { service, is_secure, certificate }), runtime)
-                .await
+            let site = Site { peer, service, is_secure, certificate };
+            serve_protocol(stream, (is_http2, site), runtime).await
         }
         Err(error) => {
             tls.log_refusal(&peer.to_string(), &error.to_string());
@@ -217,7 +217,7 @@ where
     match (is_http2, site.service) {
         (true, EtcdService::All | EtcdService::Grpc) => {
             let handle = |call: Box<grpc::Call<_>>| {
-                let client = Client::of_call(&runtime, &call.metadata, site.certificate.as_ref());
+                let client = Client::of_call(&runtime, &call.metadata, &site);
                 let served = calls::serve(client, call, shares.answers.clone());
                 tokio::task::spawn_local(served);
             };

@@ -481,6 +481,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             progress_ms,
             watch_bounds: Default::default(),
             watch_interest: node.watch_interest(),
+            names_users: config.logging.audit,
         });
         (handle, front)
     };

@@ -338,6 +338,7 @@ impl MemberConfig {
             progress_ms: self.progress_ms,
             watch_bounds: self.watch_bounds,
             watch_interest: interest.clone(),
+            names_users: false,
         }
     }
 

@@ -124,7 +124,12 @@ impl EtcdFront {
                 return self.ask_for_sync(ticket);
             }
             Err(NotFound::Ever) => Err(Error::InvalidAuthToken.into()),
-            Ok(()) => self.begin(ticket, method, request, Some(caller)),
+            Ok(()) => {
+                if let Some(user) = caller.user().filter(|_| self.config.names_users) {
+                    self.output.users.push((ticket, user.clone()));
+                }
+                self.begin(ticket, method, request, Some(caller))
+            }
         };
         if let Err(refused) = begun {
             self.output.results.push((ticket, Err(refused)));
@@ -134,8 +139,14 @@ impl EtcdFront {
     /// Finds out who asks for a read that is about to run. False if it must wait, or is refused.
     pub(super) fn find_of_read(&mut self, ticket: Ticket, auth: &Auth) -> bool {
         let Some(Call::Ready(_, Some(caller))) = self.calls.get_mut(&ticket) else { return true };
+        let names_user = self.config.names_users && caller.user().is_none();
         match caller.find(auth, use_of(&self.config, self.now)) {
-            Ok(()) => true,
+            Ok(()) => {
+                if let Some(user) = caller.user().filter(|_| names_user) {
+                    self.output.users.push((ticket, user.clone()));
+                }
+                true
+            }
             Err(not_found) => {
                 let Some(Call::Ready(read, asker)) = self.calls.remove(&ticket) else {
                     return false;

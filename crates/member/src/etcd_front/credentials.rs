@@ -97,6 +97,11 @@ impl Caller {
         }
     }
 
+    /// The user that it was found to be, if permissions are enforced.
+    pub fn user(&self) -> Option<&Arc<str>> {
+        self.who.as_ref().map(|who| &who.user)
+    }
+
     /// Another state took the place of the one before, with other users.
     pub fn forget(&mut self) {
         (self.is_found, self.who) = (false, None);

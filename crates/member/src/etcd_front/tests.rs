@@ -24,6 +24,7 @@ struct Rig {
     asked: Vec<(Ticket, LeaseQuestion)>,
     passwords: Vec<(Ticket, PasswordWork)>,
     watched: Vec<(Ticket, WatchMessages)>,
+    users: Vec<(Ticket, Arc<str>)>,
 }
 
 const ORIGIN: Origin = Origin { member: MemberId(1), boot: BootId(1) };
@@ -47,10 +48,23 @@ impl Rig {
             progress_ms: 10_000,
             watch_bounds: Default::default(),
             watch_interest: Arc::default(),
+            names_users: true,
         });
         let (machine, results) = (Machine::default(), Vec::new());
         let (submitted, told, synced, pieces, asked, passwords, watched) = Default::default();
-        Rig { front, machine, submitted, told, results, pieces, synced, asked, passwords, watched }
+        Rig {
+            front,
+            machine,
+            submitted,
+            told,
+            results,
+            pieces,
+            synced,
+            asked,
+            passwords,
+            watched,
+            users: Vec::new(),
+        }
     }
 
     fn call(&mut self, method: Method, request: &impl Message) -> Ticket {
@@ -77,6 +91,7 @@ impl Rig {
         self.results.extend(output.results);
         self.pieces.extend(output.pieces);
         self.passwords.extend(output.passwords);
+        self.users.extend(output.users);
         self.watched.extend(output.watched);
         for message in output.to_loop {
             match message {

@@ -5,6 +5,7 @@
 //! client of its own in etcd, with the server's certificate: so the certificate of a client never
 //! counts there (`authStore.AuthInfoFromCtx`, `AuthInfoFromTLS`).
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +13,9 @@ use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use member::etcd_front::{CallRefused, CallResult, Credentials, Method as KvMethod, Need};
 
+use super::audit::{Audited, AuditedClient, What};
 use super::runtime::{FrontCall, Runtime, WatchCall};
+use crate::config::etcd::EtcdService;
 use crate::grpc::{Deadline, Metadata};
 
 /// The keys of metadata that hold a token, in the order in which they are looked for
@@ -36,6 +39,16 @@ const TIMEOUT: &str = "grpc-timeout";
 /// What a token may begin with, in exactly this case. It is cut off.
 const BEARER: &str = "Bearer ";
 
+/// What a connection is for, and whose it is.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub peer: SocketAddr,
+    pub service: EtcdService,
+    pub is_secure: bool,
+    /// The common name of the client's certificate, if it is a user.
+    pub certificate: Option<Arc<str>>,
+}
+
 /// A client, for one call.
 #[derive(Clone)]
 pub(super) struct Client {
@@ -45,6 +58,8 @@ pub(super) struct Client {
     /// When a call of the gateway ends at the latest.
     pub deadline: Deadline,
     said: Said,
+    /// What the audit log says of it; none if there is no audit log.
+    audited: Option<Rc<AuditedClient>>,
 }
 
 /// What a client says of itself.
@@ -59,28 +74,28 @@ enum Said {
 }
 
 impl Client {
-    /// The client of a call of gRPC, on a connection with a certificate of this common name.
-    pub fn of_call(
-        runtime: &Rc<Runtime>,
-        metadata: &Metadata,
-        certificate: Option<&Arc<str>>,
-    ) -> Client {
+    /// The client of a call of gRPC.
+    pub fn of_call(runtime: &Rc<Runtime>, metadata: &Metadata, site: &Site) -> Client {
         let token = TOKEN_KEYS.iter().find_map(|key| metadata.text(key));
         let is_direct = || metadata.text(FROM_GATEWAY).is_none();
-        let said = match (token, certificate) {
+        let said = match (token, &site.certificate) {
             (Some(token), _) => Said::token(token),
             (None, Some(name)) if is_direct() => Said::Certificate(name.clone()),
             _ => Said::Nothing,
         };
         let requires_leader = metadata.text(REQUIRES_LEADER) == Some("true");
-        Client { runtime: runtime.clone(), requires_leader, deadline: Deadline::default(), said }
+        Client { requires_leader, ..Client::at(runtime, said, Some(site)) }
     }
 
     /// The client of a call of the gateway.
     ///
     /// # Errors
     /// The text says that its `grpc-timeout` is malformed.
-    pub fn of_request(runtime: &Rc<Runtime>, headers: &HeaderMap) -> Result<Client, String> {
+    pub fn of_request(
+        runtime: &Rc<Runtime>,
+        headers: &HeaderMap,
+        site: &Site,
+    ) -> Result<Client, String> {
         let timeout = headers.get(TIMEOUT).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let deadline = match timeout.as_deref() {
             // grpc-gateway takes these for no limit.
@@ -94,27 +109,29 @@ impl Client {
         let token = value.and_then(|value| value.to_str().ok());
         let said = token.map_or(Said::Nothing, Said::token);
         let requires_leader = of_key(&REQUIRES_LEADER).is_some_and(|value| value == "true");
-        Ok(Client { runtime: runtime.clone(), requires_leader, deadline, said })
+        Ok(Client { requires_leader, deadline, ..Client::at(runtime, said, Some(site)) })
     }
 
     /// The client of a stream over WebSocket. Its headers are no metadata; its token stands beside
     /// the protocol (`wsproxy.transformSubProtocolHeader`).
-    pub fn of_upgrade(runtime: &Rc<Runtime>, headers: &HeaderMap) -> Client {
+    pub fn of_upgrade(runtime: &Rc<Runtime>, headers: &HeaderMap, site: &Site) -> Client {
         let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
         let token = protocol.and_then(|text| text.split_once("Bearer,")).map(|(_, token)| token);
         let said = token.map_or(Said::Nothing, |token| Said::token(token.trim_matches(' ')));
-        Client::local(runtime, said)
+        Client::at(runtime, said, Some(site))
     }
 
     /// The member itself, as a client.
     pub fn of_member(runtime: &Rc<Runtime>) -> Client {
-        Client::local(runtime, Said::Member)
+        Client::at(runtime, Said::Member, None)
     }
 
-    /// A client that sets no conditions.
-    fn local(runtime: &Rc<Runtime>, said: Said) -> Client {
+    /// A client that sets no conditions; the member itself has no connection.
+    fn at(runtime: &Rc<Runtime>, said: Said, site: Option<&Site>) -> Client {
+        let site = site.filter(|_| runtime.member.has_audit_log);
+        let audited = site.map(|site| AuditedClient::new(site.peer.ip()));
         let (runtime, deadline) = (runtime.clone(), Deadline::default());
-        Client { runtime, requires_leader: false, deadline, said }
+        Client { runtime, requires_leader: false, deadline, said, audited }
     }
 
     /// Whether it is to be refused, since there is no leader.
@@ -136,12 +153,28 @@ impl Client {
 
     /// Hands a call to the Front.
     pub fn begin(&self, method: KvMethod, request: Bytes) -> FrontCall {
-        self.runtime.begin(method, request, self.credentials())
+        let credentials = self.credentials();
+        if let Some(audited) = &self.audited {
+            audited.claim(&credentials);
+        }
+        self.runtime.begin(method, request, credentials, self.audited.as_ref())
     }
 
-    /// Runs a call with one response. Dropping the future cancels it.
+    /// Runs a call with one response, and has it in the audit log if it changes something. Dropping
+    /// the future cancels it.
     pub async fn run(&self, method: KvMethod, request: Bytes) -> CallResult {
-        self.runtime.run(method, request, self.credentials()).await
+        let mut line = self.begin_line(|| What::of_front(method, &request));
+        let result = self.runtime.run(self, method, request).await;
+        if let Some(line) = &mut line {
+            line.tell(method, &result);
+        }
+        result
+    }
+
+    /// Begins a line of the audit log, if there is a log and the call changes something.
+    pub fn begin_line(&self, what: impl FnOnce() -> Option<What>) -> Option<Box<Audited>> {
+        let audited = self.audited.as_ref()?;
+        Some(Audited::new(audited, what()?))
     }
 
     /// Opens a stream of watches.

@@ -10,16 +10,31 @@ use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use member::etcd_front::{CallRefused, Method as KvMethod, Need};
 
+use super::audit::What;
 use super::client::Client;
 use super::maintenance;
 use super::methods::ClusterMethod;
 use super::runtime::Runtime;
 
-/// Runs a call. Returns the message of its response.
+/// Runs a call, and has it in the audit log if it asks for a change. Returns the message of its
+/// response.
 ///
 /// # Errors
 /// The request is malformed, or cannot be served now.
 pub(super) async fn run(
+    client: &Client,
+    method: ClusterMethod,
+    request: Bytes,
+) -> Result<Vec<u8>, CallRefused> {
+    let mut line = client.begin_line(|| What::of_cluster(method, &request));
+    let result = answer(client, method, request).await;
+    if let Some(line) = &mut line {
+        line.tell_result(result.as_ref().map(drop).map_err(|refused| *refused));
+    }
+    result
+}
+
+async fn answer(
     client: &Client,
     method: ClusterMethod,
     request: Bytes,

@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd::{Error, gateway};
@@ -22,7 +21,7 @@ use tokio::time::Instant;
 use super::answer::{Answer, LATE, code_and_text, of_large, refused, refused_stream, streaming};
 use super::backup::Download;
 use super::body::{RequestBody, read_body};
-use super::client::Client;
+use super::client::{Client, Site};
 use super::cluster;
 use super::concurrency::{self, Observer};
 use super::gateway_stream;
@@ -42,15 +41,6 @@ const KEEP_ALIVE_PATH: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 
 /// The gRPC path of a backup.
 const SNAPSHOT_PATH: &str = "/etcdserverpb.Maintenance/Snapshot";
-
-/// What a connection is for.
-#[derive(Clone, Debug)]
-pub(super) struct Site {
-    pub service: EtcdService,
-    pub is_secure: bool,
-    /// The common name of the client's certificate, if it is a user.
-    pub certificate: Option<Arc<str>>,
-}
 
 /// Serves a connection until it ends.
 ///
@@ -102,7 +92,7 @@ async fn answer(
     } else if !gateway::PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
         routes::answer(runtime, site.service, &parts).await
     } else if about.has_gateway {
-        call(runtime, shares, &parts, (body, upgrade)).await
+        call(runtime, (shares, site), &parts, (body, upgrade)).await
     } else {
         routes::not_found()
     };
@@ -114,18 +104,18 @@ async fn answer(
 /// counted: nobody would know when they end.
 async fn call(
     runtime: &Rc<Runtime>,
-    shares: &ConnectionShares,
+    (shares, site): (&ConnectionShares, &Site),
     parts: &Parts,
     (body, upgrade): (Incoming, Option<OnUpgrade>),
 ) -> Answer {
     // A client of WebSocket sends GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
     let client = match upgrade {
-        None => match Client::of_request(runtime, &parts.headers) {
+        None => match Client::of_request(runtime, &parts.headers, site) {
             Ok(client) => client,
             Err(why) => return refused(etcd::Code::InvalidArgument, &why),
         },
-        Some(_) => Client::of_upgrade(runtime, &parts.headers),
+        Some(_) => Client::of_upgrade(runtime, &parts.headers, site),
     };
     let method = match gateway::route(http_method, parts.uri.path()) {
         Ok(method) => method,

@@ -32,6 +32,8 @@ pub struct MemberView {
     pub(super) has_certificate_users: bool,
     /// The backups that clients ask for.
     pub(super) backups: Backups,
+    /// Whether changes that clients ask for are lines in the log (`audit.enable`).
+    pub(super) has_audit_log: bool,
     /// The checks of its health.
     pub(super) checked: Checked,
     /// The methods of each connection runtime, with the counts of their calls.
@@ -58,6 +60,7 @@ impl MemberView {
             tokens: Arc::new(tokens),
             has_certificate_users: needs_certificates(server),
             backups: Backups::new(server.storage.data_dir.clone()),
+            has_audit_log: server.logging.audit,
             checked: Checked::default(),
             calls: Vec::new(),
         }

@@ -19,6 +19,7 @@ use token::VerifiedTokens;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::audit::AuditedClient;
 use super::client::Client;
 use super::limits::{
     CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
@@ -52,6 +53,8 @@ pub(super) struct Runtime {
     /// Signed tokens that were good lately.
     pub(super) verified: RefCell<VerifiedTokens>,
     slow: SlowLog,
+    /// The clients of calls that the Front has, by which the audit log learns of users.
+    audited: RefCell<HashMap<Ticket, Rc<AuditedClient>>>,
 }
 
 /// The room of all connections: of requests and of responses, of small ones and of others.
@@ -94,6 +97,8 @@ pub(super) struct FrontCall {
     runtime: Rc<Runtime>,
     ticket: Ticket,
     is_done: bool,
+    /// Whether the audit log may have to name its user.
+    is_audited: bool,
 }
 
 impl FrontCall {
@@ -119,6 +124,9 @@ impl Drop for FrontCall {
             self.runtime.waiting.borrow_mut().remove(&self.ticket);
             self.runtime.front.borrow_mut().on_cancel(self.ticket);
             self.runtime.stirred.notify_one();
+        }
+        if self.is_audited {
+            self.runtime.audited.borrow_mut().remove(&self.ticket);
         }
     }
 }
@@ -148,6 +156,7 @@ impl Runtime {
             member,
             passwords,
             verified: RefCell::default(),
+            audited: RefCell::default(),
         }
     }
 
@@ -178,22 +187,27 @@ impl Runtime {
         method: KvMethod,
         request: Bytes,
         credentials: Credentials,
+        audited: Option<&Rc<AuditedClient>>,
     ) -> FrontCall {
         let mut front = self.front.borrow_mut();
         front.set_now(self.now());
         let ticket = front.on_call(method, request, credentials);
-        FrontCall { runtime: self.clone(), ticket, is_done: false }
+        if let Some(audited) = audited {
+            self.audited.borrow_mut().insert(ticket, audited.clone());
+        }
+        let is_audited = audited.is_some();
+        FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited }
     }
 
     /// Runs a call with one response. Dropping the future cancels it.
     pub async fn run(
         self: &Rc<Self>,
+        client: &Client,
         method: KvMethod,
         request: Bytes,
-        credentials: Credentials,
     ) -> CallResult {
         let begun_at = Instant::now();
-        match self.begin(method, request.clone(), credentials).next().await {
+        match client.begin(method, request.clone()).next().await {
             FromFront::Done(result) => {
                 self.slow.note(method, &request, begun_at, result.is_ok());
                 result
@@ -326,6 +340,11 @@ impl Runtime {
         drop(front);
         if !output.to_loop.is_empty() {
             self.handle.send(output.to_loop);
+        }
+        for (ticket, user) in output.users {
+            if let Some(client) = self.audited.borrow().get(&ticket) {
+                client.set_user(user);
+            }
         }
         for (ticket, work) in output.passwords {
             self.work_on_password(ticket, work);

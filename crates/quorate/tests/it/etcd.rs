@@ -1,6 +1,7 @@
 //! The face for etcd's clients, in the real process: here by JSON over HTTP/1.1, in the modules by
 //! gRPC. Keys and values are base64 in JSON; these tests have texts whose base64 is known.
 
+mod audit;
 mod auth;
 mod backup;
 mod bounds;

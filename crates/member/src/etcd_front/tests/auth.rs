@@ -90,6 +90,39 @@ fn a_call_has_the_rights_of_its_user() {
 }
 
 #[test]
+fn the_user_of_a_call_is_named_once() {
+    let mut rig = Rig::enforced(true);
+    let range = KeyRange { key: b"a", end: b"b" };
+    let permission = Some(Permission { kind: PermissionKind::ReadWrite, range });
+    rig.change(AuthCommand::GrantPermission { role: "r", permission });
+    let alice = rig.token();
+    let named = |rig: &mut Rig| core::mem::take(&mut rig.users);
+    for key in ["a1", "a2", "a3", "a4", "a5", "a6", "a7"] {
+        let put = rig.call_by(alice.clone(), Method::Put, &a_put(key, "1"));
+        assert_eq!(named(&mut rig), [(put, "alice".into())]);
+        rig.apply();
+        assert!(rig.result::<pb::PutResponse>(put).is_ok());
+    }
+    // It takes several holds of the lock.
+    let request = pb::RangeRequest { range_end: "b".into(), ..a_range("a", false) };
+    let read = rig.call_by(alice.clone(), Method::Range, &request);
+    assert_eq!(rig.result::<pb::RangeResponse>(read).unwrap().count, 7);
+    assert_eq!(named(&mut rig), [(read, "alice".into())]);
+    // A user that may not do this is named, too; a client without one is not.
+    let denied = rig.call_by(alice, Method::Put, &a_put("b", "1"));
+    assert_eq!(named(&mut rig), [(denied, "alice".into())]);
+    for credentials in [Credentials::Nobody, Credentials::InvalidToken] {
+        rig.call_by(credentials, Method::Put, &a_put("a", "1"));
+    }
+    rig.apply();
+    assert_eq!(named(&mut rig), []);
+    rig.front.config.names_users = false;
+    let put = rig.call_by(Credentials::Member, Method::Put, &a_put("a", "1"));
+    rig.apply();
+    assert!(rig.result::<pb::PutResponse>(put).is_ok() && rig.users.is_empty());
+}
+
+#[test]
 fn an_unknown_token_makes_a_member_catch_up_once() {
     let mut rig = Rig::enforced(false);
     // The ordinal that the token will have.

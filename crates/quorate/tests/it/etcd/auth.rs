@@ -66,20 +66,20 @@ impl Client {
     }
 
     /// A call that must succeed.
-    fn must(&self, path: &str, body: Value) -> Value {
+    pub fn must(&self, path: &str, body: Value) -> Value {
         let (status, answer) = self.call(path, body);
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     }
 
     /// The text of the error of a call that must be refused.
-    fn refused(&self, path: &str, body: Value) -> String {
+    pub fn refused(&self, path: &str, body: Value) -> String {
         let (status, answer) = self.call(path, body);
         assert_ne!(status, 200, "{path}: {answer}");
         answer["message"].as_str().unwrap().to_string()
     }
 
-    fn put(&self, key: &str) -> Result<(), String> {
+    pub fn put(&self, key: &str) -> Result<(), String> {
         let (status, answer) = self.call("kv/put", json!({"key": base64(key), "value": "dg=="}));
         if status == 200 { Ok(()) } else { Err(answer["message"].as_str().unwrap().to_string()) }
     }
@@ -355,7 +355,7 @@ fn put_over_tls(address: SocketAddr, shows: &'static str, key: &str) -> String {
 }
 
 /// A connection over TLS, by a client with this certificate.
-async fn connect_over_tls(address: SocketAddr, shows: &'static str) -> SendRequest<Bytes> {
+pub async fn connect_over_tls(address: SocketAddr, shows: &'static str) -> SendRequest<Bytes> {
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut config = Shape::with(shows).config();
     config.alpn_protocols = vec![b"h2".to_vec()];

@@ -1,0 +1,332 @@
+//! Lines of the audit log about the changes that etcd's clients ask for: who asked, from where, for
+//! what, and the result. They stand beside ZooKeeper's and have their form
+//! (`member/zk_front/journal.rs`); etcd has no such log.
+//!
+//! A line has names and keys, and never a value, a password or a token. A call whose client goes
+//! away before the answer may take effect or not: its result is `invoked`. So is the result of a
+//! call that has timed out. Without an audit log a call costs the room of a pointer.
+
+use core::fmt::{self, Write};
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use etcd::Error;
+use etcd::convert::AuthMethod;
+use etcd::pb::authpb::permission::Type as PermissionType;
+use etcd::pb::etcdserverpb::alarm_request::AlarmAction;
+use etcd::pb::etcdserverpb::downgrade_request::DowngradeAction;
+use etcd::pb::{Message, etcdserverpb as pb};
+use member::etcd_front::{CallRefused, CallResult, Credentials, Method};
+
+use super::answer::code_and_text;
+use super::methods::{ClusterMethod, MaintenanceMethod};
+use super::slow::{text, txn};
+
+/// Characters of a name or a list of URLs that a line shows.
+const NAME_CHARS_MAX: usize = 256;
+
+/// What the audit log says of the client of a call.
+pub(super) struct AuditedClient {
+    ip: IpAddr,
+    /// The user that the Front found for the call.
+    user: RefCell<Option<Arc<str>>>,
+}
+
+impl AuditedClient {
+    pub fn new(ip: IpAddr) -> Rc<AuditedClient> {
+        Rc::new(AuditedClient { ip, user: RefCell::default() })
+    }
+
+    /// Takes the user that the Front found.
+    pub fn set_user(&self, user: Arc<str>) {
+        *self.user.borrow_mut() = Some(user);
+    }
+
+    /// Takes the user that the client's certificate or its signed token names. That is all that is
+    /// known while permissions are not enforced.
+    pub fn claim(&self, credentials: &Credentials) {
+        if let Credentials::Certificate(user) | Credentials::Signed { user, .. } = credentials {
+            self.set_user(user.clone());
+        }
+    }
+}
+
+/// A call that is a line of the audit log once it is dropped.
+pub(super) struct Audited {
+    client: Rc<AuditedClient>,
+    what: What,
+    result: Outcome,
+}
+
+/// What a call changes: the operation, and what it is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct What {
+    operation: &'static str,
+    fields: Fields,
+}
+
+type Fields = Vec<(&'static str, String)>;
+
+/// The result of a call.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// It took effect.
+    Success,
+    /// It failed, with this text.
+    Failure(&'static str),
+    /// It was asked for, and this member does not know whether it takes effect.
+    Invoked,
+}
+
+impl Audited {
+    /// A call of this client.
+    pub fn new(client: &Rc<AuditedClient>, what: What) -> Box<Audited> {
+        Box::new(Audited { client: client.clone(), what, result: Outcome::Invoked })
+    }
+
+    /// Tells the result of a call that the Front has answered.
+    pub fn tell(&mut self, method: Method, result: &CallResult) {
+        if let (Method::LeaseGrant, Ok(reply)) = (method, result) {
+            let mut response = Vec::new();
+            reply.write(&mut response);
+            let granted = pb::LeaseGrantResponse::decode(&response[..]).unwrap_or_default();
+            self.what.fields.retain(|(name, _)| *name != "lease");
+            self.what.fields.insert(0, ("lease", lease(granted.id)));
+        }
+        self.tell_result(result.as_ref().map(drop).map_err(|refused| *refused));
+    }
+
+    /// Tells the result of another call.
+    pub fn tell_result(&mut self, result: Result<(), CallRefused>) {
+        self.result = match result {
+            Ok(()) => Outcome::Success,
+            Err(CallRefused::Error(Error::TimedOut)) => Outcome::Invoked,
+            Err(refused) => Outcome::Failure(code_and_text(refused).1),
+        };
+    }
+}
+
+impl Drop for Audited {
+    fn drop(&mut self) {
+        match self.result {
+            Outcome::Failure(_) => tracing::error!(target: "audit", "AUDIT: {self}"),
+            _ => tracing::info!(target: "audit", "AUDIT: {self}"),
+        }
+    }
+}
+
+impl fmt::Display for Audited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &*self.client.user.borrow() {
+            write!(f, "user={}\t", name(user))?;
+        }
+        write!(f, "ip={}\toperation={}", self.client.ip.to_canonical(), self.what.operation)?;
+        for (name, value) in &self.what.fields {
+            write!(f, "\t{name}={value}")?;
+        }
+        match self.result {
+            Outcome::Success => f.write_str("\tresult=success"),
+            Outcome::Failure(text) => write!(f, "\tresult=failure\terror={text}"),
+            Outcome::Invoked => f.write_str("\tresult=invoked"),
+        }
+    }
+}
+
+impl What {
+    /// What a call of the Front changes; none if it only reads.
+    pub fn of_front(method: Method, request: &Bytes) -> Option<What> {
+        Some(match method {
+            Method::Put => of(request, "put", |it: pb::PutRequest| {
+                let lease = (it.lease != 0).then(|| ("lease", lease(it.lease)));
+                keys(&it.key, &[]).into_iter().chain(lease).collect()
+            }),
+            Method::DeleteRange => of(request, "deleteRange", |it: pb::DeleteRangeRequest| {
+                keys(&it.key, &it.range_end)
+            }),
+            Method::Txn => match pb::TxnRequest::decode(request.clone()) {
+                Ok(it) if !writes(&it) => return None,
+                Ok(it) => What { operation: "txn", fields: vec![("ops", txn(&it))] },
+                Err(_) => What { operation: "txn", fields: Vec::new() },
+            },
+            Method::Compact => of(request, "compact", |it: pb::CompactionRequest| {
+                vec![("revision", it.revision.to_string())]
+            }),
+            Method::LeaseGrant => of(request, "leaseGrant", |it: pb::LeaseGrantRequest| {
+                vec![("lease", lease(it.id)), ("ttl", it.ttl.to_string())]
+            }),
+            Method::LeaseRevoke => of(request, "leaseRevoke", |it: pb::LeaseRevokeRequest| {
+                vec![("lease", lease(it.id))]
+            }),
+            Method::Alarm => return of_alarm(request),
+            Method::Auth(method) => return of_auth(method, request),
+            Method::Range
+            | Method::RangeStream
+            | Method::LeaseKeepAlive
+            | Method::LeaseTimeToLive
+            | Method::LeaseLeases
+            | Method::Hash
+            | Method::HashKv
+            | Method::Need(_) => return None,
+        })
+    }
+
+    /// What a call about the members changes; none if it only reads.
+    pub fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<What> {
+        let member = |id: u64| ("member", format!("{id:x}"));
+        let peers = |urls: &[String]| ("peers", name(&urls.join(",")));
+        Some(match method {
+            ClusterMethod::MemberAdd => of(request, "memberAdd", |it: pb::MemberAddRequest| {
+                vec![peers(&it.peer_ur_ls), ("learner", it.is_learner.to_string())]
+            }),
+            ClusterMethod::MemberRemove => {
+                of(request, "memberRemove", |it: pb::MemberRemoveRequest| vec![member(it.id)])
+            }
+            ClusterMethod::MemberUpdate => {
+                of(request, "memberUpdate", |it: pb::MemberUpdateRequest| {
+                    vec![member(it.id), peers(&it.peer_ur_ls)]
+                })
+            }
+            ClusterMethod::MemberPromote => {
+                of(request, "memberPromote", |it: pb::MemberPromoteRequest| vec![member(it.id)])
+            }
+            ClusterMethod::Maintain(MaintenanceMethod::Defragment) => {
+                What { operation: "defragment", fields: Vec::new() }
+            }
+            ClusterMethod::Maintain(MaintenanceMethod::MoveLeader) => {
+                of(request, "moveLeader", |it: pb::MoveLeaderRequest| vec![member(it.target_id)])
+            }
+            ClusterMethod::Maintain(MaintenanceMethod::Downgrade) => {
+                let it = pb::DowngradeRequest::decode(request.clone()).unwrap_or_default();
+                let version = vec![("version", name(&it.version))];
+                match it.action() {
+                    DowngradeAction::Validate => return None,
+                    DowngradeAction::Enable => {
+                        What { operation: "downgradeEnable", fields: version }
+                    }
+                    DowngradeAction::Cancel => {
+                        What { operation: "downgradeCancel", fields: Vec::new() }
+                    }
+                }
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn of_auth(method: AuthMethod, request: &Bytes) -> Option<What> {
+    let user = |name_of: &str| ("name", name(name_of));
+    let role = |role: &str| ("role", name(role));
+    Some(match method {
+        AuthMethod::Enable => What { operation: "authEnable", fields: Vec::new() },
+        AuthMethod::Disable => What { operation: "authDisable", fields: Vec::new() },
+        AuthMethod::Authenticate => {
+            of(request, "authenticate", |it: pb::AuthenticateRequest| vec![user(&it.name)])
+        }
+        AuthMethod::UserAdd => {
+            of(request, "userAdd", |it: pb::AuthUserAddRequest| vec![user(&it.name)])
+        }
+        AuthMethod::UserDelete => {
+            of(request, "userDelete", |it: pb::AuthUserDeleteRequest| vec![user(&it.name)])
+        }
+        AuthMethod::UserChangePassword => {
+            of(request, "userChangePassword", |it: pb::AuthUserChangePasswordRequest| {
+                vec![user(&it.name)]
+            })
+        }
+        AuthMethod::UserGrantRole => {
+            of(request, "userGrantRole", |it: pb::AuthUserGrantRoleRequest| {
+                vec![user(&it.user), role(&it.role)]
+            })
+        }
+        AuthMethod::UserRevokeRole => {
+            of(request, "userRevokeRole", |it: pb::AuthUserRevokeRoleRequest| {
+                vec![user(&it.name), role(&it.role)]
+            })
+        }
+        AuthMethod::RoleAdd => {
+            of(request, "roleAdd", |it: pb::AuthRoleAddRequest| vec![role(&it.name)])
+        }
+        AuthMethod::RoleDelete => {
+            of(request, "roleDelete", |it: pb::AuthRoleDeleteRequest| vec![role(&it.role)])
+        }
+        AuthMethod::RoleGrantPermission => {
+            of(request, "roleGrantPermission", |it: pb::AuthRoleGrantPermissionRequest| {
+                let perm = it.perm.unwrap_or_default();
+                let kind = PermissionType::try_from(perm.perm_type).map(|kind| kind.as_str_name());
+                let fields = [role(&it.name), ("permission", kind.unwrap_or("?").to_string())];
+                fields.into_iter().chain(keys(&perm.key, &perm.range_end)).collect()
+            })
+        }
+        AuthMethod::RoleRevokePermission => {
+            of(request, "roleRevokePermission", |it: pb::AuthRoleRevokePermissionRequest| {
+                [role(&it.role)].into_iter().chain(keys(&it.key, &it.range_end)).collect()
+            })
+        }
+        AuthMethod::Status
+        | AuthMethod::UserGet
+        | AuthMethod::UserList
+        | AuthMethod::RoleGet
+        | AuthMethod::RoleList => return None,
+    })
+}
+
+fn of_alarm(request: &Bytes) -> Option<What> {
+    let it = pb::AlarmRequest::decode(request.clone()).unwrap_or_default();
+    let operation = match it.action() {
+        AlarmAction::Get => return None,
+        AlarmAction::Activate => "alarmActivate",
+        AlarmAction::Deactivate => "alarmDeactivate",
+    };
+    let fields =
+        vec![("member", format!("{:x}", it.member_id)), ("alarm", it.alarm().as_str_name().into())];
+    Some(What { operation, fields })
+}
+
+/// An operation, and what its request says; nothing of a request that is malformed.
+fn of<M: Message + Default>(
+    request: &Bytes,
+    operation: &'static str,
+    show: impl FnOnce(M) -> Fields,
+) -> What {
+    let fields = M::decode(request.clone()).map(show).unwrap_or_default();
+    What { operation, fields }
+}
+
+/// Whether a transaction may write, on either of its branches.
+fn writes(txn: &pb::TxnRequest) -> bool {
+    use pb::request_op::Request;
+    txn.success.iter().chain(&txn.failure).any(|op| match &op.request {
+        Some(Request::RequestPut(_) | Request::RequestDeleteRange(_)) => true,
+        Some(Request::RequestTxn(txn)) => writes(txn),
+        Some(Request::RequestRange(_)) | None => false,
+    })
+}
+
+/// A key or a range, as slow requests show it.
+fn keys(key: &[u8], range_end: &[u8]) -> Fields {
+    let end = (!range_end.is_empty()).then(|| ("range_end", text(range_end)));
+    [("key", text(key))].into_iter().chain(end).collect()
+}
+
+/// A lease, as `etcdctl` shows it.
+fn lease(id: i64) -> String {
+    format!("{id:016x}")
+}
+
+/// A name, cut off where it is long. Control characters become `?`, so that they begin no lines.
+fn name(name: &str) -> String {
+    let mut shown = String::new();
+    for c in name.chars().take(NAME_CHARS_MAX) {
+        shown.push(if c.is_control() { '?' } else { c });
+    }
+    if name.chars().nth(NAME_CHARS_MAX).is_some() {
+        let _ = shown.write_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

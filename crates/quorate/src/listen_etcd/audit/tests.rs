@@ -1,0 +1,162 @@
+use etcd::pb::authpb;
+use etcd::pb::etcdserverpb::request_op::Request;
+
+use super::*;
+
+fn client() -> Rc<AuditedClient> {
+    AuditedClient::new("::ffff:10.0.0.1".parse().unwrap())
+}
+
+/// The fields of the line for a call of the Front, behind the address; none if there is no line.
+fn of_front(method: Method, request: &impl Message) -> Option<String> {
+    let what = What::of_front(method, &request.encode_to_vec().into())?;
+    Some(line(Audited::new(&client(), what)))
+}
+
+fn line(audited: Box<Audited>) -> String {
+    let text = audited.to_string();
+    let fields = text.strip_prefix("ip=10.0.0.1\toperation=").expect("the address comes first");
+    fields.strip_suffix("\tresult=invoked").expect("there is no result yet").to_string()
+}
+
+fn check(method: Method, request: &impl Message, expected: &str) {
+    assert_eq!(of_front(method, request).as_deref(), Some(expected));
+}
+
+fn put(key: &str) -> pb::PutRequest {
+    pb::PutRequest { key: key.to_string().into(), value: "secret".into(), ..<_>::default() }
+}
+
+#[test]
+fn lines_have_keys_and_no_values() {
+    check(Method::Put, &put("a\t\""), "put\tkey=\"a\\t\\\"\"");
+    check(
+        Method::Put,
+        &pb::PutRequest { lease: 255, ..put("a") },
+        "put\tkey=\"a\"\tlease=00000000000000ff",
+    );
+    let delete =
+        pb::DeleteRangeRequest { key: "a".into(), range_end: "b".into(), ..<_>::default() };
+    check(Method::DeleteRange, &delete, "deleteRange\tkey=\"a\"\trange_end=\"b\"");
+    check(
+        Method::Compact,
+        &pb::CompactionRequest { revision: 7, physical: true },
+        "compact\trevision=7",
+    );
+    check(
+        Method::LeaseGrant,
+        &pb::LeaseGrantRequest { ttl: 5, id: 1 },
+        "leaseGrant\tlease=0000000000000001\tttl=5",
+    );
+    check(
+        Method::LeaseRevoke,
+        &pb::LeaseRevokeRequest { id: -1 },
+        "leaseRevoke\tlease=ffffffffffffffff",
+    );
+    let long = format!("put\tkey=\"{}\"...", "k".repeat(256));
+    check(Method::Put, &put(&"k".repeat(257)), &long);
+}
+
+#[test]
+fn a_transaction_that_only_reads_has_no_line() {
+    let op = |request| pb::RequestOp { request: Some(request) };
+    let range =
+        || op(Request::RequestRange(pb::RangeRequest { key: "r".into(), ..<_>::default() }));
+    let reads = pb::TxnRequest { success: vec![range()], ..<_>::default() };
+    assert_eq!(of_front(Method::Txn, &reads), None);
+    let nested =
+        pb::TxnRequest { failure: vec![op(Request::RequestTxn(reads.clone()))], ..reads.clone() };
+    assert_eq!(of_front(Method::Txn, &nested), None);
+    let writes = pb::TxnRequest { failure: vec![op(Request::RequestPut(put("p")))], ..reads };
+    check(
+        Method::Txn,
+        &writes,
+        "txn\tops=compare: success:1<range key:\"r\"> failure:1<put key:\"p\" value_size:6>",
+    );
+    let outer = pb::TxnRequest { success: vec![op(Request::RequestTxn(writes))], ..<_>::default() };
+    check(Method::Txn, &outer, "txn\tops=compare: success:1<txn> failure:0");
+    let what = What::of_front(Method::Txn, &Bytes::from_static(&[0xff])).unwrap();
+    assert_eq!(line(Audited::new(&client(), what)), "txn", "it is malformed");
+}
+
+#[test]
+fn lines_about_users_have_names_and_no_passwords() {
+    let (name, password) = ("bob\n".to_string(), "secret".to_string());
+    let add = pb::AuthUserAddRequest {
+        name: name.clone(),
+        password: password.clone(),
+        hashed_password: password.clone(),
+        ..<_>::default()
+    };
+    check(Method::Auth(AuthMethod::UserAdd), &add, "userAdd\tname=bob?");
+    let change = pb::AuthUserChangePasswordRequest {
+        name: name.clone(),
+        password: password.clone(),
+        hashed_password: password.clone(),
+    };
+    check(Method::Auth(AuthMethod::UserChangePassword), &change, "userChangePassword\tname=bob?");
+    let asks = pb::AuthenticateRequest { name, password };
+    check(Method::Auth(AuthMethod::Authenticate), &asks, "authenticate\tname=bob?");
+    let perm = authpb::Permission { perm_type: 2, key: "a".into(), range_end: vec![0].into() };
+    let grant = pb::AuthRoleGrantPermissionRequest { name: "r".into(), perm: Some(perm) };
+    check(
+        Method::Auth(AuthMethod::RoleGrantPermission),
+        &grant,
+        "roleGrantPermission\trole=r\tpermission=READWRITE\tkey=\"a\"\trange_end=\"\\x00\"",
+    );
+    let long = pb::AuthRoleAddRequest { name: "é".repeat(257) };
+    let expected = format!("roleAdd\trole={}...", "é".repeat(256));
+    check(Method::Auth(AuthMethod::RoleAdd), &long, &expected);
+    assert_eq!(of_front(Method::Auth(AuthMethod::UserList), &pb::AuthUserListRequest {}), None);
+}
+
+#[test]
+fn calls_about_members_have_lines_if_they_change_something() {
+    let shown = |method, request: Vec<u8>| {
+        let what = What::of_cluster(method, &request.into())?;
+        Some(line(Audited::new(&client(), what)))
+    };
+    let add = pb::MemberAddRequest { peer_ur_ls: vec!["http://h:1".into()], is_learner: true };
+    assert_eq!(
+        shown(ClusterMethod::MemberAdd, add.encode_to_vec()).as_deref(),
+        Some("memberAdd\tpeers=http://h:1\tlearner=true")
+    );
+    let moved = pb::MoveLeaderRequest { target_id: 255 }.encode_to_vec();
+    assert_eq!(
+        shown(ClusterMethod::Maintain(MaintenanceMethod::MoveLeader), moved).as_deref(),
+        Some("moveLeader\tmember=ff")
+    );
+    assert_eq!(shown(ClusterMethod::MemberList, Vec::new()), None);
+    assert_eq!(shown(ClusterMethod::Maintain(MaintenanceMethod::Status), Vec::new()), None);
+    let downgrade = ClusterMethod::Maintain(MaintenanceMethod::Downgrade);
+    let validate = pb::DowngradeRequest { action: 0, version: "3.5".into() };
+    assert_eq!(shown(downgrade, validate.encode_to_vec()), None);
+    let alarm = |action| pb::AlarmRequest { action, member_id: 16, alarm: 1 };
+    check(Method::Alarm, &alarm(2), "alarmDeactivate\tmember=10\talarm=NOSPACE");
+    assert_eq!(of_front(Method::Alarm, &alarm(0)), None);
+}
+
+#[test]
+fn a_line_has_the_user_and_the_result() {
+    let told = |result: Result<(), CallRefused>, credentials: Credentials| {
+        let client = client();
+        client.claim(&credentials);
+        let what = What::of_front(Method::Put, &put("a").encode_to_vec().into()).unwrap();
+        let mut audited = Audited::new(&client, what);
+        audited.tell_result(result);
+        audited.to_string()
+    };
+    let call = "ip=10.0.0.1\toperation=put\tkey=\"a\"\tresult=";
+    assert_eq!(told(Ok(()), Credentials::Nobody), format!("{call}success"));
+    assert_eq!(
+        told(Err(Error::PermissionDenied.into()), Credentials::Certificate("a\tb".into())),
+        format!("user=a?b\t{call}failure\terror=etcdserver: permission denied")
+    );
+    // It may still take effect.
+    assert_eq!(told(Err(Error::TimedOut.into()), Credentials::Nobody), format!("{call}invoked"));
+    // A token is no name.
+    assert_eq!(
+        told(Ok(()), Credentials::Token("abcdefghijklmnop.1".into())),
+        format!("{call}success")
+    );
+}
