@@ -44,5 +44,5 @@ pub const JSON_BYTES_MAX_DEFAULT: usize = 2 * (REQUEST_BYTES_MAX_DEFAULT + MESSA
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_DEPTH_MAX);
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_TOTAL_MAX);
 
-/// Bytes of the name of a user. Each command has the name of who asks for it. etcd has no bound.
+/// Bytes of the name of a user. Each command has the name of its user. etcd has no bound.
 pub const USER_NAME_BYTES_MAX: usize = 1_024;

@@ -40,8 +40,8 @@ pub struct Lease {
     writer: AtomicU64,
 }
 
-/// Stands for who asks, and for a revision of users and roles; 0 is nobody.
-pub(crate) type Asker = u64;
+/// A number that stands for a user at a revision of users and roles; 0 is no user.
+pub(crate) type UserTag = u64;
 
 impl Lease {
     /// The lease without its keys.
@@ -62,13 +62,13 @@ impl Lease {
     /// Whether someone was found to have the right to write all its keys, since which nobody else
     /// has put a key there. A lease may have any number of keys, so they are not all looked at
     /// again for each put.
-    pub(crate) fn is_writable_by(&self, asker: Asker) -> bool {
-        asker != 0 && self.writer.load(Ordering::Relaxed) == asker
+    pub(crate) fn is_writable_by(&self, user: UserTag) -> bool {
+        user != 0 && self.writer.load(Ordering::Relaxed) == user
     }
 
-    /// Notes who has that right.
-    pub(crate) fn set_writer(&self, asker: Asker) {
-        self.writer.store(asker, Ordering::Relaxed);
+    /// Notes the user that has that right.
+    pub(crate) fn set_writer(&self, user: UserTag) {
+        self.writer.store(user, Ordering::Relaxed);
     }
 
     /// Takes the newest version of its first key out.
@@ -202,8 +202,8 @@ impl Leases {
     }
 
     /// Takes the newest version of a key, and the version before it: the key leaves its lease for
-    /// the one that the new version names. `asker` has put it.
-    pub(crate) fn on_put(&mut self, event: &Event, before: Option<&Event>, asker: Asker) {
+    /// the one that the new version names. `user` has put it.
+    pub(crate) fn on_put(&mut self, event: &Event, before: Option<&Event>, user: UserTag) {
         let lease = lease_of(event);
         if let Some(before) = before
             && lease_of(before) != lease
@@ -212,7 +212,7 @@ impl Leases {
         }
         if let Some(lease) = lease.and_then(|lease| self.leases.get_mut(&lease)) {
             lease.keys.replace(Attached(event.clone()));
-            if !lease.is_writable_by(asker) {
+            if !lease.is_writable_by(user) {
                 lease.set_writer(0);
             }
         }

@@ -16,7 +16,7 @@ use crate::etcd::auth::Auth;
 use crate::etcd::command::KeyRange;
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::index::{Index, LookedAt};
-use crate::etcd::lease::{Asker, Lease, Leases};
+use crate::etcd::lease::{Lease, Leases, UserTag};
 use crate::etcd::reply::Refusal;
 use crate::etcd::run::Paused;
 use crate::etcd::settings::Settings;
@@ -47,7 +47,7 @@ pub struct Store {
     pub(crate) auth: Arc<Auth>,
     pub(crate) alarms: Alarms,
     /// The user of the command at hand. It is not state.
-    pub(crate) asker: Asker,
+    pub(crate) user_tag: UserTag,
     /// The command that is paused. Its events stand above the store's revision.
     pub(crate) paused: Option<Box<Paused>>,
     /// A running walk for an image. Nothing is pruned meanwhile.
@@ -68,7 +68,7 @@ impl Default for Store {
             leases: Leases::default(),
             auth: Arc::default(),
             alarms: Alarms::default(),
-            asker: 0,
+            user_tag: 0,
             paused: None,
             walk: None,
         }
@@ -226,7 +226,7 @@ impl Store {
         };
         let event = Event::put(place, key, numbers, value);
         let before = self.push(event.clone());
-        self.leases.on_put(&event, before.as_ref(), self.asker);
+        self.leases.on_put(&event, before.as_ref(), self.user_tag);
         changes.push_event(event, before);
     }
 

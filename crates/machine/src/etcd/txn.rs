@@ -63,7 +63,7 @@ impl Store {
         paused: Option<Paused>,
         mut step: Step<'_>,
     ) -> Result<Outcome, Stop> {
-        self.asker = self.auth.asker(at.who);
+        self.user_tag = self.auth.user_tag(at.who);
         if paused.is_none() {
             self.check_alarms(command)?;
             self.require_for(at.who, command)?;

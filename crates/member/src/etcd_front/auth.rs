@@ -1,4 +1,4 @@
-//! Who asks, and the calls of the service `Auth`.
+//! The users of calls, and the calls of the service `Auth`.
 //!
 //! ```text
 //! a read with credentials: call -> (sync) -> lock: which user? -> checked, and read
@@ -45,7 +45,7 @@ impl Read {
     /// Refuses a read.
     ///
     /// # Errors
-    /// Permissions are enforced, and who asks may not see this.
+    /// Permissions are enforced, and the user may not see this.
     pub fn check(&self, store: &Store, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
         let auth = store.auth();
         if !auth.is_enabled() {
@@ -60,7 +60,7 @@ impl Read {
             }
             Read::AskLease(LeaseCall::TimeToLive(lease, with_keys))
             | Read::TimeToLive { lease, with_keys, .. } => {
-                // Who asks for the keys must have the right to see them.
+                // A user that asks for the keys must have the right to see them.
                 require_lease(store, who, *lease, with_keys.then_some(Access::Read))
             }
             Read::Leases => {
@@ -69,11 +69,11 @@ impl Read {
                 leases.try_for_each(|(_, lease)| store.require_keys(who, lease, Access::Read))
             }
             Read::Need(Need::User) => auth.require_user(who),
-            // Only who asks for the list needs no rights; see `convert::alarms`.
+            // A request for the list alone needs no rights; see `convert::alarms`.
             Read::Alarms(request) if request.action == 0 => auth.require_user(who),
             Read::Alarms(_) => auth.require_root(who),
             Read::Need(Need::Root) | Read::Change(_) | Read::Hash(_) => auth.require_root(who),
-            // The answer to a question depends on who asks.
+            // The answer to a question depends on the user.
             Read::Auth(_) | Read::Authenticate(_) | Read::Signed(_) => Ok(()),
         }
     }
@@ -99,9 +99,9 @@ fn use_of(config: &EtcdFrontConfig, now: Now) -> impl FnOnce(Token) -> bool {
 }
 
 impl EtcdFront {
-    // Who asks.
+    // Users of calls.
 
-    /// Keeps a write until it is known, under the lock, who asks for it.
+    /// Keeps a write until its user is found under the lock.
     pub(super) fn begin_to_find(
         &mut self,
         ticket: Ticket,
@@ -112,18 +112,18 @@ impl EtcdFront {
         self.runnable.push_back(ticket);
     }
 
-    /// Finds out who asks for a write, and begins it anew.
+    /// Finds the user of a write, and begins it anew.
     pub(super) fn find_of_write(&mut self, ticket: Ticket, auth: &Auth) {
         self.may_be_enforced = auth.is_enabled();
         let Some(Call::Finding { method, request, mut caller }) = self.calls.remove(&ticket) else {
             return;
         };
         let begun = match caller.find(auth, use_of(&self.config, self.now)) {
-            Err(NotFound::Yet) => {
+            Err(NotFound::NotYet) => {
                 self.calls.insert(ticket, Call::Finding { method, request, caller });
                 return self.ask_for_sync(ticket);
             }
-            Err(NotFound::Ever) => Err(Error::InvalidAuthToken.into()),
+            Err(NotFound::Never) => Err(Error::InvalidAuthToken.into()),
             Ok(()) => {
                 if let Some(user) = caller.user().filter(|_| self.config.names_users) {
                     self.output.users.push((ticket, user.clone()));
@@ -136,7 +136,7 @@ impl EtcdFront {
         }
     }
 
-    /// Finds out who asks for a read that is about to run. False if it must wait, or is refused.
+    /// Finds the user of a read that is about to run. False if it must wait, or is refused.
     pub(super) fn find_of_read(&mut self, ticket: Ticket, auth: &Auth) -> bool {
         let Some(Call::Ready(_, Some(caller))) = self.calls.get_mut(&ticket) else { return true };
         let names_user = self.config.names_users && caller.user().is_none();
@@ -152,11 +152,11 @@ impl EtcdFront {
                     return false;
                 };
                 match not_found {
-                    NotFound::Yet => {
+                    NotFound::NotYet => {
                         self.calls.insert(ticket, Call::Confirming(read, asker));
                         self.ask_for_sync(ticket);
                     }
-                    NotFound::Ever => {
+                    NotFound::Never => {
                         let refused = Err(Error::InvalidAuthToken.into());
                         self.output.results.push((ticket, refused));
                     }

@@ -29,11 +29,11 @@ pub(super) enum Call {
         method: Method,
         /// The bytes of the request.
         request: Bytes,
-        /// Who asks.
+        /// The client.
         asker: Asker,
     },
-    /// A write that waits for the lock, or until this member has applied what was committed: it is
-    /// not known yet who asks.
+    /// A write that waits for the lock, or until this member has applied what was committed: its
+    /// user is not known yet.
     Finding {
         /// The method of the call.
         method: Method,

@@ -1,4 +1,4 @@
-//! What clients say of themselves, and who they are by that.
+//! Credentials: what clients say of themselves, and the users that they are by that.
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ pub(super) struct Caller {
     is_synced: bool,
     /// Whether it was looked for.
     is_found: bool,
-    /// Who it is, once that was asked for while permissions are enforced. It stays, so that a read
-    /// which lasts ends with a change of users and roles (`EtcdServer.doSerialize`).
+    /// The user that it is, once that was asked for while permissions are enforced. It stays, so
+    /// that a read which lasts ends with a change of users and roles (`EtcdServer.doSerialize`).
     who: Option<Who>,
 }
 
@@ -65,15 +65,15 @@ pub(super) fn asker(credentials: Credentials, is_synced: bool) -> Asker {
     }
 }
 
-/// Who asks, for a check. Nobody, unless [`Caller::find`] came before.
+/// The user of a call, for a check; none unless [`Caller::find`] came before.
 pub(super) fn info(asker: &Asker) -> Option<AuthInfo<'_>> {
     let Who { user, revision } = asker.as_deref()?.who.as_ref()?;
     Some(AuthInfo { user, revision: *revision })
 }
 
 impl Caller {
-    /// Finds out who it is, as far as permissions are enforced. `is_used` says whether a token was
-    /// used lately.
+    /// Finds its user, as far as permissions are enforced. `is_used` says whether a token was used
+    /// lately.
     pub fn find(
         &mut self,
         auth: &Auth,
@@ -84,12 +84,12 @@ impl Caller {
         }
         let has_token = matches!(self.credentials, Credentials::Token(_));
         match resolve(auth, &self.credentials, is_used) {
-            // Who has a token knows that permissions were enforced.
+            // A client with a token knows that permissions were enforced.
             Err(Unresolved::Unknown) | Ok(None) if has_token && !self.is_synced => {
                 self.is_synced = true;
-                Err(NotFound::Yet)
+                Err(NotFound::NotYet)
             }
-            Err(Unresolved::Unknown | Unresolved::Invalid) => Err(NotFound::Ever),
+            Err(Unresolved::Unknown | Unresolved::Invalid) => Err(NotFound::Never),
             Ok(who) => {
                 (self.is_found, self.who) = (true, who);
                 Ok(())
@@ -112,7 +112,7 @@ impl Caller {
         self.is_synced = true;
     }
 
-    /// Whether a command of it must wait until it is known who it is. `may_be_enforced` says
+    /// Whether a command of it must wait until its user is known. `may_be_enforced` says
     /// whether permissions are enforced, as far as this member knows.
     pub fn must_be_found(&self, may_be_enforced: bool) -> bool {
         let has_token = matches!(self.credentials, Credentials::Token(_));
@@ -120,24 +120,24 @@ impl Caller {
     }
 }
 
-/// Why it is not known who a client is.
+/// Why the user of a client was not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotFound {
     /// This member may lag behind the one that has made the token.
-    Yet,
+    NotYet,
     /// The token is not valid.
-    Ever,
+    Never,
 }
 
-/// Why nobody knows who has some credentials.
+/// Why the user of some credentials is not known.
 enum Unresolved {
     /// The token is not valid.
     Invalid,
-    /// Nobody has the token, as far as this member knows.
+    /// No user has the token, as far as this member knows.
     Unknown,
 }
 
-/// Who has these credentials; `is_used` says whether a token was used lately.
+/// The user with these credentials; `is_used` says whether a token was used lately.
 fn resolve(
     auth: &Auth,
     credentials: &Credentials,

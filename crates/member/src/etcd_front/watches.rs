@@ -382,7 +382,7 @@ impl Watches {
         self.promise_progress(ticket);
     }
 
-    /// Why a watch is not created for who asks. A revision below 0 is refused first, as in etcd.
+    /// Why a watch is not created for this client. A revision below 0 is refused first, as in etcd.
     fn refusal(
         &self,
         request: &WatchCreateRequest,

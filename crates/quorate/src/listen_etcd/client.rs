@@ -1,4 +1,4 @@
-//! A client of the face: what it says of itself, by which the Front finds out who asks.
+//! A client of the face: what it says of itself, by which the Front finds its user.
 //!
 //! A token stands in the metadata of each call. It counts more than the certificate of the
 //! connection, whose common name is a user where clients must have one. The JSON gateway is a

@@ -4,7 +4,7 @@
 use crate::digest::Digest;
 use crate::etcd::auth::{Access, Auth, AuthCommand, ROOT_USER};
 use crate::etcd::command::{Command, DeleteRange, KeyRange, Op, Put, Txn};
-use crate::etcd::lease::{Asker, Lease};
+use crate::etcd::lease::{Lease, UserTag};
 use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::ids::LeaseId;
@@ -82,9 +82,9 @@ impl Auth {
         }
     }
 
-    /// A number that stands for who asks, and for the present users and roles. 0 while permissions
-    /// are not enforced, for nobody, and for who is named by something older than the last change.
-    pub(crate) fn asker(&self, who: Option<AuthInfo<'_>>) -> Asker {
+    /// A number that stands for a user and for the present users and roles. 0 while permissions are
+    /// not enforced, for no user, and for one that was found before the last change.
+    pub(crate) fn user_tag(&self, who: Option<AuthInfo<'_>>) -> UserTag {
         let who = who.filter(|who| self.is_enabled && who.revision >= self.revision);
         let Some(AuthInfo { user, .. }) = who else { return 0 };
         // Two users do not have the same one by chance.
@@ -109,7 +109,7 @@ impl Store {
     /// Refuses a command.
     ///
     /// # Errors
-    /// Permissions are enforced, and who asks may not do this.
+    /// Permissions are enforced, and the user may not do this.
     pub(crate) fn require_for(
         &self,
         who: Option<AuthInfo<'_>>,
@@ -184,20 +184,20 @@ impl Store {
         lease: &Lease,
         access: Access,
     ) -> Result<(), Refusal> {
-        let asker = if access == Access::Write { self.auth.asker(who) } else { 0 };
-        if self.auth.require_root(who).is_ok() || lease.is_writable_by(asker) {
+        let tag = if access == Access::Write { self.auth.user_tag(who) } else { 0 };
+        if self.auth.require_root(who).is_ok() || lease.is_writable_by(tag) {
             return Ok(());
         }
         let mut keys = lease.keys();
         keys.try_for_each(|key| self.auth.require(who, access, KeyRange { key, end: &[] }))?;
-        if asker != 0 {
-            lease.set_writer(asker);
+        if tag != 0 {
+            lease.set_writer(tag);
         }
         Ok(())
     }
 
-    /// A put needs the keys of its lease as well: who may not write all of them could not revoke
-    /// the lease, so may not add one (`apply.checkPutAuth`).
+    /// A put needs the keys of its lease as well: a user that may not write all of them could not
+    /// revoke the lease, so may not add one (`apply.checkPutAuth`).
     fn require_put(&self, who: Option<AuthInfo<'_>>, put: &Put<'_>) -> Result<(), Refusal> {
         let range = KeyRange { key: put.key, end: &[] };
         self.auth.require(who, Access::Write, range)?;

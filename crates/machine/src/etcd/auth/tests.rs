@@ -375,8 +375,8 @@ fn who_may_write_all_keys_of_a_lease_is_remembered_until_somebody_else_puts_one(
         apply_as(machine, who, Command::Put(put(key, lease, false))).err()
     };
     let is_writable = |machine: &Machine, user| {
-        let asker = machine.etcd.auth().asker(now(machine, user));
-        machine.etcd.leases().get(LeaseId(1)).unwrap().is_writable_by(asker)
+        let tag = machine.etcd.auth().user_tag(now(machine, user));
+        machine.etcd.leases().get(LeaseId(1)).unwrap().is_writable_by(tag)
     };
     let root = now(&machine, "root");
     let grant = Command::Grant { lease: LeaseId(1), ttl_s: 100 };

@@ -1,4 +1,4 @@
-//! Who asks, and passwords.
+//! The users of calls, and passwords.
 
 use etcd::convert::AuthMethod;
 use machine::Ordinal;
