@@ -8,6 +8,7 @@ pub mod event;
 pub mod hash;
 mod index;
 pub mod lease;
+pub mod lease_list;
 pub mod range;
 pub mod reply;
 pub(crate) mod restore;

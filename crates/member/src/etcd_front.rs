@@ -43,6 +43,7 @@ use machine::entry::encode_identities;
 use machine::etcd::Store;
 use machine::etcd::auth::ETCD_SCHEME;
 use machine::etcd::command::Command as EtcdCommand;
+use machine::etcd::lease_list::LeaseList;
 use machine::etcd::reply::Refusal;
 use machine::{
     ChangeKind, Command, ConnectionId, ControlChange, EtcdChange, Identity, Level, Machine,
@@ -644,7 +645,7 @@ impl EtcdFront {
             _ => {
                 let pb::LeaseLeasesRequest {} = decode(request)?;
                 // As in etcd, the member shows its own state.
-                self.begin_read(ticket, Read::Leases, true, asker);
+                self.begin_read(ticket, Read::Leases(LeaseList::default()), true, asker);
                 Ok(())
             }
         }
@@ -809,6 +810,7 @@ impl EtcdFront {
                 }
                 Call::Ready(Read::Range(range), _) => range.on_installed(),
                 Call::Ready(Read::Hash(call), _) => call.on_installed(),
+                Call::Ready(Read::Leases(list), _) => *list = LeaseList::default(),
                 _ => {}
             }
         }

@@ -54,6 +54,12 @@ impl Lease {
         self.versions().map(Event::key)
     }
 
+    /// Its keys behind this one, in their order; all, if none is given.
+    pub(crate) fn keys_behind(&self, after: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.keys.range::<[u8], _>((from, Bound::Unbounded)).map(|attached| attached.0.key())
+    }
+
     /// The newest version of each of its keys, in the order of the keys.
     pub fn versions(&self) -> impl ExactSizeIterator<Item = &Event> {
         self.keys.iter().map(|attached| &attached.0)
@@ -128,6 +134,11 @@ impl Leases {
     /// Whether there are no leases.
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()
+    }
+
+    /// The leases from a number on, by their numbers.
+    pub(crate) fn from(&self, from: Bound<LeaseId>) -> impl Iterator<Item = (LeaseId, &Lease)> {
+        self.leases.range((from, Bound::Unbounded)).map(|(id, lease)| (*id, lease))
     }
 
     /// All leases, by their numbers.

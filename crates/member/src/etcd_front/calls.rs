@@ -9,6 +9,7 @@ use etcd::pb::etcdserverpb as pb;
 use machine::LeaseId;
 use machine::etcd::Store;
 use machine::etcd::command::Txn;
+use machine::etcd::lease_list::LeaseList;
 use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
 use super::credentials::{self, Asker, Caller};
@@ -93,7 +94,7 @@ pub(super) enum Read {
         time: Option<LeaseTime>,
     },
     /// All leases.
-    Leases,
+    Leases(LeaseList),
     /// A question about users and roles.
     Auth(AuthQuestion),
     /// A user that asks for a token, handed over under the lock.
@@ -197,9 +198,11 @@ impl Read {
             Read::TimeToLive { lease, with_keys, time } => {
                 Found::Lease(lease_call::time_to_live(store, *lease, *with_keys, *time))
             }
-            Read::Leases => {
-                let revision = store.revision();
-                let leases = store.leases().iter().map(|(lease, _)| lease).collect();
+            Read::Leases(list) => {
+                if !store.list_leases(credentials::info(asker), list, keys_left)? {
+                    return Ok(Ran::More);
+                }
+                let (revision, leases) = (store.revision(), core::mem::take(&mut list.found));
                 Found::Lease(LeaseResponse::Leases { revision, leases })
             }
         };

@@ -4,7 +4,7 @@
 use crate::digest::Digest;
 use crate::etcd::auth::{Access, Auth, AuthCommand, ROOT_USER};
 use crate::etcd::command::{Command, DeleteRange, KeyRange, Op, Put, Txn};
-use crate::etcd::lease::{Lease, UserTag};
+use crate::etcd::lease::UserTag;
 use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::ids::LeaseId;
@@ -171,19 +171,6 @@ impl Store {
         access: Access,
     ) -> Result<(), Refusal> {
         let Some(lease) = self.leases.get(lease) else { return Ok(()) };
-        self.require_keys(who, lease, access)
-    }
-
-    /// As [`Store::require_lease`], of a lease that was found.
-    ///
-    /// # Errors
-    /// As of [`Auth::require`].
-    pub fn require_keys(
-        &self,
-        who: Option<AuthInfo<'_>>,
-        lease: &Lease,
-        access: Access,
-    ) -> Result<(), Refusal> {
         let tag = if access == Access::Write { self.auth.user_tag(who) } else { 0 };
         if self.auth.require_root(who).is_ok() || lease.is_writable_by(tag) {
             return Ok(());

@@ -4,6 +4,7 @@ use crate::command::Command as AnyCommand;
 use crate::etcd::command::{
     Command, Compare, CompareTarget, DeleteRange, Op, Put, RangeOp, Relation, Txn,
 };
+use crate::etcd::lease_list::LeaseList;
 use crate::etcd::reply::Outcome;
 use crate::ids::{BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin};
 use crate::image::FreezeStep;
@@ -365,6 +366,95 @@ fn a_lease_needs_the_permissions_for_its_keys() {
     let expire = Command::Expire { leases: vec![(LeaseId(1), Ordinal(1))] };
     check(None, expire, None);
     check(Some("root"), revoke(1), None);
+}
+
+/// Lists the leases in steps of so many keys.
+fn listed(machine: &Machine, user: &str, step: u64) -> Result<Vec<i64>, Refusal> {
+    let mut list = LeaseList::default();
+    while !list_on(machine, user, &mut list, step)? {}
+    Ok(list.found.iter().map(|lease| lease.0).collect())
+}
+
+/// One step of a list. Whether it is done.
+fn list_on(
+    machine: &Machine,
+    user: &str,
+    list: &mut LeaseList,
+    step: u64,
+) -> Result<bool, Refusal> {
+    let mut keys_left = step;
+    let is_done = machine.etcd.list_leases(now(machine, user), list, &mut keys_left)?;
+    assert!(is_done || keys_left == 0, "it goes as far as it may");
+    Ok(is_done)
+}
+
+/// Four leases, the first with three keys that alice may read, and the third with one.
+fn with_leases() -> Machine {
+    let mut machine = enforced();
+    let root = now(&machine, "root");
+    let grants = (1..=4).map(|lease| Command::Grant { lease: LeaseId(lease), ttl_s: 100 });
+    let puts = [("a1", 1), ("a2", 1), ("a3", 1), ("b", 3)];
+    let puts = puts.map(|(key, lease)| Command::Put(put(key, lease, false)));
+    for command in grants.chain(puts) {
+        assert!(apply_as(&mut machine, root, command).is_ok());
+    }
+    machine
+}
+
+#[test]
+fn leases_are_listed_in_steps_of_any_length() {
+    let mut machine = with_leases();
+    for step in [1, 2, 3, 4, 5, 100] {
+        assert_eq!(listed(&machine, "root", step), Ok(vec![1, 2, 3, 4]));
+        assert_eq!(listed(&machine, "alice", step), Ok(vec![1, 2, 3, 4]));
+        assert_eq!(listed(&machine, "bob", step), Err(Refusal::PermissionDenied));
+    }
+    let root = now(&machine, "root");
+    assert!(apply_as(&mut machine, root, Command::Put(put("z", 4, false))).is_ok());
+    for step in [1, 2, 100] {
+        assert_eq!(listed(&machine, "alice", step), Err(Refusal::PermissionDenied));
+        assert_eq!(listed(&machine, "root", step), Ok(vec![1, 2, 3, 4]));
+    }
+    // Its first step looks at no more than it may.
+    let mut list = LeaseList::default();
+    assert_eq!(list_on(&machine, "alice", &mut list, 5), Ok(false));
+    assert_eq!(list.found, [LeaseId(1), LeaseId(2)]);
+}
+
+#[test]
+fn a_list_of_leases_goes_on_in_another_state() {
+    for (key_anew, expected) in [
+        // The lease is gone.
+        (None, Ok(true)),
+        // Another lease has its number: all its keys are looked at.
+        (Some("a0"), Ok(true)),
+        (Some("A"), Err(Refusal::PermissionDenied)),
+    ] {
+        let mut machine = with_leases();
+        let mut list = LeaseList::default();
+        assert_eq!(list_on(&machine, "alice", &mut list, 2), Ok(false));
+        assert!(list.found.is_empty(), "two of its keys were looked at");
+        let root = now(&machine, "root");
+        assert!(apply_as(&mut machine, root, Command::Revoke { lease: LeaseId(1) }).is_ok());
+        if let Some(key) = key_anew {
+            let grant = Command::Grant { lease: LeaseId(1), ttl_s: 100 };
+            assert!(apply_as(&mut machine, root, grant).is_ok());
+            assert!(apply_as(&mut machine, root, Command::Put(put(key, 1, false))).is_ok());
+        }
+        assert_eq!(list_on(&machine, "alice", &mut list, 100), expected);
+        if expected.is_ok() {
+            let first = if key_anew.is_some() { 1 } else { 2 };
+            let found: Vec<i64> = list.found.iter().map(|lease| lease.0).collect();
+            assert_eq!(found, (first..=4).collect::<Vec<_>>());
+        }
+    }
+    let mut machine = with_leases();
+    let mut list = LeaseList::default();
+    assert_eq!(list_on(&machine, "alice", &mut list, 2), Ok(false));
+    apply(&mut machine, AuthCommand::AddRole { role: "new" });
+    let old = Some(AuthInfo { user: "alice", revision: 3 });
+    let on = machine.etcd.list_leases(old, &mut list, &mut 100);
+    assert_eq!(on, Err(Refusal::AuthOldRevision));
 }
 
 #[test]

@@ -236,6 +236,34 @@ fn a_long_read_ends_with_a_change_of_users() {
     assert_eq!(read(&mut rig, false), Ok(7), "the token itself is good");
 }
 
+#[test]
+fn a_list_of_leases_takes_several_holds() {
+    let mut rig = Rig::enforced(true);
+    for id in 1..=4 {
+        let grant = pb::LeaseGrantRequest { id, ttl: 100 };
+        let ticket = rig.call_by(Credentials::Member, Method::LeaseGrant, &grant);
+        rig.apply();
+        assert!(rig.result::<pb::LeaseGrantResponse>(ticket).is_ok());
+    }
+    let alice = rig.token();
+    let request = Bytes::from(pb::LeaseLeasesRequest {}.encode_to_vec());
+    for credentials in [alice.clone(), Credentials::Member] {
+        let ticket = rig.front.on_call(Method::LeaseLeases, request.clone(), credentials);
+        rig.front.run_reads(&rig.machine);
+        assert!(rig.front.is_runnable(), "three leases are read in a hold");
+        rig.take();
+        let listed: pb::LeaseLeasesResponse = rig.result(ticket).unwrap();
+        assert_eq!(listed.leases.iter().map(|it| it.id).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    }
+    let put = pb::PutRequest { lease: 4, ..a_put("b", "1") };
+    let ticket = rig.call_by(Credentials::Member, Method::Put, &put);
+    rig.apply();
+    assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
+    let denied = rig.call_by(alice, Method::LeaseLeases, &pb::LeaseLeasesRequest {});
+    assert_eq!(rig.result::<pb::LeaseLeasesResponse>(denied), Err(DENIED));
+    rig.check_empty();
+}
+
 fn authenticate(name: &str, password: &str) -> pb::AuthenticateRequest {
     pb::AuthenticateRequest { name: name.to_string(), password: password.to_string() }
 }
