@@ -10,13 +10,14 @@ mod jks;
 pub mod key_store;
 pub mod keys;
 pub mod peers;
+pub mod rules;
 pub mod self_signed;
 pub mod server_verifier;
 mod subject;
 pub mod suites;
 pub mod trust;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -33,6 +34,7 @@ use crate::config::tls::{ClientAuth, Password, StoreFile, TlsConfig};
 use client_verifier::ClientVerifier;
 use key_store::{STORE_BYTES_MAX, StoreKind};
 use keys::Keys;
+use rules::Rules;
 use suites::cipher_suite_name;
 
 /// The interval at which the files of the stores are checked for changes.
@@ -248,14 +250,15 @@ impl Complaints {
 
 /// Stamps that tell one version of the files from another: length, time of the last change, and
 /// inode, since a name may come to lead to another file.
-type FileStamps = Vec<Option<(u64, SystemTime, u64)>>;
+type FileStamps = Vec<Option<FileStamp>>;
+
+type FileStamp = (u64, SystemTime, u64);
 
 fn own_stamps(config: &TlsConfig) -> FileStamps {
     stamps([&config.key_store].into_iter().chain(&config.trust_store))
 }
 
 fn stamps<'a>(stores: impl IntoIterator<Item = &'a StoreFile>) -> FileStamps {
-    use std::os::unix::fs::MetadataExt;
     let files = stores.into_iter().flat_map(|store| {
         let password = match &store.password {
             Password::File(path) => Some(path),
@@ -263,11 +266,14 @@ fn stamps<'a>(stores: impl IntoIterator<Item = &'a StoreFile>) -> FileStamps {
         };
         std::iter::once(&store.path).chain(&store.key_path).chain(password)
     });
-    let stamp = |path: &PathBuf| {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some((metadata.len(), metadata.modified().ok()?, metadata.ino()))
-    };
-    files.map(stamp).collect()
+    files.map(|path| stamp(path)).collect()
+}
+
+/// The stamp of a file; none if it cannot be found.
+fn stamp(path: &Path) -> Option<FileStamp> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.len(), metadata.modified().ok()?, metadata.ino()))
 }
 
 fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
@@ -290,7 +296,8 @@ fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
         (Some(store), ClientAuth::Want | ClientAuth::Need) => {
             let trusted = read_store(store, key_store::read_trusted)?;
             let mandatory = config.client_auth == ClientAuth::Need;
-            let verifier = ClientVerifier::new(trusted, mandatory, &provider)
+            let rules = Rules::new(config.rules.clone());
+            let verifier = ClientVerifier::new(trusted, rules, mandatory, &provider)
                 .map_err(|cause| store.error(cause))?;
             builder.with_client_cert_verifier(Arc::new(verifier))
         }

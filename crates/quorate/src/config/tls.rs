@@ -33,6 +33,8 @@ pub struct TlsConfig {
     pub handshakes_max: usize,
     /// The name of the super user: a client with a certificate of this name may do everything.
     pub super_user: Option<String>,
+    /// What a certificate of a client must comply with beside its trust.
+    pub rules: CertificateRules,
 }
 
 impl TlsConfig {
@@ -63,6 +65,26 @@ pub struct PeerTlsConfig {
     pub cipher_suites: Vec<String>,
     /// Whether the stores are read again when their files change.
     pub reload: bool,
+    /// What the certificate of another server must comply with beside its trust.
+    pub rules: CertificateRules,
+}
+
+/// Rules about the certificate of a peer, beside the trust store (etcd's flags).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateRules {
+    /// The names of which a certificate must have one; none: it may have any.
+    pub names: Option<AllowedNames>,
+    /// The file with the serial numbers of revoked certificates.
+    pub revoked: Option<PathBuf>,
+}
+
+/// Names of which a certificate must have one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllowedNames {
+    /// Common names in its subject.
+    CommonNames(Vec<String>),
+    /// Hosts that it is for, by its alternative names.
+    Hosts(Vec<String>),
 }
 
 /// A file with keys or certificates.
@@ -233,6 +255,7 @@ impl TlsDraft {
             tls13: versions.tls13,
             cipher_suites: settings.cipher_suites,
             reload: self.quorum_reload.unwrap_or(true),
+            rules: CertificateRules::default(),
         })
     }
 
@@ -445,6 +468,7 @@ impl Settings {
             reload: self.reload.unwrap_or(true),
             handshakes_max: self.handshakes_max,
             super_user: self.super_user,
+            rules: CertificateRules::default(),
         })
     }
 }

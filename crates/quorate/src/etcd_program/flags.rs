@@ -56,6 +56,17 @@ pub(super) fn find(name: &str) -> Option<&'static Flag> {
     GROUPS.iter().flat_map(|(_, flags)| flags.iter()).find(|flag| flag.name == name)
 }
 
+/// What that name stands for in a configuration file.
+pub(super) fn find_in_file(name: &str) -> Option<&'static Flag> {
+    find(name).or_else(|| IN_FILE.iter().find(|flag| flag.name == name))
+}
+
+/// The common names that clients may have: etcd has a key for them, and no flag.
+pub(super) const CLIENT_NAMES: &str = "client-cert-allowed-cn";
+
+/// What only a configuration file may say.
+const IN_FILE: &[Flag] = &[served(CLIENT_NAMES, Kind::Texts, "")];
+
 /// The feature gates, with stage and default (`features/etcd_features.go`).
 pub(super) const GATES: [(&str, &str, bool); 9] = [
     ("AllAlpha", "ALPHA", false),
@@ -113,10 +124,6 @@ const BY_SIZE: &str = "snapshots and the log are kept by their size";
 const RAFT_TIMES: &str = "heartbeats and elections have times of their own";
 const NO_FILE: &str = "there is no bbolt file";
 const NO_DISCOVERY: &str = "discovery is not served: name the members in --initial-cluster";
-const NO_REVOCATION: &str =
-    "revocation lists are not read: a revoked certificate would be believed";
-const NO_NAMES: &str =
-    "names in certificates are not looked at: every certificate of the authority would be believed";
 const NO_TRACING: &str = "there are no traces";
 const COMPARED: &str = "members compare their states all the time";
 const NO_STEPS: &str = "a compaction frees memory in bounded steps";
@@ -219,8 +226,8 @@ const SECURITY: &[Flag] = &[
     served("auto-tls", Kind::Switch, "false"),
     unserved("client-cert-file", Kind::Text, "", "the gateway calls no server"),
     unserved("client-key-file", Kind::Text, "", "the gateway calls no server"),
-    refused("client-crl-file", Kind::Text, "", NO_REVOCATION),
-    refused("client-cert-allowed-hostname", Kind::Texts, "", NO_NAMES),
+    served("client-crl-file", Kind::Text, ""),
+    served("client-cert-allowed-hostname", Kind::Texts, ""),
     served("peer-cert-file", Kind::Text, ""),
     served("peer-key-file", Kind::Text, ""),
     served("peer-trusted-ca-file", Kind::Text, ""),
@@ -228,9 +235,9 @@ const SECURITY: &[Flag] = &[
     served("peer-auto-tls", Kind::Switch, "false"),
     unserved("peer-client-cert-file", Kind::Text, "", "members show the one of peer-cert-file"),
     unserved("peer-client-key-file", Kind::Text, "", "members show the one of peer-cert-file"),
-    refused("peer-crl-file", Kind::Text, "", NO_REVOCATION),
-    refused("peer-cert-allowed-cn", Kind::Texts, "", NO_NAMES),
-    refused("peer-cert-allowed-hostname", Kind::Texts, "", NO_NAMES),
+    served("peer-crl-file", Kind::Text, ""),
+    served("peer-cert-allowed-cn", Kind::Texts, ""),
+    served("peer-cert-allowed-hostname", Kind::Texts, ""),
     served("peer-skip-client-san-verification", Kind::Switch, "false"),
     served("self-signed-cert-validity", Kind::Count, "1"),
     served("cipher-suites", Kind::Texts, ""),

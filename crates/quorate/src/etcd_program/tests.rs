@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::etcd::{EtcdService, EtcdWire};
-use crate::config::tls::ClientAuth;
+use crate::config::tls::{AllowedNames, CertificateRules, ClientAuth};
 use crate::config::{EtcdGiven, cluster::PeerAuth};
 
 /// What a command line, some variables and a file `f.yml` lead to.
@@ -179,10 +179,21 @@ fn flags_without_effect_are_warnings_and_those_that_would_harm_are_errors() {
     assert!(warned("--snapshot-count=10000 --corrupt-check-time=0 --pre-vote").is_empty());
     assert_eq!(warned("--experimental-compaction-batch-limit=10").len(), 1);
     assert_eq!(warned("--enable-v2 --snapshot").len(), 2);
-    for flag in ["client-crl-file", "discovery", "peer-cert-allowed-cn"] {
-        let (status, text) = error(&format!("etcd --{flag}=x"));
-        assert!(status == 1 && text.starts_with(&format!("etcd: --{flag}: ")), "{text}");
+    for flag in [
+        "discovery",
+        "discovery-token",
+        "discovery-endpoints",
+        "discovery-srv",
+        "discovery-srv-name",
+        "discovery-proxy",
+    ] {
+        let refused = format!(
+            "etcd: --{flag}: discovery is not served: name the members in --initial-cluster"
+        );
+        assert_eq!(error(&format!("etcd --{flag}=x")), (1, refused));
     }
+    let refused = "etcd: --proxy: there is no v2 proxy".to_string();
+    assert_eq!(error("etcd --proxy=on"), (1, refused));
     assert_eq!(error("etcd --force-new-cluster").0, 1);
     given("etcd --force-new-cluster=false");
 }
@@ -342,6 +353,49 @@ fn tls_needs_a_certificate_or_makes_one() {
     assert!(tls.trust_store.is_none());
     assert_eq!(error(&format!("etcd {peers}")).0, 1);
     assert_eq!(error(&format!("etcd {peers} --peer-cert-file /c --peer-key-file /k")).0, 1);
+}
+
+#[test]
+fn certificates_have_rules_of_one_kind() {
+    let client = "--listen-client-urls https://127.0.0.1:1 --advertise-client-urls https://h:1 \
+                  --cert-file /c --key-file /k";
+    let names = "--client-cert-allowed-hostname a,b --client-crl-file /crl";
+    let found = given(&format!("etcd {client} {names} --trusted-ca-file /ca"));
+    let expected = CertificateRules {
+        names: Some(AllowedNames::Hosts(vec!["a".to_string(), "b".to_string()])),
+        revoked: Some("/crl".into()),
+    };
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    assert_eq!(found.tls.expect("a port speaks it").rules, expected);
+    let warned = given(&format!("etcd {client} {names}")).warnings;
+    assert_eq!(warned.len(), 1, "as in etcd, nobody shows a certificate: {warned:?}");
+    let peers = "--initial-cluster a=https://h:1,b=https://h:2 --name a \
+                 --listen-peer-urls https://127.0.0.1:1";
+    let trust = "--peer-cert-file /c --peer-key-file /k --peer-trusted-ca-file /ca";
+    let PeerAuth::Tls(tls) = given(&format!("etcd {peers} {trust} --peer-cert-allowed-cn a"))
+        .cluster
+        .expect("there are two")
+        .auth
+    else {
+        panic!("the URLs say https")
+    };
+    assert_eq!(tls.rules.names, Some(AllowedNames::CommonNames(vec!["a".to_string()])));
+    // The text is etcd's.
+    let both = "--peer-cert-allowed-cn a,b --peer-cert-allowed-hostname c";
+    let text = "etcd: AllowedCNs and AllowedHostnames are mutually exclusive (cns=[\"a\" \"b\"], \
+                hostnames=[\"c\"])";
+    assert_eq!(error(&format!("etcd {peers} {trust} {both}")), (1, text.to_string()));
+    assert_eq!(error(&format!("etcd {peers} --peer-auto-tls --peer-crl-file /crl")).0, 1);
+    // etcd has no flag for the common names of clients, but a key of the file.
+    let flag = error(&format!("etcd {client} --client-cert-allowed-cn a"));
+    assert_eq!(flag, (2, "flag provided but not defined: -client-cert-allowed-cn".to_string()));
+    let file = "listen-client-urls: https://127.0.0.1:4\nclient-transport-security:\n  \
+                cert-file: /c\n  key-file: /k\n  trusted-ca-file: /ca\n  allowed-cn: [a]\n";
+    let found = given_with("etcd --config-file f.yml", &[], file);
+    let names = found.tls.expect("a port speaks it").rules.names;
+    assert_eq!(names, Some(AllowedNames::CommonNames(vec!["a".to_string()])));
+    let file = format!("{file}  allowed-hostname: [b]\n");
+    assert_eq!(error_with("etcd --config-file f.yml", &[], &file).0, 1);
 }
 
 #[test]

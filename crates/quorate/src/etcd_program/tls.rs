@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use super::flags::CLIENT_NAMES;
 use super::settle::fixtures;
 use super::url::Url;
 use super::values::Values;
 use crate::config::etcd::{EtcdPort, EtcdWire};
 use crate::config::report::{Place, Severity, Warning};
-use crate::config::tls::{ClientAuth, Password, PeerTlsConfig, StoreFile, TlsConfig};
+use crate::config::tls::{
+    AllowedNames, CertificateRules, ClientAuth, Password, PeerTlsConfig, StoreFile, TlsConfig,
+};
 use crate::tls::key_store::StoreKind;
 use crate::tls::self_signed::SelfSigned;
 use crate::tls::suites::cipher_suite_names;
@@ -84,6 +87,11 @@ pub(super) fn of_clients(
                 .to_string(),
         );
     }
+    let rules = rules(values, "client", CLIENT_NAMES)?;
+    if trust_store.is_none() && rules != CertificateRules::default() {
+        let message = "clients are asked for no certificate, so no rule about theirs has an effect";
+        warnings.push(warning("trusted-ca-file", message));
+    }
     // As in etcd, an authority alone makes certificates mandatory.
     let client_auth = if trust_store.is_some() { ClientAuth::Need } else { ClientAuth::None };
     let config = TlsConfig {
@@ -96,6 +104,7 @@ pub(super) fn of_clients(
         reload: true,
         handshakes_max: 0,
         super_user: None,
+        rules,
     };
     Ok((Some(config), self_signed))
 }
@@ -131,7 +140,16 @@ pub(super) fn of_peers(
                 .to_string());
         }
     };
+    let rules = rules(values, "peer", "peer-cert-allowed-cn")?;
+    if trust_store.is_none() && rules != CertificateRules::default() {
+        return Err(
+            "--peer-crl-file, --peer-cert-allowed-cn and --peer-cert-allowed-hostname need \
+                    --peer-trusted-ca-file: without it no certificate is looked at"
+                .to_string(),
+        );
+    }
     let config = PeerTlsConfig {
+        rules,
         key_store,
         trust_store,
         checks_names: true,
@@ -142,6 +160,35 @@ pub(super) fn of_peers(
         reload: true,
     };
     Ok((config, self_signed))
+}
+
+/// What a certificate must comply with beside its trust; `of` is what the names of the flags begin
+/// with.
+///
+/// # Errors
+/// Common names and hosts are both said.
+fn rules(values: &Values, of: &str, common_names: &str) -> Result<CertificateRules, String> {
+    let revoked = values.path(&format!("{of}-crl-file")).map(PathBuf::from);
+    let common_names = values.texts(common_names);
+    let hosts = values.texts(&format!("{of}-cert-allowed-hostname"));
+    let names = match (common_names.is_empty(), hosts.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(AllowedNames::CommonNames(common_names)),
+        (true, false) => Some(AllowedNames::Hosts(hosts)),
+        (false, false) => {
+            let quoted = |names: &[String]| {
+                let names = names.iter().map(|name| format!("{name:?}"));
+                names.collect::<Vec<_>>().join(" ")
+            };
+            return Err(format!(
+                "AllowedCNs and AllowedHostnames are mutually exclusive (cns=[{}], \
+                 hostnames=[{}])",
+                quoted(&common_names),
+                quoted(&hosts)
+            ));
+        }
+    };
+    Ok(CertificateRules { names, revoked })
 }
 
 fn self_signed_of_peer(values: &Values, data_dir: &Path, urls: &[Url]) -> SelfSigned {

@@ -40,7 +40,7 @@ impl Values {
     pub fn text(&self, name: &str) -> &str {
         match self.0.get(name) {
             Some(given) => &given.text,
-            None => flags::find(name).expect("the flag is in the table").default,
+            None => flags::find_in_file(name).expect("the flag is in the table").default,
         }
     }
 

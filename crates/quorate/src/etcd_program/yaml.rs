@@ -82,7 +82,7 @@ fn flag_of(path: &[String]) -> Option<&'static Flag> {
             // For clients, only the flags of allowed names have a prefix.
             let is_of_clients = prefix.is_empty() && rest.starts_with("cert-allowed");
             let prefix = if is_of_clients { "client-" } else { prefix };
-            flags::find(&format!("{prefix}{rest}"))
+            flags::find_in_file(&format!("{prefix}{rest}"))
         }
         _ => None,
     }

@@ -9,12 +9,14 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
+use super::rules::Rules;
 use super::trust::Trust;
 
-/// Verifies clients by the certificates of a trust store.
+/// Verifies clients by the certificates of a trust store, and by rules.
 #[derive(Debug)]
 pub struct ClientVerifier {
     trust: Trust,
+    rules: Rules,
     /// The verifier of paths to the authorities, if there are any.
     paths: Option<Arc<dyn ClientCertVerifier>>,
     subjects: Vec<DistinguishedName>,
@@ -22,10 +24,11 @@ pub struct ClientVerifier {
 }
 
 impl ClientVerifier {
-    /// A verifier by these certificates; `mandatory` refuses clients that show none. The error
-    /// names the certificate that cannot be used.
+    /// A verifier by these certificates and rules; `mandatory` refuses clients that show none. The
+    /// error names the certificate that cannot be used.
     pub fn new(
         trusted: Vec<CertificateDer<'static>>,
+        rules: Rules,
         mandatory: bool,
         provider: &Arc<CryptoProvider>,
     ) -> Result<ClientVerifier, String> {
@@ -37,7 +40,7 @@ impl ClientVerifier {
             let builder = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
             Some(builder.build().map_err(|error| error.to_string())?)
         };
-        Ok(ClientVerifier { subjects: trust.subjects()?, trust, paths, mandatory })
+        Ok(ClientVerifier { subjects: trust.subjects()?, trust, rules, paths, mandatory })
     }
 }
 
@@ -65,6 +68,7 @@ impl ClientCertVerifier for ClientVerifier {
             let paths = self.paths.as_ref().ok_or(unknown)?;
             paths.verify_client_cert(end_entity, intermediates, now).map(drop)
         })?;
+        self.rules.check(end_entity, intermediates)?;
         Ok(ClientCertVerified::assertion())
     }
 

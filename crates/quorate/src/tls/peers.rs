@@ -77,6 +77,7 @@ fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
         reload: config.reload,
         handshakes_max: 0,
         super_user: None,
+        rules: config.rules.clone(),
     })?;
     let keys = read_store(&config.key_store, key_store::read_keys)?;
     let Some(trust_store) = &config.trust_store else {
@@ -85,7 +86,7 @@ fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
     };
     let trusted = read_store(trust_store, key_store::read_trusted)?;
     // The other end is configured alike, so both agree on versions and suites.
-    let client = client_config(keys, trusted, config.checks_names)
+    let client = client_config(keys, trusted, config.rules.clone(), config.checks_names)
         .map_err(|cause| trust_store.error(cause))?;
     let names_host = config.checks_diallers.then_some(names_host as NamesHost);
     Ok(PeerTls { client, server: server.into(), names_host })

@@ -13,12 +13,14 @@ use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
+use super::rules::Rules;
 use super::trust::Trust;
 
 /// Verifies servers by the certificates of a trust store.
 #[derive(Debug)]
 pub struct ServerVerifier {
     pub trust: Trust,
+    pub rules: Rules,
     /// Whether the certificate must be for the host that was dialled.
     pub checks_name: bool,
 }
@@ -44,6 +46,7 @@ impl ServerCertVerifier for ServerVerifier {
         if self.checks_name && !has_common_name_only(end_entity, server_name) {
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
         }
+        self.rules.check(end_entity, intermediates)?;
         Ok(ServerCertVerified::assertion())
     }
 

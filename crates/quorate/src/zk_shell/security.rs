@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::config::report::Place;
-use crate::config::tls::{Password, StoreFile};
+use crate::config::tls::{CertificateRules, Password, StoreFile};
 use crate::config::{jaas, properties};
 use crate::tls::key_store::{StoreKind, read_keys, read_trusted};
 use crate::tls::read_store;
@@ -97,7 +97,12 @@ impl Properties {
             Some(store) => read_store(&store, read_keys).map_err(said)?,
             None => Vec::new(),
         };
-        client_config(keys, trusted, self.is("zookeeper.ssl.hostnameVerification", true))
+        client_config(
+            keys,
+            trusted,
+            CertificateRules::default(),
+            self.is("zookeeper.ssl.hostnameVerification", true),
+        )
     }
 
     /// The store whose properties have this prefix.

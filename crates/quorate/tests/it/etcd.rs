@@ -5,6 +5,7 @@ mod audit;
 mod auth;
 mod backup;
 mod bounds;
+mod certificates;
 mod concurrency;
 mod connections;
 mod grpc_client;

@@ -1,6 +1,8 @@
 //! What clients are told of the members.
 
 use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -9,7 +11,7 @@ use crate::server::{folder, wait_until};
 use crate::tls::wire::fixture;
 
 /// The answer of a call of the gateway.
-fn call(address: std::net::SocketAddr, path: &str, body: &str) -> (u16, Value) {
+fn call(address: SocketAddr, path: &str, body: &str) -> (u16, Value) {
     let (status, text) = request(address, &format!("POST /v3/{path}"), body).expect("it answers");
     (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}")))
 }
@@ -98,9 +100,12 @@ fn changes_of_the_members_are_refused() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Three members whose URLs for each other say https, with these flags more.
-fn assert_serve_over_tls(name: &str, more: &[String]) {
-    let folder = folder(name);
+/// Starts three members whose URLs for each other say https, with these flags more.
+/// Returns their addresses for clients and for each other.
+pub fn start_over_tls(
+    folder: &Path,
+    more: &[String],
+) -> ([SocketAddr; 3], [SocketAddr; 3], Vec<Etcd>) {
     let (clients, peers) = (free_addresses::<3>(), free_addresses::<3>());
     let list: Vec<String> = peers
         .iter()
@@ -119,9 +124,14 @@ fn assert_serve_over_tls(name: &str, more: &[String]) {
             format!("--initial-cluster={}", list.join(",")),
         ];
         let flags: Vec<&str> = flags.iter().chain(more).map(String::as_str).collect();
-        Etcd::spawn(&folder, &format!("m{number}"), &flags)
+        Etcd::spawn(folder, &format!("m{number}"), &flags)
     };
-    let members: Vec<Etcd> = (0..3).map(start).collect();
+    (clients, peers, (0..3).map(start).collect())
+}
+
+fn assert_serve_over_tls(name: &str, more: &[String]) {
+    let folder = folder(name);
+    let (clients, peers, members) = start_over_tls(&folder, more);
     (0..3).for_each(|number| wait_ready(&folder, &format!("m{number}")));
     assert!(put(clients[0], "key", "value"));
     wait_until("the others have it", || get(clients[2], "key").as_deref() == Some("value"));

@@ -19,7 +19,7 @@ use crate::server::folder;
 use crate::tls::wire::{Shape, TlsConnection, fixture};
 
 /// The status and the body of the answer over TLS.
-fn request_tls(address: SocketAddr, shape: Shape, line: &str) -> io::Result<(u16, String)> {
+pub fn request_tls(address: SocketAddr, shape: Shape, line: &str) -> io::Result<(u16, String)> {
     let mut connection = TlsConnection::connect(address, shape)?;
     connection.send(format!("{line} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\r\n").as_bytes());
     let text = String::from_utf8(connection.rest()?).unwrap();

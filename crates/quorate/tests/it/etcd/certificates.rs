@@ -1,0 +1,152 @@
+//! Rules about certificates beside the trust in their authority: allowed names, and lists of
+//! revoked certificates.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, Issuer, KeyIdMethod, KeyPair,
+    RevokedCertParams, SerialNumber,
+};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::members::start_over_tls;
+use super::ports::{request_tls, two_files};
+use super::{Etcd, free_addresses, get, put, wait_ready};
+use crate::server::{folder, wait_until};
+use crate::tls::wire::{Shape, certificates, fixture};
+
+/// Writes a list in DER that revokes these certificates.
+fn revoke(path: &Path, names: &[&str]) {
+    let now = SystemTime::now();
+    let revoked = |name: &&str| {
+        let certificate = certificates(name).remove(0);
+        let (_, parsed) = X509Certificate::from_der(&certificate).unwrap();
+        RevokedCertParams {
+            serial_number: SerialNumber::from_slice(parsed.raw_serial()),
+            revocation_time: now.into(),
+            reason_code: None,
+            invalidity_date: None,
+        }
+    };
+    let params = CertificateRevocationListParams {
+        this_update: now.into(),
+        next_update: (now + Duration::from_secs(3_600)).into(),
+        crl_number: SerialNumber::from(1u64),
+        issuing_distribution_point: None,
+        revoked_certs: names.iter().map(revoked).collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let issuer = Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap());
+    // In one step, so that a server never reads half of a list.
+    let new = path.with_extension("new");
+    fs::write(&new, params.signed_by(&issuer).unwrap().der()).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+/// A member whose clients show certificates, with these flags more.
+fn start(folder: &Path, client: SocketAddr, more: &[&str]) -> Etcd {
+    let (cert, key) = two_files(folder, "server");
+    let flags = [
+        format!("--cert-file={cert}"),
+        format!("--key-file={key}"),
+        format!("--trusted-ca-file={}", fixture("ca.pem")),
+        format!("--listen-client-urls=https://{client}"),
+        format!("--advertise-client-urls=https://{client}"),
+    ];
+    let flags = flags.iter().map(String::as_str).chain(more.iter().copied());
+    let member = Etcd::spawn(folder, "m0", &flags.collect::<Vec<_>>());
+    wait_ready(folder, "m0");
+    member
+}
+
+/// Whether a client with this certificate is served.
+fn serves(client: SocketAddr, shows: &'static str) -> bool {
+    request_tls(client, Shape::with(shows), "GET /version").is_ok()
+}
+
+#[test]
+fn a_revoked_certificate_is_refused_from_the_next_connection_on() {
+    let folder = folder("etcd-certificates-revoked");
+    let [client] = free_addresses::<1>();
+    let list = folder.join("list.crl");
+    let _member = start(&folder, client, &["--client-crl-file=list.crl"]);
+    assert!(!serves(client, "client"), "without the list nobody is believed");
+    revoke(&list, &[]);
+    assert!(serves(client, "client") && serves(client, "server"));
+    revoke(&list, &["stranger", "client"]);
+    assert!(!serves(client, "client") && serves(client, "server"));
+    revoke(&list, &["server"]);
+    assert!(serves(client, "client") && !serves(client, "server"));
+    fs::write(&list, "no list").unwrap();
+    assert!(!serves(client, "client"));
+    let log = fs::read_to_string(folder.join("m0.log")).unwrap();
+    for expected in
+        ["list.crl: No such file", "list.crl: it is no revocation list in DER", "Revoked"]
+    {
+        assert!(log.contains(expected), "{expected}: {log}");
+    }
+}
+
+#[test]
+fn clients_must_have_an_allowed_name() {
+    let folder = folder("etcd-certificates-names");
+    let [client] = free_addresses::<1>();
+    // The certificates have the common names `client` and `localhost`; the second one is for
+    // localhost, and the first one names no host.
+    let flag = "--client-cert-allowed-hostname=other,localhost";
+    let member = start(&folder, client, &[flag]);
+    assert!(serves(client, "server") && !serves(client, "client"));
+    drop(member);
+    let (cert, key) = two_files(&folder, "server");
+    let file = format!(
+        "data-dir: d\nlisten-client-urls: https://{client}\n\
+         advertise-client-urls: https://{client}\n\
+         client-transport-security:\n  cert-file: {cert}\n  key-file: {key}\n  \
+         trusted-ca-file: {}\n  allowed-cn: [other, client]\n",
+        fixture("ca.pem")
+    );
+    fs::write(folder.join("etcd.yml"), file).unwrap();
+    let _member = Etcd::spawn(&folder, "m1", &["--config-file=etcd.yml"]);
+    wait_ready(&folder, "m1");
+    assert!(serves(client, "client") && !serves(client, "server"));
+}
+
+/// The flags of members that have the certificate for localhost.
+fn of_peers(more: &[&str]) -> Vec<String> {
+    let flags = [
+        format!("--peer-cert-file={}", fixture("server.pem")),
+        format!("--peer-key-file={}", fixture("server.pem")),
+        format!("--peer-trusted-ca-file={}", fixture("ca.pem")),
+    ];
+    flags.into_iter().chain(more.iter().map(ToString::to_string)).collect()
+}
+
+#[test]
+fn members_with_an_allowed_name_find_each_other() {
+    let folder = folder("etcd-certificates-members");
+    revoke(&folder.join("list.crl"), &["client"]);
+    let flags = of_peers(&["--peer-cert-allowed-cn=localhost", "--peer-crl-file=list.crl"]);
+    let (clients, _, _members) = start_over_tls(&folder, &flags);
+    (0..3).for_each(|number| wait_ready(&folder, &format!("m{number}")));
+    assert!(put(clients[0], "key", "value"));
+    wait_until("the others have it", || get(clients[2], "key").as_deref() == Some("value"));
+}
+
+#[test]
+fn members_that_break_a_rule_are_refused() {
+    for (name, more, cause) in [
+        ("cn", "--peer-cert-allowed-cn=other", "common name \\\"localhost\\\" is not allowed"),
+        ("host", "--peer-cert-allowed-hostname=other", "is for none of the allowed hosts"),
+        ("revoked", "--peer-crl-file=list.crl", "Revoked"),
+    ] {
+        let folder = folder(&format!("etcd-certificates-members-{name}"));
+        revoke(&folder.join("list.crl"), &["server"]);
+        let (.., _members) = start_over_tls(&folder, &of_peers(&[more]));
+        let log = || fs::read_to_string(folder.join("m0.log")).unwrap();
+        wait_until("the others are refused", || log().contains(cause));
+        assert!(!log().contains("ready to serve client requests"));
+    }
+}
