@@ -13,6 +13,25 @@ use crate::server::Server;
 /// A connection that has changed its protocol.
 struct Socket(TcpStream);
 
+/// Asks for WebSocket, with one more line of headers. Returns the head of the answer as well.
+fn ask(address: SocketAddr, path: &str, header: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: e\r\nConnection: keep-alive, Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n{header}\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        answer.extend(byte);
+    }
+    (stream, String::from_utf8(answer).unwrap())
+}
+
 impl Socket {
     /// The example of RFC 6455, 1.3.
     fn open(address: SocketAddr, path: &str) -> Socket {
@@ -21,21 +40,7 @@ impl Socket {
 
     /// Opens a connection with one more line of headers. Returns the head of the answer as well.
     fn open_with(address: SocketAddr, path: &str, header: &str) -> (Socket, String) {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let head = format!(
-            "GET {path} HTTP/1.1\r\nHost: e\r\nConnection: keep-alive, Upgrade\r\n\
-             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n{header}\
-             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            answer.extend(byte);
-        }
-        let answer = String::from_utf8(answer).unwrap();
+        let (stream, answer) = ask(address, path, header);
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         assert!(answer.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{answer}");
         (Socket(stream), answer)
@@ -105,6 +110,26 @@ fn watches_and_keep_alives_go_over_websocket() {
     socket.send(3, b"x");
     assert_eq!(socket.receive(), (8, 1_002_u16.to_be_bytes().to_vec()));
     assert_eq!(request(etcd, "GET /health", "").unwrap().0, 200);
+}
+
+/// etcd agrees to WebSocket here, never runs the call and never answers: it waits for the end of
+/// the request, which comes with the end of the connection.
+#[test]
+fn a_call_that_etcd_would_never_answer_is_refused_at_once() {
+    let server = Server::start("etcd-websocket-unary", &[super::ETCD]);
+    let etcd = server.face("etcd");
+    for path in ["/v3/kv/range", "/v3/kv/put", "/v3/election/observe"] {
+        let (mut stream, answer) = ask(etcd, path, "Connection: close\r\n");
+        assert!(answer.starts_with("HTTP/1.1 501 "), "{path}: {answer}");
+        let mut body = String::new();
+        stream.read_to_string(&mut body).unwrap();
+        assert!(body.contains("over WebSocket there are watches and keep-alives only"), "{body}");
+    }
+    let (_, answer) = ask(etcd, "/v3/nothing", "");
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    // Beside the gateway nothing changes its protocol, as in etcd.
+    let (_, answer) = ask(etcd, "/version", "");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]
