@@ -1,8 +1,9 @@
 //! The list of all leases, read in several holds of the state's lock: there may be any number of
 //! leases, and a user that is not `root` must have the right to read all their keys.
 //!
-//! Each lease is in the list if it is there when the list comes to it. So is each key checked; a key
-//! that was added to a lease behind the list's back is not, as if the list had been read before.
+//! Each lease is in the list if it is there when the list comes to it, and each of its keys is
+//! checked if it is there then. A key that is put in front of the place that the list has reached
+//! is not looked at, as if the list had been read before.
 
 use std::ops::Bound;
 
