@@ -3,6 +3,8 @@ use crate::config::etcd::{EtcdService, EtcdWire};
 use crate::config::tls::{AllowedNames, CertificateRules, ClientAuth};
 use crate::config::{EtcdGiven, cluster::PeerAuth};
 
+mod changed;
+
 /// What a command line, some variables and a file `f.yml` lead to.
 fn parsed_with(line: &str, variables: &[(&str, &str)], file: &str) -> Result<ServeArgs, Exit> {
     let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();

@@ -11,7 +11,7 @@ use super::values::{Values, check};
 use crate::config::report::{Place, Severity, Warning};
 
 /// Bytes of a file. etcd's sample has 5 KiB.
-const FILE_BYTES_MAX: usize = 1 << 20;
+pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// The maps for TLS, each with what stands in front of the names of its flags.
 const SECURITY: [(&str, &str); 2] =
