@@ -173,6 +173,11 @@ impl What {
         })
     }
 
+    /// A backup. It changes nothing, and takes all data out.
+    pub fn backup() -> What {
+        What { operation: "snapshot", fields: Vec::new() }
+    }
+
     /// What a call about the members changes; none if it only reads.
     pub fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<What> {
         let member = |id: u64| ("member", format!("{id:x}"));

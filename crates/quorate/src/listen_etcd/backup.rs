@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::code_and_text;
+use super::audit::What;
 use super::client::Client;
 use super::cluster::decoded;
 use super::limits::BACKUP_READ_BYTES;
@@ -67,6 +68,14 @@ impl NoBackup {
         NoBackup::Failed(text)
     }
 
+    /// The refusal as the audit log has it, which says no more of a failure.
+    fn refused(&self) -> CallRefused {
+        match self {
+            NoBackup::Refused(refused) => *refused,
+            NoBackup::Failed(_) => CallRefused::Unknown("the backup failed"),
+        }
+    }
+
     fn status(self) -> Status {
         match self {
             NoBackup::Refused(refused) => status_of(refused),
@@ -100,11 +109,20 @@ struct Rest {
 }
 
 impl Download {
-    /// Makes a backup.
+    /// Makes a backup, and has it in the audit log.
     ///
     /// # Errors
     /// The client may not have one, or it cannot be made.
     pub async fn begin(client: &Client, request: Bytes) -> Result<Download, NoBackup> {
+        let mut line = client.begin_line(|| Some(What::backup()));
+        let made = Download::make(client, request).await;
+        if let Some(line) = &mut line {
+            line.tell_result(made.as_ref().map(drop).map_err(NoBackup::refused));
+        }
+        made
+    }
+
+    async fn make(client: &Client, request: Bytes) -> Result<Download, NoBackup> {
         decoded::<pb::SnapshotRequest>(request).map_err(NoBackup::Refused)?;
         client.require(Need::Root).await.map_err(NoBackup::Refused)?;
         let member = &client.runtime.member;

@@ -92,6 +92,9 @@ fn changes_of_etcd_clients_are_audited() {
     let login = "ip=127.0.0.1\toperation=authenticate\tname=alice\tresult=success";
     assert_eq!(found.remove(0), login);
     assert_eq!(found, expected("alice", &steps));
+    super::request(address, "POST /v3/maintenance/snapshot", "{}").unwrap();
+    let step = "snapshot\tresult=failure\terror=etcdserver: user name is empty";
+    assert_eq!(new_lines(&server, &mut seen), expected("", &[step]));
     let root = Client::of(address, "root", "r");
     root.must("maintenance/defragment", json!({}));
     root.must("maintenance/alarm", json!({"action": "ACTIVATE", "alarm": "NOSPACE"}));
