@@ -149,6 +149,8 @@ pub enum AuthFlaw<'a> {
     PermissionKind {
         /// The role that is to get the permission.
         role: &'a str,
+        /// The range of the permission.
+        range: KeyRange<'a>,
     },
 }
 
@@ -226,8 +228,9 @@ impl AuthChange {
                 Some(AuthFlaw::Hash { user: &request.name })
             }
             AuthChange::RoleGrantPermission(pb::AuthRoleGrantPermissionRequest { name, perm }) => {
-                let has_flaw = perm.as_ref().is_some_and(|perm| permission(perm).is_err());
-                has_flaw.then_some(AuthFlaw::PermissionKind { role: name })
+                let perm = perm.as_ref().filter(|perm| permission(perm).is_err())?;
+                let range = KeyRange { key: &perm.key, end: &perm.range_end };
+                Some(AuthFlaw::PermissionKind { role: name, range })
             }
             _ => None,
         }

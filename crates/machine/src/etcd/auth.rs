@@ -344,7 +344,7 @@ impl PermissionKind {
 }
 
 /// Whether a range may stand in a permission (`auth.isValidPermissionRange`).
-fn is_valid(range: KeyRange<'_>) -> bool {
+pub fn is_valid(range: KeyRange<'_>) -> bool {
     !range.key.is_empty() && (matches!(range.end, [] | [0]) || range.key < range.end)
 }
 

@@ -19,7 +19,7 @@ use etcd::Error;
 use etcd::convert::{self, AuthChange, AuthFlaw, AuthMethod, AuthRequest, NO_PASSWORD_USER};
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
-use machine::etcd::auth::{Access, Auth, AuthCommand, AuthInfo};
+use machine::etcd::auth::{Access, Auth, AuthCommand, AuthInfo, is_valid};
 use machine::etcd::command::Command as EtcdCommand;
 use machine::etcd::reply::Refusal;
 use machine::etcd::token::{Token, TokenPrefix};
@@ -266,7 +266,9 @@ impl EtcdFront {
                 // A user without a password stays so.
                 Some(_) => self.begin_change(ticket, &change, &[], asker, kept),
             },
-            Some(AuthFlaw::PermissionKind { role }) if auth.role(role).is_none() => {
+            Some(AuthFlaw::PermissionKind { role, range })
+                if is_valid(range) && auth.role(role).is_none() =>
+            {
                 Err(Error::RoleNotFound.into())
             }
             // etcd stores the kind, and such a permission permits nothing.

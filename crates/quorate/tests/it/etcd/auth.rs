@@ -162,7 +162,9 @@ fn the_right_to_a_change_is_asked_for_before_its_flaws() {
     let invalid = "etcdserver: invalid auth management";
     let hash = |name: &str| json!({"name": name, "hashedPassword": "!!"});
     let kind = |role: &str| json!({"name": role, "perm": {"permType": 7, "key": "YQ=="}});
+    let empty = json!({"permType": 7, "key": "YQ==", "range_end": "QQ=="});
     for (path, body, refusal) in [
+        ("auth/role/grant", json!({"name": "zoe", "perm": empty}), invalid),
         ("auth/user/changepw", hash("alice"), no_hash),
         ("auth/user/changepw", hash("zoe"), "etcdserver: user name not found"),
         ("auth/role/grant", kind("role"), invalid),
