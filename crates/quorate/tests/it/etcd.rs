@@ -45,7 +45,7 @@ fn resident_bytes(server: &Server) -> usize {
 }
 
 /// The status and the body of the answer to a request; none if the connection broke.
-fn request(address: SocketAddr, line: &str, body: &str) -> Option<(u16, String)> {
+pub fn request(address: SocketAddr, line: &str, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
     let length = body.len();
@@ -68,13 +68,13 @@ fn base64(text: &str) -> String {
 }
 
 /// Puts a key. Whether the put was acknowledged.
-fn put(address: SocketAddr, key: &str, value: &str) -> bool {
+pub fn put(address: SocketAddr, key: &str, value: &str) -> bool {
     let body = format!("{{\"key\":\"{}\",\"value\":\"{}\"}}", base64(key), base64(value));
     request(address, "POST /v3/kv/put", &body).is_some_and(|(status, _)| status == 200)
 }
 
 /// The value of a key, read linearizably.
-fn get(address: SocketAddr, key: &str) -> Option<String> {
+pub fn get(address: SocketAddr, key: &str) -> Option<String> {
     let (status, body) = call(address, "range", &format!("{{\"key\":\"{}\"}}", base64(key)));
     assert_eq!(status, 200, "{body}");
     let value = body.split("\"value\":\"").nth(1)?.split('"').next()?;

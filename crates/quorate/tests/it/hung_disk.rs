@@ -14,7 +14,8 @@ use zk::request::{Request, WriteRequest};
 use crate::bad_input::disk_full::skip;
 use crate::client::{Client, Greeted, TIMEOUT_MS};
 use crate::ensemble::{Members, word};
-use crate::server::wait_until;
+use crate::etcd::{get, put};
+use crate::server::{port_of_its_own, wait_until};
 
 /// How long the disk hangs.
 const FROZEN_FOR: Duration = Duration::from_secs(8);
@@ -68,7 +69,10 @@ fn run(command: &mut Command) -> Result<(), String> {
 
 /// Starts three members, each on a file system of its own. Returns the index of the leader, too.
 fn start(name: &str) -> Result<(Members, Vec<LoopDisk>, usize), String> {
-    let mut members = Members::prepare(name, "");
+    start_members(Members::prepare(name, ""))
+}
+
+fn start_members(mut members: Members) -> Result<(Members, Vec<LoopDisk>, usize), String> {
     let mut disks = Vec::new();
     for place in 0..3 {
         let data = members.data(place);
@@ -187,6 +191,77 @@ fn a_hung_disk_of_one_member_stops_no_client() {
     // Another member may lead by now.
     let leader = members.leader();
     hang(&members, &disks, (leader + 1) % 3, "follower");
+    let folder = members.folder.clone();
+    members.stop_keeping_files();
+    drop(disks);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Puts one key after the other at a member, until it is told to end.
+fn put_keys(address: SocketAddr, whose: &str, acknowledged: &AtomicU64, is_over: &AtomicBool) {
+    let mut number = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        if put(address, &format!("{whose}/{number}"), &number.to_string()) {
+            number += 1;
+            acknowledged.store(number, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Freezes the disk of a member while clients of etcd put keys at the two others.
+fn hang_beside_puts(etcd: [SocketAddr; 3], disks: &[LoopDisk], frozen: usize, whose: &str) {
+    let others = [(frozen + 1) % 3, (frozen + 2) % 3];
+    let names = others.map(|place| format!("{whose}-{place}"));
+    let acknowledged = [const { AtomicU64::new(0) }; 2];
+    let is_over = AtomicBool::new(false);
+    let numbers = || acknowledged.each_ref().map(|it| it.load(Ordering::Relaxed));
+    std::thread::scope(|scope| {
+        for ((place, name), acknowledged) in others.iter().zip(&names).zip(&acknowledged) {
+            let (address, is_over) = (etcd[*place], &is_over);
+            scope.spawn(move || put_keys(address, name, acknowledged, is_over));
+        }
+        wait_until("both put", || numbers().iter().all(|number| *number > 10));
+        disks[frozen].freeze().unwrap();
+        let at_freeze = numbers();
+        std::thread::sleep(FROZEN_FOR);
+        let at_thaw = numbers();
+        disks[frozen].thaw().unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        for (before, after) in at_freeze.iter().zip(at_thaw) {
+            // One may have been on its way at the freeze.
+            assert!(after > before + 1, "from {at_freeze:?} to {at_thaw:?} while the disk hung");
+        }
+    });
+    for address in etcd {
+        for (name, count) in names.iter().zip(numbers()) {
+            for number in 0..count {
+                let value = get(address, &format!("{name}/{number}"));
+                assert_eq!(value, Some(number.to_string()), "{name}/{number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hung_disk_of_one_member_stops_no_client_of_etcd() {
+    let members = Members::prepare("hung-disk-etcd", "");
+    let etcd = [0, 1, 2].map(|place| {
+        let address = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
+        let config = members.folder.join((place + 1).to_string()).join("zoo.cfg");
+        let mut text = fs::read_to_string(&config).unwrap();
+        text.push_str(&format!("\nquorate.etcdAddr={address}\n"));
+        fs::write(config, text).unwrap();
+        address
+    });
+    let (members, disks, leader) = match start_members(members) {
+        Ok(started) => started,
+        Err(reason) => return skip(&reason),
+    };
+    wait_until("all serve etcd's clients", || etcd.iter().all(|it| put(*it, "first", "")));
+    hang_beside_puts(etcd, &disks, leader, "leader");
+    // Another member may lead by now.
+    let leader = members.leader();
+    hang_beside_puts(etcd, &disks, (leader + 1) % 3, "follower");
     let folder = members.folder.clone();
     members.stop_keeping_files();
     drop(disks);

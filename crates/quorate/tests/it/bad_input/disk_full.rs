@@ -4,12 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use member::limits::SNAPSHOT_RETRY_MS;
 use storage::limits::{RESERVE_COUNT, SPARE_COUNT_DEFAULT};
 use workload::generate::Random;
 
 use super::*;
 use crate::client::{Greeted, create};
+use crate::etcd::{get, put, request};
 use crate::server::folder;
 
 /// The segments that a server prepares, including the reserve.
@@ -109,7 +112,7 @@ fn start(name: &str, mib: u32) -> Result<(SmallDisk, Server), String> {
     let mounted = folder(&format!("disk-of-{name}")).join("mounted");
     let disk = SmallDisk::mount(&mounted, mib)?;
     let line = format!("dataDir={}", mounted.join("data").display());
-    let server = Server::start(name, &[&line]);
+    let server = Server::start(name, &[&line, "quorate.etcdAddr=127.0.0.1:0"]);
     // Segments that are still being prepared would look like room that comes back.
     wait_until("segments are made ahead", || spare_count(&mounted.join("data/wal")) == SPARES);
     Ok((disk, server))
@@ -331,4 +334,50 @@ fn a_server_that_can_write_no_line_of_its_log_serves_on() {
     assert!(client.exists("/there"));
     drop(server);
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// As for ZooKeeper's clients: puts are refused, with an error that etcd has, and reads go on.
+#[test]
+fn a_full_disk_refuses_puts_until_there_is_room() {
+    let (disk, mut server) = match start("full-etcd", 200) {
+        Ok(started) => started,
+        Err(reason) => return skip(&reason),
+    };
+    let etcd = server.face("etcd");
+    let value = |number: u64| STANDARD.encode(data_of(number));
+    let filler = disk.fill(0);
+    let (mut count, mut refused_since) = (0, None);
+    while refused_since.is_none_or(|since: Instant| since.elapsed() < FULL_FOR) {
+        if put(etcd, &format!("key{count}"), &value(count)) {
+            (count, refused_since) = (count + 1, None);
+        } else {
+            refused_since.get_or_insert_with(Instant::now);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let holds = |etcd: SocketAddr, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            assert!(get(etcd, &format!("key{number}")) == Some(value(number)), "{number}");
+        }
+    };
+    let (status, text) = request(etcd, "POST /v3/kv/put", r#"{"key":"YQ=="}"#).unwrap();
+    assert_eq!(status, 429, "{text}");
+    assert!(text.contains("etcdserver: mvcc: database space exceeded"), "{text}");
+    holds(etcd, count.saturating_sub(100)..count);
+    for _ in 0..3 {
+        server.kill_nine();
+        server.restart();
+    }
+    fs::remove_file(filler).unwrap();
+    let etcd = server.face("etcd");
+    for number in 0..500 {
+        wait_until("a put is taken", || put(etcd, &format!("more{number}"), &value(number)));
+    }
+    holds(etcd, 0..count);
+    server.kill_nine();
+    server.restart();
+    let etcd = server.face("etcd");
+    holds(etcd, 0..count);
+    assert_eq!(get(etcd, "more499"), Some(value(499)));
+    assert_well(&server);
 }
