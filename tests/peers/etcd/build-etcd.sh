@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build-etcd.sh [etcd] [benchmark] : builds the real etcd (server, etcdctl) and etcd's own load generator, each as an ordinary
-# Go module dependency of a throw-away module, into $PEER_CACHE/etcd/bin. What is there already is not built again.
+# build-etcd.sh [etcd] [etcdutl] [benchmark] : builds the real etcd (server, etcdctl), its tool for files, and its load generator,
+# each as an ordinary Go module dependency of a throw-away module, into $PEER_CACHE/etcd/bin. What is there already is not built again.
 # Needs Go >= 1.26 in PATH. Env: ETCD_VERSION, ETCD_BENCHMARK_VERSION (see lib.sh), GO_JOBS (default 2)
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 set -e
@@ -27,16 +27,23 @@ build_etcd() {
   build "$(etcd_bin)" ./main
 }
 
+build_etcdutl() {
+  module etcdutl
+  go get "go.etcd.io/etcd/etcdutl/v3@$ETCD_VERSION"
+  build "$(etcdutl_bin)" go.etcd.io/etcd/etcdutl/v3
+}
+
 build_benchmark() {
   module benchmark
   go get "go.etcd.io/etcd/v3/tools/benchmark@$ETCD_BENCHMARK_VERSION"
   build "$(benchmark_bin)" go.etcd.io/etcd/v3/tools/benchmark
 }
 
-[ $# -gt 0 ] || set -- etcd benchmark
+[ $# -gt 0 ] || set -- etcd etcdutl benchmark
 for what in "$@"; do
   case "$what" in
     etcd) bin="$(etcd_bin)" ;;
+    etcdutl) bin="$(etcdutl_bin)" ;;
     benchmark) bin="$(benchmark_bin)" ;;
     *) die "unknown: $what" ;;
   esac

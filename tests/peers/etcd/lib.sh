@@ -12,6 +12,7 @@ mkdir -p "$ETCD_HOME"
 
 etcd_bin() { echo "$ETCD_HOME/bin/etcd-$ETCD_VERSION"; }
 etcdctl_bin() { echo "$ETCD_HOME/bin/etcdctl-$ETCD_VERSION"; }
+etcdutl_bin() { echo "$ETCD_HOME/bin/etcdutl-$ETCD_VERSION"; }
 benchmark_bin() { echo "$ETCD_HOME/bin/benchmark-$ETCD_BENCHMARK_VERSION"; }
 
 # end_pid PID : ends a process that was started here, and waits until it is gone
