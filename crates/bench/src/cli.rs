@@ -9,6 +9,7 @@ use crate::chunk_open::{self, ChunkOpenArgs};
 use crate::cmdr::{self, CmdrArgs};
 use crate::cmdw::{self, CmdwArgs};
 use crate::differential::{self, DifferentialArgs};
+use crate::etcd_kube::{self, EtcdKubeArgs};
 use crate::etcd_load::failover::{self as etcd_failover, EtcdFailoverArgs};
 use crate::etcd_load::watch::{self as etcd_watch, EtcdWatchArgs};
 use crate::etcd_load::{self, EtcdArgs};
@@ -66,6 +67,9 @@ enum Workload {
     /// The leader is killed while clients of etcd put: how long none can, and what is lost
     #[command(name = "etcd-failover")]
     EtcdFailover(EtcdFailoverArgs),
+    /// The load of a cluster of Kubernetes on etcd: a day of it in five minutes
+    #[command(name = "etcd-kube")]
+    EtcdKube(EtcdKubeArgs),
     /// The chunk write test of Ozone's freon, on the chunk store
     #[command(name = "cmdw")]
     Cmdw(CmdwArgs),
@@ -98,6 +102,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Etcd(args) => etcd_load::command(args),
         Workload::EtcdWatch(args) => etcd_watch::command(args),
         Workload::EtcdFailover(args) => etcd_failover::command(args),
+        Workload::EtcdKube(args) => etcd_kube::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),
         Workload::ChunkOpen(args) => chunk_open::command(args),

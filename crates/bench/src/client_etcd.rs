@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::grpc::{self, Answer, Sender, Stream};
-use crate::limits::{CONNECT_LIMIT, ETCD_ANSWER_BYTES_MAX, ETCD_WINDOW_BYTES};
+use crate::limits::{CONNECT_LIMIT, ETCD_ANSWER_BYTES_MAX, ETCD_WINDOW_BYTES, SILENCE_LIMIT};
 
 /// The methods of the service KV, each with its path.
 pub const RANGE: &str = "/etcdserverpb.KV/Range";
@@ -113,6 +113,22 @@ impl Client {
     pub async fn ask(&mut self, call: &Call) -> anyhow::Result<Answer> {
         let Call { head, message } = call.clone();
         grpc::call(&mut self.0, head, message, ETCD_ANSWER_BYTES_MAX).await
+    }
+
+    /// Sends a request that must succeed, and waits for its response.
+    ///
+    /// # Errors
+    /// There is no answer within [`SILENCE_LIMIT`], or it is an error of etcd's.
+    pub async fn demand<R: Message + Default>(
+        &mut self,
+        path: &str,
+        request: &impl Message,
+    ) -> anyhow::Result<R> {
+        let call = Call::new(path, request)?;
+        let answer = timeout(SILENCE_LIMIT, self.ask(&call)).await;
+        let answer = answer.with_context(|| format!("{path} has no answer"))??;
+        anyhow::ensure!(answer.code == 0, "{path} is refused: {}", answer.message);
+        Ok(R::decode(answer.body)?)
     }
 
     /// Opens a stream of watches. The server answers once it has a request. If the client requires

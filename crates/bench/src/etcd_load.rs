@@ -7,7 +7,7 @@
 //! the clock starts. Keys are numbers of a fixed length, and stay there after a run.
 
 pub mod failover;
-mod load;
+pub mod load;
 pub mod watch;
 
 use std::process::ExitCode;

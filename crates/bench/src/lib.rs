@@ -10,7 +10,8 @@
 //! while [`writers`] count what they were told.
 //!
 //! [`etcd_load`] sends etcd's requests by [`client_etcd`], whose calls share [`grpc`] with those of
-//! the chunk workloads.
+//! the chunk workloads. [`etcd_kube`] does what a cluster of Kubernetes does, and looks at the
+//! servers meanwhile ([`samples`]).
 //!
 //! [`cmdw`] and [`cmdr`] have no server: they call the chunk store in this process, with threads
 //! and clocks of their own.
@@ -27,9 +28,11 @@ pub mod client_zk;
 pub mod cmdr;
 pub mod cmdw;
 pub mod comparison;
+pub mod data_folder;
 pub mod differential;
 pub mod driver;
 pub mod ensemble;
+pub mod etcd_kube;
 pub mod etcd_load;
 pub mod failover;
 pub mod fault;
@@ -53,6 +56,7 @@ pub mod pubsub;
 pub mod random;
 pub mod report;
 pub mod restart;
+pub mod samples;
 pub mod snapshot_gap;
 pub mod snapshots;
 pub mod stats;

@@ -226,3 +226,27 @@ pub const ETCD_WATCHES_MAX: usize = 10_000_000;
 
 /// Keys that a read of the mixed transactions covers.
 pub const ETCD_MIXED_KEYS: u64 = 10;
+
+/// Objects of etcd's workload of a cluster: its watchers remember the version of each.
+pub const KUBE_OBJECTS_MAX: u64 = 1_000_000;
+
+/// Apiservers of that workload, each with a connection and a watch of each kind.
+pub const KUBE_APISERVERS_MAX: usize = 100;
+
+/// The greatest factor by which the cluster's time is compressed: a day in a second.
+pub const KUBE_COMPRESS_MAX: f64 = 86_400.0;
+
+/// Requests under way while the objects of the cluster are made.
+pub const KUBE_FILL_CLIENTS: usize = 64;
+
+/// Keys of a page of a list, as apiservers ask for by default.
+pub const ETCD_PAGE_KEYS: i64 = 500;
+
+/// Attempts at a guarded update, each from the revision that the one before was told.
+pub const GUARDED_ATTEMPTS: u32 = 20;
+
+/// The pause between two looks at the memory and the disk of servers.
+pub const SAMPLE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Files of a data folder whose room is added up.
+pub const DATA_FILES_MAX: usize = 100_000;

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -198,10 +199,8 @@ where
     F: Fn(u64, Bytes) -> bool + Send + Sync + 'static,
 {
     // A request that finds no place waits for one here, and its latency counts on.
-    let (sender, mut due) = mpsc::channel(1);
     let places = Arc::new(Semaphore::new(clients));
-    let (started, requests) = (run.started, run.requests);
-    let clock = std::thread::spawn(move || keep_time(started, pace, requests, &sender));
+    let (mut due, clock) = start_clock(run.started, pace, run.requests);
     let mut connections = connections.iter().cycle();
     while let Some(until) = due.recv().await {
         for number in run.next.swap(until, Ordering::Relaxed)..until {
@@ -218,6 +217,17 @@ where
     drop(places.acquire_many(u32::try_from(clients)?).await?);
     ensure!(clock.join().is_ok(), "the thread that keeps the time panicked");
     Ok(())
+}
+
+/// Starts a thread that tells, whenever one of so many requests is due, the number of the request
+/// behind it. Times of the pace count from `started`.
+pub fn start_clock(
+    started: Instant,
+    pace: Pace,
+    requests: u64,
+) -> (mpsc::Receiver<u64>, JoinHandle<()>) {
+    let (sender, due) = mpsc::channel(1);
+    (due, std::thread::spawn(move || keep_time(started, pace, requests, &sender)))
 }
 
 /// Tells, whenever a request is due, the number of the request behind it. It is a thread of its own

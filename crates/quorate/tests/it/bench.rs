@@ -83,6 +83,37 @@ fn requests_of_etcds_clients_are_all_answered_and_two_servers_answer_alike() {
     }
 }
 
+/// Two seconds of a small cluster on two servers: each watch sees each put, and no update is lost.
+#[test]
+fn a_cluster_of_kubernetes_loses_no_event_and_no_update() {
+    let lines = ["quorate.etcdAddr=127.0.0.1:0"];
+    let servers = ["one", "two"].map(|name| Server::start(&format!("bench-kube-{name}"), &lines));
+    let [target, compared] = servers.each_ref().map(|it| format!("etcd://{}", it.face("etcd")));
+    let args = ["etcd-kube", "--target", &target, "--compare", &compared, "--objects", "300"];
+    let args = [&args[..], &["--compress", "400", "--seconds", "2", "--apiservers", "2"]].concat();
+    let (text, json) = bench("kube", &args);
+    assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
+    for key in ["events_missed", "watches_with_other_puts", "guarded_updates_lost"] {
+        assert_eq!(values(&json, key).concat(), [0.0; 2], "{key}: {text}");
+    }
+    for key in [
+        "guarded_updates",
+        "creates",
+        "deletes",
+        "events_put",
+        "leases_granted",
+        "counts",
+        "compactions",
+        "puts_that_watches_saw",
+        "conflicts_of_guarded_updates",
+        "data_folder_at_the_end_mib",
+        "vmrss_median_mib",
+    ] {
+        let counts = values(&json, key).concat();
+        assert!(counts.len() == 2 && counts.iter().all(|it| *it > 0.0), "{key}: {text}");
+    }
+}
+
 /// The rate is 1,000 a second for a second, in bursts of 5: 500 requests from each of two clients,
 /// 11 times.
 #[test]

@@ -1,0 +1,156 @@
+//! The memory of each server of a target, and the room on its disk, over the time of a run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crate::data_folder::{data_folders, disk_bytes};
+use crate::figures::{Figure, Good};
+use crate::limits::SAMPLE_PAUSE;
+use crate::process::Processes;
+use crate::stats::median;
+use crate::target::Target;
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// One look at all servers.
+#[derive(Clone, Debug, PartialEq)]
+struct Sample {
+    /// `VmRSS` of each server, in MiB; none if it is not on this machine.
+    resident: Vec<Option<f64>>,
+    /// All data folders together, in MiB; none if they are not known.
+    disk: Option<f64>,
+}
+
+/// A thread that looks at the servers again and again.
+pub struct Sampler {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Sample>>,
+}
+
+impl Sampler {
+    /// Begins with the first look.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(target: &Target) -> anyhow::Result<Sampler> {
+        let servers: Vec<Processes> =
+            target.addresses.iter().map(|address| Processes::listening(&[*address])).collect();
+        let folders = data_folders(target);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let look = move || {
+            let mut samples = Vec::new();
+            loop {
+                let is_last = over.load(Ordering::Relaxed);
+                samples.push(sample(&servers, &folders));
+                if is_last {
+                    return samples;
+                }
+                std::thread::sleep(SAMPLE_PAUSE);
+            }
+        };
+        let thread = std::thread::Builder::new().name("samples".to_string()).spawn(look)?;
+        Ok(Sampler { is_over, thread })
+    }
+
+    /// Takes the last look, and returns all of them.
+    pub fn stop(self) -> Samples {
+        self.is_over.store(true, Ordering::Relaxed);
+        Samples(self.thread.join().expect("the thread does not panic"))
+    }
+}
+
+fn sample(servers: &[Processes], folders: &[PathBuf]) -> Sample {
+    let resident = |it: &Processes| it.memory().map(|memory| memory.resident as f64 / MIB);
+    let disk = folders.iter().map(|folder| disk_bytes(folder)).sum::<u64>() as f64 / MIB;
+    Sample {
+        resident: servers.iter().map(resident).collect(),
+        disk: (!folders.is_empty()).then_some(disk),
+    }
+}
+
+/// The values of one figure over time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Course {
+    start: f64,
+    median: f64,
+    end: f64,
+    max: f64,
+}
+
+impl Course {
+    /// None without a value, or if one is not known.
+    fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Course> {
+        let values: Vec<f64> = values.collect::<Option<_>>()?;
+        Some(Course {
+            start: *values.first()?,
+            median: median(&values),
+            end: *values.last()?,
+            max: values.iter().copied().fold(0.0, f64::max),
+        })
+    }
+}
+
+/// All looks of a run.
+pub struct Samples(Vec<Sample>);
+
+impl Samples {
+    /// The memory of all servers together, and the room that they take on their disks.
+    pub fn figures(&self) -> Vec<Figure> {
+        let all = |it: &Sample| it.resident.iter().copied().sum::<Option<f64>>();
+        let memory = Course::of(self.0.iter().map(all));
+        let disk = Course::of(self.0.iter().map(|it| it.disk));
+        let of = |name, course: Option<Course>, value: fn(Course) -> f64| {
+            Figure::once(name, "MiB", course.map(value), Good::Less)
+        };
+        vec![
+            of("VmRSS at the start", memory, |it| it.start),
+            of("VmRSS median", memory, |it| it.median),
+            of("VmRSS at the end", memory, |it| it.end),
+            of("VmRSS max", memory, |it| it.max),
+            of("data folder at the end", disk, |it| it.end),
+            of("data folder max", disk, |it| it.max),
+        ]
+    }
+
+    /// A line for each of several servers.
+    pub fn notes(&self, target: &Target) -> Vec<String> {
+        let servers = target.addresses.iter().enumerate();
+        let note = |(place, address)| {
+            let values = self.0.iter().map(|it| it.resident.get(place).copied().flatten());
+            let Course { start, median, end, max } = Course::of(values)?;
+            Some(format!(
+                "{address}: VmRSS {start:.0} MiB at the start, median {median:.0}, end {end:.0}, \
+                 max {max:.0}"
+            ))
+        };
+        match target.addresses.len() {
+            1 => Vec::new(),
+            _ => servers.filter_map(note).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_course_has_start_median_end_and_max() {
+        let values = [3.0, 9.0, 4.0, 5.0, 5.0];
+        let course = Course { start: 3.0, median: 5.0, end: 5.0, max: 9.0 };
+        assert_eq!(Course::of(values.into_iter().map(Some)), Some(course));
+        assert_eq!(Course::of([Some(1.0), None].into_iter()), None);
+        assert_eq!(Course::of([].into_iter()), None);
+    }
+
+    #[test]
+    fn servers_are_added_up_and_unknown_disks_stay_unknown() {
+        let sample = |one, other| Sample { resident: vec![Some(one), Some(other)], disk: None };
+        let figures = Samples(vec![sample(1.0, 2.0), sample(4.0, 3.0)]).figures();
+        let values: Vec<&[f64]> = figures.iter().map(|it| it.values.as_slice()).collect();
+        assert_eq!(values, [&[3.0][..], &[5.0], &[7.0], &[7.0], &[], &[]]);
+    }
+}
