@@ -11,6 +11,7 @@ use crate::cmdw::{self, CmdwArgs};
 use crate::differential::{self, DifferentialArgs};
 use crate::etcd_kube::{self, EtcdKubeArgs};
 use crate::etcd_load::failover::{self as etcd_failover, EtcdFailoverArgs};
+use crate::etcd_load::restart::{self as etcd_restart, EtcdRestartArgs};
 use crate::etcd_load::watch::{self as etcd_watch, EtcdWatchArgs};
 use crate::etcd_load::{self, EtcdArgs};
 use crate::failover::{self, FailoverArgs};
@@ -67,6 +68,9 @@ enum Workload {
     /// The leader is killed while clients of etcd put: how long none can, and what is lost
     #[command(name = "etcd-failover")]
     EtcdFailover(EtcdFailoverArgs),
+    /// A million keys, then kill -9: how long until etcd's clients are answered again
+    #[command(name = "etcd-restart")]
+    EtcdRestart(EtcdRestartArgs),
     /// The load of a cluster of Kubernetes on etcd: a day of it in five minutes
     #[command(name = "etcd-kube")]
     EtcdKube(EtcdKubeArgs),
@@ -102,6 +106,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Etcd(args) => etcd_load::command(args),
         Workload::EtcdWatch(args) => etcd_watch::command(args),
         Workload::EtcdFailover(args) => etcd_failover::command(args),
+        Workload::EtcdRestart(args) => etcd_restart::command(args),
         Workload::EtcdKube(args) => etcd_kube::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),

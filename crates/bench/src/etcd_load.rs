@@ -8,6 +8,7 @@
 
 pub mod failover;
 pub mod load;
+pub mod restart;
 pub mod watch;
 
 use std::process::ExitCode;

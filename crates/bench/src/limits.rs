@@ -250,3 +250,9 @@ pub const SAMPLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Files of a data folder whose room is added up.
 pub const DATA_FILES_MAX: usize = 100_000;
+
+/// Requests that a fill with etcd's keys encodes before it sends them: some 60 MB.
+pub const ETCD_CALLS_AHEAD: u64 = 100_000;
+
+/// Keys that are read or deleted at once where all are.
+pub const ETCD_READ_KEYS: u64 = 10_000;

@@ -68,7 +68,10 @@ pub fn command(args: &RestartArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The ways to start the processes of a target again.
-fn launches_of(target: &Target, start: Option<&str>) -> anyhow::Result<Vec<Launch>> {
+///
+/// # Errors
+/// Its processes are not on this machine, or belong to another user.
+pub fn launches_of(target: &Target, start: Option<&str>) -> anyhow::Result<Vec<Launch>> {
     let pids = target.processes().map_or(&[][..], Processes::pids);
     anyhow::ensure!(
         !pids.is_empty(),
@@ -93,7 +96,10 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &TreeArgs) -> anyhow::Res
     let mut driver = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
     let made = tree.make(&mut driver, target)?;
     turn.say("killing");
-    let outage = kill_and_start(target, launches, &tree.last_child())?;
+    let path = tree.last_child();
+    let outage = kill_and_start(target, launches, |children, output| {
+        first_answer(&target.addresses, &path, children, output, RECONNECT_PAUSE)
+    })?;
     drop(driver);
     turn.say("counting");
     let mut back = target.clone();
@@ -128,9 +134,9 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &TreeArgs) -> anyhow::Res
     ]);
     block.blame(&made);
     block.blame(&counted);
-    if outage.error != ErrorCode::OK {
+    if outage.first != ErrorCode::OK {
         block.trouble += 1;
-        block.notes.push(format!("the last znode was answered with error {}", outage.error.0));
+        block.notes.push(format!("the last znode was answered with error {}", outage.first.0));
     }
     // The processes of earlier rounds are gone, so only the last round names them.
     if turn.may_keep {
@@ -151,22 +157,32 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &TreeArgs) -> anyhow::Res
 
 /// The time between the last reply before the kill and the first one after it.
 #[derive(Debug)]
-struct Outage {
+pub struct Outage<T> {
     /// The time from the kill until no thread was left.
-    gone: Duration,
+    pub gone: Duration,
     /// The time from the kill until the read was answered.
-    answered: Duration,
-    /// The error code of that answer.
-    error: ErrorCode,
+    pub answered: Duration,
+    /// What that answer says.
+    pub first: T,
     /// CPU time of the new processes until that answer.
-    cpu_ns: Option<u64>,
+    pub cpu_ns: Option<u64>,
     /// The ids of the new processes, as text.
-    pids: String,
+    pub pids: String,
     /// The file that they print to.
-    output: PathBuf,
+    pub output: PathBuf,
 }
 
-fn kill_and_start(target: &Target, launches: &[Launch], path: &str) -> anyhow::Result<Outage> {
+/// Ends the processes of a target by SIGKILL, starts them again, and calls `first`, which returns
+/// when the first answer has come. `first` gets the processes of the start commands, and the file
+/// that they print to.
+///
+/// # Errors
+/// The processes do not end, or cannot be started, or `first` fails.
+pub fn kill_and_start<T>(
+    target: &Target,
+    launches: &[Launch],
+    first: impl FnOnce(&mut [Child], &Path) -> anyhow::Result<T>,
+) -> anyhow::Result<Outage<T>> {
     let processes = target.processes().expect("it was checked that there are some");
     let killed = Instant::now();
     processes.kill()?;
@@ -182,11 +198,25 @@ fn kill_and_start(target: &Target, launches: &[Launch], path: &str) -> anyhow::R
     for launch in launches {
         children.push(launch.start(&output)?);
     }
-    let error = first_answer(&target.addresses, path, &mut children, &output, RECONNECT_PAUSE)?;
+    let first = first(&mut children, &output)?;
     let answered = killed.elapsed();
     let back = Processes::listening(&target.addresses);
     let pids: Vec<String> = back.pids().iter().map(u32::to_string).collect();
-    Ok(Outage { gone, answered, error, cpu_ns: back.cpu_ns(), pids: pids.join(" "), output })
+    Ok(Outage { gone, answered, first, cpu_ns: back.cpu_ns(), pids: pids.join(" "), output })
+}
+
+/// Fails if a command that started a server has failed. A start command may succeed and end while
+/// the server runs on its own.
+///
+/// # Errors
+/// One has failed, or its status cannot be asked for.
+pub fn check_children(children: &mut [Child], output: &Path) -> anyhow::Result<()> {
+    for child in children {
+        let status = child.try_wait()?.filter(|status| !status.success());
+        let log = output.display();
+        anyhow::ensure!(status.is_none(), "the server does not start again: see {log}");
+    }
+    Ok(())
 }
 
 /// Asks the servers in turn until one answers, even with an error, with a pause between attempts.
@@ -207,11 +237,7 @@ pub fn first_answer(
             Ok(error) => return Ok(error),
             Err(failed) => failed,
         };
-        for child in &mut *children {
-            // A start command may succeed and end while the server runs on its own.
-            let status = child.try_wait()?.filter(|status| !status.success());
-            anyhow::ensure!(status.is_none(), "the server does not start again: see {log}");
-        }
+        check_children(children, output)?;
         anyhow::ensure!(began.elapsed() < RESTART_LIMIT, "it does not come back ({failed}): {log}");
         std::thread::sleep(pause);
     }

@@ -223,14 +223,21 @@ fn watches_are_all_set_and_a_change_is_seen_by_all() {
 /// Starts `quorate serve` on a port that does not change, unlike [`Server`]: the benchmark kills it
 /// and starts it again.
 fn serve_on_fixed_port(name: &str) -> (Child, PathBuf, SocketAddr) {
+    let (child, folder, [address, _]) = serve_on_fixed_ports(name);
+    (child, folder, address)
+}
+
+/// Like [`serve_on_fixed_port`], with the port of etcd's clients behind the one of ZooKeeper's.
+fn serve_on_fixed_ports(name: &str) -> (Child, PathBuf, [SocketAddr; 2]) {
     let folder = folder(name);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
+    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [address, etcd] = free.each_ref().map(|it| it.local_addr().unwrap());
     let data = folder.join("data");
     let lines = [
         format!("dataDir={}", data.display()),
         format!("clientPort={}", address.port()),
         "clientPortAddress=127.0.0.1".to_string(),
+        format!("quorate.etcdAddr={etcd}"),
     ];
     let config = [&lines.join("\n"), &CONFIG.join("\n"), ""].join("\n");
     std::fs::write(folder.join("zoo.cfg"), config).unwrap();
@@ -243,7 +250,7 @@ fn serve_on_fixed_port(name: &str) -> (Child, PathBuf, SocketAddr) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("quorate ready"), "{line}");
-    (child, folder, address)
+    (child, folder, [address, etcd])
 }
 
 /// Ends the servers that a benchmark left running, by the process ids that it printed.
@@ -280,6 +287,26 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
         assert_eq!(rounds(&json, key, 2), [value; 4], "{key}: {text}");
     }
     assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
+    std::fs::remove_dir_all(data).unwrap();
+}
+
+#[test]
+fn a_killed_server_is_started_again_and_has_every_acknowledged_key() {
+    let (mut child, data, [_, etcd]) = serve_on_fixed_ports("bench-etcd-restart-ours");
+    let target = format!("etcd://{etcd}");
+    let args = ["etcd-restart", "--target", &target, "--keys", "12000", "--value", "30"];
+    let args = [&args[..], &["--clients", "50", "--connections", "3", "--rounds", "2"]].concat();
+    let (text, json) = bench("etcd-restart", &args);
+    child.wait().unwrap();
+    assert_eq!(end_restarted(&text), 1, "{text}");
+    for (key, value) in
+        [("keys_acknowledged", 12_000.0), ("keys_found", 12_000.0), ("keys_missing", 0.0)]
+    {
+        assert_eq!(values(&json, key).concat(), [value; 2], "{key}: {text}");
+    }
+    assert_eq!(values(&json, "trouble").concat(), [0.0], "{text}");
+    let first = values(&json, "first_answer_ms").concat();
+    assert!(first.len() == 2 && first.iter().all(|ms| *ms > 0.0), "{text}");
     std::fs::remove_dir_all(data).unwrap();
 }
 
