@@ -10,6 +10,7 @@ use crate::cmdr::{self, CmdrArgs};
 use crate::cmdw::{self, CmdwArgs};
 use crate::differential::{self, DifferentialArgs};
 use crate::etcd_kube::{self, EtcdKubeArgs};
+use crate::etcd_load::compaction::{self as etcd_compaction, EtcdCompactionArgs};
 use crate::etcd_load::failover::{self as etcd_failover, EtcdFailoverArgs};
 use crate::etcd_load::restart::{self as etcd_restart, EtcdRestartArgs};
 use crate::etcd_load::watch::{self as etcd_watch, EtcdWatchArgs};
@@ -71,6 +72,9 @@ enum Workload {
     /// A million keys, then kill -9: how long until etcd's clients are answered again
     #[command(name = "etcd-restart")]
     EtcdRestart(EtcdRestartArgs),
+    /// A million revisions, then a compaction under load: what clients and servers feel of it
+    #[command(name = "etcd-compaction")]
+    EtcdCompaction(EtcdCompactionArgs),
     /// The load of a cluster of Kubernetes on etcd: a day of it in five minutes
     #[command(name = "etcd-kube")]
     EtcdKube(EtcdKubeArgs),
@@ -107,6 +111,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::EtcdWatch(args) => etcd_watch::command(args),
         Workload::EtcdFailover(args) => etcd_failover::command(args),
         Workload::EtcdRestart(args) => etcd_restart::command(args),
+        Workload::EtcdCompaction(args) => etcd_compaction::command(args),
         Workload::EtcdKube(args) => etcd_kube::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),

@@ -6,6 +6,7 @@
 //! bounds how many are under way. Clients share the connections, and requests are encoded before
 //! the clock starts. Keys are numbers of a fixed length, and stay there after a run.
 
+pub mod compaction;
 pub mod failover;
 pub mod load;
 pub mod restart;

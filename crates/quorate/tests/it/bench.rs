@@ -114,6 +114,27 @@ fn a_cluster_of_kubernetes_loses_no_event_and_no_update() {
     }
 }
 
+#[test]
+fn a_compaction_leaves_the_last_revisions_and_no_request_fails() {
+    let lines = ["quorate.etcdAddr=127.0.0.1:0"];
+    let server = Server::start("bench-compaction-ours", &lines);
+    let target = format!("etcd://{}", server.face("etcd"));
+    let args = ["etcd-compaction", "--target", &target, "--revisions", "3000", "--keys", "300"];
+    let few = ["--leave", "100", "--seconds", "1", "--clients", "100", "--connections", "3"];
+    for (rate, asked) in [(&["--rate", "1000"][..], Some(1_000.0)), (&[][..], None)] {
+        let once = ["--rounds", "1"];
+        let (text, json) = bench("compaction", &[&args[..], &few, &once, rate].concat());
+        assert_eq!(values(&json, "trouble").concat(), [0.0], "{text}");
+        let maximum = values(&json, "maximum_of_puts_per_s").concat()[0];
+        let rate = values(&json, "rate_asked_for_per_s").concat();
+        assert_eq!(rate, [asked.unwrap_or((maximum / 2.0).floor())], "{text}");
+        for key in ["put_p50_before_ms", "range_p50_after_ms", "compaction_ms", "cores_after"] {
+            let figure = values(&json, key).concat();
+            assert!(figure.len() == 1 && figure[0] > 0.0, "{key}: {text}");
+        }
+    }
+}
+
 /// The rate is 1,000 a second for a second, in bursts of 5: 500 requests from each of two clients,
 /// 11 times.
 #[test]

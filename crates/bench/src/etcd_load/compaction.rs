@@ -1,0 +1,405 @@
+//! How a compaction disturbs etcd's clients: a million revisions are made; puts and reads go on at
+//! half of the maximum rate, and meanwhile all but the last thousand revisions are compacted.
+//!
+//! The loop is open: latency counts from when a request was due. The compaction is a physical one,
+//! whose answer comes when the revisions are gone; requests that were under way between its send
+//! and its answer count as "during".
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use clap::Args;
+use etcd::pb::{Message, etcdserverpb as pb};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::accept;
+use super::load::{Load, Loop, start_clock};
+use crate::client_etcd::{COMPACT, Call, Client, PUT, RANGE, runtime};
+use crate::comparison::{Comparison, Rounds, Turn, Where};
+use crate::data_folder::{data_folders, disk_bytes};
+use crate::figures::{Block, Figure, Good};
+use crate::limits::{
+    CLIENTS_MAX, ETCD_KEYS_MAX, ETCD_VALUE_BYTES_MAX, ITEMS_MAX, PACED_START_NS, RATE_MAX,
+    SECONDS_MAX, SILENCE_LIMIT,
+};
+use crate::meter::Tally;
+use crate::open_files;
+use crate::pace::Pace;
+use crate::target::{Scheme, Target};
+
+/// The stages of a run.
+const STAGES: usize = 3;
+const BEFORE: usize = 0;
+const DURING: usize = 1;
+const AFTER: usize = 2;
+
+/// The names of the figures of each stage: the rate and the CPU, then the latencies of puts and of
+/// reads.
+const NAMES: [[&str; 8]; STAGES] = [
+    [
+        "requests before",
+        "cores before",
+        "put p50 before",
+        "put p99 before",
+        "put max before",
+        "range p50 before",
+        "range p99 before",
+        "range max before",
+    ],
+    [
+        "requests during",
+        "cores during",
+        "put p50 during",
+        "put p99 during",
+        "put max during",
+        "range p50 during",
+        "range p99 during",
+        "range max during",
+    ],
+    [
+        "requests after",
+        "cores after",
+        "put p50 after",
+        "put p99 after",
+        "put max after",
+        "range p50 after",
+        "range p99 after",
+        "range max after",
+    ],
+];
+
+/// Options of `quorate bench etcd-compaction`.
+#[derive(Debug, Args)]
+#[command(
+    mut_arg("target", |it| it.value_name("etcd://HOST:PORT[,...]")),
+    mut_arg("compare", |it| it.value_name("etcd://HOST:PORT[,...]")),
+    mut_arg("rounds", |it| it.default_value("2")),
+    mut_arg("warmup", |it| it.default_value("0"))
+)]
+pub struct EtcdCompactionArgs {
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    repeat: Rounds,
+    /// Revisions that are made first, by puts at full rate
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    revisions: u64,
+    /// Keys that have them
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    keys: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    value: usize,
+    /// Revisions that the compaction leaves
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    leave: u64,
+    /// Puts and reads a second, in turn [default: half of the puts that the server can do]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
+    rate: Option<u64>,
+    /// How long they go on before the compaction, and as long after it
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    seconds: u64,
+    /// Requests under way at once
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    clients: usize,
+    /// Connections, which the clients share
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    connections: usize,
+}
+
+/// Runs `quorate bench etcd-compaction` and prints it.
+///
+/// # Errors
+/// An option is wrong, a target does not answer, or a file cannot be written.
+pub fn command(args: &EtcdCompactionArgs) -> anyhow::Result<ExitCode> {
+    for (name, number, max) in [
+        ("revisions", args.revisions, ITEMS_MAX),
+        ("keys", args.keys, ETCD_KEYS_MAX.min(args.revisions)),
+        ("leave", args.leave, args.revisions),
+        ("value", args.value as u64, ETCD_VALUE_BYTES_MAX),
+        ("clients", args.clients as u64, CLIENTS_MAX as u64),
+        ("connections", args.connections as u64, CLIENTS_MAX as u64),
+    ] {
+        ensure!((1..=max).contains(&number), "--{name}: {number} is not in 1..={max}");
+    }
+    open_files::make_room(args.connections)?;
+    let EtcdCompactionArgs { revisions, keys, value, leave, seconds, .. } = args;
+    let rate = args.rate.map_or("half of the maximum".to_string(), |rate| format!("{rate} per s"));
+    let about = format!(
+        "{revisions} revisions of {keys} keys with values of {value} bytes; then puts and reads in \
+         turn at {rate}, open loop, latency from the intended start; after {seconds} s all but \
+         {leave} revisions are compacted; {seconds} s more after that"
+    );
+    let mut comparison = Comparison::start_on(Scheme::Etcd, &args.at, "etcd-compaction", &about)?;
+    let work = format!("{revisions} puts and a compaction");
+    comparison.measure(&args.repeat, &work, |turn| measure(turn, args))?;
+    comparison.finish()
+}
+
+/// Memory and room on the disk at a point in time, in MiB.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    memory: Option<f64>,
+    disk: Option<f64>,
+}
+
+impl Size {
+    fn of(target: &Target) -> Size {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let folders = data_folders(target);
+        let disk = (!folders.is_empty()).then(|| folders.iter().map(|it| disk_bytes(it)).sum());
+        Size { memory: target.memory().map(|it| mib(it.resident)), disk: disk.map(mib) }
+    }
+}
+
+fn measure(turn: &Turn<'_>, args: &EtcdCompactionArgs) -> anyhow::Result<Block> {
+    let (target, mut block) = (turn.target, turn.target.block());
+    turn.say("making revisions");
+    let puts = calls(args, PUT)?;
+    let mut load = Load::connect(&target.addresses, args.connections)?;
+    let how = Loop::closed(args.clients, args.revisions);
+    let made = load.run(target, &puts, how, accept)?.phase("making revisions");
+    drop(load);
+    block.blame(&made);
+    let rate = args.rate.unwrap_or_else(|| (made.rate() / 2.0).max(1.0) as u64);
+    turn.say(&format!("puts and reads at {rate} per s"));
+    let full = Size::of(target);
+    let run = Arc::new(Run {
+        started: Instant::now(),
+        calls: [puts, calls(args, RANGE)?],
+        stage: AtomicUsize::new(BEFORE),
+        revision: AtomicI64::new(0),
+        tallies: Mutex::default(),
+    });
+    let compacted = runtime()?.block_on(run.disturbed(turn, args, rate))?;
+    block.figures.push(Figure::once("maximum of puts", "per s", made.rate(), Good::More));
+    block.figures.push(Figure::once("rate asked for", "per s", rate as f64, Good::Neither));
+    let took_ms = compacted.took.as_secs_f64() * 1_000.0;
+    block.figures.push(Figure::once("compaction", "ms", took_ms, Good::Less));
+    // Latencies compare only if all servers have one rate.
+    let good = if args.rate.is_some() { Good::Less } else { Good::Neither };
+    block.figures.extend(run.figures(&compacted.spent, good));
+    for (names, size) in [
+        (["VmRSS with all revisions", "data folder with all revisions"], full),
+        (["VmRSS after the compaction", "data folder after the compaction"], compacted.size),
+        (["VmRSS at the end", "data folder at the end"], Size::of(target)),
+    ] {
+        block.figures.push(Figure::once(names[0], "MiB", size.memory, Good::Less));
+        block.figures.push(Figure::once(names[1], "MiB", size.disk, Good::Less));
+    }
+    let tallies = run.tallies.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let errors: u64 = tallies.iter().flatten().map(|it| it.errors).sum();
+    block.figures.push(Figure::once("errors", "", errors as f64, Good::Neither));
+    block.trouble += errors;
+    if !compacted.is_exact {
+        block.trouble += 1;
+        block.notes.push("other revisions are gone than were to be compacted".to_string());
+    }
+    Ok(block)
+}
+
+/// The calls of one kind, one for each key.
+fn calls(args: &EtcdCompactionArgs, path: &str) -> anyhow::Result<Vec<Call>> {
+    let value = Bytes::from(vec![b'v'; args.value]);
+    let call = |number| match path {
+        PUT => {
+            let (key, value) = (key(number), value.clone());
+            Call::new(path, &pb::PutRequest { key, value, ..Default::default() })
+        }
+        _ => Call::new(path, &pb::RangeRequest { key: key(number), ..Default::default() }),
+    };
+    (0..args.keys).map(call).collect()
+}
+
+fn key(number: u64) -> Bytes {
+    format!("compaction/{number:08}").into()
+}
+
+/// The time and the CPU of the servers in a stage.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    seconds: f64,
+    cpu_s: Option<f64>,
+}
+
+/// What the compaction has done.
+struct Compacted {
+    took: Duration,
+    /// Right after its answer.
+    size: Size,
+    spent: [Spent; STAGES],
+    /// Whether the revisions before the compacted one are gone, and that one is there.
+    is_exact: bool,
+}
+
+/// What the requests of a run share.
+struct Run {
+    started: Instant,
+    /// Puts, and reads.
+    calls: [Vec<Call>; 2],
+    stage: AtomicUsize,
+    /// The newest revision that a put has had.
+    revision: AtomicI64,
+    /// For each stage the puts and the reads.
+    tallies: Mutex<[[Tally; 2]; STAGES]>,
+}
+
+impl Run {
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Sends puts and reads at a rate, and a compaction meanwhile.
+    async fn disturbed(
+        self: &Arc<Run>,
+        turn: &Turn<'_>,
+        args: &EtcdCompactionArgs,
+        rate: u64,
+    ) -> anyhow::Result<Compacted> {
+        let mut clients = Vec::new();
+        for address in turn.target.addresses.iter().cycle().take(args.connections) {
+            clients.push(Client::connect(*address).await?);
+        }
+        let pace = Pace::at_rate(self.now_ns() + PACED_START_NS, rate);
+        let places = Arc::new(Semaphore::new(args.clients));
+        let load = tokio::spawn(Arc::clone(self).requests(pace, clients, Arc::clone(&places)));
+        let compacted = self.compact(turn, args).await;
+        load.abort();
+        // Every place is free once the last answer has come.
+        drop(places.acquire_many(u32::try_from(args.clients)?).await?);
+        compacted
+    }
+
+    /// Sends requests until it is aborted.
+    async fn requests(self: Arc<Run>, pace: Pace, clients: Vec<Client>, places: Arc<Semaphore>) {
+        let (mut due, _clock) = start_clock(self.started, pace, u64::MAX);
+        let (mut next, mut clients) = (0, clients.iter().cycle());
+        while let Some(until) = due.recv().await {
+            for number in next..until {
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+                let Some(client) = clients.next().cloned() else { return };
+                let run = Arc::clone(&self);
+                tokio::spawn(async move {
+                    run.one(client, number, pace.due_ns(number)).await;
+                    drop(place);
+                });
+            }
+            next = until;
+        }
+    }
+
+    async fn one(&self, mut client: Client, number: u64, due_ns: u64) {
+        let (kind, index) = ((number % 2) as usize, number / 2);
+        let calls = &self.calls[kind];
+        let call = &calls[(index % calls.len() as u64) as usize];
+        let from = self.stage.load(Ordering::Relaxed);
+        let answer = timeout(SILENCE_LIMIT, client.ask(call)).await;
+        let took_ns = self.now_ns().saturating_sub(due_ns);
+        let to = self.stage.load(Ordering::Relaxed);
+        let answer = answer.ok().and_then(Result::ok).filter(|answer| answer.code == 0);
+        let is_right = answer.is_some_and(|answer| match kind {
+            0 => pb::PutResponse::decode(answer.body).is_ok_and(|put| {
+                let revision = put.header.map_or(0, |header| header.revision);
+                self.revision.fetch_max(revision, Ordering::Relaxed);
+                revision > 0
+            }),
+            _ => pb::RangeResponse::decode(answer.body).is_ok_and(|it| it.kvs.len() == 1),
+        });
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        tallies[stage_of(from, to)][kind].count(is_right, took_ns);
+    }
+
+    /// Compacts in the middle of the run.
+    async fn compact(
+        &self,
+        turn: &Turn<'_>,
+        args: &EtcdCompactionArgs,
+    ) -> anyhow::Result<Compacted> {
+        let target = turn.target;
+        let mut client = Client::connect(target.addresses[0]).await?;
+        let mut spent = [Spent::default(); STAGES];
+        let mut since = (Instant::now(), target.cpu_ns());
+        let mut spend = |stage: usize| {
+            let now = (Instant::now(), target.cpu_ns());
+            let cpu_ns = now.1.zip(since.1).map(|(after, before)| after.saturating_sub(before));
+            let seconds = (now.0 - since.0).as_secs_f64();
+            spent[stage] = Spent { seconds, cpu_s: cpu_ns.map(|ns| ns as f64 / 1e9) };
+            since = now;
+        };
+        tokio::time::sleep(Duration::from_secs(args.seconds)).await;
+        turn.say("compacting");
+        spend(BEFORE);
+        self.stage.store(DURING, Ordering::Relaxed);
+        let revision = self.revision.load(Ordering::Relaxed) - args.leave as i64;
+        ensure!(revision > 0, "no put was answered before the compaction");
+        let compaction = pb::CompactionRequest { revision, physical: true };
+        let began = Instant::now();
+        let asked = client.demand::<pb::CompactionResponse>(COMPACT, &compaction).await;
+        asked.context("the compaction failed")?;
+        let took = began.elapsed();
+        self.stage.store(AFTER, Ordering::Relaxed);
+        spend(DURING);
+        let size = Size::of(target);
+        let is_exact =
+            is_there(&mut client, revision).await? && !is_there(&mut client, revision - 1).await?;
+        tokio::time::sleep(Duration::from_secs(args.seconds)).await;
+        spend(AFTER);
+        Ok(Compacted { took, size, spent, is_exact })
+    }
+
+    fn figures(&self, spent: &[Spent; STAGES], good: Good) -> Vec<Figure> {
+        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut figures = Vec::new();
+        for ((names, spent), [puts, reads]) in NAMES.iter().zip(spent).zip(tallies) {
+            let rate = (puts.answered + reads.answered) as f64 / spent.seconds;
+            let cores = spent.cpu_s.map(|cpu_s| cpu_s / spent.seconds);
+            figures.push(Figure::once(names[0], "per s", rate, Good::Neither));
+            figures.push(Figure::once(names[1], "", cores, good));
+            for (names, tally) in [(&names[2..5], puts), (&names[5..8], reads)] {
+                let of = &tally.latencies;
+                let us = [of.percentile_us(50.0), of.percentile_us(99.0), of.max_us()];
+                let ms = names.iter().zip(us);
+                figures.extend(ms.map(|(name, us)| Figure::once(name, "ms", us / 1_000.0, good)));
+            }
+        }
+        figures
+    }
+}
+
+/// The stage that a request counts in which was sent in one stage and answered in another.
+fn stage_of(from: usize, to: usize) -> usize {
+    if from <= DURING && to >= DURING { DURING } else { to }
+}
+
+/// Whether a key can be read at a revision.
+async fn is_there(client: &mut Client, revision: i64) -> anyhow::Result<bool> {
+    let range = pb::RangeRequest { key: key(0), revision, ..Default::default() };
+    let answer = timeout(SILENCE_LIMIT, client.ask(&Call::new(RANGE, &range)?)).await??;
+    let is_compacted = answer.code != 0 && answer.message.contains("compacted");
+    ensure!(answer.code == 0 || is_compacted, "a read is refused: {}", answer.message);
+    Ok(!is_compacted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_under_way_during_the_compaction_counts_there() {
+        for (from, to, stage) in [
+            (BEFORE, BEFORE, BEFORE),
+            (BEFORE, DURING, DURING),
+            (BEFORE, AFTER, DURING),
+            (DURING, DURING, DURING),
+            (DURING, AFTER, DURING),
+            (AFTER, AFTER, AFTER),
+        ] {
+            assert_eq!(stage_of(from, to), stage, "{from} to {to}");
+        }
+    }
+}
