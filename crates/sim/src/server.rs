@@ -1171,7 +1171,10 @@ impl Server {
         let settings = Arc::new(self.machine.zk().settings().clone());
         self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
         let level = self.machine.control().level().level;
-        self.etcd_runtimes.iter_mut().for_each(|runtime| runtime.open(level));
+        let now_ms = |runtime: &EtcdRuntime| runtime.monotonic_ms(world.now_us, self.clock);
+        let now_ms = self.etcd_runtimes.first().map_or(0, now_ms);
+        let token_times = Arc::new(TokenTimes::new(TOKEN_TTL_MS, now_ms));
+        self.etcd_runtimes.iter_mut().for_each(|runtime| runtime.open(level, &token_times));
         for front in 0..(self.runtimes.len() + self.etcd_runtimes.len()) as u32 {
             self.wake(world, Actor::Front(front));
         }

@@ -5,11 +5,12 @@
 //! next time the runtime runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use machine::{ChangeKind, Level, Machine, ZkChange};
-use member::EtcdFront;
 use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now};
 use member::message::{Delivery, Ticket};
+use member::{EtcdFront, TokenTimes};
 use workload::etcd::history::CallId;
 
 use super::etcd_passwords::Passwords;
@@ -65,9 +66,16 @@ impl EtcdRuntime {
         }
     }
 
-    /// The runtime starts, and connections come from now on.
-    pub fn open(&mut self, level: Level) {
+    /// The clock of its Front, in ms.
+    pub fn monotonic_ms(&self, now_us: u64, clock: Clock) -> u64 {
+        (clock.local_us(now_us) - self.started_local_us) / 1000
+    }
+
+    /// The runtime starts, and connections come from now on. A member that joins has a state with
+    /// tokens by then, whose times begin now.
+    pub fn open(&mut self, level: Level, token_times: &Arc<TokenTimes>) {
         self.config.level = level;
+        self.config.token_times = token_times.clone();
         self.front = EtcdFront::new(self.config.clone());
     }
 
@@ -93,7 +101,7 @@ impl EtcdRuntime {
         raft_term: u64,
         contact_at_ms: Option<u64>,
     ) {
-        let monotonic_ms = (clock.local_us(world.now_us) - self.started_local_us) / 1000;
+        let monotonic_ms = self.monotonic_ms(world.now_us, clock);
         self.front.set_now(Now { monotonic_ms, raft_term, contact_at_ms });
     }
 
