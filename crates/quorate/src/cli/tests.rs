@@ -154,7 +154,7 @@ fn a_wrong_line_is_one_line_that_says_where_to_read_on() {
     }
     let text = wrong("quorate serve --frob");
     assert_eq!(text, "quorate: unexpected argument '--frob' found (see `quorate serve --help`)");
-    assert!(wrong("quorate inspect").contains("<DATA-DIR>"));
+    assert!(wrong("quorate inspect").contains("<DATA-DIR|FILE>"));
     assert!(wrong("quorate serve --zk-addr x").contains("`quorate serve --help`"));
 }
 
