@@ -1,7 +1,6 @@
 //! `Maintenance.Snapshot`: the state of this member as a database of etcd's, streamed with its
 //! hash.
 
-use std::fs::File;
 use std::io::{self, Read};
 
 use bytes::Bytes;
@@ -9,10 +8,10 @@ use etcd::backup::STORAGE_VERSION;
 use etcd::pb::{Message, etcdserverpb as pb};
 use member::etcd_front::{CallRefused, Need};
 use sha2::{Digest, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::code_and_text;
 use super::audit::What;
+use super::backup_file::BackupFile;
 use super::client::Client;
 use super::cluster::decoded;
 use super::limits::BACKUP_READ_BYTES;
@@ -40,7 +39,7 @@ pub(super) async fn answer(
     {
         let mut out = Vec::with_capacity(BACKUP_READ_BYTES + BACKUP_READ_BYTES / 64);
         for response in &responses {
-            frame(&mut out, |out| out.extend_from_slice(response));
+            frame(&mut out, |out| write(response, out));
         }
         let mut room = Room::new(shares.of(out.len()));
         if !room.try_grow_to(out.len()) {
@@ -97,15 +96,9 @@ impl NoBackup {
 
 /// A backup that a client reads.
 pub(super) struct Download {
-    /// The rest of the file, and the hash of what was read; none once all of it is read.
-    rest: Option<Rest>,
+    /// The file and the hash of what was read; none once the hash was handed out.
+    rest: Option<(BackupFile, Sha256)>,
     bytes_left: u64,
-    _open: OwnedSemaphorePermit,
-}
-
-struct Rest {
-    file: File,
-    hash: Sha256,
 }
 
 impl Download {
@@ -128,40 +121,48 @@ impl Download {
         let member = &client.runtime.member;
         let open = member.backups.begin();
         let open = open.ok_or(NoBackup::Refused(etcd::Error::TooManyRequests.into()))?;
-        let made = member.backups.make(&member.node).await;
-        let (file, bytes) = made.map_err(|error| NoBackup::of(format!("{error:#}")))?;
-        tracing::info!("an etcd client gets a backup of {bytes} bytes");
-        let rest = Some(Rest { file, hash: Sha256::new() });
-        Ok(Download { rest, bytes_left: bytes, _open: open })
+        let made = member.backups.make(&member.node, open).await;
+        let made = made.map_err(|error| NoBackup::of(format!("{error:#}")))?;
+        let bytes_left = made.bytes;
+        tracing::info!("an etcd client gets a backup of {bytes_left} bytes");
+        Ok(Download { rest: Some((made, Sha256::new())), bytes_left })
     }
 
-    /// The next responses, each in its bytes; none behind the last one, which has the hash.
+    /// The next responses; none behind the last one, which has the hash.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, NoBackup> {
-        let Some(mut rest) = self.rest.take() else { return Ok(None) };
+    pub async fn next(&mut self) -> Result<Option<Vec<pb::SnapshotResponse>>, NoBackup> {
+        let Some((mut made, mut hash)) = self.rest.take() else { return Ok(None) };
         let wanted = self.bytes_left.min(BACKUP_READ_BYTES as u64) as usize;
         if wanted == 0 {
-            return Ok(Some(vec![response(0, rest.hash.finalize().to_vec())]));
+            return Ok(Some(vec![response(0, hash.finalize().to_vec().into())]));
         }
         let read = tokio::task::spawn_blocking(move || {
             let mut bytes = vec![0; wanted];
-            rest.file.read_exact(&mut bytes)?;
-            rest.hash.update(&bytes);
-            Ok::<_, io::Error>((bytes, rest))
+            made.file.read_exact(&mut bytes)?;
+            hash.update(&bytes);
+            Ok::<_, io::Error>((bytes, (made, hash)))
         });
         let (bytes, rest) = read.await.map_err(NoBackup::of)?.map_err(NoBackup::of)?;
         self.rest = Some(rest);
-        let blobs = bytes.chunks(BLOB_BYTES).map(|blob| {
+        let mut bytes = Bytes::from(bytes);
+        let mut responses = Vec::new();
+        while !bytes.is_empty() {
+            let blob = bytes.split_to(bytes.len().min(BLOB_BYTES));
             self.bytes_left -= blob.len() as u64;
-            response(self.bytes_left, blob.to_vec())
-        });
-        Ok(Some(blobs.collect()))
+            responses.push(response(self.bytes_left, blob));
+        }
+        Ok(Some(responses))
     }
 }
 
-fn response(remaining_bytes: u64, blob: Vec<u8>) -> Vec<u8> {
-    let (blob, version) = (blob.into(), STORAGE_VERSION.to_string());
-    pb::SnapshotResponse { header: None, remaining_bytes, blob, version }.encode_to_vec()
+fn response(remaining_bytes: u64, blob: Bytes) -> pb::SnapshotResponse {
+    let version = STORAGE_VERSION.to_string();
+    pb::SnapshotResponse { header: None, remaining_bytes, blob, version }
+}
+
+/// Writes a response.
+pub(super) fn write(response: &pb::SnapshotResponse, out: &mut Vec<u8>) {
+    response.encode(out).expect("a vector grows");
 }

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use anyhow::{Context, ensure};
 use etcd::backup::{Applied, Backup};
@@ -41,49 +41,61 @@ impl Backups {
         Backups { dir, turn, open }
     }
 
-    /// A permit for a backup, to be kept until its file is read; none if too many are held.
+    /// A permit for a backup; none if too many are held.
     pub fn begin(&self) -> Option<OwnedSemaphorePermit> {
         self.open.clone().try_acquire_owned().ok()
     }
 
-    /// Makes a backup of the present state. Returns its file, at the beginning, and its bytes. If
-    /// the future is dropped, the work ends soon.
+    /// Makes a backup of the present state. If the future is dropped, the work ends soon; its
+    /// permits are held until it has.
     ///
     /// # Errors
     /// The snapshot or the file could not be written.
-    pub async fn make(&self, node: &MonitorHandle) -> anyhow::Result<(File, u64)> {
-        let _turn = self.turn.acquire().await?;
+    pub async fn make(
+        &self,
+        node: &MonitorHandle,
+        open: OwnedSemaphorePermit,
+    ) -> anyhow::Result<BackupFile> {
+        let turn = self.turn.clone().acquire_owned().await?;
         let taken = node.take_snapshot().await.context("the server is ending")??;
         let dir = self.dir.clone();
         let (done, result) = oneshot::channel();
+        // The caller holds the other reference for as long as it waits.
+        let waits = Arc::new(());
+        let is_wanted = Arc::downgrade(&waits);
         let thread = std::thread::Builder::new().name("etcd-backup".to_string());
         thread.spawn(move || {
+            let _turn = turn;
             // Without the right to it the thread is as the others.
             let _ = rustix::process::setpriority_process(None, NICENESS);
-            let made = make(&dir, taken, || !done.is_closed());
+            let made = make(&dir, taken, &is_wanted);
             // A client that is gone needs no backup.
-            let _ = done.send(made);
+            let _ = done.send(made.map(|(file, bytes)| BackupFile { file, bytes, _open: open }));
         })?;
         result.await.context("the thread has ended")?
     }
 }
 
-fn make(
-    dir: &Path,
-    taken: TakenSnapshot,
-    is_wanted: impl Fn() -> bool,
-) -> anyhow::Result<(File, u64)> {
+/// A backup, at its beginning.
+pub(super) struct BackupFile {
+    pub file: File,
+    pub bytes: u64,
+    _open: OwnedSemaphorePermit,
+}
+
+fn make(dir: &Path, taken: TakenSnapshot, is_wanted: &Weak<()>) -> anyhow::Result<(File, u64)> {
     let snapshot_bytes = taken.bytes;
     let mut snapshot = taken.reader()?;
     let applied = Applied { index: snapshot.meta().index, term: snapshot.meta().term };
     let file = || {
         let file = nameless(dir).context("its file cannot be made")?;
-        anyhow::Ok(CarefulFile { file, snapshot_bytes, unseen_bytes: BACKUP_LOOK_BYTES })
+        let is_wanted = is_wanted.clone();
+        anyhow::Ok(CarefulFile { file, is_wanted, snapshot_bytes, unseen_bytes: BACKUP_LOOK_BYTES })
     };
     let mut backup = Backup::new(file()?, file()?, applied)?;
     let mut part = EtcdPartReader::default();
     while let Some(piece) = snapshot.next_piece()? {
-        ensure!(is_wanted(), "its client is gone");
+        ensure!(is_wanted.strong_count() > 0, "its client is gone");
         backup.piece(part.piece(&piece)?)?;
     }
     ensure!(part.is_whole(), "the snapshot is not whole");
@@ -109,17 +121,21 @@ fn nameless(dir: &Path) -> io::Result<File> {
     }
 }
 
-/// A file that leaves bytes of its disk free.
+/// A file that leaves bytes of its disk free, and takes no more once nobody wants it.
 struct CarefulFile {
     file: File,
+    is_wanted: Weak<()>,
     /// Bytes of the snapshot: the next one needs about as many.
     snapshot_bytes: u64,
-    /// Bytes that were written since the last look at the disk.
+    /// Bytes that were written since the last check.
     unseen_bytes: u64,
 }
 
 impl CarefulFile {
-    fn look_at_disk(&self) -> io::Result<()> {
+    fn check(&self) -> io::Result<()> {
+        if self.is_wanted.strong_count() == 0 {
+            return Err(io::Error::other("its client is gone"));
+        }
         let disk = fstatvfs(&self.file)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
         let share = bytes(disk.f_blocks) / BACKUP_FREE_SHARE;
@@ -136,7 +152,7 @@ impl CarefulFile {
 impl Write for CarefulFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.unseen_bytes >= BACKUP_LOOK_BYTES {
-            self.look_at_disk()?;
+            self.check()?;
             self.unseen_bytes = 0;
         }
         let count = self.file.write(bytes)?;

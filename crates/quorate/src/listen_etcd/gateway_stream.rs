@@ -9,13 +9,14 @@ use bytes::Bytes;
 use etcd::Error;
 use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
+use etcd::pb::Message;
 use http_body_util::BodyExt;
 use member::etcd_front::Method as KvMethod;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::answer::{LATE, Lines, Roomy, code_and_text};
-use super::backup::Download;
+use super::backup::{self, Download};
 use super::body::{RequestBody, next_frame};
 use super::client::Client;
 use super::concurrency::Observer;
@@ -51,18 +52,11 @@ pub(super) fn keep_alive(
     method: &'static gateway::Method,
     body: RequestBody,
 ) -> Lines {
-    let (lines, body_of_response) = mpsc::channel(1);
     let mut requests = Requests::new(method, body, shares);
-    let (client, shares) = (client.clone(), shares.clone());
-    tokio::task::spawn_local(async move {
-        tokio::select! {
-            () = lines.closed() => {}
-            () = serve_keep_alive(&client, method, &mut requests, &shares, &lines) => {}
-            () = end_without_leader(&client, &lines) => {}
-            () = end_late(client.deadline, &lines) => {}
-        }
-    });
-    Lines(body_of_response)
+    let (caller, shares) = (client.clone(), shares.clone());
+    begin(client, async move |lines| {
+        serve_keep_alive(&caller, method, &mut requests, &shares, lines).await;
+    })
 }
 
 /// Begins a stream that follows an election.
@@ -72,17 +66,8 @@ pub(super) fn observe(
     method: &'static gateway::Method,
     observer: Observer,
 ) -> Lines {
-    let (lines, body_of_response) = mpsc::channel(1);
-    let (client, shares) = (client.clone(), shares.clone());
-    tokio::task::spawn_local(async move {
-        tokio::select! {
-            () = lines.closed() => {}
-            () = serve_observer(method, observer, &shares, &lines) => {}
-            () = end_without_leader(&client, &lines) => {}
-            () = end_late(client.deadline, &lines) => {}
-        }
-    });
-    Lines(body_of_response)
+    let shares = shares.clone();
+    begin(client, async move |lines| serve_observer(method, observer, &shares, lines).await)
 }
 
 /// Begins the stream of a backup.
@@ -92,12 +77,19 @@ pub(super) fn download(
     method: &'static gateway::Method,
     backup: Download,
 ) -> Lines {
+    let shares = shares.clone();
+    begin(client, async move |lines| serve_download(method, backup, &shares, lines).await)
+}
+
+/// Begins a stream. It ends with its client, at its deadline, or for want of a leader that its
+/// client requires.
+fn begin(client: &Client, serve: impl AsyncFnOnce(&mpsc::Sender<Bytes>) + 'static) -> Lines {
     let (lines, body_of_response) = mpsc::channel(1);
-    let (client, shares) = (client.clone(), shares.clone());
+    let client = client.clone();
     tokio::task::spawn_local(async move {
         tokio::select! {
             () = lines.closed() => {}
-            () = serve_download(method, backup, &shares, &lines) => {}
+            () = serve(&lines) => {}
             () = end_without_leader(&client, &lines) => {}
             () = end_late(client.deadline, &lines) => {}
         }
@@ -122,8 +114,8 @@ async fn serve_download(
             }
         };
         for response in responses {
-            let write = |out: &mut Vec<u8>| out.extend_from_slice(&response);
-            let line = line_of(method, response.len(), write, shares).await;
+            let write = |out: &mut Vec<u8>| backup::write(&response, out);
+            let line = line_of(method, response.encoded_len(), write, shares).await;
             if lines.send(line).await.is_err() {
                 return;
             }

@@ -104,7 +104,8 @@ pub(super) const BACKUPS_MAX: usize = 4;
 pub(super) const BACKUP_FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
 pub(super) const BACKUP_FREE_SHARE: u64 = 8;
 
-/// Bytes of a backup that are written between two looks at the free bytes of the disk.
+/// Bytes of a backup that are written between two checks of the free bytes of the disk, and of
+/// whether its client is still there.
 pub(super) const BACKUP_LOOK_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Bytes of a backup that are read at once.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -100,14 +101,15 @@ fn clients_that_read_slowly_or_go_hold_a_few_files() {
     let etcd = server.face("etcd");
     run(async {
         let client = connect(etcd).await;
-        fill(&client, 40, 100_000).await;
+        // More than is sorted in memory.
+        fill(&client, 450, 100_000).await;
         let slow = connect_with_window(etcd, 65_535).await;
         let mut readers = Vec::new();
         for _ in 0..BACKUPS_MAX {
             let request = pb::SnapshotRequest {};
             let mut reader = Bidi::open_with_one(&slow, head(PATH), &request).await;
             let first: pb::SnapshotResponse = reader.next().await;
-            assert!(first.remaining_bytes > 3_000_000, "{}", first.remaining_bytes);
+            assert!(first.remaining_bytes > 45_000_000, "{}", first.remaining_bytes);
             readers.push(reader);
         }
         assert_eq!(nameless_files(&server), BACKUPS_MAX);
@@ -117,12 +119,32 @@ fn clients_that_read_slowly_or_go_hold_a_few_files() {
         assert_eq!(kv(&client, "Range", &range).await.status().0, "0");
         readers.clear();
         while backup(&client).await.is_err() {}
-        // One that goes at once.
-        let mut requests = client.clone().ready().await.unwrap();
-        let (response, mut stream) = requests.send_request(head(PATH), false).unwrap();
-        stream.send_data(framed(&pb::SnapshotRequest {}.encode_to_vec()), true).unwrap();
-        stream.send_reset(h2::Reason::CANCEL);
-        drop(response);
+        // One backup is made at a time, in two files; those that are read have one each.
+        let all = async {
+            let [first, second, third, fourth] = [(); BACKUPS_MAX].map(|()| backup(&client));
+            tokio::join!(first, second, third, fourth)
+        };
+        let watched = async {
+            loop {
+                assert!(nameless_files(&server) <= BACKUPS_MAX + 1);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let (first, second, third, fourth) = tokio::select! {
+            all = all => all,
+            () = watched => unreachable!("it goes on for ever"),
+        };
+        assert!([first, second, third, fourth].iter().all(Result::is_ok));
+        // Clients that go while theirs is made.
+        for number in 0..20 {
+            let mut requests = client.clone().ready().await.unwrap();
+            let (response, mut stream) = requests.send_request(head(PATH), false).unwrap();
+            stream.send_data(framed(&pb::SnapshotRequest {}.encode_to_vec()), true).unwrap();
+            tokio::time::sleep(Duration::from_millis(10 * number)).await;
+            stream.send_reset(h2::Reason::CANCEL);
+            drop(response);
+            assert!(nameless_files(&server) <= 2);
+        }
     });
     wait_until("the files are closed", || nameless_files(&server) == 0);
 }
@@ -130,7 +152,7 @@ fn clients_that_read_slowly_or_go_hold_a_few_files() {
 #[test]
 fn a_backup_that_finds_no_room_is_refused_and_harms_nobody() {
     let mounted = folder("disk-of-etcd-backup").join("mounted");
-    let disk = match SmallDisk::mount(&mounted, 400) {
+    let disk = match SmallDisk::mount(&mounted, 800) {
         Ok(disk) => disk,
         Err(reason) => return skip(&reason),
     };
