@@ -823,7 +823,7 @@ impl EtcdFront {
             .collect();
         tickets.sort_unstable();
         for ticket in tickets {
-            // Those that no leader has yet are not to take effect in a later term.
+            // Commands that no leader has yet must not take effect in a later term.
             self.given_up.push((self.config.connection, ticket));
             self.on_answer(ticket, Err(Unavailable::GivenUp(Fate::Unknown)));
         }

@@ -113,8 +113,11 @@ fn apply(machine: &mut Machine, index: u64, kind: u8, payload: &[u8]) -> Result<
 /// The places at which the entries of a log stand last, counted in the order of the log.
 #[derive(Default)]
 struct Places {
+    /// The index of the first entry.
     first: u64,
+    /// The places so far.
     count: u64,
+    /// The last place of each entry from the first on.
     of_index: Vec<u64>,
 }
 

@@ -79,7 +79,7 @@ impl Times {
         if count < self.sweep_count || self.begun_ms + ttl_ms >= now_ms {
             return 0;
         }
-        // Those that go count as unused since the beginning, so they stay invalid.
+        // A token whose time is forgotten counts as unused since the beginning: it stays invalid.
         self.used_ms.retain(|_, at_ms| *at_ms + ttl_ms >= now_ms);
         self.sweep_count = SWEEP_COUNT_MIN.max(2 * self.used_ms.len());
         count

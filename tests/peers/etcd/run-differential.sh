@@ -7,12 +7,7 @@
 seeds="${SEEDS:-300}"
 quorate="${QUORATE:-$(cd "$ETCD_HERE/../../.." && pwd)/target/release/quorate}"
 [ -x "$quorate" ] || die "$quorate is not built"
-# Without the real etcd there is nothing to compare with: that is named, and is no fault of this tree.
-if ! lack="$("$ETCD_HERE/build-etcd.sh" etcd 2>&1)"; then
-  echo "skipped: ${lack##*$'\n'}"
-  echo "passed=0 failed=0 skipped=1"
-  exit 0
-fi
+real_or_skip etcd
 
 # Requests go one at a time, each with an fsync: memory is as good as a disk here, and faster.
 scratch="$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")/etcd-differential.XXXXXX")"

@@ -42,7 +42,7 @@ impl Object {
         Object { kind, key, bytes, turn: tokio::sync::Mutex::new(()), state }
     }
 
-    /// What is known now.
+    /// The object as the last answer showed it.
     pub fn state(&self) -> State {
         *lock(&self.state)
     }

@@ -137,7 +137,7 @@ pub enum AuthQuestion {
     RoleList,
 }
 
-/// What is wrong with a request for a change of users and roles.
+/// A flaw of a request for a change of users and roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthFlaw<'a> {
     /// The hash that takes the place of a password is not base64.

@@ -1,10 +1,10 @@
 //! Rules about the certificate of a peer beside the trust store: the names that it must have, and a
 //! list of revoked certificates.
 //!
-//! Source: `transport.TLSInfo` and `checkCRL` of etcd 3.6. As there, a list revokes serial numbers,
-//! whoever issued them, of any certificate that the peer shows; its own signature and dates do not
-//! count, since it is a file of the administrator like the trust store. While it cannot be read, no
-//! certificate is believed.
+//! Source: `transport.TLSInfo` and `checkCRL` of etcd 3.6. As there, a list revokes serial numbers:
+//! the issuer does not count, and each certificate that the peer shows is looked at. The signature
+//! and the dates of the list do not count either, since the list is a file of the administrator, as
+//! the trust store is. While it cannot be read, no certificate is believed.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -138,6 +138,25 @@ fn write_anywhere(
     }
 }
 
+/// Freezes a disk for a while. Each number grows by more than one meanwhile: one may have been on
+/// its way at the freeze. Then it is over for those who make them grow.
+fn hang_until_all_went_on<const COUNT: usize>(
+    disk: &LoopDisk,
+    is_over: &AtomicBool,
+    numbers: impl Fn() -> [u64; COUNT],
+) {
+    wait_until("all write", || numbers().iter().all(|number| *number > 0));
+    disk.freeze().unwrap();
+    let at_freeze = numbers();
+    std::thread::sleep(FROZEN_FOR);
+    let at_thaw = numbers();
+    disk.thaw().unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    for (before, after) in at_freeze.iter().zip(at_thaw) {
+        assert!(after > before + 1, "from {at_freeze:?} to {at_thaw:?} while the disk hung");
+    }
+}
+
 /// Freezes the disk of the member at `frozen` while one client writes at each member. `whose` is in
 /// the names of the znodes. All clients go on before the disk does; the clients of the frozen
 /// member may move to another one.
@@ -156,17 +175,7 @@ fn hang(members: &Members, disks: &[LoopDisk], frozen: usize, whose: &str) {
             let (path, acknowledged) = (&paths[place], &acknowledged[place]);
             scope.spawn(move || write(addresses[place], path, acknowledged, is_over));
         }
-        wait_until("all write", || numbers().iter().all(|number| *number > 0));
-        disks[frozen].freeze().unwrap();
-        let at_freeze = numbers();
-        std::thread::sleep(FROZEN_FOR);
-        let at_thaw = numbers();
-        disks[frozen].thaw().unwrap();
-        is_over.store(true, Ordering::Relaxed);
-        for (before, after) in at_freeze.iter().zip(at_thaw) {
-            // One number may have been on its way at the freeze.
-            assert!(after > before + 1, "from {at_freeze:?} to {at_thaw:?} while the disk hung");
-        }
+        hang_until_all_went_on(&disks[frozen], is_over, numbers);
     });
     wait_for_all(&members.clients);
     for address in &members.clients {
@@ -216,21 +225,12 @@ fn hang_beside_puts(etcd: [SocketAddr; 3], disks: &[LoopDisk], frozen: usize, wh
     let is_over = AtomicBool::new(false);
     let numbers = || acknowledged.each_ref().map(|it| it.load(Ordering::Relaxed));
     std::thread::scope(|scope| {
+        let is_over = &is_over;
         for ((place, name), acknowledged) in others.iter().zip(&names).zip(&acknowledged) {
-            let (address, is_over) = (etcd[*place], &is_over);
+            let address = etcd[*place];
             scope.spawn(move || put_keys(address, name, acknowledged, is_over));
         }
-        wait_until("both put", || numbers().iter().all(|number| *number > 10));
-        disks[frozen].freeze().unwrap();
-        let at_freeze = numbers();
-        std::thread::sleep(FROZEN_FOR);
-        let at_thaw = numbers();
-        disks[frozen].thaw().unwrap();
-        is_over.store(true, Ordering::Relaxed);
-        for (before, after) in at_freeze.iter().zip(at_thaw) {
-            // One may have been on its way at the freeze.
-            assert!(after > before + 1, "from {at_freeze:?} to {at_thaw:?} while the disk hung");
-        }
+        hang_until_all_went_on(&disks[frozen], is_over, numbers);
     });
     for address in etcd {
         for (name, count) in names.iter().zip(numbers()) {

@@ -55,7 +55,7 @@ impl Span {
     }
 }
 
-/// What is done with keys.
+/// A kind of access to keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// They are read.

@@ -120,7 +120,7 @@ struct Token {
     used_us: BTreeMap<usize, u64>,
 }
 
-/// Who makes a call.
+/// The client of a call.
 #[derive(Clone, Debug)]
 enum By {
     Nobody,
@@ -531,7 +531,7 @@ impl Users {
             _ => false,
         };
         self.count(kind, error, is_lag);
-        // What is not linearizable may show an older state, but no token is refused for that.
+        // Reads that are not linearizable may show an older state, but refuse no token for that.
         let is_old = match (kind, &by) {
             (Kind::Serializable, By::Live(_)) => error != Some(Error::InvalidAuthToken),
             (Kind::Serializable, _) | (Kind::Watch, By::Nobody | By::Root) => true,

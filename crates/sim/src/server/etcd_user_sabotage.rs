@@ -17,7 +17,7 @@ pub enum UserSabotage {
     WritesUnchecked,
     /// Permissions are not checked on watches.
     WatchesUnchecked,
-    /// Who says nothing may do everything.
+    /// Clients without credentials may do everything.
     NobodyIsRoot,
     /// A token that a member does not know is refused, though the member may lag.
     UnknownRefused,
