@@ -6,6 +6,7 @@ pub mod change;
 pub mod command;
 pub mod event;
 pub mod hash;
+pub mod import;
 mod index;
 pub mod lease;
 pub mod lease_list;

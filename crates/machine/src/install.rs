@@ -12,6 +12,7 @@ use crate::change::ChangeBatch;
 use crate::etcd::change::Change as EtcdChange;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};
 use crate::level::Level;
+use crate::limits::ETCD_REVISION_MAX;
 use crate::machine::{Machine, PreparedImage};
 use crate::stamp::Stamp;
 use crate::zk::txn::Call;
@@ -37,6 +38,19 @@ impl Machine {
         machine.install_image(&stamp, 0, &mut ChangeBatch::default());
         machine.replaced = None;
         machine
+    }
+
+    /// Raises the revision of etcd's keys, and compacts them at it: clients that have seen
+    /// revisions above this state's see none of them again, and their watches start anew. False if
+    /// the revision would be too high.
+    #[must_use]
+    pub fn bump_etcd_revision(&mut self, by: u64) -> bool {
+        let revision = self.etcd.revision.saturating_add_unsigned(by);
+        if revision > ETCD_REVISION_MAX {
+            return false;
+        }
+        self.etcd.revision = revision;
+        self.etcd.compact(revision).is_ok()
     }
 
     /// Takes the image that a later command will install.

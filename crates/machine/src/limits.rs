@@ -103,6 +103,9 @@ pub const ETCD_CHANGE_COST: u64 = 64;
 /// Events that one step of pruning removes, under the state's lock: some 100 us.
 pub const ETCD_PRUNED_EVENTS_MAX: usize = 256;
 
+/// The highest revision that a store may begin with. Writes reach none that a number cannot hold.
+pub const ETCD_REVISION_MAX: i64 = 1 << 62;
+
 /// The longest time to live of a lease, in seconds (`lease.MaxLeaseTTL`). A grant of more is
 /// refused.
 pub const ETCD_LEASE_TTL_S_MAX: i64 = 9_000_000_000;

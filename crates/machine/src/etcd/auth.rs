@@ -135,6 +135,14 @@ impl PartialEq for Auth {
 }
 
 impl Role {
+    /// A role with these permissions. None if a range may not stand in a permission.
+    pub fn of<'a>(permissions: impl IntoIterator<Item = Permission<'a>>) -> Option<Role> {
+        let of_range = |Permission { kind, range }: Permission<'_>| {
+            is_valid(range).then(|| ((range.key.into(), range.end.into()), kind))
+        };
+        Some(Role { permissions: permissions.into_iter().map(of_range).collect::<Option<_>>()? })
+    }
+
     /// Its permissions.
     pub fn permissions(&self) -> impl ExactSizeIterator<Item = Permission<'_>> {
         self.permissions.iter().map(|((key, end), kind)| {
@@ -178,6 +186,28 @@ impl Auth {
     /// The roles, by name.
     pub fn roles(&self) -> impl ExactSizeIterator<Item = (&str, &Role)> {
         self.roles.iter().map(|(name, role)| (&**name, role))
+    }
+
+    /// Users and roles that come from elsewhere, without tokens. The revision is that of their last
+    /// change.
+    ///
+    /// # Errors
+    /// There is no room for all.
+    pub fn imported(
+        is_enabled: bool,
+        revision: u64,
+        users: impl IntoIterator<Item = (String, User)>,
+        roles: impl IntoIterator<Item = (String, Role)>,
+    ) -> Result<Auth, Refusal> {
+        let mut auth =
+            Auth { is_enabled, revision: revision.max(FIRST_REVISION), ..Auth::default() };
+        for (name, user) in users {
+            auth.set_user(&name, Some(user))?;
+        }
+        for (name, role) in roles {
+            auth.set_role(&name, Some(role))?;
+        }
+        Ok(auth)
     }
 
     /// Users and roles of an image take the place of others, which had this revision: no token of

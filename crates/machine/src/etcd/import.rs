@@ -1,0 +1,174 @@
+//! Import: a state whose etcd's part comes from elsewhere, as versions of keys in the order of
+//! their revisions.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::etcd::alarm::Alarm;
+use crate::etcd::auth::Auth;
+use crate::etcd::command::KeyRange;
+use crate::etcd::event::{Event, Place};
+use crate::etcd::lease::Grant;
+use crate::etcd::store::{FIRST_REVISION, Store};
+use crate::ids::{LeaseId, LogIndex, Ordinal};
+use crate::limits::{ETCD_ALARMS_MAX, ETCD_LEASE_TTL_S_MAX, ETCD_REVISION_MAX};
+use crate::machine::Machine;
+
+/// Why something is not imported.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ImportError {
+    /// A version is not behind the ones before, or its revision is too high.
+    #[error("the version at revision {revision} is not in its order")]
+    Order {
+        /// Its revision.
+        revision: i64,
+    },
+    /// A lease has the number of another one or 0, or a time to live that no lease may have.
+    #[error("lease {:x} with {ttl_s} s to live cannot exist", lease.0)]
+    Lease {
+        /// Its number.
+        lease: LeaseId,
+        /// Its time to live, in seconds.
+        ttl_s: i64,
+    },
+    /// A key names a lease that does not exist.
+    #[error("the key {key:?} names lease {lease:x}, which does not exist: put it without a lease")]
+    Astray {
+        /// The key, escaped.
+        key: String,
+        /// The number of the lease.
+        lease: i64,
+    },
+    /// There are too many alarms.
+    #[error("there are more than {ETCD_ALARMS_MAX} alarms")]
+    Alarms,
+}
+
+/// An import that goes on. Whoever calls adds the leases before the versions.
+pub struct Import {
+    store: Store,
+    /// The compacted revision: of what is not above it, only what a read at it shows is kept.
+    compacted: Option<i64>,
+    /// The place of the last version.
+    last: Place,
+    /// The removals at the compacted revision whose versions before are not there any more.
+    edge: Vec<Event>,
+}
+
+impl Import {
+    /// Begins an import of a history that was compacted up to this revision; none: it is whole.
+    ///
+    /// # Errors
+    /// It is too high.
+    pub fn new(compacted: Option<i64>) -> Result<Import, ImportError> {
+        if let Some(revision) = compacted.filter(|compacted| *compacted > ETCD_REVISION_MAX) {
+            return Err(ImportError::Order { revision });
+        }
+        let last = Place { revision: FIRST_REVISION, sub: u32::MAX };
+        Ok(Import { store: Store::default(), compacted, last, edge: Vec::new() })
+    }
+
+    /// Sets users and roles.
+    pub fn set_auth(&mut self, auth: Auth) {
+        self.store.auth = Arc::new(auth);
+    }
+
+    /// Adds an alarm.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add_alarm(&mut self, alarm: Alarm) -> Result<(), ImportError> {
+        self.store.alarms.raise(alarm).map_err(|_| ImportError::Alarms)
+    }
+
+    /// Adds a lease with its time to live, in seconds.
+    ///
+    /// # Errors
+    /// It cannot exist.
+    pub fn add_lease(&mut self, lease: LeaseId, ttl_s: i64) -> Result<(), ImportError> {
+        let is_valid = lease != LeaseId(0) && (1..=ETCD_LEASE_TTL_S_MAX).contains(&ttl_s);
+        let grant = Grant { ttl_s, granted: Ordinal::default() };
+        match is_valid && self.store.leases.add(lease, grant) {
+            true => Ok(()),
+            false => Err(ImportError::Lease { lease, ttl_s }),
+        }
+    }
+
+    /// Adds the next version of a key.
+    ///
+    /// # Errors
+    /// It is not behind the ones before, or too high.
+    pub fn push(&mut self, event: Event) -> Result<(), ImportError> {
+        self.move_to(event.place())?;
+        if event.is_delete()
+            && self.is_compacted(event.revision())
+            && self.store.index.newest(event.key()).is_none()
+        {
+            if Some(event.revision()) == self.compacted {
+                self.edge.push(event);
+            }
+            return Ok(());
+        }
+        let before = self.store.push(event.clone());
+        self.store.leases.on_put(&event, before.as_ref(), 0);
+        Ok(())
+    }
+
+    /// Moves the revision to a place that has no version, or whose version comes next.
+    ///
+    /// # Errors
+    /// It is not behind the places before, or too high.
+    pub fn move_to(&mut self, place: Place) -> Result<(), ImportError> {
+        let revision = place.revision;
+        if place <= self.last || revision > ETCD_REVISION_MAX {
+            return Err(ImportError::Order { revision });
+        }
+        if !self.is_compacted(revision) {
+            self.compact();
+        }
+        self.last = place;
+        self.store.revision = revision;
+        Ok(())
+    }
+
+    fn is_compacted(&self, revision: i64) -> bool {
+        self.compacted.is_some_and(|compacted| revision <= compacted)
+    }
+
+    /// Compacts once all versions are there that are not above the compacted revision.
+    fn compact(&mut self) {
+        let Some(compacted) = self.compacted.filter(|it| *it > self.store.compacted) else {
+            return;
+        };
+        self.store.revision = self.store.revision.max(compacted);
+        self.store.compact(compacted).expect("the revision is between the two of the store");
+        while self.store.has_garbage() {
+            self.store.prune();
+        }
+        let mut edge = core::mem::take(&mut self.edge);
+        edge.extend(self.store.edge.iter().cloned());
+        edge.sort_by_key(Event::place);
+        self.store.set_edge(edge.into());
+    }
+
+    /// Ends the import: a state with these keys and nothing else, as of an entry of the log that
+    /// they come from. An ensemble can begin with it ([`Machine::begin_with`]).
+    ///
+    /// # Errors
+    /// A key names a lease that does not exist.
+    pub fn finish(mut self, index: LogIndex) -> Result<Machine, ImportError> {
+        self.compact();
+        let everything = KeyRange { key: &[0], end: &[0] };
+        for event in self.store.index.range(everything, self.store.revision) {
+            if self.store.leases.is_astray(event) {
+                let key = event.key().escape_ascii().to_string();
+                return Err(ImportError::Astray { key, lease: event.numbers().lease });
+            }
+        }
+        Ok(Machine { etcd: self.store, index, ..Machine::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests;
