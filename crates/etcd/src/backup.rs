@@ -3,18 +3,24 @@
 //!
 //! [`Backup`] takes etcd's part of an image, piece by piece. The file has versions of keys in the
 //! order of their revisions, and the image has them by key: so they are sorted on the way, in
-//! bounded memory, with a second file for what does not fit ([`sort`]). [`bolt`] writes the pages,
-//! [`buckets`] says what stands in them.
+//! bounded memory, with a second file for what does not fit ([`sort`]). [`bolt_writer`] writes the
+//! pages, [`buckets`] says what stands in them. [`read()`] makes a state of such a file, which may
+//! be a backup of a real etcd.
 
 mod bolt;
+mod bolt_reader;
+mod bolt_writer;
 mod buckets;
+mod read;
 mod sort;
 
 use std::io::{self, Read, Seek, Write};
 
 use machine::image::etcd_part::EtcdPart;
 
-use bolt::BoltWriter;
+pub use bolt_reader::is_database;
+use bolt_writer::BoltWriter;
+pub use read::{ReadError, read};
 use sort::Sorter;
 
 /// The version of etcd whose format the file has (`version.V3_6`).

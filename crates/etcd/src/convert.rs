@@ -11,12 +11,12 @@ mod overlap;
 mod request;
 mod response;
 
-pub(crate) use auth::permission_message;
 pub use auth::{
     AuthChange, AuthFlaw, AuthMethod, AuthQuestion, AuthRequest, NO_PASSWORD_USER, authenticated,
 };
-pub(crate) use maintenance::alarm_member;
+pub(crate) use auth::{permission, permission_message};
 pub use maintenance::{alarm, alarmed, alarms, hash, hash_kv};
+pub(crate) use maintenance::{alarm_kind, alarm_member};
 pub use request::{
     StreamRefused, compaction, delete_range, grant, put, range, range_stream, revoke, txn,
 };

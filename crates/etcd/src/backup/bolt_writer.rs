@@ -1,40 +1,14 @@
-//! The file of a bbolt database, written once from records in order (`bbolt` 1.4,
-//! `internal/common`). Numbers are little-endian.
-//!
-//! ```text
-//! file    = page 0: meta | page 1: meta | other pages
-//! page    = id u64 | flags u16 | count u16 | overflow u32: pages that follow and belong to it | body
-//! meta    = magic u32 | version u32 | page's bytes u32 | flags u32 | root's page u64 | sequence u64
-//!         | freelist's page u64 | count of pages u64 | transaction u64 | FNV-1a of these u64
-//! branch  = for each child: position u32 | key's bytes u32 | child u64; then the keys
-//! leaf    = for each record: flags u32 | position u32 | key's bytes u32 | value's bytes u32;
-//!           then the keys, each with its value
-//! bucket  = a record of the root's leaf: root's page u64 | sequence u64
-//! ```
-//!
-//! A position counts from the entry that has it. A page is written once it is full, and its first
+//! Writes a database once, from records in order. A page is written once it is full, and its first
 //! key goes to the page above; so each level of a tree has one page in memory.
 
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
-/// Bytes of a page.
+use super::bolt::{
+    BRANCH, ENTRY_BYTES, FREELIST, IS_BUCKET, LEAF, MAGIC, META, PAGE_HEAD_BYTES, VERSION, fnv_1a,
+};
+
+/// Bytes of a page that is written.
 const PAGE_BYTES: usize = 4096;
-
-const PAGE_HEAD_BYTES: usize = 16;
-
-/// Bytes of the entry of a child or a record in its page.
-const ENTRY_BYTES: usize = 16;
-
-const BRANCH: u16 = 0x01;
-const LEAF: u16 = 0x02;
-const META: u16 = 0x04;
-const FREELIST: u16 = 0x10;
-
-/// The flag of a record that is a bucket.
-const IS_BUCKET: u32 = 0x01;
-
-const MAGIC: u32 = 0xED0C_DAED;
-const VERSION: u32 = 2;
 
 /// Bytes of the file that are written at once.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -113,13 +87,6 @@ fn meta(number: u64, root: u64, freelist: u64, count: u64) -> Vec<u8> {
     let hash = fnv_1a(&body);
     body.extend_from_slice(&hash.to_le_bytes());
     page(number, META, 0, &body)
-}
-
-/// FNV-1a of 64 bits.
-fn fnv_1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
-    })
 }
 
 /// A page with those that follow it, filled up with zeros.

@@ -12,8 +12,28 @@ use super::{Applied, STORAGE_VERSION};
 use crate::convert::{alarm_member, permission_message};
 use crate::pb::{authpb, leasepb, mvccpb};
 
-/// The bucket of the versions of keys.
+/// The buckets: versions of keys by their places, alarms (each a message that is its own key),
+/// leases by number, users and roles by name, and what concerns all.
 pub(super) const KEY: &str = "key";
+pub(super) const ALARM: &str = "alarm";
+pub(super) const LEASE: &str = "lease";
+pub(super) const USERS: &str = "authUsers";
+pub(super) const ROLES: &str = "authRoles";
+pub(super) const AUTH: &str = "auth";
+pub(super) const META: &str = "meta";
+
+/// Records of the bucket `auth`.
+pub(super) const AUTH_ENABLED: &str = "authEnabled";
+pub(super) const AUTH_REVISION: &str = "authRevision";
+
+/// Records of the bucket `meta`. A compaction is scheduled first, and finished once it has removed
+/// what it hides.
+pub(super) const COMPACTED: [&str; 2] = ["finishedCompactRev", "scheduledCompactRev"];
+pub(super) const INDEX: &str = "consistent_index";
+pub(super) const STORAGE_VERSION_KEY: &str = "storageVersion";
+
+/// What follows the place of a removal in its key.
+pub(super) const REMOVAL: u8 = b't';
 
 /// Buckets that a restore fills with the members of the new cluster.
 const OF_MEMBERS: [&str; 3] = ["cluster", "members", "members_removed"];
@@ -26,7 +46,7 @@ pub(super) fn revision_key(event: &Event) -> Vec<u8> {
     let place = event.place();
     let mut key = revision_bytes(place.revision, u64::from(place.sub));
     if event.is_delete() {
-        key.push(b't');
+        key.push(REMOVAL);
     }
     key
 }
@@ -66,8 +86,8 @@ pub(super) struct Small {
 impl Small {
     pub fn add_auth(&mut self, auth: &Auth) {
         self.auth = vec![
-            (b"authEnabled".to_vec(), vec![u8::from(auth.is_enabled())]),
-            (b"authRevision".to_vec(), auth.revision().to_be_bytes().to_vec()),
+            (AUTH_ENABLED.into(), vec![u8::from(auth.is_enabled())]),
+            (AUTH_REVISION.into(), auth.revision().to_be_bytes().to_vec()),
         ];
         let user = |(name, user)| (Vec::from(str::as_bytes(name)), user_bytes(name, user));
         self.users = auth.users().map(user).collect();
@@ -99,12 +119,12 @@ impl Small {
         alarms.sort();
         leases.sort();
         let mut buckets = vec![
-            ("alarm", alarms),
-            ("auth", auth),
-            ("authRoles", roles),
-            ("authUsers", users),
-            ("lease", leases),
-            ("meta", meta(applied, compacted)),
+            (ALARM, alarms),
+            (AUTH, auth),
+            (ROLES, roles),
+            (USERS, users),
+            (LEASE, leases),
+            (META, meta(applied, compacted)),
         ];
         buckets.extend(OF_MEMBERS.map(|name| (name, Vec::new())));
         buckets
@@ -124,14 +144,14 @@ fn user_bytes(name: &str, user: &User) -> Vec<u8> {
 /// Where the backup stands in the log, and in the history of the keys.
 fn meta(applied: Applied, compacted: Option<i64>) -> Vec<Record> {
     let mut meta = vec![
-        (b"consistent_index".to_vec(), applied.index.to_be_bytes().to_vec()),
-        (b"storageVersion".to_vec(), STORAGE_VERSION.as_bytes().to_vec()),
+        (INDEX.into(), applied.index.to_be_bytes().to_vec()),
+        (STORAGE_VERSION_KEY.into(), STORAGE_VERSION.as_bytes().to_vec()),
         (b"term".to_vec(), applied.term.to_be_bytes().to_vec()),
     ];
     // -1: nothing was ever compacted.
     if let Some(compacted) = compacted.filter(|compacted| *compacted >= 0) {
-        for name in ["finishedCompactRev", "scheduledCompactRev"] {
-            meta.push((name.as_bytes().to_vec(), revision_bytes(compacted, 0)));
+        for name in COMPACTED {
+            meta.push((name.into(), revision_bytes(compacted, 0)));
         }
     }
     meta.sort();

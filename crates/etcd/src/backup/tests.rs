@@ -7,7 +7,7 @@ use machine::LeaseId;
 use machine::etcd::event::{Event, Place, Version};
 use machine::image::etcd_part::EtcdPart;
 
-use super::bolt::BoltWriter;
+use super::bolt_writer::BoltWriter;
 use super::*;
 use crate::pb::{Message, leasepb, mvccpb};
 

@@ -290,7 +290,7 @@ fn has_no_password(request: &pb::AuthUserAddRequest) -> bool {
     request.options.is_some_and(|options| options.no_password)
 }
 
-fn permission(permission: &authpb::Permission) -> Result<Permission<'_>, Error> {
+pub(crate) fn permission(permission: &authpb::Permission) -> Result<Permission<'_>, Error> {
     let kind = match PermissionType::try_from(permission.perm_type) {
         Ok(PermissionType::Read) => PermissionKind::Read,
         Ok(PermissionType::Write) => PermissionKind::Write,

@@ -14,7 +14,7 @@ use crate::pb::etcdserverpb::alarm_request::AlarmAction;
 /// The command that a request about alarms asks for; none if it only asks which there are, or says
 /// nothing that is known, which changes nothing in etcd either.
 pub fn alarm(request: &pb::AlarmRequest) -> Option<Command<'static>> {
-    let kind = kind_of(request)?;
+    let kind = alarm_kind(request.alarm)?;
     let alarm = Alarm { kind, member: request.member_id };
     match AlarmAction::try_from(request.action) {
         Ok(AlarmAction::Activate) => Some(Command::RaiseAlarm(alarm)),
@@ -23,8 +23,9 @@ pub fn alarm(request: &pb::AlarmRequest) -> Option<Command<'static>> {
     }
 }
 
-fn kind_of(request: &pb::AlarmRequest) -> Option<AlarmKind> {
-    match AlarmType::try_from(request.alarm) {
+/// The kind with this number (`etcdserverpb.AlarmType`); none for 0 and for an unknown one.
+pub(crate) fn alarm_kind(number: i32) -> Option<AlarmKind> {
+    match AlarmType::try_from(number) {
         Ok(AlarmType::Nospace) => Some(AlarmKind::NoSpace),
         Ok(AlarmType::Corrupt) => Some(AlarmKind::Corrupt),
         Ok(AlarmType::None) | Err(_) => None,
@@ -42,7 +43,7 @@ pub fn alarmed(header: Header, revision: i64, alarm: Option<Alarm>) -> Vec<u8> {
 /// all, in its bytes. To a change that names no kind it has none.
 pub fn alarms(header: Header, store: &Store, request: &pb::AlarmRequest) -> Vec<u8> {
     let header = Some(header.with_revision(store.revision()));
-    let kind = kind_of(request);
+    let kind = alarm_kind(request.alarm);
     let is_asked = request.action == i32::from(AlarmAction::Get);
     let is_shown = |alarm: &Alarm| is_asked && kind.is_none_or(|kind| kind == alarm.kind);
     let alarms = store.alarms().iter().filter(is_shown).map(alarm_member).collect();

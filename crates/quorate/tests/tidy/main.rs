@@ -89,7 +89,7 @@ const WALLS: [Wall; 13] = [
             "thiserror",
         ],
     },
-    Wall { name: "etcd", ours: &["machine"], theirs: &["base64", "bytes", "prost"] },
+    Wall { name: "etcd", ours: &["machine"], theirs: &["base64", "bytes", "prost", "thiserror"] },
     Wall {
         name: "token",
         ours: &[],

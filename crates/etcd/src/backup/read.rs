@@ -1,0 +1,188 @@
+//! Reading a database of etcd's: what stands in its buckets becomes a state that an ensemble can
+//! begin with. A server of etcd does the same at a start (`mvcc.store.restore`, `lease.lessor`,
+//! `auth.authStore`).
+
+use std::io::{self, Read, Seek};
+
+use machine::etcd::alarm::Alarm;
+use machine::etcd::auth::{Auth, Role, User};
+use machine::etcd::event::{Event, Place, Version};
+use machine::etcd::import::{Import, ImportError};
+use machine::{LeaseId, LogIndex, Machine};
+use prost::Message;
+use thiserror::Error;
+
+use super::bolt_reader::BoltReader;
+use super::buckets::{
+    ALARM, AUTH, AUTH_ENABLED, AUTH_REVISION, COMPACTED, INDEX, KEY, LEASE, META, REMOVAL, ROLES,
+    STORAGE_VERSION_KEY, USERS,
+};
+use crate::convert::{alarm_kind, permission};
+use crate::pb::{authpb, etcdserverpb as pb, leasepb, mvccpb};
+
+/// Why a database is not read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// It is damaged, or no database of etcd's.
+    #[error("{0}")]
+    Damaged(String),
+    /// It has something that no server here can have.
+    #[error(transparent)]
+    Refused(#[from] ImportError),
+}
+
+/// The versions of the format that are known. Before 3.6 the file does not say its version.
+const KNOWN_VERSIONS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
+
+/// Reads the database in the first `bytes` of a file: keys with their history, leases, users,
+/// roles and alarms. The cluster's members are not in the state.
+///
+/// # Errors
+/// The file cannot be read, is damaged, or has what no server here can have.
+pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Machine, ReadError> {
+    let mut database = BoltReader::open(file, bytes)?;
+    let About { index, compacted } = about(&mut database)?;
+    let mut import = Import::new(compacted)?;
+    import.set_auth(auth(&mut database)?);
+    database.for_each(ALARM, |key, _| {
+        let alarm = message::<pb::AlarmMember>(ALARM, key)?;
+        let kind = alarm_kind(alarm.alarm).ok_or_else(|| wrong(ALARM, key))?;
+        Ok(import.add_alarm(Alarm { kind, member: alarm.member_id })?)
+    })?;
+    database.for_each(LEASE, |key, value| {
+        let lease = message::<leasepb::Lease>(LEASE, value)?;
+        ensure(key == lease.id.to_be_bytes(), LEASE, key)?;
+        Ok(import.add_lease(LeaseId(lease.id), lease.ttl)?)
+    })?;
+    database.for_each(KEY, |key, value| {
+        let (place, is_removal) = place_of(key).ok_or_else(|| wrong(KEY, key))?;
+        if value.is_empty() {
+            // `etcdutl snapshot restore --bump-revision` leaves such a record.
+            return Ok(import.move_to(place)?);
+        }
+        let version = message::<mvccpb::KeyValue>(KEY, value)?;
+        let event = event(place, is_removal, &version).ok_or_else(|| wrong(KEY, key))?;
+        Ok(import.push(event)?)
+    })?;
+    Ok(import.finish(index)?)
+}
+
+/// What concerns the whole database.
+#[derive(Default)]
+struct About {
+    /// The last entry of the log that is in it.
+    index: LogIndex,
+    /// The compacted revision, also if not all that it hides was removed.
+    compacted: Option<i64>,
+}
+
+fn about<F: Read + Seek>(database: &mut BoltReader<F>) -> Result<About, ReadError> {
+    let mut about = About::default();
+    database.for_each(META, |key, value| {
+        if COMPACTED.iter().any(|name| name.as_bytes() == key) {
+            let (place, _) = place_of(value).ok_or_else(|| wrong(META, key))?;
+            about.compacted = about.compacted.max(Some(place.revision));
+        } else if key == INDEX.as_bytes() {
+            about.index = LogIndex(number(META, key, value)?);
+        } else if key == STORAGE_VERSION_KEY.as_bytes() {
+            let is_known = |known: &str| value.starts_with(known.as_bytes());
+            if !KNOWN_VERSIONS.into_iter().any(is_known) {
+                let version = value.escape_ascii();
+                return Err(ReadError::Damaged(format!("its format {version} is not known here")));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(about)
+}
+
+fn auth<F: Read + Seek>(database: &mut BoltReader<F>) -> Result<Auth, ReadError> {
+    let (mut is_enabled, mut revision) = (false, 0);
+    database.for_each(AUTH, |key, value| {
+        if key == AUTH_ENABLED.as_bytes() {
+            is_enabled = value == [1];
+        } else if key == AUTH_REVISION.as_bytes() {
+            revision = number(AUTH, key, value)?;
+        }
+        Ok(())
+    })?;
+    let mut users = Vec::new();
+    database.for_each(USERS, |key, value| {
+        let user = message::<authpb::User>(USERS, value)?;
+        let has_none = user.options.is_some_and(|options| options.no_password);
+        let password = (!has_none).then(|| user.password[..].into());
+        let roles = user.roles.iter().map(|role| role.as_str().into()).collect();
+        users.push((name(USERS, key, &user.name)?, User { password, roles }));
+        Ok(())
+    })?;
+    let mut roles = Vec::new();
+    database.for_each(ROLES, |key, value| {
+        let role = message::<authpb::Role>(ROLES, value)?;
+        let permissions: Result<Vec<_>, _> = role.key_permission.iter().map(permission).collect();
+        let permitted = permissions.ok().and_then(Role::of);
+        roles.push((name(ROLES, key, &role.name)?, permitted.ok_or_else(|| wrong(ROLES, key))?));
+        Ok(())
+    })?;
+    let auth = Auth::imported(is_enabled, revision, users, roles);
+    auth.map_err(|_| ReadError::Damaged("users and roles are larger than a server keeps".into()))
+}
+
+/// The number in a record.
+fn number(bucket: &str, key: &[u8], value: &[u8]) -> Result<u64, ReadError> {
+    value.try_into().map(u64::from_be_bytes).map_err(|_| wrong(bucket, key))
+}
+
+/// The name in a record, which its key repeats.
+fn name(bucket: &str, key: &[u8], name: &[u8]) -> Result<String, ReadError> {
+    ensure(key == name && !name.is_empty(), bucket, key)?;
+    String::from_utf8(name.to_vec()).map_err(|_| wrong(bucket, key))
+}
+
+/// The place of a version, and whether that is a removal (`mvcc.BytesToBucketKey`).
+fn place_of(key: &[u8]) -> Option<(Place, bool)> {
+    let (revision, rest) = key.split_first_chunk()?;
+    let (sub, mark) = rest.strip_prefix(b"_")?.split_first_chunk()?;
+    let (revision, sub) = (i64::from_be_bytes(*revision), u64::from_be_bytes(*sub));
+    let is_removal = match mark {
+        [] => false,
+        [REMOVAL] => true,
+        _ => return None,
+    };
+    Some((Place { revision, sub: u32::try_from(sub).ok()? }, is_removal))
+}
+
+fn event(place: Place, is_removal: bool, version: &mvccpb::KeyValue) -> Option<Event> {
+    if version.key.is_empty() {
+        return None;
+    }
+    if is_removal {
+        return Some(Event::delete(place, &version.key));
+    }
+    let mvccpb::KeyValue { create_revision, version: number, lease, .. } = *version;
+    // Each put of a key has a revision of its own.
+    let fits = version.mod_revision == place.revision
+        && (1..=place.revision).contains(&create_revision)
+        && (1..=place.revision - create_revision + 1).contains(&number);
+    let numbers = Version { create_revision, version: number, lease };
+    fits.then(|| Event::put(place, &version.key, numbers, &version.value))
+}
+
+fn message<M: Message + Default>(bucket: &str, bytes: &[u8]) -> Result<M, ReadError> {
+    M::decode(bytes)
+        .map_err(|error| ReadError::Damaged(format!("a record of the bucket {bucket}: {error}")))
+}
+
+fn ensure(is_right: bool, bucket: &str, key: &[u8]) -> Result<(), ReadError> {
+    if is_right { Ok(()) } else { Err(wrong(bucket, key)) }
+}
+
+fn wrong(bucket: &str, key: &[u8]) -> ReadError {
+    let key = key.escape_ascii();
+    ReadError::Damaged(format!("the record \"{key}\" of the bucket {bucket} cannot be used"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+use std::io::Cursor;
+
+use machine::etcd::alarm::AlarmKind;
+use machine::etcd::auth::{Permission, PermissionKind};
+use machine::etcd::command::KeyRange;
+use machine::image::FreezeStep;
+use machine::image::etcd_part::EtcdPartReader;
+
+use super::*;
+use crate::backup::bolt::{ENTRY_BYTES, LEAF, PAGE_HEAD_BYTES};
+use crate::backup::bolt_writer::BoltWriter;
+use crate::backup::{Applied, Backup};
+
+fn put(revision: i64, key: &str, value: &[u8], lease: i64) -> Event {
+    let numbers = Version { create_revision: revision, version: 1, lease };
+    Event::put(Place { revision, sub: 0 }, key.as_bytes(), numbers, value)
+}
+
+/// A state with something of everything.
+fn state(keys: i64) -> Machine {
+    let mut import = Import::new(Some(4)).unwrap();
+    let range = KeyRange { key: b"a", end: b"b" };
+    let role = Role::of([Permission { kind: PermissionKind::Read, range }]).unwrap();
+    let password = Some(Box::from(*b"hash"));
+    let bob = User { password, roles: ["reader".into()].into() };
+    let users =
+        [("bob".to_string(), bob), ("eve".to_string(), User { password: None, roles: [].into() })];
+    import.set_auth(Auth::imported(true, 9, users, [("reader".to_string(), role)]).unwrap());
+    import.add_alarm(Alarm { kind: AlarmKind::NoSpace, member: 77 }).unwrap();
+    import.add_lease(LeaseId(-5), 60).unwrap();
+    import.push(put(3, "gone", b"value", 0)).unwrap();
+    import.push(Event::delete(Place { revision: 4, sub: 0 }, b"gone")).unwrap();
+    import.push(put(5, "leased", b"value", -5)).unwrap();
+    for revision in 6..6 + keys {
+        import.push(put(revision, &format!("key{revision}"), &[b'v'; 50], 0)).unwrap();
+    }
+    import.push(put(6 + keys, "large", &[b'v'; 9000], 0)).unwrap();
+    import.finish(LogIndex(55)).unwrap()
+}
+
+/// The state as a database.
+fn database(mut machine: Machine) -> Vec<u8> {
+    let empty = || Cursor::new(Vec::new());
+    let mut backup = Backup::new(empty(), empty(), Applied { index: 55, term: 3 }).unwrap();
+    let mut reader = EtcdPartReader::default();
+    machine.freeze();
+    while !reader.is_whole() {
+        let (FreezeStep::Piece(piece) | FreezeStep::Last(piece)) = machine.freeze_step(4096, 100)
+        else {
+            panic!("nothing changes the machine");
+        };
+        backup.piece(reader.piece(&piece).unwrap()).unwrap();
+    }
+    backup.finish().unwrap().0.into_inner()
+}
+
+fn read_all(file: &[u8]) -> Result<Machine, ReadError> {
+    read(Cursor::new(file), file.len() as u64)
+}
+
+#[test]
+fn a_state_is_the_same_after_it_was_written_and_read() {
+    for keys in [0, 1, 3000] {
+        let file = database(state(keys));
+        let found = read_all(&file).unwrap();
+        assert_eq!(found.digest(), state(keys).digest());
+        assert_eq!(found.etcd().auth(), state(keys).etcd().auth());
+        assert_eq!(found.index(), LogIndex(55));
+        assert_eq!(found.etcd().compacted(), 4);
+    }
+}
+
+/// A changed file is read without a panic, and in a time like that of the whole one.
+#[test]
+fn changed_files_are_refused_or_read() {
+    let file = database(state(30));
+    let mut refused = 0;
+    for at in 0..file.len() {
+        let step = if file[at] == 0 && at % 16 != 0 { 8 } else { 1 };
+        for bit in (0..8).step_by(step) {
+            let mut changed = file.clone();
+            changed[at] ^= 1 << bit;
+            refused += u32::from(read_all(&changed).is_err());
+        }
+    }
+    assert!(refused > 5_000, "{refused}");
+    for length in 0..file.len() {
+        assert!(read_all(&file[..length]).is_err(), "cut at {length}");
+    }
+}
+
+#[test]
+fn a_page_within_itself_is_found() {
+    let mut bolt = BoltWriter::new(Cursor::new(Vec::new())).unwrap();
+    for number in 0..200_u64 {
+        bolt.add(&number.to_be_bytes(), &[0; 100]).unwrap();
+    }
+    bolt.end_bucket(KEY).unwrap();
+    let mut file = bolt.finish().unwrap().0.into_inner();
+    let branch = file.chunks(4096).position(|page| page[8..10] == [1, 0]).unwrap();
+    // The first child of the branch is the branch.
+    let child = branch * 4096 + PAGE_HEAD_BYTES + 8;
+    file[child..child + 8].copy_from_slice(&(branch as u64).to_le_bytes());
+    let mut database = BoltReader::open(Cursor::new(&file), file.len() as u64).unwrap();
+    let error = database.for_each(KEY, |_, _| Ok(())).unwrap_err();
+    assert_eq!(error.to_string(), "a page is used twice");
+}
+
+/// Trees whose pages are used many times must not take for ever, even without a record in them.
+#[test]
+fn pages_that_are_used_twice_are_found() {
+    let mut bolt = BoltWriter::new(Cursor::new(Vec::new())).unwrap();
+    for number in 0..20_000_u64 {
+        bolt.add(&number.to_be_bytes(), &[0; 100]).unwrap();
+    }
+    bolt.end_bucket(KEY).unwrap();
+    let mut file = bolt.finish().unwrap().0.into_inner();
+    for page in file.chunks_mut(4096).filter(|page| page[8..10] == LEAF.to_le_bytes()) {
+        let is_of_versions = page[PAGE_HEAD_BYTES + 8] == 8;
+        if is_of_versions {
+            page[10..12].fill(0);
+        }
+    }
+    let branches: Vec<u64> = (0..)
+        .zip(file.chunks(4096))
+        .filter_map(|(number, page)| (page[8..10] == [1, 0]).then_some(number))
+        .collect();
+    // All children of each branch are the branch before it; those of the first stay leaves.
+    for pair in branches.windows(2) {
+        let at = pair[1] as usize * 4096;
+        let count = usize::from(file[at + 10]);
+        for child in 0..count {
+            let child = at + PAGE_HEAD_BYTES + child * ENTRY_BYTES + 8;
+            file[child..child + 8].copy_from_slice(&pair[0].to_le_bytes());
+        }
+    }
+    let mut database = BoltReader::open(Cursor::new(&file), file.len() as u64).unwrap();
+    let error = database.for_each(KEY, |_, _| Ok(())).unwrap_err();
+    assert_eq!(error.to_string(), "a page is used twice");
+}
+
+/// bbolt keeps a small bucket in its record.
+#[test]
+fn small_buckets_stand_in_their_records() {
+    let mut page = vec![0; PAGE_HEAD_BYTES + ENTRY_BYTES];
+    page[8..10].copy_from_slice(&LEAF.to_le_bytes());
+    page[10] = 1;
+    page[PAGE_HEAD_BYTES + 4] = ENTRY_BYTES as u8;
+    page[PAGE_HEAD_BYTES + 8] = INDEX.len() as u8;
+    page[PAGE_HEAD_BYTES + 12] = 8;
+    page.extend_from_slice(INDEX.as_bytes());
+    page.extend_from_slice(&7_u64.to_be_bytes());
+    // The record of an empty bucket, whose root is known, becomes one with the page in it.
+    let mut bolt = BoltWriter::new(Cursor::new(Vec::new())).unwrap();
+    bolt.end_bucket(META).unwrap();
+    let mut file = bolt.finish().unwrap().0.into_inner();
+    let root = u64::from_le_bytes(*file[32..].first_chunk().unwrap()) as usize * 4096;
+    let entry = root + PAGE_HEAD_BYTES;
+    file[entry + 12] = 16 + page.len() as u8;
+    let value = entry + ENTRY_BYTES + META.len();
+    file[value..value + 16].fill(0);
+    file[value + 16..][..page.len()].copy_from_slice(&page);
+    assert_eq!(read_all(&file).unwrap().index(), LogIndex(7));
+}
+
+#[test]
+fn formats_of_later_versions_are_named() {
+    let mut bolt = BoltWriter::new(Cursor::new(Vec::new())).unwrap();
+    bolt.add(STORAGE_VERSION_KEY.as_bytes(), b"3.8.0").unwrap();
+    bolt.end_bucket(META).unwrap();
+    let file = bolt.finish().unwrap().0.into_inner();
+    assert_eq!(read_all(&file).unwrap_err().to_string(), "its format 3.8.0 is not known here");
+}
