@@ -86,9 +86,11 @@ const RESTORE_EXAMPLES: &str = "\
 Examples:
   quorate restore backup.snap --data-dir /srv/q
   quorate restore backup.snap --data-dir ./restored --servers 1,2,3
+  quorate restore etcd.db --data-dir ./restored --servers 1,2,3 --bump-revision 1000000 --mark-compacted
 The first makes the directory of a standalone server. The second makes ./restored/1 to ./restored/3, each
 for the server with that number: bring each to its server, all of one run, and start them. FILE is what
-`snapshot` of an admin server answers, or a file from the `snapshots` folder of a data directory.";
+`snapshot` of an admin server answers, or a file from the `snapshots` folder of a data directory. The
+third begins with a database that `etcdctl snapshot save` has made of an etcd, or of Quorate.";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -205,7 +207,7 @@ pub struct ZkArgs {
 /// Options of `quorate inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// The data directory of a server, running or not, or a snapshot
+    /// The data directory of a server, running or not, a snapshot, or a database of etcd's
     #[arg(value_name = "DATA-DIR|FILE")]
     pub data_dir: PathBuf,
     /// Print etcd's state, too: keys, leases, users (with roles and alarms), or all of them
@@ -262,7 +264,7 @@ pub struct ExportChunksArgs {
 /// Options of `quorate restore`.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// A snapshot
+    /// A snapshot, or a database that `etcdctl snapshot save` has made
     #[arg(value_name = "FILE")]
     pub backup: PathBuf,
     /// Directory to make; an existing one may only hold files that are not Quorate's
@@ -271,6 +273,21 @@ pub struct RestoreArgs {
     /// Numbers of an ensemble's servers: each gets a directory in DIR
     #[arg(long, value_name = "N,...", value_delimiter = ',', num_args = 1..)]
     pub servers: Vec<u32>,
+    /// Take a database of etcd's that has no hash: `member/snap/db` of a stopped etcd
+    #[arg(long)]
+    pub skip_hash_check: bool,
+    /// Raise the revision of etcd's keys by so much, so that watchers which have seen more than the
+    /// backup has see no revision twice
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "mark_compacted",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub bump_revision: Option<u64>,
+    /// Compact etcd's keys at the raised revision, so that watchers start anew
+    #[arg(long, requires = "bump_revision")]
+    pub mark_compacted: bool,
 }
 
 /// Options of `quorate cluster`.

@@ -46,8 +46,8 @@ pub fn refuse_etcds(storage: &StorageConfig) -> anyhow::Result<()> {
     let dir = &storage.data_dir;
     anyhow::ensure!(
         is_begun(dir) || !dir.join(ETCD_MARK).is_dir(),
-        "data directory {} holds files of etcd, which are not read: take an empty one, and copy the \
-         keys from a running etcd by `etcdctl make-mirror`",
+        "data directory {} holds files of etcd: make another one with the keys of a backup, by \
+         `quorate restore BACKUP --data-dir DIR`",
         dir.display()
     );
     Ok(())

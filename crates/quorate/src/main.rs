@@ -11,6 +11,7 @@ mod cluster_command;
 mod config;
 mod data_dir;
 mod descriptors;
+mod etcd_database;
 mod etcd_program;
 mod export_chunks;
 #[cfg_attr(not(test), expect(dead_code, reason = "the face of etcd's clients will use the rest"))]

@@ -5,17 +5,19 @@
 //! cluster, and are refused.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, ensure};
-use machine::MemberId;
+use machine::{Machine, MemberId};
 use member::recovery::{be_born_with, draw_ids};
 use member::snapshot::received::read_backup;
 use storage::datadir::{Birth, IDENTITY_FILE};
 use storage::disk::RealDisk;
 
 use crate::cli::RestoreArgs;
+use crate::etcd_database::EtcdDatabase;
 use crate::random::random_bytes;
 
 /// Makes the directories.
@@ -32,7 +34,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
     }
     // The backup is read before anything is made, so a wrong file leaves nothing behind.
-    let backup = read_snapshot(&args.backup, "restored")?;
+    let backup = read_restored(args)?;
     let (znodes, keys) = (backup.zk().tree().znode_count(), backup.etcd().key_count());
     let revision = backup.etcd().revision();
     drop(backup);
@@ -44,7 +46,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     for (folder, member) in folders.iter().zip(members) {
         let shown = folder.display();
         let disk = RealDisk::new(folder).with_context(|| format!("{shown}"))?;
-        be_born_with(&disk, member, &birth, read_snapshot(&args.backup, "restored")?)
+        be_born_with(&disk, member, &birth, read_restored(args)?)
             .map_err(|error| anyhow!("{shown}: {error}"))?;
         println!(
             "{shown}: {znodes} znodes, {keys} keys of etcd at revision {revision}, member {:016x}",
@@ -54,9 +56,38 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The state in a snapshot, which is read whole and checked. The error says that it cannot be what
-/// is `wanted`.
-pub fn read_snapshot(backup: &Path, wanted: &str) -> anyhow::Result<machine::Machine> {
+/// The state that the directories begin with.
+fn read_restored(args: &RestoreArgs) -> anyhow::Result<Machine> {
+    let mut backup = read_backup_file(&args.backup, "restored", args.skip_hash_check)?;
+    if let Some(by) = args.bump_revision {
+        ensure!(backup.bump_etcd_revision(by), "--bump-revision: the revision would be too high");
+    }
+    Ok(backup)
+}
+
+/// The state in a backup, a snapshot or a database of etcd's, which is read whole and checked. The
+/// error says that it cannot be what is `wanted`.
+///
+/// # Errors
+/// The file cannot be read, is damaged or no backup; or it is a database without a hash, unless it
+/// may be `without_hash`.
+pub fn read_backup_file(
+    backup: &Path,
+    wanted: &str,
+    without_hash: bool,
+) -> anyhow::Result<Machine> {
+    let shown = backup.display();
+    let file = File::open(backup).with_context(|| format!("{shown}"))?;
+    let database = EtcdDatabase::open(file).with_context(|| format!("{shown}"))?;
+    let Some(database) = database else { return read_snapshot(backup, wanted) };
+    ensure!(
+        without_hash || database.has_hash(),
+        "{shown} has no hash, so damage cannot be noticed; --skip-hash-check takes it as it is"
+    );
+    database.read().map_err(|error| anyhow!("{shown} cannot be {wanted}: {error:#}"))
+}
+
+fn read_snapshot(backup: &Path, wanted: &str) -> anyhow::Result<Machine> {
     let shown = backup.display();
     let name = backup.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{shown} is not the name of a file"))?;
