@@ -991,7 +991,8 @@ impl Loop {
     /// what is applied so far, and the log that made it due would stay.
     fn maybe_begin_snapshot(&mut self) {
         if self.applied >= self.replayed_to {
-            self.output.apply.extend(self.snapshots.maybe_begin());
+            let newest_image_bytes = self.room.snapshot.newest_image_bytes();
+            self.output.apply.extend(self.snapshots.maybe_begin(newest_image_bytes));
         }
     }
 

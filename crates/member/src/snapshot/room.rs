@@ -188,6 +188,11 @@ impl SnapshotRoom {
         RoomWanted { bytes_min, bytes, bytes_max: bytes + growth }
     }
 
+    /// The most bytes that the image of the newest snapshot can have.
+    pub fn newest_image_bytes(&self) -> u64 {
+        self.newest_image_bytes
+    }
+
     /// The bytes that must be set aside, beside a newest snapshot of `newest_image_bytes`. They
     /// include one step for writes that are refused too late: so when the snapshot ends, and no
     /// other room is left, there is still enough for one more.

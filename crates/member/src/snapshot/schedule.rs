@@ -9,6 +9,7 @@
 
 use storage::wal::SnapshotPoint;
 
+use crate::limits::SNAPSHOT_LOG_SHARE;
 use crate::message::{FromApply, FromSnapshot, SnapshotJob, ToApply};
 
 /// The policy and the state of the snapshot under way.
@@ -135,10 +136,12 @@ impl Snapshots {
         self.state != State::Idle
     }
 
-    /// Asks Apply for an image when it is time for one.
-    pub fn maybe_begin(&mut self) -> Option<ToApply> {
+    /// Asks Apply for an image when it is time for one. The newest has `newest_image_bytes`: a
+    /// snapshot writes the whole state again, so a large state is written after more log.
+    pub fn maybe_begin(&mut self, newest_image_bytes: u64) -> Option<ToApply> {
+        let log_bytes_due = self.log_bytes_max.max(newest_image_bytes / SNAPSHOT_LOG_SHARE);
         let due = self.is_hurried
-            || self.log_bytes >= self.log_bytes_max
+            || self.log_bytes >= log_bytes_due
             || self.commands >= self.commands_max;
         if self.state != State::Idle || !due {
             return None;

@@ -41,7 +41,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
 fn asked() -> Snapshots {
     let mut snapshots = counting(Some(1_000), 0);
     snapshots.count(1_000, 1);
-    assert!(matches!(snapshots.maybe_begin(), Some(ToApply::Freeze)));
+    assert!(matches!(snapshots.maybe_begin(0), Some(ToApply::Freeze)));
     snapshots
 }
 
@@ -49,29 +49,40 @@ fn asked() -> Snapshots {
 fn a_snapshot_is_due_by_commands_or_by_bytes() {
     for (bytes, commands, due) in [(999, 9, false), (1_000, 0, true), (0, 10, true)] {
         let mut snapshots = counting(Some(1_000), 0);
-        assert!(snapshots.maybe_begin().is_none());
+        assert!(snapshots.maybe_begin(0).is_none());
         snapshots.count(bytes, commands);
-        assert_eq!(snapshots.maybe_begin().is_some(), due);
+        assert_eq!(snapshots.maybe_begin(0).is_some(), due);
+    }
+}
+
+#[test]
+fn a_large_state_is_written_after_more_log() {
+    for (image_bytes, bytes, due) in
+        [(2_001, 1_000, true), (2_002, 1_000, false), (3_000, 1_499, false), (3_000, 1_500, true)]
+    {
+        let mut snapshots = counting(Some(1_000), 0);
+        snapshots.count(bytes, 0);
+        assert_eq!(snapshots.maybe_begin(image_bytes).is_some(), due);
     }
 }
 
 #[test]
 fn the_log_that_a_start_finds_counts() {
     let mut snapshots = counting(Some(1_000), 999);
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
     snapshots.count(1, 0);
-    assert!(snapshots.maybe_begin().is_some());
+    assert!(snapshots.maybe_begin(0).is_some());
 }
 
 #[test]
 fn without_a_maximum_no_amount_of_log_makes_a_snapshot_due() {
     let mut snapshots = counting(None, 1 << 40);
     snapshots.count(1 << 40, 9);
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
     snapshots.make_due();
-    assert!(snapshots.maybe_begin().is_some());
+    assert!(snapshots.maybe_begin(0).is_some());
     snapshots.count(1 << 40, 0);
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
 }
 
 #[test]
@@ -79,7 +90,7 @@ fn one_is_taken_at_a_time_and_a_piece_at_a_time() {
     let mut snapshots = asked();
     assert!(snapshots.is_running());
     snapshots.count(5_000, 50);
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
     assert_eq!(jobs(&mut snapshots, frozen()), ["begin"]);
     for _ in 0..2 {
         let next = snapshots.on_snapshot(FromSnapshot::PieceWritten);
@@ -93,11 +104,11 @@ fn one_is_taken_at_a_time_and_a_piece_at_a_time() {
     assert!(matches!(snapshots.maybe_finish(5), Some(SnapshotJob::Finish)));
     assert!(snapshots.maybe_finish(5).is_none());
     assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_none());
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
     assert!(snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 }).is_none());
     assert!(!snapshots.is_running());
     // Entries that were counted meanwhile make the next snapshot due.
-    assert!(snapshots.maybe_begin().is_some());
+    assert!(snapshots.maybe_begin(0).is_some());
 }
 
 #[test]
@@ -106,7 +117,7 @@ fn an_aborted_image_is_asked_for_again_at_once() {
     jobs(&mut snapshots, frozen());
     assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_some());
     assert_eq!(jobs(&mut snapshots, FromApply::FreezeAborted), ["abort"]);
-    assert!(matches!(snapshots.maybe_begin(), Some(ToApply::Freeze)));
+    assert!(matches!(snapshots.maybe_begin(0), Some(ToApply::Freeze)));
 }
 
 #[test]
@@ -119,12 +130,12 @@ fn a_file_that_failed_is_tried_again_after_a_full_interval() {
             jobs(&mut snapshots, piece(at == 2));
         }
         assert!(matches!(snapshots.on_snapshot(FromSnapshot::Failed), Some(ToApply::Thaw)));
-        assert!(snapshots.maybe_begin().is_none());
+        assert!(snapshots.maybe_begin(0).is_none());
         assert_eq!(jobs(&mut snapshots, piece(false)), [""; 0]);
         snapshots.count(999, 9);
-        assert!(snapshots.maybe_begin().is_none());
+        assert!(snapshots.maybe_begin(0).is_none());
         snapshots.count(1, 1);
-        assert!(snapshots.maybe_begin().is_some());
+        assert!(snapshots.maybe_begin(0).is_some());
     }
 }
 
@@ -132,22 +143,22 @@ fn a_file_that_failed_is_tried_again_after_a_full_interval() {
 fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
     let mut snapshots = counting(Some(1_000), 0);
     snapshots.make_due();
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
     snapshots.count(1, 1);
     snapshots.make_due();
-    assert!(snapshots.maybe_begin().is_some());
+    assert!(snapshots.maybe_begin(0).is_some());
     // A snapshot under way is not begun twice, and without more log none is begun again.
     snapshots.make_due();
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
     snapshots.on_snapshot(FromSnapshot::Failed);
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
     // A failed snapshot is tried again; log that is covered needs none.
     snapshots.make_due();
-    assert!(snapshots.maybe_begin().is_some());
+    assert!(snapshots.maybe_begin(0).is_some());
     jobs(&mut snapshots, frozen());
     snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 });
     snapshots.make_due();
-    assert!(snapshots.maybe_begin().is_none());
+    assert!(snapshots.maybe_begin(0).is_none());
 }
 
 #[test]
