@@ -14,11 +14,11 @@ impl Level {
     /// ZooKeeper's tree and sessions. Every ensemble begins with it.
     pub const FIRST: Level = Level(1);
 
-    /// etcd's keys. Not released: formats that need it may still change.
+    /// etcd's keys, beside ZooKeeper's tree.
     pub const ETCD: Level = Level(2);
 
     /// The highest level that is released: its formats, and those of the levels below, stay.
-    pub const RELEASED: Level = Level::FIRST;
+    pub const RELEASED: Level = Level::ETCD;
 
     /// The highest level that this build knows, released or not.
     pub const NEWEST: Level = Level::ETCD;

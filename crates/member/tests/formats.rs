@@ -1,23 +1,25 @@
-//! Files of level 1, read by this version: every message between members, and hellos.
+//! Files of the levels, read by this version: every message between members, and hellos.
 //! `fixtures/README.md` says how the files were made. They are never written anew: a later version
 //! of a format gets files of its own.
 
 use bytes::Bytes;
 use machine::entry::{BatchBuilder, check_batch, encode_identities};
 use machine::{
-    BootId, Command, ConnectionId, ControlCommand, Digest, Level, MemberId, Origin, Owner,
-    SessionId, StatedLevel,
+    BootId, Command, ConnectionId, ControlCommand, Digest, LeaseId, Level, LogIndex, MemberId,
+    Origin, Owner, SessionId, StatedLevel,
 };
 use member::Hello;
 use member::hello::{Known, VersionRange};
+use member::lease::{LeaseQuestion, LeaseTime};
 use member::peer::{
-    Forward, ForwardedBatch, Heard, LentSnapshot, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt,
-    Want,
+    AskLeases, Forward, ForwardedBatch, Heard, LeaseTimes, LentSnapshot, Offer, PeerFrame,
+    PeerMessage, Piece, SnapshotAt, Want,
 };
 use storage::codec::Reader;
 use storage::datadir::Birth;
 
 const MESSAGES: &[u8] = include_bytes!("fixtures/messages-v1.bin");
+const MESSAGES_OF_LEVEL_2: &[u8] = include_bytes!("fixtures/messages-level-2-v1.bin");
 const HELLOS: &[u8] = include_bytes!("fixtures/hellos-v1.bin");
 const HELLOS_WITH_URLS: &[u8] = include_bytes!("fixtures/hellos-with-urls-v1.bin");
 
@@ -61,10 +63,24 @@ fn messages() -> Vec<PeerMessage> {
     ]
 }
 
+/// The messages that only members of level 2 send.
+fn messages_of_level_2() -> Vec<PeerMessage> {
+    let question = |lease, renews| LeaseQuestion { lease: LeaseId(lease), renews };
+    let questions = vec![(7, question(1 << 40, true)), (u64::MAX, question(-3, false))];
+    let answers = vec![(7, Some(LeaseTime { granted_s: 60, left_ms: 59_999 })), (u64::MAX, None)];
+    let index = LogIndex(7_000_000_000);
+    vec![
+        PeerMessage::AskLeases(AskLeases { boot: BOOT, questions }),
+        PeerMessage::AskLeases(AskLeases { boot: BOOT, questions: vec![] }),
+        PeerMessage::LeaseTimes(LeaseTimes { boot: BOOT, index, answers }),
+        PeerMessage::LeaseTimes(LeaseTimes { boot: BOOT, index, answers: vec![] }),
+    ]
+}
+
 /// Each message as its kind, its length and its body.
-fn encoded_messages() -> Vec<u8> {
+fn encoded_messages(messages: Vec<PeerMessage>) -> Vec<u8> {
     let mut out = Vec::new();
-    for PeerFrame { kind, body } in messages().into_iter().map(PeerMessage::encode) {
+    for PeerFrame { kind, body } in messages.into_iter().map(PeerMessage::encode) {
         out.push(kind);
         out.extend((body.len() as u32).to_le_bytes());
         out.extend(&body);
@@ -100,15 +116,19 @@ fn encoded(hellos: &[Hello]) -> Vec<u8> {
 
 #[test]
 fn messages_of_version_1_are_read_and_are_written_with_the_same_bytes() {
-    let mut reader = Reader::new(MESSAGES);
-    for message in messages() {
-        let kind = reader.u8().unwrap();
-        let length = reader.u32().unwrap();
-        let body = Bytes::copy_from_slice(reader.take(length as usize).unwrap());
-        assert_eq!(PeerMessage::decode(FROM, PeerFrame { kind, body }), Ok(message));
+    for (bytes, messages) in [(MESSAGES, messages()), (MESSAGES_OF_LEVEL_2, messages_of_level_2())]
+    {
+        let mut reader = Reader::new(bytes);
+        for message in &messages {
+            let kind = reader.u8().unwrap();
+            let length = reader.u32().unwrap();
+            let body = Bytes::copy_from_slice(reader.take(length as usize).unwrap());
+            let found = PeerMessage::decode(FROM, PeerFrame { kind, body });
+            assert_eq!(found.as_ref(), Ok(message));
+        }
+        assert_eq!(reader.finish(), Ok(()));
+        assert_eq!(encoded_messages(messages), bytes);
     }
-    assert_eq!(reader.finish(), Ok(()));
-    assert_eq!(encoded_messages(), MESSAGES);
 }
 
 #[test]
@@ -136,7 +156,8 @@ fn fixtures_are_written_only_when_asked_for() {
         let path = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
         std::fs::write(path, bytes).expect("writes");
     };
-    write("messages-v1.bin", &encoded_messages());
+    write("messages-v1.bin", &encoded_messages(messages()));
+    write("messages-level-2-v1.bin", &encoded_messages(messages_of_level_2()));
     write("hellos-v1.bin", &encoded(&hellos()));
     write("hellos-with-urls-v1.bin", &encoded(&hellos_with_urls()));
 }

@@ -211,7 +211,8 @@ fn read_number(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
 impl fmt::Debug for Event {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = out.debug_struct(if self.is_delete() { "Delete" } else { "Put" });
-        shown.field("revision", &self.revision()).field("key", &self.key().escape_ascii());
+        let key = format_args!("{}", self.key().escape_ascii());
+        shown.field("revision", &self.revision()).field("key", &key);
         if !self.is_delete() {
             shown.field("numbers", &self.numbers()).field("value_bytes", &self.value().len());
         }

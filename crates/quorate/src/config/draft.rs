@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use machine::Level;
 use member::leader::containers::ContainerSettings;
 
 use super::auth::AuthDraft;
@@ -62,8 +63,10 @@ impl Draft {
         let auth = std::mem::take(&mut self.auth);
         let auth = auth.settle(&self.replicated, tls.as_ref(), &mut self.report)?;
         self.check_required(cluster.as_ref())?;
-        // etcd's keys need a level that is not released.
-        self.storage.has_unreleased_level |= self.etcd.is_served();
+        if self.etcd.is_served() && self.storage.level_max.is_some_and(|it| it < Level::ETCD) {
+            let cause = format!("etcd's clients need level {}", Level::ETCD);
+            return Err(self.report.missing(cause));
+        }
         let (etcd, etcd_keys) = self.etcd.finish().map_err(|cause| self.report.missing(cause))?;
         let config = ServeConfig {
             storage: self.storage.finish(),

@@ -46,7 +46,7 @@ pub(super) struct StorageDraft {
     /// The outer none: not set; the inner none: switched off.
     pub snapshot_log_bytes: Option<Option<u64>>,
     pub disk_stall_ms: Option<u64>,
-    pub has_unreleased_level: bool,
+    pub level_max: Option<Level>,
     pub fsync_warning_ms: Option<u64>,
 }
 
@@ -60,10 +60,7 @@ impl StorageDraft {
             snapshot_command_count: self.snapshot_command_count,
             snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
             disk_stall_ms: self.disk_stall_ms.unwrap_or(DISK_STALL_MS),
-            level_max: match self.has_unreleased_level {
-                true => Level::NEWEST,
-                false => Level::RELEASED,
-            },
+            level_max: self.level_max.unwrap_or(Level::RELEASED),
             fsync_warning_ms: self.fsync_warning_ms.unwrap_or(FSYNC_WARNING_MS_DEFAULT),
         }
     }

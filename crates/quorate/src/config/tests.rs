@@ -1236,8 +1236,12 @@ fn a_disk_may_hang_for_a_second_unless_configured() {
     assert_eq!(shown(&World::toml("disk_stall = \"10s\"")), (10_000, fine()));
     let level = |world: &World| world.config().storage.level_max;
     assert_eq!(level(&zoo("")), machine::Level::RELEASED);
-    assert_eq!(level(&zoo("quorate.unreleasedLevel=true")), machine::Level::NEWEST);
-    assert_eq!(level(&World::toml("unreleased_level = true")), machine::Level::NEWEST);
+    assert_eq!(level(&zoo("quorate.levelMax=1")), machine::Level::FIRST);
+    assert_eq!(level(&World::toml("level_max = 1")), machine::Level::FIRST);
+    assert_eq!(level(&World::toml("level_max = 2")), machine::Level::ETCD);
+    assert!(zoo("quorate.levelMax=3").error().contains("level 3 is not between 1 and 2"));
+    let both = "etcd_addr = \"127.0.0.1:1\"\nlevel_max = 1";
+    assert!(World::toml(both).error().contains("etcd's clients need level 2"));
     assert!(zoo("quorate.diskStallMs=10001").error().contains("10001 ms is not between 1 and"));
     assert!(zoo("quorate.diskStallMs=0").error().contains("is not between 1 and"));
     assert!(World::toml("disk_stall = \"0s\"").error().contains("disk_stall"));

@@ -27,7 +27,7 @@ use super::throttle::{self, ThrottleDraft};
 use super::tls::TlsDraft;
 use super::units;
 use super::values::{
-    RECONFIG_NOT_BUILT, digest_algorithm, disk_stall_ms, log_filter, super_digest,
+    RECONFIG_NOT_BUILT, digest_algorithm, disk_stall_ms, level_max, log_filter, super_digest,
 };
 
 /// Every key, each with the form of its value.
@@ -63,7 +63,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
     ("disk_stall", "\"1s\""),
-    ("unreleased_level", "false"),
+    ("level_max", "2"),
     ("fsync_warning", "\"1s\""),
     ("audit", "true"),
     ("log", "\"info\", or \"debug\", \"warn\""),
@@ -326,7 +326,7 @@ fn apply_storage_key(storage: &mut StorageDraft, value: &Value<'_>) -> Result<bo
             storage.snapshot_log_bytes = Some(Some(value.bytes()?).filter(|&bytes| bytes > 0));
         }
         "disk_stall" => storage.disk_stall_ms = Some(disk_stall_ms(value.ms()?.into())?),
-        "unreleased_level" => storage.has_unreleased_level = value.boolean()?,
+        "level_max" => storage.level_max = Some(level_max(value.integer()?)?),
         "fsync_warning" => storage.fsync_warning_ms = Some(u64::from(value.ms()?)),
         _ => return Ok(false),
     }

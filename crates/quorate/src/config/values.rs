@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use machine::Level;
 use member::limits::DISK_STALL_MS_MAX;
 
 use super::properties;
@@ -131,6 +132,13 @@ pub(super) fn disk_stall_ms(ms: u64) -> Result<u64, String> {
         1..=DISK_STALL_MS_MAX => Ok(ms),
         _ => Err(format!("{ms} ms is not between 1 and {DISK_STALL_MS_MAX} ms")),
     }
+}
+
+/// Reads the highest level that a server says it knows.
+pub(super) fn level_max(number: i64) -> Result<Level, String> {
+    let level = u16::try_from(number).ok().and_then(Level::from_number);
+    let known = level.filter(|level| *level <= Level::NEWEST);
+    known.ok_or_else(|| format!("level {number} is not between 1 and {}", Level::NEWEST))
 }
 
 /// The spelling that we keep of a digest algorithm's name.

@@ -24,8 +24,8 @@ use super::storage::{SNAPSHOT_COMMAND_COUNT_MIN, StorageDraft};
 use super::units::parse_bytes;
 use super::values::{
     Fate, RECONFIG_NOT_BUILT, boolean, decimal_in, decimal_or_default, decimal_or_unlimited,
-    digest_algorithm, disk_stall_ms, list, log_filter, number, number_in, path, port, super_digest,
-    unless, unlimited_below_one, yes_or_no,
+    digest_algorithm, disk_stall_ms, level_max, list, log_filter, number, number_in, path, port,
+    super_digest, unless, unlimited_below_one, yes_or_no,
 };
 use super::{properties, sasl};
 
@@ -391,7 +391,7 @@ fn storage_property(storage: &mut StorageDraft, name: &str, value: &str) -> Resu
             let ms: u32 = number_in(value, 1, i32::MAX)?;
             storage.disk_stall_ms = Some(disk_stall_ms(ms.into())?);
         }
-        "quorate.unreleasedLevel" => storage.has_unreleased_level = boolean(value)?,
+        "quorate.levelMax" => storage.level_max = Some(level_max(number(value)?)?),
         "fsync.warningthresholdms" => {
             storage.fsync_warning_ms = Some(u64::try_from(number(value)?).unwrap_or(0));
         }

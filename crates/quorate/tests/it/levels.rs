@@ -1,8 +1,8 @@
 //! Members of two builds in one ensemble: an upgrade of one server at a time under load, the way
 //! back, and the raise of the level, after which an older build is refused.
 //!
-//! The newer build is this build with the next level known, the older build is this one without it:
-//! they speak ranges of messages and levels that differ, as two releases do.
+//! The newer build is this one, the older build is this one without level 2: they know ranges of
+//! levels that differ, as two releases do.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,18 +19,19 @@ use zk::request::Request;
 
 use crate::client::{Client, Greeted, create};
 use crate::ensemble::{Members, word};
+use crate::etcd::{call, free_addresses, get, put, request};
 use crate::server::wait_until;
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// The additional configuration of a newer build.
-const NEWER: &str = "quorate.unreleasedLevel=true\n";
+/// The additional configuration of an older build.
+const OLDER: &str = "quorate.levelMax=1\n";
 
 /// Makes a server the newer build, or the older one, from its next start on.
 fn install(members: &Members, place: usize, is_newer: bool) {
     let file = members.folder.join((place + 1).to_string()).join("zoo.cfg");
-    let config = fs::read_to_string(&file).unwrap().replace(NEWER, "");
-    let more = if is_newer { NEWER } else { "" };
+    let config = fs::read_to_string(&file).unwrap().replace(OLDER, "");
+    let more = if is_newer { "" } else { OLDER };
     fs::write(&file, config + more).unwrap();
 }
 
@@ -103,7 +104,7 @@ fn refill(members: &mut Members, place: usize) {
 
 #[test]
 fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
-    let mut members = Members::prepare("levels", "snapCount=200\n");
+    let mut members = Members::prepare("levels", &format!("snapCount=200\n{OLDER}"));
     (0..3).for_each(|place| members.start(place));
     members.leader();
     let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -180,4 +181,61 @@ fn an_older_build_is_refused(members: &mut Members) {
     members.start(old);
     let address = members.clients[old];
     wait_until("it serves again", || word(address, "srvr").contains("Mode: "));
+}
+
+/// The hash of etcd's keys at their newest revision, and that revision.
+fn hash_of_keys(etcd: SocketAddr) -> (u64, String) {
+    let (status, body) = request(etcd, "POST /v3/maintenance/hashkv", "{}").unwrap();
+    assert_eq!(status, 200, "{body}");
+    let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
+    (answer["hash"].as_u64().unwrap(), answer["hash_revision"].as_str().unwrap().to_string())
+}
+
+#[test]
+fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
+    let mut members = Members::prepare("levels-etcd", &format!("snapCount=200\n{OLDER}"));
+    (0..3).for_each(|place| members.start(place));
+    members.leader();
+    let etcd: [SocketAddr; 3] = free_addresses();
+    let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let clients = members.clients.clone();
+    let mut refused = None;
+    let written = thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&clients, &is_over, &count));
+        for place in 0..3 {
+            let file = members.folder.join((place + 1).to_string()).join("zoo.cfg");
+            let config = fs::read_to_string(&file).unwrap();
+            fs::write(&file, format!("{config}quorate.etcdAddr={}\n", etcd[place])).unwrap();
+            replace(&mut members, place, true);
+            let_it_write(&count);
+            if place == 0 {
+                refused = Some(call(etcd[0], "put", r#"{"key":"YQ==","value":"Yg=="}"#));
+            }
+        }
+        // The first command raises the level.
+        wait_until("a client of etcd is served", || put(etcd[0], "first", "1"));
+        for (number, address) in (0..300).zip(etcd.iter().cycle()) {
+            assert!(put(*address, &format!("key{}", number % 50), &format!("value{number}")));
+        }
+        let_it_write(&count);
+        is_over.store(true, Ordering::Release);
+        writer.join().unwrap()
+    });
+    let (status, body) = refused.unwrap();
+    assert_eq!(status, 400, "{body}");
+    assert!(body.contains("etcdserver: not capable"), "{body}");
+    assert!(members.cluster(&["status"]).0.contains("\nlevel 2\n"));
+    kill_process(members.pid(2), Signal::KILL).unwrap();
+    members.wait_for_end(2);
+    members.start(2);
+    wait_until("it serves again", || put(etcd[2], "last", "1"));
+    let hashes = || etcd.map(hash_of_keys);
+    wait_until("all have the same keys", || hashes().iter().all(|hash| *hash == hashes()[0]));
+    assert_eq!(get(etcd[2], "key49").as_deref(), Some("value299"));
+    for address in members.clients.clone() {
+        let mut client = Client::open(address, TIMEOUT_MS);
+        client.call(&Request::Sync { path: Some("/") });
+        assert!(written.iter().all(|path| client.exists(path)), "{} were written", written.len());
+    }
+    members.stop();
 }

@@ -242,6 +242,8 @@ fn a_server_that_does_not_know_the_level_is_not_added() {
             now_ms: 10,
         })
     };
+    let older = LinkedServer { level_max: Level::FIRST, ..LinkedServer::of(2) };
+    joining.servers.on_link(MemberId(22), Some(older));
     assert_eq!(at(&mut joining, Level::ETCD), None);
     let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
     assert_eq!(at(&mut joining, Level::FIRST), added);

@@ -1,6 +1,9 @@
-//! Files of feature level 1, read by this version: the payload of an entry with every command and
-//! operation, and the image of a machine with a past. `fixtures/README.md` says how the files were
-//! made. They are never written anew: a later version of a format gets files of its own.
+//! Files of the levels, read by this version: payloads of entries with every command and operation,
+//! and images of machines with a past. `fixtures/README.md` says how the files were made. They are
+//! never written anew: a later version of a format gets files of its own. Level 1 is here, level 2
+//! in `etcd`.
+
+mod etcd;
 
 use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, decode_batch, decode_header, encode_identities};
@@ -14,11 +17,11 @@ use machine::{
     SessionId, Settings, Stamp, StatedLevel, ZkAddresses, ZkCommand,
 };
 
-const ENTRY: &[u8] = include_bytes!("fixtures/entry-v1.bin");
-const CONTROL_ENTRY: &[u8] = include_bytes!("fixtures/entry-control-v1.bin");
-const IMAGE: &[u8] = include_bytes!("fixtures/image-v4.bin");
-const IMAGE_AGAIN: &[u8] = include_bytes!("fixtures/image-again-v4.bin");
-const IMAGE_TEXT: &str = include_str!("fixtures/image-v4.txt");
+const ENTRY: &[u8] = include_bytes!("../fixtures/entry-v1.bin");
+const CONTROL_ENTRY: &[u8] = include_bytes!("../fixtures/entry-control-v1.bin");
+const IMAGE: &[u8] = include_bytes!("../fixtures/image-v4.bin");
+const IMAGE_AGAIN: &[u8] = include_bytes!("../fixtures/image-again-v4.bin");
+const IMAGE_TEXT: &str = include_str!("../fixtures/image-v4.txt");
 
 const TIME_MS: i64 = 1_700_000_000_123;
 const GROUP: u32 = 0;
@@ -45,9 +48,13 @@ fn batch(origin: Origin, sequence: u64, sent: &[Sent]) -> Bytes {
 }
 
 fn entry_of(batches: &[(Origin, u64, Vec<Sent>)]) -> Vec<u8> {
+    entry_at(Level::FIRST, batches)
+}
+
+fn entry_at(level: Level, batches: &[(Origin, u64, Vec<Sent>)]) -> Vec<u8> {
     let batches: Vec<Bytes> =
         batches.iter().map(|(origin, sequence, sent)| batch(*origin, *sequence, sent)).collect();
-    entry::encode(TIME_MS, GROUP, Level::FIRST, &batches).to_vec()
+    entry::encode(TIME_MS, GROUP, level, &batches).to_vec()
 }
 
 fn acl(perms: u32, scheme: &str, id: &str) -> AclEntry {
@@ -308,9 +315,16 @@ fn image_while_it_changes(machine: &mut Machine) -> Vec<u8> {
 
 fn image_of(machine: &mut Machine) -> Vec<u8> {
     machine.freeze();
-    match machine.freeze_step(usize::MAX, u32::MAX) {
-        FreezeStep::Last(image) => image,
-        other => panic!("one step is enough, not {other:?}"),
+    let mut image = Vec::new();
+    loop {
+        match machine.freeze_step(usize::MAX, u32::MAX) {
+            FreezeStep::Piece(piece) => image.extend(piece),
+            FreezeStep::Last(piece) => {
+                image.extend(piece);
+                return image;
+            }
+            FreezeStep::Aborted => panic!("nothing changes the machine"),
+        }
     }
 }
 
@@ -446,7 +460,7 @@ fn example() -> Vec<u8> {
 
 #[test]
 fn the_worked_example_of_the_description_is_what_is_written() {
-    let text = include_str!("../../../docs/formats.md");
+    let text = include_str!("../../../../docs/formats.md");
     let (_, example_text) = text.split_once("```hex\n").expect("the description has an example");
     let (example_text, _) = example_text.split_once("```").expect("the example ends");
     let mut described = Vec::new();
@@ -480,4 +494,5 @@ fn fixtures_are_written_only_when_asked_for() {
     let image = image_while_it_changes(&mut machine);
     write("image-v4.bin", &image);
     write("image-again-v4.bin", &image_of(&mut restore(&image)));
+    etcd::write_fixtures(write);
 }
