@@ -6,6 +6,8 @@
 //! away before the answer may take effect or not: its result is `invoked`. So is the result of a
 //! call that has timed out. Without an audit log a call costs the room of a pointer.
 
+mod writes;
+
 use core::fmt::{self, Write};
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -23,10 +25,14 @@ use member::etcd_front::{CallRefused, CallResult, Credentials, Method};
 
 use super::answer::code_and_text;
 use super::methods::{ClusterMethod, MaintenanceMethod};
-use super::slow::{text, txn};
+use writes::{WRITES_BYTES_MAX, Writes};
 
 /// Characters of a name or a list of URLs that a line shows.
 const NAME_CHARS_MAX: usize = 256;
+
+/// Bytes of a key that a line shows. Keys of Kubernetes are shorter, with names as long as it
+/// allows.
+const KEY_BYTES_MAX: usize = 1_024;
 
 /// What the audit log says of the client of a call.
 pub(super) struct AuditedClient {
@@ -147,8 +153,9 @@ impl What {
                 keys(&it.key, &it.range_end)
             }),
             Method::Txn => match pb::TxnRequest::decode(request.clone()) {
-                Ok(it) if !writes(&it) => return None,
-                Ok(it) => What { operation: "txn", fields: vec![("ops", txn(&it))] },
+                Ok(it) => {
+                    What { operation: "txn", fields: txn(Writes::of(&it, WRITES_BYTES_MAX)?) }
+                }
                 Err(_) => What { operation: "txn", fields: Vec::new() },
             },
             Method::Compact => of(request, "compact", |it: pb::CompactionRequest| {
@@ -300,20 +307,27 @@ fn of<M: Message + Default>(
     What { operation, fields }
 }
 
-/// Whether a transaction may write, on either of its branches.
-fn writes(txn: &pb::TxnRequest) -> bool {
-    use pb::request_op::Request;
-    txn.success.iter().chain(&txn.failure).any(|op| match &op.request {
-        Some(Request::RequestPut(_) | Request::RequestDeleteRange(_)) => true,
-        Some(Request::RequestTxn(txn)) => writes(txn),
-        Some(Request::RequestRange(_)) | None => false,
-    })
+/// The writes of a transaction, and how many of them are not shown, if that is so.
+fn txn(writes: Writes) -> Fields {
+    let count = writes.unshown_count;
+    let unshown = (count > 0).then(|| ("writes_not_shown", count.to_string()));
+    [("writes", writes.shown)].into_iter().chain(unshown).collect()
 }
 
-/// A key or a range, as slow requests show it.
+/// A key or a range.
 fn keys(key: &[u8], range_end: &[u8]) -> Fields {
-    let end = (!range_end.is_empty()).then(|| ("range_end", text(range_end)));
-    [("key", text(key))].into_iter().chain(end).collect()
+    let end = (!range_end.is_empty()).then(|| ("range_end", key_text(range_end)));
+    [("key", key_text(key))].into_iter().chain(end).collect()
+}
+
+/// A key as Go quotes it, cut off where it is long, and then with the count of its bytes.
+fn key_text(key: &[u8]) -> String {
+    match key.get(..KEY_BYTES_MAX) {
+        Some(shown) if shown.len() < key.len() => {
+            format!("\"{}\"...({} bytes)", shown.escape_ascii(), key.len())
+        }
+        _ => format!("\"{}\"", key.escape_ascii()),
+    }
 }
 
 /// A lease, as `etcdctl` shows it.

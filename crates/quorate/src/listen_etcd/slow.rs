@@ -106,7 +106,7 @@ fn put(request: &pb::PutRequest) -> String {
 }
 
 /// The comparisons and the first operations of a transaction.
-pub(super) fn txn(request: &pb::TxnRequest) -> String {
+fn txn(request: &pb::TxnRequest) -> String {
     use pb::request_op::Request;
     let mut out = "compare:".to_string();
     for compare in request.compare.iter().take(OPS_MAX) {
@@ -132,7 +132,7 @@ pub(super) fn txn(request: &pb::TxnRequest) -> String {
 }
 
 /// A key as Go quotes it, cut off where it is long.
-pub(super) fn text(key: &[u8]) -> String {
+fn text(key: &[u8]) -> String {
     let shown = &key[..key.len().min(KEY_BYTES_MAX)];
     let end = if shown.len() < key.len() { "..." } else { "" };
     format!("\"{}\"{end}", shown.escape_ascii())

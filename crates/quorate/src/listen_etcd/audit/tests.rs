@@ -53,8 +53,10 @@ fn lines_have_keys_and_no_values() {
         &pb::LeaseRevokeRequest { id: -1 },
         "leaseRevoke\tlease=ffffffffffffffff",
     );
-    let long = format!("put\tkey=\"{}\"...", "k".repeat(256));
-    check(Method::Put, &put(&"k".repeat(257)), &long);
+    let whole = "k".repeat(1_024);
+    check(Method::Put, &put(&whole), &format!("put\tkey=\"{whole}\""));
+    let cut = format!("put\tkey=\"{whole}\"...(1025 bytes)");
+    check(Method::Put, &put(&format!("{whole}k")), &cut);
 }
 
 #[test]
@@ -68,15 +70,29 @@ fn a_transaction_that_only_reads_has_no_line() {
         pb::TxnRequest { failure: vec![op(Request::RequestTxn(reads.clone()))], ..reads.clone() };
     assert_eq!(of_front(Method::Txn, &nested), None);
     let writes = pb::TxnRequest { failure: vec![op(Request::RequestPut(put("p")))], ..reads };
-    check(
-        Method::Txn,
-        &writes,
-        "txn\tops=compare: success:1<range key:\"r\"> failure:1<put key:\"p\" value_size:6>",
-    );
+    check(Method::Txn, &writes, "txn\twrites=failure:<put key:\"p\">");
     let outer = pb::TxnRequest { success: vec![op(Request::RequestTxn(writes))], ..<_>::default() };
-    check(Method::Txn, &outer, "txn\tops=compare: success:1<txn> failure:0");
+    check(Method::Txn, &outer, "txn\twrites=success:<put key:\"p\">");
     let what = What::of_front(Method::Txn, &Bytes::from_static(&[0xff])).unwrap();
     assert_eq!(line(Audited::new(&client(), what)), "txn", "it is malformed");
+}
+
+#[test]
+fn a_line_has_a_bound_and_says_what_it_does_not_show() {
+    let op = |key: &str| pb::RequestOp { request: Some(Request::RequestPut(put(key))) };
+    // As many operations as are allowed by default.
+    let keys = |bytes: usize| (0..128).map(move |number| format!("{number:0bytes$}"));
+    let ops = |bytes: usize| keys(bytes).map(|key| op(&key)).collect::<Vec<_>>();
+    let of = |bytes| pb::TxnRequest { success: ops(bytes), failure: ops(bytes), ..<_>::default() };
+    let whole = of_front(Method::Txn, &of(230)).unwrap();
+    assert!(!whole.contains("not_shown"), "{whole}");
+    assert!(keys(230).all(|key| whole.matches(&key).count() == 2));
+    let cut = of_front(Method::Txn, &of(1_000)).unwrap();
+    assert!(cut.len() <= 64 * 1024 + 64, "{}", cut.len());
+    // Each write has 1,013 bytes, and the label before them 8.
+    let shown = (64 * 1024 - 8) / 1_013;
+    assert_eq!(cut.matches("<put").count(), shown);
+    assert!(cut.ends_with(&format!(">\twrites_not_shown={}", 256 - shown)), "{cut}");
 }
 
 #[test]

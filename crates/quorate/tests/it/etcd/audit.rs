@@ -80,7 +80,7 @@ fn changes_of_etcd_clients_are_audited() {
         "put\tkey=\"a\\t\"\tresult=success",
         &denied_put,
         "deleteRange\tkey=\"a\"\trange_end=\"b\"\tresult=success",
-        "txn\tops=compare: success:0 failure:1<put key:\"a\" value_size:0>\tresult=success",
+        "txn\twrites=failure:<put key:\"a\">\tresult=success",
         &denied_compact,
         &grant,
         &put,
