@@ -183,6 +183,8 @@ pub struct EtcdFront {
     /// Commands that the output of this turn gives up.
     given_up: Vec<(ConnectionId, Ticket)>,
     watches: Watches,
+    /// Whether tokens that have times are to be compared with the state under the lock.
+    checks_tokens: bool,
     level: Level,
     now: Now,
     output: EtcdOutput,
@@ -205,6 +207,7 @@ impl EtcdFront {
             pruning: Vec::new(),
             due: VecDeque::new(),
             given_up: Vec::new(),
+            checks_tokens: false,
             watches: Watches::new(
                 config.id,
                 config.watch_interest.clone(),
@@ -324,7 +327,7 @@ impl EtcdFront {
 
     /// Whether a call waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
-        !self.runnable.is_empty() || self.watches.is_runnable()
+        !self.runnable.is_empty() || self.watches.is_runnable() || self.checks_tokens
     }
 
     /// Whether the driver must come again, though nothing arrives: a call waits for the lock, or
@@ -337,6 +340,10 @@ impl EtcdFront {
     /// lock for reading, and has handed over every delivery that was pushed before.
     pub fn run_reads(&mut self, machine: &Machine) {
         let store = machine.etcd();
+        if self.checks_tokens {
+            let has_token = |made| store.auth().has_token(made);
+            self.checks_tokens = self.config.token_times.check(has_token);
+        }
         if self.watches.is_runnable() {
             self.watches.run(store, self.now.monotonic_ms, &self.config.token_times);
         }
@@ -440,7 +447,8 @@ impl EtcdFront {
                 }
                 ChangeKind::Etcd(EtcdChange::AuthEnabled) => self.may_be_enforced = true,
                 ChangeKind::Etcd(EtcdChange::Authenticated(token)) => {
-                    self.config.token_times.on_made(*token, self.now.monotonic_ms);
+                    let times = &self.config.token_times;
+                    self.checks_tokens = times.on_made(*token, self.now.monotonic_ms);
                 }
                 ChangeKind::Etcd(EtcdChange::Configured(settings)) => {
                     self.config.txn_ops_max = settings.txn_ops_max as usize;

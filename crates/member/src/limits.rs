@@ -535,6 +535,9 @@ pub const ETCD_REFERENCE_BYTES: u64 = 16;
 /// of a range goes on in another hold.
 pub const ETCD_HOLD_KEYS_MAX: u64 = 1_000;
 
+/// Tokens that one hold of the state's lock compares with the state: some 50 us.
+pub const ETCD_HOLD_TOKENS_MAX: usize = 256;
+
 /// Keys of a piece of a streamed range: a read hold of the lock stays short.
 pub const ETCD_PIECE_KEYS_MAX: usize = 1_000;
 

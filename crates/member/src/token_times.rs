@@ -2,6 +2,11 @@
 //!
 //! Tokens are replicated, the times are not: as in etcd, a token that was not used on a member for
 //! some time is no longer valid there (`auth.simpleTokenTTLKeeper`).
+//!
+//! A time is kept as long as its token is in the replicated state, whether it is over or not: so a
+//! token that was unused for too long stays invalid. The state has a bound of tokens, and nobody
+//! tells of those that go. So the tokens that have times are compared with the state, in steps
+//! under its lock, whenever there are twice as many times as tokens can be.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +14,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::Ordinal;
 use machine::limits::ETCD_TOKENS_MAX;
+
+use crate::limits::ETCD_HOLD_TOKENS_MAX;
 
 /// The times, shared by the Fronts of a member.
 #[derive(Debug)]
@@ -24,18 +31,19 @@ struct Times {
     begun_ms: u64,
     /// By the ordinal of the command that made the token.
     used_ms: HashMap<Ordinal, u64, FixedState>,
-    /// The number of times at which those that are over are forgotten.
-    sweep_count: usize,
+    /// Tokens that are still to be compared with the state.
+    unchecked: Vec<Ordinal>,
 }
 
-/// The least number of times at which those that are over are forgotten.
-const SWEEP_COUNT_MIN: usize = 2 * ETCD_TOKENS_MAX;
+/// The number of times at which tokens are compared with the state. At least half of them go then,
+/// so a token that is made costs two comparisons, on average.
+const CHECK_COUNT: usize = 2 * ETCD_TOKENS_MAX;
 
 impl TokenTimes {
     /// Times that begin now, by the clock of the Fronts.
     pub fn new(ttl_ms: u64, now_ms: u64) -> TokenTimes {
         let used_ms = HashMap::with_hasher(FixedState::default());
-        let times = Times { begun_ms: now_ms, used_ms, sweep_count: SWEEP_COUNT_MIN };
+        let times = Times { begun_ms: now_ms, used_ms, unchecked: Vec::new() };
         TokenTimes { ttl_ms, times: Mutex::new(times) }
     }
 
@@ -43,11 +51,27 @@ impl TokenTimes {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a token that was made now.
-    pub(crate) fn on_made(&self, token: Ordinal, now_ms: u64) {
+    /// Notes a token that was made now. Whether the caller must call [`TokenTimes::check`].
+    pub(crate) fn on_made(&self, token: Ordinal, now_ms: u64) -> bool {
         let mut times = self.lock();
-        times.sweep(self.ttl_ms, now_ms);
         times.used_ms.entry(token).or_insert(now_ms);
+        if times.unchecked.is_empty() && times.used_ms.len() >= CHECK_COUNT {
+            times.unchecked = times.used_ms.keys().copied().collect();
+        }
+        !times.unchecked.is_empty()
+    }
+
+    /// Compares some tokens with the state, and forgets the times of those that are gone. The
+    /// caller holds the state's lock. Whether there are more.
+    pub(crate) fn check(&self, is_there: impl Fn(Ordinal) -> bool) -> bool {
+        let mut times = self.lock();
+        let left = times.unchecked.len().saturating_sub(ETCD_HOLD_TOKENS_MAX);
+        for token in times.unchecked.split_off(left) {
+            if !is_there(token) {
+                times.used_ms.remove(&token);
+            }
+        }
+        !times.unchecked.is_empty()
     }
 
     /// Another state took the place of the one before: nobody knows when those of its tokens were
@@ -56,33 +80,22 @@ impl TokenTimes {
         self.lock().begun_ms = now_ms;
     }
 
-    /// Uses a token. False if it was unused for too long.
+    /// Uses a token of the state. False if it was unused for too long.
     pub(crate) fn use_now(&self, token: Ordinal, now_ms: u64) -> bool {
         let mut times = self.lock();
         let begun_ms = times.begun_ms;
-        let last_ms = times.used_ms.get(&token).copied().unwrap_or(begun_ms);
-        let is_valid = now_ms.saturating_sub(last_ms) <= self.ttl_ms;
+        let used_ms = times.used_ms.entry(token).or_insert(begun_ms);
+        let is_valid = now_ms.saturating_sub(*used_ms) <= self.ttl_ms;
         if is_valid {
-            times.used_ms.insert(token, now_ms);
+            *used_ms = now_ms;
         }
         is_valid
     }
-}
 
-impl Times {
-    /// Forgets the times that are over, if there are many. Returns how many it has looked at.
-    ///
-    /// The next sweep comes when there are twice as many times as this one has left, so a token
-    /// that is made costs a look at two times, on average.
-    fn sweep(&mut self, ttl_ms: u64, now_ms: u64) -> usize {
-        let count = self.used_ms.len();
-        if count < self.sweep_count || self.begun_ms + ttl_ms >= now_ms {
-            return 0;
-        }
-        // A token whose time is forgotten counts as unused since the beginning: it stays invalid.
-        self.used_ms.retain(|_, at_ms| *at_ms + ttl_ms >= now_ms);
-        self.sweep_count = SWEEP_COUNT_MIN.max(2 * self.used_ms.len());
-        count
+    /// How many times are kept.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.lock().used_ms.len()
     }
 }
 
@@ -106,51 +119,79 @@ mod tests {
     fn a_token_from_before_has_its_time_from_the_beginning() {
         let times = TokenTimes::new(100, 1_000);
         assert!(times.use_now(Ordinal(1), 1_100));
-        assert!(!times.use_now(Ordinal(2), 1_101));
         times.on_installed(2_000);
         assert!(times.use_now(Ordinal(2), 2_100));
+        assert!(!times.use_now(Ordinal(3), 2_101));
     }
 
     #[test]
-    fn times_of_many_tokens_that_are_over_are_forgotten_and_stay_over() {
+    fn a_token_that_was_unused_for_too_long_stays_invalid_in_another_state() {
         let times = TokenTimes::new(100, 0);
-        let count = 2 * ETCD_TOKENS_MAX as u64;
-        (0..count).for_each(|token| times.on_made(Ordinal(token), 10));
-        times.on_made(Ordinal(count), 500);
-        assert_eq!(times.lock().used_ms.len(), 1);
-        assert!(!times.use_now(Ordinal(0), 500));
-        assert!(times.use_now(Ordinal(count), 500));
-    }
-
-    /// Makes tokens, one every `interval_ms`. Returns how many times were looked at, and the most
-    /// that were kept.
-    fn make_many(count: u64, ttl_ms: u64, interval_ms: u64) -> (usize, usize) {
-        let times = TokenTimes::new(ttl_ms, 0);
-        let (mut looked_at, mut kept_max) = (0, 0);
-        for token in 0..count {
-            let now_ms = ttl_ms + 1 + token * interval_ms;
-            looked_at += times.lock().sweep(ttl_ms, now_ms);
-            times.on_made(Ordinal(token), now_ms);
-            kept_max = kept_max.max(times.lock().used_ms.len());
+        times.on_made(Ordinal(1), 0);
+        assert!(!times.use_now(Ordinal(1), 101));
+        // One from before the start, and one that nobody asks for before the other state comes.
+        assert!(!times.use_now(Ordinal(2), 101));
+        times.on_made(Ordinal(3), 0);
+        let count = CHECK_COUNT as u64;
+        (4..count + 4).for_each(|token| _ = times.on_made(Ordinal(token), 10));
+        while times.check(|token| token <= Ordinal(3)) {}
+        times.on_installed(1_000);
+        for token in 1..=3 {
+            assert!(!times.use_now(Ordinal(token), 1_000), "{token}");
         }
-        (looked_at, kept_max)
+        assert!(times.use_now(Ordinal(count + 4), 1_000), "it came with the other state");
     }
 
     #[test]
-    fn a_token_costs_a_look_at_few_times_however_many_are_kept() {
-        let count = 16 * SWEEP_COUNT_MIN as u64;
-        // None ends meanwhile.
-        let (looked_at, kept_max) = make_many(count, 10 * count, 1);
-        assert!(looked_at <= 2 * count as usize, "{looked_at}");
-        assert_eq!(kept_max, count as usize);
-        // Just over the least number of them are valid at once.
-        let ttl_ms = SWEEP_COUNT_MIN as u64 + 1;
-        let (looked_at, kept_max) = make_many(count, ttl_ms, 1);
-        assert!(looked_at <= 2 * count as usize, "{looked_at}");
-        assert!(kept_max <= 2 * (ttl_ms as usize + 2), "{kept_max}");
-        // All are over at the next sweep.
-        let (looked_at, kept_max) = make_many(count, 1, 10);
-        assert!(looked_at <= count as usize, "{looked_at}");
-        assert_eq!(kept_max, SWEEP_COUNT_MIN);
+    fn the_longest_time_to_live_is_for_ever() {
+        let times = TokenTimes::new(u64::MAX, 1_000);
+        let count = CHECK_COUNT as u64;
+        (0..=count).for_each(|token| _ = times.on_made(Ordinal(token), 1_000));
+        assert!(times.use_now(Ordinal(0), u64::MAX));
+    }
+
+    /// Makes tokens, of which the state holds the newest ones. Returns the most times that were
+    /// kept, and how many comparisons there were.
+    fn make_many(count: u64, held_count: u64) -> (usize, usize) {
+        let (times, mut kept_max) = (TokenTimes::new(u64::MAX, 0), 0);
+        let compared = core::cell::Cell::new(0);
+        for token in 0..count {
+            let mut is_due = times.on_made(Ordinal(token), token);
+            kept_max = kept_max.max(times.count());
+            let before = compared.get();
+            while is_due {
+                is_due = times.check(|other| {
+                    compared.set(compared.get() + 1);
+                    other.0 + held_count > token
+                });
+                assert!(compared.get() - before <= CHECK_COUNT, "a check has an end");
+            }
+        }
+        (kept_max, compared.get())
+    }
+
+    #[test]
+    fn the_times_have_a_bound_and_a_token_costs_few_comparisons() {
+        let count = 8 * CHECK_COUNT as u64;
+        // As many as there may be, and none.
+        for held_count in [ETCD_TOKENS_MAX as u64, 0] {
+            let (kept_max, compared) = make_many(count, held_count);
+            assert_eq!(kept_max, CHECK_COUNT);
+            assert!(compared <= 2 * count as usize, "{compared}");
+        }
+    }
+
+    #[test]
+    fn a_check_looks_at_few_tokens_at_once() {
+        let times = TokenTimes::new(100, 0);
+        let count = CHECK_COUNT as u64;
+        let due: Vec<_> = (0..count).filter(|it| times.on_made(Ordinal(*it), 0)).collect();
+        assert_eq!(due, [count - 1]);
+        assert!(times.check(|_| false), "there are more");
+        assert_eq!(times.count(), CHECK_COUNT - ETCD_HOLD_TOKENS_MAX);
+        // A Front that hears of a token meanwhile helps.
+        assert!(times.on_made(Ordinal(count), 0));
+        while times.check(|_| false) {}
+        assert_eq!(times.count(), 1, "the one that came meanwhile");
     }
 }

@@ -13,6 +13,7 @@ use crate::etcd::auth::intervals::Intervals;
 use crate::etcd::command::KeyRange;
 use crate::etcd::reply::Refusal;
 use crate::etcd::token::Token;
+use crate::ids::Ordinal;
 use crate::limits::{ETCD_AUTH_BYTES_MAX, ETCD_AUTH_ENTRY_BYTES};
 
 mod check;
@@ -176,6 +177,11 @@ impl Auth {
     /// The user of a simple token; none if nobody has it.
     pub fn user_of_token(&self, token: Token) -> Option<&Arc<str>> {
         self.tokens.user(token)
+    }
+
+    /// Whether somebody has the simple token that this command made.
+    pub fn has_token(&self, made: Ordinal) -> bool {
+        self.tokens.contains(made)
     }
 
     /// A role.

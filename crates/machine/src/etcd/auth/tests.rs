@@ -565,6 +565,7 @@ fn of_too_many_tokens_the_oldest_of_the_user_with_the_most_goes() {
     assert!((0..10).all(|number| tokens.user(token(number)).is_some()));
     assert!((10..15).all(|number| tokens.user(token(number)).is_none()));
     assert!(tokens.user(token(15)).is_some());
+    assert_eq!([14, 15].map(|number| tokens.contains(Ordinal(number))), [false, true]);
     tokens.remove_user("many");
     tokens.remove_user("few");
     assert_eq!(tokens.digest(), Digest::default());

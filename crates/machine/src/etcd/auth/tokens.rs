@@ -27,6 +27,11 @@ impl Tokens {
         (differs == 0).then_some(user)
     }
 
+    /// Whether there is a token that this command made.
+    pub fn contains(&self, made: Ordinal) -> bool {
+        self.tokens.contains_key(&made)
+    }
+
     /// Adds a token. If there are too many, the oldest of the user with the most goes.
     pub fn add(&mut self, token: Token, user: &str) {
         self.remove(token.made);

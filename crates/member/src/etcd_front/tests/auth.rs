@@ -5,6 +5,7 @@ use machine::Ordinal;
 use machine::etcd::auth::{AuthCommand, Permission, PermissionKind};
 use machine::etcd::command::KeyRange;
 use machine::etcd::token::Token;
+use machine::limits::ETCD_TOKENS_MAX;
 
 use super::*;
 
@@ -87,6 +88,20 @@ fn a_call_has_the_rights_of_its_user() {
     let refused = rig.result::<pb::PutResponse>(put);
     assert_eq!(refused, Err(Error::AuthOldRevision.into()));
     rig.check_empty();
+}
+
+#[test]
+fn times_of_tokens_that_are_gone_are_forgotten() {
+    let mut rig = Rig::enforced(true);
+    let times = rig.front.config.token_times.clone();
+    // Tokens of a user who was removed.
+    let gone = 1_000_000..1_000_000 + 2 * ETCD_TOKENS_MAX as u64;
+    gone.for_each(|made| _ = times.on_made(Ordinal(made), 0));
+    let alice = rig.token();
+    assert_eq!(times.count(), 1);
+    let put = rig.call_by(alice, Method::Put, &a_put("a", "1"));
+    rig.apply();
+    assert!(rig.result::<pb::PutResponse>(put).is_ok());
 }
 
 #[test]
