@@ -4,7 +4,7 @@
 use machine::codec::DecodeError;
 use machine::{Command, ControlCommand, Level, Machine};
 use storage::disk::Disk;
-use storage::inspect::Report;
+use storage::inspect::{Report, SeenEntry};
 use storage::snapshot::RECEIVED_NAME;
 use storage::wal::EntryKind;
 
@@ -16,7 +16,8 @@ use crate::snapshot::received::{check_named, image_named};
 /// Checks everything in the directory that is `disk`'s root; see [`storage::inspect::inspect`].
 pub fn inspect<D: Disk + Clone>(disk: &D) -> Report {
     let mut named = None;
-    let mut visit = |index: u64, kind: u8, payload: &[u8]| {
+    let mut visit = |entry: SeenEntry<'_>| {
+        let SeenEntry { index, kind, payload, .. } = entry;
         if kind != EntryKind::Normal.as_u8() || payload.is_empty() {
             return Ok(());
         }
@@ -57,16 +58,17 @@ pub struct HeldState {
 /// Reads the state that the directory which is `disk`'s root holds: the newest snapshot, and the
 /// entries of the log that are known to be committed: all, if this member is alone.
 ///
+/// A server may run beside it: the log is read twice, and its first segments may go meanwhile.
+///
 /// # Errors
 /// No snapshot can be read.
 pub fn held_state<D: Disk + Clone>(disk: &D) -> Result<HeldState, RecoveryError> {
-    // An entry that was not committed may stand in the log again: then the last one counts.
-    let mut places = Places::default();
-    let visit = &mut |index: u64, _: u8, _: &[u8]| {
-        places.add(index);
+    let mut terms = Terms::default();
+    let visit = &mut |entry: SeenEntry<'_>| {
+        terms.add(entry.index, entry.term);
         Ok(())
     };
-    let report = storage::inspect::inspect(disk, visit);
+    let report = storage::inspect::inspect_log(disk, visit);
     let (meta, machine) = restore_newest(disk, 0, |_| {})?;
     let last_index = report.last_index.unwrap_or(0).max(meta.index);
     let known = report.hard_state.map_or(0, |state| state.commit);
@@ -75,24 +77,29 @@ pub fn held_state<D: Disk + Clone>(disk: &D) -> Result<HeldState, RecoveryError>
         && membership.voters_outgoing.is_empty();
     let commit = if is_alone { last_index } else { known };
     let mut held = HeldState { machine, index: meta.index, last_index, ended: None };
-    let mut place = 0;
-    let visit = &mut |index: u64, kind: u8, payload: &[u8]| {
-        let is_last = places.is_last(index, place);
-        place += 1;
-        let is_next = index == held.index + 1 && index <= commit;
-        if is_last && is_next && held.ended.is_none() {
-            match apply(&mut held.machine, index, kind, payload) {
-                Ok(()) => held.index = index,
-                Err(what) => held.ended = Some(format!("entry {index}: {what}")),
-            }
-        }
-        Ok(())
-    };
-    storage::inspect::inspect(disk, visit);
-    if held.ended.is_none() && held.index < commit {
-        held.ended = Some(format!("entry {} cannot be read", held.index + 1));
-    }
+    held.apply_log(disk, &terms, commit);
     Ok(held)
+}
+
+impl HeldState {
+    /// Applies the entries of the log that are committed.
+    fn apply_log<D: Disk>(&mut self, disk: &D, terms: &Terms, commit: u64) {
+        let visit = &mut |entry: SeenEntry<'_>| {
+            let index = entry.index;
+            let is_next = index == self.index + 1 && index <= commit;
+            if is_next && terms.counts(index, entry.term) && self.ended.is_none() {
+                match apply(&mut self.machine, index, entry.kind, entry.payload) {
+                    Ok(()) => self.index = index,
+                    Err(what) => self.ended = Some(format!("entry {index}: {what}")),
+                }
+            }
+            Ok(())
+        };
+        storage::inspect::inspect_log(disk, visit);
+        if self.ended.is_none() && self.index < commit {
+            self.ended = Some(format!("entry {} cannot be read", self.index + 1));
+        }
+    }
 }
 
 fn apply(machine: &mut Machine, index: u64, kind: u8, payload: &[u8]) -> Result<(), String> {
@@ -110,19 +117,19 @@ fn apply(machine: &mut Machine, index: u64, kind: u8, payload: &[u8]) -> Result<
     Ok(())
 }
 
-/// The places at which the entries of a log stand last, counted in the order of the log.
+/// The terms of a log's entries. An entry that was not committed may stand in the log again, with
+/// another term: then the last one counts.
 #[derive(Default)]
-struct Places {
+struct Terms {
     /// The index of the first entry.
     first: u64,
-    /// The places so far.
-    count: u64,
-    /// The last place of each entry from the first on.
+    /// The term of each entry from the first on.
     of_index: Vec<u64>,
 }
 
-impl Places {
-    fn add(&mut self, index: u64) {
+impl Terms {
+    /// Adds an entry, in the order of the log.
+    fn add(&mut self, index: u64, term: u64) {
         if self.of_index.is_empty() {
             self.first = index;
         }
@@ -131,38 +138,16 @@ impl Places {
             && at <= self.of_index.len() as u64
         {
             self.of_index.truncate(at as usize);
-            self.of_index.push(self.count);
+            self.of_index.push(term);
         }
-        self.count += 1;
     }
 
-    fn is_last(&self, index: u64, place: u64) -> bool {
+    /// Whether this entry counts.
+    fn counts(&self, index: u64, term: u64) -> bool {
         let at = index.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        at.and_then(|at| self.of_index.get(at)) == Some(&place)
+        at.and_then(|at| self.of_index.get(at)) == Some(&term)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The places that count, of entries with these indexes in the order of the log.
-    fn last_places(indexes: &[u64]) -> Vec<usize> {
-        let mut places = Places::default();
-        indexes.iter().for_each(|index| places.add(*index));
-        let is_last = |place: &usize| places.is_last(indexes[*place], *place as u64);
-        (0..indexes.len()).filter(is_last).collect()
-    }
-
-    #[test]
-    fn an_entry_that_was_written_again_counts_where_it_stands_last() {
-        assert_eq!(last_places(&[5, 6, 7]), [0, 1, 2]);
-        assert_eq!(last_places(&[5, 6, 7, 6, 7, 8]), [0, 3, 4, 5]);
-        // The entries behind the one that was written again are gone with it.
-        assert_eq!(last_places(&[5, 6, 7, 8, 6]), [0, 4]);
-        assert_eq!(last_places(&[5, 6, 5]), [2]);
-        // No log has these.
-        assert_eq!(last_places(&[5, 9, 6, 3]), [0, 2]);
-        assert_eq!(last_places(&[]), [0; 0]);
-    }
-}
+mod tests;

@@ -20,9 +20,23 @@ use crate::wal::{
     scan_segment,
 };
 
-/// A callback for each entry's index, kind byte and payload; its error says what is wrong with the
+/// A callback for each entry, in the order of the log; its error says what is wrong with the
 /// payload.
-pub type VisitEntry<'v> = dyn FnMut(u64, u8, &[u8]) -> Result<(), String> + 'v;
+pub type VisitEntry<'v> = dyn FnMut(SeenEntry<'_>) -> Result<(), String> + 'v;
+
+/// An entry as it stands in the log. One that a later leader has replaced stands there, too, before
+/// the one that counts.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenEntry<'f> {
+    /// Its place in the sequence of entries.
+    pub index: u64,
+    /// The term of the leader that has made it. Index and term together name one entry.
+    pub term: u64,
+    /// [`EntryKind::as_u8`](crate::record::EntryKind::as_u8) of it.
+    pub kind: u8,
+    /// Its bytes.
+    pub payload: &'f [u8],
+}
 
 /// The content of a data directory, and its faults.
 #[derive(Clone, Debug, Default)]
@@ -139,9 +153,7 @@ pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
         }
         Err(error) => report.problems.push(error.to_string()),
     }
-    if let Err(error) = inspect_log(disk, &mut report, visit) {
-        report.problems.push(error.to_string());
-    }
+    add_log(disk, &mut report, visit);
     match snapshot::list(disk) {
         Ok(names) => {
             for name in names {
@@ -157,6 +169,20 @@ pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
     }
     check_together(&mut report);
     report
+}
+
+/// Checks the log, and nothing else: the report has no snapshots. The identity is in it if it can
+/// be read. Damage goes into the report.
+pub fn inspect_log<D: Disk>(disk: &D, visit: &mut VisitEntry) -> Report {
+    let mut report = Report { identity: read_identity(disk).ok(), ..Report::default() };
+    add_log(disk, &mut report, visit);
+    report
+}
+
+fn add_log<D: Disk>(disk: &D, report: &mut Report, visit: &mut VisitEntry) {
+    if let Err(error) = read_log(disk, report, visit) {
+        report.problems.push(error.to_string());
+    }
 }
 
 /// Notes each directory that was set aside; it is inspected as a directory of its own.
@@ -193,7 +219,7 @@ fn find_group<D: Disk>(disk: &D, listing: &Listing) -> Result<u32, StorageError>
     Ok(0)
 }
 
-fn inspect_log<D: Disk>(
+fn read_log<D: Disk>(
     disk: &D,
     report: &mut Report,
     visit: &mut VisitEntry,
@@ -255,8 +281,9 @@ fn inspect_segment<D: Disk>(
         let first = entries.map_or(header.index, |(first, _)| first);
         entries = Some((first, header.index));
         term_max = term_max.max(header.term);
-        if let Err(what) = visit(header.index, header.entry_kind, body) {
-            bad_payloads.push(format!("entry {} at {}: {what}", header.index, header.offset));
+        let FrameHeader { index, term, entry_kind: kind, .. } = *header;
+        if let Err(what) = visit(SeenEntry { index, term, kind, payload: body }) {
+            bad_payloads.push(format!("entry {index} at {}: {what}", header.offset));
         }
         // The payload is not kept: only the order is of interest.
         replay.on_frame(header, &Bytes::new())

@@ -212,8 +212,8 @@ fn snapshots_of_version_1_hold_their_pieces() {
 #[test]
 fn a_directory_of_version_1_is_sound() {
     let mut seen = Vec::new();
-    let report = inspect(&copy(), &mut |index, _, _| {
-        seen.push(index);
+    let report = inspect(&copy(), &mut |entry| {
+        seen.push(entry.index);
         Ok(())
     });
     assert!(report.is_sound(), "{report}");

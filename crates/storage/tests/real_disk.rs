@@ -63,7 +63,7 @@ fn a_server_is_born_lives_and_comes_back() {
     assert_eq!(reader.next_piece().expect("reads"), Some(b"image".to_vec()));
     assert_eq!(reader.next_piece().expect("reads"), None);
 
-    let report = inspect(&RealDisk::existing(&root), &mut |_, _, _| Ok(()));
+    let report = inspect(&RealDisk::existing(&root), &mut |_| Ok(()));
     // The log was released up to 300 and no snapshot was written: exactly that is found.
     assert_eq!(report.problems.len(), 1, "{report}");
     std::fs::remove_dir_all(root).expect("removes");

@@ -343,7 +343,7 @@ fn a_data_directory_that_cannot_be_written_is_refused() {
 
 fn look(server: &Server) -> Report {
     let disk = RealDisk::existing(server.data_dir());
-    storage::inspect::inspect(&disk, &mut |_, _, _| Ok(()))
+    storage::inspect::inspect(&disk, &mut |_| Ok(()))
 }
 
 /// The status and the output of `quorate inspect`.

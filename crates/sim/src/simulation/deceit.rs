@@ -198,7 +198,7 @@ impl Simulation {
         self.tidy_up(member);
         let host = &self.hosts[member];
         let before = host.disk.copy();
-        let last = inspect(&before, &mut |_, _, _| Ok(())).segments.pop()?;
+        let last = inspect(&before, &mut |_| Ok(())).segments.pop()?;
         if last.mark >= last.end {
             return None;
         }

@@ -214,7 +214,7 @@ impl Simulation {
             return Err(format!("a start that is too old has made {found:?} of {kept:?}"));
         }
         self.levels.counts.too_old_starts += 1;
-        let identity = inspect(&before, &mut |_, _, _| Ok(())).identity;
+        let identity = inspect(&before, &mut |_| Ok(())).identity;
         self.end_too_old(member, identity.map(|it| MemberId(it.member_id)), what)
     }
 
@@ -475,7 +475,7 @@ impl Simulation {
 /// The part of a directory that a start that is too old must leave as it is: the directory's
 /// identity, the newest entry of the log, and the names of the snapshots.
 fn kept_on(disk: &FaultDisk) -> (Option<Identity>, Option<u64>, Vec<String>) {
-    let report = inspect(disk, &mut |_, _, _| Ok(()));
+    let report = inspect(disk, &mut |_| Ok(()));
     let snapshots = report.snapshots.into_iter().map(|it| it.name).collect();
     (report.identity, report.last_index, snapshots)
 }

@@ -39,7 +39,7 @@ fn lived() -> FaultDisk {
 }
 
 fn report(disk: &FaultDisk) -> Report {
-    inspect(disk, &mut |_, _, _| Ok(()))
+    inspect(disk, &mut |_| Ok(()))
 }
 
 #[test]
@@ -47,10 +47,10 @@ fn a_sound_directory_is_told_so_and_not_changed() {
     let disk = lived();
     let (ops, paths) = (disk.ops(), disk.paths());
     let mut seen = Vec::new();
-    let report = inspect(&disk, &mut |index, kind, payload| {
-        assert_eq!(kind, 0);
-        assert_eq!(payload, vec![index as u8; 3000]);
-        seen.push(index);
+    let report = inspect(&disk, &mut |entry| {
+        assert_eq!((entry.kind, entry.term), (0, 3));
+        assert_eq!(entry.payload, vec![entry.index as u8; 3000]);
+        seen.push(entry.index);
         Ok(())
     });
     assert!(report.is_sound(), "{report}");
@@ -69,12 +69,29 @@ fn a_sound_directory_is_told_so_and_not_changed() {
 
 #[test]
 fn a_payload_that_the_caller_refuses_is_a_problem() {
-    let report = inspect(&lived(), &mut |index, _, _| match index {
+    let report = inspect(&lived(), &mut |entry| match entry.index {
         30 => Err("it makes no sense".to_owned()),
         _ => Ok(()),
     });
     assert_eq!(report.problems.len(), 1);
     assert!(report.problems[0].contains("entry 30"), "{report}");
+}
+
+#[test]
+fn the_log_can_be_read_alone() {
+    let disk = lived();
+    let snapshot = format!("snapshots/{}", snapshot::snapshot_name(1, 1));
+    disk.lose_file(&snapshot);
+    let mut seen = Vec::new();
+    let report = inspect_log(&disk, &mut |entry| {
+        seen.push(entry.index);
+        Ok(())
+    });
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(seen, (2..60).collect::<Vec<u64>>());
+    assert_eq!(report.identity, Some(Identity { cluster_id: 5, member_id: 6 }));
+    assert_eq!((report.last_index, report.snapshots.len()), (Some(59), 0));
+    assert!(!self::report(&disk).is_sound(), "the snapshot is missing");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn lost(found: &Recovered<FaultDisk>) -> Vec<u64> {
 /// Checks a start on a damaged disk. True if it fails.
 fn check(disk: &FaultDisk, is_idle: bool, what: &str) -> bool {
     let before = files(disk);
-    let report = storage::inspect::inspect(disk, &mut |_, _, _| Ok(()));
+    let report = storage::inspect::inspect(disk, &mut |_| Ok(()));
     let mut skipped = Vec::new();
     let found = match start_of(disk, &mut skipped) {
         Ok(found) => found,
@@ -121,7 +121,7 @@ fn contents(disk: &FaultDisk) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn a_directory_that_is_whole_is_sound_and_starts() {
     each_directory(|disk, is_idle, name| {
-        let report = storage::inspect::inspect(disk, &mut |_, _, _| Ok(()));
+        let report = storage::inspect::inspect(disk, &mut |_| Ok(()));
         assert!(report.is_sound(), "{name}: {:?}", report.problems);
         assert!(report.segments.len() > 1, "{name}: {:?}", report.segments);
         assert!(!check(disk, is_idle, name));

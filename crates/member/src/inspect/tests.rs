@@ -1,0 +1,152 @@
+use machine::entry::{self, BatchBuilder, encode_identities};
+use machine::etcd::command::{Command as EtcdCommand, Put};
+use machine::image::FreezeStep;
+use machine::{BootId, ConnectionId, MemberId, Origin};
+use storage::datadir::{self, Identity, Opened};
+use storage::fault_disk::FaultDisk;
+use storage::record::{LogEntry, Membership, SnapshotPoint};
+use storage::snapshot::{SnapshotMeta, SnapshotWriter};
+use storage::wal::{Wal, WalOptions};
+
+use super::*;
+
+/// Small segments, so that a short log has several.
+const OPTIONS: WalOptions = WalOptions {
+    segment_bytes: 64 * 1024,
+    first_segment_bytes: 64 * 1024,
+    group: 0,
+    spare_count: 1,
+};
+
+const IDENTITY: Identity = Identity { cluster_id: 5, member_id: 6 };
+const ORIGIN: Origin = Origin { member: MemberId(6), boot: BootId(1) };
+
+fn membership() -> Membership {
+    Membership { voters: vec![IDENTITY.member_id], ..Membership::default() }
+}
+
+/// An entry that puts one key, with a value that tells its index and term.
+fn put(index: u64, term: u64) -> LogEntry {
+    let (key, value) =
+        (format!("key {}", index % 7), format!("{index} of term {term}").repeat(200));
+    let command = EtcdCommand::Put(Put {
+        key: key.as_bytes(),
+        value: value.as_bytes(),
+        lease: 0,
+        prev_kv: false,
+        ignore_value: false,
+        ignore_lease: false,
+    });
+    let mut builder = BatchBuilder::default();
+    let identities = encode_identities([].into_iter());
+    builder.push(ConnectionId(1), &identities, &Command::Etcd(command));
+    let batch = builder.finish().stamp(ORIGIN, index);
+    let payload = entry::encode(1, 0, Level::ETCD, &[batch]);
+    LogEntry { index, term, kind: EntryKind::Normal, payload }
+}
+
+/// The state after these entries.
+fn state_after(entries: &[LogEntry]) -> Machine {
+    let mut machine = Machine::default();
+    for it in entries {
+        apply(&mut machine, it.index, it.kind.as_u8(), &it.payload).expect("it is decoded");
+    }
+    machine
+}
+
+fn image(machine: &mut Machine) -> Vec<u8> {
+    machine.freeze();
+    match machine.freeze_step(usize::MAX, u32::MAX) {
+        FreezeStep::Last(piece) => piece,
+        _ => panic!("a small state is one piece"),
+    }
+}
+
+/// A directory with these writes in its log, and a state without any.
+fn born(writes: &[LogEntry]) -> (FaultDisk, Wal<FaultDisk>) {
+    let disk = FaultDisk::new(1);
+    let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
+    let pieces = [image(&mut state_after(&[]))];
+    let dir = empty.birth(IDENTITY, &membership(), &pieces, &OPTIONS).expect("is born");
+    dir.next_boot().expect("counts");
+    let (mut wal, _) = Wal::open(disk.clone(), OPTIONS).expect("opens");
+    for it in writes {
+        wal.append(core::slice::from_ref(it), None, None).expect("appends");
+        wal.commit().expect("commits");
+    }
+    (disk, wal)
+}
+
+fn write_snapshot(disk: &FaultDisk, point: SnapshotPoint, machine: &mut Machine) {
+    let SnapshotPoint { index, term } = point;
+    let cluster_id = IDENTITY.cluster_id;
+    let meta = SnapshotMeta { index, term, cluster_id, membership: membership() };
+    let mut writer = SnapshotWriter::create(disk.clone(), &meta).expect("creates");
+    writer.write_piece(&image(machine)).expect("writes");
+    writer.finish().expect("finishes");
+}
+
+/// The writes of a log of which a later leader has replaced some, and the entries that count.
+fn replaced() -> (Vec<LogEntry>, Vec<LogEntry>) {
+    let of_term = |range: core::ops::Range<u64>, term| range.map(move |index| put(index, term));
+    let writes = of_term(2..80, 1).chain(of_term(60..120, 2)).collect();
+    (writes, of_term(2..60, 1).chain(of_term(60..120, 2)).collect())
+}
+
+#[test]
+fn the_state_has_the_entries_that_count() {
+    let (writes, entries) = replaced();
+    let (disk, _wal) = born(&writes);
+    let held = held_state(&disk).expect("it is sound");
+    assert_eq!((held.index, held.last_index, held.ended), (119, 119, None));
+    assert_eq!(held.machine.digest(), state_after(&entries).digest());
+}
+
+/// A server that runs beside the reader takes a snapshot and lets segments go.
+#[test]
+fn segments_may_go_while_the_log_is_read() {
+    let (writes, entries) = replaced();
+    let (disk, mut wal) = born(&writes);
+    let (mut terms, mut seen_count) = (Terms::default(), 0);
+    storage::inspect::inspect_log(&disk, &mut |entry| {
+        terms.add(entry.index, entry.term);
+        seen_count += 1;
+        Ok(())
+    });
+    assert_eq!(seen_count, writes.len());
+    let point = SnapshotPoint { index: 40, term: 1 };
+    let snapshot = &entries[..39];
+    write_snapshot(&disk, point, &mut state_after(snapshot));
+    wal.release(point).expect("releases");
+    let (meta, machine) = restore_newest(&disk, 0, |_| {}).expect("it is sound");
+    assert_eq!(meta.index, 40);
+    let mut held = HeldState { machine, index: meta.index, last_index: 119, ended: None };
+    let mut left_count = 0;
+    storage::inspect::inspect_log(&disk, &mut |_| {
+        left_count += 1;
+        Ok(())
+    });
+    assert!((1..seen_count).contains(&left_count), "{left_count} of {seen_count}");
+    held.apply_log(&disk, &terms, 119);
+    assert_eq!((held.index, held.ended), (119, None));
+    assert_eq!(held.machine.digest(), state_after(&entries).digest());
+}
+
+/// The entries that count, of a log with these, as indexes into it.
+fn that_count(log: &[(u64, u64)]) -> Vec<usize> {
+    let mut terms = Terms::default();
+    log.iter().for_each(|(index, term)| terms.add(*index, *term));
+    (0..log.len()).filter(|at| terms.counts(log[*at].0, log[*at].1)).collect()
+}
+
+#[test]
+fn an_entry_that_was_written_again_counts_where_it_stands_last() {
+    assert_eq!(that_count(&[(5, 1), (6, 1), (7, 2)]), [0, 1, 2]);
+    assert_eq!(that_count(&[(5, 1), (6, 1), (7, 1), (6, 2), (7, 2), (8, 2)]), [0, 3, 4, 5]);
+    // The entries behind the one that was written again are gone with it.
+    assert_eq!(that_count(&[(5, 1), (6, 1), (7, 1), (8, 1), (6, 2)]), [0, 4]);
+    assert_eq!(that_count(&[(5, 1), (6, 1), (5, 2)]), [2]);
+    // No log has these.
+    assert_eq!(that_count(&[(5, 1), (9, 1), (6, 1), (3, 1)]), [0, 2]);
+    assert_eq!(that_count(&[]), [0; 0]);
+}
