@@ -28,6 +28,7 @@ pub fn prepare(
         PeerAuth::Secret(secret) => (node::PeerAuth::Secret(secret.0.clone().into()), None),
         PeerAuth::Tls(tls) => {
             let stores = Arc::new(PeerStores::load((**tls).clone())?);
+            stores.reload_when_changed().context("the thread that reads changed stores")?;
             let of_links = stores.clone();
             (node::PeerAuth::Tls(Arc::new(move || of_links.current())), Some(stores))
         }

@@ -131,6 +131,9 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let given = args.etcd.clone();
     given.iter().flat_map(|given| &given.self_signed).try_for_each(SelfSigned::make)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    if let Some(tls) = &tls {
+        tls.reload_when_changed().context("the thread that reads changed stores")?;
+    }
     let tokens = config.etcd.as_ref().map(|face| Tokens::of(&face.auth.token)).transpose()?;
     let conf = conf_report(&config, ports.numbers());
     let prepare = |cluster| peers::prepare(cluster, board.clone());
@@ -355,7 +358,6 @@ async fn serve_clients(
         () = serve_chunks(chunks, chunk_plain, chunk_secure, tls.clone()) => {
             anyhow::bail!("a runtime of the chunk store ended")
         }
-        () = reload(tls) => Ok(()),
     }
 }
 
@@ -405,14 +407,6 @@ fn connections_max(config: &ServeConfig) -> usize {
     }
     let of_chunks = config.chunk.as_ref().map_or(0, listen_chunk::descriptors_max);
     descriptors::beside(descriptors::for_connections(), of_chunks)
-}
-
-/// Keeps the stores of TLS up to date, if there are any.
-async fn reload(tls: Option<Arc<Tls>>) {
-    match tls {
-        Some(tls) => tls.reload_when_changed().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// A Front for each of the member's handles. All share a secret, and the bounds on all clients.

@@ -6,6 +6,7 @@
 
 mod client_verifier;
 mod der;
+pub mod files;
 mod jks;
 pub mod key_store;
 pub mod keys;
@@ -17,10 +18,10 @@ mod subject;
 pub mod suites;
 pub mod trust;
 
-use std::path::Path;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustls::crypto::ring;
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
@@ -32,13 +33,12 @@ use x509_parser::prelude::FromDer;
 use crate::config::report::Place;
 use crate::config::tls::{ClientAuth, Password, StoreFile, TlsConfig};
 use client_verifier::ClientVerifier;
-use key_store::{STORE_BYTES_MAX, StoreKind};
+use files::{Files, read_file};
+use key_store::StoreKind;
 use keys::Keys;
 use rules::Rules;
+pub use subject::common_name;
 use suites::cipher_suite_name;
-
-/// The interval at which the files of the stores are checked for changes.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Failed handshakes that are logged in each interval; further ones are only counted.
 const COMPLAINTS_MAX: usize = 10;
@@ -57,6 +57,7 @@ pub struct TlsError {
 /// The configured TLS. The listeners share it.
 pub struct Tls {
     config: TlsConfig,
+    files: Files,
     /// The present settings, replaced when the stores change; a connection keeps the settings it
     /// began with.
     current: Mutex<Served>,
@@ -89,11 +90,13 @@ impl Served {
 }
 
 impl Tls {
-    /// Reads the stores.
+    /// Reads the stores and the list of revoked certificates.
     pub fn load(config: TlsConfig) -> Result<Tls, TlsError> {
-        let current = Mutex::new(Served::new(server_config(&config)?));
+        let files = Files::new(stores(&config), &config.rules);
+        let current = Mutex::new(Served::new(server_config(&config, files.rules())?));
         Ok(Tls {
             config,
+            files,
             current,
             handshakes_under_way: AtomicUsize::new(0),
             handshakes_failed: AtomicU64::new(0),
@@ -161,31 +164,29 @@ impl Tls {
         Some((name, if is_super { &["super", "x509"] } else { &["x509"] }))
     }
 
-    /// Checks the files for ever, and takes over changed ones. If a file cannot be used, the
-    /// settings stay as they are, and one line in the log says so.
-    pub async fn reload_when_changed(&self) {
+    /// Has the files checked from now on, and changed ones taken over. If a store cannot be used,
+    /// the settings stay as they are, and one line in the log says so.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub fn reload_when_changed(self: &Arc<Self>) -> io::Result<()> {
         if !self.config.reload {
-            return std::future::pending().await;
+            return Ok(());
         }
-        let mut seen = own_stamps(&self.config);
-        let mut interval = tokio::time::interval(RELOAD_INTERVAL);
-        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            interval.tick().await;
-            // The stamps are taken before the files are read: a change meanwhile is then seen as
-            // one more.
-            let stamps = own_stamps(&self.config);
-            if stamps == seen {
-                continue;
-            }
-            seen = stamps;
-            self.reload("TLS: the stores have changed and are used from now on");
-        }
+        files::check_often(self, |tls: &Tls| {
+            tls.files.read_changed(|| {
+                tls.read_stores("TLS: the stores have changed and are used from now on");
+            });
+        })
     }
 
-    /// Reads the stores now, changed or not, and logs that.
+    /// Reads the files now, changed or not, and logs that.
     pub fn reload(&self, done: &str) {
-        match server_config(&self.config) {
+        self.files.read_all(|| self.read_stores(done));
+    }
+
+    fn read_stores(&self, done: &str) {
+        match server_config(&self.config, self.files.rules()) {
             Ok(new) => {
                 *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Served::new(new);
                 tracing::info!("{done}");
@@ -248,35 +249,11 @@ impl Complaints {
     }
 }
 
-/// Stamps that tell one version of the files from another: length, time of the last change, and
-/// inode, since a name may come to lead to another file.
-type FileStamps = Vec<Option<FileStamp>>;
-
-type FileStamp = (u64, SystemTime, u64);
-
-fn own_stamps(config: &TlsConfig) -> FileStamps {
-    stamps([&config.key_store].into_iter().chain(&config.trust_store))
+fn stores(config: &TlsConfig) -> impl Iterator<Item = &StoreFile> {
+    [&config.key_store].into_iter().chain(&config.trust_store)
 }
 
-fn stamps<'a>(stores: impl IntoIterator<Item = &'a StoreFile>) -> FileStamps {
-    let files = stores.into_iter().flat_map(|store| {
-        let password = match &store.password {
-            Password::File(path) => Some(path),
-            Password::Text(_) => None,
-        };
-        std::iter::once(&store.path).chain(&store.key_path).chain(password)
-    });
-    files.map(|path| stamp(path)).collect()
-}
-
-/// The stamp of a file; none if it cannot be found.
-fn stamp(path: &Path) -> Option<FileStamp> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.len(), metadata.modified().ok()?, metadata.ino()))
-}
-
-fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
+fn server_config(config: &TlsConfig, rules: &Arc<Rules>) -> Result<ServerConfig, TlsError> {
     let mut provider = ring::default_provider();
     if !config.cipher_suites.is_empty() {
         let wanted = |name: &str| config.cipher_suites.iter().any(|wanted| wanted == name);
@@ -296,8 +273,7 @@ fn server_config(config: &TlsConfig) -> Result<ServerConfig, TlsError> {
         (Some(store), ClientAuth::Want | ClientAuth::Need) => {
             let trusted = read_store(store, key_store::read_trusted)?;
             let mandatory = config.client_auth == ClientAuth::Need;
-            let rules = Rules::new(config.rules.clone());
-            let verifier = ClientVerifier::new(trusted, rules, mandatory, &provider)
+            let verifier = ClientVerifier::new(trusted, rules.clone(), mandatory, &provider)
                 .map_err(|cause| store.error(cause))?;
             builder.with_client_cert_verifier(Arc::new(verifier))
         }
@@ -355,14 +331,6 @@ pub(crate) fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec
     read(&bytes, kind, &password).map_err(|error| store.error(error.to_string()))
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if length > STORE_BYTES_MAX as u64 {
-        return Err(format!("{length} bytes are more than {STORE_BYTES_MAX}"));
-    }
-    std::fs::read(path).map_err(|error| error.to_string())
-}
-
 impl StoreFile {
     fn error(&self, cause: String) -> TlsError {
         TlsError {
@@ -380,14 +348,6 @@ pub fn cause_of(error: &rustls::Error) -> String {
         rustls::Error::InvalidMessage(error) => format!("what it sends is not TLS ({error:?})"),
         error => error.to_string(),
     }
-}
-
-/// The common name in the subject of a client's certificate; empty if it has none. Of several the
-/// last one counts, as in Go (`pkix.Name.FillFromRDNSequence`).
-pub fn common_name(certificate: &[u8]) -> String {
-    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return String::new() };
-    let names = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-    names.last().unwrap_or_default().to_string()
 }
 
 #[cfg(test)]

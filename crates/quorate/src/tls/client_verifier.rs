@@ -16,7 +16,7 @@ use super::trust::Trust;
 #[derive(Debug)]
 pub struct ClientVerifier {
     trust: Trust,
-    rules: Rules,
+    rules: Arc<Rules>,
     /// The verifier of paths to the authorities, if there are any.
     paths: Option<Arc<dyn ClientCertVerifier>>,
     subjects: Vec<DistinguishedName>,
@@ -28,7 +28,7 @@ impl ClientVerifier {
     /// error names the certificate that cannot be used.
     pub fn new(
         trusted: Vec<CertificateDer<'static>>,
-        rules: Rules,
+        rules: Arc<Rules>,
         mandatory: bool,
         provider: &Arc<CryptoProvider>,
     ) -> Result<ClientVerifier, String> {

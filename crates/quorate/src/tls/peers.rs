@@ -3,52 +3,62 @@
 //! the host that it dials, the accepter the configured hosts of the server that the dialler claims
 //! to be. Without a trust store nobody is checked, and messages are encrypted nevertheless.
 
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use node::{NamesHost, PeerTls};
 
+use super::files::{self, Files};
+use super::rules::Rules;
 use super::server_verifier::names_host;
-use super::{FileStamps, TlsError, key_store, read_store, server_config, stamps};
+use super::{TlsError, key_store, read_store, server_config};
 use crate::config::tls::{ClientAuth, PeerTlsConfig, TlsConfig};
 use crate::zk_client::tls::{client_config, config_of_any_server};
 
-/// The stores, as they were read last.
+/// The settings, as the stores were read last.
 pub struct PeerStores {
     config: PeerTlsConfig,
-    current: Mutex<(PeerTls, FileStamps)>,
+    files: Files,
+    current: Mutex<PeerTls>,
 }
 
 impl PeerStores {
-    /// Reads the stores.
+    /// Reads the stores and the list of revoked certificates.
     pub fn load(config: PeerTlsConfig) -> Result<PeerStores, TlsError> {
-        let stamps = own_stamps(&config);
-        let current = Mutex::new((read(&config)?, stamps));
-        Ok(PeerStores { config, current })
+        let stores = [&config.key_store].into_iter().chain(&config.trust_store);
+        let files = Files::new(stores, &config.rules);
+        let current = Mutex::new(read(&config, files.rules())?);
+        Ok(PeerStores { config, files, current })
     }
 
-    /// The TLS settings for a new link. Changed stores are read again; if they cannot be used, the
-    /// old ones stay, and one line in the log says so.
+    /// The TLS settings for a new link.
     pub fn current(&self) -> PeerTls {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamps = own_stamps(&self.config);
-        if self.config.reload && current.1 != stamps {
-            current.1 = stamps;
-            self.read_again(&mut current.0);
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has the files checked from now on, and changed ones read again. If a store cannot be used,
+    /// the settings stay as they are, and one line in the log says so.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub fn reload_when_changed(self: &Arc<Self>) -> io::Result<()> {
+        if !self.config.reload {
+            return Ok(());
         }
-        current.0.clone()
+        files::check_often(self, |own: &PeerStores| {
+            own.files.read_changed(|| own.read_stores());
+        })
     }
 
-    /// Reads the stores now, changed or not.
+    /// Reads the files now, changed or not.
     pub fn reload(&self) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.1 = own_stamps(&self.config);
-        self.read_again(&mut current.0);
+        self.files.read_all(|| self.read_stores());
     }
 
-    fn read_again(&self, current: &mut PeerTls) {
-        match read(&self.config) {
+    fn read_stores(&self) {
+        match read(&self.config, self.files.rules()) {
             Ok(new) => {
-                *current = new;
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = new;
                 tracing::info!("TLS between servers: the stores were read again, for new links");
             }
             Err(error) => {
@@ -58,16 +68,12 @@ impl PeerStores {
     }
 }
 
-fn own_stamps(config: &PeerTlsConfig) -> FileStamps {
-    stamps([&config.key_store].into_iter().chain(&config.trust_store))
-}
-
-fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
+fn read(config: &PeerTlsConfig, rules: &Arc<Rules>) -> Result<PeerTls, TlsError> {
     let client_auth = match config.trust_store {
         Some(_) => ClientAuth::Need,
         None => ClientAuth::None,
     };
-    let server = server_config(&TlsConfig {
+    let of_server = TlsConfig {
         key_store: config.key_store.clone(),
         trust_store: config.trust_store.clone(),
         client_auth,
@@ -78,7 +84,8 @@ fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
         handshakes_max: 0,
         super_user: None,
         rules: config.rules.clone(),
-    })?;
+    };
+    let server = server_config(&of_server, rules)?;
     let keys = read_store(&config.key_store, key_store::read_keys)?;
     let Some(trust_store) = &config.trust_store else {
         let client = config_of_any_server(keys).map_err(|cause| config.key_store.error(cause))?;
@@ -86,7 +93,7 @@ fn read(config: &PeerTlsConfig) -> Result<PeerTls, TlsError> {
     };
     let trusted = read_store(trust_store, key_store::read_trusted)?;
     // The other end is configured alike, so both agree on versions and suites.
-    let client = client_config(keys, trusted, config.rules.clone(), config.checks_names)
+    let client = client_config(keys, trusted, rules.clone(), config.checks_names)
         .map_err(|cause| trust_store.error(cause))?;
     let names_host = config.checks_diallers.then_some(names_host as NamesHost);
     Ok(PeerTls { client, server: server.into(), names_host })

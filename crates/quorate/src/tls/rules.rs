@@ -5,10 +5,13 @@
 //! the issuer does not count, and each certificate that the peer shows is looked at. The signature
 //! and the dates of the list do not count either, since the list is a file of the administrator, as
 //! the trust store is. While it cannot be read, no certificate is believed.
+//!
+//! A handshake looks at the list as it was read last, and never at the file: a disk that hangs must
+//! not stop the thread of a handshake.
 
 use std::collections::HashSet;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::verify_server_name;
@@ -19,22 +22,26 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
-use super::{FileStamp, common_name, read_file, stamp};
+use super::files::read_file;
+use super::subject::common_name;
 use crate::config::tls::{AllowedNames, CertificateRules};
 
-/// The rules, and the list as it was read last.
+/// The rules.
 #[derive(Debug)]
 pub struct Rules {
-    config: CertificateRules,
-    read: Mutex<Option<Read>>,
+    names: Option<AllowedNames>,
+    revoked: Option<RevokedList>,
 }
 
-/// A list that was read: what its file looked like, and the serial numbers, or why there are none.
+/// The list of revoked certificates.
 #[derive(Debug)]
-struct Read {
-    stamp: Option<FileStamp>,
-    revoked: Result<Arc<HashSet<Box<[u8]>>>, String>,
+struct RevokedList {
+    path: PathBuf,
+    last: Mutex<LastRead>,
 }
+
+/// The serial numbers of the list as it was read last, or why it could not be read.
+type LastRead = Result<Arc<HashSet<Box<[u8]>>>, String>;
 
 /// Why the rules refuse a certificate.
 #[derive(thiserror::Error)]
@@ -61,9 +68,16 @@ impl From<Refused> for Error {
 }
 
 impl Rules {
-    /// Rules that are looked at for each certificate.
+    /// Rules that are looked at for each certificate. The list is read now.
     pub fn new(config: CertificateRules) -> Rules {
-        Rules { config, read: Mutex::default() }
+        Rules { names: config.names, revoked: config.revoked.map(RevokedList::new) }
+    }
+
+    /// Reads the list again, if there is one. Only one thread may do so at a time.
+    pub fn read_again(&self) {
+        let Some(list) = &self.revoked else { return };
+        let read = read_and_log(&list.path);
+        *list.last.lock().unwrap_or_else(PoisonError::into_inner) = read;
     }
 
     /// Refuses a certificate that breaks a rule. Its trust was checked.
@@ -76,13 +90,14 @@ impl Rules {
         intermediates: &[CertificateDer<'_>],
     ) -> Result<(), Error> {
         self.check_names(end_entity)?;
-        let Some(path) = &self.config.revoked else { return Ok(()) };
-        let revoked = self.revoked(path).map_err(Refused::NoList)?;
+        let Some(list) = &self.revoked else { return Ok(()) };
+        let last = list.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let revoked = last.map_err(Refused::NoList)?;
         for certificate in std::iter::once(end_entity).chain(intermediates) {
             let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
                 return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
             };
-            if revoked.contains(number(parsed.raw_serial())) {
+            if revoked.contains(without_zeros(parsed.raw_serial())) {
                 return Err(Error::InvalidCertificate(CertificateError::Revoked));
             }
         }
@@ -90,7 +105,7 @@ impl Rules {
     }
 
     fn check_names(&self, certificate: &CertificateDer<'_>) -> Result<(), Refused> {
-        let (is_allowed, refused) = match &self.config.names {
+        let (is_allowed, refused) = match &self.names {
             None => return Ok(()),
             Some(AllowedNames::CommonNames(allowed)) => {
                 let name = common_name(certificate);
@@ -102,21 +117,27 @@ impl Rules {
         };
         if is_allowed { Ok(()) } else { Err(refused) }
     }
+}
 
-    /// The serial numbers of the list, which is read again if its file has changed.
-    fn revoked(&self, path: &Path) -> Result<Arc<HashSet<Box<[u8]>>>, String> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        // The stamp is taken before the file is read: a change meanwhile is then seen later.
-        let stamp = stamp(path);
-        match &*read {
-            Some(read) if read.stamp == stamp && stamp.is_some() => read.revoked.clone(),
-            _ => {
-                let revoked = read_list(path)
-                    .map(Arc::new)
-                    .map_err(|cause| format!("{}: {cause}", path.display()));
-                *read = Some(Read { stamp, revoked: revoked.clone() });
-                revoked
-            }
+impl RevokedList {
+    fn new(path: PathBuf) -> RevokedList {
+        RevokedList { last: Mutex::new(read_and_log(&path)), path }
+    }
+}
+
+/// Reads the list, and logs what came of it.
+fn read_and_log(path: &Path) -> LastRead {
+    let shown = path.display();
+    match read_list(path) {
+        Ok(revoked) => {
+            let count = revoked.len();
+            tracing::info!("TLS: {shown}: revoked serial numbers: {count}");
+            Ok(Arc::new(revoked))
+        }
+        Err(cause) => {
+            let cause = format!("{shown}: {cause}");
+            tracing::error!("TLS: no certificate is believed: {cause}");
+            Err(cause)
         }
     }
 }
@@ -125,15 +146,16 @@ impl Rules {
 fn read_list(path: &Path) -> Result<HashSet<Box<[u8]>>, String> {
     let bytes = read_file(path)?;
     match CertificateRevocationList::from_der(&bytes) {
-        Ok(([], list)) => {
-            Ok(list.iter_revoked_certificates().map(|it| number(it.raw_serial()).into()).collect())
-        }
+        Ok(([], list)) => Ok(list
+            .iter_revoked_certificates()
+            .map(|it| without_zeros(it.raw_serial()).into())
+            .collect()),
         _ => Err("it is no revocation list in DER".to_string()),
     }
 }
 
 /// A serial number without zeros in front, by which equal ones are compared.
-fn number(serial: &[u8]) -> &[u8] {
+fn without_zeros(serial: &[u8]) -> &[u8] {
     let zeros = serial.iter().take_while(|byte| **byte == 0).count();
     &serial[zeros..]
 }

@@ -4,6 +4,8 @@
 //! is off, the name is checked as HTTPS does. Like Java's `HostnameChecker` it falls back to the
 //! common name of a certificate that names no host otherwise.
 
+use std::sync::Arc;
+
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -20,7 +22,7 @@ use super::trust::Trust;
 #[derive(Debug)]
 pub struct ServerVerifier {
     pub trust: Trust,
-    pub rules: Rules,
+    pub rules: Arc<Rules>,
     /// Whether the certificate must be for the host that was dialled.
     pub checks_name: bool,
 }

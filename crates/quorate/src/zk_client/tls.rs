@@ -10,7 +10,6 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, Error};
 
-use crate::config::tls::CertificateRules;
 use crate::tls::cause_of;
 use crate::tls::keys::Keys;
 use crate::tls::rules::Rules;
@@ -24,17 +23,13 @@ use crate::tls::trust::Trust;
 pub fn client_config(
     keys: Vec<Arc<CertifiedKey>>,
     trusted: Vec<CertificateDer<'static>>,
-    rules: CertificateRules,
+    rules: Arc<Rules>,
     checks_name: bool,
 ) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(ring::default_provider());
     let trust = Trust::new(trusted, &provider)
         .map_err(|error| format!("the certificates of the trust store: {error}"))?;
-    config_with(
-        provider,
-        keys,
-        Arc::new(ServerVerifier { trust, rules: Rules::new(rules), checks_name }),
-    )
+    config_with(provider, keys, Arc::new(ServerVerifier { trust, rules, checks_name }))
 }
 
 /// Makes a configuration that takes every certificate of a server.

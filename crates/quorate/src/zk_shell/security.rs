@@ -10,6 +10,7 @@ use crate::config::tls::{CertificateRules, Password, StoreFile};
 use crate::config::{jaas, properties};
 use crate::tls::key_store::{StoreKind, read_keys, read_trusted};
 use crate::tls::read_store;
+use crate::tls::rules::Rules;
 use crate::zk_client::{Login, Security, client_config};
 
 /// The default section for clients in a JAAS file
@@ -100,7 +101,7 @@ impl Properties {
         client_config(
             keys,
             trusted,
-            CertificateRules::default(),
+            std::sync::Arc::new(Rules::new(CertificateRules::default())),
             self.is("zookeeper.ssl.hostnameVerification", true),
         )
     }

@@ -15,7 +15,7 @@ fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
 
 fn verifier(trusted: &[&str]) -> ClientVerifier {
     let trusted = trusted.iter().flat_map(|name| certificates(name)).collect();
-    let rules = Rules::new(Default::default());
+    let rules = Arc::new(Rules::new(Default::default()));
     ClientVerifier::new(trusted, rules, true, &Arc::new(ring::default_provider())).unwrap()
 }
 

@@ -89,7 +89,7 @@ fn a_host_is_an_alternative_name_and_not_the_common_name() {
 }
 
 #[test]
-fn a_list_revokes_serial_numbers_and_is_read_when_it_changes() {
+fn a_list_revokes_serial_numbers_as_it_was_read_last() {
     let path = std::env::temp_dir().join(format!("rules-{}.crl", std::process::id()));
     let rules = Rules::new(CertificateRules { names: None, revoked: Some(path.clone()) });
     let check = |end: &[u8], beside: &[&[u8]]| {
@@ -101,15 +101,19 @@ fn a_list_revokes_serial_numbers_and_is_read_when_it_changes() {
         }
     };
     let revoked = || Err("revoked".to_string());
+    let write = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        rules.read_again();
+    };
     let missing = check(&[1], &[]).unwrap_err();
     assert!(missing.contains(".crl: No such file"), "{missing}");
-    fs::write(&path, list(&[&[1], &[0x80, 0], &[7; 20]])).unwrap();
+    write(&list(&[&[1], &[0x80, 0], &[7; 20]]));
     assert_eq!(check(&[1], &[]), revoked());
     assert_eq!(check(&[0x80, 0], &[]), revoked());
     assert_eq!(check(&[7; 20], &[]), revoked());
     assert_eq!(check(&[2], &[]), Ok(()));
     assert_eq!(check(&[2], &[&[3], &[1]]), revoked(), "one beside it counts as well");
-    fs::write(&path, list(&[])).unwrap();
+    write(&list(&[]));
     assert_eq!(check(&[1], &[]), Ok(()));
     let good = list(&[&[2]]);
     for bad in [
@@ -118,13 +122,15 @@ fn a_list_revokes_serial_numbers_and_is_read_when_it_changes() {
         &good[..good.len() - 1],
         &[&good[..], b"x"].concat(),
     ] {
-        fs::write(&path, bad).unwrap();
+        write(bad);
         let refused = check(&[1], &[]).unwrap_err();
         assert!(refused.contains("it is no revocation list in DER"), "{refused}");
     }
-    fs::write(&path, good).unwrap();
+    write(&good);
     assert_eq!(check(&[1], &[]), Ok(()));
     assert_eq!(check(&[2], &[]), revoked());
     fs::remove_file(&path).unwrap();
+    assert_eq!(check(&[2], &[]), revoked(), "nobody looks at the file");
+    rules.read_again();
     assert!(check(&[1], &[]).is_err());
 }

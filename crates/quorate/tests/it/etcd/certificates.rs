@@ -10,6 +10,7 @@ use rcgen::{
     CertificateParams, CertificateRevocationListParams, Issuer, KeyIdMethod, KeyPair,
     RevokedCertParams, SerialNumber,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::members::start_over_tls;
@@ -68,19 +69,27 @@ fn serves(client: SocketAddr, shows: &'static str) -> bool {
 }
 
 #[test]
-fn a_revoked_certificate_is_refused_from_the_next_connection_on() {
+fn a_revoked_certificate_is_refused_once_the_list_is_read() {
     let folder = folder("etcd-certificates-revoked");
     let [client] = free_addresses::<1>();
     let list = folder.join("list.crl");
     let _member = start(&folder, client, &["--client-crl-file=list.crl"]);
     assert!(!serves(client, "client"), "without the list nobody is believed");
+    let wait_read = |line: &str| {
+        let log = || fs::read_to_string(folder.join("m0.log")).unwrap();
+        wait_until(line, || log().contains(&format!("TLS: {line}")));
+    };
     revoke(&list, &[]);
+    wait_read("list.crl: revoked serial numbers: 0");
     assert!(serves(client, "client") && serves(client, "server"));
     revoke(&list, &["stranger", "client"]);
+    wait_read("list.crl: revoked serial numbers: 2");
     assert!(!serves(client, "client") && serves(client, "server"));
     revoke(&list, &["server"]);
+    wait_read("list.crl: revoked serial numbers: 1");
     assert!(serves(client, "client") && !serves(client, "server"));
     fs::write(&list, "no list").unwrap();
+    wait_read("no certificate is believed: list.crl: it is no revocation list in DER");
     assert!(!serves(client, "client"));
     let log = fs::read_to_string(folder.join("m0.log")).unwrap();
     for expected in
@@ -88,6 +97,29 @@ fn a_revoked_certificate_is_refused_from_the_next_connection_on() {
     {
         assert!(log.contains(expected), "{expected}: {log}");
     }
+}
+
+/// A pipe that nobody writes to hangs whoever opens it, as a file on a disk that hangs.
+#[test]
+fn a_list_that_cannot_be_read_to_its_end_holds_up_no_handshake() {
+    let folder = folder("etcd-certificates-hangs");
+    let [client] = free_addresses::<1>();
+    let (list, pipe) = (folder.join("list.crl"), folder.join("pipe"));
+    revoke(&list, &["server"]);
+    let _member = start(&folder, client, &["--client-crl-file=list.crl"]);
+    assert!(serves(client, "client") && !serves(client, "server"));
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    fs::rename(&pipe, &list).unwrap();
+    // It can be opened without waiting once somebody waits to read it.
+    let open = || rustix::fs::open(&list, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+    let mut opened = None;
+    wait_until("the member reads it", || {
+        opened = open().ok();
+        opened.is_some()
+    });
+    assert!(serves(client, "client") && !serves(client, "server"), "the list before counts");
+    drop(opened);
+    wait_until("an empty list is none", || !serves(client, "client"));
 }
 
 #[test]
