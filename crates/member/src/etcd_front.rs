@@ -360,7 +360,7 @@ impl EtcdFront {
     /// Runs a call that has waited for the lock.
     fn run_call(&mut self, ticket: Ticket, store: &Store, keys_left: &mut u64) {
         let header = self.header();
-        if !self.find_of_read(ticket, store.auth()) {
+        if !self.find_user_of_read(ticket, store.auth()) {
             return;
         }
         match self.calls.get_mut(&ticket) {
@@ -374,7 +374,7 @@ impl EtcdFront {
                 let ran = read.run((store, header), asker, keys_left, &self.config.references);
                 self.on_ran(ticket, ran);
             }
-            Some(Call::Finding { .. }) => self.find_of_write(ticket, store.auth()),
+            Some(Call::Finding { .. }) => self.find_user_of_write(ticket, store.auth()),
             Some(Call::Pruning { .. }) if store.has_garbage() => self.pruning.push(ticket),
             Some(Call::Pruning { .. }) => {
                 if let Some(Call::Pruning { reply }) = self.calls.remove(&ticket) {
@@ -689,8 +689,8 @@ impl EtcdFront {
             return Err(Error::RequestTooLarge.into());
         }
         let asker = match asker {
-            Some(caller) if caller.must_be_found(self.may_be_enforced) => {
-                self.begin_to_find(ticket, kept, caller);
+            Some(client) if client.must_be_found(self.may_be_enforced) => {
+                self.queue_user_lookup(ticket, kept, client);
                 return Ok(());
             }
             asker => asker,
@@ -779,7 +779,7 @@ impl EtcdFront {
         };
         let call = match call {
             Call::Confirming(read, mut asker) => {
-                asker.iter_mut().for_each(|caller| caller.on_synced());
+                asker.iter_mut().for_each(|client| client.on_synced());
                 self.runnable.push_back(ticket);
                 Call::Ready(read, asker)
             }
@@ -809,8 +809,8 @@ impl EtcdFront {
         self.watches.on_installed(true);
         self.on_other_users();
         for call in self.calls.values_mut() {
-            if let Call::Ready(_, Some(caller)) | Call::Confirming(_, Some(caller)) = call {
-                caller.forget();
+            if let Call::Ready(_, Some(client)) | Call::Confirming(_, Some(client)) = call {
+                client.forget();
             }
             match call {
                 Call::Ready(Read::Stream(stream), _) | Call::Sent(stream, _) => {

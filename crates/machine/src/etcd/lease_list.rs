@@ -18,12 +18,12 @@ use crate::ids::{LeaseId, Ordinal};
 pub struct LeaseList {
     /// The leases so far.
     pub found: Vec<LeaseId>,
-    open: Option<Open>,
+    checked_up_to: Option<CheckedUpTo>,
 }
 
-/// The lease whose keys are being checked.
+/// How far the keys of a lease are checked.
 #[derive(Debug)]
-struct Open {
+struct CheckedUpTo {
     lease: LeaseId,
     /// Tells the lease from a later one with its number.
     granted: Ordinal,
@@ -45,21 +45,21 @@ impl Store {
         keys_left: &mut u64,
     ) -> Result<bool, Refusal> {
         let sees_all = self.auth().require_root(who).is_ok();
-        let mut open = list.open.take();
-        let from = match (&open, list.found.last()) {
-            (Some(open), _) => Bound::Included(open.lease),
+        let mut begun = list.checked_up_to.take();
+        let from = match (&begun, list.found.last()) {
+            (Some(begun), _) => Bound::Included(begun.lease),
             (None, Some(last)) => Bound::Excluded(*last),
             (None, None) => Bound::Unbounded,
         };
         for (id, lease) in self.leases().from(from) {
             let granted = lease.grant().granted;
-            let begun = open.take().filter(|open| (open.lease, open.granted) == (id, granted));
-            let unchecked = lease.keys_behind(begun.as_ref().map(|open| &*open.key));
+            let begun = begun.take().filter(|it| (it.lease, it.granted) == (id, granted));
+            let unchecked = lease.keys_behind(begun.as_ref().map(|it| &*it.key));
             for key in unchecked.take_while(|_| !sees_all) {
                 self.auth().require(who, Access::Read, KeyRange { key, end: &[] })?;
                 *keys_left = keys_left.saturating_sub(1);
                 if *keys_left == 0 {
-                    list.open = Some(Open { lease: id, granted, key: key.into() });
+                    list.checked_up_to = Some(CheckedUpTo { lease: id, granted, key: key.into() });
                     return Ok(false);
                 }
             }

@@ -25,8 +25,8 @@ use machine::etcd::reply::Refusal;
 use machine::etcd::token::{Token, TokenPrefix};
 use machine::{LeaseId, Level};
 
-use super::calls::{Call, Read, Reply, Then, checked_txn};
-use super::credentials::{Asker, Caller, NotFound};
+use super::calls::{Call, PendingChange, Read, Reply, Then, checked_txn};
+use super::credentials::{Asker, Client, NotFound};
 use super::lease_call::LeaseCall;
 use super::method::{CallRefused, Method, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
@@ -98,33 +98,33 @@ impl EtcdFront {
     // Users of calls.
 
     /// Keeps a write until its user is found under the lock.
-    pub(super) fn begin_to_find(
+    pub(super) fn queue_user_lookup(
         &mut self,
         ticket: Ticket,
         (method, request): (Method, Bytes),
-        caller: Box<Caller>,
+        client: Box<Client>,
     ) {
-        self.calls.insert(ticket, Call::Finding { method, request, caller });
+        self.calls.insert(ticket, Call::Finding { method, request, client });
         self.runnable.push_back(ticket);
     }
 
     /// Finds the user of a write, and begins it anew.
-    pub(super) fn find_of_write(&mut self, ticket: Ticket, auth: &Auth) {
+    pub(super) fn find_user_of_write(&mut self, ticket: Ticket, auth: &Auth) {
         self.may_be_enforced = auth.is_enabled();
-        let Some(Call::Finding { method, request, mut caller }) = self.calls.remove(&ticket) else {
+        let Some(Call::Finding { method, request, mut client }) = self.calls.remove(&ticket) else {
             return;
         };
-        let begun = match caller.find(auth, use_of(&self.config, self.now)) {
+        let begun = match client.find(auth, use_of(&self.config, self.now)) {
             Err(NotFound::NotYet) => {
-                self.calls.insert(ticket, Call::Finding { method, request, caller });
+                self.calls.insert(ticket, Call::Finding { method, request, client });
                 return self.ask_for_sync(ticket);
             }
             Err(NotFound::Never) => Err(Error::InvalidAuthToken.into()),
             Ok(()) => {
-                if let Some(user) = caller.user().filter(|_| self.config.names_users) {
+                if let Some(user) = client.user().filter(|_| self.config.names_users) {
                     self.output.users.push((ticket, user.clone()));
                 }
-                self.begin(ticket, method, request, Some(caller))
+                self.begin(ticket, method, request, Some(client))
             }
         };
         if let Err(refused) = begun {
@@ -133,12 +133,12 @@ impl EtcdFront {
     }
 
     /// Finds the user of a read that is about to run. False if it must wait, or is refused.
-    pub(super) fn find_of_read(&mut self, ticket: Ticket, auth: &Auth) -> bool {
-        let Some(Call::Ready(_, Some(caller))) = self.calls.get_mut(&ticket) else { return true };
-        let names_user = self.config.names_users && caller.user().is_none();
-        match caller.find(auth, use_of(&self.config, self.now)) {
+    pub(super) fn find_user_of_read(&mut self, ticket: Ticket, auth: &Auth) -> bool {
+        let Some(Call::Ready(_, Some(client))) = self.calls.get_mut(&ticket) else { return true };
+        let names_user = self.config.names_users && client.user().is_none();
+        match client.find(auth, use_of(&self.config, self.now)) {
             Ok(()) => {
-                if let Some(user) = caller.user().filter(|_| names_user) {
+                if let Some(user) = client.user().filter(|_| names_user) {
                     self.output.users.push((ticket, user.clone()));
                 }
                 true
@@ -195,7 +195,7 @@ impl EtcdFront {
                     let hash = change.given_hash().unwrap_or_default();
                     return self.begin_change(ticket, &change, &hash, asker, kept);
                 }
-                let read = Read::Change(Box::new((change, password, kept)));
+                let read = Read::Change(Box::new(PendingChange { change, password, kept }));
                 // Rights that were given on another member count here, too.
                 self.begin_read(ticket, read, false, asker);
                 Ok(())
@@ -250,12 +250,14 @@ impl EtcdFront {
     pub(super) fn go_on_with_change(
         &mut self,
         ticket: Ticket,
-        (change, password, kept): (AuthChange, Option<String>, (Method, Bytes)),
+        pending: PendingChange,
         asker: Asker,
         auth: &Auth,
     ) {
+        let PendingChange { change, password, kept } = pending;
         if let Some(password) = password {
-            return self.hash_password(ticket, (change, password, kept), asker);
+            let call = PasswordCall::Change(change, asker, kept);
+            return self.hash_password(ticket, password, call);
         }
         let refused = match change.flaw() {
             Some(AuthFlaw::Hash { user }) => match auth.user(user) {
@@ -279,17 +281,11 @@ impl EtcdFront {
         }
     }
 
-    fn hash_password(
-        &mut self,
-        ticket: Ticket,
-        (change, password, kept): (AuthChange, String, (Method, Bytes)),
-        asker: Asker,
-    ) {
+    fn hash_password(&mut self, ticket: Ticket, password: String, call: PasswordCall) {
         if password.len() > PASSWORD_BYTES_MAX {
             let refused = Err(CallRefused::Unknown(PASSWORD_TOO_LONG));
             return self.output.results.push((ticket, refused));
         }
-        let call = PasswordCall::Change(change, asker, kept);
         self.work_on_password(ticket, password.into_bytes(), PasswordTask::Hash, call);
     }
 

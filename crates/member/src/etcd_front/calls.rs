@@ -12,7 +12,7 @@ use machine::etcd::command::Txn;
 use machine::etcd::lease_list::LeaseList;
 use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
 
-use super::credentials::{self, Asker, Caller};
+use super::credentials::{self, Asker, Client};
 use super::hash_call::HashCall;
 use super::lease_call::{self, AskedLease, LeaseCall};
 use super::method::{Method, Need};
@@ -41,7 +41,7 @@ pub(super) enum Call {
         /// The bytes of the request.
         request: Bytes,
         /// The client.
-        caller: Box<Caller>,
+        client: Box<Client>,
     },
     /// A command that was handed over.
     Command {
@@ -102,15 +102,25 @@ pub(super) enum Read {
     /// A user whose password was right at that revision of users and roles, with its signed token;
     /// handed over under the lock.
     Signed(Box<(pb::AuthenticateRequest, u64, String)>),
-    /// A change whose password is to be hashed, or that cannot be a command as it is, with its
-    /// request. The right to it is asked for under the lock first.
-    Change(Box<(AuthChange, Option<String>, (Method, Bytes))>),
+    /// A change whose password is to be hashed, or that cannot be a command as it is. The right to
+    /// it is asked for under the lock first.
+    Change(Box<PendingChange>),
     /// A question about alarms.
     Alarms(pb::AlarmRequest),
     /// A hash of the keys.
     Hash(HashCall),
     /// Whether a client may ask something of the member itself.
     Need(Need),
+}
+
+/// A change of users and roles that is not a command yet.
+pub(super) struct PendingChange {
+    /// The change, without its password.
+    pub change: AuthChange,
+    /// The password that is to be hashed, if the change sets one.
+    pub password: Option<String>,
+    /// The method and the bytes of the call, from which it can begin anew.
+    pub kept: (Method, Bytes),
 }
 
 /// The response to a call or a piece of it, not encoded yet: it shares the versions that it shows.

@@ -40,7 +40,7 @@ pub(super) struct Who {
 
 /// The client of a call that says something of itself.
 #[derive(Clone, Debug)]
-pub(super) struct Caller {
+pub(super) struct Client {
     credentials: Credentials,
     /// Whether this member has applied what the client can know of.
     is_synced: bool,
@@ -52,7 +52,7 @@ pub(super) struct Caller {
 }
 
 /// The client of a call; none if it says nothing of itself.
-pub(super) type Asker = Option<Box<Caller>>;
+pub(super) type Asker = Option<Box<Client>>;
 
 /// The client with these credentials. `is_synced` says that it knows of nothing that this member
 /// has not applied.
@@ -60,18 +60,18 @@ pub(super) fn asker(credentials: Credentials, is_synced: bool) -> Asker {
     match credentials {
         Credentials::Nobody => None,
         credentials => {
-            Some(Box::new(Caller { credentials, is_synced, is_found: false, who: None }))
+            Some(Box::new(Client { credentials, is_synced, is_found: false, who: None }))
         }
     }
 }
 
-/// The user of a call, for a check; none unless [`Caller::find`] came before.
+/// The user of a call, for a check; none unless [`Client::find`] came before.
 pub(super) fn info(asker: &Asker) -> Option<AuthInfo<'_>> {
     let Who { user, revision } = asker.as_deref()?.who.as_ref()?;
     Some(AuthInfo { user, revision: *revision })
 }
 
-impl Caller {
+impl Client {
     /// Finds its user, as far as permissions are enforced. `is_used` says whether a token was used
     /// lately.
     pub fn find(

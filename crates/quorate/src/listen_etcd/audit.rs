@@ -53,7 +53,7 @@ impl AuditedClient {
 
     /// Takes the user that the client's certificate or its signed token names. That is all that is
     /// known while permissions are not enforced.
-    pub fn claim(&self, credentials: &Credentials) {
+    pub fn set_claimed_user(&self, credentials: &Credentials) {
         if let Credentials::Certificate(user) | Credentials::Signed { user, .. } = credentials {
             self.set_user(user.clone());
         }
@@ -63,14 +63,14 @@ impl AuditedClient {
 /// A call that is a line of the audit log once it is dropped.
 pub(super) struct Audited {
     client: Rc<AuditedClient>,
-    what: What,
+    operation: Operation,
     result: Outcome,
 }
 
-/// What a call changes: the operation, and what it is about.
+/// What a call asks for: the name of the operation, and what it is about.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct What {
-    operation: &'static str,
+pub(super) struct Operation {
+    name: &'static str,
     fields: Fields,
 }
 
@@ -89,8 +89,8 @@ enum Outcome {
 
 impl Audited {
     /// A call of this client.
-    pub fn new(client: &Rc<AuditedClient>, what: What) -> Box<Audited> {
-        Box::new(Audited { client: client.clone(), what, result: Outcome::Invoked })
+    pub fn new(client: &Rc<AuditedClient>, operation: Operation) -> Box<Audited> {
+        Box::new(Audited { client: client.clone(), operation, result: Outcome::Invoked })
     }
 
     /// Tells the result of a call that the Front has answered.
@@ -99,8 +99,8 @@ impl Audited {
             let mut response = Vec::new();
             reply.write(&mut response);
             let granted = pb::LeaseGrantResponse::decode(&response[..]).unwrap_or_default();
-            self.what.fields.retain(|(name, _)| *name != "lease");
-            self.what.fields.insert(0, ("lease", lease(granted.id)));
+            self.operation.fields.retain(|(name, _)| *name != "lease");
+            self.operation.fields.insert(0, ("lease", lease(granted.id)));
         }
         self.tell_result(result.as_ref().map(drop).map_err(|refused| *refused));
     }
@@ -129,8 +129,8 @@ impl fmt::Display for Audited {
         if let Some(user) = &*self.client.user.borrow() {
             write!(f, "user={}\t", name(user))?;
         }
-        write!(f, "ip={}\toperation={}", self.client.ip.to_canonical(), self.what.operation)?;
-        for (name, value) in &self.what.fields {
+        write!(f, "ip={}\toperation={}", self.client.ip.to_canonical(), self.operation.name)?;
+        for (name, value) in &self.operation.fields {
             write!(f, "\t{name}={value}")?;
         }
         match self.result {
@@ -141,9 +141,9 @@ impl fmt::Display for Audited {
     }
 }
 
-impl What {
+impl Operation {
     /// What a call of the Front changes; none if it only reads.
-    pub fn of_front(method: Method, request: &Bytes) -> Option<What> {
+    pub fn of_front(method: Method, request: &Bytes) -> Option<Operation> {
         Some(match method {
             Method::Put => of(request, "put", |it: pb::PutRequest| {
                 let lease = (it.lease != 0).then(|| ("lease", lease(it.lease)));
@@ -154,9 +154,9 @@ impl What {
             }),
             Method::Txn => match pb::TxnRequest::decode(request.clone()) {
                 Ok(it) => {
-                    What { operation: "txn", fields: txn(Writes::of(&it, WRITES_BYTES_MAX)?) }
+                    Operation { name: "txn", fields: txn(Writes::of(&it, WRITES_BYTES_MAX)?) }
                 }
-                Err(_) => What { operation: "txn", fields: Vec::new() },
+                Err(_) => Operation { name: "txn", fields: Vec::new() },
             },
             Method::Compact => of(request, "compact", |it: pb::CompactionRequest| {
                 vec![("revision", it.revision.to_string())]
@@ -181,12 +181,12 @@ impl What {
     }
 
     /// A backup. It changes nothing, and takes all data out.
-    pub fn backup() -> What {
-        What { operation: "snapshot", fields: Vec::new() }
+    pub fn backup() -> Operation {
+        Operation { name: "snapshot", fields: Vec::new() }
     }
 
     /// What a call about the members changes; none if it only reads.
-    pub fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<What> {
+    pub fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<Operation> {
         let member = |id: u64| ("member", format!("{id:x}"));
         let peers = |urls: &[String]| ("peers", name(&urls.join(",")));
         Some(match method {
@@ -205,7 +205,7 @@ impl What {
                 of(request, "memberPromote", |it: pb::MemberPromoteRequest| vec![member(it.id)])
             }
             ClusterMethod::Maintain(MaintenanceMethod::Defragment) => {
-                What { operation: "defragment", fields: Vec::new() }
+                Operation { name: "defragment", fields: Vec::new() }
             }
             ClusterMethod::Maintain(MaintenanceMethod::MoveLeader) => {
                 of(request, "moveLeader", |it: pb::MoveLeaderRequest| vec![member(it.target_id)])
@@ -216,10 +216,10 @@ impl What {
                 match it.action() {
                     DowngradeAction::Validate => return None,
                     DowngradeAction::Enable => {
-                        What { operation: "downgradeEnable", fields: version }
+                        Operation { name: "downgradeEnable", fields: version }
                     }
                     DowngradeAction::Cancel => {
-                        What { operation: "downgradeCancel", fields: Vec::new() }
+                        Operation { name: "downgradeCancel", fields: Vec::new() }
                     }
                 }
             }
@@ -228,12 +228,12 @@ impl What {
     }
 }
 
-fn of_auth(method: AuthMethod, request: &Bytes) -> Option<What> {
+fn of_auth(method: AuthMethod, request: &Bytes) -> Option<Operation> {
     let user = |name_of: &str| ("name", name(name_of));
     let role = |role: &str| ("role", name(role));
     Some(match method {
-        AuthMethod::Enable => What { operation: "authEnable", fields: Vec::new() },
-        AuthMethod::Disable => What { operation: "authDisable", fields: Vec::new() },
+        AuthMethod::Enable => Operation { name: "authEnable", fields: Vec::new() },
+        AuthMethod::Disable => Operation { name: "authDisable", fields: Vec::new() },
         AuthMethod::Authenticate => {
             of(request, "authenticate", |it: pb::AuthenticateRequest| vec![user(&it.name)])
         }
@@ -285,26 +285,26 @@ fn of_auth(method: AuthMethod, request: &Bytes) -> Option<What> {
     })
 }
 
-fn of_alarm(request: &Bytes) -> Option<What> {
+fn of_alarm(request: &Bytes) -> Option<Operation> {
     let it = pb::AlarmRequest::decode(request.clone()).unwrap_or_default();
-    let operation = match it.action() {
+    let name = match it.action() {
         AlarmAction::Get => return None,
         AlarmAction::Activate => "alarmActivate",
         AlarmAction::Deactivate => "alarmDeactivate",
     };
     let fields =
         vec![("member", format!("{:x}", it.member_id)), ("alarm", it.alarm().as_str_name().into())];
-    Some(What { operation, fields })
+    Some(Operation { name, fields })
 }
 
 /// An operation, and what its request says; nothing of a request that is malformed.
 fn of<M: Message + Default>(
     request: &Bytes,
-    operation: &'static str,
+    name: &'static str,
     show: impl FnOnce(M) -> Fields,
-) -> What {
+) -> Operation {
     let fields = M::decode(request.clone()).map(show).unwrap_or_default();
-    What { operation, fields }
+    Operation { name, fields }
 }
 
 /// The writes of a transaction, and how many of them are not shown, if that is so.

@@ -10,7 +10,7 @@ use member::etcd_front::{CallRefused, Need};
 use sha2::{Digest, Sha256};
 
 use super::answer::code_and_text;
-use super::audit::What;
+use super::audit::Operation;
 use super::backup_file::BackupFile;
 use super::client::Client;
 use super::cluster::decoded;
@@ -107,7 +107,7 @@ impl Download {
     /// # Errors
     /// The client may not have one, or it cannot be made.
     pub async fn begin(client: &Client, request: Bytes) -> Result<Download, NoBackup> {
-        let mut line = client.begin_line(|| Some(What::backup()));
+        let mut line = client.begin_line(|| Some(Operation::backup()));
         let made = Download::make(client, request).await;
         if let Some(line) = &mut line {
             line.tell_result(made.as_ref().map(drop).map_err(NoBackup::refused));

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use member::etcd_front::{CallRefused, CallResult, Credentials, Method as KvMethod, Need};
 
-use super::audit::{Audited, AuditedClient, What};
+use super::audit::{Audited, AuditedClient, Operation};
 use super::runtime::{FrontCall, Runtime, WatchCall};
 use crate::config::etcd::EtcdService;
 use crate::grpc::{Deadline, Metadata};
@@ -155,7 +155,7 @@ impl Client {
     pub fn begin(&self, method: KvMethod, request: Bytes) -> FrontCall {
         let credentials = self.credentials();
         if let Some(audited) = &self.audited {
-            audited.claim(&credentials);
+            audited.set_claimed_user(&credentials);
         }
         self.runtime.begin(method, request, credentials, self.audited.as_ref())
     }
@@ -163,7 +163,7 @@ impl Client {
     /// Runs a call with one response, and has it in the audit log if it changes something. Dropping
     /// the future cancels it.
     pub async fn run(&self, method: KvMethod, request: Bytes) -> CallResult {
-        let mut line = self.begin_line(|| What::of_front(method, &request));
+        let mut line = self.begin_line(|| Operation::of_front(method, &request));
         let result = self.runtime.run(self, method, request).await;
         if let Some(line) = &mut line {
             line.tell(method, &result);
@@ -172,9 +172,12 @@ impl Client {
     }
 
     /// Begins a line of the audit log, if there is a log and the call changes something.
-    pub fn begin_line(&self, what: impl FnOnce() -> Option<What>) -> Option<Box<Audited>> {
+    pub fn begin_line(
+        &self,
+        operation: impl FnOnce() -> Option<Operation>,
+    ) -> Option<Box<Audited>> {
         let audited = self.audited.as_ref()?;
-        Some(Audited::new(audited, what()?))
+        Some(Audited::new(audited, operation()?))
     }
 
     /// Opens a stream of watches.

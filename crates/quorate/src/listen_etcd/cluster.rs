@@ -10,7 +10,7 @@ use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use member::etcd_front::{CallRefused, Method as KvMethod, Need};
 
-use super::audit::What;
+use super::audit::Operation;
 use super::client::Client;
 use super::maintenance;
 use super::methods::ClusterMethod;
@@ -26,7 +26,7 @@ pub(super) async fn run(
     method: ClusterMethod,
     request: Bytes,
 ) -> Result<Vec<u8>, CallRefused> {
-    let mut line = client.begin_line(|| What::of_cluster(method, &request));
+    let mut line = client.begin_line(|| Operation::of_cluster(method, &request));
     let result = answer(client, method, request).await;
     if let Some(line) = &mut line {
         line.tell_result(result.as_ref().map(drop).map_err(|refused| *refused));

@@ -9,8 +9,8 @@ fn client() -> Rc<AuditedClient> {
 
 /// The fields of the line for a call of the Front, behind the address; none if there is no line.
 fn of_front(method: Method, request: &impl Message) -> Option<String> {
-    let what = What::of_front(method, &request.encode_to_vec().into())?;
-    Some(line(Audited::new(&client(), what)))
+    let operation = Operation::of_front(method, &request.encode_to_vec().into())?;
+    Some(line(Audited::new(&client(), operation)))
 }
 
 fn line(audited: Box<Audited>) -> String {
@@ -73,8 +73,8 @@ fn a_transaction_that_only_reads_has_no_line() {
     check(Method::Txn, &writes, "txn\twrites=failure:<put key:\"p\">");
     let outer = pb::TxnRequest { success: vec![op(Request::RequestTxn(writes))], ..<_>::default() };
     check(Method::Txn, &outer, "txn\twrites=success:<put key:\"p\">");
-    let what = What::of_front(Method::Txn, &Bytes::from_static(&[0xff])).unwrap();
-    assert_eq!(line(Audited::new(&client(), what)), "txn", "it is malformed");
+    let operation = Operation::of_front(Method::Txn, &Bytes::from_static(&[0xff])).unwrap();
+    assert_eq!(line(Audited::new(&client(), operation)), "txn", "it is malformed");
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn lines_about_users_have_names_and_no_passwords() {
 #[test]
 fn calls_about_members_have_lines_if_they_change_something() {
     let shown = |method, request: Vec<u8>| {
-        let what = What::of_cluster(method, &request.into())?;
-        Some(line(Audited::new(&client(), what)))
+        let operation = Operation::of_cluster(method, &request.into())?;
+        Some(line(Audited::new(&client(), operation)))
     };
     let add = pb::MemberAddRequest { peer_ur_ls: vec!["http://h:1".into()], is_learner: true };
     assert_eq!(
@@ -156,9 +156,9 @@ fn calls_about_members_have_lines_if_they_change_something() {
 fn a_line_has_the_user_and_the_result() {
     let told = |result: Result<(), CallRefused>, credentials: Credentials| {
         let client = client();
-        client.claim(&credentials);
-        let what = What::of_front(Method::Put, &put("a").encode_to_vec().into()).unwrap();
-        let mut audited = Audited::new(&client, what);
+        client.set_claimed_user(&credentials);
+        let operation = Operation::of_front(Method::Put, &put("a").encode_to_vec().into()).unwrap();
+        let mut audited = Audited::new(&client, operation);
         audited.tell_result(result);
         audited.to_string()
     };
