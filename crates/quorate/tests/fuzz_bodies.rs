@@ -8,55 +8,13 @@ use std::path::{Path, PathBuf};
 mod bodies;
 
 use bodies::BODIES;
+use workload::changed_input::change;
+use workload::generate::Random;
 
 /// Changed inputs for each body.
 const CHANGED_COUNT: usize = 20_000;
 /// The most places at which a seed is cut off.
 const CUTS_MAX: usize = 300;
-
-/// A small generator (splitmix64): equal seeds give equal numbers.
-struct Chance(u64);
-
-impl Chance {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.bits() % bound as u64) as usize
-    }
-}
-
-/// Makes one to four changes: a byte, a number, or a piece that is deleted, doubled or copied from
-/// `other`.
-fn change(chance: &mut Chance, bytes: &mut Vec<u8>, other: &[u8]) {
-    for _ in 0..=chance.below(4) {
-        let at = chance.below(bytes.len() + 1);
-        let end = bytes.len().min(at + 1 + chance.below(8));
-        match chance.below(6) {
-            0 if at < bytes.len() => bytes[at] = chance.bits() as u8,
-            1 if at < bytes.len() => bytes[at] ^= 1 << chance.below(8),
-            2 => {
-                let value = [0, 1, 0x7f, 0x80, 0xff][chance.below(5)];
-                bytes[at..end].fill(value);
-            }
-            3 => drop(bytes.drain(at..end)),
-            4 => {
-                let twice = bytes[at..end].to_vec();
-                bytes.splice(at..at, twice);
-            }
-            _ => {
-                let from = chance.below(other.len() + 1);
-                let to = other.len().min(from + chance.below(40));
-                bytes.splice(at..end, other[from..to].iter().copied());
-            }
-        }
-    }
-}
 
 #[test]
 fn bodies_survive_seeds_cut_off_and_changed() {
@@ -70,11 +28,11 @@ fn bodies_survive_seeds_cut_off_and_changed() {
                 bodies::run(body.name, &seed[..cut]);
             }
         }
-        let mut chance = Chance(1);
+        let mut random = Random::new(1);
         for _ in 0..CHANGED_COUNT {
-            let mut bytes = seeds[chance.below(seeds.len())].clone();
-            let other = &seeds[chance.below(seeds.len())];
-            change(&mut chance, &mut bytes, other);
+            let mut bytes = random.pick(&seeds).clone();
+            let other = random.pick(&seeds);
+            change(&mut random, &mut bytes, other, &[]);
             bodies::run(body.name, &bytes);
         }
     }

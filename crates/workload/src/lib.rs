@@ -9,9 +9,11 @@
 //! - [`linear`]: the judge of an ensemble. It knows only the order that the zxids in the replies
 //!   give.
 //! - [`etcd`]: all of this for etcd's keys.
+//! - [`changed_input`]: inputs of decoders, changed by chance.
 //!
 //! Nothing here imports the state machine: a judge must not share the bugs of the accused.
 
+pub mod changed_input;
 pub mod etcd;
 pub mod generate;
 pub mod history;

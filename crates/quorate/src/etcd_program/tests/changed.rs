@@ -3,6 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use workload::changed_input::change;
+use workload::generate::Random;
+
 use super::super::yaml::FILE_BYTES_MAX;
 use super::*;
 use crate::config::report::Warning;
@@ -17,37 +20,8 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 /// What stands between the words, the variables and the file of an input.
 const BETWEEN: char = '\u{1}';
 
-/// A small generator (splitmix64): equal seeds give equal numbers.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) % bound as u64) as usize
-    }
-}
-
-/// Makes one to three changes: a byte, a piece that is deleted, or one that is copied from `other`.
-fn change(chance: &mut Chance, bytes: &mut Vec<u8>, other: &[u8]) {
-    const BYTES: &[u8] = b"-=,:/ \n\t'\"[]{}&*#?|>~%0a\xff\x01.";
-    for _ in 0..=chance.below(3) {
-        let at = chance.below(bytes.len() + 1);
-        let end = bytes.len().min(at + 1 + chance.below(8));
-        match chance.below(4) {
-            0 if at < bytes.len() => bytes[at] = BYTES[chance.below(BYTES.len())],
-            1 => bytes.insert(at, BYTES[chance.below(BYTES.len())]),
-            2 => drop(bytes.drain(at..end)),
-            _ => {
-                let from = chance.below(other.len() + 1);
-                let to = other.len().min(from + chance.below(60));
-                bytes.splice(at..end, other[from..to].iter().copied());
-            }
-        }
-    }
-}
+/// Bytes that mean something on a command line or in a file.
+const LIKELY: &[u8] = b"-=,:/ \n\t'\"[]{}&*#?|>~%0a\xff\x01.";
 
 /// Good inputs: the words, one a line, the variables, one a line, and the file.
 fn seeds() -> Vec<String> {
@@ -123,11 +97,11 @@ fn every_input_ends_in_a_configuration_or_an_error() {
         let cuts = (0..seed.len()).filter(|at| seed.is_char_boundary(*at));
         cuts.step_by(3).for_each(|at| check(&seed[..at]));
     }
-    let mut chance = Chance(1);
+    let mut random = Random::new(1);
     for _ in 0..CHANGED_COUNT {
-        let mut bytes = seeds[chance.below(seeds.len())].clone().into_bytes();
-        let other = seeds[chance.below(seeds.len())].as_bytes();
-        change(&mut chance, &mut bytes, other);
+        let mut bytes = random.pick(&seeds).clone().into_bytes();
+        let other = random.pick(&seeds).as_bytes();
+        change(&mut random, &mut bytes, other, LIKELY);
         check(&String::from_utf8_lossy(&bytes));
     }
 }
