@@ -39,6 +39,12 @@ impl Writes {
     fn add_all(&mut self, ops: &[pb::RequestOp], label: &mut &'static str, bytes_max: usize) {
         for op in ops {
             match &op.request {
+                // Making a text of each would take long where there are many.
+                Some(Request::RequestPut(_) | Request::RequestDeleteRange(_))
+                    if self.unshown_count > 0 =>
+                {
+                    self.unshown_count += 1;
+                }
                 Some(Request::RequestPut(put)) => {
                     let on_lease = match put.lease {
                         0 => String::new(),
@@ -64,11 +70,11 @@ impl Writes {
         }
     }
 
-    /// Adds a write if it and all before it have room.
+    /// Adds a write if it has room. All before it had.
     fn add(&mut self, write: &str, label: &mut &'static str, bytes_max: usize) {
         let before = if self.shown.is_empty() { label.trim_start() } else { *label };
         let bytes = self.shown.len() + before.len() + write.len();
-        if self.unshown_count > 0 || bytes > bytes_max {
+        if bytes > bytes_max {
             self.unshown_count += 1;
             return;
         }
