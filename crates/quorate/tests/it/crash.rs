@@ -1,5 +1,6 @@
 //! The real process is killed, stopped and started on damaged data: every acknowledged write stays.
 
+mod ensemble;
 mod etcd;
 mod load;
 mod part;
@@ -69,21 +70,22 @@ impl Clients {
 fn whatever_was_acknowledged_outlives_a_hundred_kills() {
     let mut server = Server::start("kills", SMALL_SNAPSHOTS);
     load::prepare(server.address(), WORKERS);
-    kill_under_load(&mut server, Clients::ZooKeeper);
+    kill_under_load(&mut server, &[Clients::ZooKeeper]);
 }
 
 /// In the end each revision is that of one put.
 #[test]
-fn every_put_that_was_acknowledged_outlives_a_hundred_kills() {
+fn what_clients_of_both_protocols_wrote_at_once_outlives_a_hundred_kills() {
     let lines = [SMALL_SNAPSHOTS, &["quorate.etcdAddr=127.0.0.1:0"]].concat();
-    let mut server = Server::start("kills-etcd", &lines);
-    kill_under_load(&mut server, Clients::Etcd);
+    let mut server = Server::start("kills-both", &lines);
+    load::prepare(server.address(), WORKERS);
+    kill_under_load(&mut server, &[Clients::ZooKeeper, Clients::Etcd]);
     server.restart();
     etcd::check_revisions(server.face("etcd"));
 }
 
 /// Kills the server again and again while clients write, and stops it in the end.
-fn kill_under_load(server: &mut Server, clients: Clients) {
+fn kill_under_load(server: &mut Server, clients: &[Clients]) {
     let kills = number_from_env("QUORATE_KILLS", 100);
     let seed = number_from_env("QUORATE_SEED", 1);
     let began = Instant::now();
@@ -103,51 +105,59 @@ fn kill_under_load(server: &mut Server, clients: Clients) {
 fn sigterm_under_load_ends_with_status_0_and_loses_nothing() {
     let mut server = Server::start("sigterm", SMALL_SNAPSHOTS);
     load::prepare(server.address(), WORKERS);
-    let report = under_load(&mut server, Clients::ZooKeeper, 8, 2, Server::stop);
+    let report = under_load(&mut server, &[Clients::ZooKeeper], 8, 2, Server::stop);
     assert_sound(&server);
     println!("{report}");
 }
 
 /// Ends the server again and again while clients write, and starts it again each time; in the end
-/// it is stopped.
+/// it is stopped. The clients of each protocol have a world of their own: a zxid is no revision.
 fn under_load(
     server: &mut Server,
-    clients: Clients,
+    clients: &[Clients],
     ends: u64,
     seed: u64,
     mut end: impl FnMut(&mut Server),
 ) -> String {
-    let world = World::default();
+    let worlds: Vec<World> = clients.iter().map(|_| World::default()).collect();
     let mut random = Random::new(seed.rotate_left(32));
+    let begin_life = |server: &Server| {
+        worlds.iter().zip(clients).for_each(|(world, it)| world.begin_life(it.address(server)));
+    };
+    let end_life = || worlds.iter().for_each(World::end_life);
     std::thread::scope(|scope| {
         // The clients end even if this panics.
-        let _over = Over(&world);
-        let count = clients.start(scope, &world, seed);
+        let _over = Over(&worlds);
+        let start = |(world, it): (_, &Clients)| it.start(scope, world, seed);
+        let counts: Vec<usize> = worlds.iter().zip(clients).map(start).collect();
+        let wait_satisfied = || {
+            worlds.iter().zip(&counts).for_each(|(world, count)| world.wait_satisfied(*count));
+        };
         for _ in 0..ends {
-            world.begin_life(clients.address(server));
+            begin_life(server);
             // Now and then the server is ended before any client has looked at its state.
             if !random.one_in(8) {
-                world.wait_satisfied(count);
+                wait_satisfied();
             }
             std::thread::sleep(Duration::from_millis(random.between(0, 250)));
-            world.end_life();
+            end_life();
             end(server);
             server.restart();
         }
-        world.begin_life(clients.address(server));
-        world.wait_satisfied(count);
-        world.end_life();
+        begin_life(server);
+        wait_satisfied();
+        end_life();
         server.stop();
     });
     assert!(!server.log().contains("panicked"));
-    world.report()
+    worlds.iter().map(World::report).collect::<Vec<_>>().join("; ")
 }
 
-struct Over<'a>(&'a World);
+struct Over<'a>(&'a [World]);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.iter().for_each(World::end);
     }
 }
 

@@ -14,7 +14,7 @@ use bench::differential::wire::Connection;
 use zk::request::ConnectRequest;
 
 use crate::client::{Client, Greeted};
-use crate::server::{command_at, folder, wait_until};
+use crate::server::{command_at, folder, port_of_its_own, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
@@ -386,6 +386,26 @@ impl Members {
         });
         self.children[place] = None;
         ended.expect("it has ended")
+    }
+
+    /// Ends a server with SIGKILL, if it runs, and waits until it is gone.
+    pub fn kill_nine(&mut self, place: usize) {
+        if let Some(mut child) = self.children[place].take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Adds a port for etcd's clients to the configuration of each server, before its start.
+    pub fn prepare_etcd(&self) -> [SocketAddr; 3] {
+        [0, 1, 2].map(|place: usize| {
+            let address = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
+            let config = self.folder.join((place + 1).to_string()).join("zoo.cfg");
+            let mut text = fs::read_to_string(&config).unwrap();
+            text.push_str(&format!("\nquorate.etcdAddr={address}\n"));
+            fs::write(config, text).unwrap();
+            address
+        })
     }
 
     /// Ends a server with SIGTERM; its status must be 0.

@@ -15,7 +15,7 @@ use crate::bad_input::disk_full::skip;
 use crate::client::{Client, Greeted, TIMEOUT_MS};
 use crate::ensemble::{Members, word};
 use crate::etcd::{get, put};
-use crate::server::{port_of_its_own, wait_until};
+use crate::server::wait_until;
 
 /// How long the disk hangs.
 const FROZEN_FOR: Duration = Duration::from_secs(8);
@@ -245,14 +245,7 @@ fn hang_beside_puts(etcd: [SocketAddr; 3], disks: &[LoopDisk], frozen: usize, wh
 #[test]
 fn a_hung_disk_of_one_member_stops_no_client_of_etcd() {
     let members = Members::prepare("hung-disk-etcd", "");
-    let etcd = [0, 1, 2].map(|place| {
-        let address = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
-        let config = members.folder.join((place + 1).to_string()).join("zoo.cfg");
-        let mut text = fs::read_to_string(&config).unwrap();
-        text.push_str(&format!("\nquorate.etcdAddr={address}\n"));
-        fs::write(config, text).unwrap();
-        address
-    });
+    let etcd = members.prepare_etcd();
     let (members, disks, leader) = match start_members(members) {
         Ok(started) => started,
         Err(reason) => return skip(&reason),
