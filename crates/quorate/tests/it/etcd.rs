@@ -16,6 +16,7 @@ mod malformed;
 mod members;
 mod ports;
 mod program;
+mod slow_disk;
 mod streams;
 mod watches;
 mod websocket;

@@ -29,7 +29,7 @@ async fn lease<M: Message + Default>(
     calls(requests, name, &[request.encode_to_vec()]).await.all().remove(0)
 }
 
-async fn grant(requests: &SendRequest<Bytes>, id: i64, ttl: i64) -> pb::LeaseGrantResponse {
+pub async fn grant(requests: &SendRequest<Bytes>, id: i64, ttl: i64) -> pb::LeaseGrantResponse {
     lease(requests, "LeaseGrant", &pb::LeaseGrantRequest { id, ttl }).await
 }
 
@@ -46,7 +46,7 @@ async fn left(requests: &SendRequest<Bytes>, id: i64) -> (i64, Vec<Bytes>) {
 }
 
 /// Keeps leases alive by one stream, and returns the time that each has from then on.
-async fn keep(requests: &SendRequest<Bytes>, ids: &[i64]) -> Vec<i64> {
+pub async fn keep(requests: &SendRequest<Bytes>, ids: &[i64]) -> Vec<i64> {
     let messages: Vec<_> =
         ids.iter().map(|id| pb::LeaseKeepAliveRequest { id: *id }.encode_to_vec()).collect();
     let answers: Vec<pb::LeaseKeepAliveResponse> =

@@ -24,7 +24,7 @@ fn create(key: &str, start_revision: i64) -> pb::WatchRequest {
     pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(request)) }
 }
 
-fn progress() -> pb::WatchRequest {
+pub fn progress() -> pb::WatchRequest {
     let request = RequestUnion::ProgressRequest(pb::WatchProgressRequest {});
     pb::WatchRequest { request_union: Some(request) }
 }
@@ -40,7 +40,7 @@ async fn put_value(requests: &SendRequest<Bytes>, key: &str, value: Bytes) {
 }
 
 /// A watch of keys with a prefix, on a stream of its own.
-async fn watch(requests: &SendRequest<Bytes>, prefix: &str, start_revision: i64) -> Bidi {
+pub async fn watch(requests: &SendRequest<Bytes>, prefix: &str, start_revision: i64) -> Bidi {
     let mut stream = Bidi::open(requests, head(WATCH), &create(prefix, start_revision)).await;
     let created: pb::WatchResponse = stream.next().await;
     assert!(created.created && !created.canceled, "{created:?}");
