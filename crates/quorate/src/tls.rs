@@ -5,6 +5,7 @@
 //! sessions are not resumed: every connection proves its certificate again.
 
 mod client_verifier;
+mod common_name;
 mod der;
 pub mod files;
 mod jks;
@@ -33,11 +34,11 @@ use x509_parser::prelude::FromDer;
 use crate::config::report::Place;
 use crate::config::tls::{ClientAuth, Password, StoreFile, TlsConfig};
 use client_verifier::ClientVerifier;
+pub use common_name::common_name;
 use files::{Files, read_file};
 use key_store::StoreKind;
 use keys::Keys;
 use rules::Rules;
-pub use subject::common_name;
 use suites::cipher_suite_name;
 
 /// Failed handshakes that are logged in each interval; further ones are only counted.

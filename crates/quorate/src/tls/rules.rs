@@ -22,8 +22,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
+use super::common_name::common_name;
 use super::files::read_file;
-use super::subject::common_name;
 use crate::config::tls::{AllowedNames, CertificateRules};
 
 /// The rules.

@@ -5,9 +5,6 @@
 //! written by name and the others by number. Where RFC 2253 leaves a choice, this does what OpenJDK
 //! 17 does.
 
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
-
 use super::der::{self, OID, SEQUENCE, SET};
 
 /// The attributes that are written by name, each with its encoded number.
@@ -29,14 +26,6 @@ const TEXT_TAGS: [u8; 6] = [0x0c, 0x13, 0x14, 0x16, 0x1b, 0x1e];
 
 /// The characters that always get a backslash.
 const ESCAPED: &str = ",=+<>#;\"\\";
-
-/// The common name in the subject of a client's certificate; empty if it has none. Of several the
-/// last one counts, as in Go (`pkix.Name.FillFromRDNSequence`).
-pub fn common_name(certificate: &[u8]) -> String {
-    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return String::new() };
-    let names = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-    names.last().unwrap_or_default().to_string()
-}
 
 /// The text of an encoded name. None if the encoding is malformed.
 pub fn rfc2253(name: &[u8]) -> Option<String> {
