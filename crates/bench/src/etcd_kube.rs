@@ -22,20 +22,19 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use etcd::pb::etcdserverpb as pb;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client_etcd::{Client, DELETE_RANGE, PUT, runtime};
 use crate::comparison::{Comparison, Rounds, Turn, Where};
-use crate::etcd_load::load::start_clock;
+use crate::etcd_load::load::OpenLoop;
 use crate::figures::Block;
 use crate::limits::{
     CLIENTS_MAX, KUBE_APISERVERS_MAX, KUBE_COMPRESS_MAX, KUBE_FILL_CLIENTS, KUBE_OBJECTS_MAX,
     PACED_START_NS, RATE_MAX, SECONDS_MAX, SILENCE_LIMIT,
 };
 use crate::open_files;
-use crate::pace::Pace;
+use crate::pace::{End, Pace};
 use crate::process::thread_cpu_ns;
 use crate::random::Random;
 use crate::samples::Sampler;
@@ -273,26 +272,14 @@ async fn open_loop(
 ) -> anyhow::Result<u64> {
     let per_s = run.mix.per_s() * time.compress;
     let pace = Pace { start_ns: run.now_ns() + PACED_START_NS, spacing_ns: 1e9 / per_s };
-    let calls = (per_s * time.seconds as f64).ceil() as u64;
+    let end = End::Requests((per_s * time.seconds as f64).ceil() as u64);
     let compactions = tokio::spawn(compact_often(Arc::clone(run), clients[0].clone(), pace));
-    let places = Arc::new(Semaphore::new(clients_max));
-    let (mut due, clock) = start_clock(run.started, pace, calls);
-    let (mut next, mut cycle) = (0, clients.iter().cycle());
-    while let Some(until) = due.recv().await {
-        for number in next..until {
-            let place = Arc::clone(&places).acquire_owned().await?;
-            let client = cycle.next().context("there is a connection")?.clone();
-            let run = Arc::clone(run);
-            tokio::spawn(async move {
-                acts::act(&run, client, number, pace.due_ns(number)).await;
-                drop(place);
-            });
-        }
-        next = until;
-    }
-    // Every place is free once the last answer has come.
-    drop(places.acquire_many(u32::try_from(clients_max)?).await?);
-    ensure!(clock.join().is_ok(), "the thread that keeps the time panicked");
+    let open = OpenLoop { started: run.started, pace, end, clients: clients_max };
+    let send = |client, number, due_ns| {
+        let run = Arc::clone(run);
+        async move { acts::act(&run, client, number, due_ns).await }
+    };
+    open.run(clients, send).await?;
     compactions.abort();
     Ok(pace.start_ns)
 }

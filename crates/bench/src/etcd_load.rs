@@ -27,6 +27,7 @@ use crate::limits::{
     CLIENTS_MAX, ETCD_KEYS_MAX, ETCD_MIXED_KEYS, ETCD_VALUE_BYTES_MAX, ITEMS_MAX, RATE_MAX,
 };
 use crate::open_files;
+use crate::pace::End;
 use crate::stats::Latencies;
 use crate::target::Scheme;
 use load::{Load, Loop};
@@ -149,7 +150,8 @@ fn measure(turn: &Turn<'_>, args: &EtcdArgs, op: Op) -> anyhow::Result<Block> {
     }
     turn.say(op.title());
     let calls = keys.calls(op)?;
-    let how = Loop { clients: args.clients, requests: args.requests, rate: args.rate };
+    let end = End::Requests(args.requests);
+    let how = Loop { clients: args.clients, end, rate: args.rate };
     let done =
         load.run(turn.target, &calls, how, move |number, body| op.is_answered_by(number, body))?;
     let phase = done.phase(op.title());

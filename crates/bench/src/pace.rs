@@ -1,4 +1,8 @@
-//! An open loop's schedule: when each request is due. It does not wait for answers. Pure.
+//! The schedule of a load: when each request of an open loop is due, and which request of any loop
+//! is the last. It does not wait for answers, and reads no clock.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// Requests at even distances. Request `i` is due `i` times the distance after the start, from
 /// client `i % clients`: so each client's requests are evenly spaced, too. In bursts, a client
@@ -29,8 +33,35 @@ impl Pace {
     }
 }
 
+/// The end of a load.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// After so many requests.
+    Requests(u64),
+    /// At a time, which may be set while the load runs. Requests that were due before it are sent
+    /// all the same.
+    Time(Arc<OnceLock<Instant>>),
+}
+
+impl End {
+    /// An end at a time that is known.
+    pub fn at(time: Instant) -> End {
+        End::Time(Arc::new(OnceLock::from(time)))
+    }
+
+    /// Whether the end is behind request `number`, which is due at `due`: the load sends it.
+    pub fn is_behind(&self, number: u64, due: Instant) -> bool {
+        match self {
+            End::Requests(count) => number < *count,
+            End::Time(time) => time.get().is_none_or(|end| due < *end),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -47,5 +78,20 @@ mod tests {
         let of = |client| [0, 1, 2, 3, 4].map(|number| pace.client_due_ns(2, client, number, 2));
         assert_eq!(of(0), [0, 0, 4_000, 4_000, 8_000]);
         assert_eq!(of(1), [2_000, 2_000, 6_000, 6_000, 10_000]);
+    }
+
+    #[test]
+    fn a_load_ends_after_its_requests_or_at_its_time() {
+        let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(1));
+        assert!(End::Requests(3).is_behind(2, later));
+        assert!(!End::Requests(3).is_behind(3, now));
+        assert!(End::at(later).is_behind(9, now));
+        assert!(!End::at(later).is_behind(0, later));
+        let time = Arc::new(OnceLock::new());
+        let open = End::Time(Arc::clone(&time));
+        assert!(open.is_behind(9, later));
+        time.set(later).unwrap();
+        assert!(open.is_behind(9, now), "it was due before the end");
+        assert!(!open.is_behind(9, later));
     }
 }

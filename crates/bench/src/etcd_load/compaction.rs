@@ -7,18 +7,17 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use clap::Args;
 use etcd::pb::{Message, etcdserverpb as pb};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::accept;
-use super::load::{Load, Loop, start_clock};
+use super::load::{Load, Loop, OpenLoop};
 use crate::client_etcd::{COMPACT, Call, Client, PUT, RANGE, runtime};
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::data_folder::{data_folders, disk_bytes};
@@ -29,7 +28,7 @@ use crate::limits::{
 };
 use crate::meter::Tally;
 use crate::open_files;
-use crate::pace::Pace;
+use crate::pace::{End, Pace};
 use crate::target::{Scheme, Target};
 
 /// The stages of a run.
@@ -265,32 +264,24 @@ impl Run {
         for address in turn.target.addresses.iter().cycle().take(args.connections) {
             clients.push(Client::connect(*address).await?);
         }
-        let pace = Pace::at_rate(self.now_ns() + PACED_START_NS, rate);
-        let places = Arc::new(Semaphore::new(args.clients));
-        let load = tokio::spawn(Arc::clone(self).requests(pace, clients, Arc::clone(&places)));
-        let compacted = self.compact(turn, args).await;
-        load.abort();
-        // Every place is free once the last answer has come.
-        drop(places.acquire_many(u32::try_from(args.clients)?).await?);
-        compacted
-    }
-
-    /// Sends requests until it is aborted.
-    async fn requests(self: Arc<Run>, pace: Pace, clients: Vec<Client>, places: Arc<Semaphore>) {
-        let (mut due, _clock) = start_clock(self.started, pace, u64::MAX);
-        let (mut next, mut clients) = (0, clients.iter().cycle());
-        while let Some(until) = due.recv().await {
-            for number in next..until {
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-                let Some(client) = clients.next().cloned() else { return };
-                let run = Arc::clone(&self);
-                tokio::spawn(async move {
-                    run.one(client, number, pace.due_ns(number)).await;
-                    drop(place);
-                });
-            }
-            next = until;
-        }
+        let end = Arc::new(OnceLock::new());
+        let open = OpenLoop {
+            started: self.started,
+            pace: Pace::at_rate(self.now_ns() + PACED_START_NS, rate),
+            end: End::Time(Arc::clone(&end)),
+            clients: args.clients,
+        };
+        let sending = open.run(&clients, |client, number, due_ns| {
+            let run = Arc::clone(self);
+            async move { run.one(client, number, due_ns).await }
+        });
+        let compacting = async {
+            let compacted = self.compact(turn, args).await;
+            end.get_or_init(Instant::now);
+            compacted
+        };
+        let (sent, compacted) = tokio::join!(sending, compacting);
+        sent.and(compacted)
     }
 
     async fn one(&self, mut client: Client, number: u64, due_ns: u64) {

@@ -1,10 +1,10 @@
 //! Requests under way: one thread with all connections, a task for each client, or in open loop for
-//! each request.
+//! each request. [`OpenLoop`] is the only open loop of etcd's workloads.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -17,26 +17,26 @@ use tokio::time::timeout;
 use crate::client_etcd::{Call, Client, runtime};
 use crate::limits::{NAP, PACED_START_NS, SILENCE_LIMIT};
 use crate::meter::Tally;
-use crate::pace::Pace;
+use crate::pace::{End, Pace};
 use crate::process::thread_cpu_ns;
 use crate::stats::Phase;
 use crate::target::Target;
 
 /// How requests are sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Loop {
     /// Requests under way at once.
     pub clients: usize,
-    /// Requests in all.
-    pub requests: u64,
+    /// The last request.
+    pub end: End,
     /// Requests a second in open loop; None in closed loop.
     pub rate: Option<u64>,
 }
 
 impl Loop {
-    /// A closed loop.
+    /// A closed loop of so many requests.
     pub fn closed(clients: usize, requests: u64) -> Loop {
-        Loop { clients, requests, rate: None }
+        Loop { clients, end: End::Requests(requests), rate: None }
     }
 }
 
@@ -78,9 +78,7 @@ impl Done {
 struct Run<F> {
     calls: Vec<Call>,
     is_right: F,
-    requests: u64,
     started: Instant,
-    next: AtomicU64,
     tallies: Mutex<[Tally; 2]>,
 }
 
@@ -120,20 +118,24 @@ impl Load {
         let run = Arc::new(Run {
             calls: calls.to_vec(),
             is_right,
-            requests: how.requests,
             started: Instant::now(),
-            next: AtomicU64::new(0),
             tallies: Mutex::default(),
         });
         let Load { runtime, connections } = self;
-        let since_ns = match how.rate {
+        let Loop { clients, end, rate } = how;
+        let since_ns = match rate {
             None => {
-                runtime.block_on(closed_loop(&run, connections, how.clients));
+                runtime.block_on(closed_loop(&run, connections, clients, &end));
                 0
             }
             Some(rate) => {
                 let pace = Pace::at_rate(run.now_ns() + PACED_START_NS, rate);
-                runtime.block_on(open_loop(&run, connections, how.clients, pace))?;
+                let open = OpenLoop { started: run.started, pace, end, clients };
+                let send = |mut client: Client, number, due_ns| {
+                    let run = Arc::clone(&run);
+                    async move { run.one(&mut client, number, due_ns).await }
+                };
+                runtime.block_on(open.run(connections, send))?;
                 pace.start_ns
             }
         };
@@ -168,20 +170,21 @@ impl<F: Fn(u64, Bytes) -> bool> Run<F> {
     }
 }
 
-async fn closed_loop<F>(run: &Arc<Run<F>>, connections: &[Client], clients: usize)
+async fn closed_loop<F>(run: &Arc<Run<F>>, connections: &[Client], clients: usize, end: &End)
 where
     F: Fn(u64, Bytes) -> bool + Send + Sync + 'static,
 {
-    let mut tasks = JoinSet::new();
+    let (next, mut tasks) = (Arc::new(AtomicU64::new(0)), JoinSet::new());
     for connection in connections.iter().cycle().take(clients) {
-        let (run, mut client) = (Arc::clone(run), connection.clone());
+        let (run, next) = (Arc::clone(run), Arc::clone(&next));
+        let (end, mut client) = (end.clone(), connection.clone());
         tasks.spawn(async move {
             loop {
-                let number = run.next.fetch_add(1, Ordering::Relaxed);
-                if number >= run.requests {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let now_ns = run.now_ns();
+                if !end.is_behind(number, run.started + Duration::from_nanos(now_ns)) {
                     return;
                 }
-                let now_ns = run.now_ns();
                 run.one(&mut client, number, now_ns).await;
             }
         });
@@ -189,58 +192,72 @@ where
     tasks.join_all().await;
 }
 
-async fn open_loop<F>(
-    run: &Arc<Run<F>>,
-    connections: &[Client],
-    clients: usize,
-    pace: Pace,
-) -> anyhow::Result<()>
-where
-    F: Fn(u64, Bytes) -> bool + Send + Sync + 'static,
-{
-    // A request that finds no place waits for one here, and its latency counts on.
-    let places = Arc::new(Semaphore::new(clients));
-    let (mut due, clock) = start_clock(run.started, pace, run.requests);
-    let mut connections = connections.iter().cycle();
-    while let Some(until) = due.recv().await {
-        for number in run.next.swap(until, Ordering::Relaxed)..until {
-            let place = Arc::clone(&places).acquire_owned().await?;
-            let connection = connections.next().context("there is a connection")?;
-            let (run, mut client) = (Arc::clone(run), connection.clone());
-            tokio::spawn(async move {
-                run.one(&mut client, number, pace.due_ns(number)).await;
-                drop(place);
-            });
-        }
-    }
-    // Every place is free once the last answer has come.
-    drop(places.acquire_many(u32::try_from(clients)?).await?);
-    ensure!(clock.join().is_ok(), "the thread that keeps the time panicked");
-    Ok(())
+/// Requests that are sent at their times, whether or not the earlier ones were answered.
+pub struct OpenLoop {
+    /// The origin of the pace.
+    pub started: Instant,
+    /// The time of each request.
+    pub pace: Pace,
+    /// The last request.
+    pub end: End,
+    /// Requests under way at most. A request that is due beyond that waits for a place.
+    pub clients: usize,
 }
 
-/// Starts a thread that tells, whenever one of so many requests is due, the number of the request
-/// behind it. Times of the pace count from `started`.
-pub fn start_clock(
-    started: Instant,
-    pace: Pace,
-    requests: u64,
-) -> (mpsc::Receiver<u64>, JoinHandle<()>) {
-    let (sender, due) = mpsc::channel(1);
-    (due, std::thread::spawn(move || keep_time(started, pace, requests, &sender)))
+impl OpenLoop {
+    /// Calls `send` for each request, with a connection, the number of the request and the time at
+    /// which it is due, in ns since the origin. Returns when all of them have ended.
+    ///
+    /// # Errors
+    /// There is no connection, or no thread.
+    pub async fn run<T>(
+        self,
+        connections: &[Client],
+        send: impl Fn(Client, u64, u64) -> T,
+    ) -> anyhow::Result<()>
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        let OpenLoop { started, pace, end, clients } = self;
+        let places = Arc::new(Semaphore::new(clients));
+        let (sender, mut due) = mpsc::channel(1);
+        let keep_time = move || keep_time(started, pace, &end, &sender);
+        let clock = std::thread::Builder::new().name("clock".to_string()).spawn(keep_time)?;
+        let (mut next, mut connections) = (0, connections.iter().cycle());
+        while let Some(until) = due.recv().await {
+            for number in next..until {
+                let place = Arc::clone(&places).acquire_owned().await?;
+                let client = connections.next().context("there is no connection")?.clone();
+                let sending = send(client, number, pace.due_ns(number));
+                tokio::spawn(async move {
+                    sending.await;
+                    drop(place);
+                });
+            }
+            next = until;
+        }
+        // Every place is free once the last answer has come.
+        drop(places.acquire_many(u32::try_from(clients)?).await?);
+        ensure!(clock.join().is_ok(), "the thread that keeps the time panicked");
+        Ok(())
+    }
 }
 
 /// Tells, whenever a request is due, the number of the request behind it. It is a thread of its own
 /// because the runtime's timers are exact to a millisecond only.
-fn keep_time(started: Instant, pace: Pace, requests: u64, due: &mpsc::Sender<u64>) {
+fn keep_time(started: Instant, pace: Pace, end: &End, due: &mpsc::Sender<u64>) {
     let mut until = 0;
-    while until < requests {
+    loop {
         let now_ns = started.elapsed().as_nanos() as u64;
         let next = until;
-        while until < requests && pace.due_ns(until) <= now_ns {
+        let due_at = |number| started + Duration::from_nanos(pace.due_ns(number));
+        while pace.due_ns(until) <= now_ns && end.is_behind(until, due_at(until)) {
             until += 1;
         }
         if until > next && due.blocking_send(until).is_err() {
+            return;
+        }
+        if !end.is_behind(until, due_at(until)) {
             return;
         }
         let wait = Duration::from_nanos(pace.due_ns(until).saturating_sub(now_ns));

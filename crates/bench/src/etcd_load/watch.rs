@@ -28,6 +28,7 @@ use crate::limits::{
     CLIENTS_MAX, ETCD_VALUE_BYTES_MAX, ETCD_WATCHES_MAX, ITEMS_MAX, RATE_MAX, SILENCE_LIMIT,
 };
 use crate::open_files;
+use crate::pace::End;
 use crate::stats::Latencies;
 use crate::target::{Scheme, Target};
 
@@ -37,6 +38,9 @@ const PREFIX_END: &[u8] = b"watched0";
 
 /// Bytes that a client which reads nothing lets the server send: the least that HTTP/2 begins with.
 const SLOW_WINDOW_BYTES: u32 = 65_535;
+
+/// Puts under way at once beside such clients.
+const SLOW_CLIENTS: usize = 1_000;
 
 /// Options of `quorate bench etcd-watch`.
 #[derive(Debug, Args)]
@@ -276,10 +280,10 @@ fn beside_slow(turn: &Turn<'_>, args: &EtcdWatchArgs, block: &mut Block) -> anyh
         Call::new(PUT, &pb::PutRequest { key, value: value.clone(), ..Default::default() })
     };
     let puts: Vec<Call> = (0..1_000).map(put).collect::<Result<_, _>>()?;
-    let how =
-        Loop { clients: CLIENTS_MAX.min(1_000), requests: args.requests, rate: Some(args.rate) };
+    let end = End::Requests(args.requests);
+    let how = Loop { clients: SLOW_CLIENTS, end, rate: Some(args.rate) };
     turn.say("puts alone");
-    let alone = load.run(target, &puts, how, accept)?.phase("puts alone");
+    let alone = load.run(target, &puts, how.clone(), accept)?.phase("puts alone");
     let slow = SlowWatches::open(target.addresses.clone(), args.slow)?;
     turn.say("puts beside slow watches");
     let beside = load.run(target, &puts, how, accept)?.phase("puts beside slow watches");
