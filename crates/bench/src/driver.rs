@@ -224,6 +224,11 @@ impl Driver {
         all.filter_map(|(client, it)| it.lost.as_ref().map(|error| (client, error)))
     }
 
+    /// When the driver was made: the origin of its times.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
     /// Ns since the driver was made.
     pub fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64

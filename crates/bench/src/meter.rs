@@ -25,6 +25,27 @@ impl Tally {
     }
 }
 
+/// The answers to requests of two kinds, and their cost.
+pub struct Done {
+    /// The answers to each kind.
+    pub tallies: [Tally; 2],
+    /// The time and the CPU, without the answers.
+    pub cost: Phase,
+}
+
+impl Done {
+    /// The figures of both kinds together.
+    pub fn phase(&self, name: &'static str) -> Phase {
+        let mut phase = Phase { name, ..self.cost.clone() };
+        for tally in &self.tallies {
+            phase.operations += tally.answered;
+            phase.errors += tally.errors;
+            phase.latencies.add(&tally.latencies);
+        }
+        phase
+    }
+}
+
 /// Measures from when it is made until it is stopped.
 pub struct Meter<'a> {
     target: &'a Target,

@@ -10,23 +10,19 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use zk::request::{Request, WriteRequest};
-use zk::response::ReplyHeader;
-use zk::{ErrorCode, JuteReader};
 
-use crate::client_zk::Session;
 use crate::comparison::{Comparison, Rounds, Turn, Where};
-use crate::driver::{Driver, Load, Next};
+use crate::driver::Driver;
 use crate::figures::{Block, Figure, Good};
 use crate::limits::{
     PROBE_ATTEMPTS, PROBE_P50_MS_MAX, PROBE_RATE_FIRST, PROBE_RATE_STEP, PROBE_REACHED_MIN,
     RATE_MAX, SECONDS_MAX, SESSION_TIMEOUT_MS,
 };
-use crate::meter::{Meter, Tally};
-use crate::pace::Pace;
+use crate::pace::End;
 use crate::snapshots::Snapshots;
 use crate::stats::Phase;
 use crate::target::Target;
+use crate::tree::traffic::{self, Gaps, Plan};
 use crate::tree::{Tree, TreeArgs};
 
 /// Options of `quorate bench zk-snapshot-gap`.
@@ -252,108 +248,9 @@ fn set(
     seconds: u64,
     name: &'static str,
 ) -> anyhow::Result<(Phase, Gaps)> {
-    // The first request is due a moment later, so that no client begins late.
-    let start_ns = driver.now_ns() + 10_000_000;
-    let pace = Pace::at_rate(start_ns, rate);
-    let mut load = SetLoad::new(tree, pace, rate * seconds, driver.client_count());
-    let meter = Meter::start(driver, target);
-    driver.run(&mut load)?;
-    let mut phase = meter.stop(driver, name, load.tally);
-    phase.elapsed_ns = load.gaps.last_ns.map_or(0, |last_ns| last_ns.saturating_sub(start_ns));
-    Ok((phase, load.gaps))
-}
-
-struct SetLoad<'a> {
-    tree: &'a Tree,
-    pace: Pace,
-    /// Requests of all clients.
-    count: u64,
-    /// Requests sent, for each client.
-    sent: Vec<u64>,
-    gaps: Gaps,
-    tally: Tally,
-    path: String,
-}
-
-impl SetLoad<'_> {
-    fn new(tree: &Tree, pace: Pace, count: u64, clients: usize) -> SetLoad<'_> {
-        SetLoad {
-            tree,
-            pace,
-            count,
-            sent: vec![0; clients],
-            gaps: Gaps::new(clients),
-            tally: Tally::default(),
-            path: String::new(),
-        }
-    }
-}
-
-impl Load for SetLoad<'_> {
-    fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next {
-        let index = self.sent[client] * self.sent.len() as u64 + client as u64;
-        if index >= self.count {
-            return Next::Finished;
-        }
-        let due_ns = self.pace.due_ns(index);
-        if now_ns < due_ns {
-            return Next::At(due_ns);
-        }
-        self.sent[client] += 1;
-        self.tree.child(&mut self.path, scattered(index, self.tree.znode_count()));
-        let (path, data, version) = (self.path.as_str(), Some(self.tree.data()), -1);
-        session.send(&Request::Write(WriteRequest::SetData { path, data, version }), due_ns);
-        Next::Sent
-    }
-
-    fn on_reply(
-        &mut self,
-        client: usize,
-        header: ReplyHeader,
-        _: JuteReader<'_>,
-        took_ns: u64,
-        now_ns: u64,
-    ) {
-        self.tally.count(header.error == ErrorCode::OK, took_ns);
-        self.gaps.on_reply(client, now_ns);
-    }
-}
-
-/// A number below `count` for each index, scattered over the range; equal in each run.
-fn scattered(index: u64, count: usize) -> usize {
-    // The golden ratio of 2^64, as in Fibonacci hashing.
-    let hash = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    (hash % count as u64) as usize
-}
-
-/// The longest times between two replies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Gaps {
-    /// The longest time between two replies to any clients.
-    longest_ns: u64,
-    /// The longest time between two replies to one client.
-    client_longest_ns: u64,
-    last_ns: Option<u64>,
-    client_last_ns: Vec<Option<u64>>,
-}
-
-impl Gaps {
-    fn new(clients: usize) -> Gaps {
-        Gaps {
-            longest_ns: 0,
-            client_longest_ns: 0,
-            last_ns: None,
-            client_last_ns: vec![None; clients],
-        }
-    }
-
-    fn on_reply(&mut self, client: usize, now_ns: u64) {
-        let since = |last: Option<u64>| last.map_or(0, |last| now_ns.saturating_sub(last));
-        self.longest_ns = self.longest_ns.max(since(self.last_ns));
-        self.client_longest_ns = self.client_longest_ns.max(since(self.client_last_ns[client]));
-        self.last_ns = Some(now_ns);
-        self.client_last_ns[client] = Some(now_ns);
-    }
+    let plan = Plan { rate: Some(rate), end: End::Requests(rate * seconds), has_reads: false };
+    let (done, gaps) = traffic::run(driver, target, tree, plan)?;
+    Ok((done.phase(name), gaps))
 }
 
 #[cfg(test)]

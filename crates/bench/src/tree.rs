@@ -5,6 +5,8 @@
 //! requests whose index is `c`, `c + n`, `c + 2n` and so on, with [`PIPELINE_REQUESTS`] at most
 //! under way.
 
+pub mod traffic;
+
 use std::fmt::Write;
 
 use clap::Args;

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::client_etcd::{Call, Client, runtime};
 use crate::limits::{NAP, PACED_START_NS, SILENCE_LIMIT};
-use crate::meter::Tally;
+use crate::meter::{Done, Tally};
 use crate::pace::{End, Pace};
 use crate::process::thread_cpu_ns;
 use crate::stats::Phase;
@@ -46,34 +46,6 @@ pub struct Load {
     connections: Vec<Client>,
 }
 
-/// What a run has done, and its cost.
-pub struct Done {
-    /// Two sets of results, by the parity of a request's number: even, then odd.
-    pub tallies: [Tally; 2],
-    elapsed_ns: u64,
-    server_cpu_ns: Option<u64>,
-    own_cpu_ns: u64,
-}
-
-impl Done {
-    /// The figures of the run.
-    pub fn phase(&self, name: &'static str) -> Phase {
-        let mut phase = Phase {
-            name,
-            elapsed_ns: self.elapsed_ns,
-            server_cpu_ns: self.server_cpu_ns,
-            own_cpu_ns: self.own_cpu_ns,
-            ..Phase::default()
-        };
-        for tally in &self.tallies {
-            phase.operations += tally.answered;
-            phase.errors += tally.errors;
-            phase.latencies.add(&tally.latencies);
-        }
-        phase
-    }
-}
-
 /// A run under way, which its tasks share.
 struct Run<F> {
     calls: Vec<Call>,
@@ -99,8 +71,9 @@ impl Load {
         Ok(Load { runtime, connections })
     }
 
-    /// Sends the calls in turn until the loop has sent as many as it asks for, and waits for all
-    /// answers. `is_right` judges the response to the request of a number.
+    /// Sends the calls in turn until the end of the loop, and waits for all answers. `is_right`
+    /// judges the response to the request of a number. The two kinds of answers are those to
+    /// requests of even numbers, and of odd ones.
     ///
     /// # Errors
     /// The system refuses a timer.
@@ -142,12 +115,13 @@ impl Load {
         let elapsed_ns = run.now_ns() - since_ns;
         let server_cpu_ns = target.cpu_ns().zip(server_cpu_ns);
         let tallies = run.tallies.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Done {
-            tallies,
+        let cost = Phase {
             elapsed_ns,
             server_cpu_ns: server_cpu_ns.map(|(after, before)| after.saturating_sub(before)),
             own_cpu_ns: thread_cpu_ns() - own_cpu_ns,
-        })
+            ..Phase::default()
+        };
+        Ok(Done { tallies, cost })
     }
 }
 

@@ -19,32 +19,6 @@ fn as_many_requests_are_made_as_the_rate_asks_for() {
     assert!(0 < gaps.longest_ns && gaps.longest_ns <= gaps.client_longest_ns);
 }
 
-/// Two clients, a request every 10 ns: client 0 at 100, 120, client 1 at 110, 130; five in all.
-#[test]
-fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
-    let tree = Tree::new(&TREE, "t");
-    let pace = Pace { start_ns: 100, spacing_ns: 10.0 };
-    let mut load = SetLoad::new(&tree, pace, 5, 2);
-    let mut sessions = [Session::connect(1), Session::connect(1)];
-    for (client, now_ns, expected) in [
-        (0, 99, Next::At(100)),
-        (0, 100, Next::Sent),
-        (0, 101, Next::At(120)),
-        (1, 100, Next::At(110)),
-        // The client was kept from sending: both requests that are due go at once.
-        (1, 131, Next::Sent),
-        (1, 131, Next::Sent),
-        (1, 131, Next::Finished),
-        (0, 120, Next::Sent),
-        (0, 139, Next::At(140)),
-        (0, 140, Next::Sent),
-        (0, 140, Next::Finished),
-    ] {
-        assert_eq!(load.next(client, &mut sessions[client], now_ns), expected);
-    }
-    assert_eq!(load.sent, [3, 2]);
-}
-
 /// Servers that sustain exactly a given rate.
 #[test]
 fn the_search_ends_close_below_what_is_sustained() {
@@ -85,23 +59,4 @@ fn a_rate_is_sustained_that_is_reached_in_time_without_errors() {
     ] {
         assert_eq!(is_sustained(&phase, 1_000), expected);
     }
-}
-
-#[test]
-fn gaps_are_those_between_replies() {
-    let mut gaps = Gaps::new(2);
-    for (client, now_ns) in [(0, 1_000), (1, 1_010), (0, 1_030), (0, 1_031), (1, 1_040)] {
-        gaps.on_reply(client, now_ns);
-    }
-    assert_eq!((gaps.longest_ns, gaps.client_longest_ns), (20, 30));
-    let mut none = Gaps::new(1);
-    none.on_reply(0, 1_000_000);
-    assert_eq!((none.longest_ns, none.client_longest_ns), (0, 0));
-}
-
-#[test]
-fn all_of_the_tree_is_set_in_no_order() {
-    let seen: std::collections::HashSet<usize> = (0..2_000).map(|it| scattered(it, 120)).collect();
-    assert_eq!(seen.len(), 120);
-    assert!((0..100).any(|it| scattered(it, 120) > scattered(it + 1, 120)));
 }
