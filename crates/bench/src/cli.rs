@@ -19,6 +19,7 @@ use crate::failover::{self, FailoverArgs};
 use crate::fill::{self, FillArgs};
 use crate::join::{self, JoinArgs};
 use crate::latencies::{self, LatencyArgs};
+use crate::mixed::{self, MixedArgs};
 use crate::pubsub::{self, PubsubArgs};
 use crate::restart::{self, RestartArgs};
 use crate::snapshot_gap::{self, SnapshotGapArgs};
@@ -78,6 +79,9 @@ enum Workload {
     /// The load of a cluster of Kubernetes on etcd: a day of it in five minutes
     #[command(name = "etcd-kube")]
     EtcdKube(EtcdKubeArgs),
+    /// ZooKeeper's clients and etcd's on one server, alone and together
+    #[command(name = "mixed")]
+    Mixed(MixedArgs),
     /// The chunk write test of Ozone's freon, on the chunk store
     #[command(name = "cmdw")]
     Cmdw(CmdwArgs),
@@ -113,6 +117,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::EtcdRestart(args) => etcd_restart::command(args),
         Workload::EtcdCompaction(args) => etcd_compaction::command(args),
         Workload::EtcdKube(args) => etcd_kube::command(args),
+        Workload::Mixed(args) => mixed::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),
         Workload::ChunkOpen(args) => chunk_open::command(args),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use crate::stats::{Phase, median};
+use crate::stats::{Latencies, Phase, median};
 
 /// Which values of a figure are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,13 @@ pub fn of_phase(names: [&'static str; 3], phase: &Phase) -> [Figure; 3] {
         Figure::once(server, "us", phase.server_us(), Good::Less),
         Figure::once(own, "us", phase.own_us(), Good::Neither),
     ]
+}
+
+/// The median, the 99th percentile and the greatest of some latencies, in ms. `names` has a name
+/// for each.
+pub fn of_latencies(names: [&'static str; 3], latencies: &Latencies, good: Good) -> [Figure; 3] {
+    let us = [latencies.percentile_us(50.0), latencies.percentile_us(99.0), latencies.max_us()];
+    core::array::from_fn(|at| Figure::once(names[at], "ms", us[at] / 1_000.0, good))
 }
 
 /// All figures of one server.

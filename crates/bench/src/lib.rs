@@ -11,7 +11,7 @@
 //!
 //! [`etcd_load`] sends etcd's requests by [`client_etcd`], whose calls share [`grpc`] with those of
 //! the chunk workloads. [`etcd_kube`] does what a cluster of Kubernetes does, and looks at the
-//! servers meanwhile ([`samples`]).
+//! servers meanwhile ([`samples`]). [`mixed`] puts clients of both protocols on one server.
 //!
 //! [`cmdw`] and [`cmdr`] have no server: they call the chunk store in this process, with threads
 //! and clocks of their own.
@@ -47,6 +47,7 @@ pub mod launch;
 pub mod limits;
 pub mod machine_info;
 pub mod meter;
+pub mod mixed;
 pub mod null_server;
 pub mod open_files;
 pub mod pace;

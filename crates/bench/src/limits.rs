@@ -218,6 +218,9 @@ pub const ETCD_KEYS_MAX: u64 = 10_000_000;
 /// Bytes of a value, and of a key: etcd refuses a request of 1.5 MiB and more.
 pub const ETCD_VALUE_BYTES_MAX: u64 = 1_000_000;
 
+/// Znodes, and keys, of the workload with clients of both protocols: one request removes all keys.
+pub const MIXED_KEYS_MAX: usize = 1_000_000;
+
 /// The pause of a client of etcd after an error, before it goes to the next member.
 pub const ETCD_RETRY_PAUSE: Duration = Duration::from_millis(20);
 

@@ -22,6 +22,16 @@ impl Random {
         self.next() % bound
     }
 
+    /// So many random bytes, which no server can compress.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(count + size_of::<u64>());
+        while bytes.len() < count {
+            bytes.extend_from_slice(&self.next().to_be_bytes());
+        }
+        bytes.truncate(count);
+        bytes
+    }
+
     /// True `percent` times in a hundred.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
@@ -41,4 +51,21 @@ pub fn order_by_chance(count: u64) -> Vec<u32> {
         order.swap(at, random.below(at as u64 + 1) as usize);
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_depend_on_the_seed_only_and_have_no_favourite() {
+        for count in [0, 1, 8, 13] {
+            let bytes = Random::new(7).bytes(count);
+            assert_eq!((bytes.len(), &bytes), (count, &Random::new(7).bytes(count)));
+        }
+        assert_ne!(Random::new(7).bytes(8), Random::new(8).bytes(8));
+        let mut counts = [0; 256];
+        Random::new(1).bytes(256_000).iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+        assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
+    }
 }

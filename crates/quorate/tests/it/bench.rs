@@ -115,6 +115,35 @@ fn a_cluster_of_kubernetes_loses_no_event_and_no_update() {
 }
 
 #[test]
+fn clients_of_both_protocols_have_one_server_alone_and_together() {
+    let lines = [&CONFIG[..], &["quorate.etcdAddr=127.0.0.1:0"]].concat();
+    let server = Server::start("bench-mixed-ours", &lines);
+    let (zk, etcd) =
+        (format!("zk://{}", server.address()), format!("etcd://{}", server.face("etcd")));
+    let args = ["mixed", "--target", &zk, "--etcd", &etcd, "--seconds", "1", "--keys", "100"];
+    let few = ["--zk-clients", "4", "--etcd-clients", "4", "--rounds", "2", "--warmup", "0"];
+    for mode in [&["--zk-rate", "1000", "--etcd-rate", "500"][..], &["--closed"][..]] {
+        let (text, json) = bench("mixed", &[&args[..], &few, mode].concat());
+        assert_eq!(values(&json, "trouble").concat(), [0.0; 4], "{text}");
+        // Each alone, and both; the quotients have another unit.
+        for key in ["zookeeper_requests_per_s", "etcd_requests_per_s", "get_p99_ms", "put_max_ms"] {
+            let figures = values(&json, key);
+            assert!(figures.len() == 2 && figures.concat().iter().all(|it| *it > 0.0), "{text}");
+            assert!(figures.iter().all(|rounds| rounds.len() == 2), "{key}: {text}");
+        }
+        if mode.len() > 1 {
+            let rates = values(&json, "zookeeper_requests_per_s").concat();
+            assert!(rates.iter().all(|rate| (900.0..1_010.0).contains(rate)), "{text}");
+            assert_eq!(values(&json, "range_p99_times")[0].len(), 2, "{text}");
+        }
+        assert_eq!(values(&json, "zookeeper_requests_times")[0].len(), 2, "{text}");
+        let cpu = values(&json, "server_cpu_per_request_times").concat();
+        assert!(cpu.len() == 2 && cpu.iter().all(|it| *it > 0.0), "{text}");
+    }
+    assert!(!below_root(server.address()).contains("bench-"));
+}
+
+#[test]
 fn a_compaction_leaves_the_last_revisions_and_no_request_fails() {
     let lines = ["quorate.etcdAddr=127.0.0.1:0"];
     let server = Server::start("bench-compaction-ours", &lines);
