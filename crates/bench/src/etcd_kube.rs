@@ -42,11 +42,8 @@ use crate::target::Scheme;
 use cluster::{Kind, Mix, Registry};
 use outcome::{Account, Cost};
 use run::{Answers, Run};
-use value::{Head, Values};
+use value::Head;
 use watcher::{Seen, Watcher};
-
-/// Bytes of the largest value.
-const VALUE_BYTES_MAX: usize = 10_240;
 
 /// How far apart compactions are, in seconds of the cluster's time: `--etcd-compaction-interval` of
 /// apiservers.
@@ -164,8 +161,7 @@ pub fn command(args: &EtcdKubeArgs) -> anyhow::Result<ExitCode> {
 
 fn measure(turn: &Turn<'_>, args: &EtcdKubeArgs, time: Time) -> anyhow::Result<Block> {
     let mix = Mix::of(args.objects, args.apiservers);
-    let (registry, values) = (Registry::new(&turn.label), Values::new(VALUE_BYTES_MAX));
-    let run = Arc::new(Run::new(registry, mix, time.compress, values));
+    let run = Arc::new(Run::new(Registry::new(&turn.label), mix, time.compress));
     runtime()?.block_on(live(turn, args, time, &run))
 }
 

@@ -28,9 +28,10 @@ use crate::limits::{
 };
 use crate::open_files;
 use crate::pace::End;
+use crate::random::Random;
 use crate::stats::Latencies;
 use crate::target::Scheme;
-use load::{Load, Loop};
+use load::{Load, Loop, accept};
 
 /// The time to live of the leases, in seconds: longer than a run.
 const LEASE_TTL_S: i64 = 3_600;
@@ -134,7 +135,7 @@ fn check(args: &EtcdArgs) -> anyhow::Result<()> {
 
 /// Runs one test on one server.
 fn measure(turn: &Turn<'_>, args: &EtcdArgs, op: Op) -> anyhow::Result<Block> {
-    let keys = Keys { count: args.keys, bytes: args.key_size, value: vec![b'v'; args.value_size] };
+    let keys = Keys { count: args.keys, bytes: args.key_size, value_bytes: args.value_size };
     let mut block = turn.target.block();
     let mut load = Load::connect(&turn.target.addresses, args.connections)?;
     if op == Op::LeaseKeepalive {
@@ -176,11 +177,6 @@ fn measure(turn: &Turn<'_>, args: &EtcdArgs, op: Op) -> anyhow::Result<Block> {
     Ok(block)
 }
 
-/// Takes any answer for right that is no error.
-pub fn accept(_: u64, _: Bytes) -> bool {
-    true
-}
-
 fn spread(names: [&'static str; 5], latencies: &Latencies) -> [Figure; 5] {
     let us = [50.0, 90.0, 99.0, 99.9].map(|percent| latencies.percentile_us(percent));
     let [p50, p90, p99, p999] = us;
@@ -188,11 +184,11 @@ fn spread(names: [&'static str; 5], latencies: &Latencies) -> [Figure; 5] {
     core::array::from_fn(|at| Figure::once(names[at], "ms", all[at] / 1_000.0, Good::Less))
 }
 
-/// The keys of a test, all with one value.
+/// The keys of a test, each with random bytes as its value.
 struct Keys {
     count: u64,
     bytes: usize,
-    value: Vec<u8>,
+    value_bytes: usize,
 }
 
 impl Keys {
@@ -210,8 +206,10 @@ impl Keys {
 
     /// The requests of a test, which are sent in turn.
     fn calls(&self, op: Op) -> anyhow::Result<Vec<Call>> {
-        let value = Bytes::from(self.value.clone());
-        let put = |key| pb::PutRequest { key, value: value.clone(), ..Default::default() };
+        let put = |number| {
+            let value = Random::new(number).bytes(self.value_bytes).into();
+            pb::PutRequest { key: self.key(number), value, ..Default::default() }
+        };
         let txn = |request| {
             let success = vec![pb::RequestOp { request: Some(request) }];
             Call::new(TXN, &pb::TxnRequest { success, ..Default::default() })
@@ -219,14 +217,13 @@ impl Keys {
         let range = |number| pb::RangeRequest { key: self.key(number), ..Default::default() };
         let mut calls = Vec::new();
         for number in 0..self.count {
-            let key = self.key(number);
             let call = match op {
-                Op::Put => Call::new(PUT, &put(key))?,
+                Op::Put => Call::new(PUT, &put(number))?,
                 Op::Range => Call::new(RANGE, &range(number))?,
                 Op::SerializableRange => {
                     Call::new(RANGE, &pb::RangeRequest { serializable: true, ..range(number) })?
                 }
-                Op::TxnPut => txn(Request::RequestPut(put(key)))?,
+                Op::TxnPut => txn(Request::RequestPut(put(number)))?,
                 Op::LeaseKeepalive => {
                     let id = number as i64 + 1;
                     Call::new(LEASE_KEEP_ALIVE, &pb::LeaseKeepAliveRequest { id })?
@@ -235,7 +232,7 @@ impl Keys {
                     let range_end = self.key(number + ETCD_MIXED_KEYS);
                     let read = pb::RangeRequest { range_end, ..range(number) };
                     calls.push(txn(Request::RequestRange(read))?);
-                    txn(Request::RequestPut(put(key)))?
+                    txn(Request::RequestPut(put(number)))?
                 }
             };
             calls.push(call);

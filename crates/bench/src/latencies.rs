@@ -284,14 +284,7 @@ pub fn run(target: &Target, clients: usize, shape: &Shape, label: &str) -> anyho
     run.all.name = "all";
     for (kind, name) in MEASURED {
         let (phase, notified_ms) = test.phase(&mut driver, target, kind, name)?;
-        run.all.operations += phase.operations;
-        run.all.elapsed_ns += phase.elapsed_ns;
-        run.all.latencies.add(&phase.latencies);
-        run.all.own_cpu_ns += phase.own_cpu_ns;
-        run.all.errors += phase.errors;
-        run.all.lost = phase.lost;
-        let sum = run.all.server_cpu_ns.unwrap_or(0);
-        run.all.server_cpu_ns = phase.server_cpu_ns.map(|ns| sum + ns);
+        run.all.add(&phase);
         let sum = run.all.server_wakeups.unwrap_or(0);
         run.all.server_wakeups = phase.server_wakeups.map(|count| sum + count);
         run.notified_ms = notified_ms;

@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 use crate::client_etcd::{COMPACT, Call, Client, DELETE_RANGE, PUT, RANGE, runtime};
 use crate::comparison::{Progress, Rounds, Servers, Stolen, Where};
 use crate::driver::Driver;
-use crate::etcd_load::accept;
 use crate::etcd_load::load::{Load, Loop};
 use crate::figures::{self, Block, Figure, Good, of_latencies};
 use crate::limits::{
@@ -232,9 +231,8 @@ impl<'a> Test<'a> {
         let prefix = format!("mixed-{label}/");
         let calls = calls(&prefix, args.keys, args.value_size)?;
         let mut load = Load::connect(&etcd.addresses, args.etcd_connections)?;
-        let puts: Vec<Call> = calls.iter().step_by(2).cloned().collect();
-        let how = Loop::closed(args.etcd_clients, args.keys as u64);
-        let put = load.run(&etcd, &puts, how, accept)?.phase("");
+        let count = (args.etcd_clients, args.keys as u64);
+        let put = load.fill(&etcd, count, |number| Ok(calls[2 * number as usize].clone()))?;
         ensure!(made.errors + put.errors == 0, "the znodes and the keys cannot be made");
         Ok(Test { args, zk, etcd, tree, calls, prefix })
     }

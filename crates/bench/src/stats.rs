@@ -68,6 +68,18 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// Adds the next part of this phase.
+    pub fn add(&mut self, part: &Phase) {
+        self.operations += part.operations;
+        self.elapsed_ns += part.elapsed_ns;
+        self.latencies.add(&part.latencies);
+        let before = self.server_cpu_ns.unwrap_or(0);
+        self.server_cpu_ns = part.server_cpu_ns.map(|ns| before + ns);
+        self.own_cpu_ns += part.own_cpu_ns;
+        self.errors += part.errors;
+        self.lost = part.lost;
+    }
+
     /// How long the phase took, in seconds.
     pub fn seconds(&self) -> f64 {
         self.elapsed_ns as f64 / 1e9

@@ -111,14 +111,14 @@ pub struct Run {
 
 impl Run {
     /// A run that begins now.
-    pub fn new(registry: Registry, mix: Mix, compress: f64, values: Values) -> Run {
+    pub fn new(registry: Registry, mix: Mix, compress: f64) -> Run {
         Run {
             started: Instant::now(),
             compress,
             mix,
             objects: Objects::new(registry.clone()),
             registry,
-            values,
+            values: Values::default(),
             event_lease: tokio::sync::Mutex::new(None),
             revision: AtomicI64::new(0),
             answers: Mutex::default(),

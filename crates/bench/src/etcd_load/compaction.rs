@@ -16,8 +16,7 @@ use clap::Args;
 use etcd::pb::{Message, etcdserverpb as pb};
 use tokio::time::timeout;
 
-use super::accept;
-use super::load::{Load, Loop, OpenLoop};
+use super::load::{Load, OpenLoop};
 use crate::client_etcd::{COMPACT, Call, Client, PUT, RANGE, runtime};
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::data_folder::{data_folders, disk_bytes};
@@ -29,6 +28,7 @@ use crate::limits::{
 use crate::meter::Tally;
 use crate::open_files;
 use crate::pace::{End, Pace};
+use crate::random::Random;
 use crate::target::{Scheme, Target};
 
 /// The stages of a run.
@@ -159,18 +159,23 @@ impl Size {
 fn measure(turn: &Turn<'_>, args: &EtcdCompactionArgs) -> anyhow::Result<Block> {
     let (target, mut block) = (turn.target, turn.target.block());
     turn.say("making revisions");
-    let puts = calls(args, PUT)?;
     let mut load = Load::connect(&target.addresses, args.connections)?;
-    let how = Loop::closed(args.clients, args.revisions);
-    let made = load.run(target, &puts, how, accept)?.phase("making revisions");
+    let made = load.fill(target, (args.clients, args.revisions), |number| {
+        put(number % args.keys, Random::new(number).bytes(args.value))
+    })?;
     drop(load);
     block.blame(&made);
     let rate = args.rate.unwrap_or_else(|| (made.rate() / 2.0).max(1.0) as u64);
     turn.say(&format!("puts and reads at {rate} per s"));
     let full = Size::of(target);
+    // No revision of the fill has these bytes.
+    let of_load = |number| Random::new(u64::MAX - number).bytes(args.value);
     let run = Arc::new(Run {
         started: Instant::now(),
-        calls: [puts, calls(args, RANGE)?],
+        calls: [
+            (0..args.keys).map(|number| put(number, of_load(number))).collect::<Result<_, _>>()?,
+            (0..args.keys).map(range).collect::<Result<_, _>>()?,
+        ],
         stage: AtomicUsize::new(BEFORE),
         revision: AtomicI64::new(0),
         tallies: Mutex::default(),
@@ -202,17 +207,13 @@ fn measure(turn: &Turn<'_>, args: &EtcdCompactionArgs) -> anyhow::Result<Block> 
     Ok(block)
 }
 
-/// The calls of one kind, one for each key.
-fn calls(args: &EtcdCompactionArgs, path: &str) -> anyhow::Result<Vec<Call>> {
-    let value = Bytes::from(vec![b'v'; args.value]);
-    let call = |number| match path {
-        PUT => {
-            let (key, value) = (key(number), value.clone());
-            Call::new(path, &pb::PutRequest { key, value, ..Default::default() })
-        }
-        _ => Call::new(path, &pb::RangeRequest { key: key(number), ..Default::default() }),
-    };
-    (0..args.keys).map(call).collect()
+fn put(number: u64, value: Vec<u8>) -> anyhow::Result<Call> {
+    let (key, value) = (key(number), value.into());
+    Call::new(PUT, &pb::PutRequest { key, value, ..Default::default() })
+}
+
+fn range(number: u64) -> anyhow::Result<Call> {
+    Call::new(RANGE, &pb::RangeRequest { key: key(number), ..Default::default() })
 }
 
 fn key(number: u64) -> Bytes {

@@ -25,6 +25,7 @@ use crate::limits::{
     MEMBER_LOOK_PAUSE, PAUSE_MS_MAX, SECONDS_MAX, SILENCE_LIMIT,
 };
 use crate::open_files;
+use crate::random::Random;
 use crate::stats::Latencies;
 use crate::target::Scheme;
 
@@ -234,7 +235,8 @@ async fn put_on(
 ) -> anyhow::Result<Done> {
     let (mut done, mut place) = (Done::default(), number);
     let mut client = None;
-    let mut value = vec![0; value_size];
+    // Random bytes behind a number, other ones in each put.
+    let mut random = Random::new(number as u64);
     while !shared.is_over.load(Ordering::Relaxed) {
         let connected = match client.take() {
             Some(connected) => Ok(connected),
@@ -243,8 +245,9 @@ async fn put_on(
         let answer = match connected {
             Ok(mut connected) => {
                 done.sent += 1;
+                let mut value = random.bytes(value_size);
                 value[..NUMBER_BYTES].copy_from_slice(&done.sent.to_be_bytes());
-                let (key, value) = (key.clone(), value.clone().into());
+                let (key, value) = (key.clone(), value.into());
                 let put = Call::new(PUT, &pb::PutRequest { key, value, ..Default::default() })?;
                 let answer = timeout(patience, connected.ask(&put)).await;
                 client = Some(connected);

@@ -12,21 +12,20 @@ use bytes::Bytes;
 use clap::Args;
 use etcd::pb::etcdserverpb as pb;
 
-use super::accept;
-use super::load::{Load, Loop};
+use super::load::Load;
 use crate::client_etcd::{Call, Client, DELETE_RANGE, PUT, RANGE, runtime};
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::figures::{Block, Figure, Good};
 use crate::launch::Launch;
 use crate::limits::{
-    CLIENTS_MAX, ETCD_CALLS_AHEAD, ETCD_KEYS_MAX, ETCD_READ_KEYS, ETCD_VALUE_BYTES_MAX,
-    RECONNECT_PAUSE, RESTART_LIMIT,
+    CLIENTS_MAX, ETCD_KEYS_MAX, ETCD_READ_KEYS, ETCD_VALUE_BYTES_MAX, RECONNECT_PAUSE,
+    RESTART_LIMIT,
 };
-use crate::meter::Tally;
 use crate::open_files;
 use crate::process::Processes;
+use crate::random::Random;
 use crate::restart::{check_children, kill_and_start, launches_of};
-use crate::target::{Scheme, Target};
+use crate::target::Scheme;
 
 /// Options of `quorate bench etcd-restart`.
 #[derive(Debug, Args)]
@@ -96,7 +95,7 @@ pub fn command(args: &EtcdRestartArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// The keys of a run, each of which has its number in its value.
+/// The keys of a run.
 struct Keys<'a> {
     prefix: &'a str,
     value_bytes: usize,
@@ -112,10 +111,9 @@ impl Keys<'_> {
         if number < count { self.key(number) } else { format!("{}:", self.prefix).into() }
     }
 
-    /// The value of a key: its number in digits, again and again.
+    /// The value of a key: random bytes, which its number is the seed of.
     fn value(&self, number: u64) -> Bytes {
-        let digits = format!("{number:08}");
-        digits.bytes().cycle().take(self.value_bytes).collect()
+        Random::new(number).bytes(self.value_bytes).into()
     }
 
     fn put(&self, number: u64) -> anyhow::Result<Call> {
@@ -133,7 +131,9 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &EtcdRestartArgs) -> anyh
     let keys = Keys { prefix: &prefix, value_bytes: args.value };
     turn.say("putting");
     let before = target.memory();
-    let (rate, made) = fill(&target, args, &keys)?;
+    let mut load = Load::connect(&target.addresses, args.connections)?;
+    let made = load.fill(&target, (args.clients, args.keys), |number| keys.put(number))?;
+    drop(load);
     turn.say("killing");
     let outage = kill_and_start(&target, launches, |children, output| {
         first_answer(&target.addresses, keys.key(args.keys - 1), children, output)
@@ -141,7 +141,7 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &EtcdRestartArgs) -> anyh
     let memory = Processes::listening(&target.addresses).memory();
     turn.say("reading all keys");
     let found = runtime()?.block_on(count(target.addresses[0], &keys, args.keys))?;
-    let (acknowledged, missing) = (made.answered - made.errors, args.keys - found);
+    let (acknowledged, missing) = (made.operations - made.errors, args.keys - found);
     let ms = |it: Duration| it.as_secs_f64() * 1_000.0;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let count = |name, count: u64| Figure::once(name, "", count as f64, Good::Neither);
@@ -151,7 +151,7 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &EtcdRestartArgs) -> anyh
         count("keys found", found),
         count("keys missing", missing),
         Figure::once("VmRSS before", "MiB", before.map(|it| mib(it.resident)), Good::Neither),
-        Figure::once("puts", "per s", rate, Good::More),
+        Figure::once("puts", "per s", made.rate(), Good::More),
         Figure::once("processes gone", "ms", ms(outage.gone), Good::Neither),
         Figure::once("first answer", "ms", ms(outage.answered), Good::Less),
         Figure::once("server CPU to first answer", "ms", cpu_ms, Good::Less),
@@ -168,24 +168,6 @@ fn restart(turn: &Turn<'_>, launches: &[Launch], args: &EtcdRestartArgs) -> anyh
         runtime()?.block_on(remove(target.addresses[0], &keys, args.keys))?;
     }
     Ok(block)
-}
-
-/// Puts all keys. Returns the rate, without the time in which requests are encoded.
-fn fill(target: &Target, args: &EtcdRestartArgs, keys: &Keys<'_>) -> anyhow::Result<(f64, Tally)> {
-    let mut load = Load::connect(&target.addresses, args.connections)?;
-    let (mut all, mut seconds, mut from) = (Tally::default(), 0.0, 0);
-    while from < args.keys {
-        let to = args.keys.min(from + ETCD_CALLS_AHEAD);
-        let calls: Vec<Call> =
-            (from..to).map(|number| keys.put(number)).collect::<anyhow::Result<_>>()?;
-        let how = Loop::closed(args.clients, to - from);
-        let phase = load.run(target, &calls, how, accept)?.phase("putting");
-        all.answered += phase.operations;
-        all.errors += phase.errors;
-        seconds += phase.seconds();
-        from = to;
-    }
-    Ok((all.answered as f64 / seconds, all))
 }
 
 /// Asks the servers in turn for a key, by a linearizable read, until one answers. Returns whether
@@ -258,9 +240,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_has_its_number_in_its_value_and_the_end_is_behind_the_last() {
+    fn each_key_has_a_value_of_its_own_and_the_end_is_behind_the_last() {
         let keys = Keys { prefix: "restart/t/", value_bytes: 11 };
-        assert_eq!(keys.value(42), "00000042000");
+        assert_eq!((keys.value(42).len(), keys.value(42)), (11, keys.value(42)));
         assert_ne!(keys.value(42), keys.value(43));
         assert_eq!(keys.key(42), "restart/t/00000042");
         assert!(keys.key(ETCD_KEYS_MAX) < keys.bound(ETCD_KEYS_MAX, ETCD_KEYS_MAX));

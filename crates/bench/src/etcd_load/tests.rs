@@ -3,7 +3,7 @@ use etcd::pb::Message;
 use super::*;
 
 fn keys() -> Keys {
-    Keys { count: 20, bytes: 8, value: vec![b'v'; 3] }
+    Keys { count: 20, bytes: 8, value_bytes: 3 }
 }
 
 #[test]

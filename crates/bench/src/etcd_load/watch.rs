@@ -18,8 +18,8 @@ use pb::watch_request::RequestUnion;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-use super::load::{Load, Loop};
-use super::{accept, spread};
+use super::load::{Load, Loop, accept};
+use super::spread;
 use crate::client_etcd::{Call, Client, PUT, runtime};
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::figures::{Block, Figure, Good};
@@ -29,6 +29,7 @@ use crate::limits::{
 };
 use crate::open_files;
 use crate::pace::End;
+use crate::random::Random;
 use crate::stats::Latencies;
 use crate::target::{Scheme, Target};
 
@@ -212,7 +213,7 @@ async fn watch(turn: &Turn<'_>, args: &EtcdWatchArgs, block: &mut Block) -> anyh
     turn.say("seeing puts");
     let mut writer = Client::connect(target.addresses[0]).await?;
     let key = Bytes::from([PREFIX, b"key"].concat());
-    let value = Bytes::from(vec![b'v'; args.value_size]);
+    let value = Bytes::from(Random::new(0).bytes(args.value_size));
     let put = Call::new(PUT, &pb::PutRequest { key, value, ..Default::default() })?;
     let (mut last, cpu_ns) = (Latencies::default(), target.cpu_ns());
     for _ in 0..args.puts {
@@ -274,10 +275,10 @@ async fn begin(client: &mut Client, watches: usize) -> anyhow::Result<Stream> {
 fn beside_slow(turn: &Turn<'_>, args: &EtcdWatchArgs, block: &mut Block) -> anyhow::Result<()> {
     let target = turn.target;
     let mut load = Load::connect(&target.addresses, args.connections)?;
-    let value = Bytes::from(vec![b'v'; args.value_size]);
     let put = |number: u64| {
         let key = [PREFIX, number.to_string().as_bytes()].concat().into();
-        Call::new(PUT, &pb::PutRequest { key, value: value.clone(), ..Default::default() })
+        let value = Random::new(number).bytes(args.value_size).into();
+        Call::new(PUT, &pb::PutRequest { key, value, ..Default::default() })
     };
     let puts: Vec<Call> = (0..1_000).map(put).collect::<Result<_, _>>()?;
     let end = End::Requests(args.requests);
