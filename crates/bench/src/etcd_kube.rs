@@ -3,8 +3,9 @@
 //! apiservers, and a compaction every five minutes of the cluster's time.
 //!
 //! The loop is open: calls come at the rate of the cluster times the compression, each of a random
-//! kind. A run is checked: each watch must see each put that was acknowledged, in order, and each
-//! object must count as many updates as were acknowledged.
+//! kind. A run is checked: each watch must see each put that was acknowledged, in order, and have
+//! the server's keys in the end; each count must be that of its revision; and each object must have
+//! as many updates as were acknowledged.
 
 mod acts;
 mod cluster;
@@ -43,7 +44,7 @@ use cluster::{Kind, Mix, Registry};
 use outcome::{Account, Cost};
 use run::{Answers, Run};
 use value::Head;
-use watcher::{Seen, Watcher};
+use watcher::{Seen, Watched, Watcher};
 
 /// How far apart compactions are, in seconds of the cluster's time: `--etcd-compaction-interval` of
 /// apiservers.
@@ -188,21 +189,21 @@ async fn live(
     turn.say(&format!("{} s of the cluster", time.seconds));
     let sampler = Sampler::start(target)?;
     let (server_cpu_ns, own_cpu_ns) = (target.cpu_ns(), thread_cpu_ns());
-    let start_ns = open_loop(run, &clients, args.clients, time).await?;
+    let elapsed_ns = open_loop(run, &clients, args.clients, time).await?;
     let answers = std::mem::take(&mut *run.answers());
     let cost = Cost {
-        elapsed_ns: answers.last_ns.saturating_sub(start_ns),
+        elapsed_ns,
         server_cpu_ns: target.cpu_ns().zip(server_cpu_ns).map(|(after, before)| after - before),
         own_cpu_ns: thread_cpu_ns() - own_cpu_ns,
     };
     let samples = sampler.stop();
 
     turn.say("checking");
-    let seen = last_events(run, &mut clients[0], watches).await?;
-    let account = Account::of(run, &mut clients[0], &seen).await?;
+    let watched = last_events(run, &mut clients[0], watches).await?;
+    let account = Account::of(run, &mut clients[0], &watched, &answers.counts).await?;
     let mut block = target.block();
     block.figures = cost.figures(run.mix.per_s() * time.compress, &answers);
-    block.figures.extend(outcome::delays(&seen));
+    block.figures.extend(outcome::delays(&watched.seen));
     block.figures.extend(samples.figures());
     block.figures.extend(account.figures(&answers));
     block.notes.extend(samples.notes(target));
@@ -258,8 +259,8 @@ async fn fill(run: &Arc<Run>, clients: &[Client], objects: u64) -> anyhow::Resul
     Ok(())
 }
 
-/// Sends the calls of the cluster at their times, and waits for all answers. Returns when the first
-/// one was due.
+/// Sends the calls of the cluster at their times, and waits until all have ended. Returns how long
+/// that took, in ns.
 async fn open_loop(
     run: &Arc<Run>,
     clients: &[Client],
@@ -268,6 +269,7 @@ async fn open_loop(
 ) -> anyhow::Result<u64> {
     let per_s = run.mix.per_s() * time.compress;
     let pace = Pace { start_ns: run.now_ns() + PACED_START_NS, spacing_ns: 1e9 / per_s };
+    *run.answers() = Answers::from(pace.start_ns);
     let end = End::Requests((per_s * time.seconds as f64).ceil() as u64);
     let compactions = tokio::spawn(compact_often(Arc::clone(run), clients[0].clone(), pace));
     let open = OpenLoop { started: run.started, pace, end, clients: clients_max };
@@ -277,7 +279,9 @@ async fn open_loop(
     };
     open.run(clients, send).await?;
     compactions.abort();
-    Ok(pace.start_ns)
+    let now_ns = run.now_ns();
+    run.answers().end_gap(now_ns);
+    Ok(now_ns.saturating_sub(pace.start_ns))
 }
 
 /// Every five minutes compacts what was old five minutes ago, as an apiserver does.
@@ -300,15 +304,19 @@ async fn last_events(
     run: &Run,
     client: &mut Client,
     watches: JoinSet<(Kind, Seen)>,
-) -> anyhow::Result<Vec<(Kind, Seen)>> {
+) -> anyhow::Result<Watched> {
+    let mut revisions = [0; Kind::ALL.len()];
     for kind in Kind::ALL {
         let key = run.registry.last_key(kind);
         let value = run.values.value(Head { sent_ns: 0, updates: 0 }, Head::BYTES);
         let put = pb::PutRequest { key, value, ..Default::default() };
         let response: pb::PutResponse = client.demand(PUT, &put).await?;
-        run.objects.count_put(kind, Some(run.note(response.header.as_ref())));
+        let revision = run.note(response.header.as_ref());
+        revisions[kind.place()] = revision;
+        run.objects.count_put(kind, Some(revision));
     }
-    timeout(SILENCE_LIMIT, watches.join_all()).await.context("a watch misses the last put")
+    let seen = timeout(SILENCE_LIMIT, watches.join_all()).await;
+    Ok(Watched { seen: seen.context("a watch misses the last put")?, revisions })
 }
 
 #[cfg(test)]

@@ -159,7 +159,9 @@ fn measure(turn: &Turn<'_>, args: &EtcdArgs, op: Op) -> anyhow::Result<Block> {
     block.blame(&phase);
     block.figures.push(Figure::once("time", "s", phase.seconds(), Good::Neither));
     let names = ["requests", "server CPU per request", "generator CPU per request"];
-    block.figures.extend(of_phase(names, &phase));
+    let [rate, server_cpu, own_cpu] = of_phase(names, &phase);
+    let rate = if args.rate.is_some() { rate.of_open_loop() } else { rate };
+    block.figures.extend([rate, server_cpu, own_cpu]);
     match op {
         Op::TxnMixed => {
             let [reads, writes] = &done.tallies;

@@ -45,6 +45,11 @@ impl Figure {
         Figure { name, unit, values, good, is_of_first_round: false }
     }
 
+    /// A rate that was reached in open loop: the rate asked for, so it is not compared.
+    pub fn of_open_loop(self) -> Figure {
+        Figure { good: Good::Neither, ..self }
+    }
+
     /// Drops all rounds but the first: a server keeps memory that it once asked the system for, so
     /// later rounds would show too little.
     pub fn of_first_round(self) -> Figure {

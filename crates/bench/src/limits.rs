@@ -233,6 +233,10 @@ pub const ETCD_MIXED_KEYS: u64 = 10;
 /// Objects of etcd's workload of a cluster: its watchers remember the version of each.
 pub const KUBE_OBJECTS_MAX: u64 = 1_000_000;
 
+/// Changes of the number of keys that a watcher of that workload remembers, and counts of keys that
+/// are compared with them: 24 MB at most each.
+pub const KUBE_SIZES_MAX: usize = 1_000_000;
+
 /// Apiservers of that workload, each with a connection and a watch of each kind.
 pub const KUBE_APISERVERS_MAX: usize = 100;
 

@@ -73,18 +73,18 @@ fn sample(servers: &[Processes], folders: &[PathBuf]) -> Sample {
 
 /// The values of one figure over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Course {
+struct Summary {
     start: f64,
     median: f64,
     end: f64,
     max: f64,
 }
 
-impl Course {
+impl Summary {
     /// None without a value, or if one is not known.
-    fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Course> {
+    fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Summary> {
         let values: Vec<f64> = values.collect::<Option<_>>()?;
-        Some(Course {
+        Some(Summary {
             start: *values.first()?,
             median: median(&values),
             end: *values.last()?,
@@ -100,10 +100,10 @@ impl Samples {
     /// The memory of all servers together, and the room that they take on their disks.
     pub fn figures(&self) -> Vec<Figure> {
         let all = |it: &Sample| it.resident.iter().copied().sum::<Option<f64>>();
-        let memory = Course::of(self.0.iter().map(all));
-        let disk = Course::of(self.0.iter().map(|it| it.disk));
-        let of = |name, course: Option<Course>, value: fn(Course) -> f64| {
-            Figure::once(name, "MiB", course.map(value), Good::Less)
+        let memory = Summary::of(self.0.iter().map(all));
+        let disk = Summary::of(self.0.iter().map(|it| it.disk));
+        let of = |name, summary: Option<Summary>, value: fn(Summary) -> f64| {
+            Figure::once(name, "MiB", summary.map(value), Good::Less)
         };
         vec![
             of("VmRSS at the start", memory, |it| it.start),
@@ -120,7 +120,7 @@ impl Samples {
         let servers = target.addresses.iter().enumerate();
         let note = |(place, address)| {
             let values = self.0.iter().map(|it| it.resident.get(place).copied().flatten());
-            let Course { start, median, end, max } = Course::of(values)?;
+            let Summary { start, median, end, max } = Summary::of(values)?;
             Some(format!(
                 "{address}: VmRSS {start:.0} MiB at the start, median {median:.0}, end {end:.0}, \
                  max {max:.0}"
@@ -138,12 +138,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_course_has_start_median_end_and_max() {
+    fn a_summary_has_start_median_end_and_max() {
         let values = [3.0, 9.0, 4.0, 5.0, 5.0];
-        let course = Course { start: 3.0, median: 5.0, end: 5.0, max: 9.0 };
-        assert_eq!(Course::of(values.into_iter().map(Some)), Some(course));
-        assert_eq!(Course::of([Some(1.0), None].into_iter()), None);
-        assert_eq!(Course::of([].into_iter()), None);
+        let summary = Summary { start: 3.0, median: 5.0, end: 5.0, max: 9.0 };
+        assert_eq!(Summary::of(values.into_iter().map(Some)), Some(summary));
+        assert_eq!(Summary::of([Some(1.0), None].into_iter()), None);
+        assert_eq!(Summary::of([].into_iter()), None);
     }
 
     #[test]

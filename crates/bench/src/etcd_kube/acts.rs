@@ -8,7 +8,7 @@ use pb::response_op::Response;
 
 use super::cluster::{Act, Kind};
 use super::objects::{Object, State};
-use super::run::{EventLease, Outcome, Run, What};
+use super::run::{CallKind, EventLease, Outcome, Run};
 use super::value::Head;
 use crate::client_etcd::{COMPACT, Client, LEASE_GRANT, RANGE, TXN};
 use crate::limits::{ETCD_PAGE_KEYS, GUARDED_ATTEMPTS};
@@ -38,7 +38,7 @@ pub async fn act(run: &Run, mut client: Client, number: u64, due_ns: u64) {
             let Some(pod) = of(Kind::Pods, &mut random) else { return };
             update(run, client, &pod, pod.state(), due_ns).await;
         }
-        Act::Compete => {
+        Act::UpdateSlice => {
             let Some(slice) = of(Kind::EndpointSlices, &mut random) else { return };
             let (state, mut other) = (slice.state(), client.clone());
             tokio::join!(
@@ -53,16 +53,11 @@ pub async fn act(run: &Run, mut client: Client, number: u64, due_ns: u64) {
             let Some(object) = of(Kind::ConfigMaps, &mut random) else { return };
             let range = pb::RangeRequest { key: object.key.clone(), ..Default::default() };
             let is_right = |it: &pb::RangeResponse| it.kvs.len() == 1;
-            run.ask(client, (What::Get, due_ns), RANGE, &range, is_right).await;
+            run.ask(client, (CallKind::Get, due_ns), RANGE, &range, is_right).await;
         }
-        Act::Count => {
-            let (key, range_end) = run.registry.kind(*random.pick(&Kind::ALL));
-            let range = pb::RangeRequest { key, range_end, count_only: true, ..Default::default() };
-            let is_right = |it: &pb::RangeResponse| it.kvs.is_empty();
-            run.ask(client, (What::Count, due_ns), RANGE, &range, is_right).await;
-        }
+        Act::Count => count(run, client, *random.pick(&Kind::ALL), due_ns).await,
         Act::List => {
-            list(run, client, *random.pick(&Kind::ALL), due_ns, |_| {}).await;
+            list(run, client, (*random.pick(&Kind::ALL), 0), due_ns, |_| {}).await;
         }
     }
 }
@@ -101,9 +96,9 @@ async fn update(run: &Run, client: &mut Client, object: &Object, state: State, d
         let value = run.values.value(head, object.bytes);
         let put = pb::PutRequest { key: object.key.clone(), value, ..Default::default() };
         let txn = guarded(&object.key, state.revision, Request::RequestPut(put));
-        let what = (What::Update, since_ns);
+        let call = (CallKind::Update, since_ns);
         let Outcome::Answer(response) =
-            run.ask::<pb::TxnResponse>(client, what, TXN, &txn, has_one_response).await
+            run.ask::<pb::TxnResponse>(client, call, TXN, &txn, has_one_response).await
         else {
             object.on_silence();
             run.objects.count_put(object.kind, None);
@@ -136,9 +131,9 @@ pub async fn create(
     let value = run.values.value(head, bytes);
     let put = pb::PutRequest { key: key.clone(), value, ..Default::default() };
     let txn = guarded(&key, 0, Request::RequestPut(put));
-    let what = (What::Create, due_ns.unwrap_or_else(|| run.now_ns()));
+    let call = (CallKind::Create, due_ns.unwrap_or_else(|| run.now_ns()));
     let is_right = |it: &pb::TxnResponse| it.succeeded;
-    match run.ask::<pb::TxnResponse>(client, what, TXN, &txn, is_right).await {
+    match run.ask::<pb::TxnResponse>(client, call, TXN, &txn, is_right).await {
         Outcome::Answer(response) if response.succeeded => {
             let revision = run.note(response.header.as_ref());
             run.objects.count_put(kind, Some(revision));
@@ -156,10 +151,11 @@ async fn delete(run: &Run, client: &mut Client, random: &mut Random, due_ns: u64
     for _ in 0..GUARDED_ATTEMPTS {
         let delete = pb::DeleteRangeRequest { key: pod.key.clone(), ..Default::default() };
         let txn = guarded(&pod.key, state.revision, Request::RequestDeleteRange(delete));
-        let what = (What::Delete, since_ns);
+        let call = (CallKind::Delete, since_ns);
         let Outcome::Answer(response) =
-            run.ask::<pb::TxnResponse>(client, what, TXN, &txn, has_one_response).await
+            run.ask::<pb::TxnResponse>(client, call, TXN, &txn, has_one_response).await
         else {
+            run.objects.on_doubt();
             return;
         };
         if response.succeeded {
@@ -170,6 +166,7 @@ async fn delete(run: &Run, client: &mut Client, random: &mut Random, due_ns: u64
         (state, since_ns) = (pod.on_read(kv), run.now_ns());
     }
     run.answers().given_up += 1;
+    run.objects.on_doubt();
 }
 
 async fn put_event(run: &Run, client: &mut Client, random: &mut Random, due_ns: u64) {
@@ -180,8 +177,8 @@ async fn put_event(run: &Run, client: &mut Client, random: &mut Random, due_ns: 
     let put = pb::PutRequest { key: key.clone(), value, lease, ..Default::default() };
     let txn = guarded(&key, 0, Request::RequestPut(put));
     let is_right = |it: &pb::TxnResponse| it.succeeded;
-    let what = (What::Event, due_ns);
-    let outcome = run.ask::<pb::TxnResponse>(client, what, TXN, &txn, is_right).await;
+    let call = (CallKind::Event, due_ns);
+    let outcome = run.ask::<pb::TxnResponse>(client, call, TXN, &txn, is_right).await;
     match outcome {
         Outcome::Answer(response) if response.succeeded => {
             let revision = run.note(response.header.as_ref());
@@ -203,9 +200,9 @@ async fn event_lease(run: &Run, client: &mut Client) -> Option<i64> {
     let ttl = (EVENT_TTL_S / run.compress).ceil() as i64;
     let grant = pb::LeaseGrantRequest { id: 0, ttl };
     let is_right = |it: &pb::LeaseGrantResponse| it.id != 0 && it.error.is_empty();
-    let what = (What::Lease, now_ns);
+    let call = (CallKind::Lease, now_ns);
     let Outcome::Answer(granted) =
-        run.ask::<pb::LeaseGrantResponse>(client, what, LEASE_GRANT, &grant, is_right).await
+        run.ask::<pb::LeaseGrantResponse>(client, call, LEASE_GRANT, &grant, is_right).await
     else {
         return None;
     };
@@ -214,16 +211,28 @@ async fn event_lease(run: &Run, client: &mut Client) -> Option<i64> {
     Some(granted.id)
 }
 
-/// Lists a kind in pages at one revision, and shows each key. Returns whether all pages came.
+/// Counts the keys of a kind.
+async fn count(run: &Run, client: &mut Client, kind: Kind, due_ns: u64) {
+    let (key, range_end) = run.registry.kind(kind);
+    let range = pb::RangeRequest { key, range_end, count_only: true, ..Default::default() };
+    let is_right = |it: &pb::RangeResponse| it.kvs.is_empty();
+    let asked = run.ask(client, (CallKind::Count, due_ns), RANGE, &range, is_right);
+    if let Outcome::Answer(response) = asked.await {
+        run.note_count(kind, &response);
+    }
+}
+
+/// Lists a kind in pages at one revision, which is the newest one for 0, and shows each key.
+/// Returns whether all pages came.
 pub async fn list(
     run: &Run,
     client: &mut Client,
-    kind: Kind,
+    (kind, revision): (Kind, i64),
     due_ns: u64,
     mut show: impl FnMut(&KeyValue),
 ) -> bool {
     let (mut key, range_end) = run.registry.kind(kind);
-    let (mut revision, mut since_ns) = (0, due_ns);
+    let (mut revision, mut since_ns) = (revision, due_ns);
     loop {
         let range_end = range_end.clone();
         let limit = ETCD_PAGE_KEYS;
@@ -232,18 +241,19 @@ pub async fn list(
             let fits = page.kvs.len() as i64 <= limit && (!page.more || !page.kvs.is_empty());
             fits && page.kvs.iter().all(|kv| revision == 0 || kv.mod_revision <= revision)
         };
-        let what = (What::Page, since_ns);
+        let call = (CallKind::Page, since_ns);
         let Outcome::Answer(page) =
-            run.ask::<pb::RangeResponse>(client, what, RANGE, &range, is_right).await
+            run.ask::<pb::RangeResponse>(client, call, RANGE, &range, is_right).await
         else {
             return false;
         };
         page.kvs.iter().for_each(&mut show);
-        let Some(last) = page.kvs.last().filter(|_| page.more) else { return true };
-        key = [&last.key[..], &[0]].concat().into();
         if revision == 0 {
             revision = run.note(page.header.as_ref());
+            run.note_count(kind, &page);
         }
+        let Some(last) = page.kvs.last().filter(|_| page.more) else { return true };
+        key = [&last.key[..], &[0]].concat().into();
         since_ns = run.now_ns();
     }
 }
@@ -251,6 +261,6 @@ pub async fn list(
 /// Compacts everything before a revision.
 pub async fn compact(run: &Run, client: &mut Client, revision: i64, due_ns: u64) {
     let compaction = pb::CompactionRequest { revision, ..Default::default() };
-    let what = (What::Compaction, due_ns);
-    run.ask::<pb::CompactionResponse>(client, what, COMPACT, &compaction, |_| true).await;
+    let call = (CallKind::Compaction, due_ns);
+    run.ask::<pb::CompactionResponse>(client, call, COMPACT, &compaction, |_| true).await;
 }

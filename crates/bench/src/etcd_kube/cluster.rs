@@ -160,7 +160,7 @@ pub enum Act {
     /// A pod is removed.
     DeletePod,
     /// Two controllers change a slice of endpoints at the same time, from the same revision.
-    Compete,
+    UpdateSlice,
     /// An event is written.
     PutEvent,
     /// An object is read.
@@ -193,7 +193,7 @@ impl Mix {
             (Act::CreatePod, pods),
             (Act::UpdatePod, 4.0 * pods),
             (Act::DeletePod, pods),
-            (Act::Compete, 2.0 * pods),
+            (Act::UpdateSlice, 2.0 * pods),
             (Act::PutEvent, 6.0 * pods),
             (Act::Get, nodes / 50.0),
             // Each apiserver counts each kind once a minute.

@@ -1,5 +1,6 @@
 //! The objects of a run as its writers know them, and what was acknowledged of each.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -110,6 +111,8 @@ pub struct Objects {
     puts: [Mutex<Puts>; Kind::ALL.len()],
     next: [Mutex<u64>; Kind::ALL.len()],
     registry: Registry,
+    /// Deletes that may have happened or not.
+    doubts: AtomicU64,
 }
 
 impl Objects {
@@ -120,6 +123,7 @@ impl Objects {
             puts: Default::default(),
             next: Default::default(),
             registry,
+            doubts: AtomicU64::new(0),
         }
     }
 
@@ -146,6 +150,16 @@ impl Objects {
         let mut live = lock(&self.live[kind.place()]);
         let place = (!live.is_empty()).then(|| random.below(live.len() as u64) as usize)?;
         Some(live.swap_remove(place))
+    }
+
+    /// Notes that an object which was taken out may be there or not.
+    pub fn on_doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many keys of a kind the server may have beside those of the objects.
+    pub fn spare(&self, kind: Kind) -> u64 {
+        self.puts(kind).unknown + self.doubts.load(Ordering::Relaxed)
     }
 
     /// The objects of a kind.

@@ -7,16 +7,16 @@ use std::time::Instant;
 use etcd::pb::{Message, etcdserverpb as pb};
 use tokio::time::timeout;
 
-use super::cluster::{Mix, Registry};
+use super::cluster::{Kind, Mix, Registry};
 use super::objects::Objects;
 use super::value::Values;
 use crate::client_etcd::{Call, Client};
-use crate::limits::SILENCE_LIMIT;
+use crate::limits::{KUBE_SIZES_MAX, SILENCE_LIMIT};
 use crate::meter::Tally;
 
-/// The kinds of calls that are told apart in the figures.
+/// The kinds of calls, which have figures of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum CallKind {
     /// A put in a transaction that compares the revision of the key.
     Update,
     /// A put in a transaction, of a key that must not be there.
@@ -37,7 +37,7 @@ pub enum What {
     Compaction,
 }
 
-impl What {
+impl CallKind {
     /// How many there are.
     pub const COUNT: usize = 9;
 }
@@ -46,11 +46,14 @@ impl What {
 #[derive(Debug, Default)]
 pub struct Answers {
     /// For each kind of call.
-    pub tallies: [Tally; What::COUNT],
-    /// The longest time without any answer, in ns.
+    pub tallies: [Tally; CallKind::COUNT],
+    /// The longest time without a right answer, in ns.
     pub gap_ns: u64,
-    /// When the last answer came, in ns since the start; 0 before the first.
+    /// When the last right answer came, in ns since the start; before the first, when the first
+    /// call was due.
     pub last_ns: u64,
+    /// The first [`KUBE_SIZES_MAX`] answers to counts, and to the first pages of lists.
+    pub counts: Vec<Counted>,
     /// Guarded updates that were refused since another one came first.
     pub conflicts: u64,
     /// Guarded updates that were given up after many refusals.
@@ -60,13 +63,38 @@ pub struct Answers {
 }
 
 impl Answers {
-    fn count(&mut self, what: What, is_right: bool, took_ns: u64, now_ns: u64) {
-        self.tallies[what as usize].count(is_right, took_ns);
-        if self.last_ns > 0 {
-            self.gap_ns = self.gap_ns.max(now_ns.saturating_sub(self.last_ns));
+    /// No answer; the first call is due at this time.
+    pub fn from(start_ns: u64) -> Answers {
+        Answers { last_ns: start_ns, ..Answers::default() }
+    }
+
+    /// Counts an answer. One that is wrong, or missing, has no latency and ends no gap.
+    fn count(&mut self, kind: CallKind, is_right: bool, took_ns: u64, now_ns: u64) {
+        let tally = &mut self.tallies[kind as usize];
+        if !is_right {
+            tally.errors += 1;
+            return;
         }
+        tally.count(true, took_ns);
+        self.end_gap(now_ns);
+    }
+
+    /// Ends a gap: by a right answer, or at the end of the run.
+    pub fn end_gap(&mut self, now_ns: u64) {
+        self.gap_ns = self.gap_ns.max(now_ns.saturating_sub(self.last_ns));
         self.last_ns = now_ns;
     }
+}
+
+/// The keys of a kind at a revision, as the server counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The kind.
+    pub kind: Kind,
+    /// The revision.
+    pub revision: i64,
+    /// How many keys.
+    pub keys: u64,
 }
 
 /// A shared lease of events.
@@ -140,7 +168,7 @@ impl Run {
     pub async fn ask<R: Message + Default>(
         &self,
         client: &mut Client,
-        (what, since_ns): (What, u64),
+        (kind, since_ns): (CallKind, u64),
         path: &str,
         request: &impl Message,
         is_right: impl FnOnce(&R) -> bool,
@@ -150,16 +178,16 @@ impl Run {
         let now_ns = self.now_ns();
         let took_ns = now_ns.saturating_sub(since_ns);
         let answer = answer.ok().and_then(Result::ok);
-        if what == What::Page
+        if kind == CallKind::Page
             && let Some(refused) = answer.as_ref().filter(|it| it.message.contains("compacted"))
         {
             let mut answers = self.answers();
-            answers.count(what, refused.code != 0, took_ns, now_ns);
+            answers.count(kind, refused.code != 0, took_ns, now_ns);
             answers.lists_compacted += 1;
             return Outcome::Compacted;
         }
         let response = answer.filter(|it| it.code == 0).and_then(|it| R::decode(it.body).ok());
-        self.answers().count(what, response.as_ref().is_some_and(is_right), took_ns, now_ns);
+        self.answers().count(kind, response.as_ref().is_some_and(is_right), took_ns, now_ns);
         response.map_or(Outcome::Unknown, Outcome::Answer)
     }
 
@@ -169,6 +197,15 @@ impl Run {
         self.revision.fetch_max(revision, Ordering::Relaxed);
         revision
     }
+
+    /// Notes how many keys of a kind a response counts.
+    pub fn note_count(&self, kind: Kind, response: &pb::RangeResponse) {
+        let revision = response.header.as_ref().map_or(0, |it| it.revision);
+        let counts = &mut self.answers().counts;
+        if counts.len() < KUBE_SIZES_MAX {
+            counts.push(Counted { kind, revision, keys: response.count.max(0) as u64 });
+        }
+    }
 }
 
 #[cfg(test)]
@@ -176,15 +213,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_gap_lies_between_two_answers_of_any_kind() {
-        let mut answers = Answers::default();
-        for (what, now_ns) in [(What::Get, 500), (What::Update, 600), (What::Page, 900)] {
-            answers.count(what, true, 1, now_ns);
+    fn the_longest_gap_lies_between_two_right_answers_of_any_kind() {
+        let mut answers = Answers::from(450);
+        for (kind, now_ns) in [(CallKind::Get, 500), (CallKind::Update, 600), (CallKind::Page, 900)]
+        {
+            answers.count(kind, true, 1, now_ns);
         }
-        answers.count(What::Get, false, 1, 950);
-        assert_eq!((answers.gap_ns, answers.last_ns), (300, 950));
-        let get = &answers.tallies[What::Get as usize];
-        assert_eq!((get.answered, get.errors), (2, 1));
-        assert_eq!(What::Compaction as usize + 1, What::COUNT);
+        answers.count(CallKind::Get, false, 1, 950);
+        assert_eq!((answers.gap_ns, answers.last_ns), (300, 900));
+        let get = &answers.tallies[CallKind::Get as usize];
+        assert_eq!((get.answered, get.errors, get.latencies.count()), (1, 1, 1));
+        // Nothing but an error came until the end of the run.
+        answers.end_gap(1_300);
+        assert_eq!(answers.gap_ns, 400);
+        assert_eq!(CallKind::Compaction as usize + 1, CallKind::COUNT);
     }
 }

@@ -296,7 +296,7 @@ fn beside_slow(turn: &Turn<'_>, args: &EtcdWatchArgs, block: &mut Block) -> anyh
         block.blame(phase);
         let [rate, p50, p99, cpu] = names;
         let ms = |percent| phase.latencies.percentile_us(percent) / 1_000.0;
-        block.figures.push(Figure::once(rate, "per s", phase.rate(), Good::More));
+        block.figures.push(Figure::once(rate, "per s", phase.rate(), Good::Neither));
         block.figures.push(Figure::once(p50, "ms", ms(50.0), Good::Less));
         block.figures.push(Figure::once(p99, "ms", ms(99.0), Good::Less));
         block.figures.push(Figure::once(cpu, "us", phase.server_us(), Good::Less));

@@ -93,7 +93,14 @@ fn a_cluster_of_kubernetes_loses_no_event_and_no_update() {
     let args = [&args[..], &["--compress", "400", "--seconds", "2", "--apiservers", "2"]].concat();
     let (text, json) = bench("kube", &args);
     assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
-    for key in ["events_missed", "watches_with_other_puts", "guarded_updates_lost"] {
+    for key in [
+        "events_missed",
+        "watches_with_other_puts",
+        "keys_that_watches_have_otherwise",
+        "wrong_counts",
+        "guarded_updates_lost",
+        "deleted_keys_that_are_there",
+    ] {
         assert_eq!(values(&json, key).concat(), [0.0; 2], "{key}: {text}");
     }
     for key in [
@@ -105,6 +112,7 @@ fn a_cluster_of_kubernetes_loses_no_event_and_no_update() {
         "counts",
         "compactions",
         "puts_that_watches_saw",
+        "counts_compared_with_watches",
         "conflicts_of_guarded_updates",
         "data_folder_at_the_end_mib",
         "vmrss_median_mib",
