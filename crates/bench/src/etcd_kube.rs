@@ -206,7 +206,7 @@ async fn live(
     block.figures.extend(outcome::delays(&watched.seen));
     block.figures.extend(samples.figures());
     block.figures.extend(account.figures(&answers));
-    block.notes.extend(samples.notes(target));
+    block.notes.extend(samples.notes());
     let errors = |it: &Answers| it.tallies.iter().map(|tally| tally.errors).sum::<u64>();
     block.trouble += errors(&made) + errors(&answers) + account.trouble();
     if args.keep && turn.may_keep {

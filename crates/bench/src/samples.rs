@@ -1,5 +1,6 @@
 //! The memory of each server of a target, and the room on its disk, over the time of a run.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,26 @@ use crate::target::Target;
 
 const MIB: f64 = (1 << 20) as f64;
 
+/// A server, which may serve at several of a target's addresses.
+struct Server {
+    addresses: Vec<SocketAddr>,
+    processes: Processes,
+}
+
+/// The servers of a target, each once: the memory of one process must not count twice.
+fn servers_of(target: &Target) -> Vec<Server> {
+    let mut servers: Vec<Server> = Vec::new();
+    for address in &target.addresses {
+        let processes = Processes::listening(&[*address]);
+        let same = |it: &&mut Server| !processes.is_empty() && it.processes == processes;
+        match servers.iter_mut().find(same) {
+            Some(server) => server.addresses.push(*address),
+            None => servers.push(Server { addresses: vec![*address], processes }),
+        }
+    }
+    servers
+}
+
 /// One look at all servers.
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
@@ -25,6 +46,8 @@ struct Sample {
 
 /// A thread that looks at the servers again and again.
 pub struct Sampler {
+    /// The addresses of each server.
+    servers: Vec<Vec<SocketAddr>>,
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Sample>>,
 }
@@ -35,8 +58,8 @@ impl Sampler {
     /// # Errors
     /// The system refuses a thread.
     pub fn start(target: &Target) -> anyhow::Result<Sampler> {
-        let servers: Vec<Processes> =
-            target.addresses.iter().map(|address| Processes::listening(&[*address])).collect();
+        let (addresses, servers): (Vec<_>, Vec<_>) =
+            servers_of(target).into_iter().map(|it| (it.addresses, it.processes)).unzip();
         let folders = data_folders(target);
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
@@ -52,13 +75,14 @@ impl Sampler {
             }
         };
         let thread = std::thread::Builder::new().name("samples".to_string()).spawn(look)?;
-        Ok(Sampler { is_over, thread })
+        Ok(Sampler { servers: addresses, is_over, thread })
     }
 
     /// Takes the last look, and returns all of them.
     pub fn stop(self) -> Samples {
         self.is_over.store(true, Ordering::Relaxed);
-        Samples(self.thread.join().expect("the thread does not panic"))
+        let looks = self.thread.join().expect("the thread does not panic");
+        Samples { servers: self.servers, looks }
     }
 }
 
@@ -94,14 +118,18 @@ impl Summary {
 }
 
 /// All looks of a run.
-pub struct Samples(Vec<Sample>);
+pub struct Samples {
+    /// The addresses of each server.
+    servers: Vec<Vec<SocketAddr>>,
+    looks: Vec<Sample>,
+}
 
 impl Samples {
     /// The memory of all servers together, and the room that they take on their disks.
     pub fn figures(&self) -> Vec<Figure> {
         let all = |it: &Sample| it.resident.iter().copied().sum::<Option<f64>>();
-        let memory = Summary::of(self.0.iter().map(all));
-        let disk = Summary::of(self.0.iter().map(|it| it.disk));
+        let memory = Summary::of(self.looks.iter().map(all));
+        let disk = Summary::of(self.looks.iter().map(|it| it.disk));
         let of = |name, summary: Option<Summary>, value: fn(Summary) -> f64| {
             Figure::once(name, "MiB", summary.map(value), Good::Less)
         };
@@ -116,19 +144,20 @@ impl Samples {
     }
 
     /// A line for each of several servers.
-    pub fn notes(&self, target: &Target) -> Vec<String> {
-        let servers = target.addresses.iter().enumerate();
-        let note = |(place, address)| {
-            let values = self.0.iter().map(|it| it.resident.get(place).copied().flatten());
+    pub fn notes(&self) -> Vec<String> {
+        let note = |(place, addresses): (usize, &Vec<SocketAddr>)| {
+            let values = self.looks.iter().map(|it| it.resident.get(place).copied().flatten());
             let Summary { start, median, end, max } = Summary::of(values)?;
+            let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+            let addresses = addresses.join(" ");
             Some(format!(
-                "{address}: VmRSS {start:.0} MiB at the start, median {median:.0}, end {end:.0}, \
+                "{addresses}: VmRSS {start:.0} MiB at the start, median {median:.0}, end {end:.0}, \
                  max {max:.0}"
             ))
         };
-        match target.addresses.len() {
+        match self.servers.len() {
             1 => Vec::new(),
-            _ => servers.filter_map(note).collect(),
+            _ => self.servers.iter().enumerate().filter_map(note).collect(),
         }
     }
 }
@@ -136,6 +165,7 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::null_server::NullServer;
 
     #[test]
     fn a_summary_has_start_median_end_and_max() {
@@ -149,8 +179,29 @@ mod tests {
     #[test]
     fn servers_are_added_up_and_unknown_disks_stay_unknown() {
         let sample = |one, other| Sample { resident: vec![Some(one), Some(other)], disk: None };
-        let figures = Samples(vec![sample(1.0, 2.0), sample(4.0, 3.0)]).figures();
+        let servers = [1, 2].map(|port| vec![SocketAddr::from(([127, 0, 0, 1], port))]).to_vec();
+        let samples = Samples { servers, looks: vec![sample(1.0, 2.0), sample(5.0, 2.0)] };
+        let figures = samples.figures();
         let values: Vec<&[f64]> = figures.iter().map(|it| it.values.as_slice()).collect();
         assert_eq!(values, [&[3.0][..], &[5.0], &[7.0], &[7.0], &[], &[]]);
+        let notes = samples.notes();
+        assert_eq!(notes.len(), 2);
+        assert_eq!(notes[0], "127.0.0.1:1: VmRSS 1 MiB at the start, median 3, end 5, max 5");
+    }
+
+    #[test]
+    fn a_process_that_serves_at_two_addresses_counts_once() {
+        let nulls = [NullServer::start(1).unwrap(), NullServer::start(1).unwrap()];
+        let mut target = nulls[0].target();
+        target.addresses.push(nulls[1].target().addresses[0]);
+        let servers = servers_of(&target);
+        assert_eq!(servers.len(), 1);
+        assert_eq!(servers[0].addresses, target.addresses);
+        // Nothing listens there, and on other machines nothing is known.
+        target.addresses = [1, 2].map(|host| SocketAddr::from(([192, 0, 2, host], 1))).to_vec();
+        assert_eq!(servers_of(&target).len(), 2);
+        let samples = Sampler::start(&nulls[0].target()).unwrap().stop();
+        assert!(samples.notes().is_empty());
+        assert!(samples.figures()[0].values[0] > 0.0);
     }
 }
