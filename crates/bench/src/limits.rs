@@ -221,6 +221,10 @@ pub const ETCD_VALUE_BYTES_MAX: u64 = 1_000_000;
 /// Znodes, and keys, of the workload with clients of both protocols: one request removes all keys.
 pub const MIXED_KEYS_MAX: usize = 1_000_000;
 
+/// How long a physical compaction may take. etcd rests 10 ms after each 1,000 revisions
+/// (`--compaction-sleep-interval`), so 100 million of them take 17 minutes and more.
+pub const COMPACTION_LIMIT: Duration = Duration::from_secs(7_200);
+
 /// The pause of a client of etcd after an error, before it goes to the next member.
 pub const ETCD_RETRY_PAUSE: Duration = Duration::from_millis(20);
 

@@ -2,11 +2,12 @@
 //! half of the maximum rate, and meanwhile all but the last thousand revisions are compacted.
 //!
 //! The loop is open: latency counts from when a request was due. The compaction is a physical one,
-//! whose answer comes when the revisions are gone; requests that were under way between its send
-//! and its answer count as "during".
+//! whose answer comes when the revisions are gone. A request counts as "during" if it was due
+//! before that answer and answered after the compaction was sent, however late it was sent itself.
+//! All requests that were due until the end are answered and counted.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,16 +15,17 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use clap::Args;
 use etcd::pb::{Message, etcdserverpb as pb};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::load::{Load, OpenLoop};
 use crate::client_etcd::{COMPACT, Call, Client, PUT, RANGE, runtime};
 use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::data_folder::{data_folders, disk_bytes};
-use crate::figures::{Block, Figure, Good};
+use crate::figures::{Block, Figure, Good, of_latencies};
 use crate::limits::{
-    CLIENTS_MAX, ETCD_KEYS_MAX, ETCD_VALUE_BYTES_MAX, ITEMS_MAX, PACED_START_NS, RATE_MAX,
-    SECONDS_MAX, SILENCE_LIMIT,
+    CLIENTS_MAX, COMPACTION_LIMIT, ETCD_KEYS_MAX, ETCD_VALUE_BYTES_MAX, ITEMS_MAX, PACED_START_NS,
+    RATE_MAX, SECONDS_MAX, SILENCE_LIMIT,
 };
 use crate::meter::Tally;
 use crate::open_files;
@@ -37,39 +39,39 @@ const BEFORE: usize = 0;
 const DURING: usize = 1;
 const AFTER: usize = 2;
 
-/// The names of the figures of each stage: the rate and the CPU, then the latencies of puts and of
-/// reads.
-const NAMES: [[&str; 8]; STAGES] = [
-    [
-        "requests before",
-        "cores before",
-        "put p50 before",
-        "put p99 before",
-        "put max before",
-        "range p50 before",
-        "range p99 before",
-        "range max before",
-    ],
-    [
-        "requests during",
-        "cores during",
-        "put p50 during",
-        "put p99 during",
-        "put max during",
-        "range p50 during",
-        "range p99 during",
-        "range max during",
-    ],
-    [
-        "requests after",
-        "cores after",
-        "put p50 after",
-        "put p99 after",
-        "put max after",
-        "range p50 after",
-        "range p99 after",
-        "range max after",
-    ],
+/// The names of the figures of a stage.
+struct Names {
+    rate: &'static str,
+    cores: &'static str,
+    /// The latencies of puts, and of reads.
+    latencies: [[&'static str; 3]; 2],
+}
+
+const NAMES: [Names; STAGES] = [
+    Names {
+        rate: "requests before",
+        cores: "cores before",
+        latencies: [
+            ["put p50 before", "put p99 before", "put max before"],
+            ["range p50 before", "range p99 before", "range max before"],
+        ],
+    },
+    Names {
+        rate: "requests during",
+        cores: "cores during",
+        latencies: [
+            ["put p50 during", "put p99 during", "put max during"],
+            ["range p50 during", "range p99 during", "range max during"],
+        ],
+    },
+    Names {
+        rate: "requests after",
+        cores: "cores after",
+        latencies: [
+            ["put p50 after", "put p99 after", "put max after"],
+            ["range p50 after", "range p99 after", "range max after"],
+        ],
+    },
 ];
 
 /// Options of `quorate bench etcd-compaction`.
@@ -132,7 +134,8 @@ pub fn command(args: &EtcdCompactionArgs) -> anyhow::Result<ExitCode> {
     let about = format!(
         "{revisions} revisions of {keys} keys with values of {value} bytes; then puts and reads in \
          turn at {rate}, open loop, latency from the intended start; after {seconds} s all but \
-         {leave} revisions are compacted; {seconds} s more after that"
+         {leave} revisions are compacted; {seconds} s more after that. By default etcd rests for 10 \
+         ms after each 1000 revisions that it compacts (--compaction-sleep-interval)"
     );
     let mut comparison = Comparison::start_on(Scheme::Etcd, &args.at, "etcd-compaction", &about)?;
     let work = format!("{revisions} puts and a compaction");
@@ -176,18 +179,18 @@ fn measure(turn: &Turn<'_>, args: &EtcdCompactionArgs) -> anyhow::Result<Block> 
             (0..args.keys).map(|number| put(number, of_load(number))).collect::<Result<_, _>>()?,
             (0..args.keys).map(range).collect::<Result<_, _>>()?,
         ],
-        stage: AtomicUsize::new(BEFORE),
+        compaction: [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)],
         revision: AtomicI64::new(0),
         tallies: Mutex::default(),
     });
-    let compacted = runtime()?.block_on(run.disturbed(turn, args, rate))?;
+    let (compacted, spent) = runtime()?.block_on(run.disturbed(turn, args, rate))?;
     block.figures.push(Figure::once("maximum of puts", "per s", made.rate(), Good::More));
     block.figures.push(Figure::once("rate asked for", "per s", rate as f64, Good::Neither));
     let took_ms = compacted.took.as_secs_f64() * 1_000.0;
     block.figures.push(Figure::once("compaction", "ms", took_ms, Good::Less));
     // Latencies compare only if all servers have one rate.
     let good = if args.rate.is_some() { Good::Less } else { Good::Neither };
-    block.figures.extend(run.figures(&compacted.spent, good));
+    block.figures.extend(run.figures(&spent, good));
     for (names, size) in [
         (["VmRSS with all revisions", "data folder with all revisions"], full),
         (["VmRSS after the compaction", "data folder after the compaction"], compacted.size),
@@ -221,7 +224,7 @@ fn key(number: u64) -> Bytes {
 }
 
 /// The time and the CPU of the servers in a stage.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Spent {
     seconds: f64,
     cpu_s: Option<f64>,
@@ -232,9 +235,31 @@ struct Compacted {
     took: Duration,
     /// Right after its answer.
     size: Size,
-    spent: [Spent; STAGES],
+    /// Before it and during it.
+    spent: [Spent; 2],
+    /// When the last stage began.
+    after: Moment,
     /// Whether the revisions before the compacted one are gone, and that one is there.
     is_exact: bool,
+}
+
+/// A point in time, and the CPU of the servers until then.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    time: Instant,
+    cpu_ns: Option<u64>,
+}
+
+impl Moment {
+    fn now(target: &Target) -> Moment {
+        Moment { time: Instant::now(), cpu_ns: target.cpu_ns() }
+    }
+
+    fn spent_until(self, end: Moment) -> Spent {
+        let cpu_ns = end.cpu_ns.zip(self.cpu_ns).map(|(end, begin)| end.saturating_sub(begin));
+        let seconds = (end.time - self.time).as_secs_f64();
+        Spent { seconds, cpu_s: cpu_ns.map(|ns| ns as f64 / 1e9) }
+    }
 }
 
 /// What the requests of a run share.
@@ -242,7 +267,9 @@ struct Run {
     started: Instant,
     /// Puts, and reads.
     calls: [Vec<Call>; 2],
-    stage: AtomicUsize,
+    /// When the compaction was sent, and when it was answered, in ns since the start;
+    /// [`u64::MAX`] before that.
+    compaction: [AtomicU64; 2],
     /// The newest revision that a put has had.
     revision: AtomicI64,
     /// For each stage the puts and the reads.
@@ -260,7 +287,7 @@ impl Run {
         turn: &Turn<'_>,
         args: &EtcdCompactionArgs,
         rate: u64,
-    ) -> anyhow::Result<Compacted> {
+    ) -> anyhow::Result<(Compacted, [Spent; STAGES])> {
         let mut clients = Vec::new();
         for address in turn.target.addresses.iter().cycle().take(args.connections) {
             clients.push(Client::connect(*address).await?);
@@ -282,17 +309,22 @@ impl Run {
             compacted
         };
         let (sent, compacted) = tokio::join!(sending, compacting);
-        sent.and(compacted)
+        sent?;
+        let compacted = compacted?;
+        // The last stage ends with the last answer.
+        let [before, during] = compacted.spent;
+        let after = compacted.after.spent_until(Moment::now(turn.target));
+        Ok((compacted, [before, during, after]))
     }
 
     async fn one(&self, mut client: Client, number: u64, due_ns: u64) {
         let (kind, index) = ((number % 2) as usize, number / 2);
         let calls = &self.calls[kind];
         let call = &calls[(index % calls.len() as u64) as usize];
-        let from = self.stage.load(Ordering::Relaxed);
         let answer = timeout(SILENCE_LIMIT, client.ask(call)).await;
-        let took_ns = self.now_ns().saturating_sub(due_ns);
-        let to = self.stage.load(Ordering::Relaxed);
+        let now_ns = self.now_ns();
+        let compaction = self.compaction.each_ref().map(|it| it.load(Ordering::Relaxed));
+        let stage = stage_of(due_ns, now_ns, compaction);
         let answer = answer.ok().and_then(Result::ok).filter(|answer| answer.code == 0);
         let is_right = answer.is_some_and(|answer| match kind {
             0 => pb::PutResponse::decode(answer.body).is_ok_and(|put| {
@@ -303,7 +335,7 @@ impl Run {
             _ => pb::RangeResponse::decode(answer.body).is_ok_and(|it| it.kvs.len() == 1),
         });
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        tallies[stage_of(from, to)][kind].count(is_right, took_ns);
+        tallies[stage][kind].count(is_right, now_ns.saturating_sub(due_ns));
     }
 
     /// Compacts in the middle of the run.
@@ -314,58 +346,58 @@ impl Run {
     ) -> anyhow::Result<Compacted> {
         let target = turn.target;
         let mut client = Client::connect(target.addresses[0]).await?;
-        let mut spent = [Spent::default(); STAGES];
-        let mut since = (Instant::now(), target.cpu_ns());
-        let mut spend = |stage: usize| {
-            let now = (Instant::now(), target.cpu_ns());
-            let cpu_ns = now.1.zip(since.1).map(|(after, before)| after.saturating_sub(before));
-            let seconds = (now.0 - since.0).as_secs_f64();
-            spent[stage] = Spent { seconds, cpu_s: cpu_ns.map(|ns| ns as f64 / 1e9) };
-            since = now;
-        };
+        let begin = Moment::now(target);
         tokio::time::sleep(Duration::from_secs(args.seconds)).await;
         turn.say("compacting");
-        spend(BEFORE);
-        self.stage.store(DURING, Ordering::Relaxed);
         let revision = self.revision.load(Ordering::Relaxed) - args.leave as i64;
         ensure!(revision > 0, "no put was answered before the compaction");
         let compaction = pb::CompactionRequest { revision, physical: true };
-        let began = Instant::now();
-        let asked = client.demand::<pb::CompactionResponse>(COMPACT, &compaction).await;
-        asked.context("the compaction failed")?;
-        let took = began.elapsed();
-        self.stage.store(AFTER, Ordering::Relaxed);
-        spend(DURING);
-        let size = Size::of(target);
+        let call = Call::new(COMPACT, &compaction)?;
+        let [sent_ns, done_ns] = &self.compaction;
+        sent_ns.store(self.now_ns(), Ordering::Relaxed);
+        let sent = Moment::now(target);
+        let answer = timeout(COMPACTION_LIMIT, client.ask(&call)).await;
+        done_ns.store(self.now_ns(), Ordering::Relaxed);
+        let after = Moment::now(target);
+        let answer = answer.context("the compaction has no answer")??;
+        ensure!(answer.code == 0, "the compaction is refused: {}", answer.message);
+        let measured = target.clone();
+        // The clients go on meanwhile.
+        let size = spawn_blocking(move || Size::of(&measured)).await?;
         let is_exact =
             is_there(&mut client, revision).await? && !is_there(&mut client, revision - 1).await?;
         tokio::time::sleep(Duration::from_secs(args.seconds)).await;
-        spend(AFTER);
-        Ok(Compacted { took, size, spent, is_exact })
+        let spent = [begin.spent_until(sent), sent.spent_until(after)];
+        Ok(Compacted { took: after.time - sent.time, size, spent, after, is_exact })
     }
 
     fn figures(&self, spent: &[Spent; STAGES], good: Good) -> Vec<Figure> {
         let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut figures = Vec::new();
-        for ((names, spent), [puts, reads]) in NAMES.iter().zip(spent).zip(tallies) {
-            let rate = (puts.answered + reads.answered) as f64 / spent.seconds;
+        for ((names, spent), tallies) in NAMES.iter().zip(spent).zip(tallies) {
+            let answered: u64 = tallies.iter().map(|it| it.answered).sum();
+            let rate = answered as f64 / spent.seconds;
             let cores = spent.cpu_s.map(|cpu_s| cpu_s / spent.seconds);
-            figures.push(Figure::once(names[0], "per s", rate, Good::Neither));
-            figures.push(Figure::once(names[1], "", cores, good));
-            for (names, tally) in [(&names[2..5], puts), (&names[5..8], reads)] {
-                let of = &tally.latencies;
-                let us = [of.percentile_us(50.0), of.percentile_us(99.0), of.max_us()];
-                let ms = names.iter().zip(us);
-                figures.extend(ms.map(|(name, us)| Figure::once(name, "ms", us / 1_000.0, good)));
+            figures.push(Figure::once(names.rate, "per s", rate, Good::Neither));
+            figures.push(Figure::once(names.cores, "", cores, good));
+            for (names, tally) in names.latencies.into_iter().zip(&tallies) {
+                figures.extend(of_latencies(names, &tally.latencies, good));
             }
         }
         figures
     }
 }
 
-/// The stage that a request counts in which was sent in one stage and answered in another.
-fn stage_of(from: usize, to: usize) -> usize {
-    if from <= DURING && to >= DURING { DURING } else { to }
+/// The stage of a request that was due at one time and answered at another. The compaction was sent
+/// and answered at the two other times. All are in ns since the start.
+fn stage_of(due_ns: u64, answered_ns: u64, [sent_ns, done_ns]: [u64; 2]) -> usize {
+    if answered_ns < sent_ns {
+        BEFORE
+    } else if due_ns > done_ns {
+        AFTER
+    } else {
+        DURING
+    }
 }
 
 /// Whether a key can be read at a revision.
@@ -382,16 +414,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_was_under_way_during_the_compaction_counts_there() {
-        for (from, to, stage) in [
-            (BEFORE, BEFORE, BEFORE),
-            (BEFORE, DURING, DURING),
-            (BEFORE, AFTER, DURING),
-            (DURING, DURING, DURING),
-            (DURING, AFTER, DURING),
-            (AFTER, AFTER, AFTER),
+    fn a_request_that_was_due_or_under_way_during_the_compaction_counts_there() {
+        let never = u64::MAX;
+        for (due_ns, answered_ns, compaction, stage) in [
+            (10, 20, [never, never], BEFORE),
+            (10, 20, [30, never], BEFORE),
+            (10, 30, [30, never], DURING),
+            (40, 50, [30, never], DURING),
+            (10, 90, [30, 80], DURING),
+            // It was sent after the compaction, as it had to wait; but it was due meanwhile.
+            (80, 99, [30, 80], DURING),
+            (81, 99, [30, 80], AFTER),
         ] {
-            assert_eq!(stage_of(from, to), stage, "{from} to {to}");
+            assert_eq!(stage_of(due_ns, answered_ns, compaction), stage, "{due_ns} {answered_ns}");
         }
     }
 }
