@@ -265,3 +265,22 @@ fn keep_time(started: Instant, pace: Pace, end: &End, due: &mpsc::Sender<u64>) {
         std::thread::sleep(wait.max(NAP));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The clock comes a second late, when the end is over: 50 requests were due before it.
+    #[test]
+    fn requests_that_were_due_before_the_end_are_sent_after_it() {
+        let started = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        let pace = Pace { start_ns: 0, spacing_ns: 1e7 };
+        let half = started + Duration::from_millis(500);
+        for (end, expected) in [(End::at(half), Some(50)), (End::Requests(7), Some(7))] {
+            let (sender, mut due) = mpsc::channel(1);
+            keep_time(started, pace, &end, &sender);
+            drop(sender);
+            assert_eq!([due.blocking_recv(), due.blocking_recv()], [expected, None]);
+        }
+    }
+}
