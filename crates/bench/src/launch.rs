@@ -7,6 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// The option of `quorate serve` by which a member of a local ensemble ends with its parent.
+const END_WITH_PARENT: &str = "--end-with-parent";
+
 /// A way to start a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
@@ -48,7 +51,7 @@ impl Launch {
             program.display()
         );
         let environment = strings(&read("environ")?).filter_map(|it| pair(&it)).collect();
-        let arguments = strings(&read("cmdline")?).collect();
+        let arguments = of_its_own(strings(&read("cmdline")?)).collect();
         Ok(Launch::Again { program, arguments, folder: link("cwd")?, environment })
     }
 
@@ -84,6 +87,12 @@ impl Launch {
         command.process_group(0).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         Ok(command.spawn()?)
     }
+}
+
+/// The arguments without the one that ends a member of a local ensemble with its parent. The system
+/// takes the thread that started a process for its parent, and such a thread ends within a run.
+fn of_its_own(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    arguments.filter(|it| it != END_WITH_PARENT)
 }
 
 /// The strings of a list in which a zero byte ends each string. A string may be empty.

@@ -15,6 +15,13 @@ fn arguments_and_variables_are_told_apart_by_zero_bytes() {
     assert_eq!(pair(OsStr::new("A")), None);
 }
 
+#[test]
+fn a_member_of_a_local_ensemble_does_not_end_with_the_thread_that_starts_it_again() {
+    let line = b"quorate\0serve\0--config\0/d/1/quorate.toml\0--end-with-parent\0";
+    let arguments: Vec<OsString> = of_its_own(strings(line)).collect();
+    assert_eq!(arguments, ["quorate", "serve", "--config", "/d/1/quorate.toml"]);
+}
+
 /// The command line in `/proc` once the kernel has replaced our program by the new one: for a
 /// moment there is a program without arguments.
 fn once_running(pid: u32) -> Launch {
