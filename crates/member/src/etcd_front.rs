@@ -336,6 +336,12 @@ impl EtcdFront {
         self.is_runnable() || self.watches.has_unmatched()
     }
 
+    /// Whether a call waits for something that no message tells of: memory that is freed, or room
+    /// for its response. The driver must call [`EtcdFront::on_tick`] soon.
+    pub fn waits_for_tick(&self) -> bool {
+        !(self.pruning.is_empty() && self.roomless.is_empty())
+    }
+
     /// Runs the reads that wait for the lock, up to the bounds of one hold. The driver holds the
     /// lock for reading, and has handed over every delivery that was pushed before.
     pub fn run_reads(&mut self, machine: &Machine) {

@@ -356,9 +356,11 @@ fn a_physical_compaction_is_done_when_the_memory_is_free() {
     let ticket = rig.call(Method::Compact, &compact);
     rig.apply();
     assert!(rig.results.is_empty());
+    assert!(rig.front.waits_for_tick());
     rig.machine.prune();
     rig.front.on_tick();
     rig.take();
+    assert!(!rig.front.waits_for_tick());
     assert!(rig.result::<pb::CompactionResponse>(ticket).is_ok());
     rig.check_empty();
 }

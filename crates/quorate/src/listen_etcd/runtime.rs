@@ -42,6 +42,8 @@ pub(super) struct Runtime {
     stirred: Notify,
     /// Notifies the streams that end without a leader, beside those of watches.
     leader_lost: Notify,
+    /// Told when a call waits for the next look at the clock.
+    tick_wanted: Notify,
     /// Counts these streams: each holds one reference.
     requiring_leader: Rc<()>,
     pub(super) server: Server<Method>,
@@ -149,6 +151,7 @@ impl Runtime {
             watching: RefCell::default(),
             stirred: Notify::new(),
             leader_lost: Notify::new(),
+            tick_wanted: Notify::new(),
             requiring_leader: Rc::default(),
             server,
             room,
@@ -271,7 +274,15 @@ impl Runtime {
         loop {
             let is_required = Rc::strong_count(&self.requiring_leader) > 1;
             let has_calls = self.front.borrow().call_count() > 0;
-            tokio::time::sleep(if has_calls || is_required { TICK } else { TICK_IDLE }).await;
+            if has_calls || is_required {
+                tokio::time::sleep(TICK).await;
+            } else {
+                // A call that begins meanwhile has its deadline later than the end of this rest.
+                tokio::select! {
+                    () = tokio::time::sleep(TICK_IDLE) => {}
+                    () = self.tick_wanted.notified() => continue,
+                }
+            }
             if is_required && !self.has_leader() {
                 self.leader_lost.notify_waiters();
             }
@@ -337,6 +348,9 @@ impl Runtime {
         }
         let mut output = front.take_output();
         let has_more = front.has_more();
+        if front.waits_for_tick() {
+            self.tick_wanted.notify_one();
+        }
         drop(front);
         if !output.to_loop.is_empty() {
             self.handle.send(output.to_loop);
