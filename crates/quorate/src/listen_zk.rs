@@ -402,11 +402,10 @@ impl Runtime {
         }
         let runtime = self.clone();
         tokio::task::spawn_local(async move {
-            runtime.run_socket(id, socket, read).await;
+            runtime.run_socket(id, socket, read, admission).await;
             runtime.sockets.borrow_mut().remove(&id);
             runtime.front.borrow_mut().on_closed(id);
             runtime.drive();
-            drop(admission);
         });
     }
 
@@ -415,6 +414,7 @@ impl Runtime {
         id: ConnectionId,
         socket: Rc<Socket>,
         mut read: OwnedReadHalf,
+        admission: Admission,
     ) {
         while !socket.done.get() {
             let wants_input = self.front.borrow_mut().input(id).is_some();
@@ -441,7 +441,7 @@ impl Runtime {
                 },
             }
         }
-        self.linger(&socket, &mut read).await;
+        self.linger(&socket, &mut read, admission).await;
     }
 
     /// Reads what the socket has and appends it to the Front's input.
@@ -612,11 +612,13 @@ impl Runtime {
 
     /// Ends the writing side and reads what the client still sends: if a socket is closed with
     /// unread bytes, the kernel resets the connection, and the client may lose the last reply.
-    async fn linger(&self, socket: &Socket, read: &mut OwnedReadHalf) {
+    async fn linger(&self, socket: &Socket, read: &mut OwnedReadHalf, admission: Admission) {
         if let Transport::Secure(stream) = &mut *socket.transport.borrow_mut() {
             stream.end();
         }
         let _ = tokio::time::timeout(FLUSH, flush(socket)).await;
+        // A client that is told the end may open its next connection at once.
+        drop(admission);
         if rustix::net::shutdown(socket.write.as_ref(), rustix::net::Shutdown::Write).is_err() {
             return;
         }

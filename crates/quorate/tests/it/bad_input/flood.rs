@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zk::request::{ReadRequest, WriteRequest, XID_PING, opcode};
 
 use super::*;
-use crate::client::create;
+use crate::client::{Greeted, create};
 
 /// Bytes of a large znode.
 const LARGE_BYTES: usize = 100 * 1024;
@@ -73,7 +73,7 @@ fn an_address_may_hold_max_client_cnxns_connections() {
     let mut held: Vec<Client> = Vec::new();
     wait_until("three are let in", || {
         match Client::try_greet(server.address(), 0, &[0; 16], 0) {
-            crate::client::Greeted::Attached(client) => held.push(*client),
+            Greeted::Attached(client) => held.push(*client),
             other => panic!("{other:?}"),
         }
         held.len() == 3
@@ -85,6 +85,27 @@ fn an_address_may_hold_max_client_cnxns_connections() {
     drop(held.pop());
     wait_until("one more is let in", || !ask_word(server.address(), b"srvr").is_empty());
     assert!(!server.log().contains("panicked"));
+}
+
+#[test]
+fn an_address_may_connect_again_once_it_was_told_the_end() {
+    let server = Server::start("per-address-again", &["maxClientCnxns=1"]);
+    let greet = || match Client::try_greet(server.address(), 0, &[0; 16], 0) {
+        Greeted::Attached(client) => Some(client),
+        _ => None,
+    };
+    let mut first = None;
+    wait_until("the connection of the start-up check is gone", || {
+        first = greet();
+        first.is_some()
+    });
+    // These clients keep their ends of the connections open.
+    let mut ended = vec![first.unwrap()];
+    for _ in 0..20 {
+        let last = ended.last_mut().unwrap();
+        assert!(last.close() && last.receive().is_none());
+        ended.push(greet().expect("it is let in"));
+    }
 }
 
 /// Runs `harm` in threads of its own while another client works, and returns the server's highest
