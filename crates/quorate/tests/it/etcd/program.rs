@@ -48,7 +48,7 @@ fn a_data_directory_of_etcd_is_refused_and_left_alone() {
     let folder = folder("etcd-program-data");
     fs::create_dir_all(folder.join("default.etcd/member/snap")).unwrap();
     let (status, text) = ended(&folder, &[], &[]);
-    assert!(status == 1 && text.contains("holds files of etcd, which are not read"), "{text}");
+    assert!(status == 1 && text.contains("by `quorate restore BACKUP"), "{text}");
     assert_eq!(fs::read_dir(folder.join("default.etcd")).unwrap().count(), 1);
     fs::remove_dir_all(folder).unwrap();
 }
