@@ -124,10 +124,11 @@ impl Processes {
         &self.pids
     }
 
-    /// The name of the program of the first process (proc(5), `comm`).
+    /// The name of the program of the first process (proc(5), `exe`). A link to the program, such
+    /// as `etcd` to `quorate`, does not count.
     pub fn program(&self) -> Option<String> {
-        let comm = fs::read_to_string(format!("/proc/{}/comm", self.pids.first()?)).ok()?;
-        Some(comm.trim_end().to_string())
+        let program = fs::read_link(format!("/proc/{}/exe", self.pids.first()?)).ok()?;
+        Some(program.file_name()?.to_str()?.to_string())
     }
 
     /// CPU time of all threads so far, user and system, in ns, with the threads that have ended. A
