@@ -381,7 +381,7 @@ impl EtcdFront {
                 self.on_ran(ticket, ran);
             }
             Some(Call::Finding { .. }) => self.find_user_of_write(ticket, store.auth()),
-            Some(Call::Pruning { .. }) if store.has_garbage() => self.pruning.push(ticket),
+            Some(Call::Pruning { .. }) if !store.is_pruned() => self.pruning.push(ticket),
             Some(Call::Pruning { .. }) => {
                 if let Some(Call::Pruning { reply }) = self.calls.remove(&ticket) {
                     self.output.results.push((ticket, Ok(reply)));

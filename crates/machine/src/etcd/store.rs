@@ -313,7 +313,12 @@ impl Store {
 
     /// Whether [`Store::prune`] has something to do.
     pub fn has_garbage(&self) -> bool {
-        self.walk.is_none() && self.tail.has_garbage()
+        self.walk.is_none() && !self.is_pruned()
+    }
+
+    /// Whether all versions are freed that no read shows any more. A running walk holds them.
+    pub fn is_pruned(&self) -> bool {
+        !self.tail.has_garbage()
     }
 
     /// Frees some versions that no read shows any more. It affects memory only.

@@ -366,6 +366,27 @@ fn a_physical_compaction_is_done_when_the_memory_is_free() {
 }
 
 #[test]
+fn a_physical_compaction_beside_a_snapshot_is_done_when_the_memory_is_free() {
+    let mut rig = Rig::new(true, Level::ETCD);
+    rig.put("a", "1");
+    rig.put("a", "2");
+    rig.machine.freeze();
+    let compact = pb::CompactionRequest { revision: 3, physical: true };
+    let ticket = rig.call(Method::Compact, &compact);
+    rig.apply();
+    rig.machine.prune();
+    rig.front.on_tick();
+    rig.take();
+    assert!(rig.results.is_empty(), "the snapshot holds the versions");
+    rig.machine.thaw();
+    rig.machine.prune();
+    rig.front.on_tick();
+    rig.take();
+    assert!(rig.result::<pb::CompactionResponse>(ticket).is_ok());
+    rig.check_empty();
+}
+
+#[test]
 fn commands_under_way_when_the_state_is_replaced_have_an_unknown_fate() {
     let mut rig = Rig::new(false, Level::ETCD);
     let ticket = rig.call(Method::Put, &a_put("a", "1"));
