@@ -39,10 +39,11 @@ impl WakingTime {
         }
     }
 
-    /// Pauses that ended between two points in time.
-    fn ended_between(&self, from_us: u64, until_us: u64) -> u64 {
+    /// How much the pauses that ended between two points in time may have counted as silence.
+    fn counted_between(&self, from_us: u64, until_us: u64) -> u64 {
         let between = |(_, end): &&(u64, u64)| *end >= from_us && *end <= until_us;
-        self.pauses.iter().filter(between).count() as u64
+        let counts = |(start, end): &(u64, u64)| (end - start).min(PAUSE_COUNTS_US);
+        self.pauses.iter().filter(between).map(counts).sum()
     }
 
     /// Microseconds that the process ran before `at_us`.
@@ -402,8 +403,8 @@ fn longest_silence(
         let is_heard = from_us == renewed_us || from + hearing_us <= proposed;
         let is_over = until + hearing_us <= judged;
         if is_heard && !is_over {
-            let pauses = waking.ended_between(from_us, proposed_us);
-            longest_us = longest_us.max(until - from + pauses * PAUSE_COUNTS_US);
+            let counted_us = waking.counted_between(from_us, proposed_us);
+            longest_us = longest_us.max(until - from + counted_us);
         }
     }
     longest_us

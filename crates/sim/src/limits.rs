@@ -132,9 +132,11 @@ pub const HEARING_US_MAX: u64 =
 /// seconds because each look at the clock drops a fraction of a millisecond.
 pub const LINGER_US_MAX: u64 = 3_000_000;
 
-/// How much of a pause of the process may count as silence of its clients
-/// (`member::limits::LEASE_ADVANCE_MS_MAX`).
-pub const PAUSE_COUNTS_US: u64 = 200_000;
+/// How much of a pause of the process may count as silence of its clients: the longest rest that
+/// Loop may have planned. Near a deadline its rests are shorter
+/// (`member::limits::EXPIRY_MARGIN_MS`), so no client that spoke is taken for silent.
+pub const PAUSE_COUNTS_US: u64 = member::limits::LOOK_MS_MAX * 1_000;
+const _: () = assert!(member::limits::LOOK_MS_MAX >= member::limits::LEASE_ADVANCE_MS_MAX);
 
 /// The longest that the syncs of one round of a thread take, however slow the disk is.
 pub const SYNC_US_MAX: u64 = 3_000_000;

@@ -46,6 +46,9 @@ fn a_pause_of_the_process_counts_little() {
     // A pause before the client spoke does not count.
     check_silence(&waking, &[20 * S], 21 * S, S + PAUSE_COUNTS_US);
     check_silence(&waking, &[20 * S + 1], 21 * S, S - 1);
+    // One that is shorter than a rest of Loop counts as it is.
+    waking.pause(22 * S, 22 * S + PAUSE_COUNTS_US / 4);
+    check_silence(&waking, &[21 * S], 23 * S, 2 * S);
 }
 
 /// A process that runs for moments only has had no waking time to hear of anything, but it knows
