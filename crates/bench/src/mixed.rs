@@ -43,7 +43,7 @@ pub struct MixedArgs {
     /// The servers, where ZooKeeper's clients connect
     #[arg(long, value_name = "zk://HOST:PORT[,...]")]
     target: TargetAddress,
-    /// The same servers, where etcd's clients connect
+    /// Addresses of the same servers for etcd's clients
     #[arg(long, value_name = "etcd://HOST:PORT[,...]")]
     etcd: TargetAddress,
     #[command(flatten)]
@@ -357,9 +357,9 @@ fn is_answered(number: u64, body: Bytes) -> bool {
     }
 }
 
-/// What each protocol has beside the other one, divided by what it has alone, round by round: the
-/// rates and the latencies at a fixed rate; in closed loop only the rates, divided by half of those
-/// alone. The CPU of a request is divided by that of the same requests alone.
+/// The figures of "both" divided by those of each protocol alone, round by round. In open loop these
+/// are rates and latencies. In closed loop they are rates only, and half of the rate alone is the
+/// divisor. The CPU of a request is divided by that of the same requests alone.
 fn quotients(blocks: &[Block], is_closed: bool) -> Block {
     let [zk, etcd, both] = blocks else { unreachable!("there is a block for each part") };
     let name = match is_closed {

@@ -4,9 +4,10 @@
 //! some time is no longer valid there (`auth.simpleTokenTTLKeeper`).
 //!
 //! A time is kept as long as its token is in the replicated state, whether it is over or not: so a
-//! token that was unused for too long stays invalid. The state has a bound of tokens, and nobody
-//! tells of those that go. So the tokens that have times are compared with the state, in steps
-//! under its lock, whenever there are twice as many times as tokens can be.
+//! token that was unused for too long stays invalid. The number of tokens in the state is bounded,
+//! but no change says which token made room for another. So the times have a check: at twice as
+//! many times as there can be tokens, each token is looked up in the state, some in each hold of
+//! its lock.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -61,8 +62,8 @@ impl TokenTimes {
         !times.unchecked.is_empty()
     }
 
-    /// Compares some tokens with the state, and forgets the times of those that are gone. The
-    /// caller holds the state's lock. Whether there are more.
+    /// Looks some tokens up in the state, and removes the times of those that are gone. The caller
+    /// holds the state's lock. Returns whether tokens are left to look up.
     pub(crate) fn check(&self, is_there: impl Fn(Ordinal) -> bool) -> bool {
         let mut times = self.lock();
         let left = times.unchecked.len().saturating_sub(ETCD_HOLD_TOKENS_MAX);

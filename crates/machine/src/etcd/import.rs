@@ -45,7 +45,7 @@ pub enum ImportError {
     Alarms,
 }
 
-/// An import that goes on. Whoever calls adds the leases before the versions.
+/// An import under way. Leases come before versions.
 pub struct Import {
     store: Store,
     /// The compacted revision: of what is not above it, only what a read at it shows is kept.

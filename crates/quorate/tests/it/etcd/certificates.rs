@@ -99,7 +99,7 @@ fn a_revoked_certificate_is_refused_once_the_list_is_read() {
     }
 }
 
-/// A pipe that nobody writes to hangs whoever opens it, as a file on a disk that hangs.
+/// Opening a pipe without a writer hangs, as opening a file on a hung disk does.
 #[test]
 fn a_list_that_cannot_be_read_to_its_end_holds_up_no_handshake() {
     let folder = folder("etcd-certificates-hangs");
