@@ -357,9 +357,9 @@ fn is_answered(number: u64, body: Bytes) -> bool {
     }
 }
 
-/// The figures of "both" divided by those of each protocol alone, round by round. In open loop these
-/// are rates and latencies. In closed loop they are rates only, and half of the rate alone is the
-/// divisor. The CPU of a request is divided by that of the same requests alone.
+/// The figures of "both" divided by those of each protocol alone, round by round. In open loop
+/// these are rates and latencies. In closed loop they are rates only, and half of the rate alone is
+/// the divisor. The CPU of a request is divided by that of the same requests alone.
 fn quotients(blocks: &[Block], is_closed: bool) -> Block {
     let [zk, etcd, both] = blocks else { unreachable!("there is a block for each part") };
     let name = match is_closed {

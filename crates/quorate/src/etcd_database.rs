@@ -5,8 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use anyhow::ensure;
-use etcd::backup::{is_database, read};
-use machine::Machine;
+use etcd::backup::{Database, is_database, read};
 use sha2::{Digest, Sha256};
 
 /// Bytes of the hash, and of the blocks that a database has in front of it (`etcdutl/snapshot`,
@@ -26,7 +25,7 @@ pub struct EtcdDatabase {
 }
 
 impl EtcdDatabase {
-    /// Opens a file, if that looks like a database of etcd's. The caller has others for the rest.
+    /// Opens a file. None if that does not look like a database of etcd's.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -44,11 +43,11 @@ impl EtcdDatabase {
         self.database_bytes < self.bytes
     }
 
-    /// The state in it. A hash must be right.
+    /// Reads the state in it. A hash must be right.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or has what no server here can have.
-    pub fn read(mut self) -> anyhow::Result<Machine> {
+    pub fn read(mut self) -> anyhow::Result<Database> {
         if self.has_hash() {
             self.check_hash()?;
         }
@@ -103,7 +102,7 @@ mod tests {
         let read = |bytes: &[u8]| {
             let database = EtcdDatabase::open(file_of("with-hash", bytes)).unwrap().unwrap();
             assert!(database.has_hash());
-            database.read().map_err(|error| error.to_string())
+            database.read().map(|it| it.machine).map_err(|error| error.to_string())
         };
         assert_eq!(read(&bytes).unwrap().index().0, 5);
         for at in (20..bytes.len()).step_by(97) {
@@ -117,7 +116,7 @@ mod tests {
     fn a_database_may_have_no_hash() {
         let database = EtcdDatabase::open(file_of("without-hash", &database())).unwrap().unwrap();
         assert!(!database.has_hash());
-        assert_eq!(database.read().unwrap().index().0, 5);
+        assert_eq!(database.read().unwrap().machine.index().0, 5);
     }
 
     #[test]

@@ -34,7 +34,10 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
     }
     // The backup is read before anything is made, so a wrong file leaves nothing behind.
-    let backup = read_restored(args)?;
+    let Backup { machine: backup, differences } = read_restored(args)?;
+    for line in differences {
+        println!("{}: {line}", args.backup.display());
+    }
     let (znodes, keys) = (backup.zk().tree().znode_count(), backup.etcd().key_count());
     let revision = backup.etcd().revision();
     drop(backup);
@@ -46,7 +49,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     for (folder, member) in folders.iter().zip(members) {
         let shown = folder.display();
         let disk = RealDisk::new(folder).with_context(|| format!("{shown}"))?;
-        be_born_with(&disk, member, &birth, read_restored(args)?)
+        be_born_with(&disk, member, &birth, read_restored(args)?.machine)
             .map_err(|error| anyhow!("{shown}: {error}"))?;
         println!(
             "{shown}: {znodes} znodes, {keys} keys of etcd at revision {revision}, member {:016x}",
@@ -56,11 +59,22 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The state that the directories begin with.
-fn read_restored(args: &RestoreArgs) -> anyhow::Result<Machine> {
+/// A backup that was read.
+pub struct Backup {
+    /// The state.
+    pub machine: Machine,
+    /// What of the file is not in the state, or in another way, a line each.
+    pub differences: Vec<String>,
+}
+
+/// What the directories begin with.
+fn read_restored(args: &RestoreArgs) -> anyhow::Result<Backup> {
     let mut backup = read_backup_file(&args.backup, "restored", args.skip_hash_check)?;
     if let Some(by) = args.bump_revision {
-        ensure!(backup.bump_etcd_revision(by), "--bump-revision: the revision would be too high");
+        ensure!(
+            backup.machine.bump_etcd_revision(by),
+            "--bump-revision: the revision would be too high"
+        );
     }
     Ok(backup)
 }
@@ -71,20 +85,20 @@ fn read_restored(args: &RestoreArgs) -> anyhow::Result<Machine> {
 /// # Errors
 /// The file cannot be read, is damaged or no backup; or it is a database without a hash, unless it
 /// may be `without_hash`.
-pub fn read_backup_file(
-    backup: &Path,
-    wanted: &str,
-    without_hash: bool,
-) -> anyhow::Result<Machine> {
+pub fn read_backup_file(backup: &Path, wanted: &str, without_hash: bool) -> anyhow::Result<Backup> {
     let shown = backup.display();
     let file = File::open(backup).with_context(|| format!("{shown}"))?;
     let database = EtcdDatabase::open(file).with_context(|| format!("{shown}"))?;
-    let Some(database) = database else { return read_snapshot(backup, wanted) };
+    let Some(database) = database else {
+        let machine = read_snapshot(backup, wanted)?;
+        return Ok(Backup { machine, differences: Vec::new() });
+    };
     ensure!(
         without_hash || database.has_hash(),
         "{shown} has no hash, so damage cannot be noticed; --skip-hash-check takes it as it is"
     );
-    database.read().map_err(|error| anyhow!("{shown} cannot be {wanted}: {error:#}"))
+    let read = database.read().map_err(|error| anyhow!("{shown} cannot be {wanted}: {error:#}"))?;
+    Ok(Backup { machine: read.machine, differences: read.differences })
 }
 
 fn read_snapshot(backup: &Path, wanted: &str) -> anyhow::Result<Machine> {

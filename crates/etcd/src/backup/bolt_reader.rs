@@ -58,22 +58,23 @@ impl<F: Read + Seek> BoltReader<F> {
     /// # Errors
     /// The file cannot be read, or has no such database.
     pub fn open(mut file: F, bytes: u64) -> Result<BoltReader<F>, ReadError> {
-        let mut newest: Option<Meta> = None;
-        // The second meta is at the second page, whose place the first one tells: it may be torn.
-        for at in std::iter::once(0).chain(PAGE_BYTES) {
+        let mut meta_at = |at: usize| -> Result<Option<Meta>, ReadError> {
             let mut page = [0; PAGE_HEAD_BYTES + META_BYTES];
             if bytes < (at + page.len()) as u64 {
-                break;
+                return Ok(None);
             }
             file.seek(SeekFrom::Start(at as u64))?;
             file.read_exact(&mut page)?;
-            let meta = Meta::read(&page).filter(|meta| at == 0 || meta.page_bytes == at);
-            if let Some(meta) = meta
-                && newest.as_ref().is_none_or(|newest| newest.transaction < meta.transaction)
-            {
-                newest = Some(meta);
-            }
-        }
+            Ok(Meta::read(&page).filter(|meta| at == 0 || meta.page_bytes == at))
+        };
+        // The first meta tells where the second one is. Nothing else is looked at then: bytes of a
+        // value may look like a meta.
+        let first = meta_at(0)?;
+        let second = match &first {
+            Some(first) => meta_at(first.page_bytes)?,
+            None => PAGE_BYTES.into_iter().find_map(|at| meta_at(at).transpose()).transpose()?,
+        };
+        let newest = first.into_iter().chain(second).max_by_key(|meta| meta.transaction);
         let Some(Meta { page_bytes, root, pages, .. }) = newest else {
             return Err(damaged("no meta page is sound"));
         };

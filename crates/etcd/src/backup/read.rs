@@ -5,9 +5,9 @@
 use std::io::{self, Read, Seek};
 
 use machine::etcd::alarm::Alarm;
-use machine::etcd::auth::{Auth, Role, User};
+use machine::etcd::auth::{Auth, Permission, Role, User, is_valid};
 use machine::etcd::event::{Event, Place, Version};
-use machine::etcd::import::{Import, ImportError};
+use machine::etcd::import::{Import, ImportError, MissingLease};
 use machine::{LeaseId, LogIndex, Machine};
 use prost::Message;
 use thiserror::Error;
@@ -37,16 +37,54 @@ pub enum ReadError {
 /// The versions of the format that are known. Before 3.6 the file does not say its version.
 const KNOWN_VERSIONS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
 
+/// A database that was read.
+#[derive(Debug)]
+pub struct Database {
+    /// The state.
+    pub machine: Machine,
+    /// What of the database is not in the state, or in another way, a line each.
+    pub differences: Vec<String>,
+}
+
 /// Reads the database in the first `bytes` of a file: keys with their history, leases, users,
 /// roles and alarms. The cluster's members are not in the state.
 ///
+/// A server of etcd serves a key that names a lease which does not exist; it never ends. So does a
+/// server here, but the key has no lease then.
+///
 /// # Errors
 /// The file cannot be read, is damaged, or has what no server here can have.
-pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Machine, ReadError> {
+pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Database, ReadError> {
     let mut database = BoltReader::open(file, bytes)?;
     let About { index, compacted } = about(&mut database)?;
-    let mut import = Import::new(compacted)?;
-    import.set_auth(auth(&mut database)?);
+    let mut differences = Vec::new();
+    let auth = auth(&mut database, &mut differences)?;
+    let import = |detached: &[MissingLease]| {
+        let mut import = Import::new(compacted)?;
+        import.detach(detached.iter().map(|missing| missing.place));
+        import.set_auth(auth.clone());
+        fill(&mut database, &mut import)?;
+        Ok::<_, ReadError>(import.finish(index))
+    };
+    let mut import = import;
+    let machine = match import(&[])? {
+        Ok(machine) => machine,
+        Err(missing) => {
+            differences.extend(missing.iter().map(|MissingLease { key, lease, .. }| {
+                let key = key.escape_ascii();
+                format!("the key \"{key}\" has no lease: lease {lease:x} does not exist")
+            }));
+            import(&missing)?.expect("the versions with missing leases have lost them")
+        }
+    };
+    Ok(Database { machine, differences })
+}
+
+/// Adds alarms, leases and versions of keys.
+fn fill<F: Read + Seek>(
+    database: &mut BoltReader<F>,
+    import: &mut Import,
+) -> Result<(), ReadError> {
     database.for_each(ALARM, |key, _| {
         let alarm = message::<pb::AlarmMember>(ALARM, key)?;
         let kind = alarm_kind(alarm.alarm).ok_or_else(|| wrong(ALARM, key))?;
@@ -66,8 +104,7 @@ pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Machine, ReadError> {
         let version = message::<mvccpb::KeyValue>(KEY, value)?;
         let event = event(place, is_removal, &version).ok_or_else(|| wrong(KEY, key))?;
         Ok(import.push(event)?)
-    })?;
-    Ok(import.finish(index)?)
+    })
 }
 
 /// What concerns the whole database.
@@ -99,7 +136,12 @@ fn about<F: Read + Seek>(database: &mut BoltReader<F>) -> Result<About, ReadErro
     Ok(about)
 }
 
-fn auth<F: Read + Seek>(database: &mut BoltReader<F>) -> Result<Auth, ReadError> {
+/// Users and roles. Permissions that no key can be meant by are left out: etcd could be given such
+/// ones once, and they grant nothing there either (`auth.getMergedPerms`).
+fn auth<F: Read + Seek>(
+    database: &mut BoltReader<F>,
+    differences: &mut Vec<String>,
+) -> Result<Auth, ReadError> {
     let (mut is_enabled, mut revision) = (false, 0);
     database.for_each(AUTH, |key, value| {
         if key == AUTH_ENABLED.as_bytes() {
@@ -121,9 +163,18 @@ fn auth<F: Read + Seek>(database: &mut BoltReader<F>) -> Result<Auth, ReadError>
     let mut roles = Vec::new();
     database.for_each(ROLES, |key, value| {
         let role = message::<authpb::Role>(ROLES, value)?;
+        let name = name(ROLES, key, &role.name)?;
         let permissions: Result<Vec<_>, _> = role.key_permission.iter().map(permission).collect();
-        let permitted = permissions.ok().and_then(Role::of);
-        roles.push((name(ROLES, key, &role.name)?, permitted.ok_or_else(|| wrong(ROLES, key))?));
+        let permissions = permissions.map_err(|_| wrong(ROLES, key))?;
+        let (valid, others): (Vec<_>, Vec<_>) =
+            permissions.into_iter().partition(|permission| is_valid(permission.range));
+        differences.extend(others.iter().map(|Permission { range, .. }| {
+            let (from, end) = (range.key.escape_ascii(), range.end.escape_ascii());
+            format!(
+                "the role {name} has no permission from \"{from}\" to \"{end}\": it is for no key"
+            )
+        }));
+        roles.push((name, Role::of(valid).ok_or_else(|| wrong(ROLES, key))?));
         Ok(())
     })?;
     let auth = Auth::imported(is_enabled, revision, users, roles);

@@ -1,6 +1,7 @@
 //! Import: a state whose etcd's part comes from elsewhere, as versions of keys in the order of
 //! their revisions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -8,7 +9,7 @@ use thiserror::Error;
 use crate::etcd::alarm::Alarm;
 use crate::etcd::auth::Auth;
 use crate::etcd::command::KeyRange;
-use crate::etcd::event::{Event, Place};
+use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::lease::Grant;
 use crate::etcd::store::{FIRST_REVISION, Store};
 use crate::ids::{LeaseId, LogIndex, Ordinal};
@@ -32,17 +33,20 @@ pub enum ImportError {
         /// Its time to live, in seconds.
         ttl_s: i64,
     },
-    /// A key names a lease that does not exist.
-    #[error("the key {key:?} names lease {lease:x}, which does not exist: put it without a lease")]
-    Astray {
-        /// The key, escaped.
-        key: String,
-        /// The number of the lease.
-        lease: i64,
-    },
     /// There are too many alarms.
     #[error("there are more than {ETCD_ALARMS_MAX} alarms")]
     Alarms,
+}
+
+/// A key whose newest version names a lease that does not exist.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MissingLease {
+    /// The place of that version.
+    pub place: Place,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The number of the lease.
+    pub lease: i64,
 }
 
 /// An import under way. Leases come before versions.
@@ -54,6 +58,8 @@ pub struct Import {
     last: Place,
     /// The removals at the compacted revision whose versions before are not there any more.
     edge: Vec<Event>,
+    /// The places of versions that lose their lease.
+    detached: BTreeSet<Place>,
 }
 
 impl Import {
@@ -66,7 +72,8 @@ impl Import {
             return Err(ImportError::Order { revision });
         }
         let last = Place { revision: FIRST_REVISION, sub: u32::MAX };
-        Ok(Import { store: Store::default(), compacted, last, edge: Vec::new() })
+        let (edge, detached) = Default::default();
+        Ok(Import { store: Store::default(), compacted, last, edge, detached })
     }
 
     /// Sets users and roles.
@@ -95,12 +102,21 @@ impl Import {
         }
     }
 
+    /// Takes the lease from the versions at these places, which come later.
+    pub fn detach(&mut self, places: impl IntoIterator<Item = Place>) {
+        self.detached.extend(places);
+    }
+
     /// Adds the next version of a key.
     ///
     /// # Errors
     /// It is not behind the ones before, or too high.
-    pub fn push(&mut self, event: Event) -> Result<(), ImportError> {
+    pub fn push(&mut self, mut event: Event) -> Result<(), ImportError> {
         self.move_to(event.place())?;
+        if self.detached.contains(&event.place()) {
+            let numbers = Version { lease: 0, ..event.numbers() };
+            event = Event::put(event.place(), event.key(), numbers, event.value());
+        }
         if event.is_delete()
             && self.is_compacted(event.revision())
             && self.store.index.newest(event.key()).is_none()
@@ -156,17 +172,20 @@ impl Import {
     /// they come from. An ensemble can begin with it ([`Machine::begin_with`]).
     ///
     /// # Errors
-    /// A key names a lease that does not exist.
-    pub fn finish(mut self, index: LogIndex) -> Result<Machine, ImportError> {
+    /// Keys name leases that do not exist. No state has such keys.
+    pub fn finish(mut self, index: LogIndex) -> Result<Machine, Vec<MissingLease>> {
         self.compact();
         let everything = KeyRange { key: &[0], end: &[0] };
-        for event in self.store.index.range(everything, self.store.revision) {
-            if self.store.leases.is_astray(event) {
-                let key = event.key().escape_ascii().to_string();
-                return Err(ImportError::Astray { key, lease: event.numbers().lease });
-            }
+        let newest = self.store.index.range(everything, self.store.revision);
+        let missing = newest.filter(|event| self.store.leases.is_astray(event)).map(|event| {
+            let (place, key) = (event.place(), event.key().into());
+            MissingLease { place, key, lease: event.numbers().lease }
+        });
+        let missing: Vec<MissingLease> = missing.collect();
+        match missing.is_empty() {
+            true => Ok(Machine { etcd: self.store, index, ..Machine::default() }),
+            false => Err(missing),
         }
-        Ok(Machine { etcd: self.store, index, ..Machine::default() })
     }
 }
 

@@ -1,6 +1,5 @@
 use super::*;
 use crate::change::ChangeBatch;
-use crate::etcd::event::Version;
 use crate::image::FreezeStep;
 use crate::image::etcd_part::EtcdPartReader;
 use crate::machine::tests::rig::Random;
@@ -126,9 +125,23 @@ fn what_cannot_be_is_named() {
     import.add_lease(LeaseId(9), 5).unwrap();
     let twice = import.add_lease(LeaseId(9), 5);
     assert_eq!(twice, Err(ImportError::Lease { lease: LeaseId(9), ttl_s: 5 }));
-    import.push(a_version(6, 8)).unwrap();
-    let astray = ImportError::Astray { key: "key".to_string(), lease: 8 };
-    assert_eq!(import.finish(LogIndex(9)).unwrap_err(), astray);
+}
+
+#[test]
+fn keys_of_leases_that_do_not_exist_are_found_and_detached() {
+    let pushed = |detached: &[Place]| {
+        let mut import = Import::new(None).unwrap();
+        import.detach(detached.iter().copied());
+        import.push(a_version(5, 7)).unwrap();
+        import.push(a_version(6, 8)).unwrap();
+        import.finish(LogIndex(9))
+    };
+    let place = Place { revision: 6, sub: 0 };
+    let missing = MissingLease { place, key: b"key".as_slice().into(), lease: 8 };
+    assert_eq!(pushed(&[]).unwrap_err(), [missing]);
+    let machine = pushed(&[place]).unwrap();
+    let newest = machine.etcd.index.newest(b"key").unwrap();
+    assert_eq!((newest.place(), newest.numbers().lease), (place, 0));
 }
 
 #[test]
