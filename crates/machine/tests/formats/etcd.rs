@@ -8,10 +8,11 @@ use machine::etcd::command::{
     Bounds, Command as EtcdCommand, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put,
     RangeOp, Relation, SortOrder, SortTarget, Txn,
 };
-use machine::etcd::event::Place;
+use machine::etcd::event::{Event, Place, Version};
+use machine::etcd::lease::Grant;
 use machine::etcd::token::Token;
 use machine::etcd::{Settings, Store};
-use machine::{Command, ConnectionId, Identity, LeaseId, Level, Machine, Ordinal};
+use machine::{Command, ConnectionId, ControlCommand, Identity, LeaseId, Level, Machine, Ordinal};
 
 use super::{HERE, NOBODY, Sent, apply, entry_at, image_of, restore, visit};
 
@@ -149,7 +150,12 @@ fn entry() -> Vec<u8> {
 /// leases, users, tokens and alarms.
 fn machine_with_a_past() -> Machine {
     let mut machine = Machine::default();
-    let mut next = 1;
+    let mut next = 2;
+    let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
+    apply(
+        &mut machine,
+        &entry_at(Level::ETCD, &[(HERE, 1, vec![(ConnectionId(0), NOBODY, raise)])]),
+    );
     let mut run = |commands: Vec<EtcdCommand<'static>>| {
         let commands = commands.into_iter().map(|command| sent(NOBODY, command)).collect();
         apply(&mut machine, &entry_at(Level::ETCD, &[(HERE, next, commands)]));
@@ -203,44 +209,59 @@ fn machine_with_a_past() -> Machine {
 /// All that is state of etcd's, as text.
 fn describe(machine: &Machine) -> String {
     let store = machine.etcd();
+    let level = machine.control().level();
     let mut out = format!("digest {:032x}\n", machine.digest().0);
+    let _ = writeln!(out, "level {} of {}", level.level, level.version);
     let numbers = (store.revision(), store.compacted(), store.bytes(), store.key_count());
     let _ = writeln!(out, "revision, compacted, bytes, keys {numbers:?}");
-    let _ = writeln!(out, "{:?}", store.settings());
+    let Settings { quota_bytes, txn_ops_max, lease_ttl_s_min } = store.settings();
+    let _ = writeln!(out, "settings {quota_bytes} {txn_ops_max} {lease_ttl_s_min}");
     for revision in [store.compacted(), store.compacted() + 3, store.revision()] {
         let _ = writeln!(out, "at {revision}");
         let read = store.walk_range(ALL, revision, |event| {
-            let value = event.value().escape_ascii();
-            let _ = writeln!(out, "  {event:?} {:?} {value}", event.place());
+            let _ = writeln!(out, "  {}", describe_event(event));
             true
         });
         read.expect("the revision can be read");
     }
-    let events: Vec<String> =
-        store.events_behind(Place::default()).map(|event| format!("{event:?}")).collect();
+    let events: Vec<String> = store.events_behind(Place::default()).map(describe_event).collect();
     let (first, last) = (events[..10].join("\n  "), events[events.len() - 1].as_str());
     let _ = writeln!(out, "{} events\n  {first}\n  ...\n  {last}", events.len());
     for (lease, found) in store.leases().iter() {
         let keys: Vec<String> = found.keys().map(|key| key.escape_ascii().to_string()).collect();
-        let _ = writeln!(out, "{lease:?} {:?} {keys:?}", found.grant());
+        let Grant { ttl_s, granted } = found.grant();
+        let _ = writeln!(out, "lease {} {ttl_s} s granted {} {keys:?}", lease.0, granted.0);
     }
     describe_users(store, &mut out);
-    for alarm in store.alarms().iter() {
-        let _ = writeln!(out, "{alarm:?}");
+    for Alarm { kind, member } in store.alarms().iter() {
+        let _ = writeln!(out, "alarm {} {member:x}", kind.name());
     }
     out
+}
+
+fn describe_event(event: &Event) -> String {
+    let (Place { revision, sub }, key) = (event.place(), event.key().escape_ascii());
+    if event.is_delete() {
+        return format!("{revision}/{sub} delete {key}");
+    }
+    let Version { create_revision, version, lease } = event.numbers();
+    let value = event.value().escape_ascii();
+    format!("{revision}/{sub} put {key} {create_revision} {version} {lease} {value}")
 }
 
 fn describe_users(store: &Store, out: &mut String) {
     let auth = store.auth();
     let _ = writeln!(out, "enforced {} at revision {}", auth.is_enabled(), auth.revision());
     for (name, user) in auth.users() {
-        let _ = writeln!(out, "{name} {user:?}");
+        let password = user.password.as_deref().map(|it| it.escape_ascii().to_string());
+        let _ = writeln!(out, "user {name} {password:?} {:?}", user.roles);
     }
     for (name, role) in auth.roles() {
-        let permissions: Vec<String> =
-            role.permissions().map(|permission| format!("{permission:?}")).collect();
-        let _ = writeln!(out, "{name} {permissions:?}");
+        let _ = writeln!(out, "role {name}");
+        for Permission { kind, range } in role.permissions() {
+            let (key, end) = (range.key.escape_ascii(), range.end.escape_ascii());
+            let _ = writeln!(out, "  {} {key} {end}", kind as u8);
+        }
     }
     let last = 3_000;
     for made in 0..last {
