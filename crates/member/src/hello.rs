@@ -70,7 +70,7 @@ pub enum Incompatibility {
     },
     /// The other server's ensemble is at a level that this server does not know.
     #[error(
-        "the ensemble of server {} is at level {}, and this version knows up to {level_max}: \
+        "the ensemble of server {} is at level {}, and this server knows up to {level_max}: \
          install version {} or later",
         .server, .stated.level, .stated.version
     )]

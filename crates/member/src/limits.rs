@@ -409,9 +409,9 @@ pub const SNAPSHOT_STEP_SLOTS_MAX: u32 = 4_096;
 /// `snapSizeLimitInKb` is 4 GiB; there the number of commands decides.
 pub const SNAPSHOT_LOG_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
-/// A snapshot for the size of the log is due after a half of the bytes of the newest one, where
-/// that is more: so snapshots write at most twice as much as clients do, however large the state
-/// is. A start reads the log behind the snapshot, and needs a part of the snapshot's time for it.
+/// A snapshot for the size of the log is due after the bytes of the state divided by this, where
+/// that is more: so such snapshots write at most twice as much as clients do, before compression,
+/// however large the state is.
 pub const SNAPSHOT_LOG_SHARE: u64 = 2;
 
 /// Largest value that a summary's histogram can tell from larger ones: an hour in ms.

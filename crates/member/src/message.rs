@@ -20,6 +20,7 @@ use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
 use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
+use crate::snapshot::log_rule::SnapshotLog;
 
 /// A connection runtime of this member, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -386,7 +387,7 @@ pub enum OwnerEvent {
 /// with it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "log entry {index} needs level {level}, and this version knows up to {level_max}: install {}",
+    "log entry {index} needs level {level}, and this server knows up to {level_max}: install {}",
     version.as_ref().map_or("a later version".to_string(), |it| format!("version {it} or later"))
 )]
 pub struct UnknownEntry {
@@ -664,9 +665,8 @@ pub struct Start {
     pub digest: Digest,
     /// Commands after which a snapshot is taken (`snapCount`); `u64::MAX`: commands do not count.
     pub snapshot_commands: u64,
-    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: bytes do not
-    /// count.
-    pub snapshot_log_bytes: Option<u64>,
+    /// How much log makes a snapshot due (`snapSizeLimitInKb`).
+    pub snapshot_log: SnapshotLog,
     /// How long the log's disk may take before it counts as stalled, in ms. A disk that is often
     /// that slow gets longer.
     pub disk_stall_ms: u64,

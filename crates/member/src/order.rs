@@ -351,6 +351,14 @@ pub enum InstallRefused {
         "this server is a member of an ensemble: a snapshot is restored by a standalone server"
     )]
     Ensemble,
+    /// The snapshot is of a level that this server does not know.
+    #[error("the snapshot has level {level}, and this server knows up to {level_max}")]
+    Level {
+        /// The level of the snapshot.
+        level: Level,
+        /// The highest level that this server knows.
+        level_max: Level,
+    },
 }
 
 /// A batch that no leader has been given yet.
@@ -483,7 +491,7 @@ impl Loop {
         let (index, term) = (start.restored.snapshot_index, start.restored.snapshot_term);
         let snapshots = Snapshots::new(
             start.snapshot_commands,
-            start.snapshot_log_bytes,
+            start.snapshot_log,
             storage::wal::SnapshotPoint { index, term },
             start.log_bytes,
         );
@@ -773,6 +781,10 @@ impl Loop {
     /// The snapshot cannot be installed now. Nothing has happened, and nothing names it.
     pub fn install(&mut self, image: PreparedImage) -> Result<(), InstallRefused> {
         self.check_install()?;
+        let (level, level_max) = (image.machine.control().level().level, self.levels.own_max());
+        if level > level_max {
+            return Err(InstallRefused::Level { level, level_max });
+        }
         self.installing = Some(Installing::Proposed);
         self.submit_own(&Command::Control(ControlCommand::InstallImage { hash: image.hash }));
         self.output.apply.push(ToApply::Prepare(image));
@@ -991,8 +1003,8 @@ impl Loop {
     /// what is applied so far, and the log that made it due would stay.
     fn maybe_begin_snapshot(&mut self) {
         if self.applied >= self.replayed_to {
-            let newest_image_bytes = self.room.snapshot.newest_image_bytes();
-            self.output.apply.extend(self.snapshots.maybe_begin(newest_image_bytes));
+            let state_bytes = self.room.snapshot.state_bytes();
+            self.output.apply.extend(self.snapshots.maybe_begin(state_bytes));
         }
     }
 

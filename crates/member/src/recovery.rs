@@ -26,6 +26,7 @@ use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
 use crate::message::{OwnerEvent, Start, UnknownEntry};
 use crate::order::to_restored;
 use crate::replay::replay;
+use crate::snapshot::log_rule::SnapshotLog;
 use crate::snapshot::received;
 use crate::{Apply, Loop};
 
@@ -81,9 +82,8 @@ pub struct Options {
     pub server: u64,
     /// Commands after which a snapshot is taken (`snapCount`); `u64::MAX`: commands do not count.
     pub snapshot_commands: u64,
-    /// Bytes of log after which a snapshot is taken (`snapSizeLimitInKb`); none: bytes do not
-    /// count.
-    pub snapshot_log_bytes: Option<u64>,
+    /// How much log makes a snapshot due (`snapSizeLimitInKb`).
+    pub snapshot_log: SnapshotLog,
     /// How long the log's disk may take to make something durable before a leader hands over
     /// (`quorate.diskStallMs`): from 1 to
     /// [`DISK_STALL_MS_MAX`](crate::limits::DISK_STALL_MS_MAX). A disk that is often that slow may
@@ -303,7 +303,7 @@ fn recover_born<D: Disk + Clone>(
     for entry in entries.iter().filter(|it| it.index <= commit && it.kind == EntryKind::Normal) {
         UnknownEntry::check(entry.index, &entry.payload, reading.level_max)?;
     }
-    received::prepare(disk, &entries, &mut machine, reading.together)?;
+    received::prepare(disk, &entries, &mut machine, &reading)?;
     let restored = to_restored(wal.hard_state(), meta.membership, snapshot, entries);
     let origin = Origin { member: MemberId(dir.identity().member_id), boot };
     Ok(Recovered { dir, origin, is_new, cut: log.cut, log_ended, wal, machine, restored })
@@ -361,7 +361,7 @@ pub fn start(
         image_bytes_max: machine.image_bytes_max(),
         digest: machine.digest(),
         snapshot_commands: options.snapshot_commands,
-        snapshot_log_bytes: options.snapshot_log_bytes,
+        snapshot_log: options.snapshot_log,
         disk_stall_ms: options.disk_stall_ms,
         containers: options.containers,
         tick_ms: options.tick_ms,

@@ -252,7 +252,7 @@ fn node_config(
             server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
             containers: config.container.clone(),
             snapshot_commands: config.storage.snapshot_command_count.map_or(u64::MAX, u64::from),
-            snapshot_log_bytes: config.storage.snapshot_log_bytes,
+            snapshot_log: config.storage.snapshot_log,
             disk_stall_ms: config.storage.disk_stall_ms,
         },
     })

@@ -15,7 +15,7 @@ pub fn script(seed: u64) -> Options {
     options.later_ops = LaterOps::default();
     options.member.front_count = 2;
     options.member.options.snapshot_commands = 15;
-    options.member.options.snapshot_log_bytes = None;
+    options.member.options.snapshot_log = member::snapshot::log_rule::SnapshotLog::Unbounded;
     let client = ClientConfig {
         ops: 25,
         pipeline_max: 6,

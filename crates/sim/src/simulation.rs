@@ -27,6 +27,7 @@ use member::hello::Known;
 use member::leader::containers::ContainerSettings;
 use member::limits::QUIET_TIMEOUT_MS_MIN;
 use member::recovery::{self, draw_ids};
+use member::snapshot::log_rule::SnapshotLog;
 use replica::LogMemory;
 use storage::datadir::Birth;
 use storage::wal::WalOptions;
@@ -1278,8 +1279,10 @@ fn draw_member(
                 false => random.magnitude(10, 400),
             },
             disk_stall_ms: member::limits::DISK_STALL_MS,
-            snapshot_log_bytes: (!is_heavy && random.one_in(3))
-                .then(|| random.magnitude(2_000, 200_000)),
+            snapshot_log: match !is_heavy && random.one_in(3) {
+                true => SnapshotLog::Bytes(random.magnitude(2_000, 200_000)),
+                false => SnapshotLog::Unbounded,
+            },
         },
         wal: WalOptions {
             segment_bytes,

@@ -34,7 +34,7 @@ fn writing(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     options.begins_unborn = false;
     options.member.attendance = Default::default();
     options.member.options.snapshot_commands = 400;
-    options.member.options.snapshot_log_bytes = None;
+    options.member.options.snapshot_log = member::snapshot::log_rule::SnapshotLog::Unbounded;
     options.member.options.tick_ms = 2_000;
     options.member.syncs_are_even = true;
     options.some_vanish = false;

@@ -45,7 +45,7 @@ pub enum RestoreError {
     },
     /// The ensemble was at a level that this version does not know.
     #[error(
-        "the image has level {level}, and this version knows up to {level_max}: \
+        "the image has level {level}, and this server knows up to {level_max}: \
          install version {version} or later"
     )]
     UnknownLevel {

@@ -202,7 +202,7 @@ fn servers_agree_unless_one_does_not_know_the_level_of_the_other() {
     let raised = at(Level::ETCD, Some(Level::ETCD));
     assert_eq!((raised.agree(&new), new.agree(&raised)), (Ok(1), Ok(1)));
     for old in [&old, &unborn_old] {
-        let at_old = "the ensemble of server 2 is at level 2, and this version knows up to 1: \
+        let at_old = "the ensemble of server 2 is at level 2, and this server knows up to 1: \
                       install version 0.2.0 or later";
         let at_raised = "the ensemble is at level 2, and server 2 knows up to 1: \
                          install version 0.2.0 or later there";

@@ -56,7 +56,7 @@ fn options() -> Options {
         log_memory: Default::default(),
         server: 0,
         snapshot_commands: u64::MAX,
-        snapshot_log_bytes: None,
+        snapshot_log: crate::snapshot::log_rule::SnapshotLog::Unbounded,
         disk_stall_ms: crate::limits::DISK_STALL_MS,
     }
 }

@@ -1,13 +1,15 @@
 //! Loop with a pretend disk: what it packs, and what it waits for.
 
-use machine::{Machine, Ordinal, SessionId, ZkCommand};
+use machine::{ChangeBatch, Machine, Ordinal, SessionId, Stamp, ZkCommand};
 
 use super::*;
+use crate::hello::Known;
 use crate::leader::auto_compaction::AutoCompaction;
 use crate::limits::{
     CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS,
 };
 use crate::message::{LoopInput, Submission, Ticket};
+use crate::snapshot::log_rule::SnapshotLog;
 use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
 
 /// A Loop that leads, with its first entry persisted and applied.
@@ -757,8 +759,8 @@ fn a_process_that_was_paused_expires_nobody_at_once() {
 
 /// A rig whose policy asks for a snapshot after so many commands and bytes.
 fn snapshotting(commands: u64, bytes: u64) -> Rig {
-    let snapshot_log_bytes = Some(bytes);
-    Rig::with_loop(Start { snapshot_commands: commands, snapshot_log_bytes, ..start() })
+    let snapshot_log = SnapshotLog::Bytes(bytes);
+    Rig::with_loop(Start { snapshot_commands: commands, snapshot_log, ..start() })
 }
 
 #[test]
@@ -862,7 +864,7 @@ fn a_snapshot_that_is_due_at_a_start_waits_for_the_end_of_the_replay() {
     let restart = restarted(&mut rig, script);
     let replayed_to = restart.restored.hard_state.commit;
     let mut real =
-        Real::new(Start { snapshot_log_bytes: Some(1_000), log_bytes: 1_000, ..restart });
+        Real::new(Start { snapshot_log: SnapshotLog::Bytes(1_000), log_bytes: 1_000, ..restart });
     for index in 2..=replayed_to {
         assert_eq!(freezes(&real.finish(9)), 0, "before entry {index} is applied");
         real.member.handle(LoopInput::Apply(applied_up_to(index))).unwrap();
@@ -977,6 +979,19 @@ fn an_image_replaces_the_state_and_is_kept_until_a_snapshot_covers_it() {
     rig.take_log();
     rig.play("c2: connect as=c1\nc2: create /b z");
     assert!(rig.machine.zk().tree().find("/b").is_some());
+}
+
+#[test]
+fn an_image_of_a_level_that_is_not_known_is_refused() {
+    let known = Known::up_to(Level::FIRST);
+    let mut real = leading(Start { known, ..start() });
+    let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
+    let mut machine = Machine::default();
+    let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: ConnectionId(0), identities: &[] };
+    machine.apply(&stamp, &raise, &mut ChangeBatch::default());
+    let refused = InstallRefused::Level { level: Level::ETCD, level_max: Level::FIRST };
+    assert_eq!(real.member.install(image(&mut machine, 1)), Err(refused));
+    assert_eq!(real.member.check_install(), Ok(()), "nothing is under way");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn options() -> Options {
         log_memory: Default::default(),
         server: 0,
         snapshot_commands: 10,
-        snapshot_log_bytes: None,
+        snapshot_log: crate::snapshot::log_rule::SnapshotLog::Unbounded,
         disk_stall_ms: crate::limits::DISK_STALL_MS,
     }
 }
@@ -381,7 +381,7 @@ fn a_snapshot_of_a_later_version_is_not_set_aside_whatever_the_others_are() {
         (36, 2, "the image's section of space control has version 2"),
         (37, 4, "the image has a section of space etcd_v2"),
         (38, 2, "the image's section of space zk has version 2"),
-        (45, 3, "the image has level 3, and this version knows up to 2: install version 0.1.0"),
+        (45, 3, "the image has level 3, and this server knows up to 2: install version 0.1.0"),
     ] {
         for is_older_damaged in [false, true] {
             let refused = refused_image(|image| image[position] = byte, is_older_damaged);
@@ -422,7 +422,7 @@ fn a_log_of_a_later_version_is_refused_and_not_set_aside_where_that_is_committed
         let refused = open_knowing(&disk, Level::FIRST).err();
         assert_eq!(refused.is_some(), is_refused);
         if let Some(error) = refused {
-            let said = "log entry 2 needs level 2, and this version knows up to 1: install version \
+            let said = "log entry 2 needs level 2, and this server knows up to 1: install version \
                         0.2.0 or later";
             assert_eq!(error.to_string(), said);
         }
@@ -457,7 +457,7 @@ fn a_snapshot_of_a_higher_level_is_refused_and_not_set_aside() {
     lived.wal.commit().unwrap();
     drop(lived);
     let refused = open_knowing(&disk, Level::FIRST).err().expect("is refused").to_string();
-    let said = "the image has level 2, and this version knows up to 1: install version 0.2.0";
+    let said = "the image has level 2, and this server knows up to 1: install version 0.2.0";
     assert!(refused.contains(said), "{refused}");
     assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));
     assert!(matches!(open_knowing(&disk, Level::ETCD), Ok(OpenedMember::Born(_))));

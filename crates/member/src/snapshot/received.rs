@@ -3,7 +3,6 @@
 
 use machine::codec::DecodeError;
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
-use machine::together::Together;
 use machine::zk::command::Op;
 use machine::{Command, ControlCommand, Machine, PreparedImage, ZkCommand};
 use storage::StorageError;
@@ -14,7 +13,7 @@ use storage::snapshot::{
 };
 use storage::wal::{EntryKind, LogEntry};
 
-use crate::recovery::{RecoveryError, read_image};
+use crate::recovery::{Reading, RecoveryError, read_image};
 
 /// Takes a snapshot's bytes as they arrive.
 pub struct ImageReceiver<D: Disk + Clone> {
@@ -59,13 +58,15 @@ impl<D: Disk + Clone> ImageReceiver<D> {
 /// get room for the znodes that the entries create.
 ///
 /// # Errors
-/// The image is missing, is another one, or cannot be read.
+/// The image is missing, is another one, cannot be read, or has a level that this server does not
+/// know.
 pub(crate) fn prepare<D: Disk + Clone>(
     disk: &D,
     entries: &[LogEntry],
     machine: &mut Machine,
-    together: Together,
+    reading: &Reading,
 ) -> Result<(), RecoveryError> {
+    let together = reading.together;
     let (lower, upper) = entries.split_at(entries.len() / 2);
     let (mut survey, mut of_upper) = (Survey::default(), Survey::default());
     together(&mut || survey = Survey::of(lower), &mut || of_upper = Survey::of(upper));
@@ -82,7 +83,10 @@ pub(crate) fn prepare<D: Disk + Clone>(
         false => None,
     };
     check_named(index, hash, image.as_ref().map(|image| image.hash))?;
-    machine.prepare_image(image.expect("its hash was compared"));
+    let image = image.expect("its hash was compared");
+    let unknown = |cause| RecoveryError::Snapshot { name: RECEIVED_NAME.to_string(), cause };
+    image.machine.check_level(reading.level_max).map_err(unknown)?;
+    machine.prepare_image(image);
     Ok(())
 }
 

@@ -188,9 +188,10 @@ impl SnapshotRoom {
         RoomWanted { bytes_min, bytes, bytes_max: bytes + growth }
     }
 
-    /// The most bytes that the image of the newest snapshot can have.
-    pub fn newest_image_bytes(&self) -> u64 {
-        self.newest_image_bytes
+    /// The most bytes that an image can have: of the newest snapshot, or of the present state where
+    /// that is smaller. Once much was removed, the next snapshot is cheap.
+    pub fn state_bytes(&self) -> u64 {
+        self.newest_image_bytes.min(self.image_bytes_max)
     }
 
     /// The bytes that must be set aside, beside a newest snapshot of `newest_image_bytes`. They

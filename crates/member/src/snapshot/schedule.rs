@@ -9,13 +9,13 @@
 
 use storage::wal::SnapshotPoint;
 
-use crate::limits::SNAPSHOT_LOG_SHARE;
 use crate::message::{FromApply, FromSnapshot, SnapshotJob, ToApply};
+use crate::snapshot::log_rule::SnapshotLog;
 
 /// The policy and the state of the snapshot under way.
 pub struct Snapshots {
     commands_max: u64,
-    log_bytes_max: u64,
+    log_rule: SnapshotLog,
     /// Bytes and commands of the log since the last snapshot was begun.
     log_bytes: u64,
     commands: u64,
@@ -49,17 +49,16 @@ enum State {
 }
 
 impl Snapshots {
-    /// Starts with the restored snapshot and the log behind it. Without `log_bytes_max`, bytes do
-    /// not count.
+    /// Starts with the restored snapshot and the log behind it.
     pub fn new(
         commands_max: u64,
-        log_bytes_max: Option<u64>,
+        log_rule: SnapshotLog,
         restored: SnapshotPoint,
         log_bytes: u64,
     ) -> Snapshots {
         Snapshots {
             commands_max,
-            log_bytes_max: log_bytes_max.unwrap_or(u64::MAX),
+            log_rule,
             log_bytes,
             commands: 0,
             uncovered_bytes: 0,
@@ -136,12 +135,10 @@ impl Snapshots {
         self.state != State::Idle
     }
 
-    /// Asks Apply for an image when it is time for one. The newest has `newest_image_bytes`: a
-    /// snapshot writes the whole state again, so a large state is written after more log.
-    pub fn maybe_begin(&mut self, newest_image_bytes: u64) -> Option<ToApply> {
-        let log_bytes_due = self.log_bytes_max.max(newest_image_bytes / SNAPSHOT_LOG_SHARE);
+    /// Asks Apply for an image when it is time for one, of a state of so many bytes.
+    pub fn maybe_begin(&mut self, state_bytes: u64) -> Option<ToApply> {
         let due = self.is_hurried
-            || self.log_bytes >= log_bytes_due
+            || self.log_bytes >= self.log_rule.bytes(state_bytes)
             || self.commands >= self.commands_max;
         if self.state != State::Idle || !due {
             return None;

@@ -67,7 +67,7 @@ impl Ensemble {
                 log_memory: Default::default(),
                 server: number,
                 snapshot_commands: u64::MAX,
-                snapshot_log_bytes: None,
+                snapshot_log: member::snapshot::log_rule::SnapshotLog::Unbounded,
                 disk_stall_ms: member::limits::DISK_STALL_MS,
             },
             fsync_warning: PATIENCE,

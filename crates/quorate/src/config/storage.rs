@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use machine::Level;
-use member::limits::{DISK_STALL_MS, SNAPSHOT_LOG_BYTES_DEFAULT};
+use member::limits::DISK_STALL_MS;
+use member::snapshot::log_rule::SnapshotLog;
 
 /// The default folder of the data.
 pub const DATA_DIR_DEFAULT: &str = "./quorate-data";
@@ -23,9 +24,8 @@ pub struct StorageConfig {
     /// Commands after which a snapshot is due (`snapCount`); none: their number never makes one
     /// due.
     pub snapshot_command_count: Option<u32>,
-    /// Bytes of log after which a snapshot is due (`snapSizeLimitInKb`); none: its size never makes
-    /// one due.
-    pub snapshot_log_bytes: Option<u64>,
+    /// How much log makes a snapshot due (`snapSizeLimitInKb`).
+    pub snapshot_log: SnapshotLog,
     /// How long the log's disk may hang before a leader hands over.
     pub disk_stall_ms: u64,
     /// The highest level that this server knows. The configuration may ask for a level that is not
@@ -43,8 +43,7 @@ pub(super) struct StorageDraft {
     pub is_data_dir_required: bool,
     pub log_dir: Option<PathBuf>,
     pub snapshot_command_count: Option<u32>,
-    /// The outer none: not set; the inner none: switched off.
-    pub snapshot_log_bytes: Option<Option<u64>>,
+    pub snapshot_log: Option<SnapshotLog>,
     pub disk_stall_ms: Option<u64>,
     pub level_max: Option<Level>,
     pub fsync_warning_ms: Option<u64>,
@@ -58,7 +57,7 @@ impl StorageDraft {
             data_dir,
             is_data_dir_required: self.is_data_dir_required,
             snapshot_command_count: self.snapshot_command_count,
-            snapshot_log_bytes: self.snapshot_log_bytes.unwrap_or(Some(SNAPSHOT_LOG_BYTES_DEFAULT)),
+            snapshot_log: self.snapshot_log.unwrap_or(SnapshotLog::ByState),
             disk_stall_ms: self.disk_stall_ms.unwrap_or(DISK_STALL_MS),
             level_max: self.level_max.unwrap_or(Level::RELEASED),
             fsync_warning_ms: self.fsync_warning_ms.unwrap_or(FSYNC_WARNING_MS_DEFAULT),

@@ -10,6 +10,7 @@ use super::requests::JUTE_BYTES_MAX_MAX;
 use super::*;
 
 use member::limits::FRONT_COMMANDS_MAX;
+use member::snapshot::log_rule::SnapshotLog;
 use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig, Weights};
 use member::zk_front::auth::{AuthConfig, EnsembleNames};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +101,7 @@ fn without_anything_a_loopback_server_keeps_its_data_here() {
     assert_eq!((config.listeners.backlog, config.listeners.backlog_or_default()), (None, 1_024));
     assert_eq!(config.requests.jute_bytes_max, 0xf_ffff);
     assert_eq!(config.storage.snapshot_command_count, None);
-    assert_eq!(config.storage.snapshot_log_bytes, Some(64 << 20));
+    assert_eq!(config.storage.snapshot_log, SnapshotLog::ByState);
     assert_eq!(config.replicated, machine::Settings::default());
     assert!(allows(&config.listeners.four_letter_words, "srvr"));
     assert!(!allows(&config.listeners.four_letter_words, "ruok"));
@@ -318,8 +319,8 @@ fn snapshot_triggers_have_a_floor_and_an_off() {
     let low = zoo("snapCount=1");
     assert_eq!(low.config().storage.snapshot_command_count, Some(2));
     assert_eq!(low.warnings(), ["conf/zoo.cfg:3: snapCount"]);
-    assert_eq!(zoo("snapSizeLimitInKb=2").config().storage.snapshot_log_bytes, Some(2_048));
-    assert_eq!(zoo("snapSizeLimitInKb=-1").config().storage.snapshot_log_bytes, None);
+    assert_eq!(zoo("snapSizeLimitInKb=2").config().storage.snapshot_log, SnapshotLog::Bytes(2_048));
+    assert_eq!(zoo("snapSizeLimitInKb=-1").config().storage.snapshot_log, SnapshotLog::Unbounded);
 }
 
 #[test]
@@ -738,7 +739,7 @@ fn a_toml_file_sets_what_it_names() {
     assert_eq!((config.sessions.timeout_ms_min, config.sessions.timeout_ms_max), (2_000, 60_000));
     assert!(allows(&config.listeners.four_letter_words, "ruok"));
     assert_eq!(config.requests.jute_bytes_max, 2 << 20);
-    assert_eq!(config.storage.snapshot_log_bytes, None);
+    assert_eq!(config.storage.snapshot_log, SnapshotLog::Unbounded);
     assert!(config.replicated.skip_acl);
     assert_eq!(config.listeners.connections_per_ip_max, 16);
     assert_eq!(World::toml("").config().listeners.zk_addr.unwrap().port, 2181);

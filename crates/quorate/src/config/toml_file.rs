@@ -27,7 +27,8 @@ use super::throttle::{self, ThrottleDraft};
 use super::tls::TlsDraft;
 use super::units;
 use super::values::{
-    RECONFIG_NOT_BUILT, digest_algorithm, disk_stall_ms, level_max, log_filter, super_digest,
+    RECONFIG_NOT_BUILT, digest_algorithm, disk_stall_ms, level_max, log_filter, log_rule,
+    super_digest,
 };
 
 /// Every key, each with the form of its value.
@@ -323,7 +324,7 @@ fn apply_storage_key(storage: &mut StorageDraft, value: &Value<'_>) -> Result<bo
             storage.snapshot_command_count = Some(count);
         }
         "snapshot_log_bytes" => {
-            storage.snapshot_log_bytes = Some(Some(value.bytes()?).filter(|&bytes| bytes > 0));
+            storage.snapshot_log = Some(log_rule(value.bytes()?));
         }
         "disk_stall" => storage.disk_stall_ms = Some(disk_stall_ms(value.ms()?.into())?),
         "level_max" => storage.level_max = Some(level_max(value.integer()?)?),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use machine::Level;
 use member::limits::DISK_STALL_MS_MAX;
+use member::snapshot::log_rule::SnapshotLog;
 
 use super::properties;
 
@@ -131,6 +132,14 @@ pub(super) fn disk_stall_ms(ms: u64) -> Result<u64, String> {
     match ms {
         1..=DISK_STALL_MS_MAX => Ok(ms),
         _ => Err(format!("{ms} ms is not between 1 and {DISK_STALL_MS_MAX} ms")),
+    }
+}
+
+/// How much log makes a snapshot due, where so many bytes are set; 0: no amount.
+pub(super) fn log_rule(bytes: u64) -> SnapshotLog {
+    match bytes {
+        0 => SnapshotLog::Unbounded,
+        bytes => SnapshotLog::Bytes(bytes),
     }
 }
 

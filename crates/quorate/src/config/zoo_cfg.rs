@@ -24,8 +24,8 @@ use super::storage::{SNAPSHOT_COMMAND_COUNT_MIN, StorageDraft};
 use super::units::parse_bytes;
 use super::values::{
     Fate, RECONFIG_NOT_BUILT, boolean, decimal_in, decimal_or_default, decimal_or_unlimited,
-    digest_algorithm, disk_stall_ms, level_max, list, log_filter, number, number_in, path, port,
-    super_digest, unless, unlimited_below_one, yes_or_no,
+    digest_algorithm, disk_stall_ms, level_max, list, log_filter, log_rule, number, number_in,
+    path, port, super_digest, unless, unlimited_below_one, yes_or_no,
 };
 use super::{properties, sasl};
 
@@ -385,7 +385,7 @@ fn storage_property(storage: &mut StorageDraft, name: &str, value: &str) -> Resu
         "snapCount" => return snapshot_command_count(storage, value),
         "snapSizeLimitInKb" => {
             let kib = u64::try_from(number(value)?).unwrap_or(0);
-            storage.snapshot_log_bytes = Some(kib.checked_mul(1024).filter(|&bytes| bytes > 0));
+            storage.snapshot_log = Some(log_rule(kib.checked_mul(1024).unwrap_or(0)));
         }
         "quorate.diskStallMs" => {
             let ms: u32 = number_in(value, 1, i32::MAX)?;

@@ -156,7 +156,7 @@ fn an_older_build_is_refused(members: &mut Members) {
     let status = members.wait_for_end(old);
     assert!(!status.success());
     let log = members.log(old);
-    let said = "level 2, and this version knows up to 1: install version 0.2.0 or later";
+    let said = "level 2, and this server knows up to 1: install version 0.2.0 or later";
     assert!(log.contains(said), "{log}");
     check_kept(members, old);
 
@@ -168,7 +168,7 @@ fn an_older_build_is_refused(members: &mut Members) {
     members.start(old);
     wait_until("it is told what to install", || {
         let log = members.log(old);
-        log.contains("is at level 2, and this version knows up to 1: install version 0.2.0")
+        log.contains("is at level 2, and this server knows up to 1: install version 0.2.0")
     });
     assert!(!word(members.clients[old], "srvr").contains("Mode: "));
     kill_process(members.pid(old), Signal::KILL).unwrap();

@@ -2,14 +2,15 @@ use machine::LogIndex;
 use storage::wal::Membership;
 
 use super::*;
+use crate::limits::SNAPSHOT_LOG_BYTES_DEFAULT;
 
 const RESTORED: SnapshotPoint = SnapshotPoint { index: 3, term: 1 };
 
 const MARK: machine::Mark = machine::Mark { ordinal: machine::Ordinal(3), zxid: machine::Zxid(3) };
 
 /// A policy of ten commands, or so many bytes.
-fn counting(log_bytes_max: Option<u64>, log_bytes: u64) -> Snapshots {
-    Snapshots::new(10, log_bytes_max, RESTORED, log_bytes)
+fn counting(log_rule: SnapshotLog, log_bytes: u64) -> Snapshots {
+    Snapshots::new(10, log_rule, RESTORED, log_bytes)
 }
 
 fn frozen() -> FromApply {
@@ -39,7 +40,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
 
 /// A policy that has just asked for an image.
 fn asked() -> Snapshots {
-    let mut snapshots = counting(Some(1_000), 0);
+    let mut snapshots = counting(SnapshotLog::Bytes(1_000), 0);
     snapshots.count(1_000, 1);
     assert!(matches!(snapshots.maybe_begin(0), Some(ToApply::Freeze)));
     snapshots
@@ -48,7 +49,7 @@ fn asked() -> Snapshots {
 #[test]
 fn a_snapshot_is_due_by_commands_or_by_bytes() {
     for (bytes, commands, due) in [(999, 9, false), (1_000, 0, true), (0, 10, true)] {
-        let mut snapshots = counting(Some(1_000), 0);
+        let mut snapshots = counting(SnapshotLog::Bytes(1_000), 0);
         assert!(snapshots.maybe_begin(0).is_none());
         snapshots.count(bytes, commands);
         assert_eq!(snapshots.maybe_begin(0).is_some(), due);
@@ -57,18 +58,25 @@ fn a_snapshot_is_due_by_commands_or_by_bytes() {
 
 #[test]
 fn a_large_state_is_written_after_more_log() {
-    for (image_bytes, bytes, due) in
-        [(2_001, 1_000, true), (2_002, 1_000, false), (3_000, 1_499, false), (3_000, 1_500, true)]
-    {
-        let mut snapshots = counting(Some(1_000), 0);
-        snapshots.count(bytes, 0);
-        assert_eq!(snapshots.maybe_begin(image_bytes).is_some(), due);
+    let least = SNAPSHOT_LOG_BYTES_DEFAULT;
+    for (state_bytes, bytes, due) in [
+        (0, least - 1, false),
+        (2 * least + 1, least, true),
+        (2 * least + 2, least, false),
+        (2 * least + 2, least + 1, true),
+    ] {
+        let mut snapshots = counting(SnapshotLog::ByState, 0);
+        snapshots.count(bytes as usize, 0);
+        assert_eq!(snapshots.maybe_begin(state_bytes).is_some(), due);
     }
+    // Who sets a number gets it.
+    let mut snapshots = counting(SnapshotLog::Bytes(1_000), 1_000);
+    assert!(snapshots.maybe_begin(1 << 40).is_some());
 }
 
 #[test]
 fn the_log_that_a_start_finds_counts() {
-    let mut snapshots = counting(Some(1_000), 999);
+    let mut snapshots = counting(SnapshotLog::Bytes(1_000), 999);
     assert!(snapshots.maybe_begin(0).is_none());
     snapshots.count(1, 0);
     assert!(snapshots.maybe_begin(0).is_some());
@@ -76,7 +84,7 @@ fn the_log_that_a_start_finds_counts() {
 
 #[test]
 fn without_a_maximum_no_amount_of_log_makes_a_snapshot_due() {
-    let mut snapshots = counting(None, 1 << 40);
+    let mut snapshots = counting(SnapshotLog::Unbounded, 1 << 40);
     snapshots.count(1 << 40, 9);
     assert!(snapshots.maybe_begin(0).is_none());
     snapshots.make_due();
@@ -141,7 +149,7 @@ fn a_file_that_failed_is_tried_again_after_a_full_interval() {
 
 #[test]
 fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
-    let mut snapshots = counting(Some(1_000), 0);
+    let mut snapshots = counting(SnapshotLog::Bytes(1_000), 0);
     snapshots.make_due();
     assert!(snapshots.maybe_begin(0).is_none());
     snapshots.count(1, 1);

@@ -72,7 +72,7 @@ pub(crate) fn start() -> Start {
         image_bytes_max: 0,
         digest: Machine::default().digest(),
         snapshot_commands: 1_000_000,
-        snapshot_log_bytes: None,
+        snapshot_log: crate::snapshot::log_rule::SnapshotLog::Unbounded,
         disk_stall_ms: crate::limits::DISK_STALL_MS,
         containers: Default::default(),
         tick_ms: 1_000,
