@@ -24,12 +24,19 @@ use crate::witness::{Times, Witness};
 pub struct WakingTime {
     /// Start and end of each pause, in order.
     pauses: Vec<(u64, u64)>,
+    /// When the process's clock jumped ahead, and by how much: Loop takes a jump for a pause.
+    jumps: Vec<(u64, u64)>,
 }
 
 impl WakingTime {
     /// Notes that the process does not run from one point in time to another.
     pub fn pause(&mut self, from_us: u64, until_us: u64) {
         self.pauses.push((from_us, until_us));
+    }
+
+    /// Notes that the process's clock jumps ahead by `by_us`, while the process runs.
+    pub fn jump(&mut self, at_us: u64, by_us: u64) {
+        self.jumps.push((at_us, by_us));
     }
 
     /// Ends the last pause at `at_us` at the latest, since the process that was paused is gone.
@@ -39,11 +46,15 @@ impl WakingTime {
         }
     }
 
-    /// How much the pauses that ended between two points in time may have counted as silence.
+    /// How much the pauses that ended between two points in time, and the jumps between them, may
+    /// have counted as silence.
     fn counted_between(&self, from_us: u64, until_us: u64) -> u64 {
-        let between = |(_, end): &&(u64, u64)| *end >= from_us && *end <= until_us;
-        let counts = |(start, end): &(u64, u64)| (end - start).min(PAUSE_COUNTS_US);
-        self.pauses.iter().filter(between).map(counts).sum()
+        let pauses = self.pauses.iter().map(|&(start_us, end_us)| (end_us, end_us - start_us));
+        pauses
+            .chain(self.jumps.iter().copied())
+            .filter(|(at_us, _)| (from_us..=until_us).contains(at_us))
+            .map(|(_, lost_us)| lost_us.min(PAUSE_COUNTS_US))
+            .sum()
     }
 
     /// Microseconds that the process ran before `at_us`.

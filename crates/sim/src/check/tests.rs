@@ -51,6 +51,16 @@ fn a_pause_of_the_process_counts_little() {
     check_silence(&waking, &[21 * S], 23 * S, 2 * S);
 }
 
+#[test]
+fn a_jump_of_the_clock_counts_as_a_pause() {
+    let mut waking = WakingTime::default();
+    waking.jump(2 * S, 60 * S);
+    check_silence(&waking, &[S], 9 * S, 8 * S + PAUSE_COUNTS_US);
+    waking.jump(3 * S, PAUSE_COUNTS_US / 4);
+    check_silence(&waking, &[S], 9 * S, 8 * S + PAUSE_COUNTS_US + PAUSE_COUNTS_US / 4);
+    check_silence(&waking, &[4 * S], 9 * S, 5 * S);
+}
+
 /// A process that runs for moments only has had no waking time to hear of anything, but it knows
 /// that it has just given everyone a full timeout.
 #[test]

@@ -224,8 +224,7 @@ impl Simulation {
                 host.move_clock(by_us as i64);
                 self.clock_jumps += 1;
                 self.etcd.clients.iter_mut().for_each(|client| client.on_clock_jump(now_us));
-                // The leases take the jump for a pause.
-                host.waking.pause(now_us, now_us);
+                host.waking.jump(now_us, by_us);
             }
             Fault::ClockJump { .. } => {}
             Fault::WallJump { by_ms } => {
