@@ -472,8 +472,12 @@ impl Outbox {
 
     /// Sends the queued frames, or lets the link's task send the rest.
     fn flush(&self) {
-        if !self.is_empty() && !matches!(self.write_now(), Ok(true)) {
-            self.arrived.notify_one();
+        if self.is_empty() {
+            return;
+        }
+        match self.write_now() {
+            Ok(Written::All | Written::ByAnother) => {}
+            Ok(Written::NotAll) | Err(_) => self.arrived.notify_one(),
         }
     }
 
@@ -481,32 +485,19 @@ impl Outbox {
         self.waiting.lock().frames.is_empty()
     }
 
-    /// Writes as much as the socket takes, and returns whether that is all. Does nothing where
-    /// another thread is writing, or only the link's task may write.
-    fn write_now(&self) -> io::Result<bool> {
-        let Some(mut direct) = self.socket.try_lock() else { return Ok(false) };
-        let Some(DirectSocket { socket, batch }) = direct.as_mut() else { return Ok(false) };
+    /// Writes as much as the socket takes.
+    fn write_now(&self) -> io::Result<Written> {
         loop {
-            let (frames, written) = match batch {
-                Some(batch) => batch,
-                None => {
-                    let frames = self.take();
-                    if frames.is_empty() {
-                        return Ok(true);
-                    }
-                    batch.insert((FrameBatch::new(frames), 0))
-                }
-            };
-            let slices = frames.slices(*written);
-            if slices.is_empty() {
-                *batch = None;
-                continue;
+            let Some(mut direct) = self.socket.try_lock() else { return Ok(Written::ByAnother) };
+            let Some(socket) = direct.as_mut() else { return Ok(Written::NotAll) };
+            let is_all = socket.write_from(self)?;
+            drop(direct);
+            if !is_all {
+                return Ok(Written::NotAll);
             }
-            match socket.try_write_vectored(&slices) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => *written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
+            // A thread that found the mutex taken has left its frames to this one.
+            if self.is_empty() {
+                return Ok(Written::All);
             }
         }
     }
@@ -525,6 +516,46 @@ impl Outbox {
             frames.extend(waiting.frames.pop_front());
         }
         frames
+    }
+}
+
+/// What a thread has written of a link's queued frames.
+enum Written {
+    /// All of them.
+    All,
+    /// Not all of them: the socket is full, or only the link's task may write.
+    NotAll,
+    /// Nothing: another thread is writing, and looks at the queue again when it is done.
+    ByAnother,
+}
+
+impl DirectSocket {
+    /// Writes the queued frames as far as the socket takes them, and returns whether that is all.
+    fn write_from(&mut self, outbox: &Outbox) -> io::Result<bool> {
+        let DirectSocket { socket, batch } = self;
+        loop {
+            let (frames, written) = match batch {
+                Some(batch) => batch,
+                None => {
+                    let frames = outbox.take();
+                    if frames.is_empty() {
+                        return Ok(true);
+                    }
+                    batch.insert((FrameBatch::new(frames), 0))
+                }
+            };
+            let slices = frames.slices(*written);
+            if slices.is_empty() {
+                *batch = None;
+                continue;
+            }
+            match socket.try_write_vectored(&slices) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => *written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
@@ -1225,10 +1256,9 @@ impl<S: AsyncWrite> Writer<S> {
 async fn write_plain(socket: Arc<OwnedWriteHalf>, outbox: &Outbox) -> io::Result<()> {
     *outbox.socket.lock() = Some(DirectSocket { socket: socket.clone(), batch: None });
     loop {
-        if !outbox.write_now()? {
-            socket.writable().await?;
-        } else {
-            outbox.arrived.notified().await;
+        match outbox.write_now()? {
+            Written::NotAll => socket.writable().await?,
+            Written::All | Written::ByAnother => outbox.arrived.notified().await,
         }
     }
 }

@@ -620,6 +620,79 @@ fn a_queue_has_its_bounds_and_takes_one_frame_of_any_size() {
     assert_eq!(outbox.waiting.lock().bytes, 0);
 }
 
+/// The runtime of a link's socket, the socket, and its other end.
+fn direct_socket() -> (tokio::runtime::Runtime, Arc<OwnedWriteHalf>, std::net::TcpStream) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("there is a runtime");
+    let listener = listener();
+    let stream = std::net::TcpStream::connect(listener.local_addr().expect("it is bound"));
+    let stream = stream.expect("it listens");
+    stream.set_nonblocking(true).expect("it is a socket");
+    let (other, _) = listener.accept().expect("it was connected to");
+    let write = {
+        let _guard = runtime.enter();
+        TcpStream::from_std(stream).expect("it is a socket").into_split().1
+    };
+    (runtime, Arc::new(write), other)
+}
+
+#[test]
+fn the_task_of_a_link_is_not_woken_while_another_thread_writes() {
+    let (runtime, socket, _other) = direct_socket();
+    runtime.block_on(socket.writable()).expect("it is open");
+    let outbox = Outbox::default();
+    *outbox.socket.lock() = Some(DirectSocket { socket, batch: None });
+    let is_woken = || {
+        let mut arrived = std::pin::pin!(outbox.arrived.notified());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        arrived.as_mut().poll(&mut context).is_ready()
+    };
+    let held = outbox.socket.lock();
+    assert!(outbox.push(frame(1, 1)));
+    outbox.flush();
+    assert!(!is_woken(), "the thread that writes takes the frame");
+    drop(held);
+    outbox.flush();
+    assert!(outbox.is_empty());
+    assert!(!is_woken());
+    *outbox.socket.lock() = None;
+    assert!(outbox.push(frame(1, 1)));
+    outbox.flush();
+    assert!(is_woken(), "only the task may write");
+}
+
+#[test]
+fn frames_of_two_threads_at_once_are_all_sent() {
+    let (runtime, socket, mut other) = direct_socket();
+    let (outbox, end) = (Outbox::default(), Notify::new());
+    other.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+    let start = std::sync::Barrier::new(3);
+    std::thread::scope(|scope| {
+        let write = async {
+            tokio::select! {
+                ended = write_plain(socket, &outbox) => panic!("the link ends: {ended:?}"),
+                () = end.notified() => {}
+            }
+        };
+        scope.spawn(move || runtime.block_on(write));
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..3_000 {
+                    start.wait();
+                    assert!(outbox.push(frame(1, 1)));
+                    outbox.flush();
+                }
+            });
+        }
+        let mut frames = vec![0; 2 * (FRAME_HEAD_BYTES + 1)];
+        for _ in 0..3_000 {
+            start.wait();
+            other.read_exact(&mut frames).expect("both frames come");
+        }
+        end.notify_one();
+    });
+}
+
 #[test]
 fn the_same_trouble_is_logged_once_a_minute_whatever_its_numbers() {
     let mut complaints = Complaints::default();
