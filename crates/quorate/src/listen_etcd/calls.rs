@@ -1,5 +1,7 @@
 //! Serving the calls of a connection, each by its method.
 
+use std::pin::pin;
+
 use etcd::Error;
 use member::etcd_front::{Method as KvMethod, Reply};
 
@@ -27,13 +29,13 @@ async fn answer(
     if client.misses_leader() {
         return Err(status_of(Error::NoLeader.into()).into());
     }
-    let work = answer_by_method(client, call, answers);
+    let mut work = pin!(answer_by_method(client, call, answers));
     if !(client.requires_leader && ends_later) {
         return work.await;
     }
     tokio::select! {
         biased;
-        outcome = work => outcome,
+        outcome = &mut work => outcome,
         () = runtime.leaderless() => Err(status_of(Error::NoLeader.into()).into()),
     }
 }
@@ -44,22 +46,26 @@ async fn answer_by_method(
     answers: &SharesBySize,
 ) -> Result<(), End> {
     match call.method {
-        Method::Kv(KvMethod::RangeStream) => answer_in_pieces(client, call, answers).await,
-        Method::Kv(KvMethod::LeaseKeepAlive) => keep_alive(client, call, answers).await,
-        Method::Watch => watch::answer(client, call, answers).await,
-        // Large and rare, so the futures of other calls do not contain it.
+        // Streams and rare calls are large. In boxes, they are no part of the future of other calls,
+        // which is made and moved for each call.
+        Method::Kv(KvMethod::RangeStream) => {
+            Box::pin(answer_in_pieces(client, call, answers)).await
+        }
+        Method::Kv(KvMethod::LeaseKeepAlive) => Box::pin(keep_alive(client, call, answers)).await,
+        Method::Watch => Box::pin(watch::answer(client, call, answers)).await,
         Method::Concurrency(method) => {
             Box::pin(concurrency::answer(client, call, answers, method)).await
         }
         Method::Cluster(method) => Box::pin(answer_about_cluster(client, call, method)).await,
         Method::Kv(method) => {
             let message = call.requests.only().await?;
-            let work = client.run(method, message.bytes);
+            // Pinned here, it is not moved from future to future, each with room for it.
+            let work = pin!(client.run(method, message.bytes));
             let reply = call.unless_ended(work).await?.map_err(status_of)?;
             send(call, answers, reply).await
         }
         Method::Snapshot => Box::pin(backup::answer(client, call, answers)).await,
-        Method::Health(method) => health::answer(call, method).await,
+        Method::Health(method) => Box::pin(health::answer(call, method)).await,
     }
 }
 
@@ -119,7 +125,7 @@ async fn send(call: &mut Call<Method>, answers: &SharesBySize, reply: Reply) -> 
     let bytes = reply.bytes();
     let mut room = Room::new(answers.of(bytes));
     if !room.try_grow_to(bytes) {
-        call.unless_ended(room.grow_to(bytes)).await?;
+        call.unless_ended(pin!(room.grow_to(bytes))).await?;
     }
     let message = framed(|out| reply.write(out));
     drop(reply);
