@@ -5,6 +5,7 @@
 //! settings. Everything else in the file needs a restart.
 
 use std::sync::Arc;
+use std::{io, sync, thread};
 
 use tokio::signal::unix::Signal;
 
@@ -25,11 +26,25 @@ pub struct Reloaded {
 }
 
 impl Reloaded {
-    /// Reloads at each hangup, until the process ends.
-    pub async fn run(self, mut hangups: Signal) {
-        while hangups.recv().await.is_some() {
-            self.reload();
-        }
+    /// Reloads at each hangup, until the process ends: on a thread of its own, since a disk that
+    /// hangs must not stop the thread that accepts connections.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub fn start(self, mut hangups: Signal) -> io::Result<impl Future<Output = ()>> {
+        // One hangup may wait: the reload that it asks for reads everything.
+        let (ask, asked) = sync::mpsc::sync_channel(1);
+        thread::Builder::new().name("reload".to_string()).spawn(move || {
+            while asked.recv().is_ok() {
+                self.reload();
+            }
+        })?;
+        Ok(async move {
+            while hangups.recv().await.is_some() {
+                // It is full while one waits.
+                let _ = ask.try_send(());
+            }
+        })
     }
 
     /// Logs a line for each thing that is read again; a thing that cannot be read stays as it was.

@@ -140,7 +140,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let cluster = config.cluster.as_ref().map(prepare).transpose()?;
     let (cluster, peers) = cluster.map_or((None, None), |(cluster, peers)| (Some(cluster), peers));
     let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
-    tokio::spawn(reloaded.run(hangups));
+    tokio::spawn(reloaded.start(hangups).context("the thread of SIGHUP")?);
     let node_config = node_config(&config, cluster)?;
     let change_log = ChangeLog::new(config.logging.audit.then(user_name));
     let (limit, read_only_after_ms) = (ready_limit(&config), read_only_after_ms(&config));

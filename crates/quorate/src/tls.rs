@@ -176,7 +176,7 @@ impl Tls {
         }
         files::check_often(self, |tls: &Tls| {
             tls.files.read_changed(|| {
-                tls.read_stores("TLS: the stores have changed and are used from now on");
+                tls.read_stores("TLS: the stores have changed and are used from now on")
             });
         })
     }
@@ -186,14 +186,12 @@ impl Tls {
         self.files.read_all(|| self.read_stores(done));
     }
 
-    fn read_stores(&self, done: &str) {
-        match server_config(&self.config, self.files.rules()) {
-            Ok(new) => {
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Served::new(new);
-                tracing::info!("{done}");
-            }
-            Err(error) => tracing::error!("TLS: what was read before is kept: {error}"),
-        }
+    fn read_stores(&self, done: &str) -> Result<(), String> {
+        let new = server_config(&self.config, self.files.rules())
+            .map_err(|error| format!("TLS: what was read before is kept: {error}"))?;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Served::new(new);
+        tracing::info!("{done}");
+        Ok(())
     }
 }
 

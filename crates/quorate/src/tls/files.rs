@@ -18,14 +18,19 @@ pub struct Files {
     stores: Vec<PathBuf>,
     list: Option<PathBuf>,
     rules: Arc<Rules>,
-    /// The stamps from before the files were read last. Locked while they are read.
-    seen: Mutex<Seen>,
+    /// Locked while files are read.
+    last_read: Mutex<LastRead>,
 }
 
-#[derive(PartialEq, Eq)]
-struct Seen {
+/// How the files were read last.
+struct LastRead {
+    /// From before the stores were read.
     stores: Vec<Option<FileStamp>>,
+    /// From before the list was read.
     list: Option<FileStamp>,
+    /// Why the stores could not be read. They are read again then, changed or not: a disk may have
+    /// failed once.
+    stores_error: Option<String>,
 }
 
 /// What tells one version of a file from another: length, time of the last change, and inode, since
@@ -40,9 +45,14 @@ impl Files {
     ) -> Files {
         let stores: Vec<_> = stores.into_iter().flat_map(paths).collect();
         let list = rules.revoked.clone();
-        // A change after this is seen as one more.
-        let seen = Mutex::new(Seen::now(&stores, list.as_deref()));
-        Files { stores, list, rules: Arc::new(Rules::new(rules.clone())), seen }
+        // The stamps come first: a change after this counts as one more.
+        let last_read = LastRead {
+            stores: stamps(&stores),
+            list: list.as_deref().and_then(stamp),
+            stores_error: None,
+        };
+        let rules = Arc::new(Rules::new(rules.clone()));
+        Files { stores, list, rules, last_read: Mutex::new(last_read) }
     }
 
     /// The rules, with the list as it was read last.
@@ -50,33 +60,47 @@ impl Files {
         &self.rules
     }
 
-    /// Reads again what has changed. A list counts even if the stores cannot be read.
-    pub fn read_changed(&self, read_stores: impl FnOnce()) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Seen::now(&self.stores, self.list.as_deref());
-        let has_other_list = now.list != seen.list;
-        let has_other_stores = now.stores != seen.stores;
-        *seen = now;
-        if has_other_list {
+    /// Reads again what has changed, or could not be read. A list counts even if the stores cannot
+    /// be read. An error is logged once while it stays the same.
+    pub fn read_changed(&self, read_stores: impl FnOnce() -> Result<(), String>) {
+        let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.as_deref().and_then(stamp);
+        if list == last.list {
+            self.rules.try_again();
+        } else {
+            last.list = list;
             self.rules.read_again();
         }
-        if has_other_stores {
-            read_stores();
+        let stores = stamps(&self.stores);
+        if stores != last.stores || last.stores_error.is_some() {
+            last.read_stores(stores, read_stores);
         }
     }
 
-    /// Reads everything again, changed or not.
-    pub fn read_all(&self, read_stores: impl FnOnce()) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen::now(&self.stores, self.list.as_deref());
+    /// Reads everything again, changed or not, and logs errors.
+    pub fn read_all(&self, read_stores: impl FnOnce() -> Result<(), String>) {
+        let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        last.list = self.list.as_deref().and_then(stamp);
         self.rules.read_again();
-        read_stores();
+        last.stores_error = None;
+        last.read_stores(stamps(&self.stores), read_stores);
     }
 }
 
-impl Seen {
-    fn now(stores: &[PathBuf], list: Option<&Path>) -> Seen {
-        Seen { stores: stores.iter().map(|path| stamp(path)).collect(), list: list.and_then(stamp) }
+impl LastRead {
+    fn read_stores(
+        &mut self,
+        stamps: Vec<Option<FileStamp>>,
+        read: impl FnOnce() -> Result<(), String>,
+    ) {
+        self.stores = stamps;
+        let error = read().err();
+        if let Some(error) =
+            error.as_ref().filter(|error| Some(*error) != self.stores_error.as_ref())
+        {
+            tracing::error!("{error}");
+        }
+        self.stores_error = error;
     }
 }
 
@@ -87,6 +111,10 @@ fn paths(store: &StoreFile) -> impl Iterator<Item = PathBuf> {
         Password::Text(_) => None,
     };
     std::iter::once(&store.path).chain(&store.key_path).chain(password).cloned()
+}
+
+fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
+    paths.iter().map(|path| stamp(path)).collect()
 }
 
 /// The stamp of a file; none if it cannot be found.

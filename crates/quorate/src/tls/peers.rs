@@ -55,16 +55,13 @@ impl PeerStores {
         self.files.read_all(|| self.read_stores());
     }
 
-    fn read_stores(&self) {
-        match read(&self.config, self.files.rules()) {
-            Ok(new) => {
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = new;
-                tracing::info!("TLS between servers: the stores were read again, for new links");
-            }
-            Err(error) => {
-                tracing::error!("TLS between servers: what was read before is kept: {error}");
-            }
-        }
+    fn read_stores(&self) -> Result<(), String> {
+        let new = read(&self.config, self.files.rules()).map_err(|error| {
+            format!("TLS between servers: what was read before is kept: {error}")
+        })?;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = new;
+        tracing::info!("TLS between servers: the stores were read again, for new links");
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -76,8 +76,20 @@ impl Rules {
     /// Reads the list again, if there is one. Only one thread may do so at a time.
     pub fn read_again(&self) {
         let Some(list) = &self.revoked else { return };
-        let read = read_and_log(&list.path);
-        *list.last.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        let read = read_list(&list.path);
+        log(&list.path, &read);
+        *list.last() = read;
+    }
+
+    /// Reads the list again if it could not be read. Logs nothing if the error is the same. Only
+    /// one thread may do so at a time.
+    pub fn try_again(&self) {
+        let Some(list) = self.revoked.as_ref().filter(|list| list.last().is_err()) else { return };
+        let read = read_list(&list.path);
+        if read != *list.last() {
+            log(&list.path, &read);
+            *list.last() = read;
+        }
     }
 
     /// Refuses a certificate that breaks a rule. Its trust was checked.
@@ -91,8 +103,7 @@ impl Rules {
     ) -> Result<(), Error> {
         self.check_names(end_entity)?;
         let Some(list) = &self.revoked else { return Ok(()) };
-        let last = list.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let revoked = last.map_err(Refused::NoList)?;
+        let revoked = list.last().clone().map_err(Refused::NoList)?;
         for certificate in std::iter::once(end_entity).chain(intermediates) {
             let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
                 return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
@@ -121,36 +132,38 @@ impl Rules {
 
 impl RevokedList {
     fn new(path: PathBuf) -> RevokedList {
-        RevokedList { last: Mutex::new(read_and_log(&path)), path }
+        let read = read_list(&path);
+        log(&path, &read);
+        RevokedList { last: Mutex::new(read), path }
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastRead> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reads the list, and logs what came of it.
-fn read_and_log(path: &Path) -> LastRead {
-    let shown = path.display();
-    match read_list(path) {
+/// Logs what came of reading the list.
+fn log(path: &Path, read: &LastRead) {
+    match read {
         Ok(revoked) => {
             let count = revoked.len();
-            tracing::info!("TLS: {shown}: revoked serial numbers: {count}");
-            Ok(Arc::new(revoked))
+            tracing::info!("TLS: {}: revoked serial numbers: {count}", path.display());
         }
-        Err(cause) => {
-            let cause = format!("{shown}: {cause}");
-            tracing::error!("TLS: no certificate is believed: {cause}");
-            Err(cause)
-        }
+        Err(cause) => tracing::error!("TLS: no certificate is believed: {cause}"),
     }
 }
 
 /// The serial numbers of a list in DER.
-fn read_list(path: &Path) -> Result<HashSet<Box<[u8]>>, String> {
-    let bytes = read_file(path)?;
+fn read_list(path: &Path) -> LastRead {
+    let shown = path.display();
+    let bytes = read_file(path).map_err(|cause| format!("{shown}: {cause}"))?;
     match CertificateRevocationList::from_der(&bytes) {
         Ok(([], list)) => Ok(list
             .iter_revoked_certificates()
             .map(|it| without_zeros(it.raw_serial()).into())
-            .collect()),
-        _ => Err("it is no revocation list in DER".to_string()),
+            .collect::<HashSet<_>>()
+            .into()),
+        _ => Err(format!("{shown}: it is no revocation list in DER")),
     }
 }
 

@@ -28,7 +28,12 @@ fn files(name: &str) -> (PathBuf, Files) {
 fn stores_and_the_list_are_read_when_they_change_and_independently() {
     let (folder, files) = files("change");
     let read_count = Cell::new(0);
-    let check = || files.read_changed(|| read_count.set(read_count.get() + 1));
+    let fails = Cell::new(false);
+    let read = || {
+        read_count.set(read_count.get() + 1);
+        if fails.get() { Err("it fails".to_string()) } else { Ok(()) }
+    };
+    let check = || files.read_changed(read);
     check();
     assert_eq!(read_count.get(), 0, "nothing has changed");
     fs::write(folder.join("list"), "no list").unwrap();
@@ -41,7 +46,15 @@ fn stores_and_the_list_are_read_when_they_change_and_independently() {
     fs::remove_file(folder.join("store")).unwrap();
     check();
     assert_eq!(read_count.get(), 2);
-    files.read_all(|| read_count.set(read_count.get() + 1));
+    files.read_all(read);
     assert_eq!(read_count.get(), 3, "changed or not");
+    fails.set(true);
+    files.read_all(read);
+    check();
+    assert_eq!(read_count.get(), 5, "it could not be read before");
+    fails.set(false);
+    check();
+    check();
+    assert_eq!(read_count.get(), 6, "it has been read since");
     fs::remove_dir_all(folder).unwrap();
 }

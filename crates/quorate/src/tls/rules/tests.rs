@@ -131,6 +131,12 @@ fn a_list_revokes_serial_numbers_as_it_was_read_last() {
     assert_eq!(check(&[2], &[]), revoked());
     fs::remove_file(&path).unwrap();
     assert_eq!(check(&[2], &[]), revoked(), "nobody looks at the file");
+    rules.try_again();
+    assert_eq!(check(&[1], &[]), Ok(()), "it was read before");
     rules.read_again();
     assert!(check(&[1], &[]).is_err());
+    fs::write(&path, &good).unwrap();
+    rules.try_again();
+    assert_eq!(check(&[1], &[]), Ok(()), "it could not be read before");
+    fs::remove_file(&path).unwrap();
 }
