@@ -49,7 +49,8 @@ const FLUSH: Duration = Duration::from_secs(5);
 /// The interval at which a runtime looks at the clock while a client is active.
 const TICK: Duration = Duration::from_millis(member::limits::CLOCK_INTERVAL_MS);
 
-/// Limits on connections (`maxClientCnxns`, `maxCnxns`); 0 is none.
+/// Limits on connections (`maxClientCnxns`, `maxCnxns`); 0 is none. As many that were told their
+/// end may wait for the client's end beside them.
 #[derive(Clone, Copy)]
 pub struct ConnectionLimits {
     /// Connections from one address.
@@ -108,6 +109,8 @@ pub struct Face {
     pub tls: Option<Arc<Tls>>,
     questions: mpsc::Sender<Question>,
     admitted: Arc<Mutex<Admitted>>,
+    /// Connections whose client was told the end and has not ended its own side.
+    lingering: Arc<Mutex<Admitted>>,
 }
 
 /// Connections by address, and by whether they came to the port for TLS: ZooKeeper counts each port
@@ -117,37 +120,42 @@ type Admitted = HashMap<(IpAddr, bool), usize>;
 /// One admitted connection. Dropping it makes room for another.
 pub struct Admission {
     from: (IpAddr, bool),
-    admitted: Arc<Mutex<Admitted>>,
+    limits: ConnectionLimits,
+    /// The connections that it is one of: those that are open, or those that linger.
+    counted: Arc<Mutex<Admitted>>,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut admitted = self.admitted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(count) = admitted.get_mut(&self.from) {
+        let mut counted = self.counted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(count) = counted.get_mut(&self.from) {
             *count -= 1;
             if *count == 0 {
-                admitted.remove(&self.from);
+                counted.remove(&self.from);
             }
         }
     }
 }
 
-impl Face {
-    fn admit(&self, from: (IpAddr, bool), limits: ConnectionLimits) -> Option<Admission> {
-        let mut admitted = self.admitted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let total: usize = if limits.total_max == 0 { 0 } else { admitted.values().sum() };
-        let count = admitted.entry(from).or_insert(0);
-        let over = (limits.per_ip_max != 0 && *count >= limits.per_ip_max)
-            || (limits.total_max != 0 && total >= limits.total_max);
-        if over {
-            if *count == 0 {
-                admitted.remove(&from);
-            }
-            return None;
+/// Counts one more connection, unless that is beyond the limits.
+fn admit(
+    counted: &Arc<Mutex<Admitted>>,
+    from: (IpAddr, bool),
+    limits: ConnectionLimits,
+) -> Option<Admission> {
+    let mut counts = counted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let total: usize = if limits.total_max == 0 { 0 } else { counts.values().sum() };
+    let count = counts.entry(from).or_insert(0);
+    let over = (limits.per_ip_max != 0 && *count >= limits.per_ip_max)
+        || (limits.total_max != 0 && total >= limits.total_max);
+    if over {
+        if *count == 0 {
+            counts.remove(&from);
         }
-        *count += 1;
-        Some(Admission { from, admitted: self.admitted.clone() })
+        return None;
     }
+    *count += 1;
+    Some(Admission { from, limits, counted: counted.clone() })
 }
 
 /// Starts one runtime per Front. The runtimes end with the process. `tls` is given if some port
@@ -173,6 +181,7 @@ pub fn start(
         questions,
         tls,
         admitted: Arc::default(),
+        lingering: Arc::default(),
     });
     for ((handle, front), receiver) in fronts.into_iter().zip(receivers) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -219,7 +228,7 @@ impl Acceptor {
                 tracing::warn!("too few descriptors are left: a connection from {ip} is closed");
                 continue;
             }
-            let Some(admission) = self.face.admit((ip, is_secure), limits) else {
+            let Some(admission) = admit(&self.face.admitted, (ip, is_secure), limits) else {
                 self.face.rejected.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!("too many connections from {ip}: one more is closed");
                 continue;
@@ -617,8 +626,13 @@ impl Runtime {
             stream.end();
         }
         let _ = tokio::time::timeout(FLUSH, flush(socket)).await;
-        // A client that is told the end may open its next connection at once.
+        // A client that is told the end may open its next connection at once. Without room to
+        // linger, the connection is closed at once.
+        let lingering = admit(&self.face.lingering, admission.from, admission.limits);
         drop(admission);
+        if lingering.is_none() {
+            return;
+        }
         if rustix::net::shutdown(socket.write.as_ref(), rustix::net::Shutdown::Write).is_err() {
             return;
         }

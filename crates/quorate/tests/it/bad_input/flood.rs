@@ -101,11 +101,20 @@ fn an_address_may_connect_again_once_it_was_told_the_end() {
     });
     // These clients keep their ends of the connections open.
     let mut ended = vec![first.unwrap()];
+    let before = socket_count(server.pid());
     for _ in 0..20 {
         let last = ended.last_mut().unwrap();
         assert!(last.close() && last.receive().is_none());
         ended.push(greet().expect("it is let in"));
     }
+    // As many wait for their clients' end as the limit lets in: one.
+    assert!(socket_count(server.pid()) <= before + 1);
+}
+
+fn socket_count(pid: Pid) -> usize {
+    let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).unwrap();
+    let ends = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    ends.filter(|end| end.to_string_lossy().starts_with("socket:")).count()
 }
 
 /// Runs `harm` in threads of its own while another client works, and returns the server's highest
