@@ -379,6 +379,7 @@ fn quotients(blocks: &[Block], is_closed: bool) -> Block {
             continue;
         }
         let share = if is_closed && is_rate { 0.5 } else { 1.0 };
+        assert_eq!(figure.values.len(), alone.len(), "each has a value of each round");
         let pairs = figure.values.iter().zip(alone);
         let values = pairs.map(|(both, alone)| both / (share * alone)).collect();
         let quotient = Figure::once(figure.name, "times", None, figure.good);

@@ -49,8 +49,8 @@ impl End {
         End::Time(Arc::new(OnceLock::from(time)))
     }
 
-    /// Whether the end is behind request `number`, which is due at `due`: the load sends it.
-    pub fn is_behind(&self, number: u64, due: Instant) -> bool {
+    /// Whether request `number`, which is due at `due`, comes before the end.
+    pub fn includes(&self, number: u64, due: Instant) -> bool {
         match self {
             End::Requests(count) => number < *count,
             End::Time(time) => time.get().is_none_or(|end| due < *end),
@@ -83,15 +83,15 @@ mod tests {
     #[test]
     fn a_load_ends_after_its_requests_or_at_its_time() {
         let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(1));
-        assert!(End::Requests(3).is_behind(2, later));
-        assert!(!End::Requests(3).is_behind(3, now));
-        assert!(End::at(later).is_behind(9, now));
-        assert!(!End::at(later).is_behind(0, later));
+        assert!(End::Requests(3).includes(2, later));
+        assert!(!End::Requests(3).includes(3, now));
+        assert!(End::at(later).includes(9, now));
+        assert!(!End::at(later).includes(0, later));
         let time = Arc::new(OnceLock::new());
         let open = End::Time(Arc::clone(&time));
-        assert!(open.is_behind(9, later));
+        assert!(open.includes(9, later));
         time.set(later).unwrap();
-        assert!(open.is_behind(9, now), "it was due before the end");
-        assert!(!open.is_behind(9, later));
+        assert!(open.includes(9, now), "it was due before the end");
+        assert!(!open.includes(9, later));
     }
 }

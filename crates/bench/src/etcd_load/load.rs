@@ -183,7 +183,7 @@ where
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let now_ns = run.now_ns();
-                if !end.is_behind(number, run.started + Duration::from_nanos(now_ns)) {
+                if !end.includes(number, run.started + Duration::from_nanos(now_ns)) {
                     return;
                 }
                 run.one(&mut client, number, now_ns).await;
@@ -252,13 +252,13 @@ fn keep_time(started: Instant, pace: Pace, end: &End, due: &mpsc::Sender<u64>) {
         let now_ns = started.elapsed().as_nanos() as u64;
         let next = until;
         let due_at = |number| started + Duration::from_nanos(pace.due_ns(number));
-        while pace.due_ns(until) <= now_ns && end.is_behind(until, due_at(until)) {
+        while pace.due_ns(until) <= now_ns && end.includes(until, due_at(until)) {
             until += 1;
         }
         if until > next && due.blocking_send(until).is_err() {
             return;
         }
-        if !end.is_behind(until, due_at(until)) {
+        if !end.includes(until, due_at(until)) {
             return;
         }
         let wait = Duration::from_nanos(pace.due_ns(until).saturating_sub(now_ns));

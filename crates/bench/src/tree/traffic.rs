@@ -108,7 +108,7 @@ impl Load for Traffic<'_> {
         let number = self.sent[client];
         let index = number * self.sent.len() as u64 + client as u64;
         let due_ns = self.pace.map_or(now_ns, |pace| pace.due_ns(index));
-        if !self.end.is_behind(index, self.started + Duration::from_nanos(due_ns)) {
+        if !self.end.includes(index, self.started + Duration::from_nanos(due_ns)) {
             return Next::Finished;
         }
         if now_ns < due_ns {

@@ -320,9 +320,14 @@ fn keys(key: &[u8], range_end: &[u8]) -> Fields {
     [("key", key_text(key))].into_iter().chain(end).collect()
 }
 
-/// A key as Go quotes it, cut off where it is long, and then with the count of its bytes.
 fn key_text(key: &[u8]) -> String {
-    match key.get(..KEY_BYTES_MAX) {
+    quoted(key, KEY_BYTES_MAX)
+}
+
+/// A quoted key with what is not printable ASCII escaped. Of more than `bytes_max` bytes the first
+/// ones are shown, with the count of all behind them.
+pub(super) fn quoted(key: &[u8], bytes_max: usize) -> String {
+    match key.get(..bytes_max) {
         Some(shown) if shown.len() < key.len() => {
             format!("\"{}\"...({} bytes)", shown.escape_ascii(), key.len())
         }

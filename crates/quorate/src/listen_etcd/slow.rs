@@ -10,6 +10,8 @@ use etcd::pb::{Message, etcdserverpb as pb};
 use member::etcd_front::Method;
 use tokio::time::Instant;
 
+use super::audit::quoted;
+
 /// Lines of one connection runtime in [`INTERVAL`]. Further requests are only counted: when a disk
 /// hangs, all requests are slow.
 const LINES_MAX: u32 = 10;
@@ -131,11 +133,8 @@ fn txn(request: &pb::TxnRequest) -> String {
     out
 }
 
-/// A key as Go quotes it, cut off where it is long.
 fn text(key: &[u8]) -> String {
-    let shown = &key[..key.len().min(KEY_BYTES_MAX)];
-    let end = if shown.len() < key.len() { "..." } else { "" };
-    format!("\"{}\"{end}", shown.escape_ascii())
+    quoted(key, KEY_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -159,7 +158,8 @@ mod tests {
         let shown = |method, message: Vec<u8>| content(method, &message.into());
         let of_put = "key:\"a\\\"\\n\" value_size:6";
         assert_eq!(shown(Method::Put, put.encode_to_vec()), of_put);
-        let of_range = format!("key:\"{}\"... range_end:\"l\"", "k".repeat(KEY_BYTES_MAX));
+        let of_range =
+            format!("key:\"{}\"...(257 bytes) range_end:\"l\"", "k".repeat(KEY_BYTES_MAX));
         assert_eq!(shown(Method::Range, range.encode_to_vec()), format!("{of_range} limit:0"));
         let expected =
             format!("compare:<key:\"c\"> success:1<put {of_put}> failure:1<range {of_range}>");
