@@ -234,7 +234,8 @@ impl Network {
             }
             (Parcel::Bytes(bytes), false) => {
                 world.note_bytes(&bytes);
-                // A server that has not heard of a cut goes on to send. No byte comes behind an end.
+                // A server that has not heard of a cut goes on to send: no byte comes behind an
+                // end.
                 if !connection.client_is_gone && connection.client_end == End::Open {
                     connection.client_buffer.extend(bytes);
                 }
