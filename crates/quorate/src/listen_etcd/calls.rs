@@ -46,8 +46,8 @@ async fn answer_by_method(
     answers: &SharesBySize,
 ) -> Result<(), End> {
     match call.method {
-        // Streams and rare calls are large. In boxes, they are no part of the future of other calls,
-        // which is made and moved for each call.
+        // Streams and rare calls are large. In boxes, they are no part of the future of other
+        // calls, which is made and moved for each call.
         Method::Kv(KvMethod::RangeStream) => {
             Box::pin(answer_in_pieces(client, call, answers)).await
         }
