@@ -82,14 +82,16 @@ impl Client {
         if self.who.is_some() {
             return Ok(());
         }
-        let has_token = matches!(self.credentials, Credentials::Token(_));
+        let has_token =
+            matches!(self.credentials, Credentials::Token(_) | Credentials::InvalidToken);
         match resolve(auth, &self.credentials, is_used) {
-            // A client with a token knows that permissions were enforced.
-            Err(Unresolved::Unknown) | Ok(None) if has_token && !self.is_synced => {
+            // A client with a token knows that permissions were enforced, which a member that lags
+            // may not know yet. Nor may it know that they no longer are, and no token is looked at.
+            Err(InvalidToken) | Ok(None) if has_token && !self.is_synced => {
                 self.is_synced = true;
                 Err(NotFound::NotYet)
             }
-            Err(Unresolved::Unknown | Unresolved::Invalid) => Err(NotFound::Never),
+            Err(InvalidToken) => Err(NotFound::Never),
             Ok(who) => {
                 (self.is_found, self.who) = (true, who);
                 Ok(())
@@ -129,20 +131,15 @@ pub(super) enum NotFound {
     Never,
 }
 
-/// Why the user of some credentials is not known.
-enum Unresolved {
-    /// The token is not valid.
-    Invalid,
-    /// No user has the token, as far as this member knows.
-    Unknown,
-}
+/// The token is not valid, or no user has it, as far as this member knows.
+struct InvalidToken;
 
 /// The user with these credentials; `is_used` says whether a token was used lately.
 fn resolve(
     auth: &Auth,
     credentials: &Credentials,
     is_used: impl FnOnce(Token) -> bool,
-) -> Result<Option<Who>, Unresolved> {
+) -> Result<Option<Who>, InvalidToken> {
     if !auth.is_enabled() {
         return Ok(None);
     }
@@ -150,15 +147,15 @@ fn resolve(
     let (user, revision) = match credentials {
         Credentials::Nobody => return Ok(None),
         Credentials::Token(text) => {
-            let token = Token::parse(text).ok_or(Unresolved::Invalid)?;
-            let user = auth.user_of_token(token).ok_or(Unresolved::Unknown)?;
+            let token = Token::parse(text).ok_or(InvalidToken)?;
+            let user = auth.user_of_token(token).ok_or(InvalidToken)?;
             if !is_used(token) {
-                return Err(Unresolved::Invalid);
+                return Err(InvalidToken);
             }
             (user.clone(), now)
         }
         Credentials::Signed { user, revision } => (user.clone(), *revision),
-        Credentials::InvalidToken => return Err(Unresolved::Invalid),
+        Credentials::InvalidToken => return Err(InvalidToken),
         Credentials::Certificate(user) => (user.clone(), now),
         Credentials::Member => (ROOT_USER.into(), now),
     };

@@ -223,6 +223,23 @@ fn a_token_that_is_unused_for_long_is_invalid() {
 }
 
 #[test]
+fn a_member_that_does_not_know_that_nothing_is_enforced_catches_up_for_a_token_that_is_over() {
+    let mut rig = Rig::enforced(false);
+    let unused = rig.token();
+    rig.front.set_now(Now { monotonic_ms: 900_001, raft_term: 1, contact_at_ms: None });
+    let invalid = [unused, Credentials::Token("x".into()), Credentials::InvalidToken];
+    let puts = invalid.map(|token| rig.call_by(token, Method::Put, &a_put("a", "1")));
+    assert_eq!(core::mem::take(&mut rig.synced), puts);
+    rig.change(AuthCommand::Disable);
+    puts.iter().for_each(|put| rig.sync(*put));
+    rig.apply();
+    for put in puts {
+        assert!(rig.result::<pb::PutResponse>(put).is_ok());
+    }
+    rig.check_empty();
+}
+
+#[test]
 fn a_long_read_ends_with_a_change_of_users() {
     let mut rig = Rig::enforced(true);
     let range = KeyRange { key: b"a", end: b"b" };
