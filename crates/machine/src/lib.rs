@@ -15,6 +15,7 @@ pub mod control;
 pub mod digest;
 pub mod entry;
 pub mod etcd;
+pub mod etcd_v2;
 pub mod ids;
 pub mod image;
 mod install;

@@ -129,3 +129,38 @@ pub const ETCD_TOKENS_MAX: usize = 32_768;
 
 /// What a user or a role counts for beside the bytes of its record: its places in memory.
 pub const ETCD_AUTH_ENTRY_BYTES: usize = 256;
+
+/// Bytes of a key of etcd v2. etcd has no bound but that of a request's head, 1 MiB. A client whose
+/// key is longer is refused before the log.
+pub const ETCD_V2_KEY_BYTES_MAX: usize = 16 * 1024;
+
+/// Levels of a key of etcd v2, and so of its tree: walks through the tree and its removal recurse.
+/// etcd has no bound. A client whose key is deeper is refused before the log.
+pub const ETCD_V2_LEVELS_MAX: usize = 256;
+
+/// Nodes of one chunk of a directory of etcd v2. A write copies one chunk and the list of chunks of
+/// each directory on its way that somebody holds. With this size both are short up to 100,000
+/// nodes.
+pub const ETCD_V2_CHUNK_NODES_MAX: usize = 256;
+
+/// Events that the history of etcd v2 keeps, as in etcd (`v2store.newStore`). A wait for an older
+/// one is refused.
+pub const ETCD_V2_HISTORY_EVENTS_MAX: u64 = 1_000;
+
+/// Bytes of the events that the history of etcd v2 keeps. Older events go before there are
+/// [`ETCD_V2_HISTORY_EVENTS_MAX`] if they are larger than 64 KiB on average. etcd has no bound.
+pub const ETCD_V2_HISTORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The longest time to live of a key of etcd v2, in seconds: that of a lease. etcd counts in
+/// nanoseconds, which overflow at 2.5 % more. A client that asks for more is refused before the
+/// log.
+pub const ETCD_V2_TTL_S_MAX: u64 = 9_000_000_000;
+
+/// Keys of etcd v2 that one command expires. More wait for the next.
+pub const EXPIRE_KEYS_MAX: usize = 64;
+
+/// The highest index that an image of etcd v2 may have. Writes reach none that a number cannot
+/// hold.
+pub const ETCD_V2_INDEX_MAX: u64 = 1 << 62;
+
+const _: () = assert!(EXPIRE_KEYS_MAX * (ETCD_V2_KEY_BYTES_MAX + 16) < ENTRY_BYTES_MAX);

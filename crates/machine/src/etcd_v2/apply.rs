@@ -1,0 +1,312 @@
+//! Apply: each command looks up, refuses with a reason, or changes everything at once.
+
+use std::sync::Arc;
+
+use crate::etcd_v2::change::{Changes, DeadlineChange, KeyChange};
+use crate::etcd_v2::command::{Command, Compare, Judged, Write};
+use crate::etcd_v2::event::{Action, Event, NodeState};
+use crate::etcd_v2::key::Key;
+use crate::etcd_v2::reply::{Mismatch, OtherIndex, OtherValue, Outcome, Reason, Refusal};
+use crate::etcd_v2::store::Store;
+use crate::etcd_v2::tree::{Missing, Node, NodeStat, Ttl};
+
+impl Store {
+    /// Applies a command that was stamped with this time, in ms since 1970.
+    ///
+    /// # Errors
+    /// The command is refused, and nothing has changed.
+    pub fn apply(
+        &mut self,
+        time_ms: i64,
+        command: &Command<'_>,
+        changes: &mut Changes,
+    ) -> Result<Outcome, Refusal> {
+        let mut call = Call { store: self, time_ms, changes };
+        let written = match command {
+            Command::Set { write, is_dir, is_refresh } => call.set(write, *is_dir, *is_refresh),
+            Command::Create { write, is_dir, is_in_order } => {
+                call.create(write, *is_dir, *is_in_order)
+            }
+            Command::Update { write, is_refresh } => call.update(write, *is_refresh),
+            Command::CompareAndSwap { write, compare, is_refresh } => {
+                call.compare_and_swap(write, compare, *is_refresh)
+            }
+            Command::Delete { key, is_dir, is_recursive } => {
+                call.delete(*key, *is_dir, *is_recursive)
+            }
+            Command::CompareAndDelete { key, compare } => call.compare_and_delete(*key, compare),
+            Command::Expire { keys } => return Ok(Outcome::Expired { count: call.expire(keys) }),
+        };
+        match written {
+            Ok(event) => Ok(Outcome::Written(event)),
+            Err(reason) => Err(self.refusal(reason)),
+        }
+    }
+}
+
+/// A command with what it works on.
+struct Call<'c> {
+    store: &'c mut Store,
+    time_ms: i64,
+    changes: &'c mut Changes,
+}
+
+impl Call<'_> {
+    /// etcd 3.4 `v2store.store.Set`.
+    fn set(
+        &mut self,
+        write: &Write<'_>,
+        is_dir: bool,
+        is_refresh: bool,
+    ) -> Result<Arc<Event>, Reason> {
+        let before = match self.store.tree.find(write.key) {
+            Ok(node) => Some(node),
+            Err(Missing::NoNode(_)) if !is_refresh => None,
+            Err(missing) => return Err(missing.into()),
+        };
+        if write.key.is_root() {
+            return Err(Reason::RootReadOnly);
+        }
+        if before.is_some_and(|node| node.is_dir()) {
+            return Err(Reason::not_file(write.key));
+        }
+        let kept = before.and_then(|node| node.value().cloned()).filter(|_| is_refresh);
+        let prev = before.map(|node| node.shown(self.time_ms));
+        let node = self.new_node(write, is_dir, kept);
+        Ok(self.put_node(Action::Set, write.key, node, prev, is_refresh))
+    }
+
+    /// etcd 3.4 `v2store.store.Create`.
+    fn create(
+        &mut self,
+        write: &Write<'_>,
+        is_dir: bool,
+        is_in_order: bool,
+    ) -> Result<Arc<Event>, Reason> {
+        let in_order;
+        let key = if is_in_order {
+            in_order = write.key.in_order(self.next_index());
+            Key::new(&in_order).expect("the directory has room for a key in order")
+        } else {
+            write.key
+        };
+        if key.is_root() {
+            return Err(Reason::RootReadOnly);
+        }
+        match self.store.tree.find(key) {
+            Ok(_) => return Err(Reason::KeyExists(key.text().into())),
+            Err(Missing::NoNode(_)) => {}
+            Err(missing) => return Err(missing.into()),
+        }
+        let node = self.new_node(write, is_dir, None);
+        Ok(self.put_node(Action::Create, key, node, None, false))
+    }
+
+    /// etcd 3.4 `v2store.store.Update`.
+    fn update(&mut self, write: &Write<'_>, is_refresh: bool) -> Result<Arc<Event>, Reason> {
+        if write.key.is_root() {
+            return Err(Reason::RootReadOnly);
+        }
+        let node = self.store.tree.find(write.key)?;
+        if node.is_dir() && !write.value.is_empty() {
+            return Err(Reason::not_file(write.key));
+        }
+        let before = (node.stat, node.shown(self.time_ms));
+        Ok(self.change_node(Action::Update, before, write, is_refresh))
+    }
+
+    /// etcd 3.4 `v2store.store.CompareAndSwap`.
+    fn compare_and_swap(
+        &mut self,
+        write: &Write<'_>,
+        compare: &Compare<'_>,
+        is_refresh: bool,
+    ) -> Result<Arc<Event>, Reason> {
+        if write.key.is_root() {
+            return Err(Reason::RootReadOnly);
+        }
+        let node = self.store.tree.find(write.key)?;
+        check(write.key, node, compare)?;
+        let before = (node.stat, node.shown(self.time_ms));
+        Ok(self.change_node(Action::CompareAndSwap, before, write, is_refresh))
+    }
+
+    /// etcd 3.4 `v2store.store.Delete`.
+    fn delete(
+        &mut self,
+        key: Key<'_>,
+        is_dir: bool,
+        is_recursive: bool,
+    ) -> Result<Arc<Event>, Reason> {
+        if key.is_root() {
+            return Err(Reason::RootReadOnly);
+        }
+        let node = self.store.tree.find(key)?;
+        if node.is_dir() && !is_dir && !is_recursive {
+            return Err(Reason::not_file(key));
+        }
+        if node.below().node_count > 0 && !is_recursive {
+            return Err(Reason::DirNotEmpty(key.text().into()));
+        }
+        Ok(self.remove_node(Action::Delete, key))
+    }
+
+    /// Unlike other commands it takes the root for a directory as any other.
+    ///
+    /// etcd 3.4 `v2store.store.CompareAndDelete`.
+    fn compare_and_delete(
+        &mut self,
+        key: Key<'_>,
+        compare: &Compare<'_>,
+    ) -> Result<Arc<Event>, Reason> {
+        let node = self.store.tree.find(key)?;
+        check(key, node, compare)?;
+        Ok(self.remove_node(Action::CompareAndDelete, key))
+    }
+
+    /// Removes the nodes that still have the time to live that was judged. Returns their number.
+    ///
+    /// etcd 3.4 `v2store.store.DeleteExpiredKeys`.
+    fn expire(&mut self, keys: &[Judged<'_>]) -> u64 {
+        let mut count = 0;
+        for judged in keys {
+            let found = self.store.tree.find(judged.key).ok();
+            let since = found.and_then(|node| node.stat.ttl).map(|ttl| ttl.since);
+            if since == Some(judged.since) {
+                self.remove_node(Action::Expire, judged.key);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    fn next_index(&self) -> u64 {
+        self.store.index + 1
+    }
+
+    /// The time to live that a write gives.
+    fn ttl(&self, write: &Write<'_>) -> Option<Ttl> {
+        let since = self.next_index();
+        write.ttl_s.map(|ttl_s| {
+            let ttl_ms = i64::try_from(ttl_s.saturating_mul(1_000)).unwrap_or(i64::MAX);
+            Ttl { ttl_s, expires_ms: self.time_ms.saturating_add(ttl_ms), since }
+        })
+    }
+
+    /// A node that a write creates, with the value of the node before if that is kept.
+    fn new_node(&self, write: &Write<'_>, is_dir: bool, kept: Option<Arc<[u8]>>) -> Node {
+        let index = self.next_index();
+        let stat = NodeStat { created: index, modified: index, ttl: self.ttl(write) };
+        if is_dir {
+            Node::dir(stat)
+        } else {
+            Node::file(stat, kept.unwrap_or_else(|| write.value.into()))
+        }
+    }
+
+    /// Puts a new node at a key.
+    fn put_node(
+        &mut self,
+        action: Action,
+        key: Key<'_>,
+        node: Node,
+        prev: Option<NodeState>,
+        is_refresh: bool,
+    ) -> Arc<Event> {
+        let index = self.next_index();
+        let (shown, ttl) = (node.shown(self.time_ms), node.stat.ttl);
+        let key_text: Arc<str> = key.text().into();
+        let replaced = self.store.tree.insert(key, node, index);
+        assert!(replaced.is_some() == prev.is_some());
+        self.move_deadline(&key_text, replaced.and_then(|node| node.stat.ttl), ttl);
+        self.finish(Event { action, key: key_text, node: shown, prev, is_refresh }, None)
+    }
+
+    /// Changes the node that was found at the key of a write, with these numbers and this state.
+    fn change_node(
+        &mut self,
+        action: Action,
+        (stat, prev): (NodeStat, NodeState),
+        write: &Write<'_>,
+        is_refresh: bool,
+    ) -> Arc<Event> {
+        let index = self.next_index();
+        let kept = prev.value.clone();
+        let value = kept.map(|kept| if is_refresh { kept } else { write.value.into() });
+        // The index of a directory stays, though the event shows the new one: as in etcd, where
+        // `node.Write` refuses directories.
+        let modified = if prev.is_dir { stat.modified } else { index };
+        let changed = NodeStat { modified, ttl: self.ttl(write), ..stat };
+        let node = NodeState {
+            created: stat.created,
+            modified: index,
+            is_dir: prev.is_dir,
+            value: value.clone(),
+            expiration: changed.ttl.map(|ttl| ttl.shown(self.time_ms)),
+        };
+        let key: Arc<str> = write.key.text().into();
+        self.store.tree.change(write.key, changed, value);
+        self.move_deadline(&key, stat.ttl, changed.ttl);
+        self.finish(Event { action, key, node, prev: Some(prev), is_refresh }, None)
+    }
+
+    /// Removes the node that was found at a key, with all that is below it.
+    fn remove_node(&mut self, action: Action, key: Key<'_>) -> Arc<Event> {
+        let removed = self.store.tree.remove(key);
+        let deadlines = &mut self.changes.deadlines;
+        removed.ttls(&mut String::new(), &mut |_, ttl| {
+            deadlines.push(DeadlineChange::Ended { since: ttl.since });
+        });
+        let node = NodeState {
+            created: removed.stat.created,
+            modified: self.next_index(),
+            is_dir: removed.is_dir(),
+            value: None,
+            expiration: None,
+        };
+        let prev = Some(removed.shown(self.time_ms));
+        let event = Event { action, key: key.text().into(), node, prev, is_refresh: false };
+        self.finish(event, Some(removed))
+    }
+
+    fn move_deadline(&mut self, key: &Arc<str>, before: Option<Ttl>, after: Option<Ttl>) {
+        if let Some(Ttl { since, .. }) = before {
+            self.changes.deadlines.push(DeadlineChange::Ended { since });
+        }
+        if let Some(Ttl { ttl_s, since, .. }) = after {
+            self.changes.deadlines.push(DeadlineChange::Began { key: key.clone(), since, ttl_s });
+        }
+    }
+
+    /// Moves the index, and tells of the event.
+    fn finish(&mut self, event: Event, removed: Option<Arc<Node>>) -> Arc<Event> {
+        let event = Arc::new(event);
+        self.store.index = event.index();
+        self.store.history.push(event.clone());
+        if !event.is_refresh {
+            self.changes.keys.push(KeyChange { event: event.clone(), removed });
+        }
+        event
+    }
+}
+
+/// Checks that a comparison holds for the file at a key.
+///
+/// etcd 3.4 `v2store.node.Compare`.
+fn check(key: Key<'_>, node: &Node, compare: &Compare<'_>) -> Result<(), Reason> {
+    let Some(value) = node.value() else { return Err(Reason::not_file(key)) };
+    let is_value = compare.value.is_empty() || compare.value == &**value;
+    let is_index = compare.index == 0 || compare.index == node.stat.modified;
+    if is_value && is_index {
+        return Ok(());
+    }
+    let other_value = || OtherValue { asked: compare.value.into(), found: value.clone() };
+    let other_index = OtherIndex { asked: compare.index, found: node.stat.modified };
+    Err(Reason::CompareFailed(Mismatch {
+        value: (!is_value).then(other_value),
+        index: (!is_index).then_some(other_index),
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Restoring: from the records of the section of an image to the store.
+
+use std::sync::Arc;
+
+use crate::codec::{DecodeError, Reader};
+use crate::etcd_v2::event::Event;
+use crate::etcd_v2::history::{History, TAG_EVENT};
+use crate::etcd_v2::key::Key;
+use crate::etcd_v2::store::{FIRST_INDEX, Store};
+use crate::etcd_v2::tree::{self, Node, TAG_NODE};
+use crate::etcd_v2::walk::TAG_START;
+use crate::image::error::RestoreError;
+use crate::limits::ETCD_V2_INDEX_MAX;
+
+/// The records of one piece, each of the right form.
+#[derive(Default)]
+pub struct Records {
+    start: Option<Start>,
+    nodes: Vec<(Box<str>, Node)>,
+    events: Vec<Event>,
+}
+
+/// The first record.
+#[derive(Clone, Copy)]
+struct Start {
+    index: u64,
+    cleared: u64,
+}
+
+/// Reads the records of an image, in order.
+#[derive(Default)]
+pub struct RecordDecoder {
+    start: Option<Start>,
+    /// The key of the last node.
+    last_key: Option<Box<str>>,
+    /// The index of the last event.
+    last_event: Option<u64>,
+}
+
+impl RecordDecoder {
+    /// Reads the records of a frame, to its end.
+    ///
+    /// # Errors
+    /// A record breaks the format, or is not in its place.
+    pub fn decode(
+        &mut self,
+        reader: &mut Reader<'_>,
+        decoded: &mut Records,
+    ) -> Result<(), RestoreError> {
+        while reader.remaining() > 0 {
+            let tag = reader.u8()?;
+            match (tag, self.start) {
+                (TAG_START, None) => {
+                    let start = decode_start(reader)?;
+                    self.start = Some(start);
+                    decoded.start = Some(start);
+                }
+                (TAG_NODE, Some(start)) if self.last_event.is_none() => {
+                    decoded.nodes.push(self.node(reader, start)?);
+                }
+                (TAG_EVENT, Some(start)) => decoded.events.push(self.event(reader, start)?),
+                _ => return Err(reader.bad("order of etcd v2 records", u64::from(tag)).into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        reader: &mut Reader<'_>,
+        start: Start,
+    ) -> Result<(Box<str>, Node), DecodeError> {
+        let (key, node) = tree::decode(reader, start.index)?;
+        let last = self.last_key.replace(key.text().into());
+        if last.is_some_and(|last| !Key::known(&last).names().lt(key.names())) {
+            return Err(reader.bad("order of nodes at one with levels", key.level_count() as u64));
+        }
+        Ok((key.text().into(), node))
+    }
+
+    fn event(&mut self, reader: &mut Reader<'_>, start: Start) -> Result<Event, DecodeError> {
+        let event = Event::decode(reader)?;
+        let index = event.index();
+        let last = self.last_event.replace(index);
+        let before = last.unwrap_or(start.cleared.max(FIRST_INDEX));
+        if Some(index) != before.checked_add(1) || index > start.index {
+            return Err(reader.bad("index of an event", index));
+        }
+        Ok(event)
+    }
+}
+
+fn decode_start(reader: &mut Reader<'_>) -> Result<Start, DecodeError> {
+    let start = Start { index: reader.u64()?, cleared: reader.u64()? };
+    if start.index <= FIRST_INDEX || start.index > ETCD_V2_INDEX_MAX {
+        return Err(reader.bad("index", start.index));
+    }
+    if start.cleared > start.index {
+        return Err(reader.bad("index of the events that are gone", start.cleared));
+    }
+    Ok(start)
+}
+
+/// Puts a store together from the records of an image.
+#[derive(Default)]
+pub struct StoreRestore {
+    store: Store,
+}
+
+impl StoreRestore {
+    /// Takes the records of the next piece.
+    ///
+    /// # Errors
+    /// A node is not in a directory of the image.
+    pub fn install(&mut self, records: Records) -> Result<(), RestoreError> {
+        if let Some(Start { index, cleared }) = records.start {
+            self.store.index = index;
+            self.store.history = History::behind(cleared);
+        }
+        for (text, node) in records.nodes {
+            let key = Key::known(&text);
+            let parent = key.split().and_then(|(parent, _)| self.store.tree.find(parent).ok());
+            if !parent.is_some_and(|parent| parent.is_dir()) {
+                return Err(does_not_fit(format!("the node {text:?}")));
+            }
+            let index = node.stat.created;
+            self.store.tree.insert(key, node, index);
+        }
+        for event in records.events {
+            self.store.history.push(Arc::new(event));
+        }
+        Ok(())
+    }
+
+    /// The store. It is unused if the image has no section of it.
+    ///
+    /// # Errors
+    /// The events do not reach the index.
+    pub fn finish(self) -> Result<Store, RestoreError> {
+        let Store { index, history, .. } = &self.store;
+        let last = history.events().next_back().map_or(history.cleared(), |last| last.index());
+        if !self.store.is_unused() && last != *index {
+            return Err(does_not_fit(format!("index {index}")));
+        }
+        Ok(self.store)
+    }
+}
+
+fn does_not_fit(what: String) -> RestoreError {
+    RestoreError::Inconsistent(format!("{what} of etcd v2 does not fit"))
+}

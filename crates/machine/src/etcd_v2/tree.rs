@@ -1,0 +1,412 @@
+//! The tree: files with values, and directories with children, each with an optional time to live.
+//!
+//! Nodes are shared by count and never change while they are shared: a write copies what it changes
+//! if a reader or an image holds it, and changes in place what nobody holds. So a reader takes the
+//! node that it wants under the lock and walks through it later, an image is taken by taking the
+//! root, and the removal of a directory takes one child out.
+//!
+//! Each directory keeps the sums of what is below it (nodes, bytes, digest), so that a removal
+//! knows them without a walk.
+
+use std::sync::Arc;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::digest::Digest;
+use crate::etcd_v2::children::Children;
+use crate::etcd_v2::event::{Expiration, NodeState};
+use crate::etcd_v2::key::{Key, is_hidden};
+use crate::limits::{ETCD_V2_INDEX_MAX, ETCD_V2_TTL_S_MAX};
+
+/// The tag of a node's record, and of its term of the digest.
+pub(crate) const TAG_NODE: u8 = b'n';
+
+/// A file or a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its numbers.
+    pub stat: NodeStat,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// The numbers of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeStat {
+    /// The index of the write that created it. A set replaces the node, so it creates it.
+    pub created: u64,
+    /// The index of the last write; of a directory that of its creation, as in etcd.
+    pub modified: u64,
+    /// Its time to live, if it has one.
+    pub ttl: Option<Ttl>,
+}
+
+/// The time to live of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl {
+    /// How long the node lives from the write that gave it the time to live, in seconds.
+    pub ttl_s: u64,
+    /// When that ends by the stamp of that write, in ms since 1970. It is only shown.
+    pub expires_ms: i64,
+    /// The index of that write. A command that expires the node names it, so no other node has it.
+    /// It is the node's `modified` for a file, unless an image was installed since.
+    pub since: u64,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A value.
+    File(Arc<[u8]>),
+    /// Nodes.
+    Dir(Dir),
+}
+
+/// The nodes in a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dir {
+    children: Children<Node>,
+    /// The sums of all nodes below the directory.
+    below: Sums,
+}
+
+/// Sums of nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// The sum of their terms of the digest.
+    pub digest: Digest,
+    /// The sum of the bytes of their records in an image.
+    pub bytes: u64,
+    /// Their number.
+    pub node_count: u64,
+    /// The number of those with a time to live.
+    pub ttl_count: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: Sums) {
+        self.digest.add(other.digest);
+        self.bytes += other.bytes;
+        self.node_count += other.node_count;
+        self.ttl_count += other.ttl_count;
+    }
+
+    /// Puts sums in the place of others that it contains.
+    fn replace(&mut self, gone: Sums, come: Sums) {
+        self.digest.add(come.digest);
+        self.digest.subtract(gone.digest);
+        self.bytes = self.bytes + come.bytes - gone.bytes;
+        self.node_count = self.node_count + come.node_count - gone.node_count;
+        self.ttl_count = self.ttl_count + come.ttl_count - gone.ttl_count;
+    }
+}
+
+impl Ttl {
+    /// The end as it is shown at a time: etcd rounds the seconds that are left up, also below 0
+    /// (`v2store.node.expirationAndTTL`).
+    pub fn shown(&self, now_ms: i64) -> Expiration {
+        let late_ms = now_ms.saturating_sub(self.expires_ms);
+        Expiration { at_ms: self.expires_ms, ttl_s: -late_ms.div_euclid(1_000) }
+    }
+}
+
+impl Node {
+    /// An empty directory.
+    pub fn dir(stat: NodeStat) -> Node {
+        Node { stat, content: Content::Dir(Dir::default()) }
+    }
+
+    /// A file.
+    pub fn file(stat: NodeStat, value: impl Into<Arc<[u8]>>) -> Node {
+        Node { stat, content: Content::File(value.into()) }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        matches!(self.content, Content::Dir(_))
+    }
+
+    /// The value of a file; none of a directory.
+    pub fn value(&self) -> Option<&Arc<[u8]>> {
+        match &self.content {
+            Content::File(value) => Some(value),
+            Content::Dir(_) => None,
+        }
+    }
+
+    /// The nodes in a directory by name, hidden ones included; none in a file.
+    pub fn children(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Node>)> {
+        self.children_behind(None)
+    }
+
+    /// The nodes in a directory that a listing shows, by name: so every listing is sorted.
+    pub fn listed(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Node>)> {
+        self.children().filter(|(name, _)| !is_hidden(name))
+    }
+
+    /// The nodes in a directory behind a name; all, if none is given.
+    pub(crate) fn children_behind(
+        &self,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&Arc<str>, &Arc<Node>)> {
+        let dir = match &self.content {
+            Content::Dir(dir) => Some(dir),
+            Content::File(_) => None,
+        };
+        dir.into_iter().flat_map(move |dir| dir.children.behind(after))
+    }
+
+    /// The node below this one at a key that is relative to it.
+    pub fn at(&self, below: Key<'_>) -> Option<&Node> {
+        below.names().try_fold(self, |node, name| match &node.content {
+            Content::Dir(dir) => dir.children.get(name).map(Arc::as_ref),
+            Content::File(_) => None,
+        })
+    }
+
+    /// The node as an event or an answer shows it, without what is in it.
+    pub fn shown(&self, now_ms: i64) -> NodeState {
+        NodeState {
+            created: self.stat.created,
+            modified: self.stat.modified,
+            is_dir: self.is_dir(),
+            value: self.value().cloned(),
+            expiration: self.stat.ttl.map(|ttl| ttl.shown(now_ms)),
+        }
+    }
+
+    /// The sums of the nodes below it.
+    pub fn below(&self) -> Sums {
+        match &self.content {
+            Content::Dir(dir) => dir.below,
+            Content::File(_) => Sums::default(),
+        }
+    }
+
+    /// Shows `visit` each time to live of the node, which has this key, and of the nodes below it.
+    pub(crate) fn ttls(&self, key: &mut String, visit: &mut dyn FnMut(&str, &Ttl)) {
+        if let Some(ttl) = &self.stat.ttl {
+            visit(key, ttl);
+        }
+        if self.below().ttl_count == 0 {
+            return;
+        }
+        for (name, child) in self.children() {
+            let end = key.len();
+            key.push('/');
+            key.push_str(name);
+            child.ttls(key, visit);
+            key.truncate(end);
+        }
+    }
+
+    /// The sums of the node at its key, and of all below it.
+    fn sums(&self, key: Key<'_>) -> Sums {
+        let mut sums = own_sums(key, &self.stat, self.value().map(Arc::as_ref));
+        sums.add(self.below());
+        sums
+    }
+
+    fn as_dir_mut(&mut self) -> &mut Dir {
+        match &mut self.content {
+            Content::Dir(dir) => dir,
+            Content::File(_) => unreachable!("the caller has found a directory here"),
+        }
+    }
+}
+
+/// Why there is no node at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing<'k> {
+    /// There is none at this key, the first on the way that does not exist.
+    NoNode(Key<'k>),
+    /// There is a file at this key, which is above the wanted one.
+    IsFile(Key<'k>),
+}
+
+/// All nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    root: Arc<Node>,
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree { root: Arc::new(Node::dir(NodeStat::default())) }
+    }
+}
+
+impl Tree {
+    /// The root. It is a directory without numbers, and is never removed.
+    pub fn root(&self) -> &Arc<Node> {
+        &self.root
+    }
+
+    /// The sums of all nodes but the root.
+    pub fn sums(&self) -> Sums {
+        self.root.below()
+    }
+
+    /// The node at a key.
+    ///
+    /// # Errors
+    /// There is none; etcd tells its clients at which key that became clear
+    /// (`v2store.store.internalGet`).
+    pub fn find<'k>(&self, key: Key<'k>) -> Result<&Arc<Node>, Missing<'k>> {
+        let (mut node, mut at) = (&self.root, Key::ROOT);
+        for (name, next) in key.steps() {
+            let Content::Dir(dir) = &node.content else { return Err(Missing::IsFile(at)) };
+            node = dir.children.get(name).ok_or(Missing::NoNode(next))?;
+            at = next;
+        }
+        Ok(node)
+    }
+
+    /// Puts a node at a key, and makes the directories on the way that do not exist: they are
+    /// created by the same write. Returns the node that was there before. The caller has seen that
+    /// no file is on the way, and that the key is not the root's.
+    pub(crate) fn insert(&mut self, key: Key<'_>, node: Node, index: u64) -> Option<Arc<Node>> {
+        let mut node = Arc::new(node);
+        let mut at = key;
+        if let Err(Missing::NoNode(first)) = self.find(key) {
+            while at != first {
+                let (parent, name) = at.split().expect("the first missing key is above");
+                let below = node.sums(at);
+                let mut children = Children::default();
+                children.insert(name, node);
+                let stat = NodeStat { created: index, modified: index, ttl: None };
+                node = Arc::new(Node { stat, content: Content::Dir(Dir { children, below }) });
+                at = parent;
+            }
+        }
+        self.swap(at, Some(node))
+    }
+
+    /// Takes the node at a key out, with all that is below it. The caller has found it there.
+    pub(crate) fn remove(&mut self, key: Key<'_>) -> Arc<Node> {
+        self.swap(key, None).expect("the caller has found the node")
+    }
+
+    /// Gives the node at a key other numbers, and if it is a file a value. The caller has found it
+    /// there.
+    pub(crate) fn change(&mut self, key: Key<'_>, stat: NodeStat, value: Option<Arc<[u8]>>) {
+        let found = self.find(key).expect("the caller has found the node");
+        let gone = own_sums(key, &found.stat, found.value().map(Arc::as_ref));
+        let come = own_sums(key, &stat, value.as_deref());
+        let (parent, name) = key.split().expect("the root has no numbers");
+        let dir = self.directory(parent, gone, come);
+        let node = Arc::make_mut(dir.children.get_mut(name).expect("it was found"));
+        node.stat = stat;
+        if let Some(value) = value {
+            assert!(!node.is_dir(), "a directory has no value");
+            node.content = Content::File(value);
+        }
+    }
+
+    /// Puts a node at a key whose directory exists, or takes it away. Returns the one before.
+    fn swap(&mut self, key: Key<'_>, node: Option<Arc<Node>>) -> Option<Arc<Node>> {
+        let (parent, name) = key.split().expect("the root is never replaced");
+        let gone = self.find(key).map_or_else(|_| Sums::default(), |found| found.sums(key));
+        let come = node.as_ref().map_or_else(Sums::default, |node| node.sums(key));
+        let dir = self.directory(parent, gone, come);
+        match node {
+            Some(node) => dir.children.insert(name, node),
+            None => dir.children.remove(name),
+        }
+    }
+
+    /// The directory at a key, to change it. It and the directories above it put `come` in the
+    /// place of `gone`.
+    fn directory(&mut self, key: Key<'_>, gone: Sums, come: Sums) -> &mut Dir {
+        let mut node = Arc::make_mut(&mut self.root);
+        for name in key.names() {
+            let dir = node.as_dir_mut();
+            dir.below.replace(gone, come);
+            node = Arc::make_mut(dir.children.get_mut(name).expect("the caller has found it"));
+        }
+        let dir = node.as_dir_mut();
+        dir.below.replace(gone, come);
+        dir
+    }
+}
+
+fn own_sums(key: Key<'_>, stat: &NodeStat, value: Option<&[u8]>) -> Sums {
+    let mut record = Vec::new();
+    encode(key, stat, value, &mut record);
+    Sums {
+        digest: Digest::of_tagged(&record),
+        bytes: record.len() as u64,
+        node_count: 1,
+        ttl_count: u64::from(stat.ttl.is_some()),
+    }
+}
+
+const FLAG_DIR: u8 = 1;
+const FLAG_TTL: u8 = 2;
+
+/// Appends a node as it stands in an image, and is hashed; no value: it is a directory.
+///
+/// ```text
+/// node = 'n' | flags u8 (1: directory, 2: has a time to live) | key text | created u64
+///      | modified u64 | [s u64 | end in ms since 1970 i64 | index of its write u64]
+///      | [value bytes, of a file]
+/// ```
+pub(crate) fn encode(key: Key<'_>, stat: &NodeStat, value: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.put_u8(TAG_NODE);
+    let flags =
+        if value.is_none() { FLAG_DIR } else { 0 } | if stat.ttl.is_some() { FLAG_TTL } else { 0 };
+    out.put_u8(flags);
+    out.put_bytes(key.text().as_bytes());
+    out.put_u64(stat.created);
+    out.put_u64(stat.modified);
+    if let Some(ttl) = &stat.ttl {
+        out.put_u64(ttl.ttl_s);
+        out.put_i64(ttl.expires_ms);
+        out.put_u64(ttl.since);
+    }
+    if let Some(value) = value {
+        out.put_bytes(value);
+    }
+}
+
+/// Reads what [`encode`] wrote, behind the tag. `index` is the store's.
+pub(crate) fn decode<'a>(
+    reader: &mut Reader<'a>,
+    index: u64,
+) -> Result<(Key<'a>, Node), DecodeError> {
+    let flags = reader.u8()?;
+    if flags & !(FLAG_DIR | FLAG_TTL) != 0 {
+        return Err(reader.bad("flags of a node", u64::from(flags)));
+    }
+    let key = Key::decode(reader)?;
+    if key.is_root() {
+        return Err(reader.bad("record of the root", 0));
+    }
+    let (created, modified) = (reader.u64()?, reader.u64()?);
+    if created == 0 || created > modified || modified > index {
+        return Err(reader.bad("indexes of a node", modified));
+    }
+    let ttl = if flags & FLAG_TTL != 0 { Some(decode_ttl(reader, index)?) } else { None };
+    let is_dir = flags & FLAG_DIR != 0;
+    if let Some(ttl) = &ttl
+        && ttl.since < modified
+    {
+        return Err(reader.bad("index of a time to live", ttl.since));
+    }
+    let stat = NodeStat { created, modified, ttl };
+    let node = if is_dir { Node::dir(stat) } else { Node::file(stat, reader.bytes()?) };
+    Ok((key, node))
+}
+
+fn decode_ttl(reader: &mut Reader<'_>, index: u64) -> Result<Ttl, DecodeError> {
+    let ttl = Ttl { ttl_s: reader.u64()?, expires_ms: reader.i64()?, since: reader.u64()? };
+    if ttl.ttl_s > ETCD_V2_TTL_S_MAX {
+        return Err(reader.bad("time to live", ttl.ttl_s));
+    }
+    if ttl.since > index.min(ETCD_V2_INDEX_MAX) {
+        return Err(reader.bad("index of a time to live", ttl.since));
+    }
+    Ok(ttl)
+}
+
+#[cfg(test)]
+mod tests;
