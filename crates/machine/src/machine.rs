@@ -11,7 +11,7 @@ use crate::etcd::Store;
 use crate::etcd::auth::{AuthCommand, AuthInfo};
 use crate::etcd::change::Change as EtcdChange;
 use crate::etcd::command::Command as EtcdCommand;
-use crate::etcd::reply::Outcome as EtcdOutcome;
+use crate::etcd::reply::{Outcome as EtcdOutcome, Refusal as EtcdRefusal};
 use crate::etcd::txn::At;
 use crate::ids::{ConnectionId, LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
@@ -126,33 +126,38 @@ impl Machine {
                 Outcome::Zk(self.zk.apply(call, command, changes))
             }
             Command::Etcd(command) => {
-                let who = match stamp.connection {
-                    ConnectionId(0) => Some(AuthInfo::LOOP),
-                    _ => AuthInfo::of(stamp.identities),
-                };
-                let member = stamp.origin.member;
-                let at = At { ordinal, time_ms: stamp.time_ms, who, member };
-                let outcome = self.etcd.apply_step(at, command, keys_max, changes)?;
-                self.ordinal = ordinal;
-                let change = match (command, &outcome) {
-                    (EtcdCommand::Configure(settings), _) => {
-                        Some(EtcdChange::Configured(*settings))
-                    }
-                    (EtcdCommand::Auth(AuthCommand::Enable), Ok(_)) => {
-                        Some(EtcdChange::AuthEnabled)
-                    }
-                    (_, Ok(EtcdOutcome::Authenticated { .. })) => {
-                        Some(EtcdChange::Authenticated(ordinal))
-                    }
-                    _ => None,
-                };
-                if let Some(change) = change {
-                    changes.push(self.mark(), change, "");
-                }
-                Outcome::Etcd(outcome)
+                Outcome::Etcd(self.apply_etcd(stamp, ordinal, command, keys_max, changes)?)
             }
         };
         Some(Reply { mark: self.mark(), outcome })
+    }
+
+    /// A step of a command of etcd's keys.
+    fn apply_etcd(
+        &mut self,
+        stamp: &Stamp<'_>,
+        ordinal: Ordinal,
+        command: &EtcdCommand<'_>,
+        keys_max: u64,
+        changes: &mut ChangeBatch,
+    ) -> Option<Result<EtcdOutcome, EtcdRefusal>> {
+        let who = match stamp.connection {
+            ConnectionId(0) => Some(AuthInfo::LOOP),
+            _ => AuthInfo::of(stamp.identities),
+        };
+        let at = At { ordinal, time_ms: stamp.time_ms, who, member: stamp.origin.member };
+        let outcome = self.etcd.apply_step(at, command, keys_max, changes)?;
+        self.ordinal = ordinal;
+        let change = match (command, &outcome) {
+            (EtcdCommand::Configure(settings), _) => Some(EtcdChange::Configured(*settings)),
+            (EtcdCommand::Auth(AuthCommand::Enable), Ok(_)) => Some(EtcdChange::AuthEnabled),
+            (_, Ok(EtcdOutcome::Authenticated { .. })) => Some(EtcdChange::Authenticated(ordinal)),
+            _ => None,
+        };
+        if let Some(change) = change {
+            changes.push(self.mark(), change, "");
+        }
+        Some(outcome)
     }
 
     /// Whether a command is done in part. Reads do not see its changes; the digest does.
