@@ -6,6 +6,8 @@ use crate::control::Change as ControlChange;
 use crate::etcd::change::{Change as EtcdChange, KeyChange, LeaseChange};
 use crate::etcd::event::Event;
 use crate::etcd::lease::Leases;
+use crate::etcd_v2::Store as EtcdV2Store;
+use crate::etcd_v2::change::Changes as EtcdV2Changes;
 use crate::limits::QUOTA_WARNINGS_MAX;
 use crate::mark::Mark;
 use crate::zk::change::{Change as ZkChange, QuotaExceeded};
@@ -59,6 +61,7 @@ pub struct ChangeBatch {
     /// Whether somebody watches etcd's keys.
     wants_key_changes: bool,
     lease_changes: Vec<LeaseChange>,
+    etcd_v2: EtcdV2Changes,
     quotas_exceeded: Vec<QuotaExceeded>,
     /// Whether a change concerns the clients of every protocol.
     concerns_all: bool,
@@ -159,6 +162,29 @@ impl ChangeBatch {
         &self.lease_changes
     }
 
+    /// Lets a command of etcd v2 add its changes.
+    pub(crate) fn add_etcd_v2<R>(&mut self, add: impl FnOnce(&mut EtcdV2Changes) -> R) -> R {
+        let result = add(&mut self.etcd_v2);
+        if self.is_for_nobody {
+            self.etcd_v2 = EtcdV2Changes::default();
+        }
+        result
+    }
+
+    /// Puts the times to live of a state of etcd v2 in the place of all its changes so far: that
+    /// state takes the place of the present one.
+    pub fn replace_etcd_v2(&mut self, store: &EtcdV2Store) {
+        self.add_etcd_v2(|changes| {
+            *changes = EtcdV2Changes { keys: Vec::new(), deadlines: store.deadlines() };
+        });
+    }
+
+    /// The changes of etcd v2's tree, in their order. If [`ZkChange::Installed`] is in the batch,
+    /// they are those behind it.
+    pub fn etcd_v2(&self) -> &EtcdV2Changes {
+        &self.etcd_v2
+    }
+
     /// The changes with their paths, in the order in which they happened.
     pub fn iter(&self) -> impl Iterator<Item = (&Change, &str)> {
         self.changes.iter().map(|change| {
@@ -185,7 +211,7 @@ impl ChangeBatch {
 
     /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.key_changes.is_empty()
+        self.changes.is_empty() && self.key_changes.is_empty() && self.etcd_v2.is_empty()
     }
 
     /// Notes that a quota was exceeded, unless [`QUOTA_WARNINGS_MAX`] were noted already.

@@ -5,6 +5,7 @@
 use crate::codec::{DecodeError, Reader};
 use crate::control::command::{self as control, Command as ControlCommand};
 use crate::etcd::command::Command as EtcdCommand;
+use crate::etcd_v2::command::Command as EtcdV2Command;
 use crate::image::format::Space;
 use crate::level::Level;
 use crate::zk::command::{self as zk, Command as ZkCommand};
@@ -19,6 +20,9 @@ const IN_CONTROL: [u8; 2] = [KIND_OF_SPACE, Space::Control.number()];
 /// The first bytes of etcd's commands.
 const IN_ETCD: [u8; 2] = [KIND_OF_SPACE, Space::Etcd.number()];
 
+/// The first bytes of the commands of etcd v2.
+const IN_ETCD_V2: [u8; 2] = [KIND_OF_SPACE, Space::EtcdV2.number()];
+
 /// A replicated write. The connection that sent it, and the identities it sent it with, stand
 /// beside it in the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub enum Command<'a> {
     Zk(ZkCommand<'a>),
     /// A command of etcd's keys.
     Etcd(EtcdCommand<'a>),
+    /// A command of etcd v2's tree.
+    EtcdV2(EtcdV2Command<'a>),
 }
 
 impl Command<'_> {
@@ -38,6 +44,7 @@ impl Command<'_> {
             Command::Control(command) => command.encode(IN_CONTROL, out),
             Command::Zk(command) => command.encode(out),
             Command::Etcd(command) => command.encode(IN_ETCD, out),
+            Command::EtcdV2(command) => command.encode(IN_ETCD_V2, out),
         }
     }
 
@@ -60,6 +67,9 @@ impl Command<'_> {
                 space if space == Space::Etcd.number() => {
                     Command::Etcd(EtcdCommand::decode(&mut reader)?)
                 }
+                space if space == Space::EtcdV2.number() => {
+                    Command::EtcdV2(EtcdV2Command::decode(&mut reader)?)
+                }
                 // All commands of ZooKeeper's space have kinds of their own; those of other spaces
                 // are of a later version.
                 space => return Err(reader.bad("space of a command", u64::from(space))),
@@ -77,6 +87,7 @@ impl Command<'_> {
             Command::Control(command) => command.level(),
             Command::Zk(_) => Level::FIRST,
             Command::Etcd(_) => Level::ETCD,
+            Command::EtcdV2(_) => Level::ETCD_V2,
         }
     }
 }

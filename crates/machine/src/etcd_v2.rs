@@ -13,7 +13,7 @@ pub mod history;
 pub mod key;
 pub mod query;
 pub mod reply;
-pub mod restore;
+pub(crate) mod restore;
 pub mod store;
 pub mod tree;
 pub(crate) mod walk;

@@ -35,7 +35,7 @@ pub(crate) struct Freeze {
     /// The header and control's section, until the first step takes them.
     start: Vec<u8>,
     sections: Sections,
-    /// The space that is walked: first ZooKeeper's, then etcd's, if that was ever used.
+    /// The space that is walked: first ZooKeeper's, then those of etcd's that were ever used.
     space: Space,
 }
 
@@ -48,14 +48,15 @@ impl Machine {
 
     pub(crate) fn freeze_with_limit(&mut self, old_bytes_max: usize) -> LogIndex {
         let (index, ordinal, digest) = (self.index, self.ordinal, self.digest().0);
-        let header =
-            Header { index, ordinal, digest, sections: Sections::in_use(!self.etcd.is_unused()) };
+        let sections = Sections::in_use(!self.etcd.is_unused(), !self.etcd_v2.is_unused());
+        let header = Header { index, ordinal, digest, sections };
         let mut start = Vec::new();
         header.encode(&mut start);
         let mut sections = header.sections;
         sections.write_frame(Space::Control, &mut start, |frame| self.control.encode(frame));
         self.zk.freeze(old_bytes_max);
         self.etcd.freeze(self.ordinal);
+        self.etcd_v2.freeze();
         self.freeze = Some(Freeze { start, sections, space: Space::Zk });
         index
     }
@@ -64,13 +65,17 @@ impl Machine {
     /// Loop reserves room on the disk by it. It is computed without a walk.
     pub fn image_bytes_max(&self) -> u64 {
         // One frame of control, one that starts ZooKeeper's section, one for each znode, and one
-        // for each record of etcd's section.
-        let frames = 2 + u64::from(self.zk.tree.znode_count()) + self.etcd.record_count_max();
+        // for each record of etcd's sections.
+        let frames = 2
+            + u64::from(self.zk.tree.znode_count())
+            + self.etcd.record_count_max()
+            + self.etcd_v2.record_count();
         HEADER_AND_END_BYTES
             + frames * FRAME_HEAD_BYTES
             + self.control.encoded_bytes()
             + self.zk.section_bytes_max()
             + self.etcd.section_bytes_max()
+            + self.etcd_v2.section_bytes()
     }
 
     /// Whether a freeze is running.
@@ -83,6 +88,7 @@ impl Machine {
         self.freeze = None;
         self.zk.thaw();
         self.etcd.thaw();
+        self.etcd_v2.thaw();
     }
 
     /// Writes the next piece of the running freeze, of `bytes` or a little more, walking at most
@@ -91,22 +97,26 @@ impl Machine {
         let freeze = self.freeze.as_mut().expect("the caller started a freeze");
         let mut piece = core::mem::take(&mut freeze.start);
         let bytes_left = bytes.saturating_sub(piece.len());
-        let is_etcd = freeze.space == Space::Etcd;
-        let step = freeze.sections.write_frame(freeze.space, &mut piece, |piece| match is_etcd {
-            true => self.etcd.freeze_step(piece, bytes_left, slots_max),
-            false => self.zk.freeze_step(piece, bytes_left, slots_max),
+        let space = freeze.space;
+        let step = freeze.sections.write_frame(space, &mut piece, |piece| match space {
+            Space::Control => unreachable!("its section is in the start"),
+            Space::Zk => self.zk.freeze_step(piece, bytes_left, slots_max),
+            Space::Etcd => self.etcd.freeze_step(piece, bytes_left, slots_max),
+            Space::EtcdV2 => self.etcd_v2.freeze_step(piece, bytes_left, slots_max),
         });
         match step {
             WalkStep::Going => FreezeStep::Piece(piece),
-            WalkStep::Ended if !is_etcd && freeze.sections.has(Space::Etcd) => {
-                freeze.space = Space::Etcd;
-                FreezeStep::Piece(piece)
-            }
-            WalkStep::Ended => {
-                freeze.sections.encode_end(&mut piece);
-                self.thaw();
-                FreezeStep::Last(piece)
-            }
+            WalkStep::Ended => match freeze.sections.behind(space) {
+                Some(next) => {
+                    freeze.space = next;
+                    FreezeStep::Piece(piece)
+                }
+                None => {
+                    freeze.sections.encode_end(&mut piece);
+                    self.thaw();
+                    FreezeStep::Last(piece)
+                }
+            },
             WalkStep::Aborted => {
                 self.thaw();
                 FreezeStep::Aborted

@@ -78,7 +78,24 @@ impl Machine {
         let call = Call { stamp, ordinal: self.ordinal };
         self.zk.install(call, &mut image.zk, self.control.servers().list(), changes);
         self.install_store(&mut image, changes);
+        self.install_etcd_v2(&mut image, changes);
         self.replaced = Some(image);
+    }
+
+    /// Takes etcd v2's tree of an image. Its index never falls, and each time to live counts anew.
+    fn install_etcd_v2(&mut self, image: &mut Machine, changes: &mut ChangeBatch) {
+        if self.etcd_v2.is_unused() && image.etcd_v2.is_unused() {
+            return;
+        }
+        core::mem::swap(&mut self.etcd_v2, &mut image.etcd_v2);
+        self.etcd_v2.take_place_of(image.etcd_v2.index());
+        changes.replace_etcd_v2(&self.etcd_v2);
+        // A running walk belongs to the old state: its next step reports that it is worthless.
+        self.etcd_v2.walk = image.etcd_v2.walk.take();
+        self.etcd_v2.abort_walk();
+        if let Some(raised) = self.control.raise(&Level::ETCD_V2.into()) {
+            changes.push(self.mark(), raised, "");
+        }
     }
 
     /// Takes etcd's keys and leases of an image. Their revision never falls. Each lease counts as

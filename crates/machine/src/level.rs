@@ -17,6 +17,9 @@ impl Level {
     /// etcd's keys, beside ZooKeeper's tree.
     pub const ETCD: Level = Level(2);
 
+    /// The tree of etcd v2, beside etcd's keys. It is not complete: no build knows it yet.
+    pub const ETCD_V2: Level = Level(3);
+
     /// The highest level that is released: its formats, and those of the levels below, stay.
     pub const RELEASED: Level = Level::ETCD;
 
@@ -39,6 +42,7 @@ impl Level {
         match self {
             Level::FIRST => "0.1.0",
             Level::ETCD => "0.2.0",
+            Level::ETCD_V2 => "0.3.0",
             _ => "",
         }
     }

@@ -34,6 +34,7 @@ pub use control::servers::{ServerId, ServerList, ServerRecord, ServerRole, Serve
 pub use control::{Change as ControlChange, Command as ControlCommand, Control};
 pub use digest::Digest;
 pub use etcd::change::{Change as EtcdChange, LeaseChange};
+pub use etcd_v2::command::Command as EtcdV2Command;
 pub use ids::{
     Attachment, BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin, Owner,
     SessionId, Zxid,

@@ -13,6 +13,7 @@ use crate::etcd::change::Change as EtcdChange;
 use crate::etcd::command::Command as EtcdCommand;
 use crate::etcd::reply::{Outcome as EtcdOutcome, Refusal as EtcdRefusal};
 use crate::etcd::txn::At;
+use crate::etcd_v2;
 use crate::ids::{ConnectionId, LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
@@ -28,6 +29,7 @@ pub struct Machine {
     pub(crate) control: Control,
     pub(crate) zk: Zk,
     pub(crate) etcd: Store,
+    pub(crate) etcd_v2: etcd_v2::Store,
     /// The last whole entry applied.
     pub(crate) index: LogIndex,
     /// The last command applied.
@@ -63,6 +65,7 @@ impl Default for Machine {
             control: Control::default(),
             zk: Zk::default(),
             etcd: Store::default(),
+            etcd_v2: etcd_v2::Store::default(),
             index: LogIndex(1),
             ordinal: Ordinal::default(),
             freeze: None,
@@ -127,6 +130,12 @@ impl Machine {
             }
             Command::Etcd(command) => {
                 Outcome::Etcd(self.apply_etcd(stamp, ordinal, command, keys_max, changes)?)
+            }
+            Command::EtcdV2(command) => {
+                self.ordinal = ordinal;
+                let (store, time_ms) = (&mut self.etcd_v2, stamp.time_ms);
+                let apply = |changes: &mut _| store.apply(time_ms, command, changes);
+                Outcome::EtcdV2(changes.add_etcd_v2(apply))
             }
         };
         Some(Reply { mark: self.mark(), outcome })
@@ -246,6 +255,11 @@ impl Machine {
         &self.etcd
     }
 
+    /// etcd v2's tree.
+    pub fn etcd_v2(&self) -> &etcd_v2::Store {
+        &self.etcd_v2
+    }
+
     /// Frees some memory that no read needs any more. It is not part of the state.
     pub fn prune(&mut self) {
         self.etcd.prune();
@@ -255,6 +269,7 @@ impl Machine {
     pub fn digest(&self) -> Digest {
         let mut digest = self.zk.digest();
         digest.add(self.etcd.digest());
+        digest.add(self.etcd_v2.digest());
         digest.add(self.control.digest(self.ordinal));
         digest
     }

@@ -1,6 +1,7 @@
 //! The reply of apply to a command.
 
 use crate::etcd::reply::{Outcome as EtcdOutcome, Refusal as EtcdRefusal};
+use crate::etcd_v2::reply::{Outcome as EtcdV2Outcome, Refusal as EtcdV2Refusal};
 use crate::mark::Mark;
 use crate::zk::reply::{Outcome as ZkOutcome, Refusal};
 
@@ -22,4 +23,6 @@ pub enum Outcome {
     Zk(Result<ZkOutcome, Refusal>),
     /// The outcome of an etcd command, or its refusal.
     Etcd(Result<EtcdOutcome, EtcdRefusal>),
+    /// The outcome of a command of etcd v2, or its refusal.
+    EtcdV2(Result<EtcdV2Outcome, EtcdV2Refusal>),
 }

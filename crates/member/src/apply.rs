@@ -501,6 +501,7 @@ impl Apply {
         present.sort_unstable();
         self.replaced_owners = Some(sessions(machine));
         self.changes.replace_leases(machine.etcd().leases());
+        self.changes.replace_etcd_v2(machine.etcd_v2());
         let installed = ZkChange::Installed { sessions: present.into() };
         self.changes.push(mark, installed, "");
         let settings = ZkChange::Configured(Arc::new(machine.zk().settings().clone()));

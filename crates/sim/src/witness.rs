@@ -758,7 +758,9 @@ impl Witness {
                 Committed::Install { ordinal: *ordinal.ok_or_else(unknown)? }
             }
             // ZooKeeper's clients cannot see such a command.
-            Command::Control(_) | Command::Etcd(_) => Committed::Expire(Vec::new()),
+            Command::Control(_) | Command::Etcd(_) | Command::EtcdV2(_) => {
+                Committed::Expire(Vec::new())
+            }
             Command::Zk(ZkCommand::Write { session, op }) => Committed::Write {
                 session: session.0,
                 connection: number()?,

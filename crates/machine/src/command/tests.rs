@@ -156,7 +156,7 @@ fn values_outside_the_format_are_refused_by_name() {
     check_bad(&[0], "command");
     check_bad(&[13], "command");
     check_bad(&[KIND_OF_SPACE, 0], "space of a command");
-    check_bad(&[KIND_OF_SPACE, 4, 1, 2], "space of a command");
+    check_bad(&[KIND_OF_SPACE, 5, 1, 2], "space of a command");
     check_bad(&[KIND_OF_SPACE, 3, 0], "command of etcd");
     check_bad(&[KIND_OF_SPACE, 0xff], "space of a command");
     check_bad(&write(&[0]), "operation");

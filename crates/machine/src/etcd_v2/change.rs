@@ -15,6 +15,13 @@ pub struct Changes {
     pub deadlines: Vec<DeadlineChange>,
 }
 
+impl Changes {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.deadlines.is_empty()
+    }
+}
+
 /// A write, for watchers.
 #[derive(Clone, Debug)]
 pub struct KeyChange {

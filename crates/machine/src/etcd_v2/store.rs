@@ -52,7 +52,7 @@ impl Store {
     }
 
     /// The terms of the store: of each node and each event, and one of the numbers.
-    pub fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> Digest {
         if self.is_unused() {
             return Digest::default();
         }
@@ -69,7 +69,7 @@ impl Store {
     /// Clients that have seen that index find none below it, and waits for earlier events are
     /// refused. Every time to live counts as given now, each by an index of its own: an expiry that
     /// was judged before names none of them.
-    pub fn take_place_of(&mut self, index: u64) {
+    pub(crate) fn take_place_of(&mut self, index: u64) {
         self.index = self.index.max(index) + 1;
         let mut keys: Vec<String> = Vec::new();
         self.tree.root().ttls(&mut String::new(), &mut |key, _| keys.push(key.to_string()));

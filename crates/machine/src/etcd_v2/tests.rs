@@ -1,6 +1,8 @@
 //! A store that takes requests and gives answers as text, and the answers of the real etcd 3.4.23
 //! to the same requests.
 
+mod in_machine;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

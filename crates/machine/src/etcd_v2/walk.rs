@@ -52,7 +52,7 @@ struct Place {
 
 impl Store {
     /// Begins a walk through the present state.
-    pub fn freeze(&mut self) {
+    pub(crate) fn freeze(&mut self) {
         let mut start = vec![TAG_START];
         start.put_u64(self.index);
         start.put_u64(self.history.cleared());
@@ -69,12 +69,12 @@ impl Store {
     }
 
     /// Gives up a running walk.
-    pub fn thaw(&mut self) {
+    pub(crate) fn thaw(&mut self) {
         self.walk = None;
     }
 
     /// Marks a running walk as worthless: another state takes the place of this one.
-    pub fn abort_walk(&mut self) {
+    pub(crate) fn abort_walk(&mut self) {
         if let Some(walk) = &mut self.walk {
             walk.is_aborted = true;
         }
@@ -82,7 +82,12 @@ impl Store {
 
     /// Appends records of `bytes` or a little more to `piece`, at most `count_max` or one. A walk
     /// that ended or was aborted is forgotten. Panics if none is running.
-    pub fn freeze_step(&mut self, piece: &mut Vec<u8>, bytes: usize, count_max: u32) -> WalkStep {
+    pub(crate) fn freeze_step(
+        &mut self,
+        piece: &mut Vec<u8>,
+        bytes: usize,
+        count_max: u32,
+    ) -> WalkStep {
         let walk = self.walk.as_mut().expect("the machine has started the walk");
         if walk.is_aborted {
             self.walk = None;
@@ -105,7 +110,7 @@ impl Store {
     }
 
     /// Records that an image of the present state has; none if nobody ever used it.
-    pub fn record_count(&self) -> u64 {
+    pub(crate) fn record_count(&self) -> u64 {
         if self.is_unused() {
             return 0;
         }
@@ -113,7 +118,7 @@ impl Store {
     }
 
     /// Bytes of the records of the present state; none if nobody ever used it.
-    pub fn section_bytes(&self) -> u64 {
+    pub(crate) fn section_bytes(&self) -> u64 {
         if self.is_unused() {
             return 0;
         }

@@ -36,7 +36,7 @@ pub(crate) const FRAME_HEAD_BYTES: u64 = 6;
 pub(crate) const HEADER_AND_END_BYTES: u64 =
     (2 + 8 + 8 + 16 + 1) + 1 + Space::ALL.len() as u64 * (2 + 8);
 
-/// Names of the spaces by their numbers, from 1. The last one is reserved: no version has it.
+/// Names of the spaces by their numbers, from 1.
 const SPACE_NAMES: [&str; 4] = ["control", "zk", "etcd", "etcd_v2"];
 
 /// A part of the state that has commands, a section of the image and terms of the digest of its
@@ -49,10 +49,12 @@ pub(crate) enum Space {
     Zk = 2,
     /// etcd's keys. An image has a section of them only if they were ever used.
     Etcd = 3,
+    /// etcd v2's tree. An image has a section of it only if it was ever used.
+    EtcdV2 = 4,
 }
 
 impl Space {
-    const ALL: [Space; 3] = [Space::Control, Space::Zk, Space::Etcd];
+    const ALL: [Space; 4] = [Space::Control, Space::Zk, Space::Etcd, Space::EtcdV2];
 
     /// The spaces that every image has a section of.
     const ALWAYS: [Space; 2] = [Space::Control, Space::Zk];
@@ -72,7 +74,7 @@ impl Space {
     /// The newest version of its section. There is no older one yet.
     fn section_version(self) -> u8 {
         match self {
-            Space::Control | Space::Zk | Space::Etcd => 1,
+            Space::Control | Space::Zk | Space::Etcd | Space::EtcdV2 => 1,
         }
     }
 }
@@ -126,14 +128,18 @@ pub(crate) struct Sections {
 
 impl Sections {
     /// The sections of a machine's image, before any frame.
-    pub fn in_use(has_etcd: bool) -> Sections {
-        let spaces = Space::ALL.into_iter().filter(|space| has_etcd || *space != Space::Etcd);
+    pub fn in_use(has_etcd: bool, has_etcd_v2: bool) -> Sections {
+        let spaces = Space::ALL.into_iter().filter(|space| match space {
+            Space::Control | Space::Zk => true,
+            Space::Etcd => has_etcd,
+            Space::EtcdV2 => has_etcd_v2,
+        });
         Sections { bytes: spaces.map(|space| (space, 0)).collect() }
     }
 
-    /// Whether the image has a section of this space.
-    pub fn has(&self, space: Space) -> bool {
-        self.bytes.contains_key(&space)
+    /// The space whose section follows that of another.
+    pub fn behind(&self, space: Space) -> Option<Space> {
+        self.bytes.keys().copied().find(|other| *other > space)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {

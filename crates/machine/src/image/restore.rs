@@ -9,6 +9,7 @@ use crate::codec::Reader;
 use crate::control::Control;
 use crate::digest::Digest;
 use crate::etcd::restore::{self as etcd, StoreRestore};
+use crate::etcd_v2::restore as etcd_v2;
 pub use crate::image::error::RestoreError;
 use crate::image::format::{Header, Sections, Space, TAG_END, TAG_FRAME, TAG_HEADER};
 use crate::level::{Level, StatedLevel};
@@ -23,6 +24,7 @@ pub struct DecodedPiece {
     control: Option<Control>,
     zk: Records,
     etcd: etcd::Records,
+    etcd_v2: etcd_v2::Records,
     /// Whether the image ends with this piece.
     ended: bool,
 }
@@ -36,6 +38,7 @@ pub struct Decoder {
     has_control: bool,
     zk: RecordDecoder,
     etcd: etcd::RecordDecoder,
+    etcd_v2: etcd_v2::RecordDecoder,
     /// Whether records of other spaces than etcd's are passed over.
     is_of_etcd: bool,
     ended: bool,
@@ -99,7 +102,7 @@ impl Decoder {
         decoded: &mut DecodedPiece,
     ) -> Result<(), RestoreError> {
         match space {
-            Space::Control | Space::Zk if self.is_of_etcd => Ok(()),
+            Space::Control | Space::Zk | Space::EtcdV2 if self.is_of_etcd => Ok(()),
             Space::Control if self.has_control => {
                 Err(records.bad("second frame of space", u64::from(space.number())).into())
             }
@@ -113,6 +116,7 @@ impl Decoder {
             }
             Space::Zk => self.zk.decode(&mut records, &mut decoded.zk),
             Space::Etcd => self.etcd.decode(&mut records, &mut decoded.etcd),
+            Space::EtcdV2 => self.etcd_v2.decode(&mut records, &mut decoded.etcd_v2),
         }
     }
 }
@@ -142,6 +146,7 @@ pub struct Restore {
     control: Option<Control>,
     zk: ZkRestore,
     etcd: StoreRestore,
+    etcd_v2: etcd_v2::StoreRestore,
     ended: bool,
     /// For pieces that are decoded and installed in one step.
     decoder: Decoder,
@@ -166,6 +171,7 @@ impl Restore {
         self.control = piece.control.or(self.control.take());
         self.zk.install(piece.zk)?;
         self.etcd.install(piece.etcd)?;
+        self.etcd_v2.install(piece.etcd_v2)?;
         self.ended = piece.ended;
         Ok(())
     }
@@ -189,7 +195,8 @@ impl Restore {
         let zk = self.zk.finish(together)?;
         let Header { index, ordinal, digest: written, .. } = header;
         let etcd = self.etcd.finish(ordinal)?;
-        let machine = Machine { control, zk, etcd, index, ordinal, ..Machine::default() };
+        let etcd_v2 = self.etcd_v2.finish()?;
+        let machine = Machine { control, zk, etcd, etcd_v2, index, ordinal, ..Machine::default() };
         let found = machine.digest();
         if found != Digest(written) {
             return Err(RestoreError::WrongDigest { found: found.0, written });

@@ -1,7 +1,7 @@
 //! The result of a step of a walk that writes a space's section of an image.
 
 /// The result of a step.
-pub enum WalkStep {
+pub(crate) enum WalkStep {
     /// Records are left.
     Going,
     /// All records are written.

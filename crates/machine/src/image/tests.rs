@@ -460,7 +460,7 @@ fn check(znodes: &[Handmade], expected: &str) {
         index: LogIndex(2),
         ordinal: machine.ordinal,
         digest: 0,
-        sections: Sections::in_use(false),
+        sections: Sections::in_use(false, false),
     };
     let mut bytes = Vec::new();
     header.encode(&mut bytes);
@@ -580,11 +580,11 @@ fn bad_lists_of_sections_are_refused() {
 fn a_section_that_only_a_later_version_knows_is_named() {
     for (sections, expected) in [
         (
-            [(1, 1), (2, 1), (4, 1)].as_slice(),
-            "space etcd_v2; this version knows control, zk, etcd",
+            [(1, 1), (2, 1), (5, 1)].as_slice(),
+            "space 5; this version knows control, zk, etcd, etcd_v2",
         ),
         (&[(1, 1), (2, 1), (3, 2)], "space etcd has version 2; this version reads up to 1"),
-        (&[(1, 1), (2, 1), (5, 1)], "space 5; this version knows"),
+        (&[(1, 1), (2, 1), (4, 2)], "space etcd_v2 has version 2; this version reads up to 1"),
         (&[(1, 1), (2, 1), (255, 0)], "space 255; this version knows"),
         (&[(1, 2), (2, 1)], "space control has version 2; this version reads up to 1"),
         (&[(1, 1), (2, 255)], "space zk has version 255; this version reads up to 1"),

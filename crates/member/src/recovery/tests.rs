@@ -379,7 +379,7 @@ fn a_snapshot_of_a_later_version_is_not_set_aside_whatever_the_others_are() {
     for (position, byte, expected) in [
         (1, 9, "the image has format version 9"),
         (36, 2, "the image's section of space control has version 2"),
-        (37, 4, "the image has a section of space etcd_v2"),
+        (37, 5, "the image has a section of space 5"),
         (38, 2, "the image's section of space zk has version 2"),
         (45, 3, "the image has level 3, and this server knows up to 2: install version 0.1.0"),
     ] {

@@ -69,7 +69,7 @@ impl Model {
     fn apply(&mut self, sent: &Sent<'_>) -> Option<Result<ZkOutcome, Refusal>> {
         self.ordinal += 1;
         match &sent.command {
-            Command::Control(_) | Command::Etcd(_) => None,
+            Command::Control(_) | Command::Etcd(_) | Command::EtcdV2(_) => None,
             Command::Zk(command) => Some(self.apply_zk(sent, command)),
         }
     }

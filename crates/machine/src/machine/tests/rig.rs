@@ -139,6 +139,7 @@ pub(crate) fn answer_text(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Control => "done".to_string(),
         Outcome::Etcd(outcome) => format!("{outcome:?}"),
+        Outcome::EtcdV2(outcome) => format!("{outcome:?}"),
         Outcome::Zk(Ok(outcome)) => outcome_text(outcome),
         Outcome::Zk(Err(Refusal::Multi { position, count, refusal })) => {
             format!("{refusal:?} at {position} of {count}")
