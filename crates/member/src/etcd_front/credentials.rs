@@ -82,21 +82,21 @@ impl Client {
         if self.who.is_some() {
             return Ok(());
         }
-        let has_token =
-            matches!(self.credentials, Credentials::Token(_) | Credentials::InvalidToken);
-        match resolve(auth, &self.credentials, is_used) {
-            // A client with a token knows that permissions were enforced, which a member that lags
-            // may not know yet. Nor may it know that they no longer are, and no token is looked at.
-            Err(InvalidToken) | Ok(None) if has_token && !self.is_synced => {
-                self.is_synced = true;
-                Err(NotFound::NotYet)
-            }
-            Err(InvalidToken) => Err(NotFound::Never),
-            Ok(who) => {
-                (self.is_found, self.who) = (true, who);
-                Ok(())
-            }
+        let found = resolve(auth, &self.credentials, is_used);
+        let may_lag = match &found {
+            // Permissions may no longer be enforced, and then no token is looked at.
+            Err(InvalidToken) => true,
+            // A client with a token knows that permissions were enforced.
+            Ok(None) => matches!(self.credentials, Credentials::Token(_)),
+            Ok(Some(_)) => false,
+        };
+        if may_lag && !self.is_synced {
+            self.is_synced = true;
+            return Err(NotFound::NotYet);
         }
+        let who = found.map_err(|InvalidToken| NotFound::Never)?;
+        (self.is_found, self.who) = (true, who);
+        Ok(())
     }
 
     /// The user that it was found to be, if permissions are enforced.
@@ -125,7 +125,7 @@ impl Client {
 /// Why the user of a client was not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotFound {
-    /// This member may lag behind the one that has made the token.
+    /// This member may lag behind what the client knows of tokens and permissions.
     NotYet,
     /// The token is not valid.
     Never,
