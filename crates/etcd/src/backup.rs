@@ -20,7 +20,7 @@ use machine::image::etcd_part::EtcdPart;
 
 pub use bolt_reader::is_database;
 use bolt_writer::BoltWriter;
-pub use read::{Database, ReadError, read};
+pub use read::{Imported, ReadError, read};
 use sort::Sorter;
 
 /// The version of etcd whose format the file has (`version.V3_6`).

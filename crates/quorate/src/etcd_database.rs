@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use anyhow::ensure;
-use etcd::backup::{Database, is_database, read};
+use etcd::backup::{Imported, is_database, read};
 use sha2::{Digest, Sha256};
 
 /// Bytes of the hash, and of the blocks that a database has in front of it (`etcdutl/snapshot`,
@@ -47,7 +47,7 @@ impl EtcdDatabase {
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or has what no server here can have.
-    pub fn read(mut self) -> anyhow::Result<Database> {
+    pub fn read(mut self) -> anyhow::Result<Imported> {
         if self.has_hash() {
             self.check_hash()?;
         }

@@ -5,20 +5,21 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use etcd::backup::Imported;
 use machine::Machine;
 use storage::disk::RealDisk;
 
 use crate::cli::{EtcdPart, InspectArgs};
 use crate::inspect_etcd;
 use crate::listen_chunk::CHUNKS_DIR;
-use crate::restore::{Backup, read_backup_file};
+use crate::restore::read_backup_file;
 
 /// Prints the contents of the directory, with its chunk store, or of a snapshot. Fails unless all
 /// of it is sound.
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let dir = args.data_dir.display();
     if args.data_dir.is_file() {
-        let Backup { machine, differences } =
+        let Imported { machine, differences } =
             read_backup_file(&args.data_dir, "read as a backup", true)?;
         println!("{dir}: sound, entry {}", machine.index().0);
         for line in differences {

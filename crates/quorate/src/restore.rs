@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, ensure};
+use etcd::backup::Imported;
 use machine::{Machine, MemberId};
 use member::recovery::{be_born_with, draw_ids};
 use member::snapshot::received::read_backup;
@@ -34,7 +35,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
     }
     // The backup is read before anything is made, so a wrong file leaves nothing behind.
-    let Backup { machine: backup, differences } = read_restored(args)?;
+    let Imported { machine: backup, differences } = read_restored(args)?;
     for line in differences {
         println!("{}: {line}", args.backup.display());
     }
@@ -59,16 +60,8 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A backup that was read.
-pub struct Backup {
-    /// The state.
-    pub machine: Machine,
-    /// What of the file is not in the state, or in another way, a line each.
-    pub differences: Vec<String>,
-}
-
-/// What the directories begin with.
-fn read_restored(args: &RestoreArgs) -> anyhow::Result<Backup> {
+/// Reads the backup that the directories begin with.
+fn read_restored(args: &RestoreArgs) -> anyhow::Result<Imported> {
     let mut backup = read_backup_file(&args.backup, "restored", args.skip_hash_check)?;
     if let Some(by) = args.bump_revision {
         ensure!(
@@ -85,20 +78,23 @@ fn read_restored(args: &RestoreArgs) -> anyhow::Result<Backup> {
 /// # Errors
 /// The file cannot be read, is damaged or no backup; or it is a database without a hash, unless it
 /// may be `without_hash`.
-pub fn read_backup_file(backup: &Path, wanted: &str, without_hash: bool) -> anyhow::Result<Backup> {
+pub fn read_backup_file(
+    backup: &Path,
+    wanted: &str,
+    without_hash: bool,
+) -> anyhow::Result<Imported> {
     let shown = backup.display();
     let file = File::open(backup).with_context(|| format!("{shown}"))?;
     let database = EtcdDatabase::open(file).with_context(|| format!("{shown}"))?;
     let Some(database) = database else {
         let machine = read_snapshot(backup, wanted)?;
-        return Ok(Backup { machine, differences: Vec::new() });
+        return Ok(Imported { machine, differences: Vec::new() });
     };
     ensure!(
         without_hash || database.has_hash(),
         "{shown} has no hash, so damage cannot be noticed; --skip-hash-check takes it as it is"
     );
-    let read = database.read().map_err(|error| anyhow!("{shown} cannot be {wanted}: {error:#}"))?;
-    Ok(Backup { machine: read.machine, differences: read.differences })
+    database.read().map_err(|error| anyhow!("{shown} cannot be {wanted}: {error:#}"))
 }
 
 fn read_snapshot(backup: &Path, wanted: &str) -> anyhow::Result<Machine> {

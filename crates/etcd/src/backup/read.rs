@@ -37,12 +37,12 @@ pub enum ReadError {
 /// The versions of the format that are known. Before 3.6 the file does not say its version.
 const KNOWN_VERSIONS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
 
-/// A database that was read.
+/// A backup that was read.
 #[derive(Debug)]
-pub struct Database {
+pub struct Imported {
     /// The state.
     pub machine: Machine,
-    /// What of the database is not in the state, or in another way, a line each.
+    /// Differences between the file and the state, one line each.
     pub differences: Vec<String>,
 }
 
@@ -54,19 +54,18 @@ pub struct Database {
 ///
 /// # Errors
 /// The file cannot be read, is damaged, or has what no server here can have.
-pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Database, ReadError> {
+pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Imported, ReadError> {
     let mut database = BoltReader::open(file, bytes)?;
     let About { index, compacted } = about(&mut database)?;
     let mut differences = Vec::new();
     let auth = auth(&mut database, &mut differences)?;
-    let import = |detached: &[MissingLease]| {
+    let mut import = |detached: &[MissingLease]| {
         let mut import = Import::new(compacted)?;
         import.detach(detached.iter().map(|missing| missing.place));
         import.set_auth(auth.clone());
         fill(&mut database, &mut import)?;
         Ok::<_, ReadError>(import.finish(index))
     };
-    let mut import = import;
     let machine = match import(&[])? {
         Ok(machine) => machine,
         Err(missing) => {
@@ -77,7 +76,7 @@ pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Database, ReadError> {
             import(&missing)?.expect("the versions with missing leases have lost them")
         }
     };
-    Ok(Database { machine, differences })
+    Ok(Imported { machine, differences })
 }
 
 /// Adds alarms, leases and versions of keys.
