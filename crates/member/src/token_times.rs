@@ -62,8 +62,8 @@ impl TokenTimes {
         !times.unchecked.is_empty()
     }
 
-    /// Looks some tokens up in the state, and removes the times of those that are gone. The caller
-    /// holds the state's lock. Returns whether tokens are left to look up.
+    /// Removes the times of some tokens that the state no longer has. The caller holds the state's
+    /// lock. Returns whether tokens are left to look up.
     pub(crate) fn check(&self, is_there: impl Fn(Ordinal) -> bool) -> bool {
         let mut times = self.lock();
         let left = times.unchecked.len().saturating_sub(ETCD_HOLD_TOKENS_MAX);

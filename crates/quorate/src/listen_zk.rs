@@ -121,7 +121,7 @@ type Admitted = HashMap<(IpAddr, bool), usize>;
 pub struct Admission {
     from: (IpAddr, bool),
     limits: ConnectionLimits,
-    /// The connections that it is one of: those that are open, or those that linger.
+    /// The counts that contain it: of open connections, or of lingering ones.
     counted: Arc<Mutex<Admitted>>,
 }
 

@@ -75,7 +75,7 @@ impl<'a> Key<'a> {
         self.behind(ancestor).is_some_and(|rest| rest.contains("/_"))
     }
 
-    /// What is left of the key behind one that is the same or above it.
+    /// The rest of the key behind `ancestor`; none unless that is this key, or above it.
     fn behind(self, ancestor: Key<'_>) -> Option<&'a str> {
         let rest = self.0.strip_prefix(ancestor.0)?;
         (rest.is_empty() || rest.starts_with('/')).then_some(rest)

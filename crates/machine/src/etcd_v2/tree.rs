@@ -76,9 +76,9 @@ pub struct Sums {
     pub digest: Digest,
     /// The sum of the bytes of their records in an image.
     pub bytes: u64,
-    /// Their number.
+    /// Nodes.
     pub node_count: u64,
-    /// The number of those with a time to live.
+    /// Nodes with a time to live.
     pub ttl_count: u64,
 }
 

@@ -69,7 +69,7 @@ fn a_large_state_is_written_after_more_log() {
         snapshots.count(bytes as usize, 0);
         assert_eq!(snapshots.maybe_begin(state_bytes).is_some(), due);
     }
-    // Who sets a number gets it.
+    // A number that is set counts as it is.
     let mut snapshots = counting(SnapshotLog::Bytes(1_000), 1_000);
     assert!(snapshots.maybe_begin(1 << 40).is_some());
 }
