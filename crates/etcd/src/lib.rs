@@ -2,8 +2,8 @@
 //!
 //! Pure: no socket, no clock. A server decodes requests with [`pb`], turns them into commands with
 //! [`convert`], and answers with the bytes of a [`convert::Response`] or with an [`Error`]. The
-//! JSON of HTTP clients is turned into messages and back by [`gateway`]; [`backup`] writes the
-//! state as a database of etcd's. Facts are those of etcd 3.6.16, each with the file it was read
+//! JSON of HTTP clients is turned into messages and back by [`gateway`]; [`v2`] has the requests
+//! and answers of etcd v2; [`backup`] writes the state as a database of etcd's. Facts are those of etcd 3.6.16, each with the file it was read
 //! in. This crate knows no HTTP: how a call travels is the listener's part.
 
 pub mod backup;
@@ -12,5 +12,6 @@ pub mod gateway;
 pub mod limits;
 pub mod pb;
 pub mod status;
+pub mod v2;
 
 pub use status::{Code, Error};

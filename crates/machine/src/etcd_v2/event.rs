@@ -118,6 +118,13 @@ impl Event {
         }
     }
 
+    /// Bytes of its texts and values.
+    pub fn bytes(&self) -> u64 {
+        let states = core::iter::once(&self.node).chain(&self.prev);
+        let values = states.filter_map(|state| state.value.as_ref()).map(|value| value.len());
+        (self.key.len() + values.sum::<usize>()) as u64
+    }
+
     /// The key that was written.
     pub fn key(&self) -> Key<'_> {
         Key::known(&self.key)

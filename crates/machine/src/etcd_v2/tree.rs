@@ -140,7 +140,15 @@ impl Node {
 
     /// The nodes in a directory that a listing shows, by name: so every listing is sorted.
     pub fn listed(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Node>)> {
-        self.children().filter(|(name, _)| !is_hidden(name))
+        self.listed_behind(None)
+    }
+
+    /// As [`Node::listed`], those behind a name; all, if none is given.
+    pub fn listed_behind(
+        &self,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&Arc<str>, &Arc<Node>)> {
+        self.children_behind(after).filter(|(name, _)| !is_hidden(name))
     }
 
     /// The nodes in a directory behind a name; all, if none is given.

@@ -1,0 +1,25 @@
+//! etcd v2: requests of its HTTP API from their parameters, and answers as JSON. Facts are those of
+//! etcd 3.4, each with the file it was read in; `docs/etcd.md` lists what differs.
+//!
+//! ```text
+//! path, query, form -> Request -> a command | a read | a wait
+//! outcome | node | event -> the text of the answer; refusal -> Failure -> status and text
+//! ```
+
+mod failure;
+mod form;
+mod json;
+mod path;
+mod request;
+
+pub use failure::{Code, Failure};
+pub use form::{Form, FormError};
+pub use json::{Listing, write_event};
+pub use path::{BadEscape, clean, decoded, escaped};
+pub use request::{Ask, Request, Verb, WaitAsk, WriteAsk};
+
+/// The path of the keys.
+pub const KEYS: &str = "/v2/keys";
+
+/// The content type of every answer about keys, errors included.
+pub const CONTENT_TYPE: &str = "application/json";

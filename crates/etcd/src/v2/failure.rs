@@ -1,0 +1,147 @@
+//! The errors of etcd v2: a code, a cause, and the index of the store.
+//!
+//! etcd 3.4 `etcdserver/api/v2error`.
+
+use machine::etcd_v2::reply::{Mismatch, Reason, Refusal};
+
+use super::json;
+
+/// The codes of the errors that are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// There is no node at the key.
+    KeyNotFound = 100,
+    /// A comparison does not hold.
+    TestFailed = 101,
+    /// The node is a directory.
+    NotFile = 102,
+    /// A node above the key is a file.
+    NotDir = 104,
+    /// There is a node at the key already.
+    NodeExist = 105,
+    /// The root cannot be changed.
+    RootReadOnly = 107,
+    /// The directory has nodes.
+    DirNotEmpty = 108,
+    /// The client may not do that.
+    Unauthorized = 110,
+    /// `prevValue` is empty.
+    PrevValueRequired = 201,
+    /// `ttl` is no number.
+    TtlNotNumber = 202,
+    /// An index is no number.
+    IndexNotNumber = 203,
+    /// A parameter has no good value.
+    InvalidField = 209,
+    /// The parameters cannot be read.
+    InvalidForm = 210,
+    /// A refresh has a value.
+    RefreshValue = 211,
+    /// A refresh has no time to live.
+    RefreshTtlRequired = 212,
+    /// The request could not be replicated.
+    RaftInternal = 300,
+    /// The events from that index on are gone.
+    EventIndexCleared = 401,
+}
+
+impl Code {
+    /// Its text in answers.
+    fn message(self) -> &'static str {
+        match self {
+            Code::KeyNotFound => "Key not found",
+            Code::TestFailed => "Compare failed",
+            Code::NotFile => "Not a file",
+            Code::NotDir => "Not a directory",
+            Code::NodeExist => "Key already exists",
+            Code::RootReadOnly => "Root is read only",
+            Code::DirNotEmpty => "Directory not empty",
+            Code::Unauthorized => "The request requires user authentication",
+            Code::PrevValueRequired => "PrevValue is Required in POST form",
+            Code::TtlNotNumber => "The given TTL in POST form is not a number",
+            Code::IndexNotNumber => "The given index in POST form is not a number",
+            Code::InvalidField => "Invalid field",
+            Code::InvalidForm => "Invalid POST form",
+            Code::RefreshValue => "Value provided on refresh",
+            Code::RefreshTtlRequired => "A TTL must be provided on refresh",
+            Code::RaftInternal => "Raft Internal Error",
+            Code::EventIndexCleared => "The event in requested index is outdated and cleared",
+        }
+    }
+
+    /// The status of the HTTP response.
+    pub fn status(self) -> u16 {
+        match self {
+            Code::KeyNotFound => 404,
+            Code::NotFile | Code::DirNotEmpty => 403,
+            Code::Unauthorized => 401,
+            Code::TestFailed | Code::NodeExist => 412,
+            Code::RaftInternal => 500,
+            _ => 400,
+        }
+    }
+}
+
+/// An error as it is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The code.
+    pub code: Code,
+    /// The cause, which may be the text of a value and no UTF-8.
+    pub cause: Vec<u8>,
+    /// The index of the store; 0 if the store was not asked.
+    pub index: u64,
+}
+
+impl Failure {
+    /// An error that was found before the store was asked.
+    pub fn new(code: Code, cause: impl Into<Vec<u8>>) -> Failure {
+        Failure { code, cause: cause.into(), index: 0 }
+    }
+
+    /// The body of the answer.
+    pub fn body(&self) -> Vec<u8> {
+        let mut out = format!("{{\"errorCode\":{},\"message\":", self.code as u16).into_bytes();
+        json::put_text(self.code.message().as_bytes(), &mut out);
+        if !self.cause.is_empty() {
+            out.extend_from_slice(b",\"cause\":");
+            json::put_text(&self.cause, &mut out);
+        }
+        out.extend_from_slice(format!(",\"index\":{}}}\n", self.index).as_bytes());
+        out
+    }
+}
+
+impl From<&Refusal> for Failure {
+    fn from(refusal: &Refusal) -> Failure {
+        let of_key = |code, key: &str| (code, key.as_bytes().to_vec());
+        let (code, cause) = match &refusal.reason {
+            Reason::KeyNotFound(key) => of_key(Code::KeyNotFound, key),
+            Reason::CompareFailed(mismatch) => (Code::TestFailed, cause_of(mismatch)),
+            Reason::NotFile(key) => of_key(Code::NotFile, key),
+            Reason::NotDir(key) => of_key(Code::NotDir, key),
+            Reason::KeyExists(key) => of_key(Code::NodeExist, key),
+            Reason::RootReadOnly => of_key(Code::RootReadOnly, "/"),
+            Reason::DirNotEmpty(key) => of_key(Code::DirNotEmpty, key),
+            Reason::HistoryCleared { first, asked } => {
+                let cause = format!("the requested history has been cleared [{first}/{asked}]");
+                (Code::EventIndexCleared, cause.into_bytes())
+            }
+        };
+        Failure { code, cause, index: refusal.index }
+    }
+}
+
+/// etcd 3.4 `v2store.getCompareFailCause`.
+fn cause_of(mismatch: &Mismatch) -> Vec<u8> {
+    let value = mismatch
+        .value
+        .as_ref()
+        .map(|value| [b"[".as_slice(), &value.asked, b" != ", &value.found, b"]"].concat());
+    let index = mismatch.index.map(|index| format!("[{} != {}]", index.asked, index.found));
+    let parts = value.into_iter().chain(index.map(String::into_bytes));
+    parts.collect::<Vec<_>>().join(b" ".as_slice())
+}
+
+#[cfg(test)]
+mod tests;

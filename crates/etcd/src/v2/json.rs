@@ -1,0 +1,200 @@
+//! Answers as JSON: events, and nodes with what is below them.
+//!
+//! etcd 3.4 `v2store.Event`, `v2store.NodeExtern`; texts as Go's `encoding/json` writes them.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use machine::etcd_v2::event::{Event, Expiration, NodeState};
+use machine::etcd_v2::tree::Node;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Appends the line of an event. `hides_nodes`: the nodes are left out.
+pub fn write_event(event: &Event, hides_nodes: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"action\":\"");
+    out.extend_from_slice(event.action.name().as_bytes());
+    out.push(b'"');
+    if !hides_nodes {
+        out.extend_from_slice(b",\"node\":");
+        put_node(event.key.as_bytes(), &event.node, out);
+        if let Some(prev) = &event.prev {
+            out.extend_from_slice(b",\"prevNode\":");
+            put_node(event.key.as_bytes(), prev, out);
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// The line that shows a node, with what is in it, in pieces: so a large one takes little memory
+/// and no long time at once. It shares the node with the store.
+pub struct Listing {
+    /// The node, until it was begun.
+    top: Option<Arc<Node>>,
+    /// The directories that are open, the outermost first.
+    open: Vec<Open>,
+    /// The key of the last node.
+    key: String,
+    is_recursive: bool,
+    now_ms: i64,
+}
+
+/// A directory whose nodes are being written.
+struct Open {
+    dir: Arc<Node>,
+    /// Bytes of its key.
+    key_bytes: usize,
+    /// The name of the last node that was written; none before the first.
+    after: Option<Arc<str>>,
+}
+
+impl Listing {
+    /// The line for a node at a key. `is_recursive`: with all that is below it. `now_ms`: the time,
+    /// in ms since 1970, for the times to live that are left.
+    pub fn new(key: &str, node: Arc<Node>, is_recursive: bool, now_ms: i64) -> Listing {
+        Listing { top: Some(node), open: Vec::new(), key: key.to_string(), is_recursive, now_ms }
+    }
+
+    /// Appends the next part of the line, of `bytes` or a node more. Whether more follows.
+    pub fn write(&mut self, bytes: usize, out: &mut Vec<u8>) -> bool {
+        let end = out.len().saturating_add(bytes);
+        if let Some(node) = self.top.take() {
+            out.extend_from_slice(b"{\"action\":\"get\",\"node\":");
+            self.begin(node, true, out);
+        }
+        while let Some(place) = self.open.last_mut() {
+            if out.len() >= end {
+                return true;
+            }
+            self.key.truncate(place.key_bytes);
+            let Some((name, child)) = place.dir.listed_behind(place.after.as_deref()).next() else {
+                let is_empty = place.after.is_none();
+                if !is_empty {
+                    out.push(b']');
+                }
+                put_indexes(place.dir.stat.modified, place.dir.stat.created, out);
+                self.open.pop();
+                continue;
+            };
+            self.key.push('/');
+            self.key.push_str(name);
+            let child = child.clone();
+            let is_first = place.after.replace(name.clone()).is_none();
+            out.extend_from_slice(if is_first { b",\"nodes\":[" } else { b"," });
+            let is_recursive = self.is_recursive;
+            self.begin(child, is_recursive, out);
+        }
+        out.extend_from_slice(b"}\n");
+        false
+    }
+
+    /// Appends the node at the present key; of a directory whose nodes are `shown`, only the
+    /// beginning.
+    fn begin(&mut self, node: Arc<Node>, shown: bool, out: &mut Vec<u8>) {
+        let state = node.shown(self.now_ms);
+        if !(node.is_dir() && shown) {
+            return put_node(self.key.as_bytes(), &state, out);
+        }
+        put_start(self.key.as_bytes(), &state, out);
+        self.open.push(Open { dir: node, key_bytes: self.key.len(), after: None });
+    }
+}
+
+fn put_node(key: &[u8], state: &NodeState, out: &mut Vec<u8>) {
+    put_start(key, state, out);
+    put_indexes(state.modified, state.created, out);
+}
+
+/// Appends a node up to what is in it. The root has no key.
+fn put_start(key: &[u8], state: &NodeState, out: &mut Vec<u8>) {
+    out.push(b'{');
+    let mut separator: &[u8] = b"";
+    if !key.is_empty() {
+        out.extend_from_slice(b"\"key\":");
+        put_text(key, out);
+        separator = b",";
+    }
+    if let Some(value) = &state.value {
+        out.extend_from_slice(separator);
+        out.extend_from_slice(b"\"value\":");
+        put_text(value, out);
+        separator = b",";
+    }
+    if state.is_dir {
+        out.extend_from_slice(separator);
+        out.extend_from_slice(b"\"dir\":true");
+    }
+    if let Some(Expiration { at_ms, ttl_s }) = state.expiration {
+        out.extend_from_slice(b",\"expiration\":\"");
+        put_time(at_ms, out);
+        out.push(b'"');
+        if ttl_s != 0 {
+            put(out, format_args!(",\"ttl\":{ttl_s}"));
+        }
+    }
+}
+
+/// Appends the end of a node. Indexes of 0 are left out.
+fn put_indexes(modified: u64, created: u64, out: &mut Vec<u8>) {
+    for (name, index) in [("modifiedIndex", modified), ("createdIndex", created)] {
+        if index > 0 {
+            put(out, format_args!(",\"{name}\":{index}"));
+        }
+    }
+    out.push(b'}');
+}
+
+/// Appends a time in UTC, as Go's `time.RFC3339Nano` has it.
+fn put_time(ms: i64, out: &mut Vec<u8>) {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000);
+    // A time to live is bounded, so only a clock that is far off comes to another year than one of
+    // four digits.
+    let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
+    out.extend_from_slice(text.as_deref().unwrap_or("9999-12-31T23:59:59Z").as_bytes());
+}
+
+fn put(out: &mut Vec<u8>, text: core::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a vector takes everything");
+}
+
+/// Appends a text in quotes. What is no UTF-8 becomes U+FFFD.
+pub(super) fn put_text(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        put_valid(chunk.valid(), out);
+        // Go replaces each byte.
+        for _ in chunk.invalid() {
+            out.extend_from_slice(b"\\ufffd");
+        }
+    }
+    out.push(b'"');
+}
+
+fn put_valid(text: &str, out: &mut Vec<u8>) {
+    let mut rest = text;
+    while let Some(at) = rest.find(is_escaped) {
+        let (before, from) = rest.split_at(at);
+        out.extend_from_slice(before.as_bytes());
+        let character = from.chars().next().expect("it was found");
+        match character {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            _ => put(out, format_args!("\\u{:04x}", u32::from(character))),
+        }
+        rest = &from[character.len_utf8()..];
+    }
+    out.extend_from_slice(rest.as_bytes());
+}
+
+/// Whether Go escapes a character: where it must, and where a page of HTML could take the text for
+/// something else.
+fn is_escaped(character: char) -> bool {
+    let is_special = matches!(character, '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
+    is_special || character < ' '
+}
+
+#[cfg(test)]
+mod tests;

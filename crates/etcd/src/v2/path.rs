@@ -1,0 +1,81 @@
+//! Paths of URLs.
+
+use thiserror::Error;
+
+/// A `%` that two hexadecimal digits do not follow.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("invalid URL escape {0:?}")]
+pub struct BadEscape(pub String);
+
+/// The bytes that a text stands for in which some are written as `%` and two hexadecimal digits.
+/// `plus_is_space`: a `+` stands for a space, as in forms.
+///
+/// # Errors
+/// An escape is malformed.
+pub fn decoded(text: &str, plus_is_space: bool) -> Result<Vec<u8>, BadEscape> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'%' => {
+                let escape = &bytes[at..bytes.len().min(at + 3)];
+                let [_, high, low] = *escape else { return Err(bad_escape(escape)) };
+                let (Some(high), Some(low)) = (digit(high), digit(low)) else {
+                    return Err(bad_escape(escape));
+                };
+                out.push(high << 4 | low);
+                at += 3;
+                continue;
+            }
+            b'+' if plus_is_space => out.push(b' '),
+            byte => out.push(byte),
+        }
+        at += 1;
+    }
+    Ok(out)
+}
+
+fn bad_escape(escape: &[u8]) -> BadEscape {
+    BadEscape(String::from_utf8_lossy(escape).into_owned())
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+/// A path in its shortest form: without empty names, `.` and `..`. A slash at its end stays.
+///
+/// Go's `net/http` (`cleanPath`), which redirects a request for another form.
+pub fn clean(path: &str) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    let mut out: String = names.iter().flat_map(|name| ["/", name]).collect();
+    if out.is_empty() || path.ends_with('/') {
+        out.push('/');
+    }
+    out
+}
+
+/// A path as it stands in a URL.
+pub fn escaped(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                out.push(char::from(byte));
+            }
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! Requests about keys, from their parameters.
+//!
+//! etcd 3.4 `v2http.parseKeyRequest`; what a write becomes: `etcdserver.applierV2store`.
+
+use machine::etcd_v2::command::{Command, Compare, Write};
+use machine::etcd_v2::key::Key;
+use machine::limits::{ETCD_V2_KEY_BYTES_MAX, ETCD_V2_LEVELS_MAX, ETCD_V2_TTL_S_MAX};
+
+use super::failure::{Code, Failure};
+use super::form::Form;
+use super::path;
+
+/// The methods of HTTP that requests about keys have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Read, without a body in the answer.
+    Head,
+    /// Read, or wait.
+    Get,
+    /// Write.
+    Put,
+    /// Create in order.
+    Post,
+    /// Remove.
+    Delete,
+}
+
+impl Verb {
+    /// The methods, as an answer to another one lists them.
+    pub const ALLOWED: &str = "HEAD,GET,PUT,POST,DELETE";
+
+    /// The verb of a method; none of another one.
+    pub fn of(method: &str) -> Option<Verb> {
+        Some(match method {
+            "HEAD" => Verb::Head,
+            "GET" => Verb::Get,
+            "PUT" => Verb::Put,
+            "POST" => Verb::Post,
+            "DELETE" => Verb::Delete,
+            _ => return None,
+        })
+    }
+
+    /// Whether the body of a request may be a form.
+    pub fn has_form(self) -> bool {
+        matches!(self, Verb::Put | Verb::Post)
+    }
+}
+
+/// A request about a key. Its form was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    key: Box<str>,
+    /// What it asks for.
+    pub ask: Ask,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// The node.
+    Get {
+        /// Whether all that is below it is shown, too.
+        is_recursive: bool,
+        /// Whether the read must not miss what was committed before it.
+        is_quorum: bool,
+    },
+    /// A change of the node.
+    Wait(WaitAsk),
+    /// A write.
+    Write(Box<WriteAsk>),
+}
+
+/// A wait for changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitAsk {
+    /// Whether changes below the key count.
+    pub is_recursive: bool,
+    /// Whether it goes on behind the first change.
+    pub is_stream: bool,
+    /// The index from which on changes count; 0: from the next one on.
+    pub from: u64,
+}
+
+/// A write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteAsk {
+    operation: Operation,
+    value: Vec<u8>,
+    ttl_s: Option<u64>,
+    prev_value: Vec<u8>,
+    prev_index: u64,
+    is_dir: bool,
+    is_recursive: bool,
+    is_refresh: bool,
+    /// Whether the answer leaves the nodes out (`noValueOnSuccess`).
+    pub hides_nodes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Set,
+    Create { is_in_order: bool },
+    Update,
+    CompareAndSwap,
+    Delete,
+    CompareAndDelete,
+}
+
+impl Request {
+    /// The request for what stands behind [`super::KEYS`] in a path as it stands in a URL.
+    ///
+    /// # Errors
+    /// The key or a parameter is not allowed. The store was not asked.
+    pub fn new(verb: Verb, key: &str, mut form: Form) -> Result<Request, Failure> {
+        let numbers = [number(&form, "prevIndex")?, number(&form, "waitIndex")?];
+        let [prev_index, from] = numbers;
+        let flag = |name| flag(&form, name);
+        let is_recursive = flag("recursive")?;
+        // Nodes always stand by name.
+        flag("sorted")?;
+        let waits = flag("wait")?;
+        let is_dir = flag("dir")?;
+        let is_quorum = flag("quorum")?;
+        let is_stream = flag("stream")?;
+        if waits && verb != Verb::Get {
+            return Err(invalid_field("\"wait\" can only be used with GET requests"));
+        }
+        if form.first("prevValue").is_some_and(<[u8]>::is_empty) {
+            let cause = "\"prevValue\" cannot be empty";
+            return Err(Failure::new(Code::PrevValueRequired, cause));
+        }
+        let hides_nodes = flag("noValueOnSuccess")?;
+        let ttl_s = time_to_live(&form)?;
+        let prev_exist = flag_or_none(&form, "prevExist")?;
+        let is_refresh = flag_or_none(&form, "refresh")?.unwrap_or(false);
+        if is_refresh {
+            if form.first("value").is_some_and(|value| !value.is_empty()) {
+                let cause = "A value was provided on a refresh";
+                return Err(Failure::new(Code::RefreshValue, cause));
+            }
+            if ttl_s.is_none() {
+                return Err(Failure::new(Code::RefreshTtlRequired, "No TTL value set"));
+            }
+        }
+        let compares = prev_index > 0 || form.first("prevValue").is_some();
+        let operation = match verb {
+            Verb::Head | Verb::Get => None,
+            Verb::Post => Some(Operation::Create { is_in_order: true }),
+            Verb::Delete if compares => Some(Operation::CompareAndDelete),
+            Verb::Delete => Some(Operation::Delete),
+            Verb::Put => Some(match prev_exist {
+                Some(false) => Operation::Create { is_in_order: false },
+                _ if compares => Operation::CompareAndSwap,
+                Some(true) => Operation::Update,
+                None => Operation::Set,
+            }),
+        };
+        let key = key_of(key, operation == Some(Operation::Create { is_in_order: true }))?;
+        let ask = match operation {
+            None if waits && !is_quorum => Ask::Wait(WaitAsk { is_recursive, is_stream, from }),
+            None => Ask::Get { is_recursive, is_quorum },
+            Some(operation) => Ask::Write(Box::new(WriteAsk {
+                operation,
+                prev_value: form.take("prevValue"),
+                // A directory has no value.
+                value: if is_dir { Vec::new() } else { form.take("value") },
+                ttl_s,
+                prev_index,
+                is_dir,
+                is_recursive,
+                is_refresh,
+                hides_nodes,
+            })),
+        };
+        Ok(Request { key, ask })
+    }
+
+    /// The key.
+    pub fn key(&self) -> Key<'_> {
+        Key::new(&self.key).expect("the key was checked")
+    }
+
+    /// The command of a write; none of another request.
+    pub fn command(&self) -> Option<Command<'_>> {
+        match &self.ask {
+            Ask::Write(write) => Some(write.command(self.key())),
+            Ask::Get { .. } | Ask::Wait(_) => None,
+        }
+    }
+
+    /// Bytes of its texts.
+    pub fn bytes(&self) -> usize {
+        let of_write = match &self.ask {
+            Ask::Write(write) => write.value.len() + write.prev_value.len(),
+            Ask::Get { .. } | Ask::Wait(_) => 0,
+        };
+        self.key.len() + of_write
+    }
+}
+
+impl WriteAsk {
+    fn command<'a>(&'a self, key: Key<'a>) -> Command<'a> {
+        let write = Write { key, value: &self.value, ttl_s: self.ttl_s };
+        let compare = Compare { value: &self.prev_value, index: self.prev_index };
+        let (is_dir, is_refresh) = (self.is_dir, self.is_refresh);
+        match self.operation {
+            Operation::Set => Command::Set { write, is_dir, is_refresh },
+            Operation::Create { is_in_order } => Command::Create { write, is_dir, is_in_order },
+            Operation::Update => Command::Update { write, is_refresh },
+            Operation::CompareAndSwap => Command::CompareAndSwap { write, compare, is_refresh },
+            Operation::Delete => Command::Delete { key, is_dir, is_recursive: self.is_recursive },
+            Operation::CompareAndDelete => Command::CompareAndDelete { key, compare },
+        }
+    }
+}
+
+/// The key that a path stands for.
+fn key_of(path: &str, is_in_order: bool) -> Result<Box<str>, Failure> {
+    let bytes = path::decoded(path, false).map_err(|bad| invalid_field(&bad.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| invalid_field("the key is no UTF-8"))?;
+    let clean = path::clean(&text);
+    let text = clean.trim_end_matches('/');
+    let key = Key::new(text);
+    match key.filter(|key| !is_in_order || key.has_room_in_order()) {
+        Some(key) => Ok(key.text().into()),
+        None => Err(invalid_field(&format!(
+            "the key has more than {ETCD_V2_KEY_BYTES_MAX} bytes or {ETCD_V2_LEVELS_MAX} levels"
+        ))),
+    }
+}
+
+/// The time to live; none if the parameter is missing or empty.
+fn time_to_live(form: &Form) -> Result<Option<u64>, Failure> {
+    match form.first("ttl") {
+        None | Some([]) => Ok(None),
+        Some(text) => match parsed(text).filter(|ttl_s| *ttl_s <= ETCD_V2_TTL_S_MAX) {
+            Some(ttl_s) => Ok(Some(ttl_s)),
+            None => Err(Failure::new(Code::TtlNotNumber, "invalid value for \"ttl\"")),
+        },
+    }
+}
+
+fn number(form: &Form, name: &str) -> Result<u64, Failure> {
+    let Some(text) = form.first(name) else { return Ok(0) };
+    let not_number = || Failure::new(Code::IndexNotNumber, format!("invalid value for \"{name}\""));
+    parsed(text).ok_or_else(not_number)
+}
+
+/// Go's `strconv.ParseUint`, which takes no sign.
+fn parsed(text: &[u8]) -> Option<u64> {
+    let text = core::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'))?;
+    text.parse().ok()
+}
+
+fn flag(form: &Form, name: &str) -> Result<bool, Failure> {
+    match form.first(name) {
+        None => Ok(false),
+        Some(text) => {
+            truth(text).ok_or_else(|| invalid_field(&format!("invalid value for \"{name}\"")))
+        }
+    }
+}
+
+/// As [`flag`], of a parameter whose absence means something. etcd names it without quotes.
+fn flag_or_none(form: &Form, name: &str) -> Result<Option<bool>, Failure> {
+    let Some(text) = form.first(name) else { return Ok(None) };
+    let truth = truth(text).ok_or_else(|| invalid_field(&format!("invalid value for {name}")))?;
+    Ok(Some(truth))
+}
+
+/// Go's `strconv.ParseBool`.
+fn truth(text: &[u8]) -> Option<bool> {
+    match text {
+        b"1" | b"t" | b"T" | b"true" | b"TRUE" | b"True" => Some(true),
+        b"0" | b"f" | b"F" | b"false" | b"FALSE" | b"False" => Some(false),
+        _ => None,
+    }
+}
+
+fn invalid_field(cause: &str) -> Failure {
+    Failure::new(Code::InvalidField, cause)
+}
+
+#[cfg(test)]
+mod tests;
