@@ -187,8 +187,9 @@ impl ApplyOutput {
     ) -> Vec<(FrontId, Delivery)> {
         let mut deliveries = Vec::new();
         let none = SharedChanges::default();
-        let (concerns_all, is_watched) =
-            (self.changes.concerns_all(), !self.changes.key_changes().is_empty());
+        let changes_keys = !self.changes.key_changes().is_empty();
+        let is_watched = changes_keys || !self.changes.etcd_v2().keys.is_empty();
+        let concerns_all = self.changes.concerns_all();
         let for_zk = if self.changes.has_only_keys() { &none } else { &self.changes };
         let zk = fronts.zk_fronts().map(|front| (front, for_zk));
         let etcd = fronts.etcd_fronts().map(|front| {
@@ -463,6 +464,11 @@ impl Apply {
         if is_replaced || !changes.is_empty() {
             let changes = changes.to_vec();
             output.to_loop.insert(0, FromApply::Leases { is_replaced, changes });
+        }
+        let changes = &output.changes.etcd_v2().deadlines;
+        if is_replaced || !changes.is_empty() {
+            let changes = changes.clone();
+            output.to_loop.insert(0, FromApply::EtcdV2Deadlines { is_replaced, changes });
         }
         output
     }

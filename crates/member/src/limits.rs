@@ -219,6 +219,9 @@ pub const LEASE_GRACE_MS: u64 = 100;
 /// etcd's rate is 1,000 a second (`defaultLeaseRevokeRate`).
 pub const LEASES_EXPIRED_MAX: usize = 1_024;
 
+/// As [`LEASES_EXPIRED_MAX`], of nodes of etcd v2 whose time to live is over.
+pub const ETCD_V2_EXPIRED_MAX: usize = 1_024;
+
 /// Questions about leases that a member has for the leader. One more is refused as too many
 /// requests.
 pub const LEASE_QUESTIONS_MAX: usize = 100_000;
@@ -569,6 +572,16 @@ pub const ETCD_WATCH_HOLD_EVENTS_MAX: usize = 500;
 /// New events that a Front matches against its watchers at a time, and watchers that it looks at
 /// for them. The events of one revision are matched together.
 pub const ETCD_WATCH_MATCHED_EVENTS_MAX: usize = 4_096;
+
+/// Events of etcd v2 that a wait is given at once. The others are read from the history later.
+pub const ETCD_V2_WAIT_EVENTS_MAX: usize = 100;
+
+/// Bytes of events after which a wait of etcd v2 is given no more at once.
+pub const ETCD_V2_WAIT_BYTES: u64 = 64 * 1024;
+
+/// Waits of etcd v2 that look into the history in one hold of the state's lock, each at up to 1,000
+/// events, some 10 us.
+pub const ETCD_V2_WAIT_LOOKS_MAX: usize = 16;
 
 /// Watchers of one Front. One more is refused as too many requests.
 pub const ETCD_WATCHERS_MAX: usize = 4_000_000;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use machine::change::SharedChanges;
 use machine::entry::{self, UnstampedBatch};
+use machine::etcd_v2::change::DeadlineChange;
 use machine::{
     BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, LeaseChange, Level, LogIndex,
     Mark, MemberId, Ordinal, Outcome, Owner, PreparedImage, ServerList, Servers, Settings,
@@ -494,6 +495,13 @@ pub enum FromApply {
         /// The changes, in order.
         changes: Vec<LeaseChange>,
     },
+    /// Changes of the times to live of etcd v2's nodes. Sent as [`FromApply::Leases`].
+    EtcdV2Deadlines {
+        /// As in [`FromApply::Leases`].
+        is_replaced: bool,
+        /// The changes, in order.
+        changes: Vec<DeadlineChange>,
+    },
     /// etcd's settings; sent each time that they are set, and for a snapshot that replaced the
     /// state.
     EtcdConfigured(machine::etcd::Settings),
@@ -657,6 +665,8 @@ pub struct Start {
     pub sessions: Vec<OwnerEvent>,
     /// The leases of the restored machine.
     pub leases: Vec<LeaseChange>,
+    /// The times to live of etcd v2's nodes in the restored machine.
+    pub etcd_v2_deadlines: Vec<DeadlineChange>,
     /// Bytes of log since the snapshot.
     pub log_bytes: u64,
     /// The most bytes that an image of the restored machine can have.

@@ -8,6 +8,7 @@
 
 mod clock;
 mod contact;
+mod etcd_v2_deadlines;
 mod fetching;
 pub(crate) mod forward;
 mod fullness;
@@ -65,6 +66,7 @@ use crate::snapshot::schedule::Snapshots;
 use crate::summary::Latency;
 
 use contact::Contact;
+use etcd_v2_deadlines::EtcdV2Deadlines;
 use levels::Levels;
 use memberships::Memberships;
 use questions::LeaseQuestions;
@@ -101,6 +103,7 @@ pub struct Loop {
     reads: Reads,
     sessions: Deadlines<Owner>,
     leases: Deadlines<LeaseId>,
+    etcd_v2_deadlines: EtcdV2Deadlines,
     questions: LeaseQuestions,
     snapshots: Snapshots,
     installing: Option<Installing>,
@@ -163,6 +166,8 @@ pub struct LoopCounts {
     pub sessions_expired: u64,
     /// Leases of etcd that nobody kept alive for their time to live.
     pub leases_expired: u64,
+    /// Nodes of etcd v2 whose time to live was over.
+    pub etcd_v2_expired: u64,
     /// Compactions of etcd's keys that this member, as leader, has begun by itself.
     pub auto_compactions: u64,
     /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
@@ -259,7 +264,7 @@ pub struct LoopHeld {
     pub unapplied_bytes: usize,
     /// Syncs that wait for their index, and questions about leases that wait for an answer.
     pub waiting_reads: usize,
-    /// Sessions and leases with a deadline.
+    /// Sessions, leases and nodes of etcd v2 with a deadline.
     pub deadlines: usize,
     /// Places that they take in the order of deadlines: one for each.
     pub deadline_places: usize,
@@ -529,6 +534,7 @@ impl Loop {
             reads: Reads::default(),
             sessions,
             leases: Deadlines::new(LEASE_TICK_MS, LEASE_GRACE_MS),
+            etcd_v2_deadlines: EtcdV2Deadlines::default(),
             questions: LeaseQuestions::default(),
             snapshots,
             installing: None,
@@ -554,6 +560,7 @@ impl Loop {
             output: LoopOutput::default(),
         };
         member.on_leases(false, start.leases);
+        member.etcd_v2_deadlines.take(start.etcd_v2_deadlines);
         Ok(member)
     }
 
@@ -652,6 +659,12 @@ impl Loop {
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
             FromApply::Raised(stated) => self.on_raised(stated),
             FromApply::Leases { is_replaced, changes } => self.on_leases(is_replaced, changes),
+            FromApply::EtcdV2Deadlines { is_replaced, changes } => {
+                if is_replaced {
+                    self.etcd_v2_deadlines.clear();
+                }
+                self.etcd_v2_deadlines.take(changes);
+            }
             FromApply::EtcdConfigured(settings) => {
                 self.configured.etcd_replicated = settings;
                 self.end_configuring();
@@ -825,6 +838,7 @@ impl Loop {
         if self.is_caught_up() && self.ready && !self.room.is_full {
             self.expire();
             self.expire_leases();
+            self.expire_etcd_v2();
             if let Some(leading) = &mut self.leading {
                 leading.containers.advance(elapsed_ms);
             }
@@ -960,8 +974,10 @@ impl Loop {
                 + self.reads.under_way.values().filter(is_sync).count()
                 + self.questions.count()
                 + self.leading.as_ref().map_or(0, |leading| leading.lease_calls.count()),
-            deadlines: self.sessions.len() + self.leases.len(),
-            deadline_places: self.sessions.place_count() + self.leases.place_count(),
+            deadlines: self.sessions.len() + self.leases.len() + self.etcd_v2_deadlines.len(),
+            deadline_places: self.sessions.place_count()
+                + self.leases.place_count()
+                + self.etcd_v2_deadlines.place_count(),
         }
     }
 
@@ -1077,10 +1093,11 @@ impl Loop {
         }
     }
 
-    /// Gives every session and every lease its full time.
+    /// Gives every session, every lease and every node of etcd v2 its full time.
     fn renew_all(&mut self) {
         self.sessions.renew_all();
         self.leases.renew_all();
+        self.etcd_v2_deadlines.renew_all();
     }
 
     fn expire(&mut self) {

@@ -356,6 +356,7 @@ pub fn start(
         auto_compaction: options.auto_compaction,
         sessions: sessions(machine),
         leases: machine.etcd().leases().changes().collect(),
+        etcd_v2_deadlines: machine.etcd_v2().deadlines(),
         restored,
         log_bytes,
         image_bytes_max: machine.image_bytes_max(),

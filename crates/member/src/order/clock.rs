@@ -23,6 +23,7 @@ impl Loop {
         self.now_ms += elapsed_ms;
         self.sessions.advance(elapsed_ms, self.timing.planned_ms);
         self.leases.advance(elapsed_ms, self.timing.planned_ms);
+        self.etcd_v2_deadlines.advance(elapsed_ms, self.timing.planned_ms);
         self.timing.advance(elapsed_ms);
         if let Some(ticks) = self.replica.ticks_until_election() {
             let ticks = self.timing.take_ticks(ticks.saturating_sub(1));
@@ -73,7 +74,9 @@ impl Loop {
             Some(_) => CLOCK_INTERVAL_MS,
             None => u64::MAX,
         };
-        let expiry_ms = expiry_ms(self.sessions.due_ms()).min(expiry_ms(self.leases.due_ms()));
+        let due_ms =
+            [self.sessions.due_ms(), self.leases.due_ms(), self.etcd_v2_deadlines.due_ms()];
+        let expiry_ms = due_ms.map(expiry_ms).into_iter().fold(u64::MAX, u64::min);
         beat_ms.min(expiry_ms.max(CLOCK_INTERVAL_MS)).min(leading.containers.due_ms())
     }
 

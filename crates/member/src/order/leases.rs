@@ -253,4 +253,4 @@ impl Loop {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -50,9 +50,12 @@ fn time(granted_s: i64, left_ms: u64) -> LeaseAnswered {
     Ok(Some(LeaseTime { granted_s, left_ms }))
 }
 
-/// The leases that committed entries expire, with the grants that were judged, in their order.
-fn expired(world: &World, at: usize) -> Vec<(i64, u64)> {
-    let mut expired = Vec::new();
+/// Shows `visit` the commands of the entries that are committed at a member, in their order.
+pub(in crate::order) fn visit_committed(
+    world: &World,
+    at: usize,
+    mut visit: impl FnMut(&Command<'_>),
+) {
     for (_, found) in world.committed.iter().filter(|(of, _)| *of == at) {
         if found.payload.is_empty() {
             continue;
@@ -61,18 +64,24 @@ fn expired(world: &World, at: usize) -> Vec<(i64, u64)> {
         let mut offset = entry::HEADER_BYTES;
         for _ in 0..header.batch_count {
             let batch = decode_batch(&found.payload, offset).unwrap();
-            for framed in batch.commands(0, usize::MAX).unwrap() {
-                if let Command::Etcd(EtcdCommand::Expire { leases }) = framed.command {
-                    expired.extend(leases.iter().map(|(lease, judged)| (lease.0, judged.0)));
-                }
-            }
+            batch.commands(0, usize::MAX).unwrap().iter().for_each(|it| visit(&it.command));
             offset = batch.end;
         }
     }
+}
+
+/// The leases that committed entries expire, with the grants that were judged, in their order.
+fn expired(world: &World, at: usize) -> Vec<(i64, u64)> {
+    let mut expired = Vec::new();
+    visit_committed(world, at, |command| {
+        if let Command::Etcd(EtcdCommand::Expire { leases }) = command {
+            expired.extend(leases.iter().map(|(lease, judged)| (lease.0, judged.0)));
+        }
+    });
     expired
 }
 
-fn pass(world: &mut World, ms: u64) {
+pub(in crate::order) fn pass(world: &mut World, ms: u64) {
     (0..ms / TICK_MS).for_each(|_| world.pass(TICK_MS));
 }
 

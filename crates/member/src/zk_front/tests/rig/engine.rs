@@ -68,6 +68,7 @@ pub(crate) fn start() -> Start {
         auto_compaction: Default::default(),
         sessions: Vec::new(),
         leases: Vec::new(),
+        etcd_v2_deadlines: Vec::new(),
         log_bytes: 0,
         image_bytes_max: 0,
         digest: Machine::default().digest(),

@@ -1,0 +1,110 @@
+//! Three Loops: when nodes of etcd v2 expire.
+
+use machine::Level;
+use replica::{Membership, Role};
+
+use super::super::contact::tests::{TICK_MS, World};
+use super::super::leases::tests::{pass, visit_committed};
+use super::*;
+use crate::message::{FromApply, LoopInput};
+
+fn began(key: &str, since: u64, ttl_s: u64) -> DeadlineChange {
+    DeadlineChange::Began { key: key.into(), since, ttl_s }
+}
+
+/// Tells all members of changes, as their Apply does.
+fn tell(world: &mut World, is_replaced: bool, changes: &[DeadlineChange]) {
+    for at in 0..3 {
+        let changes = changes.to_vec();
+        let message = FromApply::EtcdV2Deadlines { is_replaced, changes };
+        world.members[at].handle(LoopInput::Apply(message)).unwrap();
+        world.turn(at);
+    }
+}
+
+/// The nodes that committed entries remove, in their order.
+fn expired(world: &World, at: usize) -> Vec<(String, u64)> {
+    let mut expired = Vec::new();
+    visit_committed(world, at, |command| {
+        if let Command::EtcdV2(EtcdV2Command::Expire { keys }) = command {
+            expired.extend(keys.iter().map(|it| (it.key.text().to_string(), it.since)));
+        }
+    });
+    expired
+}
+
+fn led() -> (World, usize, Vec<usize>) {
+    let voters = Membership::of_voters([1, 2, 3]);
+    let (mut world, leader, followers) = World::led_knowing(&voters, [Level::ETCD_V2; 3]);
+    pass(&mut world, 500);
+    world.committed.clear();
+    (world, leader, followers)
+}
+
+#[test]
+fn a_node_expires_soon_after_its_time_unless_it_was_written_since() {
+    let (mut world, leader, _) = led();
+    let changes = [began("/a", 4, 2), began("/b", 5, 2), began("/b", 6, 4)];
+    tell(&mut world, false, &changes[..2]);
+    let refreshed = [DeadlineChange::Ended { since: 5 }, changes[2].clone()];
+    tell(&mut world, false, &refreshed);
+    pass(&mut world, 2_000);
+    assert_eq!(expired(&world, leader), []);
+    pass(&mut world, 500);
+    assert_eq!(expired(&world, leader), [("/a".to_string(), 4)]);
+    // Apply has removed it.
+    tell(&mut world, false, &[DeadlineChange::Ended { since: 4 }]);
+    pass(&mut world, 2_000);
+    assert_eq!(expired(&world, leader), [("/a".to_string(), 4), ("/b".to_string(), 6)]);
+    assert_eq!(world.members[leader].counts.etcd_v2_expired, 2);
+}
+
+#[test]
+fn a_node_without_time_expires_at_once() {
+    let (mut world, leader, _) = led();
+    tell(&mut world, false, &[began("/now", 4, 0)]);
+    pass(&mut world, 500);
+    assert_eq!(expired(&world, leader), [("/now".to_string(), 4)]);
+}
+
+#[test]
+fn a_new_leader_gives_every_node_its_full_time() {
+    let (mut world, leader, others) = led();
+    tell(&mut world, false, &[began("/a", 4, 6)]);
+    pass(&mut world, 5_000);
+    world.away.insert(leader);
+    world.committed.clear();
+    let leads = |world: &World, at: usize| world.members[at].status().role == Role::Leader;
+    let mut waited_ms = 0;
+    while !others.iter().any(|at| leads(&world, *at)) {
+        pass(&mut world, TICK_MS);
+        waited_ms += TICK_MS;
+    }
+    assert!(waited_ms < 5_000);
+    let new = *others.iter().find(|at| leads(&world, **at)).unwrap();
+    pass(&mut world, 6_000 - TICK_MS);
+    assert_eq!(expired(&world, new), []);
+    pass(&mut world, 600);
+    assert_eq!(expired(&world, new), [("/a".to_string(), 4)]);
+}
+
+#[test]
+fn many_nodes_expire_over_several_rounds() {
+    let (mut world, leader, _) = led();
+    let count = 3 * ETCD_V2_EXPIRED_MAX as u64;
+    let changes: Vec<_> = (1..=count).map(|at| began(&format!("/{at}"), at, 2)).collect();
+    tell(&mut world, false, &changes);
+    pass(&mut world, 3_000);
+    assert_eq!(expired(&world, leader).len() as u64, count);
+}
+
+#[test]
+fn nodes_of_a_state_that_takes_the_place_of_another_are_the_only_ones() {
+    let (mut world, leader, _) = led();
+    tell(&mut world, false, &[began("/old", 4, 2)]);
+    tell(&mut world, true, &[began("/new", 9, 2)]);
+    let held = world.members[leader].held();
+    assert_eq!((held.deadlines, held.deadline_places), (1, 1));
+    pass(&mut world, 3_000);
+    assert_eq!(expired(&world, leader), [("/new".to_string(), 9)]);
+}
