@@ -28,6 +28,7 @@ mod method;
 mod passwords;
 mod range;
 mod stream;
+mod v2;
 mod watches;
 
 use std::collections::VecDeque;
@@ -67,12 +68,15 @@ use hash_call::HashCall;
 use lease_call::LeaseCall;
 use range::Range;
 use stream::Stream;
+use v2::waits::V2Waits;
 use watches::Watches;
 
 pub use calls::Reply;
 pub use credentials::Credentials;
 pub use method::{CallRefused, Method, Need};
 pub use passwords::{PasswordDone, PasswordTask, PasswordWork};
+pub use v2::waits::V2Waited;
+pub use v2::{V2Found, V2Result};
 pub use watches::{WatchBounds, WatchMessage, WatchMessages};
 
 /// The configuration of an EtcdFront.
@@ -150,6 +154,10 @@ pub struct EtcdOutput {
     pub pieces: Vec<(Ticket, Reply)>,
     /// Messages of watch streams; the next ones come when the client has taken these.
     pub watched: Vec<(Ticket, WatchMessages)>,
+    /// Results of reads and writes of etcd v2 that the store has answered.
+    pub v2_results: Vec<(Ticket, V2Result)>,
+    /// What came of waits of etcd v2, in its order.
+    pub v2_waited: Vec<(Ticket, V2Waited)>,
     /// Work on passwords, for [`EtcdFront::on_password`].
     pub passwords: Vec<(Ticket, PasswordWork)>,
     /// Watch streams for which [`EtcdFront::accepts_request`] was false, and may be true now.
@@ -183,6 +191,7 @@ pub struct EtcdFront {
     /// Commands that the output of this turn gives up.
     given_up: Vec<(ConnectionId, Ticket)>,
     watches: Watches,
+    v2_waits: V2Waits,
     /// Whether tokens that have times are to be compared with the state under the lock.
     checks_tokens: bool,
     level: Level,
@@ -214,6 +223,7 @@ impl EtcdFront {
                 config.progress_ms,
                 config.watch_bounds,
             ),
+            v2_waits: V2Waits::new(config.id, config.watch_interest.clone()),
             level: config.level,
             now: Now::default(),
             output: EtcdOutput::default(),
@@ -239,13 +249,19 @@ impl EtcdFront {
         Ok(ticket)
     }
 
+    /// As [`EtcdFront::admit`], of a call that must be done in time.
+    fn admit_for_time(&mut self) -> Result<Ticket, Ticket> {
+        let ticket = self.admit()?;
+        self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
+        Ok(ticket)
+    }
+
     /// Takes a call. Its result comes with [`EtcdFront::take_output`] under this ticket.
     pub fn on_call(&mut self, method: Method, request: Bytes, credentials: Credentials) -> Ticket {
-        let ticket = match self.admit() {
+        let ticket = match self.admit_for_time() {
             Ok(ticket) => ticket,
             Err(refused) => return refused,
         };
-        self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
         let asker = credentials::asker(credentials, self.config.is_alone);
         if let Err(refused) = self.begin(ticket, method, request, asker) {
             self.output.results.push((ticket, Err(refused)));
@@ -299,7 +315,7 @@ impl EtcdFront {
 
     /// The client of a call is gone, or waits no longer. The call has no result any more.
     pub fn on_cancel(&mut self, ticket: Ticket) {
-        if self.watches.close(ticket) {
+        if self.watches.close(ticket) || self.v2_waits.close(ticket) {
             return;
         }
         match self.calls.get_mut(&ticket) {
@@ -312,8 +328,8 @@ impl EtcdFront {
         }
     }
 
-    /// The client of a streamed read or a watch stream has taken what it was given last. Whether
-    /// there may be more for it now.
+    /// The client of a streamed read, a watch stream or a stream of etcd v2 has taken what it was
+    /// given last. Whether there may be more for it now.
     pub fn on_taken(&mut self, ticket: Ticket) -> bool {
         if let Some(call) = self.calls.get_mut(&ticket)
             && let Call::Sent(stream, asker) = call
@@ -322,18 +338,21 @@ impl EtcdFront {
             self.runnable.push_back(ticket);
             return true;
         }
-        self.watches.taken(ticket)
+        self.watches.taken(ticket) || self.v2_waits.taken(ticket)
     }
 
     /// Whether a call waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
-        !self.runnable.is_empty() || self.watches.is_runnable() || self.checks_tokens
+        !self.runnable.is_empty()
+            || self.watches.is_runnable()
+            || self.v2_waits.is_runnable()
+            || self.checks_tokens
     }
 
     /// Whether the driver must come again, though nothing arrives: a call waits for the lock, or
     /// [`EtcdFront::take_output`] left new events for its next call.
     pub fn has_more(&self) -> bool {
-        self.is_runnable() || self.watches.has_unmatched()
+        self.is_runnable() || self.watches.has_unmatched() || self.v2_waits.has_unmatched()
     }
 
     /// Whether a call waits for something that no message tells of: memory that is freed, or room
@@ -353,19 +372,20 @@ impl EtcdFront {
         if self.watches.is_runnable() {
             self.watches.run(store, self.now.monotonic_ms, &self.config.token_times);
         }
+        self.v2_waits.run(machine.etcd_v2());
         let mut keys_left = self.config.hold_keys_max;
         for _ in 0..READ_HOLD_REQUESTS_MAX {
             if keys_left == 0 {
                 return;
             }
             let Some(ticket) = self.runnable.pop_front() else { return };
-            self.run_call(ticket, store, &mut keys_left);
+            self.run_call(ticket, machine, &mut keys_left);
         }
     }
 
     /// Runs a call that has waited for the lock.
-    fn run_call(&mut self, ticket: Ticket, store: &Store, keys_left: &mut u64) {
-        let header = self.header();
+    fn run_call(&mut self, ticket: Ticket, machine: &Machine, keys_left: &mut u64) {
+        let (store, header) = (machine.etcd(), self.header());
         if !self.find_user_of_read(ticket, store.auth()) {
             return;
         }
@@ -376,6 +396,7 @@ impl EtcdFront {
             )) => {
                 self.hand_over_read(ticket, store);
             }
+            Some(Call::Ready(Read::V2(_), _)) => self.run_v2_read(ticket, machine.etcd_v2()),
             Some(Call::Ready(read, asker)) => {
                 let ran = read.run((store, header), asker, keys_left, &self.config.references);
                 self.on_ran(ticket, ran);
@@ -465,6 +486,7 @@ impl EtcdFront {
         // Beside another state, the changes of a delivery are not all.
         if !is_installed {
             self.watches.on_changes(&delivery.changes);
+            self.v2_waits.on_changes(&delivery.changes);
         }
         for answer in delivery.answers {
             match answer {
@@ -511,13 +533,15 @@ impl EtcdFront {
         }
         let header = self.header();
         self.watches.take_messages(header, &mut self.output.watched);
+        self.v2_waits.match_changes();
+        self.output.v2_waited = self.v2_waits.take_output();
         self.output.accepting = self.watches.take_accepting();
         core::mem::take(&mut self.output)
     }
 
     /// Calls that are not done.
     pub fn call_count(&self) -> usize {
-        self.calls.len() + self.watches.stream_count()
+        self.calls.len() + self.watches.stream_count() + self.v2_waits.count()
     }
 
     /// Commands that were handed over and are not answered, and their bytes.
@@ -706,6 +730,17 @@ impl EtcdFront {
             self.hold(ticket, command.level(), kept, asker);
             return Ok(());
         }
+        self.push_command(ticket, &command, bytes, asker)
+    }
+
+    /// Adds a command, for this client, to the batch. `bytes` is the size of its request.
+    fn push_command(
+        &mut self,
+        ticket: Ticket,
+        command: &Command<'_>,
+        bytes: usize,
+        asker: Asker,
+    ) -> Result<(), CallRefused> {
         if !self.commands.has_credit(FRONT_COMMANDS_MAX) {
             return Err(Error::TooManyRequests.into());
         }
@@ -714,12 +749,12 @@ impl EtcdFront {
         }
         let connection = self.config.connection;
         match credentials::info(&asker) {
-            None => self.commands.batch.push(connection, &self.identity_bytes, &command),
+            None => self.commands.batch.push(connection, &self.identity_bytes, command),
             Some(who) => {
                 let id = who.to_id();
                 let named = [Identity { scheme: ETCD_SCHEME, id: &id }];
                 let identities = encode_identities(named.into_iter());
-                self.commands.batch.push(connection, &identities, &command);
+                self.commands.batch.push(connection, &identities, command);
             }
         }
         self.commands.waiters.push(Waiter::new(connection, ticket));
@@ -756,6 +791,7 @@ impl EtcdFront {
         }
         let outcome = match answered {
             Ok(Outcome::Etcd(outcome)) => outcome,
+            Ok(Outcome::EtcdV2(outcome)) => return self.on_v2_outcome(ticket, outcome),
             Ok(_) => unreachable!("etcd's clients ask for no others"),
             Err(unavailable) => {
                 let error = error_of_unavailable(unavailable);
@@ -801,9 +837,14 @@ impl EtcdFront {
     fn on_level(&mut self, level: Level) {
         self.level = self.level.max(level);
         for ticket in core::mem::take(&mut self.held) {
-            if let Some(Call::Held { method, request, asker }) = self.calls.remove(&ticket)
-                && let Err(refused) = self.begin(ticket, method, request, asker)
-            {
+            let begun = match self.calls.remove(&ticket) {
+                Some(Call::Held { method, request, asker }) => {
+                    self.begin(ticket, method, request, asker)
+                }
+                Some(Call::HeldV2(request)) => self.begin_v2(ticket, *request),
+                _ => Ok(()),
+            };
+            if let Err(refused) = begun {
                 self.output.results.push((ticket, Err(refused)));
             }
         }
@@ -813,6 +854,7 @@ impl EtcdFront {
     /// contains.
     fn on_installed(&mut self) {
         self.watches.on_installed(true);
+        self.v2_waits.on_installed();
         self.on_other_users();
         for call in self.calls.values_mut() {
             if let Call::Ready(_, Some(client)) | Call::Confirming(_, Some(client)) = call {
@@ -862,7 +904,7 @@ impl EtcdFront {
             Some(Call::Command { .. } | Call::Pruning { .. } | Call::Sent(..)) => return,
             // Pieces go as slowly as the client takes them.
             Some(Call::Ready(Read::Stream(stream), _)) if stream.has_begun() => return,
-            Some(Call::Held { .. }) => Error::NotCapable,
+            Some(Call::Held { .. } | Call::HeldV2(_)) => Error::NotCapable,
             Some(
                 Call::Confirming(..)
                 | Call::Ready(..)

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use etcd::convert::{self, AuthChange, AuthQuestion, Header, LeaseResponse, Piece, Response};
 use etcd::limits::TXN_OPS_TOTAL_MAX;
 use etcd::pb::etcdserverpb as pb;
+use etcd::v2::Request;
 use machine::LeaseId;
 use machine::etcd::Store;
 use machine::etcd::command::Txn;
@@ -19,6 +20,7 @@ use super::method::{Method, Need};
 use super::passwords::PasswordCall;
 use super::range::{self, Range, Stepped};
 use super::stream::Stream;
+use super::v2::V2Read;
 use crate::lease::LeaseTime;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
@@ -33,6 +35,8 @@ pub(super) enum Call {
         /// The client.
         asker: Asker,
     },
+    /// A write of etcd v2 that waits until the level of the state allows it.
+    HeldV2(Box<Request>),
     /// A write that waits for the lock, or until this member has applied what was committed: its
     /// user is not known yet.
     Finding {
@@ -111,6 +115,8 @@ pub(super) enum Read {
     Hash(HashCall),
     /// Whether a client may ask something of the member itself.
     Need(Need),
+    /// A read of etcd v2's tree, which has a result of its own.
+    V2(V2Read),
 }
 
 /// A change of users and roles that is not a command yet.
@@ -193,9 +199,11 @@ impl Read {
                 *keys_left = keys_left.saturating_sub(piece.events().len() as u64);
                 Found::Piece { piece, is_last }
             }
-            Read::AskLease(_) | Read::Authenticate(_) | Read::Signed(_) | Read::Change(_) => {
-                unreachable!("it is handed over")
-            }
+            Read::AskLease(_)
+            | Read::Authenticate(_)
+            | Read::Signed(_)
+            | Read::Change(_)
+            | Read::V2(_) => unreachable!("it is handed over"),
             Read::Auth(question) => {
                 Found::Encoded(question.answer(header, store, credentials::info(asker))?)
             }

@@ -1,0 +1,109 @@
+//! The calls of etcd v2: reads, writes and waits for changes.
+//!
+//! A read runs under the lock, at once or, for `quorum=true`, after a sync of Loop. A write is a
+//! command. A wait is in [`waits`].
+
+pub(super) mod waits;
+
+use std::sync::Arc;
+
+use etcd::Error;
+use etcd::v2::{Ask, Request};
+use machine::Command;
+use machine::etcd_v2::Store;
+use machine::etcd_v2::event::Event;
+use machine::etcd_v2::query::Found;
+use machine::etcd_v2::reply::{Outcome, Refusal};
+
+use super::EtcdFront;
+use super::calls::{Call, Read};
+use super::method::CallRefused;
+use crate::message::{Ticket, ToLoop};
+
+/// The result of a read or a write that the store has answered.
+pub type V2Result = Result<V2Found, Refusal>;
+
+/// What a read found, or a write has done.
+#[derive(Clone, Debug)]
+pub enum V2Found {
+    /// A read found this.
+    Node(Found),
+    /// A write has done this.
+    Written(Arc<Event>),
+}
+
+/// A read of a key. Its form was checked.
+pub(super) struct V2Read(Request);
+
+impl V2Read {
+    fn run(&self, store: &Store) -> V2Result {
+        store.get(self.0.key()).map(V2Found::Node)
+    }
+}
+
+impl EtcdFront {
+    /// Takes a request to read or to write. Its result comes under this ticket: one of the store
+    /// with [`EtcdOutput::v2_results`](super::EtcdOutput::v2_results), or else an error with the
+    /// results of other calls.
+    pub fn on_v2_call(&mut self, request: Request) -> Ticket {
+        let ticket = match self.admit_for_time() {
+            Ok(ticket) => ticket,
+            Err(refused) => return refused,
+        };
+        if let Err(refused) = self.begin_v2(ticket, request) {
+            self.output.results.push((ticket, Err(refused)));
+        }
+        ticket
+    }
+
+    /// Takes a request to wait. What comes of it is in
+    /// [`EtcdOutput::v2_waited`](super::EtcdOutput::v2_waited) under this ticket; too many calls
+    /// are an error with the results of other calls.
+    pub fn on_v2_wait(&mut self, request: Request) -> Ticket {
+        let Ask::Wait(ask) = request.ask else { unreachable!("the caller has looked") };
+        match self.admit() {
+            Ok(ticket) => {
+                self.v2_waits.open(ticket, request.key(), ask);
+                ticket
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// Begins a read or a write.
+    pub(super) fn begin_v2(&mut self, ticket: Ticket, request: Request) -> Result<(), CallRefused> {
+        let Some(command) = request.command() else {
+            let is_local = !matches!(request.ask, Ask::Get { is_quorum: true, .. });
+            self.begin_read(ticket, Read::V2(V2Read(request)), is_local, None);
+            return Ok(());
+        };
+        let bytes = request.bytes();
+        if bytes > self.config.request_bytes_max {
+            return Err(Error::RequestTooLarge.into());
+        }
+        let command = Command::EtcdV2(command);
+        if command.level() > self.level {
+            self.output.to_loop.push(ToLoop::Need(command.level()));
+            self.calls.insert(ticket, Call::HeldV2(Box::new(request)));
+            self.held.push(ticket);
+            return Ok(());
+        }
+        self.push_command(ticket, &command, bytes, None)
+    }
+
+    /// Runs a read under the lock.
+    pub(super) fn run_v2_read(&mut self, ticket: Ticket, store: &Store) {
+        if let Some(Call::Ready(Read::V2(read), _)) = self.calls.remove(&ticket) {
+            self.output.v2_results.push((ticket, read.run(store)));
+        }
+    }
+
+    /// Takes the outcome of a write.
+    pub(super) fn on_v2_outcome(&mut self, ticket: Ticket, outcome: Result<Outcome, Refusal>) {
+        let result = outcome.map(|outcome| match outcome {
+            Outcome::Written(event) => V2Found::Written(event),
+            Outcome::Expired { .. } => unreachable!("no client asks for that"),
+        });
+        self.output.v2_results.push((ticket, result));
+    }
+}
