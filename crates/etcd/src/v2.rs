@@ -14,7 +14,7 @@ mod request;
 
 pub use failure::{Code, Failure};
 pub use form::{Form, FormError};
-pub use json::{Listing, write_event};
+pub use json::{Listing, time_text, write_event};
 pub use path::{BadEscape, clean, decoded, escaped};
 pub use request::{Ask, Request, Verb, WaitAsk, WriteAsk};
 

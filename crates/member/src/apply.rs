@@ -19,11 +19,12 @@ use machine::entry::{self, EntryHeader, Framed};
 use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
-    EtcdChange, Level, LogIndex, Machine, Mark, Origin, Owner, PreparedImage, SessionId, Stamp,
-    ZkChange,
+    EtcdChange, Level, LogIndex, Machine, Mark, Origin, Outcome, Owner, PreparedImage, SessionId,
+    Stamp, ZkChange,
 };
 use replica::{Entry, EntryKind};
 
+use crate::etcd_v2_counts::EtcdV2Counts;
 use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
@@ -91,6 +92,7 @@ pub struct Apply {
     replies: Arc<ReplyRoom>,
     /// Which Fronts watch etcd's keys.
     watch_interest: Arc<WatchInterest>,
+    etcd_v2_counts: Arc<EtcdV2Counts>,
 }
 
 /// A command that was applied or refused, while the reads that travelled with it are run.
@@ -244,12 +246,18 @@ impl Apply {
             answer_bytes: 0,
             replies: Arc::default(),
             watch_interest: Arc::default(),
+            etcd_v2_counts: Arc::default(),
         }
     }
 
     /// What the Fronts of this member say about watchers.
     pub fn watch_interest(&self) -> &Arc<WatchInterest> {
         &self.watch_interest
+    }
+
+    /// The counts of etcd v2, which it shares with the Fronts of etcd's clients.
+    pub fn etcd_v2_counts(&self) -> &Arc<EtcdV2Counts> {
+        &self.etcd_v2_counts
     }
 
     /// The room for replies, which the Fronts of this member share.
@@ -644,6 +652,11 @@ impl Apply {
             let reply = machine.apply_step(&stamp, &framed.command, keys_max, &mut self.changes);
             // A command that is not done uses up the step.
             let Some(reply) = reply else { return commands_max };
+            if let (Command::EtcdV2(command), Outcome::EtcdV2(outcome)) =
+                (&framed.command, &reply.outcome)
+            {
+                self.etcd_v2_counts.on_command(command, outcome);
+            }
             at.command_offset = framed.end;
             let waiter = at.expected.as_mut().and_then(|expecting| expecting.next(&framed));
             let Some((front, waiter)) = waiter else { continue };

@@ -52,6 +52,7 @@ use machine::{
 };
 
 use crate::commands::Commands;
+use crate::etcd_v2_counts::EtcdV2Counts;
 use crate::lease::LeaseQuestion;
 use crate::limits::{
     ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, ETCD_NO_LEADER_MS, FRONT_COMMANDS_MAX, READ_HOLD_REQUESTS_MAX,
@@ -113,6 +114,8 @@ pub struct EtcdFrontConfig {
     pub watch_bounds: WatchBounds,
     /// Tells Apply whether this Front has watchers.
     pub watch_interest: Arc<WatchInterest>,
+    /// The counts of etcd v2, which the Fronts of etcd's clients share with Apply.
+    pub etcd_v2_counts: Arc<EtcdV2Counts>,
     /// Whether the output names the users that calls are for, as the audit log needs them.
     pub names_users: bool,
 }
@@ -223,7 +226,11 @@ impl EtcdFront {
                 config.progress_ms,
                 config.watch_bounds,
             ),
-            v2_waits: V2Waits::new(config.id, config.watch_interest.clone()),
+            v2_waits: V2Waits::new(
+                config.id,
+                config.watch_interest.clone(),
+                config.etcd_v2_counts.clone(),
+            ),
             level: config.level,
             now: Now::default(),
             output: EtcdOutput::default(),

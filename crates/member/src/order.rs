@@ -508,7 +508,7 @@ impl Loop {
             ..Config::new(start.origin.member.0, start.seed, start.origin.boot.0)
         };
         let replica = Replica::new(config, start.restored)?;
-        let replayed_to = LogIndex(replica.status().commit_index);
+        let replayed_to = LogIndex(replica.commit_index());
         let mut sessions = Deadlines::new(start.tick_ms, HEARING_MS_MAX);
         for event in start.sessions {
             if let OwnerEvent::Attached { owner, attached, timeout_ms } = event {
@@ -928,6 +928,11 @@ impl Loop {
         self.replica.term()
     }
 
+    /// The index of the last entry that is known to be committed.
+    pub fn commit_index(&self) -> u64 {
+        self.replica.commit_index()
+    }
+
     /// The members whose votes count, by member id; while a change is under way also the voters
     /// that are to leave.
     pub fn voters(&self) -> Vec<u64> {
@@ -1272,7 +1277,7 @@ impl Loop {
         let install = persist.install.map(|meta| self.install_snapshot(persist.id, meta));
         // A received snapshot that the log has reached by itself need not be installed. Its file
         // stays.
-        let commit_index = self.replica.status().commit_index;
+        let commit_index = self.replica.commit_index();
         self.catch_up.take_whole_if(|whole| whole.at.index <= commit_index);
         let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
             term: state.term,

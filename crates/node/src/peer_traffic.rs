@@ -17,7 +17,9 @@ pub(crate) struct Traffic {
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,
+    sent_frames: AtomicU64,
     received: AtomicU64,
+    received_frames: AtomicU64,
     failed: AtomicU64,
 }
 
@@ -28,8 +30,12 @@ pub struct PeerTraffic {
     pub member: MemberId,
     /// Bytes of frames that were handed to a link to it.
     pub sent_bytes: u64,
+    /// Those frames.
+    pub sent_frames: u64,
     /// Bytes that came from it.
     pub received_bytes: u64,
+    /// Frames that came from it.
+    pub received_frames: u64,
     /// Frames for it that found no link, or no room in the link's queue.
     pub sent_failures: u64,
 }
@@ -51,10 +57,12 @@ impl Traffic {
 
     pub fn add_sent(&self, server: u64, bytes: usize) {
         self.add(server, bytes as u64, |counts| &counts.sent);
+        self.add(server, 1, |counts| &counts.sent_frames);
     }
 
     pub fn add_received(&self, server: u64, bytes: usize) {
         self.add(server, bytes as u64, |counts| &counts.received);
+        self.add(server, 1, |counts| &counts.received_frames);
     }
 
     /// Counts a frame that was dropped.
@@ -75,10 +83,16 @@ impl Traffic {
     pub fn numbers(&self) -> Vec<PeerTraffic> {
         let servers = self.servers.lock();
         let numbers = |(member, server): (&MemberId, &u64)| {
-            let Counts { sent, received, failed } = self.by_server.get(server)?;
-            let [sent_bytes, received_bytes, sent_failures] =
-                [sent, received, failed].map(|count| count.load(Ordering::Relaxed));
-            Some(PeerTraffic { member: *member, sent_bytes, received_bytes, sent_failures })
+            let counts = self.by_server.get(server)?;
+            let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            Some(PeerTraffic {
+                member: *member,
+                sent_bytes: now(&counts.sent),
+                sent_frames: now(&counts.sent_frames),
+                received_bytes: now(&counts.received),
+                received_frames: now(&counts.received_frames),
+                sent_failures: now(&counts.failed),
+            })
         };
         servers.iter().filter_map(numbers).collect()
     }

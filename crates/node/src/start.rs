@@ -12,7 +12,7 @@ use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontCounts, FrontId, Membership, ReplicaError, UnknownEntry};
 use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
-use member::{LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
+use member::{EtcdV2Counts, LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::datadir::{DataDir, IDENTITY_FILE};
@@ -142,6 +142,7 @@ pub struct Node {
     origin: Origin,
     replies: Arc<ReplyRoom>,
     watch_interest: Arc<WatchInterest>,
+    etcd_v2_counts: Arc<EtcdV2Counts>,
     /// Held as long as the node lives.
     dir: DataDir<RealDisk>,
 }
@@ -188,6 +189,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         member::recovery::start(origin, &recovered.machine, recovered.restored, member)
             .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
     let (replies, watch_interest) = (apply.replies(), apply.watch_interest().clone());
+    let etcd_v2_counts = apply.etcd_v2_counts().clone();
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
         main_loop: Mutex::new(LoopRunner::new(member, raft_tick)),
@@ -204,6 +206,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         started: Instant::now(),
         contact_at_ms: AtomicU64::new(u64::MAX),
         raft_term: AtomicU64::new(0),
+        commit_index: AtomicU64::new(0),
         metrics: Mutex::new(NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() }),
         snapshot_waiters: Mutex::default(),
         install_waiter: Mutex::default(),
@@ -220,7 +223,16 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         it.gate.open(&shared);
         it.sockets
     });
-    Ok(Node { shared, threads, links, origin, replies, watch_interest, dir: recovered.dir })
+    Ok(Node {
+        shared,
+        threads,
+        links,
+        origin,
+        replies,
+        watch_interest,
+        etcd_v2_counts,
+        dir: recovered.dir,
+    })
 }
 
 fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {
@@ -336,6 +348,11 @@ impl Node {
     /// Where the Fronts of etcd's clients tell Apply that they have watchers.
     pub fn watch_interest(&self) -> Arc<WatchInterest> {
         self.watch_interest.clone()
+    }
+
+    /// The counts of etcd v2, which Apply shares with the Fronts of etcd's clients.
+    pub fn etcd_v2_counts(&self) -> Arc<EtcdV2Counts> {
+        self.etcd_v2_counts.clone()
     }
 
     /// The room for replies that Apply shares with the Fronts.

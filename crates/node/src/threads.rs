@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub contact_at_ms: AtomicU64,
     /// The Raft term that Loop has reached.
     pub raft_term: AtomicU64,
+    /// The index of the last entry that Loop knows to be committed.
+    pub commit_index: AtomicU64,
     pub metrics: Mutex<NodeMetrics>,
     /// Callers that wait for a snapshot; at most one for each connection of the admin server.
     pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
@@ -122,6 +124,11 @@ impl FrontHandle {
     /// The Raft term that this member has reached.
     pub fn raft_term(&self) -> u64 {
         self.shared.raft_term.load(Ordering::Acquire)
+    }
+
+    /// The index of the last entry that this member knows to be committed.
+    pub fn commit_index(&self) -> u64 {
+        self.shared.commit_index.load(Ordering::Acquire)
     }
 
     /// See [`Now::contact_at_ms`](member::zk_front::Now::contact_at_ms).

@@ -133,6 +133,9 @@ pub struct ServeArgs {
     /// Where etcd clients connect with TLS; uses the stores of the other ports [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub etcd_tls_addr: Option<ListenAddress>,
+    /// Serve etcd v2, too, where etcd clients connect
+    #[arg(long)]
+    pub etcd_v2: bool,
     /// Where clients of Ozone's datanodes connect: the chunk store [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub chunk_addr: Option<ListenAddress>,

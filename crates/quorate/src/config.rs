@@ -175,4 +175,5 @@ fn give_etcd(draft: &mut Draft, args: &ServeArgs) {
     if let Some(etcd_tls_addr) = &args.etcd_tls_addr {
         draft.etcd.tls_addr = Some(etcd_tls_addr.clone());
     }
+    draft.etcd.has_v2 |= args.etcd_v2;
 }

@@ -29,6 +29,7 @@ mod routes;
 mod runtime;
 mod slow;
 mod tokens;
+mod v2;
 mod versions;
 mod watch;
 mod websocket;

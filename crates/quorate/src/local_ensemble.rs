@@ -90,6 +90,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
         text += &face(number, "admin_addr", admin_addr.as_ref())?;
         text += &face(number, "metrics_addr", args.metrics_addr.as_ref())?;
         text += &face(number, "etcd_addr", args.etcd_addr.as_ref())?;
+        text += if args.etcd_v2 { "etcd_enable_v2 = true\n" } else { "" };
         text += &face(number, "chunk_addr", args.chunk_addr.as_ref())?;
         text += &chunk_settings(args);
         let secret_file = quoted(&secret_file)?;

@@ -475,6 +475,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             progress_ms,
             watch_bounds: Default::default(),
             watch_interest: node.watch_interest(),
+            etcd_v2_counts: node.etcd_v2_counts(),
             names_users: config.logging.audit,
         });
         (handle, front)

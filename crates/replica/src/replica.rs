@@ -661,6 +661,11 @@ impl Replica {
         self.node.raft.term
     }
 
+    /// The index of the last entry that is known to be committed.
+    pub fn commit_index(&self) -> u64 {
+        self.node.raft.raft_log.committed
+    }
+
     /// The state of this replica in numbers. Cheap; may be called in every round.
     pub fn status(&self) -> Status {
         let raft = &self.node.raft;

@@ -305,6 +305,7 @@ impl MemberConfig {
         let token_times = Arc::new(TokenTimes::new(TOKEN_TTL_MS, 0));
         let of_front = |position| EtcdFrontConfig {
             token_times: token_times.clone(),
+            etcd_v2_counts: apply.etcd_v2_counts().clone(),
             ..self.of_etcd_front(position, apply.watch_interest())
         };
         let runtime = |position| {
@@ -338,6 +339,7 @@ impl MemberConfig {
             progress_ms: self.progress_ms,
             watch_bounds: self.watch_bounds,
             watch_interest: interest.clone(),
+            etcd_v2_counts: Arc::default(),
             names_users: false,
         }
     }

@@ -29,12 +29,13 @@ impl Form {
     ///
     /// # Errors
     /// One of them cannot be read.
-    pub fn add(&mut self, text: &str) -> Result<(), FormError> {
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            if pair.contains(';') {
+    pub fn add(&mut self, text: &[u8]) -> Result<(), FormError> {
+        for pair in text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+            if pair.contains(&b';') {
                 return Err(FormError::Semicolon);
             }
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+            let (name, value) = (&pair[..end], pair.get(end + 1..).unwrap_or_default());
             let decoded = |text| decoded(text, true).map_err(FormError::Escape);
             self.pairs.push((decoded(name)?, decoded(value)?));
         }

@@ -126,7 +126,7 @@ fn put_start(key: &[u8], state: &NodeState, out: &mut Vec<u8>) {
     }
     if let Some(Expiration { at_ms, ttl_s }) = state.expiration {
         out.extend_from_slice(b",\"expiration\":\"");
-        put_time(at_ms, out);
+        out.extend_from_slice(time_text(at_ms).as_bytes());
         out.push(b'"');
         if ttl_s != 0 {
             put(out, format_args!(",\"ttl\":{ttl_s}"));
@@ -144,13 +144,13 @@ fn put_indexes(modified: u64, created: u64, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Appends a time in UTC, as Go's `time.RFC3339Nano` has it.
-fn put_time(ms: i64, out: &mut Vec<u8>) {
+/// A time in ms since 1970, in UTC, as Go's `time.RFC3339Nano` has it.
+pub fn time_text(ms: i64) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000);
     // A time to live is bounded, so only a clock that is far off comes to another year than one of
     // four digits.
     let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
-    out.extend_from_slice(text.as_deref().unwrap_or("9999-12-31T23:59:59Z").as_bytes());
+    text.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_string())
 }
 
 fn put(out: &mut Vec<u8>, text: core::fmt::Arguments<'_>) {

@@ -12,8 +12,7 @@ pub struct BadEscape(pub String);
 ///
 /// # Errors
 /// An escape is malformed.
-pub fn decoded(text: &str, plus_is_space: bool) -> Result<Vec<u8>, BadEscape> {
-    let bytes = text.as_bytes();
+pub fn decoded(bytes: &[u8], plus_is_space: bool) -> Result<Vec<u8>, BadEscape> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {

@@ -217,7 +217,8 @@ impl WriteAsk {
 
 /// The key that a path stands for.
 fn key_of(path: &str, is_in_order: bool) -> Result<Box<str>, Failure> {
-    let bytes = path::decoded(path, false).map_err(|bad| invalid_field(&bad.to_string()))?;
+    let bytes =
+        path::decoded(path.as_bytes(), false).map_err(|bad| invalid_field(&bad.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| invalid_field("the key is no UTF-8"))?;
     let clean = path::clean(&text);
     let text = clean.trim_end_matches('/');

@@ -48,6 +48,7 @@ impl Rig {
             progress_ms: 10_000,
             watch_bounds: Default::default(),
             watch_interest: Arc::default(),
+            etcd_v2_counts: Arc::default(),
             names_users: true,
         });
         let (machine, results) = (Machine::default(), Vec::new());

@@ -94,7 +94,9 @@ impl EtcdFront {
     /// Runs a read under the lock.
     pub(super) fn run_v2_read(&mut self, ticket: Ticket, store: &Store) {
         if let Some(Call::Ready(Read::V2(read), _)) = self.calls.remove(&ticket) {
-            self.output.v2_results.push((ticket, read.run(store)));
+            let result = read.run(store);
+            self.config.etcd_v2_counts.on_get(result.is_ok());
+            self.output.v2_results.push((ticket, result));
         }
     }
 

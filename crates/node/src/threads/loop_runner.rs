@@ -82,7 +82,7 @@ impl LoopRunner {
         is_time
     }
 
-    /// Tells the connection runtimes the term, and when Loop last had contact. Runs after each
+    /// Tells the connection runtimes the term, the commit index, and when Loop last had contact. Runs after each
     /// turn: contact may be news in a turn in which Loop is not told the time.
     fn tell_contact(&self, shared: &Shared) {
         let contact_at_ms = match self.member.contact_ms() {
@@ -96,6 +96,7 @@ impl LoopRunner {
         };
         shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
         shared.raft_term.store(self.member.term(), Ordering::Release);
+        shared.commit_index.store(self.member.commit_index(), Ordering::Release);
     }
 
     /// Notes that Loop's own thread goes to sleep, and returns until when.

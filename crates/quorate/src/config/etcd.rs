@@ -26,6 +26,8 @@ pub struct EtcdConfig {
     /// The time above which a request is logged as a warning, in ms.
     pub slow_request_ms: u64,
     pub auth: EtcdAuth,
+    /// Whether etcd v2 is served, too (`enable-v2`).
+    pub has_v2: bool,
     /// The facts that clients are told of this server, and how HTTP is served.
     pub about: EtcdAbout,
 }
@@ -173,6 +175,8 @@ pub(super) struct EtcdDraft {
     request_bytes_max: Option<usize>,
     slow_request_ms: Option<u64>,
     auth: EtcdAuth,
+    /// Whether etcd v2 is served, too.
+    pub has_v2: bool,
     /// The ports and the facts that etcd's own flags give.
     pub given: Option<(Vec<EtcdPort>, EtcdAbout)>,
 }
@@ -286,6 +290,7 @@ impl EtcdDraft {
             request_bytes_max: self.request_bytes_max.unwrap_or(REQUEST_BYTES_MAX_DEFAULT),
             slow_request_ms: self.slow_request_ms.unwrap_or(SLOW_REQUEST_MS),
             auth: self.auth,
+            has_v2: self.has_v2,
             about,
         };
         let keys = EtcdKeys { replicated: self.replicated, auto_compaction };

@@ -91,6 +91,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("etcd_auth_token", "\"simple\""),
     ("etcd_auth_token_ttl", "300"),
     ("etcd_bcrypt_cost", "10"),
+    ("etcd_enable_v2", "true"),
     ("chunk_addr", "\"127.0.0.1:9859\""),
     ("chunk_tls_addr", "\"127.0.0.1:9860\""),
     ("chunk_connections_max", "1024"),
@@ -482,6 +483,7 @@ fn apply_etcd_key(etcd: &mut EtcdDraft, value: &Value<'_>) -> Result<bool, Strin
     match value.key {
         "etcd_addr" => etcd.addr = Some(value.text()?.parse()?),
         "etcd_tls_addr" => etcd.tls_addr = Some(value.text()?.parse()?),
+        "etcd_enable_v2" => etcd.has_v2 = value.boolean()?,
         key => {
             let Some(flag) = key.strip_prefix("etcd_") else { return Ok(false) };
             return etcd.set(&flag.replace('_', "-"), &value.text_or_integer()?);

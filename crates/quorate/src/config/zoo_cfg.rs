@@ -516,6 +516,7 @@ fn etcd_property(etcd: &mut EtcdDraft, name: &str, value: &str) -> Result<Fate, 
         }
         "quorate.etcdAuthToken" => drop(etcd.set("auth-token", value)?),
         "quorate.etcdAuthTokenTtl" => drop(etcd.set("auth-token-ttl", value)?),
+        "quorate.etcdEnableV2" => etcd.has_v2 = boolean(value)?,
         "quorate.etcdBcryptCost" => drop(etcd.set("bcrypt-cost", value)?),
         _ => return Ok(Fate::Unknown),
     }

@@ -128,7 +128,7 @@ const NO_TRACING: &str = "there are no traces";
 const COMPARED: &str = "members compare their states all the time";
 const NO_STEPS: &str = "a compaction frees memory in bounded steps";
 const NO_ROTATION: &str = "log files are not rotated: let logrotate do that";
-const NO_V2: &str = "the v2 API is not served";
+const NO_V2: &str = "etcd v2 has keys of its own";
 const NO_PROXY: &str = "there is no v2 proxy";
 const NO_DOWNGRADE: &str = "there are no downgrades";
 const NO_LEARNERS: &str = "the members do not change yet";
@@ -422,7 +422,7 @@ const OLD: &[Flag] = &[
     unserved("proxy-write-timeout", Kind::Count, "5000", NO_PROXY),
     unserved("proxy-read-timeout", Kind::Count, "0", NO_PROXY),
     unserved("log-package-levels", Kind::Text, "", "say --log-level"),
-    unserved("enable-v2", Kind::Switch, "false", NO_V2),
+    served("enable-v2", Kind::Switch, "false"),
     unserved("debug", Kind::Switch, "false", "say --log-level=debug"),
     refused("proxy", Kind::Choice(&["off", "readonly", "on"]), "off", NO_PROXY),
     ignored("cluster-active-size"),

@@ -80,7 +80,12 @@ pub(super) fn serve_args(
         log: style,
         warnings,
     };
-    Ok(ServeArgs { data_dir: Some(data_dir), etcd: Some(Box::new(given)), ..ServeArgs::default() })
+    Ok(ServeArgs {
+        data_dir: Some(data_dir),
+        etcd_v2: values.is_on("enable-v2"),
+        etcd: Some(Box::new(given)),
+        ..ServeArgs::default()
+    })
 }
 
 /// Checks times that have no effect, since a wrong one ends etcd.

@@ -180,7 +180,7 @@ fn flags_without_effect_are_warnings_and_those_that_would_harm_are_errors() {
     assert_eq!(warned("--snapshot-count=100"), [expected]);
     assert!(warned("--snapshot-count=10000 --corrupt-check-time=0 --pre-vote").is_empty());
     assert_eq!(warned("--experimental-compaction-batch-limit=10").len(), 1);
-    assert_eq!(warned("--enable-v2 --snapshot").len(), 2);
+    assert_eq!(warned("--enable-v2=true --snapshot").len(), 1);
     for flag in [
         "discovery",
         "discovery-token",

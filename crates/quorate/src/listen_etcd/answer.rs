@@ -70,13 +70,13 @@ pub(super) fn streaming(lines: Lines) -> Answer {
 
 /// The text of a response and its room, until the socket has taken the text.
 pub(super) struct Roomy {
-    pub text: String,
+    pub text: Vec<u8>,
     pub _room: Room,
 }
 
 impl AsRef<[u8]> for Roomy {
     fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
+        &self.text
     }
 }
 
@@ -84,6 +84,7 @@ impl AsRef<[u8]> for Roomy {
 pub(super) fn of_large(text: String, mut room: Room) -> Answer {
     room.shrink_to(text.capacity());
     let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
+    let text = text.into_bytes();
     *answer.body_mut() = Either::Left(Full::new(Bytes::from_owner(Roomy { text, _room: room })));
     answer
 }

@@ -99,6 +99,7 @@ async fn answer_in_pieces(
                 call.answers.taken().await?;
                 front_call.taken();
             }
+            FromFront::V2(_) => unreachable!("this is no call of etcd v2"),
         }
     }
 }

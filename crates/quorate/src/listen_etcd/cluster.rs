@@ -114,7 +114,7 @@ pub(super) fn header(runtime: &Rc<Runtime>, revision: Option<i64>) -> pb::Respon
 
 /// The members: this one, and those that the ensemble's state knows. A server that was never there
 /// has no member yet; it is shown by its own id, and without a name, as in etcd.
-fn members(runtime: &Rc<Runtime>) -> Vec<pb::Member> {
+pub(super) fn members(runtime: &Rc<Runtime>) -> Vec<pb::Member> {
     let member = &runtime.member;
     let about = &member.config.about;
     let own = pb::Member {

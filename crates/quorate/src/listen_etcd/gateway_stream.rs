@@ -180,7 +180,7 @@ async fn line_of(
     write(&mut message);
     let text = method.streamed_response(&message).expect("it is our own message");
     room.shrink_to(text.capacity());
-    Bytes::from_owner(Roomy { text, _room: room })
+    Bytes::from_owner(Roomy { text: text.into_bytes(), _room: room })
 }
 
 async fn serve_keep_alive(

@@ -29,6 +29,7 @@ use super::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIM
 use super::methods::{ClusterMethod, ConcurrencyMethod, unary_of_front};
 use super::routes;
 use super::runtime::{ConnectionShares, Runtime};
+use super::v2;
 use super::websocket;
 use crate::config::etcd::EtcdService;
 use crate::grpc::{Code, Room};
@@ -64,6 +65,8 @@ where
         .header_read_timeout(STALL_TIME_MAX)
         .max_buf_size(HTTP_HEAD_BYTES_MAX)
         .max_headers(HTTP_HEADERS_MAX)
+        // Old scripts look for names as Go writes them.
+        .title_case_headers(true)
         .serve_connection(TokioIo::new(socket), service)
         .with_upgrades()
         .await?;
@@ -89,6 +92,8 @@ async fn answer(
     let path = parts.uri.path();
     let mut answer = if parts.method == Method::OPTIONS {
         Response::new(Either::Left(Full::default()))
+    } else if runtime.member.config.has_v2 && v2::is_path(path) {
+        v2::answer(runtime, shares, &parts, body).await
     } else if !gateway::PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
         routes::answer(runtime, site.service, &parts).await
     } else if about.has_gateway {

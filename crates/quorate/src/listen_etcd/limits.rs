@@ -74,6 +74,16 @@ pub(super) const BODY_TIMES: usize = 3;
 /// a short key without a value takes 11 bytes there, and 75 in JSON.
 pub(super) const JSON_TIMES: usize = 8;
 
+/// Bytes of a form of etcd v2, as a multiple of the bytes of a request to write: each byte may be
+/// written as three.
+pub(super) const FORM_TIMES: usize = 3;
+
+/// Bytes of a listing of etcd v2 that are made at once.
+pub(super) const V2_PIECE_BYTES: usize = 64 * 1024;
+
+/// Bytes of a request about members of etcd v2.
+pub(super) const MEMBERS_BYTES_MAX: usize = 64 * 1024;
+
 /// Headers of an HTTP/1.1 request. A request with more is refused.
 pub(super) const HTTP_HEADERS_MAX: usize = 100;
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use member::EtcdV2Counts;
 use node::{MonitorHandle, Node};
 
 use super::backup_file::Backups;
@@ -34,6 +35,8 @@ pub struct MemberView {
     pub(super) backups: Backups,
     /// Whether changes that clients ask for are lines in the log (`audit.enable`).
     pub(super) has_audit_log: bool,
+    /// The counts of etcd v2.
+    pub(super) v2_counts: Arc<EtcdV2Counts>,
     /// The checks of its health.
     pub(super) checked: Checked,
     /// The methods of each connection runtime, with the counts of their calls.
@@ -61,6 +64,7 @@ impl MemberView {
             has_certificate_users: needs_certificates(server),
             backups: Backups::new(server.storage.data_dir.clone()),
             has_audit_log: server.logging.audit,
+            v2_counts: node.etcd_v2_counts(),
             checked: Checked::default(),
             calls: Vec::new(),
         }

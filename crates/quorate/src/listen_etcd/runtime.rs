@@ -1,17 +1,18 @@
 //! One connection runtime: its Front, and the calls that wait for results.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use etcd::limits::MESSAGE_OVERHEAD_BYTES;
+use etcd::v2::Request as V2Request;
 use member::EtcdFront;
 use member::etcd_front::{
-    CallRefused, CallResult, Credentials, Method as KvMethod, Now, PasswordWork, Reply,
-    WatchMessages,
+    CallRefused, CallResult, Credentials, Method as KvMethod, Now, PasswordWork, Reply, V2Result,
+    V2Waited, WatchMessages,
 };
 use member::message::Ticket;
 use node::FrontHandle;
@@ -38,6 +39,8 @@ pub(super) struct Runtime {
     waiting: RefCell<HashMap<Ticket, oneshot::Sender<FromFront>>>,
     /// The tasks of watch streams.
     watching: RefCell<HashMap<Ticket, Rc<WatchSlot>>>,
+    /// The tasks of waits of etcd v2.
+    v2_waiting: RefCell<HashMap<Ticket, Rc<V2Slot>>>,
     /// Notified when the Front has got something to do.
     stirred: Notify,
     /// Notifies the streams that end without a leader, beside those of watches.
@@ -92,6 +95,8 @@ pub(super) enum FromFront {
     Piece(Reply),
     /// The end of the call.
     Done(CallResult),
+    /// The end of a read or a write of etcd v2 that the store has answered.
+    V2(V2Result),
 }
 
 /// A call that the Front has. Dropping it cancels the call, unless it is done.
@@ -110,7 +115,7 @@ impl FrontCall {
         self.runtime.waiting.borrow_mut().insert(self.ticket, sender);
         self.runtime.stirred.notify_one();
         let message = message.await.expect("each call gets a result");
-        self.is_done = matches!(message, FromFront::Done(_));
+        self.is_done = !matches!(message, FromFront::Piece(_));
         message
     }
 
@@ -149,6 +154,7 @@ impl Runtime {
             front: RefCell::new(front),
             waiting: RefCell::default(),
             watching: RefCell::default(),
+            v2_waiting: RefCell::default(),
             stirred: Notify::new(),
             leader_lost: Notify::new(),
             tick_wanted: Notify::new(),
@@ -202,6 +208,26 @@ impl Runtime {
         FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited }
     }
 
+    /// Runs a read or a write of etcd v2. Dropping the future cancels it.
+    ///
+    /// # Errors
+    /// The store has not answered.
+    pub async fn run_v2(self: &Rc<Self>, request: V2Request) -> Result<V2Result, CallRefused> {
+        let mut front = self.front.borrow_mut();
+        front.set_now(self.now());
+        let ticket = front.on_v2_call(request);
+        drop(front);
+        let runtime = self.clone();
+        let mut call = FrontCall { runtime, ticket, is_done: false, is_audited: false };
+        match call.next().await {
+            FromFront::V2(result) => Ok(result),
+            FromFront::Done(Err(refused)) => Err(refused),
+            FromFront::Done(Ok(_)) | FromFront::Piece(_) => {
+                unreachable!("etcd v2 has results of its own")
+            }
+        }
+    }
+
     /// Runs a call with one response. Dropping the future cancels it.
     pub async fn run(
         self: &Rc<Self>,
@@ -216,6 +242,7 @@ impl Runtime {
                 result
             }
             FromFront::Piece(_) => unreachable!("only a streamed read has pieces"),
+            FromFront::V2(_) => unreachable!("this is no call of etcd v2"),
         }
     }
 
@@ -225,6 +252,11 @@ impl Runtime {
             raft_term: self.handle.raft_term(),
             contact_at_ms: self.handle.contact_at_ms(),
         }
+    }
+
+    /// The index of the last entry that this member knows to be committed, and the Raft term.
+    pub(super) fn raft_position(&self) -> (u64, u64) {
+        (self.handle.commit_index(), self.handle.raft_term())
     }
 
     /// Whether this member knows a leader, as far as its clients must care.
@@ -317,6 +349,30 @@ impl Runtime {
         });
     }
 
+    /// As [`Runtime::pass_on_watched`], of waits of etcd v2.
+    fn pass_on_v2_waited(
+        &self,
+        waited: Vec<(Ticket, V2Waited)>,
+        results: &mut Vec<(Ticket, CallResult)>,
+    ) {
+        let waiting = self.v2_waiting.borrow();
+        if waiting.is_empty() {
+            return;
+        }
+        for (ticket, waited) in waited {
+            if let Some(slot) = waiting.get(&ticket) {
+                slot.push(FromV2Wait::Waited(waited));
+            }
+        }
+        results.retain(|(ticket, result)| match (waiting.get(ticket), result) {
+            (Some(slot), Err(refused)) => {
+                slot.push(FromV2Wait::Refused(*refused));
+                false
+            }
+            _ => true,
+        });
+    }
+
     /// Lets watch streams look again whether they may take a request.
     fn let_go_on(&self, accepting: &[Ticket]) {
         for ticket in accepting {
@@ -364,11 +420,13 @@ impl Runtime {
             self.work_on_password(ticket, work);
         }
         self.pass_on_watched(output.watched, &mut output.results);
+        self.pass_on_v2_waited(output.v2_waited, &mut output.results);
         self.let_go_on(&output.accepting);
         let done = output.results.into_iter().map(|(of, result)| (of, FromFront::Done(result)));
         let pieces = output.pieces.into_iter().map(|(of, piece)| (of, FromFront::Piece(piece)));
+        let of_v2 = output.v2_results.into_iter().map(|(of, result)| (of, FromFront::V2(result)));
         let mut waiting = self.waiting.borrow_mut();
-        for (ticket, message) in done.chain(pieces) {
+        for (ticket, message) in done.chain(pieces).chain(of_v2) {
             if let Some(sender) = waiting.remove(&ticket) {
                 // A call whose client has just gone needs no result.
                 let _ = sender.send(message);
@@ -461,6 +519,74 @@ impl Drop for WatchCall {
         let runtime = &self.client.runtime;
         runtime.watching.borrow_mut().remove(&self.ticket);
         runtime.front.borrow_mut().on_cancel(self.ticket);
+    }
+}
+
+/// What a wait of etcd v2 gets from the Front.
+pub(super) enum FromV2Wait {
+    /// What came of it.
+    Waited(V2Waited),
+    /// The Front does not take it.
+    Refused(CallRefused),
+}
+
+/// Where the Front leaves what came of a wait of etcd v2, until its task takes it: its beginning,
+/// one set of events at a time, and its end.
+#[derive(Default)]
+struct V2Slot {
+    left: RefCell<VecDeque<FromV2Wait>>,
+    filled: Notify,
+}
+
+impl V2Slot {
+    fn push(&self, left: FromV2Wait) {
+        self.left.borrow_mut().push_back(left);
+        self.filled.notify_one();
+    }
+}
+
+/// A wait of etcd v2 that the Front has. Dropping it ends the wait.
+pub(super) struct V2Wait {
+    runtime: Rc<Runtime>,
+    ticket: Ticket,
+    slot: Rc<V2Slot>,
+}
+
+impl V2Wait {
+    /// Begins a wait.
+    pub fn open(runtime: &Rc<Runtime>, request: V2Request) -> V2Wait {
+        let mut front = runtime.front.borrow_mut();
+        front.set_now(runtime.now());
+        let ticket = front.on_v2_wait(request);
+        drop(front);
+        let slot = Rc::new(V2Slot::default());
+        runtime.v2_waiting.borrow_mut().insert(ticket, slot.clone());
+        runtime.stirred.notify_one();
+        V2Wait { runtime: runtime.clone(), ticket, slot }
+    }
+
+    /// Waits for what the Front has next.
+    pub async fn next(&self) -> FromV2Wait {
+        loop {
+            if let Some(left) = self.slot.left.borrow_mut().pop_front() {
+                return left;
+            }
+            self.slot.filled.notified().await;
+        }
+    }
+
+    /// Says that the client has taken the last events.
+    pub fn taken(&self) {
+        if self.runtime.front.borrow_mut().on_taken(self.ticket) {
+            self.runtime.stirred.notify_one();
+        }
+    }
+}
+
+impl Drop for V2Wait {
+    fn drop(&mut self) {
+        self.runtime.v2_waiting.borrow_mut().remove(&self.ticket);
+        self.runtime.front.borrow_mut().on_cancel(self.ticket);
     }
 }
 

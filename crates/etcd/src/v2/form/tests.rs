@@ -3,7 +3,7 @@ use super::*;
 fn form(texts: &[&str]) -> Result<Form, FormError> {
     let mut form = Form::default();
     for text in texts {
-        form.add(text)?;
+        form.add(text.as_bytes())?;
     }
     Ok(form)
 }

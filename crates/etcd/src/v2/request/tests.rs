@@ -2,7 +2,7 @@ use super::*;
 
 fn request(verb: Verb, key: &str, parameters: &str) -> Result<Request, Failure> {
     let mut form = Form::default();
-    form.add(parameters).unwrap();
+    form.add(parameters.as_bytes()).unwrap();
     Request::new(verb, key, form)
 }
 

@@ -27,6 +27,7 @@ use machine::etcd_v2::event::Event;
 use machine::etcd_v2::key::Key;
 use machine::etcd_v2::reply::Refusal;
 
+use crate::etcd_v2_counts::EtcdV2Counts;
 use crate::limits::{ETCD_V2_WAIT_BYTES, ETCD_V2_WAIT_EVENTS_MAX, ETCD_V2_WAIT_LOOKS_MAX};
 use crate::message::{FrontId, Ticket};
 use crate::watch_interest::{WatchInterest, Watching};
@@ -53,6 +54,7 @@ pub enum V2Waited {
 pub(in crate::etcd_front) struct V2Waits {
     front: FrontId,
     interest: Arc<WatchInterest>,
+    counts: Arc<EtcdV2Counts>,
     /// While there are waits that take new events.
     watching: Option<Watching>,
     waits: HashMap<Ticket, Wait, FixedState>,
@@ -98,10 +100,11 @@ impl Wait {
 }
 
 impl V2Waits {
-    pub fn new(front: FrontId, interest: Arc<WatchInterest>) -> V2Waits {
+    pub fn new(front: FrontId, interest: Arc<WatchInterest>, counts: Arc<EtcdV2Counts>) -> V2Waits {
         V2Waits {
             front,
             interest,
+            counts,
             watching: None,
             waits: HashMap::with_hasher(FixedState::default()),
             by_key: BTreeMap::new(),
@@ -131,12 +134,14 @@ impl V2Waits {
             event_bytes: 0,
         };
         self.waits.insert(ticket, wait);
+        self.counts.add_waits(1);
         self.behind.push_back(ticket);
     }
 
     /// Ends a wait. Whether there was one.
     pub fn close(&mut self, ticket: Ticket) -> bool {
         let Some(wait) = self.waits.remove(&ticket) else { return false };
+        self.counts.add_waits(-1);
         self.forget_key(ticket, &wait.key);
         true
     }

@@ -17,7 +17,7 @@ struct Rig {
 
 fn request(verb: Verb, key: &str, parameters: &str) -> Request {
     let mut form = Form::default();
-    form.add(parameters).unwrap();
+    form.add(parameters.as_bytes()).unwrap();
     Request::new(verb, key, form).unwrap()
 }
 
@@ -37,7 +37,7 @@ fn text(waited: &V2Waited) -> String {
 impl Rig {
     fn new() -> Rig {
         let interest = Arc::<WatchInterest>::default();
-        let waits = V2Waits::new(FRONT, interest.clone());
+        let waits = V2Waits::new(FRONT, interest.clone(), Arc::default());
         Rig { machine: Machine::default(), waits, interest, batches: Vec::new(), tickets: 0 }
     }
 

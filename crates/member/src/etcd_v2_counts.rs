@@ -1,0 +1,77 @@
+//! Counts of what this member's store of etcd v2 has done, for `/v2/stats/store`. Apply counts
+//! writes, which every member applies; the Fronts count the reads and waits of their own clients.
+//! The names are etcd's (`v2store.Stats`).
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use machine::etcd_v2::command::Command;
+use machine::etcd_v2::reply::{Outcome, Refusal};
+
+/// Operations, each with the names of its counts of successes and failures.
+const OPERATIONS: [(&str, &str); 7] = [
+    ("getsSuccess", "getsFail"),
+    ("setsSuccess", "setsFail"),
+    ("deleteSuccess", "deleteFail"),
+    ("updateSuccess", "updateFail"),
+    ("createSuccess", "createFail"),
+    ("compareAndSwapSuccess", "compareAndSwapFail"),
+    ("compareAndDeleteSuccess", "compareAndDeleteFail"),
+];
+
+/// The counts since the start, shared by Apply and the Fronts of a member.
+#[derive(Debug, Default)]
+pub struct EtcdV2Counts {
+    /// Successes and failures, in the order of [`OPERATIONS`].
+    operations: [[AtomicU64; 2]; OPERATIONS.len()],
+    expired: AtomicU64,
+    /// Waits that are going on.
+    waits: AtomicI64,
+}
+
+impl EtcdV2Counts {
+    /// Counts a command with its outcome.
+    pub(crate) fn on_command(&self, command: &Command<'_>, outcome: &Result<Outcome, Refusal>) {
+        let operation = match command {
+            Command::Set { .. } => 1,
+            Command::Delete { .. } => 2,
+            Command::Update { .. } => 3,
+            Command::Create { .. } => 4,
+            Command::CompareAndSwap { .. } => 5,
+            Command::CompareAndDelete { .. } => 6,
+            Command::Expire { .. } => {
+                if let Ok(Outcome::Expired { count }) = outcome {
+                    self.expired.fetch_add(*count, Ordering::Relaxed);
+                }
+                return;
+            }
+        };
+        self.add(operation, outcome.is_ok());
+    }
+
+    /// Counts a read.
+    pub(crate) fn on_get(&self, is_good: bool) {
+        self.add(0, is_good);
+    }
+
+    /// Counts waits that have begun, or, below 0, that are over.
+    pub(crate) fn add_waits(&self, count: i64) {
+        self.waits.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn add(&self, operation: usize, is_good: bool) {
+        self.operations[operation][usize::from(!is_good)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The counts, with their names.
+    pub fn numbers(&self) -> Vec<(&'static str, u64)> {
+        let mut numbers = Vec::new();
+        for (names, [good, bad]) in OPERATIONS.iter().zip(&self.operations) {
+            numbers.push((names.0, good.load(Ordering::Relaxed)));
+            numbers.push((names.1, bad.load(Ordering::Relaxed)));
+        }
+        numbers.push(("expireCount", self.expired.load(Ordering::Relaxed)));
+        let waits = self.waits.load(Ordering::Relaxed);
+        numbers.push(("watchers", u64::try_from(waits).unwrap_or(0)));
+        numbers
+    }
+}

@@ -1,0 +1,60 @@
+//! Waits for changes of keys: the headers are sent at once, an event when there is one.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use etcd::v2::{Ask, Failure, Request};
+use http_body_util::Either;
+use member::etcd_front::V2Waited;
+use tokio::sync::mpsc;
+
+use super::super::answer::{Answer, Lines};
+use super::super::runtime::{ConnectionShares, FromV2Wait, Runtime, V2Wait};
+use super::{failed, failure_of, line, succeeded};
+
+/// Answers a request to wait. The wait ends when its client goes away.
+pub(super) async fn answer(
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    request: Request,
+) -> Answer {
+    let is_stream = matches!(request.ask, Ask::Wait(ask) if ask.is_stream);
+    let wait = V2Wait::open(runtime, request);
+    let index = match wait.next().await {
+        FromV2Wait::Waited(V2Waited::Begun { index }) => index,
+        FromV2Wait::Waited(V2Waited::Refused(refusal)) => return failed(&Failure::from(&refusal)),
+        FromV2Wait::Refused(refused) => return failed(&failure_of(refused)),
+        FromV2Wait::Waited(V2Waited::Events(_) | V2Waited::Ended) => {
+            unreachable!("a wait begins before")
+        }
+    };
+    let (lines, body) = mpsc::channel(1);
+    let shares = shares.clone();
+    tokio::task::spawn_local(async move {
+        tokio::select! {
+            () = lines.closed() => {}
+            () = send_events(&wait, is_stream, &shares, &lines) => {}
+        }
+    });
+    succeeded(runtime, index, Either::Right(Lines(body)))
+}
+
+/// Sends the events of a wait until it is over. As in etcd, a stream that ends early says nothing.
+async fn send_events(
+    wait: &V2Wait,
+    is_stream: bool,
+    shares: &ConnectionShares,
+    lines: &mpsc::Sender<Bytes>,
+) {
+    while let FromV2Wait::Waited(V2Waited::Events(events)) = wait.next().await {
+        for event in events {
+            if lines.send(line(shares, &event, false).await).await.is_err() {
+                return;
+            }
+        }
+        if !is_stream {
+            return;
+        }
+        wait.taken();
+    }
+}
