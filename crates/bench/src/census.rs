@@ -78,7 +78,7 @@ impl Counted {
             address: self.address,
             mode: match self.scheme {
                 Scheme::Zk => target::mode_at(&self.address).unwrap_or("serves nobody".to_string()),
-                Scheme::Etcd => "member".to_string(),
+                Scheme::Etcd | Scheme::Etcd2 => "member".to_string(),
             },
             cpu_ms: cpu_ns.map(|ns| ns as f64 / 1e6),
             resident: memory.map(|it| it.resident),

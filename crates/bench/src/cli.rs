@@ -15,6 +15,7 @@ use crate::etcd_load::failover::{self as etcd_failover, EtcdFailoverArgs};
 use crate::etcd_load::restart::{self as etcd_restart, EtcdRestartArgs};
 use crate::etcd_load::watch::{self as etcd_watch, EtcdWatchArgs};
 use crate::etcd_load::{self, EtcdArgs};
+use crate::etcd2::{self, Etcd2Args};
 use crate::failover::{self, FailoverArgs};
 use crate::fill::{self, FillArgs};
 use crate::join::{self, JoinArgs};
@@ -64,6 +65,9 @@ enum Workload {
     /// Puts, reads and transactions of etcd's clients: the rows of etcd's performance page
     #[command(name = "etcd")]
     Etcd(EtcdArgs),
+    /// Reads and writes of etcd v2 over HTTP: the table of etcd 2.2
+    #[command(name = "etcd2")]
+    Etcd2(Etcd2Args),
     /// Watches of one prefix: what each costs, one put that all see, and puts beside slow clients
     #[command(name = "etcd-watch")]
     EtcdWatch(EtcdWatchArgs),
@@ -112,6 +116,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::BesideChunks(args) => beside_chunks::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
         Workload::Etcd(args) => etcd_load::command(args),
+        Workload::Etcd2(args) => etcd2::command(args),
         Workload::EtcdWatch(args) => etcd_watch::command(args),
         Workload::EtcdFailover(args) => etcd_failover::command(args),
         Workload::EtcdRestart(args) => etcd_restart::command(args),

@@ -85,6 +85,7 @@ pub fn command(args: &DifferentialArgs) -> anyhow::Result<ExitCode> {
             let mut pair = etcd::Pair::connect(compare.0, target.0)?;
             run_seeds(args, |seed, compared| etcd::run_seed(seed, &mut pair, compared))
         }
+        Scheme::Etcd2 => anyhow::bail!("servers of etcd v2 are not compared"),
     }
 }
 
@@ -110,7 +111,7 @@ fn run_seeds(
             print!("{requests} requests, and pings between them: ");
             println!("{good_answers} results, {errors} errors and {events} events are the same");
         }
-        Scheme::Etcd => {
+        Scheme::Etcd | Scheme::Etcd2 => {
             println!(
                 "{requests} requests: {good_answers} results, {errors} errors, {events} events and \
                  {fragments} fragments are the same"

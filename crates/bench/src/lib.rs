@@ -10,7 +10,7 @@
 //! while [`writers`] count what they were told.
 //!
 //! [`etcd_load`] sends etcd's requests by [`client_etcd`], whose calls share [`grpc`] with those of
-//! the chunk workloads. [`etcd_kube`] does what a cluster of Kubernetes does, and looks at the
+//! the chunk workloads. [`etcd2`] sends requests of etcd v2 over HTTP/1.1. [`etcd_kube`] does what a cluster of Kubernetes does, and looks at the
 //! servers meanwhile ([`samples`]). [`mixed`] puts clients of both protocols on one server.
 //!
 //! [`cmdw`] and [`cmdr`] have no server: they call the chunk store in this process, with threads
@@ -32,6 +32,7 @@ pub mod data_folder;
 pub mod differential;
 pub mod driver;
 pub mod ensemble;
+pub mod etcd2;
 pub mod etcd_kube;
 pub mod etcd_load;
 pub mod failover;

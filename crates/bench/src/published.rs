@@ -129,6 +129,67 @@ impl core::fmt::Display for PubsubRow {
     }
 }
 
+/// A row of the benchmark of etcd 2.2.0-rc (etcd's documentation, "Benchmarking etcd v2.2.0-rc"): by
+/// its HTTP API, three servers on machines of Google's with 2 cores (n1-highcpu-2).
+#[derive(Clone, Copy, Debug)]
+pub struct Etcd22Row {
+    /// Whether the requests write.
+    pub is_write: bool,
+    /// Bytes of the value; the document has the heading "key size in bytes".
+    pub bytes: usize,
+    /// Clients at once.
+    pub clients: usize,
+    /// Whether the clients ask all servers, and not the leader alone.
+    pub is_at_all: bool,
+    /// Requests a second.
+    pub rate: &'static str,
+    /// The latency that 90 % of the requests do not exceed, in ms.
+    pub p90_ms: &'static str,
+}
+
+const fn etcd22(
+    is_write: bool,
+    bytes: usize,
+    clients: usize,
+    is_at_all: bool,
+    rate: &'static str,
+    p90_ms: &'static str,
+) -> Etcd22Row {
+    Etcd22Row { is_write, bytes, clients, is_at_all, rate, p90_ms }
+}
+
+/// The whole table.
+pub const ETCD22: [Etcd22Row; 20] = [
+    etcd22(false, 64, 1, false, "2804", "0.4"),
+    etcd22(false, 64, 64, false, "17816", "5.7"),
+    etcd22(false, 64, 256, false, "18667", "20.4"),
+    etcd22(false, 256, 1, false, "2181", "0.5"),
+    etcd22(false, 256, 64, false, "17435", "6.0"),
+    etcd22(false, 256, 256, false, "18180", "21.3"),
+    etcd22(false, 64, 64, true, "46965", "2.1"),
+    etcd22(false, 64, 256, true, "55286", "7.4"),
+    etcd22(false, 256, 64, true, "46603", "2.1"),
+    etcd22(false, 256, 256, true, "55291", "7.3"),
+    etcd22(true, 64, 1, false, "76", "19.4"),
+    etcd22(true, 64, 64, false, "2461", "31.8"),
+    etcd22(true, 64, 256, false, "4275", "69.6"),
+    etcd22(true, 256, 1, false, "64", "16.7"),
+    etcd22(true, 256, 64, false, "2385", "31.5"),
+    etcd22(true, 256, 256, false, "4353", "74.0"),
+    etcd22(true, 64, 64, true, "2005", "49.8"),
+    etcd22(true, 64, 256, true, "4868", "81.5"),
+    etcd22(true, 256, 64, true, "1925", "47.7"),
+    etcd22(true, 256, 256, true, "4975", "70.3"),
+];
+
+/// Known doubts about that table.
+pub const ETCD22_DOUBTS: [&str; 2] = [
+    "published in 2015: etcd 2.2.0-rc built with Go 1.4, 3 servers of 2 cores each with an SSD of its \
+     own, the generators on other machines",
+    "the document does not say how long a row took, nor how many connections hey had; here each \
+     client has one",
+];
+
 /// A row of the report on Ozone's chunk layouts: freon's chunk writer (`cmdw`) with 16 threads and
 /// 16 chunks to a block, buffered, and then `sync`; medians of six machines with a Xeon E5-2630v3
 /// and one 7200 rpm disk of 10 TB (HGST) each.

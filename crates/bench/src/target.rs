@@ -20,6 +20,8 @@ pub enum Scheme {
     Zk,
     /// etcd's.
     Etcd,
+    /// That of etcd v2.
+    Etcd2,
 }
 
 impl std::fmt::Display for Scheme {
@@ -27,12 +29,13 @@ impl std::fmt::Display for Scheme {
         f.write_str(match self {
             Scheme::Zk => "zk",
             Scheme::Etcd => "etcd",
+            Scheme::Etcd2 => "etcd2",
         })
     }
 }
 
-/// The address of a target, as it was written: `zk://host:port[,host:port]`, or `etcd://` and so
-/// on.
+/// The address of a target, as it was written: `zk://host:port[,host:port]`, or `etcd://` or
+/// `etcd2://` and so on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetAddress {
     scheme: Scheme,
@@ -59,11 +62,12 @@ impl FromStr for TargetAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<TargetAddress, String> {
-        let found = [Scheme::Zk, Scheme::Etcd]
+        let found = [Scheme::Zk, Scheme::Etcd, Scheme::Etcd2]
             .into_iter()
             .find_map(|scheme| Some((scheme, text.strip_prefix(&format!("{scheme}://"))?)));
         let Some((scheme, rest)) = found else {
-            return Err("a target is zk://HOST:PORT[,...] or etcd://HOST:PORT[,...]".to_string());
+            let forms = "zk://HOST:PORT[,...], etcd://HOST:PORT[,...] or etcd2://HOST:PORT[,...]";
+            return Err(format!("a target is {forms}"));
         };
         let servers: Vec<String> =
             rest.trim_end_matches('/').split(',').map(str::to_string).collect();
@@ -125,10 +129,22 @@ impl Target {
                 let answers = addresses.iter().map(|at| ask(at, "srvr").unwrap_or_default());
                 describe_all(&answers.collect::<Vec<_>>())
             }
-            Scheme::Etcd => describe_etcd(&addresses, &processes),
+            Scheme::Etcd | Scheme::Etcd2 => describe_etcd(&addresses, &processes),
         };
         let (scheme, cpu) = (address.scheme, Cpu::Processes(processes));
         Ok(Target { name, address: address.to_string(), addresses, scheme, cpu })
+    }
+
+    /// Servers with these processes.
+    #[cfg(test)]
+    pub fn of_processes(
+        name: &str,
+        scheme: Scheme,
+        addresses: Vec<SocketAddr>,
+        processes: Processes,
+    ) -> Target {
+        let (name, cpu) = (name.to_string(), Cpu::Processes(processes));
+        Target { name, address: String::new(), addresses, scheme, cpu }
     }
 
     /// A server in this process, whose one thread writes down its own CPU time.

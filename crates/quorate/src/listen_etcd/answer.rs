@@ -1,7 +1,8 @@
 //! The answers of HTTP/1.1, and their bodies.
 
-use std::convert::Infallible;
+use std::cell::Cell;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -11,22 +12,55 @@ use hyper::body::{Body, Frame};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use member::etcd_front::CallRefused;
+use thiserror::Error;
 use tokio::sync::mpsc;
 
 use crate::grpc::Room;
 
 /// The body of a response: lines, and the room of each until the socket has taken it.
-pub(super) struct Lines(pub mpsc::Receiver<Bytes>);
+pub(super) struct Lines {
+    lines: mpsc::Receiver<Bytes>,
+    /// Whether the last line was the end, where the client must be told if not.
+    is_whole: Option<Rc<Cell<bool>>>,
+}
+
+impl Lines {
+    /// Lines of a stream, which may end behind any of them.
+    pub fn of_stream(lines: mpsc::Receiver<Bytes>) -> Lines {
+        Lines { lines, is_whole: None }
+    }
+
+    /// The next line; none behind the last one.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        self.lines.recv().await
+    }
+
+    /// Parts of one answer. If they end before `is_whole`, the connection ends.
+    pub fn of_one(lines: mpsc::Receiver<Bytes>, is_whole: Rc<Cell<bool>>) -> Lines {
+        Lines { lines, is_whole: Some(is_whole) }
+    }
+}
+
+/// An answer was cut off.
+#[derive(Debug, Error)]
+#[error("an answer was cut off: its client took nothing while others waited")]
+pub(super) struct CutOff;
 
 impl Body for Lines {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = CutOff;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line))))
+    ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
+        self.lines.poll_recv(context).map(|line| match line {
+            Some(line) => Some(Ok(Frame::data(line))),
+            None if self.is_whole.as_ref().is_some_and(|is_whole| !is_whole.get()) => {
+                Some(Err(CutOff))
+            }
+            None => None,
+        })
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn watch(
             () = end_late(deadline, &lines) => {}
         }
     });
-    Lines(body_of_response)
+    Lines::of_stream(body_of_response)
 }
 
 /// Begins a stream of keep-alives. Each is answered before the next one is read.
@@ -94,7 +94,7 @@ fn begin(client: &Client, serve: impl AsyncFnOnce(&mpsc::Sender<Bytes>) + 'stati
             () = end_late(client.deadline, &lines) => {}
         }
     });
-    Lines(body_of_response)
+    Lines::of_stream(body_of_response)
 }
 
 async fn serve_download(

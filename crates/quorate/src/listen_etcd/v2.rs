@@ -10,6 +10,8 @@
 mod members;
 mod waits;
 
+use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -24,10 +26,11 @@ use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
 use member::etcd_front::{CallRefused, V2Found};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::answer::{Answer, Lines, Roomy, code_and_text, of};
 use super::body::read_body;
-use super::limits::{FORM_TIMES, V2_PIECE_BYTES};
+use super::limits::{FORM_TIMES, V2_PIECE_BYTES, WAITED_TIME_MAX};
 use super::routes::{PLAIN_TEXT, not_found};
 use super::runtime::{ConnectionShares, Runtime};
 use crate::grpc::Room;
@@ -244,25 +247,29 @@ async fn listed(
         return succeeded(runtime, index, Either::Left(Full::new(text)));
     }
     let (lines, body) = mpsc::channel(1);
-    let shares = shares.clone();
+    let (shares, is_whole) = (shares.clone(), Rc::new(Cell::new(false)));
+    let body = Lines::of_one(body, is_whole.clone());
     tokio::task::spawn_local(async move {
         tokio::select! {
             () = lines.closed() => {}
-            () = send_pieces(listing, text, &shares, kept_bytes, &lines) => {}
+            is_sent = send_pieces(listing, text, &shares, kept_bytes, &lines) => {
+                is_whole.set(is_sent);
+            }
         }
     });
-    succeeded(runtime, index, Either::Right(Lines(body)))
+    succeeded(runtime, index, Either::Right(body))
 }
 
 /// Sends a listing in pieces. The nodes that it shares may be in no other state any more, so it
-/// takes room for them, too.
+/// takes room for them, too. A client that takes nothing while others wait for room is cut off.
+/// Whether all was sent.
 async fn send_pieces(
     mut listing: Listing,
     mut text: Vec<u8>,
     shares: &ConnectionShares,
     kept_bytes: usize,
     lines: &mpsc::Sender<Bytes>,
-) {
+) -> bool {
     let mut kept = Room::new(shares.answers.of(kept_bytes));
     kept.grow_to(kept_bytes).await;
     let mut has_more = true;
@@ -270,10 +277,25 @@ async fn send_pieces(
         let mut room = kept.beside();
         room.grow_to(text.len()).await;
         let piece = Bytes::from_owner(Roomy { text, _room: room });
-        if lines.send(piece).await.is_err() || !has_more {
-            return;
+        if !send_while_wanted(lines, piece, &kept).await {
+            return false;
+        }
+        if !has_more {
+            return true;
         }
         text = Vec::new();
         has_more = listing.write(V2_PIECE_BYTES, &mut text);
+    }
+}
+
+/// Sends a piece. False if the client is gone, or takes nothing while others wait for its room.
+async fn send_while_wanted(lines: &mpsc::Sender<Bytes>, piece: Bytes, kept: &Room) -> bool {
+    let mut sending = pin!(lines.send(piece));
+    loop {
+        match timeout(WAITED_TIME_MAX, &mut sending).await {
+            Ok(sent) => return sent.is_ok(),
+            Err(_) if kept.is_waited_for() => return false,
+            Err(_) => {}
+        }
     }
 }

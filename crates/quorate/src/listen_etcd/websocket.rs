@@ -149,7 +149,7 @@ async fn send_lines(
     loop {
         let (opcode, body) = tokio::select! {
             Some(body) = answers.recv() => (Control::PONG, body),
-            line = lines.0.recv() => match line {
+            line = lines.next() => match line {
                 Some(line) => (Control::TEXT, line),
                 None => return Ok(CloseCode::Normal),
             },

@@ -18,6 +18,7 @@ mod ports;
 mod program;
 mod slow_disk;
 mod streams;
+mod v2;
 mod watches;
 mod websocket;
 
@@ -154,6 +155,7 @@ impl Etcd {
         name: &str,
         client: SocketAddr,
         peers: &[(String, SocketAddr)],
+        flags: &[&str],
     ) -> Etcd {
         let list: Vec<String> =
             peers.iter().map(|(name, peer)| format!("{name}=http://{peer}")).collect();
@@ -172,7 +174,11 @@ impl Etcd {
                 ["--initial-advertise-peer-urls", &own],
                 ["--initial-cluster", &list.join(",")],
             ]
-            .concat(),
+            .concat()
+            .iter()
+            .chain(flags)
+            .copied()
+            .collect::<Vec<_>>(),
         )
     }
 
@@ -293,11 +299,17 @@ pub struct Three {
 impl Three {
     /// Starts them on an empty folder and waits until they serve.
     pub fn start(name: &str) -> Three {
+        Three::start_with(name, &[])
+    }
+
+    /// As [`Three::start`], with more flags.
+    pub fn start_with(name: &str, flags: &[&str]) -> Three {
         let folder = folder(name);
         let names = ["m0", "m1", "m2"].map(str::to_string);
         let clients = free_addresses::<3>();
         let peers: Vec<_> = names.iter().cloned().zip(free_addresses::<3>()).collect();
-        let start = |(name, client): (&String, _)| Etcd::start(&folder, name, client, &peers);
+        let start =
+            |(name, client): (&String, _)| Etcd::start(&folder, name, client, &peers, flags);
         let members = names.iter().zip(clients).map(start).collect();
         for name in &names {
             wait_ready(&folder, name);

@@ -36,7 +36,7 @@ pub(super) async fn answer(
             () = send_events(&wait, is_stream, &shares, &lines) => {}
         }
     });
-    succeeded(runtime, index, Either::Right(Lines(body)))
+    succeeded(runtime, index, Either::Right(Lines::of_stream(body)))
 }
 
 /// Sends the events of a wait until it is over. As in etcd, a stream that ends early says nothing.
