@@ -81,6 +81,10 @@ pub(super) const FORM_TIMES: usize = 3;
 /// Bytes of a listing of etcd v2 that are made at once.
 pub(super) const V2_PIECE_BYTES: usize = 64 * 1024;
 
+/// Pieces of a listing that are made and not yet in the socket: one that is made, one in hand, and
+/// two with the library of HTTP.
+pub(super) const V2_PIECES_ON_THEIR_WAY: usize = 4;
+
 /// Bytes of a request about members of etcd v2.
 pub(super) const MEMBERS_BYTES_MAX: usize = 64 * 1024;
 

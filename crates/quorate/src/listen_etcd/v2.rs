@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Lines, Roomy, code_and_text, of};
 use super::body::read_body;
-use super::limits::{FORM_TIMES, V2_PIECE_BYTES, WAITED_TIME_MAX};
+use super::limits::{FORM_TIMES, V2_PIECE_BYTES, V2_PIECES_ON_THEIR_WAY, WAITED_TIME_MAX};
 use super::routes::{PLAIN_TEXT, not_found};
 use super::runtime::{ConnectionShares, Runtime};
 use crate::grpc::Room;
@@ -261,8 +261,9 @@ async fn listed(
 }
 
 /// Sends a listing in pieces. The nodes that it shares may be in no other state any more, so it
-/// takes room for them, too. A client that takes nothing while others wait for room is cut off.
-/// Whether all was sent.
+/// takes room for them, and for the pieces on their way, before it sends the first one: if it took
+/// room for each piece, it could wait behind others who wait for its own. A client that takes
+/// nothing while others wait for room is cut off. Whether all was sent.
 async fn send_pieces(
     mut listing: Listing,
     mut text: Vec<u8>,
@@ -270,14 +271,12 @@ async fn send_pieces(
     kept_bytes: usize,
     lines: &mpsc::Sender<Bytes>,
 ) -> bool {
-    let mut kept = Room::new(shares.answers.of(kept_bytes));
-    kept.grow_to(kept_bytes).await;
+    let bytes = kept_bytes.saturating_add(V2_PIECES_ON_THEIR_WAY * V2_PIECE_BYTES);
+    let mut kept = Room::new(shares.answers.of(bytes));
+    kept.grow_to(bytes).await;
     let mut has_more = true;
     loop {
-        let mut room = kept.beside();
-        room.grow_to(text.len()).await;
-        let piece = Bytes::from_owner(Roomy { text, _room: room });
-        if !send_while_wanted(lines, piece, &kept).await {
+        if !send_while_wanted(lines, text.into(), &kept).await {
             return false;
         }
         if !has_more {
