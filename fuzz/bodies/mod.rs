@@ -26,7 +26,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 48] = [
+pub const BODIES: [Body; 49] = [
     Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
     Body {
         name: "chunk_checkpoint",
@@ -150,6 +150,11 @@ pub const BODIES: [Body; 48] = [
     Body { name: "gzip_message", run: of_grpc::gzip_message, seeds: of_grpc::gzip_message_seeds },
     Body { name: "etcd_request", run: of_etcd::etcd_request, seeds: of_etcd::etcd_request_seeds },
     Body { name: "etcd_json", run: of_etcd::etcd_json, seeds: of_etcd::etcd_json_seeds },
+    Body {
+        name: "etcd_v2_request",
+        run: of_etcd::etcd_v2_request,
+        seeds: of_etcd::etcd_v2_request_seeds,
+    },
     Body { name: "etcd_message", run: of_etcd::etcd_message, seeds: of_etcd::etcd_message_seeds },
     Body { name: "token_claims", run: of_token::token_claims, seeds: of_token::token_claims_seeds },
     Body { name: "token_jwt", run: of_token::token_jwt, seeds: of_token::token_jwt_seeds },

@@ -8,7 +8,8 @@ use etcd::pb::etcdserverpb::request_op::Request;
 use etcd::pb::etcdserverpb::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
-use etcd::{convert, limits};
+use etcd::{convert, limits, v2};
+use machine::Command;
 
 /// A request of the key-value service, read as each of its messages. A decoded one is encoded and
 /// decoded again to an equal one; a checked one has keys.
@@ -157,4 +158,51 @@ pub fn etcd_message_seeds() -> Vec<Vec<u8>> {
     let status = b"\x12\x053.6.0\x18\x80\x80\x02\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x42\
         \x03a\"b\x50\x01";
     vec![txn.to_vec(), status.to_vec()]
+}
+
+/// A request of etcd v2: the method, the path behind that of the keys, the query and the form, a
+/// line each. What it becomes has a key, and a command that is encoded and decoded again to an
+/// equal one.
+pub fn etcd_v2_request(bytes: &[u8]) {
+    let mut lines = bytes.splitn(4, |byte| *byte == b'\n');
+    let [Some(method), Some(path), Some(query), Some(form)] = [(); 4].map(|()| lines.next()) else {
+        return;
+    };
+    let (Ok(method), Ok(path)) = (core::str::from_utf8(method), core::str::from_utf8(path)) else {
+        return;
+    };
+    let clean = v2::clean(path);
+    assert!(v2::clean(&clean) == clean && (!v2::is_plain(path) || path == clean));
+    let Some(verb) = v2::Verb::of(method) else { return };
+    let mut parameters = v2::Form::default();
+    if parameters.add(form).is_err() || parameters.add(query).is_err() {
+        return;
+    }
+    match v2::Request::new(verb, path, parameters) {
+        Ok(request) => {
+            assert!(request.bytes() >= request.key().text().len());
+            let Some(command) = request.command() else { return };
+            let mut encoded = Vec::new();
+            Command::EtcdV2(command.clone()).encode(&mut encoded);
+            assert_eq!(Command::decode(&encoded), Ok(Command::EtcdV2(command)));
+        }
+        Err(failure) => {
+            let body = failure.body();
+            let body = core::str::from_utf8(&body).expect("an answer is UTF-8");
+            assert_eq!(Scanner::default().scan(body.as_bytes()), Ok(Some(body.len() - 1)));
+        }
+    }
+}
+
+pub fn etcd_v2_request_seeds() -> Vec<Vec<u8>> {
+    [
+        "PUT\n/a/b%20c\nprevExist=true&ttl=5\nvalue=x+y%00&refresh=false",
+        "PUT\n/a\nprevValue=x&prevIndex=7\nvalue=z&dir=false",
+        "POST\n/q//./r/..\n\nvalue=1&noValueOnSuccess=true",
+        "DELETE\n/a\nrecursive=true&dir=1\n",
+        "GET\n\nwait=true&waitIndex=18446744073709551615&stream=T\n",
+        "HEAD\n/%ff\nquorum=maybe\n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
 }

@@ -4,13 +4,15 @@ use machine::entry::{
     self, BatchBuilder, decode_batch, decode_header, decode_identities, encode_identities,
 };
 use machine::etcd::command::{Command as EtcdCommand, Put};
+use machine::etcd_v2::command::{Compare, Judged, Write};
+use machine::etcd_v2::key::Key;
 use machine::image::FreezeStep;
 use machine::image::restore::{Restore, RestoreError};
 use machine::zk::command::AskedAcl;
 use machine::{
-    AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Identity,
-    LeaseId, Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin, ServerList, ServerRecord,
-    ServerRole, SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
+    AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode,
+    EtcdV2Command, Identity, LeaseId, Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin,
+    ServerList, ServerRecord, ServerRole, SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
 };
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
@@ -172,9 +174,30 @@ fn commands() -> Vec<Command<'static>> {
             leases: vec![(LeaseId(3), Ordinal(1)), (LeaseId(-4), Ordinal(2))],
         }),
     ];
+    commands.extend(v2_commands().into_iter().map(Command::EtcdV2));
     commands
         .extend(ops().into_iter().map(|op| Command::Zk(ZkCommand::Write { session: SESSION, op })));
     commands
+}
+
+fn v2_commands() -> Vec<EtcdV2Command<'static>> {
+    let key = |text| Key::new(text).expect("it is a key");
+    let write = Write { key: key("/d/a"), value: b"v", ttl_s: Some(60) };
+    let compare = Compare { value: b"v", index: 0 };
+    let (is_dir, is_refresh) = (false, false);
+    vec![
+        EtcdV2Command::Set { write, is_dir, is_refresh },
+        EtcdV2Command::Create {
+            write: Write { key: key("/d"), ..write },
+            is_dir,
+            is_in_order: true,
+        },
+        EtcdV2Command::Update { write: Write { value: b"", ..write }, is_refresh: true },
+        EtcdV2Command::CompareAndSwap { write, compare, is_refresh },
+        EtcdV2Command::CompareAndDelete { key: key("/d/a"), compare },
+        EtcdV2Command::Expire { keys: vec![Judged { key: key("/d/a"), since: 4 }] },
+        EtcdV2Command::Delete { key: key("/e"), is_dir, is_recursive: true },
+    ]
 }
 
 pub fn command_seeds() -> Vec<Vec<u8>> {
@@ -234,6 +257,9 @@ pub fn image_seeds() -> Vec<Vec<u8>> {
     };
     let put = Command::Etcd(EtcdCommand::Put(put));
     machine.apply(&stamp, &put, &mut ChangeBatch::default());
+    for command in v2_commands().into_iter().take(4) {
+        machine.apply(&stamp, &Command::EtcdV2(command), &mut ChangeBatch::default());
+    }
     machine.finish_entry(LogIndex(2));
     vec![
         image_of(&mut machine, u32::MAX),

@@ -71,7 +71,7 @@ pub enum Incompatibility {
     /// The other server's ensemble is at a level that this server does not know.
     #[error(
         "the ensemble of server {} is at level {}, and this server knows up to {level_max}: \
-         install version {} or later",
+         install version {} or later, or raise level_max where it is set",
         .server, .stated.level, .stated.version
     )]
     Older {
@@ -85,7 +85,7 @@ pub enum Incompatibility {
     /// This server's ensemble is at a level that the other server does not know.
     #[error(
         "the ensemble is at level {}, and server {} knows up to {level_max}: \
-         install version {} or later there",
+         install version {} or later there, or raise level_max where it is set",
         .stated.level, .server, .stated.version
     )]
     Newer {

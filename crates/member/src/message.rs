@@ -389,7 +389,9 @@ pub enum OwnerEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "log entry {index} needs level {level}, and this server knows up to {level_max}: install {}",
-    version.as_ref().map_or("a later version".to_string(), |it| format!("version {it} or later"))
+    version.as_ref().map_or("a later version".to_string(), |it| {
+        format!("version {it} or later, or raise level_max where it is set")
+    })
 )]
 pub struct UnknownEntry {
     /// The index of the entry.

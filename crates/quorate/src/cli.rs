@@ -213,7 +213,8 @@ pub struct InspectArgs {
     /// The data directory of a server, running or not, a snapshot, or a database of etcd's
     #[arg(value_name = "DATA-DIR|FILE")]
     pub data_dir: PathBuf,
-    /// Print etcd's state, too: keys, leases, users (with roles and alarms), or all of them
+    /// Print etcd's state, too: keys, leases, users (with roles and alarms), v2 (the nodes of etcd
+    /// v2), or all of them
     #[arg(
         long,
         value_name = "PART,...",
@@ -221,7 +222,7 @@ pub struct InspectArgs {
         value_delimiter = ',',
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "keys,leases,users"
+        default_missing_value = "keys,leases,users,v2"
     )]
     pub etcd: Option<Vec<EtcdPart>>,
     /// Directory of its log, if that is another one
@@ -245,6 +246,8 @@ pub enum EtcdPart {
     Leases,
     /// Users, roles and alarms; no passwords.
     Users,
+    /// Nodes of etcd v2, without their values.
+    V2,
 }
 
 /// Options of `quorate export-chunks`.

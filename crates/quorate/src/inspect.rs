@@ -69,7 +69,7 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
 
 fn print_etcd(machine: &Machine, parts: &[EtcdPart]) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let printed = inspect_etcd::print(machine.etcd(), parts, &mut out).and_then(|()| out.flush());
+    let printed = inspect_etcd::print(machine, parts, &mut out).and_then(|()| out.flush());
     match printed {
         // The reader has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -3,9 +3,12 @@
 
 use std::io::{self, Write};
 
+use machine::Machine;
 use machine::etcd::Store;
 use machine::etcd::auth::{Permission, PermissionKind};
 use machine::etcd::command::KeyRange;
+use machine::etcd_v2::Store as V2Store;
+use machine::etcd_v2::tree::Node;
 
 use crate::cli::EtcdPart;
 
@@ -13,7 +16,8 @@ use crate::cli::EtcdPart;
 const ALL: KeyRange<'static> = KeyRange { key: b"\0", end: b"\0" };
 
 /// Prints a summary and these parts.
-pub fn print(store: &Store, parts: &[EtcdPart], out: &mut impl Write) -> io::Result<()> {
+pub fn print(machine: &Machine, parts: &[EtcdPart], out: &mut impl Write) -> io::Result<()> {
+    let store = machine.etcd();
     let auth = store.auth();
     let enforced = if auth.is_enabled() { "enforced" } else { "not enforced" };
     writeln!(
@@ -32,6 +36,7 @@ pub fn print(store: &Store, parts: &[EtcdPart], out: &mut impl Write) -> io::Res
             EtcdPart::Keys => print_keys(store, out)?,
             EtcdPart::Leases => print_leases(store, out)?,
             EtcdPart::Users => print_users(store, out)?,
+            EtcdPart::V2 => print_v2(machine.etcd_v2(), out)?,
         }
     }
     Ok(())
@@ -89,6 +94,40 @@ fn print_users(store: &Store, out: &mut impl Write) -> io::Result<()> {
     }
     for alarm in store.alarms().iter() {
         writeln!(out, "alarm {} member {:x}", alarm.kind.name(), alarm.member)?;
+    }
+    Ok(())
+}
+
+/// Prints nothing if etcd v2 was never used.
+fn print_v2(store: &V2Store, out: &mut impl Write) -> io::Result<()> {
+    if store.is_unused() {
+        return Ok(());
+    }
+    let (index, events) = (store.index(), store.history().len());
+    let count = store.tree().sums().node_count;
+    writeln!(out, "etcd v2: index {index}, {count} nodes, the last {events} events")?;
+    print_nodes(store.tree().root(), &mut String::new(), out)
+}
+
+/// Prints the nodes below a node, which has this key.
+fn print_nodes(node: &Node, key: &mut String, out: &mut impl Write) -> io::Result<()> {
+    for (name, child) in node.children() {
+        let end = key.len();
+        key.push('/');
+        key.push_str(name);
+        let stat = child.stat;
+        let shown = key.as_bytes().escape_ascii();
+        write!(out, "node {shown} created {} modified {}", stat.created, stat.modified)?;
+        match child.value() {
+            Some(value) => write!(out, " value {} bytes", value.len())?,
+            None => write!(out, " directory")?,
+        }
+        if let Some(ttl) = stat.ttl {
+            write!(out, " ttl {} s", ttl.ttl_s)?;
+        }
+        writeln!(out)?;
+        print_nodes(child, key, out)?;
+        key.truncate(end);
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ pub enum Code {
 
 impl Code {
     /// Its text in answers.
-    fn message(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Code::KeyNotFound => "Key not found",
             Code::TestFailed => "Compare failed",

@@ -43,6 +43,14 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
+/// Whether a path as it stands in a URL is surely the one that it stands for, in its shortest form:
+/// so nearly all are, and need no copies.
+pub fn is_plain(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    let is_special = |pair: &[u8]| matches!(pair, [b'/', b'/' | b'.']);
+    bytes.first() == Some(&b'/') && !bytes.contains(&b'%') && !bytes.windows(2).any(is_special)
+}
+
 /// A path in its shortest form: without empty names, `.` and `..`. A slash at its end stays.
 ///
 /// Go's `net/http` (`cleanPath`), which redirects a request for another form.

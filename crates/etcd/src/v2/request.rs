@@ -217,12 +217,17 @@ impl WriteAsk {
 
 /// The key that a path stands for.
 fn key_of(path: &str, is_in_order: bool) -> Result<Box<str>, Failure> {
-    let bytes =
-        path::decoded(path.as_bytes(), false).map_err(|bad| invalid_field(&bad.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| invalid_field("the key is no UTF-8"))?;
-    let clean = path::clean(&text);
-    let text = clean.trim_end_matches('/');
-    let key = Key::new(text);
+    let clean;
+    let path = if path::is_plain(path) {
+        path
+    } else {
+        let bytes = path::decoded(path.as_bytes(), false);
+        let bytes = bytes.map_err(|bad| invalid_field(&bad.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| invalid_field("the key is no UTF-8"))?;
+        clean = path::clean(&text);
+        &clean
+    };
+    let key = Key::new(path.trim_end_matches('/'));
     match key.filter(|key| !is_in_order || key.has_room_in_order()) {
         Some(key) => Ok(key.text().into()),
         None => Err(invalid_field(&format!(

@@ -46,7 +46,7 @@ pub enum RestoreError {
     /// The ensemble was at a level that this version does not know.
     #[error(
         "the image has level {level}, and this server knows up to {level_max}: \
-         install version {version} or later"
+         install version {version} or later, or raise level_max where it is set"
     )]
     UnknownLevel {
         /// The level of the state in the image.

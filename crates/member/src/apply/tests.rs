@@ -215,7 +215,7 @@ fn nothing_is_applied_from_an_entry_on_that_needs_a_level_that_is_not_known() {
             _ => None,
         });
         let said = "log entry 3 needs level 2, and this server knows up to 1: install version \
-                    0.2.0 or later";
+                    0.2.0 or later, or raise level_max where it is set";
         assert_eq!(unknown.as_deref(), (!is_known).then_some(said));
         assert_eq!(machine.index(), LogIndex(if is_known { 4 } else { 2 }));
         assert_eq!(apply.is_ended(), !is_known);

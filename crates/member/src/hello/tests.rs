@@ -203,9 +203,9 @@ fn servers_agree_unless_one_does_not_know_the_level_of_the_other() {
     assert_eq!((raised.agree(&new), new.agree(&raised)), (Ok(1), Ok(1)));
     for old in [&old, &unborn_old] {
         let at_old = "the ensemble of server 2 is at level 2, and this server knows up to 1: \
-                      install version 0.2.0 or later";
+                      install version 0.2.0 or later, or raise level_max where it is set";
         let at_raised = "the ensemble is at level 2, and server 2 knows up to 1: \
-                         install version 0.2.0 or later there";
+                         install version 0.2.0 or later there, or raise level_max where it is set";
         assert_eq!(old.agree(&raised).unwrap_err().to_string(), at_old);
         assert_eq!(raised.agree(old).unwrap_err().to_string(), at_raised);
     }

@@ -80,7 +80,7 @@ pub enum RaiseRefused {
         member: MemberId,
     },
     /// A member does not know the level.
-    #[error("server {server}, of version {program}, knows levels up to {level_max}: install version {} or later there", .level.version())]
+    #[error("server {server}, of version {program}, knows levels up to {level_max}: install version {} or later there, or raise level_max where it is set", .level.version())]
     UnknownThere {
         /// The level to raise to.
         level: Level,

@@ -381,7 +381,7 @@ fn a_snapshot_of_a_later_version_is_not_set_aside_whatever_the_others_are() {
         (36, 2, "the image's section of space control has version 2"),
         (37, 5, "the image has a section of space 5"),
         (38, 2, "the image's section of space zk has version 2"),
-        (45, 3, "the image has level 3, and this server knows up to 2: install version 0.1.0"),
+        (45, 4, "the image has level 4, and this server knows up to 3: install version 0.1.0"),
     ] {
         for is_older_damaged in [false, true] {
             let refused = refused_image(|image| image[position] = byte, is_older_damaged);
@@ -423,7 +423,7 @@ fn a_log_of_a_later_version_is_refused_and_not_set_aside_where_that_is_committed
         assert_eq!(refused.is_some(), is_refused);
         if let Some(error) = refused {
             let said = "log entry 2 needs level 2, and this server knows up to 1: install version \
-                        0.2.0 or later";
+                        0.2.0 or later, or raise level_max where it is set";
             assert_eq!(error.to_string(), said);
         }
         assert!(disk.paths().iter().all(|path| !path.starts_with("set-aside")));

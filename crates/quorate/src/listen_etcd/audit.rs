@@ -21,7 +21,9 @@ use etcd::pb::authpb::permission::Type as PermissionType;
 use etcd::pb::etcdserverpb::alarm_request::AlarmAction;
 use etcd::pb::etcdserverpb::downgrade_request::DowngradeAction;
 use etcd::pb::{Message, etcdserverpb as pb};
-use member::etcd_front::{CallRefused, CallResult, Credentials, Method};
+use etcd::v2::{self, Failure};
+use machine::etcd_v2::command::Command as V2Command;
+use member::etcd_front::{CallRefused, CallResult, Credentials, Method, V2Result};
 
 use super::answer::code_and_text;
 use super::methods::{ClusterMethod, MaintenanceMethod};
@@ -105,6 +107,17 @@ impl Audited {
         self.tell_result(result.as_ref().map(drop).map_err(|refused| *refused));
     }
 
+    /// Tells the result of a write of etcd v2.
+    pub fn tell_v2(&mut self, result: &Result<V2Result, CallRefused>) {
+        match result {
+            Ok(Ok(_)) => self.result = Outcome::Success,
+            Ok(Err(refusal)) => {
+                self.result = Outcome::Failure(Failure::from(refusal).code.message());
+            }
+            Err(refused) => self.tell_result(Err(*refused)),
+        }
+    }
+
     /// Tells the result of another call.
     pub fn tell_result(&mut self, result: Result<(), CallRefused>) {
         self.result = match result {
@@ -178,6 +191,20 @@ impl Operation {
             | Method::HashKv
             | Method::Need(_) => return None,
         })
+    }
+
+    /// A write of etcd v2; none if the request only reads.
+    pub fn of_v2(request: &v2::Request) -> Option<Operation> {
+        let name = match request.command()? {
+            V2Command::Set { .. } => "v2Set",
+            V2Command::Create { .. } => "v2Create",
+            V2Command::Update { .. } => "v2Update",
+            V2Command::CompareAndSwap { .. } => "v2CompareAndSwap",
+            V2Command::Delete { .. } => "v2Delete",
+            V2Command::CompareAndDelete { .. } => "v2CompareAndDelete",
+            V2Command::Expire { .. } => return None,
+        };
+        Some(Operation { name, fields: keys(request.key().text().as_bytes(), &[]) })
     }
 
     /// A backup. It changes nothing, and takes all data out.

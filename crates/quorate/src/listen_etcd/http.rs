@@ -67,6 +67,8 @@ where
         .max_headers(HTTP_HEADERS_MAX)
         // Old scripts look for names as Go writes them.
         .title_case_headers(true)
+        // Answers are small: one copy costs less than a list of buffers for the kernel.
+        .writev(false)
         .serve_connection(TokioIo::new(socket), service)
         .with_upgrades()
         .await?;
@@ -93,7 +95,7 @@ async fn answer(
     let mut answer = if parts.method == Method::OPTIONS {
         Response::new(Either::Left(Full::default()))
     } else if runtime.member.config.has_v2 && v2::is_path(path) {
-        v2::answer(runtime, shares, &parts, body).await
+        v2::answer(runtime, (shares, site), &parts, body).await
     } else if !gateway::PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
         routes::answer(runtime, site.service, &parts).await
     } else if about.has_gateway {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use hyper::header::HeaderValue;
 use member::EtcdV2Counts;
 use node::{MonitorHandle, Node};
 
@@ -35,6 +36,8 @@ pub struct MemberView {
     pub(super) backups: Backups,
     /// Whether changes that clients ask for are lines in the log (`audit.enable`).
     pub(super) has_audit_log: bool,
+    /// The cluster, as the answers of etcd v2 name it.
+    pub(super) v2_cluster_id: HeaderValue,
     /// The counts of etcd v2.
     pub(super) v2_counts: Arc<EtcdV2Counts>,
     /// The checks of its health.
@@ -64,6 +67,8 @@ impl MemberView {
             has_certificate_users: needs_certificates(server),
             backups: Backups::new(server.storage.data_dir.clone()),
             has_audit_log: server.logging.audit,
+            v2_cluster_id: HeaderValue::from_str(&format!("{:x}", node.cluster_id() as u64))
+                .expect("digits are the value of a header"),
             v2_counts: node.etcd_v2_counts(),
             checked: Checked::default(),
             calls: Vec::new(),

@@ -57,7 +57,7 @@ pub(super) struct Runtime {
     passwords: Passwords,
     /// Signed tokens that were good lately.
     pub(super) verified: RefCell<VerifiedTokens>,
-    slow: SlowLog,
+    pub(super) slow: SlowLog,
     /// The clients of calls that the Front has, by which the audit log learns of users.
     audited: RefCell<HashMap<Ticket, Rc<AuditedClient>>>,
 }

@@ -38,6 +38,31 @@ impl SlowLog {
 
     /// Logs a request that took longer than the threshold, unless there were many such lines.
     pub fn note(&self, method: Method, request: &Bytes, begun_at: Instant, is_good: bool) {
+        self.note_if_slow(begun_at, is_good, || {
+            (format!("{method:?}"), request.len(), content(method, request))
+        });
+    }
+
+    /// As [`SlowLog::note`], of a request of etcd v2.
+    pub fn note_v2(
+        &self,
+        name: &str,
+        key: &str,
+        bytes: usize,
+        (begun_at, is_good): (Instant, bool),
+    ) {
+        self.note_if_slow(begun_at, is_good, || {
+            (format!("v2 {name}"), bytes, format!("key:{}", text(key.as_bytes())))
+        });
+    }
+
+    /// `describe` gives the kind of the request, its bytes, and what it is about.
+    fn note_if_slow(
+        &self,
+        begun_at: Instant,
+        is_good: bool,
+        describe: impl FnOnce() -> (String, usize, String),
+    ) {
         let took = begun_at.elapsed();
         if took <= self.threshold {
             return;
@@ -55,11 +80,10 @@ impl SlowLog {
         };
         self.interval.set(Some((since, count + 1)));
         if count < LINES_MAX {
-            let content = content(method, request);
-            let (spent, bytes) = (format!("{took:?}"), request.len() as u64);
+            let ((kind, bytes, content), spent) = (describe(), format!("{took:?}"));
             tracing::warn!(
                 time_spent = spent.as_str(),
-                response_type = format!("{method:?}").as_str(),
+                response_type = kind.as_str(),
                 request_size = bytes,
                 request_content = content.as_str(),
                 success = is_good,

@@ -26,10 +26,12 @@ use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
 use member::etcd_front::{CallRefused, V2Found};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::answer::{Answer, Lines, Roomy, code_and_text, of};
+use super::audit::{Audited, AuditedClient, Operation};
 use super::body::read_body;
+use super::client::Site;
 use super::limits::{FORM_TIMES, V2_PIECE_BYTES, V2_PIECES_ON_THEIR_WAY, WAITED_TIME_MAX};
 use super::routes::{PLAIN_TEXT, not_found};
 use super::runtime::{ConnectionShares, Runtime};
@@ -40,6 +42,9 @@ const X_ETCD_INDEX: HeaderName = HeaderName::from_static("x-etcd-index");
 const X_RAFT_INDEX: HeaderName = HeaderName::from_static("x-raft-index");
 const X_RAFT_TERM: HeaderName = HeaderName::from_static("x-raft-term");
 
+/// The headers of an answer about keys, with room for those of the library.
+const HEADERS: usize = 12;
+
 /// Whether a path is one of etcd v2, or is redirected there.
 pub(super) fn is_path(path: &str) -> bool {
     // Nearly all are clean, and have no escapes before the key.
@@ -49,29 +54,30 @@ pub(super) fn is_path(path: &str) -> bool {
 /// Answers a request whose path [`is_path`].
 pub(super) async fn answer(
     runtime: &Rc<Runtime>,
-    shares: &ConnectionShares,
+    (shares, site): (&ConnectionShares, &Site),
     parts: &Parts,
     body: Incoming,
 ) -> Answer {
     let raw = parts.uri.path();
-    let Ok(path) = v2::decoded(raw.as_bytes(), false).map(String::from_utf8) else {
-        return of(StatusCode::BAD_REQUEST, PLAIN_TEXT, "400 Bad Request".to_string());
-    };
-    // A path that is no UTF-8 can only be that of a key, which refuses it.
-    let path = path.unwrap_or_else(|_| raw.to_string());
-    let clean = v2::clean(&path);
-    if clean != path {
-        return redirect(&clean, parts);
+    if !v2::is_plain(raw) {
+        let Ok(path) = v2::decoded(raw.as_bytes(), false).map(String::from_utf8) else {
+            return of(StatusCode::BAD_REQUEST, PLAIN_TEXT, "400 Bad Request".to_string());
+        };
+        // A path that is no UTF-8 can only be that of a key, which refuses it.
+        let path = path.unwrap_or_else(|_| raw.to_string());
+        let clean = v2::clean(&path);
+        if clean != path {
+            return redirect(&clean, parts);
+        }
     }
-    let of_keys =
-        raw.strip_prefix(v2::KEYS).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-    match of_keys {
+    let of_keys = raw.strip_prefix(v2::KEYS);
+    match of_keys.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
         Some(key) => {
-            let answer = answer_of_keys(runtime, shares, (parts, key), body).await;
+            let answer = answer_of_keys(runtime, (shares, site), (parts, key), body).await;
             with_cluster_id(runtime, answer)
         }
         None => {
-            let answer = members::answer(runtime, shares, (parts, &clean), body).await;
+            let answer = members::answer(runtime, shares, (parts, raw), body).await;
             answer.unwrap_or_else(not_found)
         }
     }
@@ -90,9 +96,7 @@ fn redirect(clean: &str, parts: &Parts) -> Answer {
 }
 
 fn with_cluster_id(runtime: &Rc<Runtime>, mut answer: Answer) -> Answer {
-    let id = format!("{:x}", runtime.member.cluster_id);
-    let id = HeaderValue::from_str(&id).expect("digits are a header's value");
-    answer.headers_mut().insert(X_ETCD_CLUSTER_ID, id);
+    answer.headers_mut().insert(X_ETCD_CLUSTER_ID, runtime.member.v2_cluster_id.clone());
     answer
 }
 
@@ -105,7 +109,7 @@ fn not_allowed(methods: &'static str) -> Answer {
 
 async fn answer_of_keys(
     runtime: &Rc<Runtime>,
-    shares: &ConnectionShares,
+    (shares, site): (&ConnectionShares, &Site),
     (parts, key): (&Parts, &str),
     body: Incoming,
 ) -> Answer {
@@ -131,12 +135,27 @@ async fn answer_of_keys(
         Ask::Get { is_recursive, .. } => (false, *is_recursive),
         Ask::Wait(_) => (false, false),
     };
-    match runtime.run_v2(request).await {
+    let (bytes, begun_at) = (request.bytes(), Instant::now());
+    let mut line = begin_line(runtime, site, &request);
+    let result = runtime.run_v2(request).await;
+    line.iter_mut().for_each(|line| line.tell_v2(&result));
+    let is_good = matches!(result, Ok(Ok(_)));
+    runtime.slow.note_v2(parts.method.as_str(), &key, bytes, (begun_at, is_good));
+    match result {
         Ok(Ok(V2Found::Written(event))) => written(runtime, shares, &event, hides_nodes).await,
         Ok(Ok(V2Found::Node(found))) => listed(runtime, shares, (&key, found), is_recursive).await,
         Ok(Err(refusal)) => failed(&Failure::from(&refusal)),
         Err(refused) => failed(&failure_of(refused)),
     }
+}
+
+/// Begins a line of the audit log, if there is a log and the request writes.
+fn begin_line(runtime: &Runtime, site: &Site, request: &Request) -> Option<Box<Audited>> {
+    if !runtime.member.has_audit_log {
+        return None;
+    }
+    let operation = Operation::of_v2(request)?;
+    Some(Audited::new(&AuditedClient::new(site.peer.ip()), operation))
 }
 
 /// The parameters of a request: of its form, and of its query.
@@ -195,6 +214,8 @@ fn succeeded(runtime: &Rc<Runtime>, index: u64, body: Either<Full<Bytes>, Lines>
     let (raft_index, raft_term) = runtime.raft_position();
     let mut answer = Response::new(body);
     let headers = answer.headers_mut();
+    // With those of every answer there are eight, more than a map of headers begins with.
+    headers.reserve(HEADERS);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
     headers.insert(X_ETCD_INDEX, index.into());
     headers.insert(X_RAFT_INDEX, raft_index.into());

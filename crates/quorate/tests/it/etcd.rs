@@ -293,6 +293,8 @@ pub struct Three {
     folder: PathBuf,
     /// The addresses for clients.
     pub clients: [SocketAddr; 3],
+    peers: Vec<(String, SocketAddr)>,
+    flags: Vec<String>,
     members: Vec<Etcd>,
 }
 
@@ -307,16 +309,32 @@ impl Three {
         let folder = folder(name);
         let names = ["m0", "m1", "m2"].map(str::to_string);
         let clients = free_addresses::<3>();
-        let peers: Vec<_> = names.iter().cloned().zip(free_addresses::<3>()).collect();
-        let start =
-            |(name, client): (&String, _)| Etcd::start(&folder, name, client, &peers, flags);
-        let members = names.iter().zip(clients).map(start).collect();
-        for name in &names {
-            wait_ready(&folder, name);
-            let log = std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap();
+        let peers: Vec<_> = names.into_iter().zip(free_addresses::<3>()).collect();
+        let flags = flags.iter().map(ToString::to_string).collect();
+        let mut three = Three { folder, clients, peers, flags, members: Vec::new() };
+        three.members = (0..3).map(|number| three.spawn(number)).collect();
+        for number in 0..3 {
+            three.wait_ready(number);
+            let log = three.log(number);
             assert!(!log.contains("zk="), "ZooKeeper's clients are not served: {log}");
         }
-        Three { folder, clients, members }
+        three
+    }
+
+    fn spawn(&self, number: usize) -> Etcd {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        let (name, _) = &self.peers[number];
+        Etcd::start(&self.folder, name, self.clients[number], &self.peers, &flags)
+    }
+
+    fn wait_ready(&self, number: usize) {
+        wait_ready(&self.folder, &self.peers[number].0);
+    }
+
+    /// Starts a member again that was ended, and waits until it serves.
+    pub fn restart(&mut self, number: usize) {
+        self.members[number] = self.spawn(number);
+        self.wait_ready(number);
     }
 
     /// The number of the leader.

@@ -21,7 +21,18 @@ fn a_path_has_one_short_form() {
         ("/v2/keys/a..b/.c", "/v2/keys/a..b/.c"),
     ] {
         assert_eq!(clean(path), short, "{path}");
+        assert!(!is_plain(path) || path == short, "{path}");
         assert_eq!(clean(short), short);
+    }
+}
+
+#[test]
+fn plain_paths_are_told_from_others() {
+    for path in ["/", "/v2/keys/a", "/a b/", "/a..b"] {
+        assert!(is_plain(path) && clean(path) == path, "{path}");
+    }
+    for path in ["", "a", "/%41", "//", "/a/./b", "/.", "/a/..", "/.hidden"] {
+        assert!(!is_plain(path), "{path}");
     }
 }
 

@@ -127,7 +127,7 @@ fn learners_count_and_placeholders_do_not() {
     servers.on_link(id(3), Some(linked(3, OLD)));
     let refused = check(&servers).unwrap_err().to_string();
     let said = "server 4, of version 0.1.0, knows levels up to 1: install version 0.2.0 or later \
-                there";
+                there, or raise level_max where it is set";
     assert_eq!(refused, said);
     servers.on_link(id(3), Some(linked(3, NEW)));
     assert_eq!(check(&servers), Ok(()));

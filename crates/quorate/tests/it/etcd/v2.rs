@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -38,33 +39,44 @@ impl Answer {
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    stream
+    try_connect(address).unwrap()
+}
+
+fn try_connect(address: SocketAddr) -> Option<TcpStream> {
+    let stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+    Some(stream)
 }
 
 /// Sends a request whose head and body are one text each.
 fn begin(address: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStream {
-    let mut stream = connect(address);
+    try_begin(address, line, headers, body).expect("the server takes it")
+}
+
+fn try_begin(address: SocketAddr, line: &str, headers: &str, body: &str) -> Option<TcpStream> {
+    let mut stream = try_connect(address)?;
     let length = body.len();
     let head = format!("{line} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n{headers}");
     let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
-    stream.write_all(request.as_bytes()).unwrap();
-    stream
+    stream.write_all(request.as_bytes()).ok()?;
+    Some(stream)
 }
 
 /// The answer that comes until the server closes the connection.
-fn end(mut stream: TcpStream) -> Answer {
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).expect("it is answered");
-    let text = String::from_utf8(bytes).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").expect("it has a head");
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+fn end(stream: TcpStream) -> Answer {
+    try_end(stream).expect("it is answered")
+}
+
+fn try_end(mut stream: TcpStream) -> Option<Answer> {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
     let body = match head.contains("Transfer-Encoding: chunked") {
         true => unchunked(body),
         false => body.to_string(),
     };
-    Answer { status, head: head.to_string(), body }
+    Some(Answer { status, head: head.to_string(), body })
 }
 
 fn unchunked(mut text: &str) -> String {
@@ -406,4 +418,135 @@ fn the_tree_outlives_a_kill_and_a_snapshot() {
     assert_eq!(missed.json()["node"]["key"], "/t", "the history is state, too");
     wait_until("the key expires after the restart", || get(etcd, "/t").status == 404);
     assert_eq!(get(etcd, "/t").index(), before.index() + 1);
+    server.stop();
+    let mut inspect = std::process::Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let inspected =
+        inspect.arg("inspect").arg(server.data_dir()).arg("--etcd=v2").output().unwrap();
+    let text = String::from_utf8(inspected.stdout).unwrap();
+    let index = before.index() + 1;
+    assert!(text.contains(&format!("etcd v2: index {index}, 251 nodes")), "{text}");
+    assert!(text.contains("\nnode /d created 4 modified 4 directory\n"), "{text}");
+    assert!(text.contains("\nnode /d/0 created 4 modified 4 value 1 bytes\n"), "{text}");
+}
+
+#[test]
+fn writes_are_lines_of_the_audit_log() {
+    let server = Server::start("etcd-v2-audit", &[ETCD, V2, "audit.enable=true"]);
+    let etcd = server.face("etcd");
+    put(etcd, "/a%09b", "value=secret");
+    put(etcd, "/a%09b", "value=x&prevValue=y");
+    get(etcd, "/a%09b");
+    let log = server.log();
+    let lines: Vec<&str> =
+        log.lines().filter_map(|line| line.split_once("AUDIT: ")).map(|it| it.1).collect();
+    let ip = "ip=127.0.0.1";
+    let failed = "result=failure\terror=Compare failed";
+    assert_eq!(
+        lines,
+        [
+            format!("{ip}\toperation=v2Set\tkey=\"/a\\tb\"\tresult=success"),
+            format!("{ip}\toperation=v2CompareAndSwap\tkey=\"/a\\tb\"\t{failed}"),
+        ]
+    );
+}
+
+/// Adds to a counter by comparisons with its index, at one member after the other, until `is_over`.
+/// The writes that were acknowledged, with their indexes.
+fn count_up(clients: [SocketAddr; 3], key: &str, is_over: impl Fn() -> bool) -> Vec<(u64, String)> {
+    let mut written = Vec::new();
+    let mut at = 0;
+    while !is_over() {
+        at += 1;
+        let address = clients[at % 3];
+        let Some(read) = try_ask(address, &format!("GET /v2/keys{key}?quorum=true"), "") else {
+            continue;
+        };
+        let (value, condition) = match read.status {
+            200 => {
+                let node = read.json()["node"].clone();
+                let value: u64 = node["value"].as_str().unwrap().parse().unwrap();
+                (value + 1, format!("prevIndex={}", node["modifiedIndex"]))
+            }
+            404 => (1, "prevExist=false".to_string()),
+            _ => continue,
+        };
+        let form = format!("value={value}&{condition}");
+        let Some(put) = try_ask(address, &format!("PUT /v2/keys{key}"), &form) else { continue };
+        if put.status < 300 {
+            written.push((put.index(), value.to_string()));
+        }
+    }
+    written
+}
+
+/// As [`ask`]; none if the server is gone, or ends within its answer.
+fn try_ask(address: SocketAddr, line: &str, form: &str) -> Option<Answer> {
+    try_end(try_begin(address, line, FORM, form)?)
+}
+
+/// Waits for one event after the other of all keys, at one member after the other, until a key is
+/// written.
+fn follow(clients: [SocketAddr; 3], last: &str) -> Vec<Value> {
+    let (mut events, mut next, mut at) = (Vec::new(), FIRST_INDEX + 1, 0);
+    loop {
+        at += 1;
+        let line = format!("GET /v2/keys/?wait=true&recursive=true&waitIndex={next}");
+        let Some(answer) = try_ask(clients[at % 3], &line, "") else { continue };
+        // A member that ends has begun the answer, and has no event.
+        let Ok(event) = serde_json::from_str::<Value>(&answer.body) else { continue };
+        assert_eq!(answer.status, 200, "{event}");
+        let index = event["node"]["modifiedIndex"].as_u64().unwrap();
+        assert!(index >= next, "{event} after {next}");
+        next = index + 1;
+        let is_last = event["node"]["key"] == last;
+        events.push(event);
+        if is_last {
+            return events;
+        }
+    }
+}
+
+#[test]
+fn no_write_is_lost_and_no_event_is_missed_while_members_are_killed() {
+    let mut three = Three::start_with("etcd-v2-kills", &["--enable-v2"]);
+    let clients = three.clients;
+    let is_over = AtomicBool::new(false);
+    let is_over = &is_over;
+    let (written, events) = std::thread::scope(|scope| {
+        let count = |key| count_up(clients, key, || is_over.load(Ordering::Relaxed));
+        let counting = ["/a", "/a", "/d/b", "/d/b"].map(|key| scope.spawn(move || count(key)));
+        let following = scope.spawn(move || follow(clients, "/end"));
+        for round in 0..6 {
+            std::thread::sleep(Duration::from_millis(700));
+            let killed = if round % 2 == 0 { three.leader() } else { round % 3 };
+            three.end(killed);
+            std::thread::sleep(Duration::from_millis(300));
+            three.restart(killed);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let written = counting.map(|it| it.join().unwrap());
+        wait_until("the last write is taken", || {
+            let put = try_ask(clients[0], "PUT /v2/keys/end", "value=x");
+            put.is_some_and(|put| put.status < 300)
+        });
+        (written, following.join().unwrap())
+    });
+    // Each write has its index, and none was passed over.
+    let mut counters = std::collections::BTreeMap::<&str, u64>::new();
+    for (event, index) in events.iter().zip(FIRST_INDEX + 1..) {
+        assert_eq!(event["node"]["modifiedIndex"], index);
+        if event["node"]["key"] == "/end" {
+            continue;
+        }
+        let counter = counters.entry(event["node"]["key"].as_str().unwrap()).or_default();
+        *counter += 1;
+        assert_eq!(event["node"]["value"], counter.to_string(), "{event}");
+    }
+    let mut count = 0;
+    for (index, value) in written.iter().flatten() {
+        let event = &events[(index - FIRST_INDEX - 1) as usize];
+        assert_eq!(event["node"]["value"], **value, "acknowledged at {index}: {event}");
+        count += 1;
+    }
+    assert!(count > 100, "{count} writes were acknowledged");
 }
