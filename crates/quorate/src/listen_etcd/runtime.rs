@@ -208,18 +208,20 @@ impl Runtime {
         FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited }
     }
 
+    /// Hands a read or a write of etcd v2 to the Front.
+    fn begin_v2(self: &Rc<Self>, request: V2Request) -> FrontCall {
+        let mut front = self.front.borrow_mut();
+        front.set_now(self.now());
+        let ticket = front.on_v2_call(request);
+        FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited: false }
+    }
+
     /// Runs a read or a write of etcd v2. Dropping the future cancels it.
     ///
     /// # Errors
     /// The store has not answered.
     pub async fn run_v2(self: &Rc<Self>, request: V2Request) -> Result<V2Result, CallRefused> {
-        let mut front = self.front.borrow_mut();
-        front.set_now(self.now());
-        let ticket = front.on_v2_call(request);
-        drop(front);
-        let runtime = self.clone();
-        let mut call = FrontCall { runtime, ticket, is_done: false, is_audited: false };
-        match call.next().await {
+        match self.begin_v2(request).next().await {
             FromFront::V2(result) => Ok(result),
             FromFront::Done(Err(refused)) => Err(refused),
             FromFront::Done(Ok(_)) | FromFront::Piece(_) => {

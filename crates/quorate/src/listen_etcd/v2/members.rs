@@ -156,7 +156,7 @@ fn check_urls(urls: &[String]) -> Result<(), String> {
         };
         let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
         let port = address.rsplit_once(':').map(|(_, port)| port);
-        if !port.is_some_and(|port| port.parse::<u16>().is_ok()) {
+        if port.is_none_or(|port| port.parse::<u16>().is_err()) {
             return Err(format!("URL address does not have the form \"host:port\": {url}"));
         }
         if !path.is_empty() {
