@@ -10,8 +10,9 @@
 //! while [`writers`] count what they were told.
 //!
 //! [`etcd_load`] sends etcd's requests by [`client_etcd`], whose calls share [`grpc`] with those of
-//! the chunk workloads. [`etcd2`] sends requests of etcd v2 over HTTP/1.1. [`etcd_kube`] does what a cluster of Kubernetes does, and looks at the
-//! servers meanwhile ([`samples`]). [`mixed`] puts clients of both protocols on one server.
+//! the chunk workloads. [`etcd2`] sends requests of etcd v2 over HTTP/1.1. [`etcd_kube`] does what
+//! a cluster of Kubernetes does, and looks at the servers meanwhile ([`samples`]). [`mixed`] puts
+//! clients of both protocols on one server.
 //!
 //! [`cmdw`] and [`cmdr`] have no server: they call the chunk store in this process, with threads
 //! and clocks of their own.

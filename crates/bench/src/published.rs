@@ -129,8 +129,8 @@ impl core::fmt::Display for PubsubRow {
     }
 }
 
-/// A row of the benchmark of etcd 2.2.0-rc (etcd's documentation, "Benchmarking etcd v2.2.0-rc"): by
-/// its HTTP API, three servers on machines of Google's with 2 cores (n1-highcpu-2).
+/// A row of the benchmark of etcd 2.2.0-rc (etcd's documentation, "Benchmarking etcd v2.2.0-rc"),
+/// by its HTTP API, three servers on machines of Google's with 2 cores (n1-highcpu-2).
 #[derive(Clone, Copy, Debug)]
 pub struct Etcd22Row {
     /// Whether the requests write.

@@ -19,12 +19,13 @@ use machine::entry::{self, EntryHeader, Framed};
 use machine::image::FreezeStep;
 use machine::{
     BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
-    EtcdChange, Level, LogIndex, Machine, Mark, Origin, Outcome, Owner, PreparedImage, SessionId,
-    Stamp, ZkChange,
+    EtcdChange, Level, LogIndex, Machine, Mark, Origin, Owner, PreparedImage, SessionId, Stamp,
+    ZkChange,
 };
 use replica::{Entry, EntryKind};
 
 use crate::etcd_v2_counts::EtcdV2Counts;
+use crate::leader::etcd_v2_deadlines::EtcdV2DeadlineChanges;
 use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
@@ -180,6 +181,20 @@ pub struct ApplyOutput {
 }
 
 impl ApplyOutput {
+    /// Tells Loop first of all what has changed about deadlines of etcd's clients.
+    fn tell_deadlines(&mut self, is_replaced: bool) {
+        let changes = self.changes.lease_changes();
+        if is_replaced || !changes.is_empty() {
+            let changes = changes.to_vec();
+            self.to_loop.insert(0, FromApply::Leases { is_replaced, changes });
+        }
+        let changes = &self.changes.etcd_v2().deadlines;
+        if is_replaced || !changes.is_empty() {
+            let changes = EtcdV2DeadlineChanges { is_replaced, changes: changes.clone() };
+            self.to_loop.insert(0, FromApply::EtcdV2Deadlines(changes));
+        }
+    }
+
     /// Splits the output into a delivery for each Front that gets any. Fronts of etcd's clients get
     /// the changes only if one concerns them.
     pub fn deliveries(
@@ -468,16 +483,7 @@ impl Apply {
                 },
             );
         }
-        let changes = output.changes.lease_changes();
-        if is_replaced || !changes.is_empty() {
-            let changes = changes.to_vec();
-            output.to_loop.insert(0, FromApply::Leases { is_replaced, changes });
-        }
-        let changes = &output.changes.etcd_v2().deadlines;
-        if is_replaced || !changes.is_empty() {
-            let changes = changes.clone();
-            output.to_loop.insert(0, FromApply::EtcdV2Deadlines { is_replaced, changes });
-        }
+        output.tell_deadlines(is_replaced);
         output
     }
 
@@ -652,11 +658,7 @@ impl Apply {
             let reply = machine.apply_step(&stamp, &framed.command, keys_max, &mut self.changes);
             // A command that is not done uses up the step.
             let Some(reply) = reply else { return commands_max };
-            if let (Command::EtcdV2(command), Outcome::EtcdV2(outcome)) =
-                (&framed.command, &reply.outcome)
-            {
-                self.etcd_v2_counts.on_command(command, outcome);
-            }
+            self.etcd_v2_counts.on_command(&framed.command, &reply.outcome);
             at.command_offset = framed.end;
             let waiter = at.expected.as_mut().and_then(|expecting| expecting.next(&framed));
             let Some((front, waiter)) = waiter else { continue };

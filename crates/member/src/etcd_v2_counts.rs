@@ -4,8 +4,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use machine::etcd_v2::command::Command;
-use machine::etcd_v2::reply::{Outcome, Refusal};
+use machine::etcd_v2::reply::Outcome as EtcdV2Outcome;
+use machine::{Command, EtcdV2Command, Outcome};
 
 /// Operations, each with the names of its counts of successes and failures.
 const OPERATIONS: [(&str, &str); 7] = [
@@ -29,17 +29,20 @@ pub struct EtcdV2Counts {
 }
 
 impl EtcdV2Counts {
-    /// Counts a command with its outcome.
-    pub(crate) fn on_command(&self, command: &Command<'_>, outcome: &Result<Outcome, Refusal>) {
+    /// Counts a command with its outcome, if it is one of etcd v2.
+    pub(crate) fn on_command(&self, command: &Command<'_>, outcome: &Outcome) {
+        let (Command::EtcdV2(command), Outcome::EtcdV2(outcome)) = (command, outcome) else {
+            return;
+        };
         let operation = match command {
-            Command::Set { .. } => 1,
-            Command::Delete { .. } => 2,
-            Command::Update { .. } => 3,
-            Command::Create { .. } => 4,
-            Command::CompareAndSwap { .. } => 5,
-            Command::CompareAndDelete { .. } => 6,
-            Command::Expire { .. } => {
-                if let Ok(Outcome::Expired { count }) = outcome {
+            EtcdV2Command::Set { .. } => 1,
+            EtcdV2Command::Delete { .. } => 2,
+            EtcdV2Command::Update { .. } => 3,
+            EtcdV2Command::Create { .. } => 4,
+            EtcdV2Command::CompareAndSwap { .. } => 5,
+            EtcdV2Command::CompareAndDelete { .. } => 6,
+            EtcdV2Command::Expire { .. } => {
+                if let Ok(EtcdV2Outcome::Expired { count }) = outcome {
                     self.expired.fetch_add(*count, Ordering::Relaxed);
                 }
                 return;

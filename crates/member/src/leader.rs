@@ -17,6 +17,7 @@ pub mod auto_compaction;
 pub mod containers;
 pub mod deadlines;
 pub(crate) mod digests;
+pub mod etcd_v2_deadlines;
 pub(crate) mod followed;
 pub(crate) mod joining;
 pub(crate) mod lease_calls;

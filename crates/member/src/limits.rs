@@ -573,6 +573,10 @@ pub const ETCD_WATCH_HOLD_EVENTS_MAX: usize = 500;
 /// for them. The events of one revision are matched together.
 pub const ETCD_WATCH_MATCHED_EVENTS_MAX: usize = 4_096;
 
+/// Waits of etcd v2 of one Front, so that they leave room for other calls. One more is refused as
+/// too many requests.
+pub const ETCD_V2_WAITS_MAX: usize = ETCD_CALLS_MAX / 2;
+
 /// Events of etcd v2 that a wait is given at once. The others are read from the history later.
 pub const ETCD_V2_WAIT_EVENTS_MAX: usize = 100;
 

@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::hello::Known;
 use crate::leader::auto_compaction::AutoCompaction;
 use crate::leader::containers::ContainerSettings;
+use crate::leader::etcd_v2_deadlines::EtcdV2DeadlineChanges;
 use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
@@ -498,12 +499,7 @@ pub enum FromApply {
         changes: Vec<LeaseChange>,
     },
     /// Changes of the times to live of etcd v2's nodes. Sent as [`FromApply::Leases`].
-    EtcdV2Deadlines {
-        /// As in [`FromApply::Leases`].
-        is_replaced: bool,
-        /// The changes, in order.
-        changes: Vec<DeadlineChange>,
-    },
+    EtcdV2Deadlines(EtcdV2DeadlineChanges),
     /// etcd's settings; sent each time that they are set, and for a snapshot that replaced the
     /// state.
     EtcdConfigured(machine::etcd::Settings),

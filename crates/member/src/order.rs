@@ -8,7 +8,6 @@
 
 mod clock;
 mod contact;
-mod etcd_v2_deadlines;
 mod fetching;
 pub(crate) mod forward;
 mod fullness;
@@ -47,6 +46,7 @@ use crate::leader::auto_compaction::AutoCompactor;
 use crate::leader::containers::ContainerSettings;
 use crate::leader::deadlines::Deadlines;
 use crate::leader::digests::{Difference, OwnDigests};
+use crate::leader::etcd_v2_deadlines::EtcdV2Deadlines;
 use crate::leader::joining::{JoinStep, JoinView};
 use crate::limits::{
     FULL_INTERVAL_MS, HEARING_MS_MAX, HEARTBEAT_TICKS, LEASE_GRACE_MS, LEASE_TICK_MS,
@@ -66,7 +66,6 @@ use crate::snapshot::schedule::Snapshots;
 use crate::summary::Latency;
 
 use contact::Contact;
-use etcd_v2_deadlines::EtcdV2Deadlines;
 use levels::Levels;
 use memberships::Memberships;
 use questions::LeaseQuestions;
@@ -508,7 +507,6 @@ impl Loop {
             ..Config::new(start.origin.member.0, start.seed, start.origin.boot.0)
         };
         let replica = Replica::new(config, start.restored)?;
-        let replayed_to = LogIndex(replica.commit_index());
         let mut sessions = Deadlines::new(start.tick_ms, HEARING_MS_MAX);
         for event in start.sessions {
             if let OwnerEvent::Attached { owner, attached, timeout_ms } = event {
@@ -517,6 +515,7 @@ impl Loop {
         }
         let mut member = Loop {
             origin: start.origin,
+            replayed_to: LogIndex(replica.commit_index()),
             replica,
             leader: None,
             leadership: Leadership::Nobody,
@@ -525,7 +524,6 @@ impl Loop {
             contact: Contact::new(start.session_timeout_ms_min),
             leading: None,
             applied,
-            replayed_to,
             forwarder: Forwarder::new(start.origin),
             hearing: Hearing::new(start.origin.boot),
             waiting: VecDeque::new(),
@@ -534,7 +532,7 @@ impl Loop {
             reads: Reads::default(),
             sessions,
             leases: Deadlines::new(LEASE_TICK_MS, LEASE_GRACE_MS),
-            etcd_v2_deadlines: EtcdV2Deadlines::default(),
+            etcd_v2_deadlines: EtcdV2Deadlines::of_state(start.etcd_v2_deadlines),
             questions: LeaseQuestions::default(),
             snapshots,
             installing: None,
@@ -560,7 +558,6 @@ impl Loop {
             output: LoopOutput::default(),
         };
         member.on_leases(false, start.leases);
-        member.etcd_v2_deadlines.take(start.etcd_v2_deadlines);
         Ok(member)
     }
 
@@ -659,12 +656,7 @@ impl Loop {
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
             FromApply::Raised(stated) => self.on_raised(stated),
             FromApply::Leases { is_replaced, changes } => self.on_leases(is_replaced, changes),
-            FromApply::EtcdV2Deadlines { is_replaced, changes } => {
-                if is_replaced {
-                    self.etcd_v2_deadlines.clear();
-                }
-                self.etcd_v2_deadlines.take(changes);
-            }
+            FromApply::EtcdV2Deadlines(changes) => self.etcd_v2_deadlines.take(changes),
             FromApply::EtcdConfigured(settings) => {
                 self.configured.etcd_replicated = settings;
                 self.end_configuring();

@@ -12,7 +12,7 @@ use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontCounts, FrontId, Membership, ReplicaError, UnknownEntry};
 use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
-use member::{EtcdV2Counts, LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
+use member::{Apply, EtcdV2Counts, LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::datadir::{DataDir, IDENTITY_FILE};
@@ -140,11 +140,27 @@ pub struct Node {
     threads: Vec<JoinHandle<()>>,
     links: Option<PeerSockets>,
     origin: Origin,
+    /// What Apply shares with the Fronts.
+    of_apply: OfApply,
+    /// Held as long as the node lives.
+    dir: DataDir<RealDisk>,
+}
+
+/// What Apply shares with the Fronts.
+struct OfApply {
     replies: Arc<ReplyRoom>,
     watch_interest: Arc<WatchInterest>,
     etcd_v2_counts: Arc<EtcdV2Counts>,
-    /// Held as long as the node lives.
-    dir: DataDir<RealDisk>,
+}
+
+impl OfApply {
+    fn of(apply: &Apply) -> OfApply {
+        OfApply {
+            replies: apply.replies(),
+            watch_interest: apply.watch_interest().clone(),
+            etcd_v2_counts: apply.etcd_v2_counts().clone(),
+        }
+    }
 }
 
 /// Opens or makes the data directory and starts the threads. Clients may be served once
@@ -182,14 +198,12 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
     let replay_began = Instant::now();
     recovered.replay(together);
     startup.log_apply_ms = replay_began.elapsed().as_millis() as u64;
-    let origin = recovered.origin;
-    let member = config.member.clone();
-    let raft_tick = Duration::from_millis(member.raft_tick_ms);
+    let (origin, options) = (recovered.origin, config.member.clone());
+    let raft_tick = Duration::from_millis(options.raft_tick_ms);
     let (member, apply) =
-        member::recovery::start(origin, &recovered.machine, recovered.restored, member)
+        member::recovery::start(origin, &recovered.machine, recovered.restored, options)
             .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
-    let (replies, watch_interest) = (apply.replies(), apply.watch_interest().clone());
-    let etcd_v2_counts = apply.etcd_v2_counts().clone();
+    let of_apply = OfApply::of(&apply);
     let shared = Arc::new(Shared {
         machine: RwLock::new(recovered.machine),
         main_loop: Mutex::new(LoopRunner::new(member, raft_tick)),
@@ -223,16 +237,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         it.gate.open(&shared);
         it.sockets
     });
-    Ok(Node {
-        shared,
-        threads,
-        links,
-        origin,
-        replies,
-        watch_interest,
-        etcd_v2_counts,
-        dir: recovered.dir,
-    })
+    Ok(Node { shared, threads, links, origin, of_apply, dir: recovered.dir })
 }
 
 fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {
@@ -347,17 +352,17 @@ impl Node {
 
     /// Where the Fronts of etcd's clients tell Apply that they have watchers.
     pub fn watch_interest(&self) -> Arc<WatchInterest> {
-        self.watch_interest.clone()
+        self.of_apply.watch_interest.clone()
     }
 
     /// The counts of etcd v2, which Apply shares with the Fronts of etcd's clients.
     pub fn etcd_v2_counts(&self) -> Arc<EtcdV2Counts> {
-        self.etcd_v2_counts.clone()
+        self.of_apply.etcd_v2_counts.clone()
     }
 
     /// The room for replies that Apply shares with the Fronts.
     pub fn replies(&self) -> Arc<ReplyRoom> {
-        self.replies.clone()
+        self.of_apply.replies.clone()
     }
 
     /// The handles for the connection runtimes of ZooKeeper's clients.

@@ -18,6 +18,7 @@ use machine::etcd_v2::reply::{Outcome, Refusal};
 use super::EtcdFront;
 use super::calls::{Call, Read};
 use super::method::CallRefused;
+use crate::limits::ETCD_V2_WAITS_MAX;
 use crate::message::{Ticket, ToLoop};
 
 /// The result of a read or a write that the store has answered.
@@ -62,6 +63,10 @@ impl EtcdFront {
     pub fn on_v2_wait(&mut self, request: Request) -> Ticket {
         let Ask::Wait(ask) = request.ask else { unreachable!("the caller has looked") };
         match self.admit() {
+            Ok(ticket) if self.v2_waits.count() >= ETCD_V2_WAITS_MAX => {
+                self.output.results.push((ticket, Err(Error::TooManyRequests.into())));
+                ticket
+            }
             Ok(ticket) => {
                 self.v2_waits.open(ticket, request.key(), ask);
                 ticket

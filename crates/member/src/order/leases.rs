@@ -1,5 +1,5 @@
 //! Loop's part in etcd's leases: their expiry, keep-alives, and questions for the time that a lease
-//! has left.
+//! has left; and the expiry of etcd v2's nodes.
 //!
 //! Only the leader's deadlines count. A member sends the questions of its clients to the leader,
 //! those of a turn in one message. The leader answers a question once a round of its quorum that
@@ -11,8 +11,10 @@
 //! may have been lost, and the next leader needs nothing of the one before.
 
 use machine::etcd::command::Command as EtcdCommand;
-use machine::limits::EXPIRE_LEASES_MAX;
-use machine::{Command, LeaseChange, LogIndex, MemberId};
+use machine::etcd_v2::command::Judged;
+use machine::etcd_v2::key::Key;
+use machine::limits::{EXPIRE_KEYS_MAX, EXPIRE_LEASES_MAX};
+use machine::{Command, EtcdV2Command, LeaseChange, LogIndex, MemberId};
 use replica::ReadId;
 
 use super::questions::Asked;
@@ -21,8 +23,8 @@ use crate::leader::deadlines::TimeLeft;
 use crate::leader::lease_calls::Arrived;
 use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
 use crate::limits::{
-    LEASE_ANSWER_MS_MAX, LEASE_CALLS_MAX, LEASE_MESSAGE_ITEMS_MAX, LEASE_QUESTIONS_MAX,
-    LEASE_RETRY_MS, LEASES_EXPIRED_MAX,
+    ETCD_V2_EXPIRED_MAX, LEASE_ANSWER_MS_MAX, LEASE_CALLS_MAX, LEASE_MESSAGE_ITEMS_MAX,
+    LEASE_QUESTIONS_MAX, LEASE_RETRY_MS, LEASES_EXPIRED_MAX,
 };
 use crate::message::{Caller, LeaseAnswered, ToApply};
 use crate::peer::{AskLeases, LeaseTimes, PeerMessage};
@@ -250,7 +252,21 @@ impl Loop {
             self.submit_own(&Command::Etcd(EtcdCommand::Expire { leases: leases.to_vec() }));
         }
     }
+
+    /// Submits the commands that remove the nodes of etcd v2 whose time is over.
+    pub(super) fn expire_etcd_v2(&mut self) {
+        let expired = self.etcd_v2_deadlines.expired(ETCD_V2_EXPIRED_MAX);
+        self.counts.etcd_v2_expired += expired.len() as u64;
+        for part in expired.chunks(EXPIRE_KEYS_MAX) {
+            let judged = part.iter().map(|(since, key)| Judged {
+                key: Key::new(key).expect("the state has the key"),
+                since: *since,
+            });
+            let keys = judged.collect();
+            self.submit_own(&Command::EtcdV2(EtcdV2Command::Expire { keys }));
+        }
+    }
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

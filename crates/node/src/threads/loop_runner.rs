@@ -82,8 +82,8 @@ impl LoopRunner {
         is_time
     }
 
-    /// Tells the connection runtimes the term, the commit index, and when Loop last had contact. Runs after each
-    /// turn: contact may be news in a turn in which Loop is not told the time.
+    /// Tells the connection runtimes the term, the commit index, and when Loop last had contact.
+    /// Runs after each turn: contact may be news in a turn in which Loop is not told the time.
     fn tell_contact(&self, shared: &Shared) {
         let contact_at_ms = match self.member.contact_ms() {
             Some(u64::MAX) => 0,

@@ -89,7 +89,11 @@ const WALLS: [Wall; 13] = [
             "thiserror",
         ],
     },
-    Wall { name: "etcd", ours: &["machine"], theirs: &["base64", "bytes", "prost", "thiserror"] },
+    Wall {
+        name: "etcd",
+        ours: &["machine"],
+        theirs: &["base64", "bytes", "prost", "thiserror", "time"],
+    },
     Wall {
         name: "token",
         ours: &[],

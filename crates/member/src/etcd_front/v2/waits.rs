@@ -1,7 +1,7 @@
 //! Waits of etcd v2 for changes, each of one key or of all below it.
 //!
 //! ```text
-//! new events:  delivery -> changes -> match_changes (by key, no lock) -> events of a wait -> driver
+//! new events:  delivery -> changes -> match_changes (by key, no lock) -> the wait -> driver
 //! old events:  run (under the lock) -> the store's history, from the next index -> the same
 //! ```
 //!

@@ -1,5 +1,7 @@
 //! Three Loops: who answers questions about leases, when, and when leases expire.
 
+mod etcd_v2;
+
 use machine::entry::{self, decode_batch};
 use machine::{BootId, ConnectionId, LeaseId, Level, Ordinal};
 use replica::{Membership, Role};
@@ -51,11 +53,7 @@ fn time(granted_s: i64, left_ms: u64) -> LeaseAnswered {
 }
 
 /// Shows `visit` the commands of the entries that are committed at a member, in their order.
-pub(in crate::order) fn visit_committed(
-    world: &World,
-    at: usize,
-    mut visit: impl FnMut(&Command<'_>),
-) {
+fn visit_committed(world: &World, at: usize, mut visit: impl FnMut(&Command<'_>)) {
     for (_, found) in world.committed.iter().filter(|(of, _)| *of == at) {
         if found.payload.is_empty() {
             continue;
@@ -81,7 +79,7 @@ fn expired(world: &World, at: usize) -> Vec<(i64, u64)> {
     expired
 }
 
-pub(in crate::order) fn pass(world: &mut World, ms: u64) {
+fn pass(world: &mut World, ms: u64) {
     (0..ms / TICK_MS).for_each(|_| world.pass(TICK_MS));
 }
 

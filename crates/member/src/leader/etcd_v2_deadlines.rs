@@ -1,4 +1,4 @@
-//! The times to live of etcd v2's nodes: when each ends, and the commands that remove the nodes.
+//! The times to live of etcd v2's nodes: when each ends. Kept by Loop, not replicated.
 //!
 //! They end like leases, by the leader's own clock, but nobody keeps one alive: a refresh is a
 //! write, which gives the node another time to live.
@@ -7,19 +7,24 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use machine::Ordinal;
 use machine::etcd_v2::change::DeadlineChange;
-use machine::etcd_v2::command::{Command as EtcdV2Command, Judged};
-use machine::etcd_v2::key::Key;
-use machine::limits::EXPIRE_KEYS_MAX;
-use machine::{Command, Ordinal};
 
-use super::Loop;
-use crate::leader::deadlines::Deadlines;
-use crate::limits::{ETCD_V2_EXPIRED_MAX, LEASE_GRACE_MS, LEASE_TICK_MS};
+use super::deadlines::Deadlines;
+use crate::limits::{LEASE_GRACE_MS, LEASE_TICK_MS};
+
+/// Changes of the times to live of nodes, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EtcdV2DeadlineChanges {
+    /// Whether another state took the place of the one before: all times before it are gone.
+    pub is_replaced: bool,
+    /// The changes.
+    pub changes: Vec<DeadlineChange>,
+}
 
 /// The deadlines of etcd v2's nodes, by the index of the write that gave the time to live. No other
 /// node has that index.
-pub(super) struct EtcdV2Deadlines {
+pub struct EtcdV2Deadlines {
     deadlines: Deadlines<u64>,
     keys: HashMap<u64, Arc<str>, FixedState>,
 }
@@ -32,8 +37,19 @@ impl Default for EtcdV2Deadlines {
 }
 
 impl EtcdV2Deadlines {
+    /// Those of a state.
+    pub fn of_state(changes: Vec<DeadlineChange>) -> EtcdV2Deadlines {
+        let mut deadlines = EtcdV2Deadlines::default();
+        deadlines.take(EtcdV2DeadlineChanges { is_replaced: true, changes });
+        deadlines
+    }
+
     /// Takes changes of the state.
-    pub fn take(&mut self, changes: Vec<DeadlineChange>) {
+    pub fn take(&mut self, EtcdV2DeadlineChanges { is_replaced, changes }: EtcdV2DeadlineChanges) {
+        if is_replaced {
+            self.deadlines.clear();
+            self.keys.clear();
+        }
         for change in changes {
             match change {
                 DeadlineChange::Began { key, since, ttl_s } => {
@@ -46,12 +62,6 @@ impl EtcdV2Deadlines {
                 }
             }
         }
-    }
-
-    /// Removes all.
-    pub fn clear(&mut self) {
-        self.deadlines.clear();
-        self.keys.clear();
     }
 
     /// Gives every node its full time, for a new leader.
@@ -74,34 +84,20 @@ impl EtcdV2Deadlines {
         self.deadlines.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.deadlines.is_empty()
+    }
+
     /// As [`Deadlines::place_count`].
     pub fn place_count(&self) -> usize {
         self.deadlines.place_count()
     }
 
-    /// The nodes whose time is over, at most `max`, the first that ended first. Each is returned
-    /// once.
-    fn expired(&mut self, max: usize) -> Vec<(u64, Arc<str>)> {
+    /// The nodes whose time is over, at most `max`, the first that ended first, each by the index
+    /// of the write that gave the time. Each is returned once.
+    pub fn expired(&mut self, max: usize) -> Vec<(u64, Arc<str>)> {
         let expired = self.deadlines.expired(max).into_iter();
         expired.map(|(since, _)| (since, self.keys[&since].clone())).collect()
     }
 }
-
-impl Loop {
-    /// Submits the commands that remove the nodes of etcd v2 whose time is over.
-    pub(super) fn expire_etcd_v2(&mut self) {
-        let expired = self.etcd_v2_deadlines.expired(ETCD_V2_EXPIRED_MAX);
-        self.counts.etcd_v2_expired += expired.len() as u64;
-        for part in expired.chunks(EXPIRE_KEYS_MAX) {
-            let judged = part.iter().map(|(since, key)| Judged {
-                key: Key::new(key).expect("the state has the key"),
-                since: *since,
-            });
-            let keys = judged.collect();
-            self.submit_own(&Command::EtcdV2(EtcdV2Command::Expire { keys }));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

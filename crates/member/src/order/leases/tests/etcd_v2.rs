@@ -1,12 +1,9 @@
 //! Three Loops: when nodes of etcd v2 expire.
 
-use machine::Level;
-use replica::{Membership, Role};
+use machine::etcd_v2::change::DeadlineChange;
 
-use super::super::contact::tests::{TICK_MS, World};
-use super::super::leases::tests::{pass, visit_committed};
 use super::*;
-use crate::message::{FromApply, LoopInput};
+use crate::leader::etcd_v2_deadlines::EtcdV2DeadlineChanges;
 
 fn began(key: &str, since: u64, ttl_s: u64) -> DeadlineChange {
     DeadlineChange::Began { key: key.into(), since, ttl_s }
@@ -15,8 +12,8 @@ fn began(key: &str, since: u64, ttl_s: u64) -> DeadlineChange {
 /// Tells all members of changes, as their Apply does.
 fn tell(world: &mut World, is_replaced: bool, changes: &[DeadlineChange]) {
     for at in 0..3 {
-        let changes = changes.to_vec();
-        let message = FromApply::EtcdV2Deadlines { is_replaced, changes };
+        let changes = EtcdV2DeadlineChanges { is_replaced, changes: changes.to_vec() };
+        let message = FromApply::EtcdV2Deadlines(changes);
         world.members[at].handle(LoopInput::Apply(message)).unwrap();
         world.turn(at);
     }
