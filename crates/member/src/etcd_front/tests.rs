@@ -6,6 +6,7 @@ use machine::{BootId, ChangeBatch, LeaseId, LogIndex, MemberId, Origin, Stamp, S
 use super::*;
 
 mod auth;
+mod v2;
 use crate::lease::{LeaseTime, NoLeaseTime};
 use crate::message::{LeaseAnswered, Submission};
 use crate::reply_room::HeldReply;
@@ -25,6 +26,8 @@ struct Rig {
     passwords: Vec<(Ticket, PasswordWork)>,
     watched: Vec<(Ticket, WatchMessages)>,
     users: Vec<(Ticket, Arc<str>)>,
+    v2_results: Vec<(Ticket, V2Result)>,
+    v2_waited: Vec<(Ticket, V2Waited)>,
 }
 
 const ORIGIN: Origin = Origin { member: MemberId(1), boot: BootId(1) };
@@ -65,6 +68,8 @@ impl Rig {
             passwords,
             watched,
             users: Vec::new(),
+            v2_results: Vec::new(),
+            v2_waited: Vec::new(),
         }
     }
 
@@ -94,6 +99,8 @@ impl Rig {
         self.passwords.extend(output.passwords);
         self.users.extend(output.users);
         self.watched.extend(output.watched);
+        self.v2_results.extend(output.v2_results);
+        self.v2_waited.extend(output.v2_waited);
         for message in output.to_loop {
             match message {
                 ToLoop::Submit(submission) => self.submitted.push(submission),
