@@ -46,6 +46,11 @@ impl WakingTime {
         }
     }
 
+    /// Whether the process's clock jumped between two points in time.
+    pub fn has_jumped_between(&self, from_us: u64, until_us: u64) -> bool {
+        self.jumps.iter().any(|(at_us, _)| (from_us..=until_us).contains(at_us))
+    }
+
     /// How much the pauses that ended between two points in time, and the jumps between them, may
     /// have counted as silence.
     fn counted_between(&self, from_us: u64, until_us: u64) -> u64 {
