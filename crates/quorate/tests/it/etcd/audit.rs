@@ -11,7 +11,7 @@ use crate::server::Server;
 use crate::tls::wire::fixture;
 
 /// The lines of the audit log about etcd's clients, from the first field on.
-fn lines(server: &Server) -> Vec<String> {
+pub fn lines(server: &Server) -> Vec<String> {
     let log = server.log();
     let lines = log.lines().filter_map(|line| line.split_once(" AUDIT: ").map(|(_, rest)| rest));
     // The server's start has no address.

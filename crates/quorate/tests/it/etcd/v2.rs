@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{ETCD, Three, resident_bytes};
+use super::{ETCD, Three, audit, resident_bytes};
 use crate::server::{Server, wait_until};
 
 const V2: &str = "quorate.etcdEnableV2=true";
@@ -436,13 +436,10 @@ fn writes_are_lines_of_the_audit_log() {
     put(etcd, "/a%09b", "value=secret");
     put(etcd, "/a%09b", "value=x&prevValue=y");
     get(etcd, "/a%09b");
-    let log = server.log();
-    let lines: Vec<&str> =
-        log.lines().filter_map(|line| line.split_once("AUDIT: ")).map(|it| it.1).collect();
     let ip = "ip=127.0.0.1";
     let failed = "result=failure\terror=Compare failed";
     assert_eq!(
-        lines,
+        audit::lines(&server),
         [
             format!("{ip}\toperation=v2Set\tkey=\"/a\\tb\"\tresult=success"),
             format!("{ip}\toperation=v2CompareAndSwap\tkey=\"/a\\tb\"\t{failed}"),
