@@ -57,7 +57,7 @@ use crate::grpc::{self, Limits, Patience, PingPolicy, Server};
 use crate::tls::{Tls, common_name};
 use client::{Client, Site};
 use limits::{
-    ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX,
+    ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FINISH_TIME_MAX, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_TIME,
     PREFACE_PAUSE, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES, UNTAKEN_TIME_MAX,
     WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
@@ -278,7 +278,7 @@ fn grpc_limits(config: &EtcdConfig) -> Limits {
         patience: Patience {
             stall_time: STALL_TIME_MAX,
             waited_time: WAITED_TIME_MAX,
-            finish_time: Duration::from_secs(10),
+            finish_time: FINISH_TIME_MAX,
             first_time: None,
             idle_time: None,
         },

@@ -99,6 +99,16 @@ impl Failure {
         Failure { code, cause: cause.into(), index: 0 }
     }
 
+    /// Bytes of the cause of a refusal, which may hold the text of a value.
+    pub fn cause_bytes(refusal: &Refusal) -> usize {
+        match &refusal.reason {
+            Reason::CompareFailed(Mismatch { value: Some(value), .. }) => {
+                value.asked.len() + value.found.len()
+            }
+            _ => 0,
+        }
+    }
+
     /// The body of the answer.
     pub fn body(&self) -> Vec<u8> {
         let mut out = format!("{{\"errorCode\":{},\"message\":", self.code as u16).into_bytes();

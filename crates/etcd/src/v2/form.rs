@@ -7,10 +7,28 @@ use thiserror::Error;
 
 use super::path::{BadEscape, decoded};
 
-/// Parameters with their values, in their order.
+/// The parameters that requests about keys have.
+const NAMES: [&str; 14] = [
+    "dir",
+    "noValueOnSuccess",
+    "prevExist",
+    "prevIndex",
+    "prevValue",
+    "quorum",
+    "recursive",
+    "refresh",
+    "sorted",
+    "stream",
+    "ttl",
+    "value",
+    "wait",
+    "waitIndex",
+];
+
+/// The first value of each parameter that is known, so that a form of many others takes no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Form {
-    pairs: Vec<(Vec<u8>, Vec<u8>)>,
+    values: [Option<Vec<u8>>; NAMES.len()],
 }
 
 /// Why parameters cannot be read.
@@ -37,22 +55,36 @@ impl Form {
             let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
             let (name, value) = (&pair[..end], pair.get(end + 1..).unwrap_or_default());
             let decoded = |text| decoded(text, true).map_err(FormError::Escape);
-            self.pairs.push((decoded(name)?, decoded(value)?));
+            let place = match name.contains(&b'%') {
+                true => place(&decoded(name)?),
+                false => place(name),
+            };
+            match place {
+                Some(place) if self.values[place].is_none() => {
+                    self.values[place] = Some(decoded(value)?);
+                }
+                _ if value.contains(&b'%') => drop(decoded(value)?),
+                _ => {}
+            }
         }
         Ok(())
     }
 
     /// The first value of a parameter; none if it is not there.
     pub fn first(&self, name: &str) -> Option<&[u8]> {
-        let found = self.pairs.iter().find(|(found, _)| found == name.as_bytes());
-        found.map(|(_, value)| value.as_slice())
+        self.values[place(name.as_bytes())?].as_deref()
     }
 
     /// Takes the first value of a parameter out; empty if it is not there.
     pub fn take(&mut self, name: &str) -> Vec<u8> {
-        let found = self.pairs.iter_mut().find(|(found, _)| found == name.as_bytes());
-        found.map(|(_, value)| core::mem::take(value)).unwrap_or_default()
+        let place = place(name.as_bytes());
+        place.and_then(|place| self.values[place].take()).unwrap_or_default()
     }
+}
+
+/// The place of a parameter among those that are known.
+fn place(name: &[u8]) -> Option<usize> {
+    NAMES.iter().position(|known| known.as_bytes() == name)
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ pub struct WriteAsk {
     is_dir: bool,
     is_recursive: bool,
     is_refresh: bool,
-    /// Whether the answer leaves the nodes out (`noValueOnSuccess`).
+    /// Whether the answer leaves the nodes out (`noValueOnSuccess`); that to a removal never does.
     pub hides_nodes: bool,
 }
 
@@ -105,6 +105,17 @@ enum Operation {
     CompareAndSwap,
     Delete,
     CompareAndDelete,
+}
+
+impl Operation {
+    /// Whether it makes a node, and does not change one.
+    fn is_new(self) -> bool {
+        matches!(self, Operation::Set | Operation::Create { .. })
+    }
+
+    fn is_removal(self) -> bool {
+        matches!(self, Operation::Delete | Operation::CompareAndDelete)
+    }
 }
 
 impl Request {
@@ -163,14 +174,14 @@ impl Request {
             Some(operation) => Ask::Write(Box::new(WriteAsk {
                 operation,
                 prev_value: form.take("prevValue"),
-                // A directory has no value.
-                value: if is_dir { Vec::new() } else { form.take("value") },
+                // A new directory has no value.
+                value: if is_dir && operation.is_new() { Vec::new() } else { form.take("value") },
                 ttl_s,
                 prev_index,
                 is_dir,
                 is_recursive,
                 is_refresh,
-                hides_nodes,
+                hides_nodes: hides_nodes && !operation.is_removal(),
             })),
         };
         Ok(Request { key, ask })

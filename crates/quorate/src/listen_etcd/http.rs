@@ -67,8 +67,6 @@ where
         .max_headers(HTTP_HEADERS_MAX)
         // Old scripts look for names as Go writes them.
         .title_case_headers(true)
-        // Answers are small: one copy costs less than a list of buffers for the kernel.
-        .writev(false)
         .serve_connection(TokioIo::new(socket), service)
         .with_upgrades()
         .await?;

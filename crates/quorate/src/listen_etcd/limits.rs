@@ -78,6 +78,15 @@ pub(super) const JSON_TIMES: usize = 8;
 /// written as three.
 pub(super) const FORM_TIMES: usize = 3;
 
+/// Bytes of JSON for each byte of a key or a value of etcd v2, at most: a control character.
+pub(super) const V2_TEXT_TIMES: usize = 6;
+
+/// Bytes of the JSON of an answer of etcd v2 without keys and values.
+pub(super) const V2_FRAME_BYTES: usize = 512;
+
+/// How long an answer may take in all that needs no room because others gave way, while others wait.
+pub(super) const FINISH_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// Bytes of a listing of etcd v2 that are made at once.
 pub(super) const V2_PIECE_BYTES: usize = 64 * 1024;
 

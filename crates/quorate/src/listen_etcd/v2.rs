@@ -10,6 +10,7 @@
 mod members;
 mod waits;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
@@ -24,6 +25,7 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
+use machine::etcd_v2::reply::Refusal;
 use member::etcd_front::{CallRefused, V2Found};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -32,7 +34,10 @@ use super::answer::{Answer, Lines, Roomy, code_and_text, of};
 use super::audit::{Audited, AuditedClient, Operation};
 use super::body::read_body;
 use super::client::Site;
-use super::limits::{FORM_TIMES, V2_PIECE_BYTES, V2_PIECES_ON_THEIR_WAY, WAITED_TIME_MAX};
+use super::limits::{
+    FINISH_TIME_MAX, FORM_TIMES, STALL_TIME_MAX, V2_FRAME_BYTES, V2_PIECE_BYTES,
+    V2_PIECES_ON_THEIR_WAY, V2_TEXT_TIMES, WAITED_TIME_MAX,
+};
 use super::routes::{PLAIN_TEXT, not_found};
 use super::runtime::{ConnectionShares, Runtime};
 use crate::grpc::Room;
@@ -58,28 +63,40 @@ pub(super) async fn answer(
     parts: &Parts,
     body: Incoming,
 ) -> Answer {
-    let raw = parts.uri.path();
-    if !v2::is_plain(raw) {
-        let Ok(path) = v2::decoded(raw.as_bytes(), false).map(String::from_utf8) else {
-            return of(StatusCode::BAD_REQUEST, PLAIN_TEXT, "400 Bad Request".to_string());
-        };
-        // A path that is no UTF-8 can only be that of a key, which refuses it.
-        let path = path.unwrap_or_else(|_| raw.to_string());
-        let clean = v2::clean(&path);
-        if clean != path {
-            return redirect(&clean, parts);
-        }
-    }
-    let of_keys = raw.strip_prefix(v2::KEYS);
+    let path = match plain_path(parts) {
+        Ok(path) => path,
+        Err(answer) => return *answer,
+    };
+    let of_keys = path.strip_prefix(v2::KEYS);
     match of_keys.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
         Some(key) => {
             let answer = answer_of_keys(runtime, (shares, site), (parts, key), body).await;
             with_cluster_id(runtime, answer)
         }
         None => {
-            let answer = members::answer(runtime, shares, (parts, raw), body).await;
+            let answer = members::answer(runtime, shares, (parts, &path), body).await;
             answer.unwrap_or_else(not_found)
         }
+    }
+}
+
+/// The path of a request, with escapes only where they must be. An error is the answer to a request
+/// for a path that is not clean, or malformed.
+fn plain_path(parts: &Parts) -> Result<Cow<'_, str>, Box<Answer>> {
+    let raw = parts.uri.path();
+    if v2::is_plain(raw) {
+        return Ok(raw.into());
+    }
+    let Ok(bytes) = v2::decoded(raw.as_bytes(), false) else {
+        let text = "400 Bad Request".to_string();
+        return Err(Box::new(of(StatusCode::BAD_REQUEST, PLAIN_TEXT, text)));
+    };
+    // A path that is no UTF-8 can only be that of a key, which refuses it.
+    let Ok(path) = String::from_utf8(bytes) else { return Ok(raw.into()) };
+    let clean = v2::clean(&path);
+    match clean == path {
+        true => Ok(v2::escaped(&path).into()),
+        false => Err(Box::new(redirect(&clean, parts))),
     }
 }
 
@@ -144,7 +161,7 @@ async fn answer_of_keys(
     match result {
         Ok(Ok(V2Found::Written(event))) => written(runtime, shares, &event, hides_nodes).await,
         Ok(Ok(V2Found::Node(found))) => listed(runtime, shares, (&key, found), is_recursive).await,
-        Ok(Err(refusal)) => failed(&Failure::from(&refusal)),
+        Ok(Err(refusal)) => refused(shares, &refusal).await,
         Err(refused) => failed(&failure_of(refused)),
     }
 }
@@ -199,9 +216,20 @@ fn failure_of(refused: CallRefused) -> Failure {
     Failure::new(code, text)
 }
 
+/// The answer to a request that the store refuses. The cause may be the text of a value.
+async fn refused(shares: &ConnectionShares, refusal: &Refusal) -> Answer {
+    let room = room_for(shares, Failure::cause_bytes(refusal)).await;
+    let failure = Failure::from(refusal);
+    failed_with(&failure, roomy(failure.body(), room))
+}
+
 fn failed(failure: &Failure) -> Answer {
+    failed_with(failure, failure.body().into())
+}
+
+fn failed_with(failure: &Failure, body: Bytes) -> Answer {
     let status = StatusCode::from_u16(failure.code.status());
-    let mut answer = Response::new(Either::Left(Full::new(failure.body().into())));
+    let mut answer = Response::new(Either::Left(Full::new(body)));
     *answer.status_mut() = status.unwrap_or(StatusCode::BAD_REQUEST);
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
@@ -223,18 +251,27 @@ fn succeeded(runtime: &Rc<Runtime>, index: u64, body: Either<Full<Bytes>, Lines>
     answer
 }
 
-/// A text with its room.
-async fn roomy(shares: &ConnectionShares, text: Vec<u8>) -> Bytes {
-    let mut room = Room::new(shares.answers.of(text.len()));
-    room.grow_to(text.len()).await;
+/// Waits for the room of a text that shows keys and values of so many bytes.
+async fn room_for(shares: &ConnectionShares, bytes: usize) -> Room {
+    let bytes = V2_FRAME_BYTES.saturating_add(bytes.saturating_mul(V2_TEXT_TIMES));
+    let mut room = Room::new(shares.answers.of(bytes));
+    room.grow_to(bytes).await;
+    room
+}
+
+/// A text with its room, of which it gives back what it does not need.
+fn roomy(text: Vec<u8>, mut room: Room) -> Bytes {
+    room.shrink_to(text.capacity());
     Bytes::from_owner(Roomy { text, _room: room })
 }
 
 /// The line of an event.
 async fn line(shares: &ConnectionShares, event: &Event, hides_nodes: bool) -> Bytes {
-    let mut text = Vec::with_capacity(256 + event.bytes() as usize);
+    let bytes = if hides_nodes { 0 } else { event.bytes() as usize };
+    let room = room_for(shares, bytes).await;
+    let mut text = Vec::with_capacity(V2_FRAME_BYTES + bytes);
     v2::write_event(event, hides_nodes, &mut text);
-    roomy(shares, text).await
+    roomy(text, room)
 }
 
 async fn written(
@@ -260,13 +297,15 @@ async fn listed(
 ) -> Answer {
     let Found { index, node } = found;
     let kept_bytes = usize::try_from(node.below().bytes).unwrap_or(usize::MAX);
+    let value_bytes = node.value().map_or(0, |value| value.len());
+    let room = room_for(shares, key.len() + value_bytes + kept_bytes.min(V2_PIECE_BYTES)).await;
     let mut listing = Listing::new(key, node, is_recursive, node::wall_ms());
     let mut text = Vec::new();
     let has_more = listing.write(V2_PIECE_BYTES, &mut text);
     if !has_more {
-        let text = roomy(shares, text).await;
-        return succeeded(runtime, index, Either::Left(Full::new(text)));
+        return succeeded(runtime, index, Either::Left(Full::new(roomy(text, room))));
     }
+    drop(room);
     let (lines, body) = mpsc::channel(1);
     let (shares, is_whole) = (shares.clone(), Rc::new(Cell::new(false)));
     let body = Lines::of_one(body, is_whole.clone());
@@ -283,8 +322,8 @@ async fn listed(
 
 /// Sends a listing in pieces. The nodes that it shares may be in no other state any more, so it
 /// takes room for them, and for the pieces on their way, before it sends the first one: if it took
-/// room for each piece, it could wait behind others who wait for its own. A client that takes
-/// nothing while others wait for room is cut off. Whether all was sent.
+/// room for each piece, it could wait behind others who wait for its own. While others wait for
+/// room, a client is cut off that takes nothing, or all of it too slowly. Whether all was sent.
 async fn send_pieces(
     mut listing: Listing,
     mut text: Vec<u8>,
@@ -295,9 +334,12 @@ async fn send_pieces(
     let bytes = kept_bytes.saturating_add(V2_PIECES_ON_THEIR_WAY * V2_PIECE_BYTES);
     let mut kept = Room::new(shares.answers.of(bytes));
     kept.grow_to(bytes).await;
+    let time_max = if kept.is_finisher() { FINISH_TIME_MAX } else { STALL_TIME_MAX };
+    let due_at = Instant::now() + time_max;
     let mut has_more = true;
     loop {
-        if !send_while_wanted(lines, text.into(), &kept).await {
+        let is_late = kept.is_waited_for() && Instant::now() > due_at;
+        if is_late || !send_while_wanted(lines, text.into(), &kept).await {
             return false;
         }
         if !has_more {
@@ -308,13 +350,14 @@ async fn send_pieces(
     }
 }
 
-/// Sends a piece. False if the client is gone, or takes nothing while others wait for its room.
-async fn send_while_wanted(lines: &mpsc::Sender<Bytes>, piece: Bytes, kept: &Room) -> bool {
-    let mut sending = pin!(lines.send(piece));
+/// Sends a part of an answer. False if the client is gone, or takes nothing while others wait for
+/// `room`, or for room of the same shares.
+async fn send_while_wanted(lines: &mpsc::Sender<Bytes>, part: Bytes, room: &Room) -> bool {
+    let mut sending = pin!(lines.send(part));
     loop {
         match timeout(WAITED_TIME_MAX, &mut sending).await {
             Ok(sent) => return sent.is_ok(),
-            Err(_) if kept.is_waited_for() => return false,
+            Err(_) if room.is_waited_for() => return false,
             Err(_) => {}
         }
     }

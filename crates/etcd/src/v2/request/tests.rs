@@ -36,12 +36,26 @@ fn parameters_reach_the_command() {
     let set = command(Verb::Put, "/d", "value=x&dir=true&ttl=");
     assert!(set.contains("value: [], ttl_s: None"), "{set}");
     assert!(set.contains("is_dir: true"), "{set}");
+    // Only a node that is made is a directory by that parameter.
+    let update = command(Verb::Put, "/a", "value=x&dir=true&prevExist=true");
+    assert!(update.contains("Update") && update.contains("value: [120]"), "{update}");
+    let compare = command(Verb::Put, "/a", "value=x&dir=true&prevValue=y");
+    assert!(compare.contains("value: [120]"), "{compare}");
     let compare = command(Verb::Put, "/d", "value=x&prevValue=y&prevIndex=7");
     assert!(compare.contains("Compare { value: [121], index: 7 }"), "{compare}");
     let root = command(Verb::Post, "", "value=x");
     assert!(root.contains("Key(\"\")") && root.contains("is_in_order: true"), "{root}");
     let request = request(Verb::Put, "/key", "value=12345&prevValue=67").unwrap();
     assert_eq!(request.bytes(), 4 + 5 + 2);
+}
+
+#[test]
+fn only_what_is_written_is_left_out_of_answers() {
+    for (verb, expected) in [(Verb::Put, true), (Verb::Post, true), (Verb::Delete, false)] {
+        let request = request(verb, "/a", "noValueOnSuccess=true").unwrap();
+        let Ask::Write(write) = request.ask else { unreachable!() };
+        assert_eq!(write.hides_nodes, expected);
+    }
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub(in crate::etcd_front) struct V2Waits {
     behind: VecDeque<Ticket>,
     /// New events that were not matched yet.
     changes: Vec<SharedChanges>,
+    /// The index of the last event that was matched.
+    seen: u64,
     /// Waits with events for the driver.
     filled: Vec<Ticket>,
     output: Vec<(Ticket, V2Waited)>,
@@ -110,6 +112,7 @@ impl V2Waits {
             by_key: BTreeMap::new(),
             behind: VecDeque::new(),
             changes: Vec::new(),
+            seen: 0,
             filled: Vec::new(),
             output: Vec::new(),
         }
@@ -194,7 +197,12 @@ impl V2Waits {
         self.watching = None;
         let mut going = Vec::new();
         for (ticket, wait) in &mut self.waits {
-            if !core::mem::replace(&mut wait.is_behind, true) && !wait.is_sent {
+            if core::mem::replace(&mut wait.is_behind, true) {
+                continue;
+            }
+            // It was given all that concerns it up to there.
+            wait.next = wait.next.max(self.seen + 1);
+            if !wait.is_sent {
                 going.push(*ticket);
             }
         }
@@ -265,6 +273,7 @@ impl V2Waits {
     }
 
     fn match_change(&mut self, change: &KeyChange) {
+        self.seen = change.event.index();
         let mut concerned: Vec<Ticket> = Vec::new();
         let written = change.event.key();
         let above = core::iter::once(Key::ROOT).chain(written.steps().map(|(_, key)| key));
@@ -291,7 +300,7 @@ impl V2Waits {
             return;
         }
         if !wait.has_room() {
-            wait.is_behind = true;
+            (wait.is_behind, wait.next) = (true, index);
             let key = wait.key.clone();
             return self.forget_key(ticket, &key);
         }

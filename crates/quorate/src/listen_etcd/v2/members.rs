@@ -62,7 +62,8 @@ async fn members(
 ) -> Answer {
     let all = cluster::members(runtime);
     let by_id = |id: u64| all.iter().find(|member| member.id == id);
-    let of_name = || u64::from_str_radix(name, 16).ok().and_then(by_id);
+    let id = u64::from_str_radix(name, 16).ok().filter(|_| !name.starts_with('+'));
+    let of_name = || id.and_then(by_id);
     let unknown = || refused(StatusCode::NOT_FOUND, &format!("No such member: {name}"));
     match parts.method {
         Method::GET => match name {
@@ -88,6 +89,7 @@ async fn members(
         }
         Method::DELETE if of_name().is_none() => unknown(),
         Method::DELETE => unchangeable(),
+        Method::PUT if id.is_none() => unknown(),
         Method::PUT => match peer_urls(shares, parts, body).await {
             Err(answer) => answer,
             Ok(_) if of_name().is_none() => unknown(),

@@ -3,14 +3,15 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use etcd::v2::{Ask, Failure, Request};
+use etcd::v2::{Ask, Request};
 use http_body_util::Either;
 use member::etcd_front::V2Waited;
 use tokio::sync::mpsc;
 
 use super::super::answer::{Answer, Lines};
 use super::super::runtime::{ConnectionShares, FromV2Wait, Runtime, V2Wait};
-use super::{failed, failure_of, line, succeeded};
+use super::{failed, failure_of, line, refused, send_while_wanted, succeeded};
+use crate::grpc::Room;
 
 /// Answers a request to wait. The wait ends when its client goes away.
 pub(super) async fn answer(
@@ -22,7 +23,7 @@ pub(super) async fn answer(
     let wait = V2Wait::open(runtime, request);
     let index = match wait.next().await {
         FromV2Wait::Waited(V2Waited::Begun { index }) => index,
-        FromV2Wait::Waited(V2Waited::Refused(refusal)) => return failed(&Failure::from(&refusal)),
+        FromV2Wait::Waited(V2Waited::Refused(refusal)) => return refused(shares, &refusal).await,
         FromV2Wait::Refused(refused) => return failed(&failure_of(refused)),
         FromV2Wait::Waited(V2Waited::Events(_) | V2Waited::Ended) => {
             unreachable!("a wait begins before")
@@ -39,7 +40,8 @@ pub(super) async fn answer(
     succeeded(runtime, index, Either::Right(Lines::of_stream(body)))
 }
 
-/// Sends the events of a wait until it is over. As in etcd, a stream that ends early says nothing.
+/// Sends the events of a wait until it is over, or its client takes nothing while others wait for
+/// room. As in etcd, a stream that ends early says nothing.
 async fn send_events(
     wait: &V2Wait,
     is_stream: bool,
@@ -48,7 +50,9 @@ async fn send_events(
 ) {
     while let FromV2Wait::Waited(V2Waited::Events(events)) = wait.next().await {
         for event in events {
-            if lines.send(line(shares, &event, false).await).await.is_err() {
+            let line = line(shares, &event, false).await;
+            let beside = Room::new(shares.answers.of(line.len()));
+            if !send_while_wanted(lines, line, &beside).await {
                 return;
             }
         }

@@ -252,6 +252,34 @@ fn waits_go_on_in_another_state_from_their_index() {
     assert_eq!(rig.run(), told(&[(2, "ended")]));
 }
 
+/// 1,001 writes of another key are more than the history has.
+#[test]
+fn a_wait_that_nothing_concerned_for_long_goes_on() {
+    let mut rig = Rig::new();
+    rig.open("/a", "");
+    rig.open("/a", "stream=true");
+    rig.run();
+    for _ in 0..1_001 {
+        rig.put("/c");
+    }
+    assert_eq!(rig.run(), told(&[]));
+    rig.waits.on_installed();
+    assert_eq!(rig.run(), told(&[]), "their events are not gone");
+    // A stream that is behind looks from the event on for which it had no room.
+    rig.put("/a");
+    assert_eq!(rig.run(), told(&[(1, "set /a"), (2, "set /a")]));
+    for _ in 0..900 {
+        rig.put("/c");
+    }
+    rig.put("/a");
+    for _ in 0..900 {
+        rig.put("/c");
+    }
+    assert_eq!(rig.run(), told(&[]));
+    rig.waits.taken(Ticket(2));
+    assert_eq!(rig.run(), told(&[(2, "set /a")]));
+}
+
 #[test]
 fn many_waits_for_one_key_are_told_of_one_write() {
     let mut rig = Rig::new();
