@@ -19,7 +19,7 @@ use bytes::Bytes;
 use etcd::Error;
 use etcd::v2::{self, Ask, Code, Failure, Form, Listing, Request, Verb};
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
@@ -131,8 +131,10 @@ async fn answer_of_keys(
     body: Incoming,
 ) -> Answer {
     let Some(verb) = Verb::of(parts.method.as_str()) else { return not_allowed(Verb::ALLOWED) };
-    // The room of the request stays until it is answered.
-    let mut room = Room::new(shares.requests.of(usize::MAX));
+    // The room of the request stays until it is answered. A body without an announced length may
+    // have any.
+    let announced = body.size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);
+    let mut room = Room::new(shares.requests.of(announced));
     let request = match form(runtime, verb, parts, body, &mut room).await {
         Ok(form) => Request::new(verb, key, form),
         Err(failure) => Err(failure),
