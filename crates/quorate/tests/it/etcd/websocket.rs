@@ -42,7 +42,7 @@ impl Socket {
     fn open_with(address: SocketAddr, path: &str, header: &str) -> (Socket, String) {
         let (stream, answer) = ask(address, path, header);
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
-        assert!(answer.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{answer}");
+        assert!(answer.contains("Sec-Websocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{answer}");
         (Socket(stream), answer)
     }
 
@@ -146,9 +146,9 @@ fn a_token_stands_beside_the_protocol() {
     };
     let (created, answer) = watch(&format!("Sec-WebSocket-Protocol: Bearer, {token}\r\n"));
     assert!(created["result"]["canceled"].is_null(), "{created}");
-    assert!(answer.contains("sec-websocket-protocol: Bearer\r\n"), "{answer}");
+    assert!(answer.contains("Sec-Websocket-Protocol: Bearer\r\n"), "{answer}");
     // As in etcd, no other header is passed on.
     let (refused, answer) = watch(&format!("Authorization: {token}\r\n"));
     assert_eq!(refused["result"]["canceled"], true, "{refused}");
-    assert!(!answer.contains("sec-websocket-protocol"), "{answer}");
+    assert!(!answer.contains("Sec-Websocket-Protocol"), "{answer}");
 }
