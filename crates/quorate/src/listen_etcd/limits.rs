@@ -84,7 +84,8 @@ pub(super) const V2_TEXT_TIMES: usize = 6;
 /// Bytes of the JSON of an answer of etcd v2 without keys and values.
 pub(super) const V2_FRAME_BYTES: usize = 512;
 
-/// How long an answer may take in all that needs no room because others gave way, while others wait.
+/// How long an answer may take in all that needs no room because others gave way, while others
+/// wait.
 pub(super) const FINISH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of a listing of etcd v2 that are made at once.
