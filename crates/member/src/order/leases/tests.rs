@@ -85,11 +85,32 @@ fn pass(world: &mut World, ms: u64) {
 
 /// A world whose members have applied everything, and that has a leader for long.
 fn led() -> (World, usize, Vec<usize>) {
+    led_knowing(Level::ETCD)
+}
+
+/// As [`led`], of members that know that level.
+fn led_knowing(level: Level) -> (World, usize, Vec<usize>) {
     let voters = Membership::of_voters([1, 2, 3]);
-    let (mut world, leader, followers) = World::led_knowing(&voters, [Level::ETCD; 3]);
+    let (mut world, leader, followers) = World::led_knowing(&voters, [level; 3]);
     pass(&mut world, 500);
     world.committed.clear();
     (world, leader, followers)
+}
+
+/// Takes the leader away until another member leads, in less than 5 s. Returns the new leader.
+fn lead_anew(world: &mut World, leader: usize, others: &[usize]) -> usize {
+    world.away.insert(leader);
+    world.committed.clear();
+    let mut waited_ms = 0;
+    loop {
+        let leads = |at: &usize| world.members[*at].status().role == Role::Leader;
+        if let Some(new) = others.iter().copied().find(leads) {
+            return new;
+        }
+        pass(world, TICK_MS);
+        waited_ms += TICK_MS;
+        assert!(waited_ms < 5_000);
+    }
 }
 
 #[test]
@@ -250,16 +271,7 @@ fn a_new_leader_gives_every_lease_its_full_time() {
     let (mut world, leader, others) = led();
     tell(&mut world, &[granted(LEASE, 5, 6)]);
     pass(&mut world, 5_000);
-    world.away.insert(leader);
-    world.committed.clear();
-    let mut waited_ms = 0;
-    let leads = |world: &World, at: usize| world.members[at].status().role == Role::Leader;
-    while !others.iter().any(|at| leads(&world, *at)) {
-        pass(&mut world, TICK_MS);
-        waited_ms += TICK_MS;
-    }
-    assert!(waited_ms < 5_000);
-    let new = *others.iter().find(|at| leads(&world, **at)).unwrap();
+    let new = lead_anew(&mut world, leader, &others);
     pass(&mut world, 6_000 - TICK_MS);
     assert_eq!(expired(&world, new), []);
     pass(&mut world, 600);

@@ -30,12 +30,9 @@ fn expired(world: &World, at: usize) -> Vec<(String, u64)> {
     expired
 }
 
+/// As the function of that name beside, of members that serve etcd v2.
 fn led() -> (World, usize, Vec<usize>) {
-    let voters = Membership::of_voters([1, 2, 3]);
-    let (mut world, leader, followers) = World::led_knowing(&voters, [Level::ETCD_V2; 3]);
-    pass(&mut world, 500);
-    world.committed.clear();
-    (world, leader, followers)
+    led_knowing(Level::ETCD_V2)
 }
 
 #[test]
@@ -69,16 +66,7 @@ fn a_new_leader_gives_every_node_its_full_time() {
     let (mut world, leader, others) = led();
     tell(&mut world, false, &[began("/a", 4, 6)]);
     pass(&mut world, 5_000);
-    world.away.insert(leader);
-    world.committed.clear();
-    let leads = |world: &World, at: usize| world.members[at].status().role == Role::Leader;
-    let mut waited_ms = 0;
-    while !others.iter().any(|at| leads(&world, *at)) {
-        pass(&mut world, TICK_MS);
-        waited_ms += TICK_MS;
-    }
-    assert!(waited_ms < 5_000);
-    let new = *others.iter().find(|at| leads(&world, **at)).unwrap();
+    let new = lead_anew(&mut world, leader, &others);
     pass(&mut world, 6_000 - TICK_MS);
     assert_eq!(expired(&world, new), []);
     pass(&mut world, 600);
