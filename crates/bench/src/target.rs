@@ -20,7 +20,7 @@ pub enum Scheme {
     Zk,
     /// etcd's.
     Etcd,
-    /// That of etcd v2.
+    /// The HTTP API of etcd v2.
     Etcd2,
 }
 

@@ -37,7 +37,7 @@ impl Default for EtcdV2Deadlines {
 }
 
 impl EtcdV2Deadlines {
-    /// Those of a state.
+    /// The deadlines of a whole state's nodes.
     pub fn of_state(changes: Vec<DeadlineChange>) -> EtcdV2Deadlines {
         let mut deadlines = EtcdV2Deadlines::default();
         deadlines.take(EtcdV2DeadlineChanges { is_replaced: true, changes });
