@@ -22,21 +22,34 @@ const TIMEOUT_MS: i32 = 10_000;
 /// election port that is only shown, and the admin port.
 const DISTANCES: [u16; 4] = [0, 707, 1_707, 2_414];
 
+/// The first ports of ensembles: groups of them, so that no two servers of any ensembles share a
+/// port. They end below the ports of [`port_of_its_own`]: a server that a test ends and starts
+/// again finds its port free.
+const FIRST_PORTS: u16 = 13_000;
+const GROUPS: u32 = 4;
+const GROUP_PORTS: u32 = 3_100;
+const GROUP_ENSEMBLES: u32 = 80;
+
 /// A first port for an ensemble of this size; all its ports are free. Each test gets another one.
 fn first_port(count: u16) -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let seed = std::process::id().wrapping_mul(61);
     loop {
-        let next = seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 80;
-        // The distance suffices for seven servers, and no two servers share a port.
-        let first = 22_000 + u16::try_from(next * 8).expect("it is small");
+        let next = seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let (group, place) = (next / GROUP_ENSEMBLES % GROUPS, next % GROUP_ENSEMBLES);
+        // The distance suffices for seven servers.
+        let offset = u16::try_from(group * GROUP_PORTS + place * 8).expect("it is small");
+        let first = FIRST_PORTS + offset;
         let ports = (0..count).flat_map(|index| DISTANCES.map(|distance| first + index + distance));
         if ports.into_iter().all(is_free) {
             return first;
         }
     }
 }
+
+/// How many lines of a log are printed when a test fails.
+const LOG_LINES: usize = 20;
 
 /// `quorate serve --local-ensemble`. Dropping it kills it by its process id; its servers end with
 /// it.
@@ -342,6 +355,17 @@ impl Members {
         log_in(&self.folder.join((place + 1).to_string()))
     }
 
+    /// Prints the last lines of each log: who sees only the output of a failed test must find out
+    /// why it failed.
+    fn print_ends_of_logs(&self) {
+        for place in 0..3 {
+            let log = self.log(place);
+            let lines: Vec<&str> = log.lines().collect();
+            let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+            println!("--- server {}\n{end}", place + 1);
+        }
+    }
+
     fn logs(&self) -> String {
         (0..3).map(|place| self.log(place)).collect()
     }
@@ -437,6 +461,9 @@ impl Members {
 
 impl Drop for Members {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.print_ends_of_logs();
+        }
         for child in self.children.iter_mut().flatten() {
             let _ = child.kill();
             let _ = child.wait();

@@ -12,8 +12,8 @@ use zk::ErrorCode;
 use zk::request::{Request, WriteRequest};
 
 use crate::bad_input::disk_full::skip;
-use crate::client::{Client, Greeted, TIMEOUT_MS};
-use crate::ensemble::{Members, word};
+use crate::client::{Client, Greeted};
+use crate::ensemble::{Members, open, word};
 use crate::etcd::{get, put};
 use crate::server::wait_until;
 
@@ -93,7 +93,7 @@ fn wait_for_all(clients: &[SocketAddr]) {
 
 /// Sets a znode to one number after the other in a session, until it is told to end.
 fn write(address: SocketAddr, path: &str, acknowledged: &AtomicU64, is_over: &AtomicBool) {
-    let mut client = Client::open(address, TIMEOUT_MS);
+    let mut client = open(address);
     assert_eq!(client.create(path, b"0", 0).as_deref(), Ok(path));
     let mut number = 0_u64;
     while !is_over.load(Ordering::Relaxed) {
@@ -110,7 +110,7 @@ fn write_anywhere(
     acknowledged: &AtomicU64,
     is_over: &AtomicBool,
 ) {
-    let mut client = Client::open(addresses[0], TIMEOUT_MS);
+    let mut client = open(addresses[0]);
     assert_eq!(client.create(path, b"0", 0).as_deref(), Ok(path));
     let (session, password) = (client.session, client.password.clone());
     let mut next = addresses.iter().cycle().skip(1);
@@ -179,7 +179,7 @@ fn hang(members: &Members, disks: &[LoopDisk], frozen: usize, whose: &str) {
     });
     wait_for_all(&members.clients);
     for address in &members.clients {
-        let mut client = Client::open(*address, TIMEOUT_MS);
+        let mut client = open(*address);
         for (path, number) in paths.iter().zip(numbers()) {
             assert_eq!(
                 client.call(&Request::Sync { path: Some(path) }).header.error,

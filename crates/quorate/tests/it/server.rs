@@ -18,7 +18,7 @@ pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 pub const JVMFLAGS_FILE: &str = "jvmflags";
 
 /// How long a wait for a condition may take. A longer one is a failure.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for a condition that a server brings about at its own pace.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -219,13 +219,13 @@ impl Running {
 }
 
 /// A free port outside of the range of random ports: servers of other tests use that range, and one
-/// of them could be taken for the expected server.
+/// of them could be taken for the expected server. Ensembles have ports below these.
 pub fn port_of_its_own() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(61);
     loop {
         let next = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(22_000 + next % 10_000).unwrap();
+        let port = u16::try_from(26_000 + next % 6_000).unwrap();
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
