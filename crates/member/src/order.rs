@@ -1224,6 +1224,9 @@ impl Loop {
             self.renew_all();
             self.hearing.take();
         }
+        if self.leader.is_some() {
+            self.give_newest_digest();
+        }
         if self.leader_is_full() {
             self.refuse_waiting();
         }

@@ -106,7 +106,8 @@ pub enum PeerMessage {
     Full(bool),
     /// The leader's log no longer reaches back to the follower, which is to fetch a snapshot.
     Offer(Offer),
-    /// The digest of a follower's state, for the leader.
+    /// The digest of a follower's state, for the leader; or a leader's, which asks for the
+    /// receiver's at that index.
     Digest {
         /// The last entry that is applied to the state.
         index: u64,

@@ -1,14 +1,19 @@
 //! Checks that the members have the same state: a leader compares their digests at equal index.
 //!
-//! Each member computes the digest of its state at every [`DIGEST_INTERVAL_ENTRIES`]th entry; a
-//! follower sends it to the leader. If a majority of the voters has the same digest, a member with
-//! another one is *outside*: its state is wrong, and it must fetch the state of the others. Without
-//! such a majority nobody can tell which state is right, and no member is touched.
+//! A follower sends the leader the digest of its state at every [`DIGEST_INTERVAL_ENTRIES`]th
+//! entry, and the newest one when it begins to follow, is linked to the leader, or has installed a
+//! snapshot: a start may have restored a wrong state, and in an idle ensemble no entry would show
+//! it. If a digest is not the leader's, the leader sends its own one to the others, which answer
+//! with theirs at that index: a message from the leader is a question.
+//!
+//! If a majority of the voters has the same digest, a member with another one is *outside*: its
+//! state is wrong, and it must fetch the state of the others. Without such a majority nobody can
+//! tell which state is right, and no member is touched.
 //!
 //! A copied state proves nothing: a wrong snapshot that is passed on would become a wrong majority.
 //! So a follower's snapshot is passed on only if its digest equals the leader's at that very index.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{Digest, MemberId};
 use replica::Membership;
@@ -25,6 +30,8 @@ pub(crate) struct Digests {
 pub(crate) struct OwnDigests {
     first_index: u64,
     digests: VecDeque<Digest>,
+    /// Entries that are not applied yet, and whose digest another member waits for.
+    asked: BTreeSet<u64>,
 }
 
 #[derive(Default)]
@@ -32,6 +39,8 @@ struct Check {
     by_member: BTreeMap<MemberId, Digest>,
     /// Whether a majority was found, or the lack of one was reported.
     is_said: bool,
+    /// Whether the other members were asked for their digests.
+    is_asked: bool,
 }
 
 /// A difference that a digest showed.
@@ -52,20 +61,18 @@ pub enum Difference {
     },
 }
 
-/// Whether a member gives its digest at this index.
-pub(crate) fn is_due(index: u64) -> bool {
-    index.is_multiple_of(DIGEST_INTERVAL_ENTRIES)
-}
-
 impl OwnDigests {
     /// Begins with the digest of the state that a start restores.
     pub fn new(index: u64, digest: Digest) -> OwnDigests {
-        OwnDigests { first_index: index, digests: VecDeque::from([digest]) }
+        let digests = VecDeque::from([digest]);
+        OwnDigests { first_index: index, digests, asked: BTreeSet::new() }
     }
 
     /// Adds the newest digest. An installed snapshot leaves a gap: digests before it are forgotten.
-    pub fn push(&mut self, index: u64, digest: Digest) {
-        if self.first_index + self.digests.len() as u64 != index {
+    /// Returns whether the digest is due: others compare it.
+    pub fn push(&mut self, index: u64, digest: Digest) -> bool {
+        let is_gap = self.first_index + self.digests.len() as u64 != index;
+        if is_gap {
             self.digests.clear();
             self.first_index = index;
         }
@@ -74,6 +81,31 @@ impl OwnDigests {
             self.first_index += 1;
         }
         self.digests.push_back(digest);
+        is_gap || self.take_asked(index) || index.is_multiple_of(DIGEST_INTERVAL_ENTRIES)
+    }
+
+    fn take_asked(&mut self, index: u64) -> bool {
+        let mut is_asked = false;
+        while let Some(first) = self.asked.first().copied().filter(|first| *first <= index) {
+            self.asked.pop_first();
+            is_asked = first == index;
+        }
+        is_asked
+    }
+
+    /// The digest after this entry, if it is known. If the entry is not applied yet, its digest is
+    /// due.
+    pub fn at_or_due(&mut self, index: u64) -> Option<Digest> {
+        if index > self.newest().0 && self.asked.len() < DIGEST_CHECKS_MAX {
+            self.asked.insert(index);
+        }
+        self.at(index)
+    }
+
+    /// The digest after the last entry that was applied, and the index of that entry.
+    pub fn newest(&self) -> (u64, Digest) {
+        let last = self.digests.len() - 1;
+        (self.first_index + last as u64, self.digests[last])
     }
 
     /// The digest after this entry, if it is known.
@@ -98,6 +130,18 @@ impl Digests {
         self.checks.values().rev().find_map(both).unwrap_or(false)
     }
 
+    /// The entries at which digests differ and no majority was found.
+    pub fn open(&self) -> impl Iterator<Item = u64> {
+        self.checks.iter().filter(|(_, check)| check.is_open()).map(|(index, _)| *index)
+    }
+
+    /// Whether digests differ after this entry, no majority was found, and the other members were
+    /// not asked for theirs. They are taken to be asked now.
+    pub fn take_question(&mut self, index: u64) -> bool {
+        let check = self.checks.get_mut(&index).filter(|check| check.is_open());
+        check.is_some_and(|check| !core::mem::replace(&mut check.is_asked, true))
+    }
+
     /// Takes a member's digest. Each difference is reported once for each member and index.
     pub fn on_digest(
         &mut self,
@@ -111,6 +155,11 @@ impl Digests {
             true => Vec::new(),
             false => check.differences((member, index), &membership.voters),
         };
+        for difference in &differences {
+            if let Difference::Outside { member, .. } = difference {
+                self.forget_elsewhere(*member, index);
+            }
+        }
         if self.checks.len() > DIGEST_CHECKS_MAX
             && let Some((index, check)) = self.checks.pop_first()
             && check.is_open()
@@ -118,6 +167,17 @@ impl Digests {
             differences.push(Difference::NoMajority { index });
         }
         differences
+    }
+}
+
+impl Digests {
+    /// Forgets what a member with a wrong state gave at other indexes, where a majority may never
+    /// be found.
+    fn forget_elsewhere(&mut self, member: MemberId, index: u64) {
+        let others = self.checks.iter_mut().filter(|(other, _)| **other != index);
+        for (_, check) in others {
+            check.by_member.remove(&member);
+        }
     }
 }
 

@@ -94,7 +94,7 @@ impl Loop {
         let Some(own) = self.own_digests.at(index) else { return Ok(()) };
         if own != digest {
             self.compare(self.origin.member, (index, own));
-            self.compare(from, (index, digest));
+            self.compare_and_ask(from, (index, digest));
             self.on_refused(to);
             return Ok(());
         }

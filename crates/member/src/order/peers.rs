@@ -6,7 +6,7 @@ use machine::{Digest, MemberId};
 use replica::{MessageError, PeerStatus};
 
 use super::{Condemned, Differs, Loop, Waiting};
-use crate::leader::digests::{self, Difference};
+use crate::leader::digests::Difference;
 use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS};
 use crate::message::SnapshotJob;
 use crate::peer::{Forward, PeerError, PeerFrame, PeerMessage};
@@ -33,7 +33,7 @@ impl Loop {
             PeerMessage::Offer(offer) => self.on_offer(from, offer)?,
             PeerMessage::Lend { to, index } => self.on_lend(from, to, index)?,
             PeerMessage::Lent { to, snapshot } => self.on_lent(from, to, snapshot)?,
-            PeerMessage::Digest { index, digest } => self.compare(from, (index, digest)),
+            PeerMessage::Digest { index, digest } => self.on_digest(from, (index, digest)),
             PeerMessage::Differs { index } if self.leader == Some(from) => {
                 self.condemn(Condemned::Differs { index });
             }
@@ -101,20 +101,70 @@ impl Loop {
         Ok(stepped?)
     }
 
-    /// Takes the digest of this member's own state, and sends it to the leader at every due index.
+    /// Takes the digest of this member's own state, and gives it if it is due.
     pub(super) fn on_own_digest(&mut self, index: u64, digest: Digest) {
-        if self.is_alone() {
-            return;
+        if !self.is_alone() && self.own_digests.push(index, digest) {
+            self.give_digest(index, digest);
         }
-        self.own_digests.push(index, digest);
-        if !digests::is_due(index) {
-            return;
-        }
+    }
+
+    /// Sends a digest of this member's state to the leader, or compares it if this member leads.
+    fn give_digest(&mut self, index: u64, digest: Digest) {
         match self.leader {
-            _ if self.leads() => self.compare(self.origin.member, (index, digest)),
+            _ if self.leads() => self.compare_and_ask(self.origin.member, (index, digest)),
             Some(leader) => self.send(leader, PeerMessage::Digest { index, digest }),
             None => {}
         }
+    }
+
+    /// Gives the newest digest: this member has another leader, or a new link to it. Either of them
+    /// may have started with a wrong state since.
+    pub(super) fn give_newest_digest(&mut self) {
+        let (index, digest) = self.own_digests.newest();
+        if !self.is_alone() && index == self.applied.0 {
+            self.give_digest(index, digest);
+        }
+    }
+
+    /// Takes the digest of another member. The leader's is a question.
+    fn on_digest(&mut self, from: MemberId, (index, digest): (u64, Digest)) {
+        if !self.leads() {
+            if self.leader == Some(from)
+                && let Some(digest) = self.own_digests.at_or_due(index)
+            {
+                self.send(from, PeerMessage::Digest { index, digest });
+            }
+            return;
+        }
+        if let Some(own) = self.own_digests.at_or_due(index) {
+            self.compare(self.origin.member, (index, own));
+        } else if index < self.own_digests.first_index() {
+            // The member comes to an entry that this one knows.
+            self.ask_digest(from, self.own_digests.newest());
+        }
+        self.compare_and_ask(from, (index, digest));
+    }
+
+    fn ask_digest(&mut self, of: MemberId, (index, digest): (u64, Digest)) {
+        self.send(of, PeerMessage::Digest { index, digest });
+    }
+
+    /// Compares a digest, and asks the others for theirs if it differs and none is known to be
+    /// right.
+    pub(super) fn compare_and_ask(&mut self, member: MemberId, (index, digest): (u64, Digest)) {
+        self.compare(member, (index, digest));
+        let Some(digest) = self.own_digests.at(index) else { return };
+        if self.leading.as_mut().is_some_and(|it| it.digests.take_question(index)) {
+            self.send_to_all(&PeerMessage::Digest { index, digest });
+        }
+    }
+
+    /// Asks a member again for the digests that it may not have been asked for: its link is new.
+    fn ask_open_digests(&mut self, of: MemberId) {
+        let Some(leading) = &self.leading else { return };
+        let own = |index| Some((index, self.own_digests.at(index)?));
+        let open: Vec<(u64, Digest)> = leading.digests.open().filter_map(own).collect();
+        open.into_iter().for_each(|own| self.ask_digest(of, own));
     }
 
     /// Compares a member's digest, or this member's own, if this member leads.
@@ -190,7 +240,9 @@ impl Loop {
             self.forwarder.restart();
             self.hearing.restart();
             self.questions.restart(self.now_ms);
+            self.give_newest_digest();
         }
+        self.ask_open_digests(member);
         if self.room.is_full {
             self.send(member, PeerMessage::Full(true));
         }

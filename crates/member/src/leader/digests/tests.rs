@@ -108,12 +108,46 @@ fn own_digests_are_kept_for_the_last_entries_and_without_a_gap() {
     let mut own = OwnDigests::new(4, digest(4));
     assert_eq!((own.at(3), own.at(4), own.at(5)), (None, Some(digest(4)), None));
     let indexes = 5..=OWN_DIGESTS_MAX as u64 + 7;
-    indexes.clone().for_each(|index| own.push(index, digest(index)));
+    for index in indexes.clone() {
+        assert_eq!(own.push(index, digest(index)), index % DIGEST_INTERVAL_ENTRIES == 0, "{index}");
+    }
     assert_eq!(own.first_index(), 8);
     for (index, known) in [(7, false), (8, true), (*indexes.end(), true)] {
         assert_eq!(own.at(index), known.then_some(digest(index)), "{index}");
     }
     assert_eq!(own.at(indexes.end() + 1), None);
-    own.push(indexes.end() + 2, digest(1));
+    assert!(own.push(indexes.end() + 2, digest(1)), "a snapshot was installed");
     assert_eq!((own.first_index(), own.at(8)), (indexes.end() + 2, None));
+    assert_eq!(own.newest(), (indexes.end() + 2, digest(1)));
+}
+
+#[test]
+fn a_digest_that_another_waits_for_is_due() {
+    let digest = |index: u64| Digest(u128::from(index));
+    let mut own = OwnDigests::new(4, digest(4));
+    assert_eq!([3, 4, 6, 9].map(|index| own.at_or_due(index)), [None, Some(digest(4)), None, None]);
+    let due: Vec<u64> = (5..=7).filter(|index| own.push(*index, digest(*index))).collect();
+    assert_eq!(due, [6]);
+    // The snapshot that is installed has the other one.
+    assert!(own.push(20, digest(20)));
+    assert!(!own.push(21, digest(21)));
+}
+
+#[test]
+fn others_are_asked_once_for_an_index_without_a_majority() {
+    let mut digests = Digests::default();
+    let voters = membership(&[1, 2, 3]);
+    let mut give = |member: u64, index: u64, digest: u128| {
+        let given = (index, Digest(digest));
+        let said = digests.on_digest(MemberId(member), given, &voters);
+        (said, digests.take_question(index), digests.open().collect::<Vec<u64>>())
+    };
+    assert_eq!(give(1, 5, 7), (vec![], false, vec![]));
+    assert_eq!(give(2, 5, 8), (vec![], true, vec![5]));
+    assert_eq!(give(2, 5, 8), (vec![], false, vec![5]));
+    assert_eq!(give(1, 6, 7), (vec![], false, vec![5]));
+    assert_eq!(give(2, 6, 8), (vec![], true, vec![5, 6]));
+    // Who is outside at one index leaves no other one open.
+    let outside = Difference::Outside { member: MemberId(2), index: 6 };
+    assert_eq!(give(3, 6, 7), (vec![outside], false, vec![]));
 }

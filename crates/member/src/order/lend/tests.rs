@@ -14,7 +14,7 @@ use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SN
 use crate::message::{
     FromApply, FromSnapshot, FromTransfer, LoopInput, SnapshotJob, Start, ToApply,
 };
-use crate::order::{LoopOutput, Waiting};
+use crate::order::{Condemned, LoopOutput, Waiting};
 use crate::peer::{Piece, Want};
 use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
@@ -35,6 +35,8 @@ struct Node {
     checks: Option<Vec<SnapshotAt>>,
     taken_count: usize,
     pieces_sent: usize,
+    /// Why its directory is not to be used any more.
+    condemned: Option<Condemned>,
 }
 
 struct World {
@@ -79,6 +81,7 @@ fn node(at: usize, count: usize) -> Node {
         checks: None,
         taken_count: 0,
         pieces_sent: 0,
+        condemned: None,
     }
 }
 
@@ -86,7 +89,8 @@ impl Node {
     /// Does at once what the threads of a member do with Loop's output.
     fn take(&mut self, output: LoopOutput) {
         let member = &mut self.member;
-        assert!(output.condemned.is_none());
+        assert!(output.condemned.is_none() || self.is_wrong);
+        self.condemned = self.condemned.or(output.condemned);
         let is_wrong = self.is_wrong;
         let digest =
             |index| FromApply::Digest { index: LogIndex(index), digest: digest(index, is_wrong) };
@@ -190,6 +194,23 @@ impl Node {
 }
 
 impl World {
+    /// Members that are linked, have everything, and write nothing. One of them begins with a wrong
+    /// state.
+    fn idle_with_wrong_start(wrong: usize) -> World {
+        let mut world = World::new(3);
+        world.come(2);
+        world.run(3_000);
+        assert!(world.nodes.iter().all(|node| node.applied == world.nodes[0].applied));
+        world.nodes[wrong].is_wrong = true;
+        world.nodes[wrong].forget_digests();
+        world
+    }
+
+    fn condemned(&self) -> Vec<usize> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(|(_, node)| node.condemned.is_some()).map(|(at, _)| at).collect()
+    }
+
     /// `count` members, of which the first leads and the last has fallen off the log.
     fn new(count: usize) -> World {
         let mut world = World {
@@ -362,6 +383,42 @@ fn the_snapshot_of_a_state_that_is_not_the_leaders_is_not_passed_on() {
     let (is_there, done) = world.outcome();
     assert!(is_there);
     assert_eq!((done[0], done[asked].1), ((0, 0), 0), "{done:?}");
+}
+
+#[test]
+fn a_start_with_a_wrong_state_is_found_out_although_nobody_writes() {
+    for wrong in 1..3 {
+        let mut world = World::idle_with_wrong_start(wrong);
+        let before = world.commit(0);
+        world.link_all();
+        world.run(100);
+        assert_eq!(world.condemned(), [wrong]);
+        assert_eq!(world.commit(0), before);
+        assert_eq!(world.nodes[0].member.counts().differences, 1);
+    }
+}
+
+#[test]
+fn a_leader_with_a_wrong_state_is_found_out_by_those_who_begin_to_follow_it() {
+    let mut world = World::idle_with_wrong_start(0);
+    world.nodes[0].member.replica.resign();
+    world.run(1_000);
+    world.nodes[0].member.replica.campaign().unwrap();
+    world.run(5_000);
+    assert_eq!(world.condemned(), [0]);
+}
+
+/// The other one is asked for its digest when it can be reached again.
+#[test]
+fn who_is_away_decides_later_which_state_is_right() {
+    let mut world = World::idle_with_wrong_start(1);
+    world.go(2);
+    world.link_all();
+    world.run(100);
+    assert_eq!(world.condemned(), []);
+    world.come(2);
+    world.run(100);
+    assert_eq!(world.condemned(), [1]);
 }
 
 /// The lender was started again since its snapshot, and knows only the newest digest.
