@@ -17,6 +17,7 @@ use zk::request::{ReadKind, Request};
 use zk::response::ConnectResponse;
 
 use crate::client::{self, Client, TIMEOUT_MS};
+use crate::ensemble::open;
 use crate::server::{PATIENCE, Server, wait_until};
 use bench::differential::wire::Received;
 
@@ -25,7 +26,7 @@ const FRAME_BYTES_MAX: usize = zk::limits::FRAME_BYTES_MAX_DEFAULT as usize;
 
 /// Checks that another client is served, and that nothing panicked.
 fn assert_well(server: &Server) {
-    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    let mut client = open(server.address());
     let path = client.create("/well-", b"well", client::SEQUENTIAL).unwrap();
     assert_eq!(client.get(&path), Ok(b"well".to_vec()));
     assert_eq!(client.set(&path, b"better"), ErrorCode::OK);
