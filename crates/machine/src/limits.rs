@@ -156,6 +156,14 @@ pub const ETCD_V2_HISTORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// log.
 pub const ETCD_V2_TTL_S_MAX: u64 = 9_000_000_000;
 
+/// What the users and roles of etcd v2 may count for, in bytes. A change that makes them larger is
+/// refused then. etcd has no bound.
+pub const ETCD_V2_AUTH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// What a user or a role of etcd v2 counts for beside the bytes of its record: its places in
+/// memory.
+pub const ETCD_V2_AUTH_ENTRY_BYTES: u64 = 256;
+
 /// Keys of etcd v2 that one command expires. More wait for the next.
 pub const EXPIRE_KEYS_MAX: usize = 64;
 

@@ -14,6 +14,7 @@ use crate::etcd::command::Command as EtcdCommand;
 use crate::etcd::reply::{Outcome as EtcdOutcome, Refusal as EtcdRefusal};
 use crate::etcd::txn::At;
 use crate::etcd_v2;
+use crate::etcd_v2::auth::{ETCD_V2_SCHEME, Who as V2Who};
 use crate::ids::{ConnectionId, LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
@@ -133,8 +134,8 @@ impl Machine {
             }
             Command::EtcdV2(command) => {
                 self.ordinal = ordinal;
-                let (store, time_ms) = (&mut self.etcd_v2, stamp.time_ms);
-                let apply = |changes: &mut _| store.apply(time_ms, command, changes);
+                let (store, whose) = (&mut self.etcd_v2, (v2_client(stamp), stamp.time_ms));
+                let apply = |changes: &mut _| store.apply(whose, command, changes);
                 Outcome::EtcdV2(changes.add_etcd_v2(apply))
             }
         };
@@ -272,6 +273,17 @@ impl Machine {
         digest.add(self.etcd_v2.digest());
         digest.add(self.control.digest(self.ordinal));
         digest
+    }
+}
+
+/// Whom a command of etcd v2 is for.
+fn v2_client<'a>(stamp: &Stamp<'a>) -> V2Who<'a> {
+    match stamp.connection {
+        ConnectionId(0) => V2Who::Member,
+        _ => {
+            let user = stamp.identities.iter().find(|it| it.scheme == ETCD_V2_SCHEME);
+            user.map_or(V2Who::Guest, |user| V2Who::User(user.id))
+        }
     }
 }
 

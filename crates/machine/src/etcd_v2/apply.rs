@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::etcd_v2::auth::{Auth, Who};
 use crate::etcd_v2::change::{Changes, DeadlineChange, KeyChange};
 use crate::etcd_v2::command::{Command, Compare, Judged, Write};
 use crate::etcd_v2::event::{Action, Event, NodeState};
@@ -11,16 +12,19 @@ use crate::etcd_v2::store::Store;
 use crate::etcd_v2::tree::{Missing, Node, NodeStat, Ttl};
 
 impl Store {
-    /// Applies a command that was stamped with this time, in ms since 1970.
+    /// Applies a command that was stamped with this time, in ms since 1970, and is for somebody.
     ///
     /// # Errors
     /// The command is refused, and nothing has changed.
     pub fn apply(
         &mut self,
-        time_ms: i64,
+        (who, time_ms): (Who<'_>, i64),
         command: &Command<'_>,
         changes: &mut Changes,
     ) -> Result<Outcome, Refusal> {
+        if command.access().is_some_and(|access| !self.auth.permits(who, access)) {
+            return Err(Refusal::UNAUTHORIZED);
+        }
         let mut call = Call { store: self, time_ms, changes };
         let written = match command {
             Command::Set { write, is_dir, is_refresh } => call.set(write, *is_dir, *is_refresh),
@@ -36,6 +40,12 @@ impl Store {
             }
             Command::CompareAndDelete { key, compare } => call.compare_and_delete(*key, compare),
             Command::Expire { keys } => return Ok(Outcome::Expired { count: call.expire(keys) }),
+            Command::Auth(command) => {
+                let done = Auth::apply(&mut self.auth, who, command);
+                return done
+                    .map(Outcome::AuthDone)
+                    .map_err(|refused| self.refusal(Reason::Auth(refused)));
+            }
         };
         match written {
             Ok(event) => Ok(Outcome::Written(event)),

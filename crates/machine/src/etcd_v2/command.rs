@@ -4,6 +4,7 @@
 //! request into one of them (`etcdserver.applierV2store`), and has checked their form.
 
 use crate::codec::{DecodeError, Reader, Write as _};
+use crate::etcd_v2::auth::{Access, AuthCommand};
 use crate::etcd_v2::key::Key;
 use crate::limits::{ETCD_V2_TTL_S_MAX, EXPIRE_KEYS_MAX};
 
@@ -67,6 +68,8 @@ pub enum Command<'a> {
         /// The nodes, the one that expires first before the others.
         keys: Vec<Judged<'a>>,
     },
+    /// Change users, roles, or whether they count.
+    Auth(AuthCommand<'a>),
 }
 
 /// The contents of a write.
@@ -126,6 +129,7 @@ impl<'a> Command<'a> {
     /// delete           = 5 | flags u8 (1: directory, 8: recursive) | key text
     /// compareAndDelete = 6 | key text | compare
     /// expire           = 7 | count u32 | (key text | index of the write u64)*
+    /// kinds 8 to 12: users and roles (`auth/command.rs`)
     /// write            = key text | s to live u64, or 2^64 - 1 for none | value bytes
     /// compare          = value bytes | index u64
     /// ```
@@ -172,6 +176,7 @@ impl<'a> Command<'a> {
                     out.put_u64(judged.since);
                 }
             }
+            Command::Auth(command) => command.encode(out),
         }
     }
 
@@ -211,8 +216,25 @@ impl<'a> Command<'a> {
                 Command::CompareAndDelete { key, compare: Compare::decode(reader)? }
             }
             KIND_EXPIRE => Command::Expire { keys: decode_judged(reader)? },
-            kind => return Err(reader.bad("command of etcd v2", u64::from(kind))),
+            kind => match AuthCommand::decode(kind, reader)? {
+                Some(command) => Command::Auth(command),
+                None => return Err(reader.bad("command of etcd v2", u64::from(kind))),
+            },
         })
+    }
+
+    /// What a client needs a permission for; none for a command of another kind.
+    pub(crate) fn access(&self) -> Option<Access<'a>> {
+        let (key, is_recursive) = match self {
+            Command::Set { write, .. }
+            | Command::Create { write, .. }
+            | Command::Update { write, .. }
+            | Command::CompareAndSwap { write, .. } => (write.key, false),
+            Command::Delete { key, is_recursive, .. } => (*key, *is_recursive),
+            Command::CompareAndDelete { key, .. } => (*key, false),
+            Command::Expire { .. } | Command::Auth(_) => return None,
+        };
+        Some(Access { key, is_write: true, is_recursive })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::etcd_v2::auth::{Access, Who};
 use crate::etcd_v2::event::Event;
 use crate::etcd_v2::history::Cleared;
 use crate::etcd_v2::key::Key;
@@ -31,6 +32,23 @@ pub struct Wait {
 }
 
 impl Store {
+    /// Checks that somebody may read a key, and all below it if `is_recursive`.
+    ///
+    /// # Errors
+    /// It is not permitted.
+    pub fn check_read(
+        &self,
+        who: Who<'_>,
+        key: Key<'_>,
+        is_recursive: bool,
+    ) -> Result<(), Refusal> {
+        let access = Access { key, is_write: false, is_recursive };
+        match self.auth.permits(who, access) {
+            true => Ok(()),
+            false => Err(Refusal::UNAUTHORIZED),
+        }
+    }
+
     /// Reads a key.
     ///
     /// etcd 3.4 `v2store.store.Get`.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::etcd_v2::auth::{Done, Refused};
 use crate::etcd_v2::event::Event;
 use crate::etcd_v2::key::Key;
 use crate::etcd_v2::tree::Missing;
@@ -16,6 +17,8 @@ pub enum Outcome {
         /// How many.
         count: u64,
     },
+    /// A change of users and roles.
+    AuthDone(Done),
 }
 
 /// A command or a read that was refused.
@@ -51,6 +54,15 @@ pub enum Reason {
         /// The index that the wait begins at.
         asked: u64,
     },
+    /// The client may not do that.
+    Unauthorized,
+    /// A change of users and roles is refused.
+    Auth(Refused),
+}
+
+impl Refusal {
+    /// The client may not do that. It is not told the index.
+    pub const UNAUTHORIZED: Refusal = Refusal { reason: Reason::Unauthorized, index: 0 };
 }
 
 /// The parts of a comparison that do not hold; one at least.

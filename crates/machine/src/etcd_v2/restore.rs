@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader};
+use crate::etcd_v2::auth::{Auth, TAG_AUTH, TAG_ROLE, TAG_USER};
 use crate::etcd_v2::event::Event;
 use crate::etcd_v2::history::{History, TAG_EVENT};
 use crate::etcd_v2::key::Key;
@@ -16,6 +17,8 @@ use crate::limits::ETCD_V2_INDEX_MAX;
 #[derive(Default)]
 pub struct Records {
     start: Option<Start>,
+    /// The users and roles of the piece; none if it has no record of them.
+    auth: Option<Auth>,
     nodes: Vec<(Box<str>, Node)>,
     events: Vec<Event>,
 }
@@ -31,6 +34,8 @@ struct Start {
 #[derive(Default)]
 pub struct RecordDecoder {
     start: Option<Start>,
+    /// The last record of users and roles.
+    last_of_auth: Option<(u8, Arc<str>)>,
     /// The key of the last node.
     last_key: Option<Box<str>>,
     /// The index of the last event.
@@ -55,6 +60,11 @@ impl RecordDecoder {
                     self.start = Some(start);
                     decoded.start = Some(start);
                 }
+                (TAG_AUTH | TAG_USER | TAG_ROLE, Some(_)) if self.is_before_nodes() => {
+                    let auth = decoded.auth.get_or_insert_default();
+                    let last = self.last_of_auth.take();
+                    self.last_of_auth = Some(auth.take_record(tag, last, reader)?);
+                }
                 (TAG_NODE, Some(start)) if self.last_event.is_none() => {
                     decoded.nodes.push(self.node(reader, start)?);
                 }
@@ -63,6 +73,10 @@ impl RecordDecoder {
             }
         }
         Ok(())
+    }
+
+    fn is_before_nodes(&self) -> bool {
+        self.last_key.is_none() && self.last_event.is_none()
     }
 
     fn node(
@@ -92,7 +106,7 @@ impl RecordDecoder {
 
 fn decode_start(reader: &mut Reader<'_>) -> Result<Start, DecodeError> {
     let start = Start { index: reader.u64()?, cleared: reader.u64()? };
-    if start.index <= FIRST_INDEX || start.index > ETCD_V2_INDEX_MAX {
+    if start.index < FIRST_INDEX || start.index > ETCD_V2_INDEX_MAX {
         return Err(reader.bad("index", start.index));
     }
     if start.cleared > start.index {
@@ -105,6 +119,10 @@ fn decode_start(reader: &mut Reader<'_>) -> Result<Start, DecodeError> {
 #[derive(Default)]
 pub struct StoreRestore {
     store: Store,
+    /// Whether there was a start.
+    has_start: bool,
+    /// The users and roles up to here; none if there was no record of them.
+    auth: Option<Auth>,
 }
 
 impl StoreRestore {
@@ -116,6 +134,10 @@ impl StoreRestore {
         if let Some(Start { index, cleared }) = records.start {
             self.store.index = index;
             self.store.history = History::behind(cleared);
+            self.has_start = true;
+        }
+        if let Some(auth) = records.auth {
+            self.auth.get_or_insert_default().take_more(auth);
         }
         for (text, node) in records.nodes {
             let key = Key::known(&text);
@@ -135,11 +157,21 @@ impl StoreRestore {
     /// The store. It is unused if the image has no section of it.
     ///
     /// # Errors
-    /// The events do not reach the index.
-    pub fn finish(self) -> Result<Store, RestoreError> {
+    /// The events do not reach the index, or users and roles do not fit each other.
+    pub fn finish(mut self) -> Result<Store, RestoreError> {
+        if let Some(mut auth) = self.auth {
+            auth.sum_up();
+            if auth.is_unused() || !auth.is_sound() {
+                return Err(does_not_fit("a user or role".to_string()));
+            }
+            self.store.auth = Arc::new(auth);
+        }
+        if self.has_start && self.store.is_unused() {
+            return Err(does_not_fit("the start".to_string()));
+        }
         let Store { index, history, .. } = &self.store;
         let last = history.events().next_back().map_or(history.cleared(), |last| last.index());
-        if !self.store.is_unused() && last != *index {
+        if self.has_start && last.max(FIRST_INDEX) != *index {
             return Err(does_not_fit(format!("index {index}")));
         }
         Ok(self.store)

@@ -1,7 +1,10 @@
-//! The store: the tree, the history and the index.
+//! The store: the tree, the history, the index, and users and roles.
+
+use std::sync::Arc;
 
 use crate::codec::Write;
 use crate::digest::Digest;
+use crate::etcd_v2::auth::Auth;
 use crate::etcd_v2::change::DeadlineChange;
 use crate::etcd_v2::history::History;
 use crate::etcd_v2::key::Key;
@@ -19,13 +22,21 @@ pub struct Store {
     pub(crate) index: u64,
     pub(crate) tree: Tree,
     pub(crate) history: History,
+    /// Shared with those who look at it without the lock.
+    pub(crate) auth: Arc<Auth>,
     /// A running walk for an image.
     pub(crate) walk: Option<Box<Walk>>,
 }
 
 impl Default for Store {
     fn default() -> Store {
-        Store { index: FIRST_INDEX, tree: Tree::default(), history: History::default(), walk: None }
+        Store {
+            index: FIRST_INDEX,
+            tree: Tree::default(),
+            history: History::default(),
+            auth: Arc::default(),
+            walk: None,
+        }
     }
 }
 
@@ -45,13 +56,19 @@ impl Store {
         &self.history
     }
 
-    /// Whether nobody ever wrote to the store: then it has no section in an image and no terms in
-    /// the digest.
-    pub fn is_unused(&self) -> bool {
-        self.index == FIRST_INDEX
+    /// Users and roles.
+    pub fn auth(&self) -> &Arc<Auth> {
+        &self.auth
     }
 
-    /// The terms of the store: of each node and each event, and one of the numbers.
+    /// Whether nobody ever wrote to the store, and there are no users and roles: then it has no
+    /// section in an image and no terms in the digest.
+    pub fn is_unused(&self) -> bool {
+        self.index == FIRST_INDEX && self.auth.is_unused()
+    }
+
+    /// The terms of the store: of each node, each event and each record of users and roles, and one
+    /// of the numbers.
     pub(crate) fn digest(&self) -> Digest {
         if self.is_unused() {
             return Digest::default();
@@ -62,6 +79,7 @@ impl Store {
         let mut digest = Digest::of_bytes(b'v', &numbers);
         digest.add(self.tree.sums().digest);
         digest.add(self.history.digest());
+        digest.add(self.auth.digest());
         digest
     }
 

@@ -6,6 +6,7 @@ mod in_machine;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::auth::{AuthCommand, Patterns, PutRole, PutUser, Who};
 use super::change::{Changes, DeadlineChange};
 use super::command::{Command, Compare, Judged, Write};
 use super::event::{Event, NodeState};
@@ -81,7 +82,7 @@ impl Rig {
 
     pub fn apply(&mut self, command: &Command<'_>) -> String {
         let begin = self.changes.deadlines.len();
-        let outcome = self.store.apply(self.time_ms, command, &mut self.changes);
+        let outcome = self.store.apply((Who::Member, self.time_ms), command, &mut self.changes);
         for change in &self.changes.deadlines[begin..] {
             match change {
                 DeadlineChange::Began { key, since, ttl_s } => {
@@ -95,7 +96,8 @@ impl Rig {
         }
         match outcome {
             Ok(Outcome::Written(event)) => event_text(&event),
-            Ok(Outcome::Expired { count }) => format!("expired {count}"),
+            Ok(Outcome::AuthDone(done)) => format!("{done:?}"),
+        Ok(Outcome::Expired { count }) => format!("expired {count}"),
             Err(refusal) => refusal_text(&refusal),
         }
     }
@@ -233,8 +235,47 @@ pub(crate) fn refusal_text(refusal: &Refusal) -> String {
         Reason::RootReadOnly => (107, "/".to_string()),
         Reason::DirNotEmpty(key) => (108, key.to_string()),
         Reason::HistoryCleared { first, asked } => (401, format!("[{first}/{asked}]")),
+        Reason::Unauthorized => (110, String::new()),
+        Reason::Auth(refused) => (0, format!("{refused:?}")),
     };
     format!("{code} {cause} {}", plus(refusal.index))
+}
+
+/// A command of each kind that changes users and roles, with more than one of everything. They can
+/// be applied one behind the other.
+pub(crate) fn auth_commands() -> Vec<Command<'static>> {
+    let user = |name, grant: &[&'static str], revoke: &[&'static str]| PutUser {
+        name,
+        may_create: revoke.is_empty(),
+        may_change: true,
+        hash: b"hash",
+        grant: grant.to_vec(),
+        revoke: revoke.to_vec(),
+    };
+    let patterns = |read: &[&'static str], write: &[&'static str]| Patterns {
+        read: read.to_vec(),
+        write: write.to_vec(),
+    };
+    let role = |name, is_change, grant, revoke| {
+        AuthCommand::PutRole(PutRole { name, is_change, grant, revoke })
+    };
+    let none = Patterns::default;
+    let commands = [
+        AuthCommand::PutUser(user("root", &[], &[])),
+        AuthCommand::PutUser(user("ada", &["r", "s"], &[])),
+        AuthCommand::PutUser(PutUser { may_change: false, ..user("bob", &["r"], &[]) }),
+        AuthCommand::PutUser(user("ada", &["t"], &["r", "s"])),
+        AuthCommand::PutUser(user("eve", &[], &[])),
+        role("r", false, patterns(&["/a/*", "/b"], &["/a/*"]), none()),
+        role("s", false, none(), none()),
+        role("r", true, patterns(&["/c"], &[]), patterns(&["/b"], &["/a/*"])),
+        role("t", false, patterns(&[], &["/t"]), none()),
+        AuthCommand::Enforce { is_enabled: true },
+        AuthCommand::DeleteUser { name: "eve" },
+        AuthCommand::DeleteRole { name: "t" },
+        AuthCommand::Enforce { is_enabled: false },
+    ];
+    commands.map(Command::Auth).to_vec()
 }
 
 /// The pieces of an image of the store, each with up to `count_max` records.
@@ -268,6 +309,7 @@ pub(crate) fn assert_same(one: &Store, other: &Store) {
     assert_eq!(one.index(), other.index());
     assert_eq!(one.tree(), other.tree());
     assert_eq!(one.history(), other.history());
+    assert_eq!(one.auth(), other.auth());
     assert_eq!(one.digest(), other.digest());
 }
 

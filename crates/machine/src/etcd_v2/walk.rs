@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! start = 'T' | index u64 | highest index whose event is gone u64
+//! auth  = 'a' | ..., user = 'u' | ..., role = 'r' | ...    (`auth.rs`)
 //! node  = 'n' | node (`tree.rs`)      a directory before what is in it, and names in their order
 //! event = 'h' | event (`event.rs`)    of each index above the one that is gone, in order
 //! ```
@@ -15,6 +16,7 @@
 use std::sync::Arc;
 
 use crate::codec::Write;
+use crate::etcd_v2::auth::Auth;
 use crate::etcd_v2::event::Event;
 use crate::etcd_v2::history::TAG_EVENT;
 use crate::etcd_v2::key::Key;
@@ -31,6 +33,8 @@ const START_BYTES: u64 = 1 + 8 + 8;
 pub(crate) struct Walk {
     /// The start record, until it is written.
     start: Option<Vec<u8>>,
+    /// Users and roles, until all are written, and the record of them that was written last.
+    auth: Option<(Arc<Auth>, Option<(u8, Arc<str>)>)>,
     /// The directories that the walk is in, the root first.
     path: Vec<Place>,
     /// The key of the last node.
@@ -61,6 +65,7 @@ impl Store {
         let root = Place { dir: self.tree.root().clone(), key_bytes: 0, after: None };
         self.walk = Some(Box::new(Walk {
             start: Some(start),
+            auth: Some((self.auth.clone(), None)),
             path: vec![root],
             key: String::new(),
             events,
@@ -114,7 +119,7 @@ impl Store {
         if self.is_unused() {
             return 0;
         }
-        1 + self.tree.sums().node_count + self.history.len() as u64
+        1 + self.auth.record_count() + self.tree.sums().node_count + self.history.len() as u64
     }
 
     /// Bytes of the records of the present state; none if nobody ever used it.
@@ -122,13 +127,20 @@ impl Store {
         if self.is_unused() {
             return 0;
         }
-        START_BYTES + self.tree.sums().bytes + self.history.bytes()
+        START_BYTES + self.auth.bytes() + self.tree.sums().bytes + self.history.bytes()
     }
 }
 
 impl Walk {
     /// Appends the next record. False if there is none.
     fn put_record(&mut self, piece: &mut Vec<u8>) -> bool {
+        if let Some((auth, last)) = &mut self.auth {
+            if let Some(next) = auth.put_record(last.take(), piece) {
+                *last = Some(next);
+                return true;
+            }
+            self.auth = None;
+        }
         while let Some(place) = self.path.last_mut() {
             self.key.truncate(place.key_bytes);
             let Some((name, child)) = place.dir.children_behind(place.after.as_deref()).next()

@@ -1,3 +1,4 @@
+use machine::etcd_v2::auth::Who;
 use machine::etcd_v2::change::Changes;
 use machine::etcd_v2::command::{Command, Write};
 use machine::etcd_v2::key::Key;
@@ -12,9 +13,9 @@ fn set(store: &mut Store, key: &str, value: &str, ttl_s: Option<u64>) -> Arc<Eve
     let key = Key::new(key).unwrap();
     let write = Write { key, value: value.as_bytes(), ttl_s };
     let command = Command::Set { write, is_dir: false, is_refresh: false };
-    match store.apply(TIME_MS, &command, &mut Changes::default()).unwrap() {
+    match store.apply((Who::Member, TIME_MS), &command, &mut Changes::default()).unwrap() {
         reply::Outcome::Written(event) => event,
-        reply::Outcome::Expired { .. } => unreachable!(),
+        reply::Outcome::Expired { .. } | reply::Outcome::AuthDone(_) => unreachable!(),
     }
 }
 

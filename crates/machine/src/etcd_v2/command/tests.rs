@@ -1,4 +1,6 @@
 use super::*;
+use crate::etcd_v2::auth::{Patterns, PutRole, PutUser};
+use crate::etcd_v2::tests::auth_commands;
 
 fn key(text: &str) -> Key<'_> {
     Key::new(text).unwrap()
@@ -46,6 +48,7 @@ fn commands() -> Vec<Command<'static>> {
     for count in [0, 1, EXPIRE_KEYS_MAX] {
         commands.push(Command::Expire { keys: (0..count).map(judged).collect() });
     }
+    commands.extend(auth_commands());
     commands
 }
 
@@ -101,6 +104,18 @@ fn the_bytes_are_those_of_the_format() {
     let delete = Command::CompareAndDelete { key: key("/k"), compare };
     check(delete, &[&[6, 2, 0, 0, 0, b'/', b'k'][..], &of_compare].concat());
     let expire = Command::Expire { keys: vec![Judged { key: key("/k"), since: 6 }] };
+    let delete = AuthCommand::DeleteRole { name: "r" };
+    check(Command::Auth(delete), &[12, 1, 0, 0, 0, b'r']);
+    let (may_create, may_change, hash) = (true, true, &b"h"[..]);
+    let (grant, revoke) = (vec!["r"], Vec::new());
+    let put = PutUser { name: "u", may_create, may_change, hash, grant, revoke };
+    let of_put = [1, 0, 0, 0, b'u', 1, 0, 0, 0, b'h', 1, 0, 0, 0, 1, 0, 0, 0, b'r', 0, 0, 0, 0];
+    check(Command::Auth(AuthCommand::PutUser(put)), &[&[9, 3][..], &of_put].concat());
+    let (grant, revoke) = (Patterns { read: vec!["/"], write: Vec::new() }, Patterns::default());
+    let put = PutRole { name: "r", is_change: true, grant, revoke };
+    let of_put = [1, 0, 0, 0, b'r', 1, 0, 0, 0, 1, 0, 0, 0, b'/'];
+    let put = Command::Auth(AuthCommand::PutRole(put));
+    check(put, &[&[11, 2][..], &of_put, &[0; 12]].concat());
     check(expire, &[7, 1, 0, 0, 0, 2, 0, 0, 0, b'/', b'k', 6, 0, 0, 0, 0, 0, 0, 0]);
 }
 
@@ -113,7 +128,15 @@ fn a_command_that_no_face_makes_is_refused() {
         assert_eq!(what, expected);
     };
     check(&[0], "command of etcd v2");
-    check(&[8], "command of etcd v2");
+    check(&[13], "command of etcd v2");
+    check(&[8, 2], "enforcing of permissions");
+    check(&[9, 0], "flags of a user");
+    check(&[9, 4], "flags of a user");
+    check(&[11, 3], "flags of a role");
+    for kind in [10, 12] {
+        check(&[kind, 0, 0, 0, 0], "bytes of a name");
+    }
+    check(&[11, 1, 1, 0, 0, 0, b'r', 1, 0, 0, 0, 0, 0, 0, 0], "bytes of a name");
     check(&[1, 4], "flags");
     check(&[2, 2], "flags");
     check(&[3, 1], "flags");

@@ -1,11 +1,23 @@
 use super::*;
 use crate::codec::{DecodeError, Reader};
+use crate::etcd_v2::auth::TAG_USER;
 use crate::etcd_v2::restore::{RecordDecoder, Records};
-use crate::etcd_v2::tests::{Rig, assert_same, check_invariants, pieces, restored};
+use crate::etcd_v2::tests::{Rig, assert_same, auth_commands, check_invariants, pieces, restored};
 use crate::image::error::RestoreError;
 
 /// A store with something of everything.
 fn a_rig() -> Rig {
+    let mut rig = a_rig_without_users();
+    let commands = auth_commands();
+    // The last one would end that permissions are enforced.
+    for command in &commands[..commands.len() - 1] {
+        let done = rig.apply(command);
+        assert!(done.starts_with("User") || done.starts_with("Role") || done == "Other", "{done}");
+    }
+    rig
+}
+
+fn a_rig_without_users() -> Rig {
     let mut rig = Rig { time_ms: 7_000, ..Rig::default() };
     rig.script("PUT /a/b/c value=1\nPUT /a/b-c value=2&ttl=9\nPUT /d dir=true\nPUT /_h value=");
     rig.script("PUT /d dir=true&prevExist=true&ttl=8\nPOST /q value=3\nPUT /x value=4");
@@ -108,8 +120,8 @@ fn a_changed_byte_is_refused_or_changes_the_digest() {
 }
 
 /// The records of an image in the order of these positions.
-fn reordered(order: &[usize]) -> Result<(), RestoreError> {
-    let records = pieces(&mut a_rig().store, 1);
+fn reordered(mut rig: Rig, order: &[usize]) -> Result<(), RestoreError> {
+    let records = pieces(&mut rig.store, 1);
     let chosen: Vec<Vec<u8>> = order.iter().map(|at| records[*at].clone()).collect();
     restored(&[chosen.concat()]).map(|_| ())
 }
@@ -117,12 +129,7 @@ fn reordered(order: &[usize]) -> Result<(), RestoreError> {
 #[test]
 fn records_out_of_order_are_refused() {
     let check = |order: &[usize], expected: &str| {
-        let found = match reordered(order) {
-            Err(RestoreError::Malformed(DecodeError::Bad { what, .. })) => what.to_string(),
-            Err(RestoreError::Inconsistent(text)) => text,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(found, expected, "{order:?}");
+        assert_eq!(text_of(reordered(a_rig_without_users(), order)), expected, "{order:?}");
     };
     // The first piece has the start and /_h; behind it come /a, /a/b, /a/b/c, /a/b-c, /d, /q and
     // its key, and then nine events.
@@ -140,6 +147,32 @@ fn records_out_of_order_are_refused() {
     check(&[0, 1], "index 12 of etcd v2 does not fit");
 }
 
+fn text_of(restored: Result<(), RestoreError>) -> String {
+    match restored {
+        Err(RestoreError::Malformed(DecodeError::Bad { what, .. })) => what.to_string(),
+        Err(RestoreError::Inconsistent(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn users_and_roles_out_of_order_are_refused() {
+    let check = |order: &[usize], expected: &str| {
+        assert_eq!(text_of(reordered(a_rig(), order)), expected, "{order:?}");
+    };
+    // The first piece has the start and whether permissions are enforced; behind it come the users
+    // ada, bob and root, the roles guest, r and s, and /_h.
+    check(&[0, 2, 1], "order of users and roles");
+    check(&[0, 1, 1], "order of users and roles");
+    check(&[0, 4, 1], "order of records of users and roles");
+    check(&[0, 6, 5], "order of users and roles");
+    check(&[0, 7, 1], "order of etcd v2 records");
+    check(&[0, 1, 2], "a user or role of etcd v2 does not fit");
+    let mut start = pieces(&mut a_rig_without_users().store, 1)[0][..17].to_vec();
+    start.extend([TAG_USER, 0, 0, 0, 0]);
+    assert_eq!(text_of(restored(&[start]).map(drop)), "order of records of users and roles");
+}
+
 #[test]
 fn a_start_that_no_store_has_is_refused() {
     let check = |index: u64, cleared: u64, expected: &str| {
@@ -155,7 +188,8 @@ fn a_start_that_no_store_has_is_refused() {
         assert_eq!(found, expected, "{index} {cleared}");
     };
     check(0, 0, "index");
-    check(3, 0, "index");
+    check(2, 0, "index");
+    check(3, 0, "inconsistent");
     check(4, 5, "index of the events that are gone");
     check(crate::limits::ETCD_V2_INDEX_MAX + 1, 0, "index");
     check(4, 0, "inconsistent");

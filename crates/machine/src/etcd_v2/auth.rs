@@ -1,0 +1,338 @@
+//! Users, their roles, what the roles permit, and whether that is enforced.
+//!
+//! A role has patterns of keys, for reading and for writing. The role `root` permits everything and
+//! is not stored. A client that names no user has the role `guest`. A change merges what it grants
+//! and revokes into the state at its place in the log, so two of them lose nothing. etcd 3.4
+//! `etcdserver/api/v2auth`, `v2http/client_auth.go`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::codec::{DecodeError, Reader, Write};
+use crate::digest::Digest;
+use crate::etcd_v2::key::Key;
+use crate::limits::{ETCD_V2_AUTH_BYTES_MAX, ETCD_V2_AUTH_ENTRY_BYTES};
+
+mod apply;
+mod command;
+
+pub use apply::{Done, Refused};
+pub use command::{AuthCommand, Patterns, PutRole, PutUser};
+
+/// The user that must exist while permissions are enforced, and the role that permits everything.
+/// That user always has the role.
+pub const ROOT: &str = "root";
+
+/// The role of clients that name no user.
+pub const GUEST_ROLE: &str = "guest";
+
+/// The scheme of the identity that names a user in a command.
+pub const ETCD_V2_SCHEME: &str = "etcd2";
+
+/// The pattern that stands for all keys, which a new role `guest` has.
+const ALL_KEYS: &str = "/*";
+
+pub(crate) const TAG_AUTH: u8 = b'a';
+pub(crate) const TAG_USER: u8 = b'u';
+pub(crate) const TAG_ROLE: u8 = b'r';
+
+/// Users, roles, and whether permissions are enforced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Auth {
+    is_enabled: bool,
+    users: BTreeMap<Arc<str>, User>,
+    roles: BTreeMap<Arc<str>, Role>,
+    /// The terms of all records.
+    digest: Digest,
+    /// Bytes of all records.
+    bytes: u64,
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The hash of its password, of the form that the face has chosen.
+    pub hash: Arc<[u8]>,
+    /// Its roles. Some may not exist.
+    pub roles: Names,
+}
+
+/// A role: the patterns of the keys that it permits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Role {
+    /// Those for reading.
+    pub read: Names,
+    /// Those for writing.
+    pub write: Names,
+}
+
+/// Names of roles, or patterns. A pattern is a key, or the beginning of keys with `*` behind it.
+pub type Names = BTreeSet<Arc<str>>;
+
+/// Whom a command or a read is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who<'a> {
+    /// The member itself, which may do everything.
+    Member,
+    /// A client that names no user.
+    Guest,
+    /// A user whose password was right, or whom a certificate names.
+    User(&'a str),
+}
+
+/// What somebody wants to do with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access<'a> {
+    /// The key.
+    pub key: Key<'a>,
+    /// Whether it is more than reading.
+    pub is_write: bool,
+    /// Whether all that is below the key is meant, too.
+    pub is_recursive: bool,
+}
+
+impl Auth {
+    /// Whether permissions are enforced.
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
+    /// The users by name.
+    pub fn users(&self) -> &BTreeMap<Arc<str>, User> {
+        &self.users
+    }
+
+    /// The roles by name; without `root`.
+    pub fn roles(&self) -> &BTreeMap<Arc<str>, Role> {
+        &self.roles
+    }
+
+    /// Whether somebody may change users and roles, and see them (`v2http.hasRootAccess`).
+    pub fn permits_root(&self, who: Who<'_>) -> bool {
+        match who {
+            _ if !self.is_enabled => true,
+            Who::Member => true,
+            Who::Guest => false,
+            Who::User(name) => self.users.get(name).is_some_and(|user| user.roles.contains(ROOT)),
+        }
+    }
+
+    /// Whether somebody may do that with a key (`v2http.hasKeyPrefixAccess`).
+    pub fn permits(&self, who: Who<'_>, access: Access<'_>) -> bool {
+        match who {
+            _ if !self.is_enabled => true,
+            Who::Member => true,
+            Who::Guest => {
+                let access = Access { is_recursive: false, ..access };
+                self.roles.get(GUEST_ROLE).is_some_and(|role| role.permits(access))
+            }
+            Who::User(name) => {
+                let mut roles = self.users.get(name).into_iter().flat_map(|user| &user.roles);
+                roles.any(|role| {
+                    **role == *ROOT
+                        || self.roles.get(role).is_some_and(|role| role.permits(access))
+                })
+            }
+        }
+    }
+
+    /// Whether nobody made users or roles, or all are gone: then there are no records.
+    pub fn is_unused(&self) -> bool {
+        !self.is_enabled && self.users.is_empty() && self.roles.is_empty()
+    }
+
+    /// The terms of all records.
+    pub(crate) fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Bytes of all records.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of records.
+    pub(crate) fn record_count(&self) -> u64 {
+        match self.is_unused() {
+            true => 0,
+            false => 1 + (self.users.len() + self.roles.len()) as u64,
+        }
+    }
+
+    /// Appends the record behind the one with this tag and name; the first if there is none.
+    /// Returns its tag and name; none behind the last.
+    ///
+    /// ```text
+    /// auth = 'a' | 1 enforced, 0 not u8
+    /// user = 'u' | name text | hash bytes | roles        users by name
+    /// role = 'r' | name text | read | write              roles by name, each a list
+    /// list = count u32 | that many texts, in their order
+    /// ```
+    pub(crate) fn put_record(
+        &self,
+        behind: Option<(u8, Arc<str>)>,
+        out: &mut Vec<u8>,
+    ) -> Option<(u8, Arc<str>)> {
+        use core::ops::Bound::{Excluded, Unbounded};
+        if self.is_unused() {
+            return None;
+        }
+        let Some((tag, name)) = behind else {
+            out.extend_from_slice(&[TAG_AUTH, self.is_enabled.into()]);
+            return Some((TAG_AUTH, "".into()));
+        };
+        // No name is empty, so the first one is behind that.
+        let after = |of: u8| if tag == of { &*name } else { "" };
+        if tag != TAG_ROLE {
+            let range = (Excluded(after(TAG_USER)), Unbounded);
+            if let Some((name, user)) = self.users.range::<str, _>(range).next() {
+                user.encode(name, out);
+                return Some((TAG_USER, name.clone()));
+            }
+        }
+        let range = (Excluded(after(TAG_ROLE)), Unbounded);
+        let (name, role) = self.roles.range::<str, _>(range).next()?;
+        role.encode(name, out);
+        Some((TAG_ROLE, name.clone()))
+    }
+
+    /// Adds what a record says, behind its tag. `behind` is the tag and the name of the record
+    /// before.
+    ///
+    /// # Errors
+    /// The record breaks the format, or is not in its place.
+    pub(crate) fn take_record(
+        &mut self,
+        tag: u8,
+        behind: Option<(u8, Arc<str>)>,
+        reader: &mut Reader<'_>,
+    ) -> Result<(u8, Arc<str>), DecodeError> {
+        let rank = |tag| [TAG_AUTH, TAG_USER, TAG_ROLE].iter().position(|it| *it == tag);
+        let is_first = behind.is_none();
+        if (tag == TAG_AUTH) != is_first || behind.as_ref().is_some_and(|it| rank(it.0) > rank(tag))
+        {
+            return Err(reader.bad("order of records of users and roles", tag.into()));
+        }
+        if tag == TAG_AUTH {
+            self.is_enabled = match reader.u8()? {
+                0 => false,
+                1 => true,
+                other => return Err(reader.bad("enforcing of permissions", other.into())),
+            };
+            return Ok((TAG_AUTH, "".into()));
+        }
+        let name: Arc<str> = decode_name(reader)?.into();
+        if behind.is_some_and(|before| before.0 == tag && before.1 >= name) {
+            return Err(reader.bad("order of users and roles", tag.into()));
+        }
+        if tag == TAG_USER {
+            let hash = reader.bytes()?.into();
+            let user = User { hash, roles: decode_list(reader)? };
+            self.users.insert(name.clone(), user);
+        } else {
+            let role = Role { read: decode_list(reader)?, write: decode_list(reader)? };
+            self.roles.insert(name.clone(), role);
+        }
+        Ok((tag, name))
+    }
+
+    /// Adds the users and roles of the next piece of an image.
+    pub(crate) fn take_more(&mut self, mut more: Auth) {
+        self.is_enabled |= more.is_enabled;
+        self.users.append(&mut more.users);
+        self.roles.append(&mut more.roles);
+    }
+
+    /// Whether users and roles are as commands can make them.
+    pub(crate) fn is_sound(&self) -> bool {
+        let root = self.users.get(ROOT);
+        let has_root = root.is_some_and(|root| root.roles.contains(ROOT));
+        (has_root || (root.is_none() && !self.is_enabled)) && !self.roles.contains_key(ROOT)
+    }
+
+    /// Adds up the records anew, after a change.
+    pub(crate) fn sum_up(&mut self) {
+        (self.digest, self.bytes) = (Digest::default(), 0);
+        let (mut last, mut record) = (None, Vec::new());
+        let (mut digest, mut bytes) = (Digest::default(), 0);
+        while let Some(next) = self.put_record(last, &mut record) {
+            digest.add(Digest::of_tagged(&record));
+            bytes += record.len() as u64;
+            record.clear();
+            last = Some(next);
+        }
+        (self.digest, self.bytes) = (digest, bytes);
+    }
+
+    /// What users and roles take in memory, about.
+    fn weight(&self) -> u64 {
+        self.bytes + self.record_count() * ETCD_V2_AUTH_ENTRY_BYTES
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.weight() > ETCD_V2_AUTH_BYTES_MAX
+    }
+}
+
+impl User {
+    fn encode(&self, name: &str, out: &mut Vec<u8>) {
+        out.put_u8(TAG_USER);
+        out.put_bytes(name.as_bytes());
+        out.put_bytes(&self.hash);
+        encode_list(&self.roles, out);
+    }
+}
+
+impl Role {
+    fn encode(&self, name: &str, out: &mut Vec<u8>) {
+        out.put_u8(TAG_ROLE);
+        out.put_bytes(name.as_bytes());
+        encode_list(&self.read, out);
+        encode_list(&self.write, out);
+    }
+
+    /// A key counts with and without a slash at its end: clients of etcd name a directory either
+    /// way, and both are the same node.
+    fn permits(&self, access: Access<'_>) -> bool {
+        let Access { key, is_write, is_recursive } = access;
+        let begins = |begin: &str| {
+            let is_dir = || begin.strip_suffix('/') == Some(key.text());
+            key.text().starts_with(begin) || is_dir()
+        };
+        let patterns = if is_write { &self.write } else { &self.read };
+        patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(begin) => begins(begin),
+            None if is_recursive => false,
+            None => pattern.strip_suffix('/').unwrap_or(pattern) == key.text(),
+        })
+    }
+}
+
+fn encode_list(names: &Names, out: &mut Vec<u8>) {
+    out.put_u32(names.len() as u32);
+    names.iter().for_each(|name| out.put_bytes(name.as_bytes()));
+}
+
+fn decode_list(reader: &mut Reader<'_>) -> Result<Names, DecodeError> {
+    let count = reader.count("count of names", usize::MAX)?;
+    let mut names = Names::new();
+    for _ in 0..count {
+        let name = decode_name(reader)?;
+        if names.last().is_some_and(|last| **last >= *name) {
+            return Err(reader.bad("order of names", count as u64));
+        }
+        names.insert(name.into());
+    }
+    Ok(names)
+}
+
+/// Reads a name or a pattern, which is not empty.
+pub(crate) fn decode_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
+    match reader.text()? {
+        "" => Err(reader.bad("bytes of a name", 0)),
+        name => Ok(name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

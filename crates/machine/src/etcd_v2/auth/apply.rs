@@ -1,0 +1,215 @@
+//! Apply: each change is refused with a reason, or merged into users and roles at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::etcd_v2::auth::command::{AuthCommand, PutRole, PutUser};
+use crate::etcd_v2::auth::{ALL_KEYS, Auth, GUEST_ROLE, Names, ROOT, Role, User, Who};
+
+/// What a change has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// A user was made or changed.
+    User {
+        /// Whether it was made.
+        is_new: bool,
+        /// Its roles now.
+        roles: Names,
+    },
+    /// A role was made or changed, and is this now.
+    Role(Role),
+    /// Permissions are enforced or not, or a user or a role is deleted.
+    Other,
+}
+
+/// Why a change is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The client is not `root`.
+    NotRoot,
+    /// Permissions are enforced already.
+    AlreadyEnabled,
+    /// They are not enforced.
+    AlreadyDisabled,
+    /// There is no user `root`, so permissions cannot be enforced.
+    NoRootUser,
+    /// The user `root` cannot be deleted while permissions are enforced.
+    RootUserStays,
+    /// There is such a user.
+    UserExists(Box<str>),
+    /// There is no such user to change.
+    NoUser(Box<str>),
+    /// There is no such user to delete.
+    UserGone(Box<str>),
+    /// A user that does not exist cannot be made without a password.
+    NoPassword(Box<str>),
+    /// The user is as the change wants it.
+    UserUnchanged,
+    /// The user has that role.
+    RoleGranted {
+        /// The role.
+        role: Box<str>,
+        /// The user.
+        user: Box<str>,
+    },
+    /// The user does not have that role.
+    RoleNotGranted {
+        /// The role.
+        role: Box<str>,
+        /// The user.
+        user: Box<str>,
+    },
+    /// The role `root` is neither made, changed nor deleted.
+    RootRole,
+    /// There is such a role.
+    RoleExists(Box<str>),
+    /// There is no such role to change.
+    NoRole(Box<str>),
+    /// There is no such role to delete.
+    RoleGone(Box<str>),
+    /// The role is as the change wants it.
+    RoleUnchanged,
+    /// The role has that pattern for reading.
+    ReadGranted(Box<str>),
+    /// The role has that pattern for writing.
+    WriteGranted(Box<str>),
+    /// Users and roles would take more than [`crate::limits::ETCD_V2_AUTH_BYTES_MAX`].
+    TooLarge,
+}
+
+impl Auth {
+    /// Applies a change that a client asked for.
+    ///
+    /// # Errors
+    /// The change is refused, and nothing has changed.
+    pub(crate) fn apply(
+        self: &mut Arc<Auth>,
+        who: Who<'_>,
+        command: &AuthCommand<'_>,
+    ) -> Result<Done, Refused> {
+        if !self.permits_root(who) {
+            return Err(Refused::NotRoot);
+        }
+        let mut changed = Auth::clone(self);
+        let done = match command {
+            AuthCommand::Enforce { is_enabled } => changed.enforce(*is_enabled),
+            AuthCommand::PutUser(put) => changed.put_user(put),
+            AuthCommand::DeleteUser { name } => changed.delete_user(name),
+            AuthCommand::PutRole(put) => changed.put_role(put),
+            AuthCommand::DeleteRole { name } => changed.delete_role(name),
+        }?;
+        changed.sum_up();
+        if changed.is_too_large() && changed.bytes() > self.bytes() {
+            return Err(Refused::TooLarge);
+        }
+        *self = Arc::new(changed);
+        Ok(done)
+    }
+
+    /// `v2auth.store.EnableAuth`, `DisableAuth`.
+    fn enforce(&mut self, is_enabled: bool) -> Result<Done, Refused> {
+        match (self.is_enabled, is_enabled) {
+            (true, true) => return Err(Refused::AlreadyEnabled),
+            (false, false) => return Err(Refused::AlreadyDisabled),
+            (false, true) if !self.users.contains_key(ROOT) => return Err(Refused::NoRootUser),
+            (false, true) => {
+                let all = Names::from([Arc::from(ALL_KEYS)]);
+                let guest = || Role { read: all.clone(), write: all.clone() };
+                self.roles.entry(GUEST_ROLE.into()).or_insert_with(guest);
+            }
+            (true, false) => {}
+        }
+        self.is_enabled = is_enabled;
+        Ok(Done::Other)
+    }
+
+    /// `v2auth.store.CreateUser`, `UpdateUser`, `CreateOrUpdateUser`, `User.merge`.
+    fn put_user(&mut self, put: &PutUser<'_>) -> Result<Done, Refused> {
+        let PutUser { name, hash, .. } = put;
+        let before = self.users.get(*name).cloned();
+        let is_new = match before {
+            Some(_) if !put.may_change => return Err(Refused::UserExists((*name).into())),
+            None if !put.may_create => return Err(Refused::NoUser((*name).into())),
+            None if hash.is_empty() => return Err(Refused::NoPassword((*name).into())),
+            _ => before.is_none(),
+        };
+        let mut user = before.clone().unwrap_or_default();
+        let pair = |role: &str| (Box::from(role), Box::from(*name));
+        for role in &put.grant {
+            // A new user's list may have a role twice.
+            if !user.roles.insert((*role).into()) && !is_new {
+                let (role, user) = pair(role);
+                return Err(Refused::RoleGranted { role, user });
+            }
+        }
+        for role in &put.revoke {
+            if !user.roles.remove(*role) {
+                let (role, user) = pair(role);
+                return Err(Refused::RoleNotGranted { role, user });
+            }
+        }
+        if !hash.is_empty() {
+            user.hash = (*hash).into();
+        }
+        if *name == ROOT {
+            user.roles.insert(ROOT.into());
+        }
+        if before.is_some_and(|before| before == user) {
+            return Err(Refused::UserUnchanged);
+        }
+        let roles = user.roles.clone();
+        self.users.insert((*name).into(), user);
+        Ok(Done::User { is_new, roles })
+    }
+
+    /// `v2auth.store.DeleteUser`.
+    fn delete_user(&mut self, name: &str) -> Result<Done, Refused> {
+        if self.is_enabled && name == ROOT {
+            return Err(Refused::RootUserStays);
+        }
+        let gone: Option<User> = self.users.remove(name);
+        gone.map(|_| Done::Other).ok_or_else(|| Refused::UserGone(name.into()))
+    }
+
+    /// `v2auth.store.CreateRole`, `UpdateRole`, `RWPermission.Grant`, `Revoke`.
+    fn put_role(&mut self, put: &PutRole<'_>) -> Result<Done, Refused> {
+        let PutRole { name, is_change, grant, revoke } = put;
+        if *name == ROOT {
+            return Err(Refused::RootRole);
+        }
+        let before = self.roles.get(*name).cloned();
+        match before {
+            Some(_) if !is_change => return Err(Refused::RoleExists((*name).into())),
+            None if *is_change => return Err(Refused::NoRole((*name).into())),
+            _ => {}
+        }
+        let mut role = before.clone().unwrap_or_default();
+        for (patterns, of, granted) in [
+            (&grant.read, &mut role.read, Refused::ReadGranted as fn(_) -> _),
+            (&grant.write, &mut role.write, Refused::WriteGranted as fn(_) -> _),
+        ] {
+            for pattern in patterns {
+                if !of.insert((*pattern).into()) && *is_change {
+                    return Err(granted((*pattern).into()));
+                }
+            }
+        }
+        for (patterns, of) in [(&revoke.read, &mut role.read), (&revoke.write, &mut role.write)] {
+            of.retain(|pattern| !patterns.contains(&&**pattern));
+        }
+        if before.is_some_and(|before| before == role) {
+            return Err(Refused::RoleUnchanged);
+        }
+        self.roles.insert((*name).into(), role.clone());
+        Ok(Done::Role(role))
+    }
+
+    /// `v2auth.store.DeleteRole`.
+    fn delete_role(&mut self, name: &str) -> Result<Done, Refused> {
+        if name == ROOT {
+            return Err(Refused::RootRole);
+        }
+        let gone = BTreeMap::remove(&mut self.roles, name);
+        gone.map(|_| Done::Other).ok_or_else(|| Refused::RoleGone(name.into()))
+    }
+}
