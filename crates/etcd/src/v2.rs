@@ -6,6 +6,7 @@
 //! outcome | node | event -> the text of the answer; refusal -> Failure -> status and text
 //! ```
 
+pub mod auth;
 mod failure;
 mod form;
 mod json;

@@ -737,7 +737,9 @@ impl EtcdFront {
             self.hold(ticket, command.level(), kept, asker);
             return Ok(());
         }
-        self.push_command(ticket, &command, bytes, asker)
+        let id = credentials::info(&asker).map(|who| who.to_id());
+        let identity = id.as_deref().map(|id| Identity { scheme: ETCD_SCHEME, id });
+        self.push_command(ticket, &command, bytes, identity)
     }
 
     /// Adds a command, for this client, to the batch. `bytes` is the size of its request.
@@ -746,7 +748,7 @@ impl EtcdFront {
         ticket: Ticket,
         command: &Command<'_>,
         bytes: usize,
-        asker: Asker,
+        who: Option<Identity<'_>>,
     ) -> Result<(), CallRefused> {
         if !self.commands.has_credit(FRONT_COMMANDS_MAX) {
             return Err(Error::TooManyRequests.into());
@@ -755,12 +757,10 @@ impl EtcdFront {
             self.hand_over();
         }
         let connection = self.config.connection;
-        match credentials::info(&asker) {
+        match who {
             None => self.commands.batch.push(connection, &self.identity_bytes, command),
             Some(who) => {
-                let id = who.to_id();
-                let named = [Identity { scheme: ETCD_SCHEME, id: &id }];
-                let identities = encode_identities(named.into_iter());
+                let identities = encode_identities([who].into_iter());
                 self.commands.batch.push(connection, &identities, command);
             }
         }

@@ -41,6 +41,7 @@ impl EtcdV2Counts {
             EtcdV2Command::Create { .. } => 4,
             EtcdV2Command::CompareAndSwap { .. } => 5,
             EtcdV2Command::CompareAndDelete { .. } => 6,
+            EtcdV2Command::Auth(_) => return,
             EtcdV2Command::Expire { .. } => {
                 if let Ok(EtcdV2Outcome::Expired { count }) = outcome {
                     self.expired.fetch_add(*count, Ordering::Relaxed);

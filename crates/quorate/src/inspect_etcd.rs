@@ -8,6 +8,7 @@ use machine::etcd::Store;
 use machine::etcd::auth::{Permission, PermissionKind};
 use machine::etcd::command::KeyRange;
 use machine::etcd_v2::Store as V2Store;
+use machine::etcd_v2::auth::Auth as V2Auth;
 use machine::etcd_v2::tree::Node;
 
 use crate::cli::EtcdPart;
@@ -106,7 +107,34 @@ fn print_v2(store: &V2Store, out: &mut impl Write) -> io::Result<()> {
     let (index, events) = (store.index(), store.history().len());
     let count = store.tree().sums().node_count;
     writeln!(out, "etcd v2: index {index}, {count} nodes, the last {events} events")?;
+    print_v2_users(store.auth(), out)?;
     print_nodes(store.tree().root(), &mut String::new(), out)
+}
+
+/// Prints nothing if there are no users and roles.
+fn print_v2_users(auth: &V2Auth, out: &mut impl Write) -> io::Result<()> {
+    if auth.is_unused() {
+        return Ok(());
+    }
+    let is_enforced = if auth.is_enabled() { "enforced" } else { "not enforced" };
+    writeln!(out, "permissions are {is_enforced}")?;
+    for (name, user) in auth.users() {
+        write!(out, "user {}", name.as_bytes().escape_ascii())?;
+        for role in &user.roles {
+            write!(out, " {}", role.as_bytes().escape_ascii())?;
+        }
+        writeln!(out)?;
+    }
+    for (name, role) in auth.roles() {
+        write!(out, "role {}", name.as_bytes().escape_ascii())?;
+        for (kind, patterns) in [("read", &role.read), ("write", &role.write)] {
+            for pattern in patterns {
+                write!(out, " {kind} {}", pattern.as_bytes().escape_ascii())?;
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// Prints the nodes below a node, which has this key.

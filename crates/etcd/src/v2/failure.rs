@@ -4,7 +4,7 @@
 
 use machine::etcd_v2::reply::{Mismatch, Reason, Refusal};
 
-use super::json;
+use super::{auth, json};
 
 /// The codes of the errors that are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +133,9 @@ impl From<&Refusal> for Failure {
             Reason::KeyExists(key) => of_key(Code::NodeExist, key),
             Reason::RootReadOnly => of_key(Code::RootReadOnly, "/"),
             Reason::DirNotEmpty(key) => of_key(Code::DirNotEmpty, key),
+            Reason::Unauthorized => (Code::Unauthorized, b"Insufficient credentials".to_vec()),
+            // Requests about users and roles are answered in another form.
+            Reason::Auth(refused) => (Code::Unauthorized, auth::refused(refused).1.into_bytes()),
             Reason::HistoryCleared { first, asked } => {
                 let cause = format!("the requested history has been cleared [{first}/{asked}]");
                 (Code::EventIndexCleared, cause.into_bytes())

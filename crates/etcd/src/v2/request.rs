@@ -2,10 +2,14 @@
 //!
 //! etcd 3.4 `v2http.parseKeyRequest`; what a write becomes: `etcdserver.applierV2store`.
 
+use std::sync::Arc;
+
+use machine::etcd_v2::auth::Who;
 use machine::etcd_v2::command::{Command, Compare, Write};
 use machine::etcd_v2::key::Key;
 use machine::limits::{ETCD_V2_KEY_BYTES_MAX, ETCD_V2_LEVELS_MAX, ETCD_V2_TTL_S_MAX};
 
+use super::auth::AuthWrite;
 use super::failure::{Code, Failure};
 use super::form::Form;
 use super::path;
@@ -47,10 +51,12 @@ impl Verb {
     }
 }
 
-/// A request about a key. Its form was checked.
+/// A request about a key, or about users and roles. Its form was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     key: Box<str>,
+    /// The user that it is for; none: whoever names none.
+    pub user: Option<Arc<str>>,
     /// What it asks for.
     pub ask: Ask,
 }
@@ -69,6 +75,10 @@ pub enum Ask {
     Wait(WaitAsk),
     /// A write.
     Write(Box<WriteAsk>),
+    /// Users and roles. Its client was judged.
+    ReadAuth,
+    /// A change of users and roles.
+    WriteAuth(Box<AuthWrite>),
 }
 
 /// A wait for changes.
@@ -184,7 +194,22 @@ impl Request {
                 hides_nodes: hides_nodes && !operation.is_removal(),
             })),
         };
-        Ok(Request { key, ask })
+        Ok(Request { key, user: None, ask })
+    }
+
+    /// The request to read users and roles.
+    pub fn read_auth() -> Request {
+        Request { key: "".into(), user: None, ask: Ask::ReadAuth }
+    }
+
+    /// The request to change users and roles, for a user.
+    pub fn write_auth(user: Option<Arc<str>>, write: AuthWrite) -> Request {
+        Request { key: "".into(), user, ask: Ask::WriteAuth(Box::new(write)) }
+    }
+
+    /// Whom it is for.
+    pub fn who(&self) -> Who<'_> {
+        self.user.as_deref().map_or(Who::Guest, Who::User)
     }
 
     /// The key.
@@ -196,7 +221,8 @@ impl Request {
     pub fn command(&self) -> Option<Command<'_>> {
         match &self.ask {
             Ask::Write(write) => Some(write.command(self.key())),
-            Ask::Get { .. } | Ask::Wait(_) => None,
+            Ask::WriteAuth(write) => Some(Command::Auth(write.command())),
+            Ask::Get { .. } | Ask::Wait(_) | Ask::ReadAuth => None,
         }
     }
 
@@ -204,7 +230,8 @@ impl Request {
     pub fn bytes(&self) -> usize {
         let of_write = match &self.ask {
             Ask::Write(write) => write.value.len() + write.prev_value.len(),
-            Ask::Get { .. } | Ask::Wait(_) => 0,
+            Ask::WriteAuth(write) => write.bytes(),
+            Ask::Get { .. } | Ask::Wait(_) | Ask::ReadAuth => 0,
         };
         self.key.len() + of_write
     }

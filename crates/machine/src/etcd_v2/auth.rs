@@ -69,6 +69,9 @@ pub struct Role {
 /// Names of roles, or patterns. A pattern is a key, or the beginning of keys with `*` behind it.
 pub type Names = BTreeSet<Arc<str>>;
 
+/// The tag and the name of a record.
+pub(crate) type RecordAt = (u8, Arc<str>);
+
 /// Whom a command or a read is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who<'a> {
@@ -129,8 +132,7 @@ impl Auth {
             Who::User(name) => {
                 let mut roles = self.users.get(name).into_iter().flat_map(|user| &user.roles);
                 roles.any(|role| {
-                    **role == *ROOT
-                        || self.roles.get(role).is_some_and(|role| role.permits(access))
+                    **role == *ROOT || self.roles.get(role).is_some_and(|role| role.permits(access))
                 })
             }
         }
@@ -170,9 +172,9 @@ impl Auth {
     /// ```
     pub(crate) fn put_record(
         &self,
-        behind: Option<(u8, Arc<str>)>,
+        behind: Option<RecordAt>,
         out: &mut Vec<u8>,
-    ) -> Option<(u8, Arc<str>)> {
+    ) -> Option<RecordAt> {
         use core::ops::Bound::{Excluded, Unbounded};
         if self.is_unused() {
             return None;
@@ -204,9 +206,9 @@ impl Auth {
     pub(crate) fn take_record(
         &mut self,
         tag: u8,
-        behind: Option<(u8, Arc<str>)>,
+        behind: Option<RecordAt>,
         reader: &mut Reader<'_>,
-    ) -> Result<(u8, Arc<str>), DecodeError> {
+    ) -> Result<RecordAt, DecodeError> {
         let rank = |tag| [TAG_AUTH, TAG_USER, TAG_ROLE].iter().position(|it| *it == tag);
         let is_first = behind.is_none();
         if (tag == TAG_AUTH) != is_first || behind.as_ref().is_some_and(|it| rank(it.0) > rank(tag))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader};
-use crate::etcd_v2::auth::{Auth, TAG_AUTH, TAG_ROLE, TAG_USER};
+use crate::etcd_v2::auth::{Auth, RecordAt, TAG_AUTH, TAG_ROLE, TAG_USER};
 use crate::etcd_v2::event::Event;
 use crate::etcd_v2::history::{History, TAG_EVENT};
 use crate::etcd_v2::key::Key;
@@ -35,7 +35,7 @@ struct Start {
 pub struct RecordDecoder {
     start: Option<Start>,
     /// The last record of users and roles.
-    last_of_auth: Option<(u8, Arc<str>)>,
+    last_of_auth: Option<RecordAt>,
     /// The key of the last node.
     last_key: Option<Box<str>>,
     /// The index of the last event.

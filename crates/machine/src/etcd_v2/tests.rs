@@ -97,7 +97,7 @@ impl Rig {
         match outcome {
             Ok(Outcome::Written(event)) => event_text(&event),
             Ok(Outcome::AuthDone(done)) => format!("{done:?}"),
-        Ok(Outcome::Expired { count }) => format!("expired {count}"),
+            Ok(Outcome::Expired { count }) => format!("expired {count}"),
             Err(refusal) => refusal_text(&refusal),
         }
     }

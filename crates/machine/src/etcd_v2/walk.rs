@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use crate::codec::Write;
-use crate::etcd_v2::auth::Auth;
+use crate::etcd_v2::auth::{Auth, RecordAt};
 use crate::etcd_v2::event::Event;
 use crate::etcd_v2::history::TAG_EVENT;
 use crate::etcd_v2::key::Key;
@@ -34,7 +34,7 @@ pub(crate) struct Walk {
     /// The start record, until it is written.
     start: Option<Vec<u8>>,
     /// Users and roles, until all are written, and the record of them that was written last.
-    auth: Option<(Arc<Auth>, Option<(u8, Arc<str>)>)>,
+    auth: Option<(Arc<Auth>, Option<RecordAt>)>,
     /// The directories that the walk is in, the root first.
     path: Vec<Place>,
     /// The key of the last node.

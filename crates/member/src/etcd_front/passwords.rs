@@ -35,6 +35,11 @@ pub enum PasswordTask {
         /// The revision of users and roles.
         revision: u64,
     },
+    /// Compare it with a hash, for a client of etcd v2. The Front never asks for that.
+    Verify {
+        /// The hash.
+        hash: Arc<[u8]>,
+    },
 }
 
 /// The result of work on a password.
@@ -46,6 +51,8 @@ pub enum PasswordDone {
     RightFor(TokenPrefix),
     /// The password is right, and this is a signed token.
     Signed(String),
+    /// The password is right.
+    Right,
     /// The password is wrong.
     Wrong,
     /// The password is right, and no token can be made; the text is etcd's.

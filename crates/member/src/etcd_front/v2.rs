@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use etcd::Error;
 use etcd::v2::{Ask, Request};
-use machine::Command;
 use machine::etcd_v2::Store;
+use machine::etcd_v2::auth::{Auth, Done, ETCD_V2_SCHEME};
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
 use machine::etcd_v2::reply::{Outcome, Refusal};
+use machine::{Command, Identity};
 
 use super::EtcdFront;
 use super::calls::{Call, Read};
@@ -31,6 +32,10 @@ pub enum V2Found {
     Node(Found),
     /// A write has done this.
     Written(Arc<Event>),
+    /// The users and roles.
+    Auth(Arc<Auth>),
+    /// A change of users and roles has done this.
+    AuthDone(Done),
 }
 
 /// A read of a key. Its form was checked.
@@ -38,7 +43,14 @@ pub(super) struct V2Read(Request);
 
 impl V2Read {
     fn run(&self, store: &Store) -> V2Result {
-        store.get(self.0.key()).map(V2Found::Node)
+        match self.0.ask {
+            Ask::ReadAuth => Ok(V2Found::Auth(store.auth().clone())),
+            Ask::Get { is_recursive, .. } => {
+                store.check_read(self.0.who(), self.0.key(), is_recursive)?;
+                store.get(self.0.key()).map(V2Found::Node)
+            }
+            _ => unreachable!("the others are commands or waits"),
+        }
     }
 }
 
@@ -68,7 +80,7 @@ impl EtcdFront {
                 ticket
             }
             Ok(ticket) => {
-                self.v2_waits.open(ticket, request.key(), ask);
+                self.v2_waits.open(ticket, &request, ask);
                 ticket
             }
             Err(refused) => refused,
@@ -93,14 +105,17 @@ impl EtcdFront {
             self.held.push(ticket);
             return Ok(());
         }
-        self.push_command(ticket, &command, bytes, None)
+        let identity = request.user.as_deref().map(|id| Identity { scheme: ETCD_V2_SCHEME, id });
+        self.push_command(ticket, &command, bytes, identity)
     }
 
     /// Runs a read under the lock.
     pub(super) fn run_v2_read(&mut self, ticket: Ticket, store: &Store) {
         if let Some(Call::Ready(Read::V2(read), _)) = self.calls.remove(&ticket) {
             let result = read.run(store);
-            self.config.etcd_v2_counts.on_get(result.is_ok());
+            if !matches!(result, Ok(V2Found::Auth(_))) {
+                self.config.etcd_v2_counts.on_get(result.is_ok());
+            }
             self.output.v2_results.push((ticket, result));
         }
     }
@@ -109,6 +124,7 @@ impl EtcdFront {
     pub(super) fn on_v2_outcome(&mut self, ticket: Ticket, outcome: Result<Outcome, Refusal>) {
         let result = outcome.map(|outcome| match outcome {
             Outcome::Written(event) => V2Found::Written(event),
+            Outcome::AuthDone(done) => V2Found::AuthDone(done),
             Outcome::Expired { .. } => unreachable!("no client asks for that"),
         });
         self.output.v2_results.push((ticket, result));

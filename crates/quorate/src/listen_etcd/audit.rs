@@ -22,6 +22,7 @@ use etcd::pb::etcdserverpb::alarm_request::AlarmAction;
 use etcd::pb::etcdserverpb::downgrade_request::DowngradeAction;
 use etcd::pb::{Message, etcdserverpb as pb};
 use etcd::v2::{self, Failure};
+use machine::etcd_v2::auth::AuthCommand as V2AuthCommand;
 use machine::etcd_v2::command::Command as V2Command;
 use member::etcd_front::{CallRefused, CallResult, Credentials, Method, V2Result};
 
@@ -203,6 +204,7 @@ impl Operation {
             V2Command::Delete { .. } => "v2Delete",
             V2Command::CompareAndDelete { .. } => "v2CompareAndDelete",
             V2Command::Expire { .. } => return None,
+            V2Command::Auth(command) => return Some(of_v2_auth(&command)),
         };
         Some(Operation { name, fields: keys(request.key().text().as_bytes(), &[]) })
     }
@@ -253,6 +255,20 @@ impl Operation {
             _ => return None,
         })
     }
+}
+
+/// A change of users and roles of etcd v2. Passwords and their hashes are not shown.
+fn of_v2_auth(command: &V2AuthCommand<'_>) -> Operation {
+    let named = |of: &str| vec![("name", name(of))];
+    let (what, fields) = match command {
+        V2AuthCommand::Enforce { is_enabled: true } => ("v2AuthEnable", Vec::new()),
+        V2AuthCommand::Enforce { is_enabled: false } => ("v2AuthDisable", Vec::new()),
+        V2AuthCommand::PutUser(put) => ("v2UserPut", named(put.name)),
+        V2AuthCommand::DeleteUser { name } => ("v2UserDelete", named(name)),
+        V2AuthCommand::PutRole(put) => ("v2RolePut", named(put.name)),
+        V2AuthCommand::DeleteRole { name } => ("v2RoleDelete", named(name)),
+    };
+    Operation { name: what, fields }
 }
 
 fn of_auth(method: AuthMethod, request: &Bytes) -> Option<Operation> {

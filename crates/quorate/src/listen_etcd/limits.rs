@@ -95,6 +95,18 @@ pub(super) const V2_PIECE_BYTES: usize = 64 * 1024;
 /// two with the library of HTTP.
 pub(super) const V2_PIECES_ON_THEIR_WAY: usize = 4;
 
+/// Bytes of a request about users and roles of etcd v2.
+pub(super) const V2_AUTH_BYTES_MAX: usize = 128 * 1024;
+
+/// Bytes of a name of a user or a role of etcd v2, or of a pattern of keys.
+pub(super) const V2_NAME_BYTES_MAX: usize = 1024;
+
+/// Bytes of an answer that shows all users of etcd v2, each with its roles in full.
+pub(super) const V2_USERS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Users of etcd v2 whose last password a connection runtime keeps as proven.
+pub(super) const V2_PROVEN_MAX: usize = 1_024;
+
 /// Bytes of a request about members of etcd v2.
 pub(super) const MEMBERS_BYTES_MAX: usize = 64 * 1024;
 

@@ -72,6 +72,13 @@ fn run(jobs: &Mutex<Receiver<Job>>, cost: u32, tokens: &Tokens) {
 fn finish(work: &PasswordWork, cost: u32, tokens: &Tokens) -> anyhow::Result<PasswordDone> {
     let password = &work.password[..];
     Ok(match &work.task {
+        PasswordTask::Verify { hash } => {
+            let hash = str::from_utf8(hash).unwrap_or_default();
+            match bcrypt::verify(password, hash).unwrap_or(false) {
+                true => PasswordDone::Right,
+                false => PasswordDone::Wrong,
+            }
+        }
         PasswordTask::Hash => PasswordDone::Hashed(bcrypt::hash(password, cost)?.into_bytes()),
         PasswordTask::Check { hash, user, revision } => {
             let hash = str::from_utf8(hash).unwrap_or_default();
@@ -122,6 +129,14 @@ mod tests {
         let hash = b"$2a$04$2UgO5P8R3KcAL5Doga5R0uCjJESXkpiJcPLQ3qeQHfCaufTKFKy/a";
         assert!(matches!(check("quorate", hash), PasswordDone::RightFor(_)));
         assert!(matches!(check("quorat", hash), PasswordDone::Wrong));
+    }
+
+    #[test]
+    fn a_password_is_verified_without_a_token() {
+        let hash: Arc<[u8]> = bcrypt::hash("secret", 4).unwrap().into_bytes().into();
+        let verify = |password: &str| done(password, PasswordTask::Verify { hash: hash.clone() });
+        assert!(matches!(verify("secret"), PasswordDone::Right));
+        assert!(matches!(verify("Secret"), PasswordDone::Wrong));
     }
 
     #[test]

@@ -30,6 +30,7 @@ use super::member_view::MemberView;
 use super::methods::Method;
 use super::passwords::Passwords;
 use super::slow::SlowLog;
+use super::v2::clients::ProvenPasswords;
 use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 
 pub(super) struct Runtime {
@@ -54,7 +55,9 @@ pub(super) struct Runtime {
     room: RoomOfAll,
     /// What all runtimes know of the member.
     pub(super) member: Arc<MemberView>,
-    passwords: Passwords,
+    pub(super) passwords: Passwords,
+    /// The passwords of users of etcd v2 that were right lately.
+    pub(super) proven_passwords: ProvenPasswords,
     /// Signed tokens that were good lately.
     pub(super) verified: RefCell<VerifiedTokens>,
     pub(super) slow: SlowLog,
@@ -164,6 +167,7 @@ impl Runtime {
             slow: SlowLog::new(Duration::from_millis(member.config.slow_request_ms)),
             member,
             passwords,
+            proven_passwords: ProvenPasswords::default(),
             verified: RefCell::default(),
             audited: RefCell::default(),
         }

@@ -7,6 +7,8 @@
 //!
 //! Source: `etcdserver/api/v2http` of etcd 3.4.
 
+mod auth;
+pub(super) mod clients;
 mod members;
 mod waits;
 
@@ -14,6 +16,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd::Error;
@@ -29,6 +32,8 @@ use machine::etcd_v2::reply::Refusal;
 use member::etcd_front::{CallRefused, V2Found};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
+
+use clients::V2Client;
 
 use super::answer::{Answer, Lines, Roomy, code_and_text, of};
 use super::audit::{Audited, AuditedClient, Operation};
@@ -74,7 +79,10 @@ pub(super) async fn answer(
             with_cluster_id(runtime, answer)
         }
         None => {
-            let answer = members::answer(runtime, shares, (parts, &path), body).await;
+            let answer = match path.strip_prefix("/v2/auth/") {
+                Some(rest) => auth::answer(runtime, (shares, site), (parts, rest), body).await,
+                None => members::answer(runtime, (shares, site), (parts, &path), body).await,
+            };
             answer.unwrap_or_else(not_found)
         }
     }
@@ -139,10 +147,16 @@ async fn answer_of_keys(
         Ok(form) => Request::new(verb, key, form),
         Err(failure) => Err(failure),
     };
-    let request = match request {
+    let mut request = match request {
         Ok(request) => request,
         Err(failure) => return failed(&failure),
     };
+    if clients::is_named(&parts.headers, site) {
+        request.user = match user(runtime, parts, site).await {
+            Ok(user) => user,
+            Err(failure) => return failed(&failure),
+        };
+    }
     room.shrink_to(request.bytes());
     if matches!(request.ask, Ask::Wait(_)) {
         drop(room);
@@ -152,7 +166,7 @@ async fn answer_of_keys(
     let (hides_nodes, is_recursive) = match &request.ask {
         Ask::Write(write) => (write.hides_nodes, false),
         Ask::Get { is_recursive, .. } => (false, *is_recursive),
-        Ask::Wait(_) => (false, false),
+        Ask::Wait(_) | Ask::ReadAuth | Ask::WriteAuth(_) => (false, false),
     };
     let (bytes, begun_at) = (request.bytes(), Instant::now());
     let mut line = begin_line(runtime, site, &request);
@@ -163,8 +177,24 @@ async fn answer_of_keys(
     match result {
         Ok(Ok(V2Found::Written(event))) => written(runtime, shares, &event, hides_nodes).await,
         Ok(Ok(V2Found::Node(found))) => listed(runtime, shares, (&key, found), is_recursive).await,
+        Ok(Ok(V2Found::Auth(_) | V2Found::AuthDone(_))) => {
+            unreachable!("the request is about a key")
+        }
         Ok(Err(refusal)) => refused(shares, &refusal).await,
         Err(refused) => failed(&failure_of(refused)),
+    }
+}
+
+/// The user of a request that names one, while permissions are enforced.
+async fn user(
+    runtime: &Rc<Runtime>,
+    parts: &Parts,
+    site: &Site,
+) -> Result<Option<Arc<str>>, Failure> {
+    let auth = clients::auth_of(runtime).await.map_err(failure_of)?;
+    match clients::client_of(runtime, &auth, &parts.headers, site).await.map_err(failure_of)? {
+        V2Client::Wrong => Err((&Refusal::UNAUTHORIZED).into()),
+        client => Ok(client.user()),
     }
 }
 
@@ -174,7 +204,11 @@ fn begin_line(runtime: &Runtime, site: &Site, request: &Request) -> Option<Box<A
         return None;
     }
     let operation = Operation::of_v2(request)?;
-    Some(Audited::new(&AuditedClient::new(site.peer.ip()), operation))
+    let client = AuditedClient::new(site.peer.ip());
+    if let Some(user) = &request.user {
+        client.set_user(user.clone());
+    }
+    Some(Audited::new(&client, operation))
 }
 
 /// The parameters of a request: of its form, and of its query.

@@ -127,6 +127,9 @@ impl Auth {
     fn put_user(&mut self, put: &PutUser<'_>) -> Result<Done, Refused> {
         let PutUser { name, hash, .. } = put;
         let before = self.users.get(*name).cloned();
+        if hash.is_empty() && !put.may_change {
+            return Err(Refused::NoPassword((*name).into()));
+        }
         let is_new = match before {
             Some(_) if !put.may_change => return Err(Refused::UserExists((*name).into())),
             None if !put.may_create => return Err(Refused::NoUser((*name).into())),

@@ -130,10 +130,7 @@ fn each_command_needs_a_permission_for_its_key() {
     }
     let all = Command::Delete { key, is_dir: false, is_recursive: true };
     let mut changes = Changes::default();
-    assert_eq!(
-        store.apply((Who::User("app"), 0), &all, &mut changes),
-        Err(Refusal::UNAUTHORIZED)
-    );
+    assert_eq!(store.apply((Who::User("app"), 0), &all, &mut changes), Err(Refusal::UNAUTHORIZED));
     let expire = Command::Expire { keys: vec![Judged { key: other, since: 1 }] };
     assert!(store.apply((Who::Member, 0), &expire, &mut changes).is_ok());
     let elsewhere = Key::new("/elsewhere").unwrap();

@@ -1,5 +1,6 @@
 //! Reads, writes and waits of etcd v2.
 
+use etcd::v2::auth::{AuthWrite, RoleWrite, UserWrite};
 use etcd::v2::{Form, Request, Verb};
 use machine::etcd_v2::reply::Reason;
 
@@ -24,6 +25,7 @@ impl Rig {
         let value = match self.v2_results.remove(at).1 {
             Ok(V2Found::Node(found)) => found.node.value().cloned(),
             Ok(V2Found::Written(event)) => event.node.value.clone(),
+            Ok(V2Found::Auth(_) | V2Found::AuthDone(_)) => None,
             Err(refusal) => return Err(refusal.reason),
         };
         Ok(String::from_utf8(value.unwrap_or_default().to_vec()).unwrap())
@@ -49,6 +51,42 @@ fn a_write_and_a_read_have_the_answers_of_the_store() {
     let ticket = rig.call_v2(Verb::Post, "/a", "value=2");
     rig.apply();
     assert_eq!(rig.v2_result(ticket), Err(Reason::NotDir("/a".into())));
+    rig.check_empty();
+}
+
+/// A command says whose it is, and is judged by what holds at its place in the log.
+#[test]
+fn commands_and_reads_are_for_their_user() {
+    let of_root = |verb, parameters| {
+        let mut request = request(verb, "/b", parameters);
+        request.user = Some("root".into());
+        request
+    };
+    let mut rig = Rig::new(true, Level::ETCD_V2);
+    let change = |rig: &mut Rig, write| {
+        let ticket = rig.front.on_v2_call(Request::write_auth(None, write));
+        rig.take();
+        rig.apply();
+        rig.v2_result(ticket).unwrap();
+    };
+    let (name, hash) = ("root".to_string(), b"hash".to_vec());
+    let root = UserWrite { name, hash, may_create: true, ..UserWrite::default() };
+    change(&mut rig, AuthWrite::PutUser(root));
+    change(&mut rig, AuthWrite::PutRole(RoleWrite { name: "guest".into(), ..<_>::default() }));
+    // It was sent before permissions were enforced, and comes behind that.
+    let enforce = rig.front.on_v2_call(Request::write_auth(None, AuthWrite::Enforce(true)));
+    let by_guest = rig.front.on_v2_call(request(Verb::Put, "/a", "value=1"));
+    let by_root = rig.front.on_v2_call(of_root(Verb::Put, "value=2"));
+    rig.take();
+    rig.apply();
+    assert_eq!(rig.v2_result(enforce), Ok(String::new()));
+    assert_eq!(rig.v2_result(by_guest), Err(Reason::Unauthorized));
+    assert_eq!(rig.v2_result(by_root), Ok("2".to_string()));
+    let ticket = rig.call_v2(Verb::Get, "/b", "");
+    assert_eq!(rig.v2_result(ticket), Err(Reason::Unauthorized));
+    let ticket = rig.front.on_v2_call(of_root(Verb::Get, ""));
+    rig.take();
+    assert_eq!(rig.v2_result(ticket), Ok("2".to_string()));
     rig.check_empty();
 }
 

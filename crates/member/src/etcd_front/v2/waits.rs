@@ -17,11 +17,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use etcd::v2::WaitAsk;
+use etcd::v2::{Request, WaitAsk};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::change::SharedChanges;
 use machine::etcd_v2::Store;
+use machine::etcd_v2::auth::Who;
 use machine::etcd_v2::change::KeyChange;
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::key::Key;
@@ -73,6 +74,8 @@ pub(in crate::etcd_front) struct V2Waits {
 
 struct Wait {
     key: Arc<str>,
+    /// The user that it is for; none: whoever names none. It is judged once, as in etcd.
+    user: Option<Arc<str>>,
     is_recursive: bool,
     is_stream: bool,
     /// The first index whose event it was not given; 0: that of the next write, once it begins.
@@ -123,10 +126,12 @@ impl V2Waits {
         self.waits.len()
     }
 
-    pub fn open(&mut self, ticket: Ticket, key: Key<'_>, ask: WaitAsk) {
+    /// Begins a wait, which is a request of this kind.
+    pub fn open(&mut self, ticket: Ticket, request: &Request, ask: WaitAsk) {
         let WaitAsk { is_recursive, is_stream, from } = ask;
         let wait = Wait {
-            key: key.text().into(),
+            key: request.key().text().into(),
+            user: request.user.clone(),
             is_recursive,
             is_stream,
             next: from,
@@ -224,7 +229,13 @@ impl V2Waits {
         let key = wait.key.clone();
         let key = Key::new(&key).expect("the key was checked");
         while wait.has_room() {
-            let found = match store.wait(key, wait.is_recursive, wait.next) {
+            let who = wait.user.as_deref().map_or(Who::Guest, Who::User);
+            let checked = match wait.has_begun {
+                true => Ok(()),
+                false => store.check_read(who, key, wait.is_recursive),
+            };
+            let found = checked.and_then(|()| store.wait(key, wait.is_recursive, wait.next));
+            let found = match found {
                 Ok(found) => found,
                 Err(refusal) => {
                     let over = match wait.has_begun {

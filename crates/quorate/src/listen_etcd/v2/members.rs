@@ -14,17 +14,19 @@ use serde_json::{Value, json};
 
 use super::super::answer::{Answer, of};
 use super::super::body::read_body;
+use super::super::client::Site;
 use super::super::cluster;
 use super::super::limits::MEMBERS_BYTES_MAX;
 use super::super::routes::PLAIN_TEXT;
 use super::super::runtime::{ConnectionShares, Runtime};
+use super::auth::check_root;
 use super::{not_allowed, with_cluster_id};
 use crate::grpc::Room;
 
 /// Answers a request that is not about keys. None: there is nothing at its path.
 pub(super) async fn answer(
     runtime: &Rc<Runtime>,
-    shares: &ConnectionShares,
+    (shares, site): (&ConnectionShares, &Site),
     (parts, path): (&Parts, &str),
     body: Incoming,
 ) -> Option<Answer> {
@@ -40,6 +42,10 @@ pub(super) async fn answer(
         _ => {
             let rest = rest.strip_prefix("members")?;
             let name = if rest.is_empty() { rest } else { rest.strip_prefix('/')? };
+            let is_change = [Method::POST, Method::PUT, Method::DELETE].contains(&parts.method);
+            if is_change && let Err(answer) = check_root(runtime, parts, site).await {
+                return Some(answer);
+            }
             with_cluster_id(runtime, members(runtime, shares, (parts, name), body).await)
         }
     })
@@ -216,6 +222,12 @@ fn of_json(status: StatusCode, body: Value) -> Answer {
     of(status, v2::CONTENT_TYPE, format!("{body}\n"))
 }
 
-fn refused(status: StatusCode, text: &str) -> Answer {
+/// An answer with a line of JSON.
+pub(super) fn of_line(status: StatusCode, line: Vec<u8>) -> Answer {
+    of(status, v2::CONTENT_TYPE, String::from_utf8_lossy(&line).into_owned())
+}
+
+/// An answer that says why a request is refused.
+pub(super) fn refused(status: StatusCode, text: &str) -> Answer {
     of(status, v2::CONTENT_TYPE, json!({ "message": text }).to_string())
 }

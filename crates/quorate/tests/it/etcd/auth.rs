@@ -337,12 +337,16 @@ fn watches_are_permitted_one_by_one() {
     });
 }
 
-/// The text of the answer to a request over TLS, by a client with this certificate.
+/// The text of the answer to a put of a key over TLS, by a client with this certificate.
 fn put_over_tls(address: SocketAddr, shows: &'static str, key: &str) -> String {
-    let body = json!({"key": base64(key)}).to_string();
+    over_tls(address, shows, "POST /v3/kv/put", &json!({"key": base64(key)}).to_string())
+}
+
+/// The text of the answer to a request over TLS, by a client with this certificate.
+pub fn over_tls(address: SocketAddr, shows: &'static str, line: &str, body: &str) -> String {
     let length = body.len();
     let text = format!(
-        "POST /v3/kv/put HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\
+        "{line} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     );
     let socket = TcpStream::connect(address).unwrap();

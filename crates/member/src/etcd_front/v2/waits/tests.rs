@@ -45,7 +45,7 @@ impl Rig {
         let request = request(Verb::Get, key, &format!("wait=true&{parameters}"));
         let Ask::Wait(ask) = request.ask else { unreachable!() };
         self.tickets += 1;
-        self.waits.open(Ticket(self.tickets), request.key(), ask);
+        self.waits.open(Ticket(self.tickets), &request, ask);
         Ticket(self.tickets)
     }
 
