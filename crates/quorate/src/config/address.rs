@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 /// An address to listen on, before names are looked up. Without a `host` it is every local address.
@@ -13,6 +13,16 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
+    /// The address as others can reach it; none if it stands for every local address or any port.
+    pub fn reachable(&self) -> Option<String> {
+        let host = self.host.as_deref()?;
+        let is_any = host.parse().is_ok_and(|address: IpAddr| address.is_unspecified());
+        (!is_any && self.port != 0).then(|| match host.parse::<Ipv6Addr>() {
+            Ok(_) => format!("[{host}]:{}", self.port),
+            Err(_) => format!("{host}:{}", self.port),
+        })
+    }
+
     /// The addresses to try in this order; the first that can be bound is taken. For every local
     /// address that is IPv6 with IPv4 mapped into it, then IPv4 alone for a host without IPv6; a
     /// peer's address must then be read with `IpAddr::to_canonical`. Of a name the addresses of

@@ -70,6 +70,14 @@ impl ClusterConfig {
         self.servers.get(&self.number).expect("the own number is among the servers")
     }
 
+    /// Takes the URLs at which etcd's clients reach this server, if it has none.
+    pub fn tell_client_urls(&mut self, urls: &[String]) {
+        let own = self.servers.get_mut(&self.number).expect("the own number is among the servers");
+        if own.client_urls.is_empty() {
+            own.client_urls = urls.to_vec();
+        }
+    }
+
     /// The servers in the form of the replicated records.
     pub fn server_list(&self) -> ServerList {
         let scheme = match self.auth {

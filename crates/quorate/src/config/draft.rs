@@ -47,7 +47,7 @@ impl Draft {
     /// Fills in the defaults and checks what spans several settings.
     pub fn finish(
         mut self,
-        cluster: Option<ClusterConfig>,
+        mut cluster: Option<ClusterConfig>,
     ) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
         let sessions = std::mem::take(&mut self.sessions).finish(&self.report)?;
         let port_unification = self.tls.port_unification();
@@ -75,6 +75,9 @@ impl Draft {
             }
         }
         let (etcd, etcd_keys) = self.etcd.finish().map_err(|cause| self.report.missing(cause))?;
+        if let (Some(cluster), Some(etcd)) = (&mut cluster, &etcd) {
+            cluster.tell_client_urls(&etcd.about.client_urls);
+        }
         let config = ServeConfig {
             storage: self.storage.finish(),
             listeners: self.listeners.finish(port_unification, &sessions),

@@ -120,7 +120,8 @@ pub struct EtcdAbout {
     pub name: String,
     /// The URLs at which other servers reach it.
     pub peer_urls: Vec<String>,
-    /// The URLs at which clients reach it.
+    /// The URLs at which clients reach it. Where nothing names them, those that it listens on, if
+    /// they are no addresses of all interfaces.
     pub client_urls: Vec<String>,
     /// Whether the gateway is served.
     pub has_gateway: bool,
@@ -282,7 +283,14 @@ impl EtcdDraft {
         let port = |address, wire| EtcdPort { address, wire, service: EtcdService::All };
         let plain = self.addr.map(|address| port(address, EtcdWire::Plain));
         let secure = self.tls_addr.map(|address| port(address, EtcdWire::Secure));
-        let (given, about) = self.given.unwrap_or_default();
+        let (given, mut about) = self.given.unwrap_or_default();
+        if about.client_urls.is_empty() {
+            let urls =
+                [("http", &plain), ("https", &secure)].into_iter().filter_map(|(scheme, at)| {
+                    at.as_ref()?.address.reachable().map(|address| format!("{scheme}://{address}"))
+                });
+            about.client_urls = urls.collect();
+        }
         let config = EtcdConfig {
             ports: plain.into_iter().chain(secure).chain(given).collect(),
             progress_ms,
@@ -420,6 +428,22 @@ mod tests {
             assert!(keys(&[("max-txn-ops", wrong)]).is_err(), "{wrong}");
         }
         assert!(!EtcdDraft::default().set("no-flag", "1").expect("it is no value"));
+    }
+
+    #[test]
+    fn clients_are_told_the_addresses_that_they_can_reach() {
+        let urls = |addr: &str, tls_addr: &str| {
+            let (addr, tls_addr) = (addr.parse().ok(), tls_addr.parse().ok());
+            let draft = EtcdDraft { addr, tls_addr, ..EtcdDraft::default() };
+            let (config, _) = draft.finish().expect("it is sound");
+            config.expect("it is served").about.client_urls.join(" ")
+        };
+        assert_eq!(urls("10.0.0.1:2379", ""), "http://10.0.0.1:2379");
+        let both = "http://[::1]:2379 https://etcd.example:2380";
+        assert_eq!(urls("[::1]:2379", "etcd.example:2380"), both);
+        for unreachable in ["0.0.0.0:2379", "[::]:2379", "*:2379", "127.0.0.1:0"] {
+            assert_eq!(urls(unreachable, "10.0.0.1:1"), "https://10.0.0.1:1", "{unreachable}");
+        }
     }
 
     #[test]
