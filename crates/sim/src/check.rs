@@ -2,8 +2,10 @@
 //! and every expiry against what the server had heard.
 
 mod etcd;
+mod etcd_v2;
 
 pub use etcd::{EtcdVerdict, check_etcd};
+pub use etcd_v2::{V2Counts, check_etcd_v2, has_shown_all};
 
 use machine::Machine;
 use machine::zk::tree::{CONTAINER_OWNER, ttl_ms};

@@ -12,6 +12,7 @@ mod observer;
 pub mod recipe;
 mod rights;
 pub mod users;
+pub mod v2;
 pub mod watch_wire;
 pub mod watcher;
 pub mod wire;
@@ -26,6 +27,7 @@ use client::{EtcdClient, EtcdClientConfig, Uses};
 use contender::{ContenderConfig, Prize};
 use network::EtcdNetwork;
 use users::UsersConfig;
+use v2::V2Config;
 
 /// Sets a seed apart from itself, to draw clients of etcd. With this number the kept seeds have
 /// none of them, and mean what they meant before.
@@ -42,6 +44,10 @@ const LOCK_SEED: u64 = 0x6c6f_636b_6529_db17;
 /// Sets a seed apart from itself, to draw whether there are users with permissions: runs without
 /// any mean what they meant before. With this number none of the kept seeds has any.
 const USERS_SEED: u64 = 0x7573_6572_000b_ad19;
+
+/// Sets a seed apart from itself, to draw whether there are clients of etcd v2: runs without any
+/// mean what they meant before. With this number none of the kept seeds has any.
+const V2_SEED: u64 = 0x7632_6c61_7374_0b01;
 
 /// The leases of clients. With few, grants of one that exists are common.
 const LEASES: [i64; 4] = [1, 2, 3, 1 << 40];
@@ -83,7 +89,40 @@ impl EtcdLoad {
         if has_users {
             load.add_users(users);
         }
+        let mut v2 = Random::new(seed ^ V2_SEED);
+        if v2.one_in(3) {
+            load.add_v2(v2);
+        }
         Some(load)
+    }
+
+    /// Whether there are clients of etcd v2.
+    pub fn has_v2(&self) -> bool {
+        self.clients.iter().any(|client| client.v2.is_some())
+    }
+
+    /// Adds clients of etcd v2. Together they make fewer events than the history keeps.
+    pub fn add_v2(&mut self, mut random: Random) {
+        let patience_us_max = random.magnitude(500_000, 20_000_000);
+        for _ in 0..random.between(1, 3) {
+            let v2 = V2Config {
+                seed: random.bits(),
+                ops: random.magnitude(10, 130),
+                calls_max: random.between(1, 6) as usize,
+                rest_us_max: random.magnitude(1_000, 1_000_000),
+            };
+            self.clients.push(EtcdClientConfig {
+                ops: 0,
+                calls_max: u64::MAX,
+                think_us_max: 4_000_000,
+                patience_us_max,
+                watches_max: 0,
+                is_erratic: !random.one_in(4),
+                contends: None,
+                users: None,
+                v2: Some(v2),
+            });
+        }
     }
 
     /// Adds a client that changes users, roles and permissions, and makes calls as these users.
@@ -102,6 +141,7 @@ impl EtcdLoad {
             is_erratic: false,
             contends: None,
             users: Some(users),
+            v2: None,
         });
     }
 
@@ -133,6 +173,7 @@ impl EtcdLoad {
                 is_erratic,
                 contends: Some(contends),
                 users: None,
+                v2: None,
             });
         }
     }
@@ -155,6 +196,7 @@ impl EtcdLoad {
             watches_max: if has_watches { apart.between(1, 8) as usize } else { 0 },
             contends: None,
             users: None,
+            v2: None,
         });
         let clients = clients.collect();
         let front_count = random.between(1, 2) as u32;

@@ -263,10 +263,15 @@ impl Options {
         if self.member_count == 1 && self.faults.restores() {
             self.etcd = None;
         }
+        // Builds of two kinds know the levels of etcd's clients up to v3.
+        if let Some(load) = self.etcd.as_mut().filter(|_| self.builds.is_some()) {
+            load.clients.retain(|client| client.v2.is_none());
+        }
         let Some(load) = &self.etcd else { return };
         self.member.etcd_front_count = load.front_count;
         if self.builds.is_none() {
-            self.member.options.known = Known::up_to(Level::ETCD);
+            let level = if load.has_v2() { Level::ETCD_V2 } else { Level::ETCD };
+            self.member.options.known = Known::up_to(level);
         }
         self.member.options.auto_compaction = load.auto_compaction;
         self.member.options.etcd_settings = load.settings;

@@ -3,6 +3,7 @@
 
 use member::bootstrap::Attendance;
 use member::leader::auto_compaction::AutoCompaction;
+use sim::check::V2Counts;
 use sim::etcd_clients::EtcdLoad;
 use sim::etcd_clients::contender::Prize;
 use sim::etcd_clients::users::UsersCounts;
@@ -314,4 +315,38 @@ fn users_have_their_permissions_at_a_member_that_lags() {
         all.add(&summary.etcd.users);
     }
     assert!(all.old > 5 && all.permitted > 100 && all.invalid > 100, "{all:?}");
+}
+
+/// Three members, or one, and clients of etcd v2 beside those of v3, beside all faults that are
+/// drawn.
+fn with_v2(seed: u64, member_count: usize) -> Options {
+    let mut options = match member_count {
+        1 => Options::draw(seed),
+        _ => Options::draw_ensemble(seed, member_count),
+    };
+    let mut load = EtcdLoad::new(Random::new(seed));
+    load.add_v2(Random::new(seed));
+    (options.etcd, options.builds) = (Some(load), None);
+    options
+}
+
+#[test]
+fn clients_of_etcd_v2_meet_all_that_may_happen() {
+    let mut all = V2Counts::default();
+    for (seed, member_count) in (1..=60).map(|seed| (seed, [1, 3, 5][seed as usize % 3])) {
+        let summary = sim::run(with_v2(seed, member_count));
+        let counts = summary.unwrap_or_else(|failure| panic!("{failure}")).etcd.v2;
+        all.add(&counts);
+    }
+    for (what, count) in [
+        ("writes", all.written),
+        ("comparisons", all.compared),
+        ("refusals", all.refused),
+        ("reads", all.read),
+        ("writes of unknown fate", all.unknown_done),
+        ("ends of times to live", all.expired),
+        ("events of waits", all.shown),
+    ] {
+        assert!(count > 20, "{what}: {all:?}");
+    }
 }

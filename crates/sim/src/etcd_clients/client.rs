@@ -11,8 +11,11 @@ use workload::generate::Random;
 
 use super::LEASES;
 use super::contender::{Act, Contender, ContenderConfig};
-use super::network::{EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToWatcher};
+use super::network::{
+    EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToV2, ToWatcher,
+};
 use super::users::{self, Users, UsersAct, UsersConfig};
+use super::v2::{V2Act, V2Client, V2Config};
 use super::watcher::{Around, Watcher};
 use super::wire::{self, Served};
 use crate::client::Wish;
@@ -45,6 +48,8 @@ pub struct EtcdClientConfig {
     pub contends: Option<ContenderConfig>,
     /// How it changes users and roles, if it does.
     pub users: Option<UsersConfig>,
+    /// What it makes of etcd v2, if it does.
+    pub v2: Option<V2Config>,
 }
 
 /// What all clients of a run make of etcd beside plain calls.
@@ -100,6 +105,8 @@ pub struct EtcdClient {
     contender: Option<Contender>,
     /// Changes users and roles.
     users: Option<Users>,
+    /// Speaks etcd v2.
+    v2: Option<V2Client>,
     /// What it says of itself, unless a call says otherwise.
     credentials: Credentials,
     /// The call of its users that is under way, with the watch stream if it is one.
@@ -146,6 +153,7 @@ impl EtcdClient {
             ops_left: config.ops,
             contender: config.contends.clone().map(|it| Contender::new(number, it)),
             users: config.users.clone().map(|it| Users::new(number, it)),
+            v2: config.v2.clone().map(|it| V2Client::new(number, it)),
             credentials: uses.credentials(),
             users_call: None,
             apart_count: 0,
@@ -188,6 +196,11 @@ impl EtcdClient {
         self.users.as_ref()
     }
 
+    /// What speaks etcd v2, if something does.
+    pub fn v2(&self) -> Option<&V2Client> {
+        self.v2.as_ref()
+    }
+
     /// A clock of a machine jumps.
     pub fn on_clock_jump(&mut self, now_us: u64) {
         self.users.iter_mut().for_each(|users| users.on_clock_jump(now_us));
@@ -195,7 +208,12 @@ impl EtcdClient {
 
     /// Whether it has made all its calls, and waits for no result and no lock.
     pub fn is_idle(&self) -> bool {
-        self.ops_left == 0 && self.open.is_empty() && !self.contends() && !self.has_users()
+        let is_quiet = self.ops_left == 0 && self.open.is_empty();
+        is_quiet && !self.contends() && !self.has_users() && !self.has_v2()
+    }
+
+    fn has_v2(&self) -> bool {
+        self.v2.as_ref().is_some_and(|v2| !v2.is_done())
     }
 
     fn has_users(&self) -> bool {
@@ -216,6 +234,7 @@ impl EtcdClient {
         self.is_calm = true;
         self.contender.iter_mut().for_each(Contender::calm_down);
         self.users.iter_mut().for_each(Users::calm_down);
+        self.v2.iter_mut().for_each(V2Client::calm_down);
         self.paused_until_us = self.paused_until_us.map(|_| 0);
     }
 
@@ -254,7 +273,7 @@ impl EtcdClient {
     /// What it does, as text for people.
     pub fn describe(&self) -> String {
         format!(
-            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}, {}{}",
+            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}, {}{}{}",
             self.number,
             self.member,
             self.connection,
@@ -263,7 +282,8 @@ impl EtcdClient {
             self.open,
             self.watcher.describe(),
             self.contender.as_ref().map(Contender::describe).unwrap_or_default(),
-            self.users.as_ref().map(Users::describe).unwrap_or_default()
+            self.users.as_ref().map(Users::describe).unwrap_or_default(),
+            self.v2.as_ref().map(V2Client::describe).unwrap_or_default()
         )
     }
 
@@ -310,6 +330,7 @@ impl EtcdClient {
         }
         self.contend(world, network, history);
         self.use_users(world, network, history);
+        self.use_v2(world, network);
         if now_us < self.next_us || self.connection.is_none() {
             return Wish::Nothing;
         }
@@ -345,7 +366,9 @@ impl EtcdClient {
                 let of_contender = self.contender.as_ref().map_or(u64::MAX, Contender::wakes_us);
                 let of_watcher = self.watcher.wakes_us().min(self.watcher.places_us());
                 let of_users = self.users.as_ref().map_or(u64::MAX, Users::wakes_us);
-                late_us.min(next_us).min(of_watcher).min(of_contender).min(of_users)
+                let of_v2 = self.v2.as_ref().map_or(u64::MAX, V2Client::wakes_us);
+                let of_others = of_contender.min(of_users).min(of_v2);
+                late_us.min(next_us).min(of_watcher).min(of_others)
             }
         };
         at_us.max(now_us + 1)
@@ -357,6 +380,60 @@ impl EtcdClient {
             || self.watcher.has_unplaced()
             || self.contends()
             || self.has_users()
+            || self.v2.is_some()
+    }
+
+    /// Does what its client of etcd v2 wants, on its connection.
+    fn use_v2(&mut self, world: &mut World, network: &mut EtcdNetwork) {
+        while let Some(number) = self.connection
+            && let Some(act) = self.v2.as_mut().and_then(|v2| v2.poll(world.now_us))
+        {
+            match act {
+                V2Act::Call(request) => {
+                    let id = self.apart(world.now_us);
+                    network.send_up(world, number, FromClient::V2(id, request));
+                    self.v2.iter_mut().for_each(|v2| v2.on_call_sent(id));
+                }
+                V2Act::Wait(request) => {
+                    let id = self.apart(world.now_us);
+                    // It has no end by time.
+                    self.open.remove(&id);
+                    network.send_up(world, number, FromClient::V2Wait(id, request));
+                    self.v2.iter_mut().for_each(|v2| v2.on_wait_sent(id));
+                }
+            }
+        }
+    }
+
+    /// Takes what has arrived for its client of etcd v2.
+    fn take_v2(
+        &mut self,
+        number: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+    ) -> Result<(), String> {
+        let arrived = core::mem::take(&mut network.connections[number].v2_at_client);
+        let Some(v2) = &mut self.v2 else { return Ok(()) };
+        for (id, message) in arrived {
+            match message {
+                ToV2::Result(result) => {
+                    if v2.on_result(id, &result, world.now_us) {
+                        self.open.remove(&id);
+                    }
+                }
+                ToV2::Waited(waited) => {
+                    if v2.on_waited(id, waited, world.now_us)? {
+                        let is_late = !self.is_calm && self.stream_random.one_in(4);
+                        let late_us = match is_late {
+                            true => self.stream_random.magnitude(1, TAKEN_LATE_US_MAX),
+                            false => 0,
+                        };
+                        network.send_up_late(world, number, FromClient::Taken(id), late_us);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Does what its users want, on its connection.
@@ -589,6 +666,7 @@ impl EtcdClient {
         if self.users_call.is_some_and(|(of, _)| of == id) {
             self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
         }
+        self.v2.iter_mut().for_each(|v2| v2.on_given_up(id, world.now_us));
         if history.position(id).is_none() {
             return network.send_up(world, number, FromClient::Cancel(id));
         }
@@ -611,6 +689,7 @@ impl EtcdClient {
             network.close_by_client(world, number);
         }
         self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
+        self.v2.iter_mut().for_each(|v2| v2.on_left(world.now_us));
         self.open.clear();
         self.pieces.clear();
         if matches!(self.last_read, LastRead::Sent(_)) || is_waiting {
@@ -639,6 +718,12 @@ impl EtcdClient {
         for message in core::mem::take(&mut connection.at_client) {
             // The result of a call that was cancelled may have been on its way.
             let FromServer { id, mut result, has_more } = message;
+            if let (Some(v2), Err(refused)) = (&mut self.v2, &result)
+                && v2.on_refused(id, *refused, world.now_us)
+            {
+                self.open.remove(&id);
+                continue;
+            }
             if !self.open.contains_key(&id) {
                 continue;
             }
@@ -674,6 +759,7 @@ impl EtcdClient {
             }
         }
         self.take_watched(number, by, world, network, history)?;
+        self.take_v2(number, world, network)?;
         if end == End::Over {
             self.leave(world, network, history);
         }

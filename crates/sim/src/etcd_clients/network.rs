@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use member::etcd_front::{CallRefused, Credentials, Method};
+use etcd::v2::Request as V2Request;
+use member::etcd_front::{CallRefused, Credentials, Method, V2Result, V2Waited};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
@@ -27,6 +28,10 @@ pub enum FromClient {
         /// What the client says of itself.
         credentials: Credentials,
     },
+    /// A read or a write of etcd v2.
+    V2(CallId, V2Request),
+    /// A wait of etcd v2.
+    V2Wait(CallId, V2Request),
     /// The client waits for the result of this call no longer.
     Cancel(CallId),
     /// The client has taken the last piece of this call.
@@ -76,12 +81,22 @@ pub struct FromServer {
     pub has_more: bool,
 }
 
+/// What a server sends to a client of etcd v2.
+#[derive(Clone, Debug)]
+pub enum ToV2 {
+    /// What the store has answered.
+    Result(V2Result),
+    /// What came of a wait.
+    Waited(V2Waited),
+}
+
 #[derive(Debug)]
 enum Parcel {
     Up(FromClient),
     UpOver,
     Down(FromServer),
     DownWatch(usize, ToWatcher),
+    DownV2(CallId, ToV2),
     DownOver,
 }
 
@@ -95,6 +110,8 @@ impl Parcel {
         match self {
             Parcel::Up(FromClient::Watch(stream, _)) => Some((true, *stream)),
             Parcel::DownWatch(stream, _) => Some((false, *stream)),
+            // What comes of one wait keeps its order, too: a number that no watch stream has.
+            Parcel::DownV2(id, ToV2::Waited(_)) => Some((false, usize::MAX - id.number as usize)),
             _ => None,
         }
     }
@@ -130,6 +147,8 @@ pub struct EtcdConnection {
     pub at_client: VecDeque<FromServer>,
     /// Messages of watch streams that have arrived, and that the client has not taken.
     pub watched_at_client: VecDeque<(usize, ToWatcher)>,
+    /// What has arrived for a client of etcd v2, and it has not taken.
+    pub v2_at_client: VecDeque<(CallId, ToV2)>,
     /// What the client finds behind these.
     pub client_end: End,
     up: Way,
@@ -169,6 +188,7 @@ impl EtcdNetwork {
             server_end: End::Open,
             at_client: VecDeque::new(),
             watched_at_client: VecDeque::new(),
+            v2_at_client: VecDeque::new(),
             client_end: End::Open,
             up: Way::default(),
             down: Way::default(),
@@ -210,6 +230,11 @@ impl EtcdNetwork {
         self.post(world, number, Parcel::DownWatch(stream, message), 0);
     }
 
+    /// The server sends to a client of etcd v2.
+    pub fn send_to_v2(&mut self, world: &mut World, number: usize, id: CallId, message: ToV2) {
+        self.post(world, number, Parcel::DownV2(id, message), 0);
+    }
+
     /// The client closes: what it sent still arrives.
     pub fn close_by_client(&mut self, world: &mut World, number: usize) {
         self.post(world, number, Parcel::UpOver, 0);
@@ -218,6 +243,7 @@ impl EtcdNetwork {
         connection.down.is_over = true;
         connection.at_client.clear();
         connection.watched_at_client.clear();
+        connection.v2_at_client.clear();
         connection.in_flight.retain(|_, parcel| parcel.is_up());
     }
 
@@ -305,6 +331,7 @@ impl EtcdNetwork {
                 }
                 connection.watched_at_client.push_back((stream, message));
             }
+            Parcel::DownV2(id, message) => connection.v2_at_client.push_back((id, message)),
             Parcel::DownOver => connection.client_end = End::Over,
         }
         Some(is_up)
@@ -325,8 +352,14 @@ impl EtcdNetwork {
         let mut at_us = world.now_us + self.latency_us + jitter_us + late_us;
         let is_independent = matches!(
             parcel,
-            Parcel::Up(FromClient::Call { .. } | FromClient::Taken(_) | FromClient::WatchTaken(_))
-                | Parcel::Down(_)
+            Parcel::Up(
+                FromClient::Call { .. }
+                    | FromClient::V2(..)
+                    | FromClient::V2Wait(..)
+                    | FromClient::Taken(_)
+                    | FromClient::WatchTaken(_)
+            ) | Parcel::Down(_)
+                | Parcel::DownV2(_, ToV2::Result(_))
         );
         if let Some(stream) = parcel.stream() {
             let last_us = connection.stream_last_us.entry(stream).or_default();

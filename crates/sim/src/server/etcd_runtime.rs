@@ -31,6 +31,8 @@ pub(super) struct EtcdRuntime {
     pub woken: BTreeSet<usize>,
     /// The calls that are not done, each with its connection.
     waiting: BTreeMap<Ticket, (usize, CallId)>,
+    /// Those of them that are waits of etcd v2, and may last for ever.
+    v2_waits: BTreeSet<Ticket>,
     /// Watch streams.
     pub slots: Slots,
     /// Work on passwords.
@@ -55,6 +57,7 @@ impl EtcdRuntime {
             mail: VecDeque::new(),
             woken: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            v2_waits: BTreeSet::new(),
             slots: Slots::default(),
             passwords: Passwords::default(),
             user_forger: UserForger::default(),
@@ -89,8 +92,9 @@ impl EtcdRuntime {
     /// of commands.
     pub fn held(&self) -> [usize; 3] {
         let (commands, bytes) = self.front.commands_in_flight();
-        let calls = self.front.call_count().abs_diff(self.slots.count());
-        [calls.max(self.waiting.len()), commands, bytes]
+        let lasting = self.slots.count() + self.v2_waits.len();
+        let calls = self.front.call_count().abs_diff(lasting);
+        [calls.max(self.waiting.len() - self.v2_waits.len()), commands, bytes]
     }
 
     /// `contact_at_ms` is by the clock of the machine since the start, as [`Now`] has it.
@@ -139,6 +143,16 @@ impl EtcdRuntime {
                     let ticket = self.front.on_call(method, request, credentials);
                     self.waiting.insert(ticket, (number, id));
                     begun.push((ticket, id));
+                }
+                FromClient::V2(id, request) => {
+                    let ticket = self.front.on_v2_call(request);
+                    self.waiting.insert(ticket, (number, id));
+                    begun.push((ticket, id));
+                }
+                FromClient::V2Wait(id, request) => {
+                    let ticket = self.front.on_v2_wait(request);
+                    self.waiting.insert(ticket, (number, id));
+                    self.v2_waits.insert(ticket);
                 }
                 FromClient::Cancel(id) => self.cancel(|waiting| waiting == (number, id)),
                 FromClient::Taken(id) => {
@@ -196,6 +210,7 @@ impl EtcdRuntime {
     /// The connection and the call that a result is for; none if it was cancelled.
     pub fn done(&mut self, ticket: Ticket) -> Option<(usize, CallId)> {
         let found = self.waiting.remove(&ticket);
+        self.v2_waits.remove(&ticket);
         self.ended.extend(found.map(|(_, call)| call));
         found
     }

@@ -11,7 +11,7 @@ use super::etcd_sabotage::WatchSabotage;
 use super::etcd_watches::Sent;
 use super::forged::forge_call;
 use super::{Sabotage, Server};
-use crate::etcd_clients::network::{EtcdNetwork, FromServer, SentResult};
+use crate::etcd_clients::network::{EtcdNetwork, FromServer, SentResult, ToV2};
 use crate::witness::Witness;
 use crate::world::{Actor, World};
 
@@ -144,6 +144,7 @@ impl Server {
     ) {
         self.etcd_runtimes[front].pass_on_watched(&mut output, world);
         let password_us = self.etcd_runtimes[front].work_on_passwords(&mut output, world);
+        self.pass_on_v2(front, &mut output, world, network);
         let EtcdOutput { mut to_loop, results, mut pieces, .. } = output;
         let mut cut = self.forge_pieces(front, &mut pieces, world);
         for (ticket, piece) in pieces {
@@ -165,6 +166,34 @@ impl Server {
         }
         if let Some(at_us) = password_us {
             self.wake_at(world, self.etcd_actor(front), at_us);
+        }
+    }
+
+    /// Passes on what the Front gives for clients of etcd v2; other results stay.
+    fn pass_on_v2(
+        &mut self,
+        front: usize,
+        output: &mut EtcdOutput,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+    ) {
+        let runtime = &mut self.etcd_runtimes[front];
+        for (ticket, result) in core::mem::take(&mut output.v2_results) {
+            if let Some((number, id)) = runtime.done(ticket) {
+                network.send_to_v2(world, number, id, ToV2::Result(result));
+            }
+        }
+        let waited = core::mem::take(&mut output.v2_waited);
+        let tickets: Vec<Ticket> = waited.iter().map(|(ticket, _)| *ticket).collect();
+        for (ticket, waited) in waited {
+            if let Some((number, id)) = runtime.waiting_for(ticket) {
+                network.send_to_v2(world, number, id, ToV2::Waited(waited));
+            }
+        }
+        for ticket in tickets {
+            if !runtime.front_mut().has_v2_wait(ticket) {
+                runtime.done(ticket);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use workload::etcd::order::Verdict;
 use workload::etcd::watch::{OpenWatch, Step, StreamRecord, WatchVerdict};
 
 use super::{Phase, Simulation};
-use crate::check::{EtcdVerdict, check_etcd};
+use crate::check::{EtcdVerdict, V2Counts, check_etcd, check_etcd_v2, has_shown_all};
 use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
 use crate::etcd_clients::client::EtcdClient;
@@ -69,6 +69,8 @@ pub struct EtcdCounts {
     pub users: UsersCounts,
     /// Watches.
     pub watches: WatchCounts,
+    /// What clients of etcd v2 did.
+    pub v2: V2Counts,
 }
 
 /// What watches did in a run.
@@ -238,9 +240,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// Whether no member has a lease.
+    /// Whether no member has a lease, nor a time to live of etcd v2.
     fn are_leases_over(&self) -> bool {
-        self.servers().all(|server| server.machine().etcd().leases().is_empty())
+        let has_none = |server: &Server| {
+            let machine = server.machine();
+            machine.etcd().leases().is_empty() && machine.etcd_v2().deadlines().is_empty()
+        };
+        self.servers().all(has_none)
     }
 
     /// Sends the clients of etcd to members, each of which must let them read everything, for the
@@ -263,6 +269,14 @@ impl Simulation {
             && self.etcd.network.is_quiet()
             && self.servers().all(Server::is_etcd_quiet)
             && self.are_leases_over()
+            && self.have_waits_shown_all()
+    }
+
+    /// Whether clients of etcd v2 have seen all that they wait for.
+    fn have_waits_shown_all(&self) -> bool {
+        let newest = self.servers().map(Server::machine).max_by_key(|machine| machine.index());
+        let mut v2 = self.etcd.clients.iter().filter_map(EtcdClient::v2);
+        newest.is_none_or(|machine| v2.all(|v2| has_shown_all(&v2.line, machine)))
     }
 
     /// Judges the calls of etcd's clients, and the states of members if they are given.
@@ -278,7 +292,9 @@ impl Simulation {
         }
         let watches = self.watch_counts(&found.watches);
         let EtcdVerdict { leases, locks, .. } = found;
-        Ok(EtcdCounts { leases, locks, watches, ..self.etcd_counts(&found.order) })
+        let clients = self.etcd.clients.iter().filter_map(EtcdClient::v2);
+        let v2 = check_etcd_v2(clients, machines, slack_us)?;
+        Ok(EtcdCounts { leases, locks, watches, v2, ..self.etcd_counts(&found.order) })
     }
 
     fn watch_counts(&self, watches: &WatchVerdict) -> WatchCounts {
@@ -345,6 +361,7 @@ impl Simulation {
             contenders: self.contender_counts(),
             users,
             watches: WatchCounts::default(),
+            v2: V2Counts::default(),
         }
     }
 }

@@ -126,6 +126,11 @@ impl V2Waits {
         self.waits.len()
     }
 
+    /// Whether there is such a wait.
+    pub fn has(&self, ticket: Ticket) -> bool {
+        self.waits.contains_key(&ticket)
+    }
+
     /// Begins a wait, which is a request of this kind.
     pub fn open(&mut self, ticket: Ticket, request: &Request, ask: WaitAsk) {
         let WaitAsk { is_recursive, is_stream, from } = ask;

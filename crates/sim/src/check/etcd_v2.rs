@@ -1,0 +1,407 @@
+//! The judge of clients of etcd v2. The history of events in the state is the claim; it must have
+//! all events, so runs make fewer than it keeps.
+//!
+//! Replayed, each event must follow from the tree before it, and be the write of one call: of an
+//! acknowledged one as it was answered, of one of unknown fate at most once, and of none that was
+//! refused. Or it is the end of a time to live that was given, and comes no earlier. Reads and
+//! refusals show the tree at their index. Nobody who acts behind an answer is shown an earlier
+//! index, but by a read of its own member. Waits have all events that they want, in order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etcd::v2::Verb;
+use machine::Machine;
+use machine::etcd_v2::event::{Action, Event, NodeState};
+use machine::etcd_v2::key::Key;
+use machine::etcd_v2::reply::Reason;
+use machine::etcd_v2::store::FIRST_INDEX;
+
+use crate::etcd_clients::v2::{Call, Came, Line, Op, Prev, V2Client};
+
+/// What clients of etcd v2 did in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct V2Counts {
+    /// Writes that were acknowledged.
+    pub written: usize,
+    /// Comparisons among them.
+    pub compared: usize,
+    /// Calls that the store refused.
+    pub refused: usize,
+    /// Reads that found a file.
+    pub read: usize,
+    /// Writes of unknown fate that took effect.
+    pub unknown_done: usize,
+    /// Times to live that ended.
+    pub expired: usize,
+    /// Events that waits were shown.
+    pub shown: usize,
+}
+
+impl V2Counts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &V2Counts) {
+        self.written += other.written;
+        self.compared += other.compared;
+        self.refused += other.refused;
+        self.read += other.read;
+        self.unknown_done += other.unknown_done;
+        self.expired += other.expired;
+        self.shown += other.shown;
+    }
+}
+
+/// A node: the state as the last event of it showed it.
+type Tree = BTreeMap<Arc<str>, NodeState>;
+
+/// Judges the clients of a run whose members ended in the states `machines`. `slack_us`: how much
+/// earlier the clocks of members may say that a time to live is over.
+///
+/// # Errors
+/// What no correct server would have done.
+pub fn check_etcd_v2<'c>(
+    clients: impl Iterator<Item = &'c V2Client>,
+    machines: &[&Machine],
+    slack_us: u64,
+) -> Result<V2Counts, String> {
+    let clients: Vec<&V2Client> = clients.collect();
+    let Some(newest) = machines.iter().max_by_key(|machine| machine.index()) else {
+        return Ok(V2Counts::default());
+    };
+    let events: Vec<Arc<Event>> = newest.etcd_v2().history().events().cloned().collect();
+    let calls: Vec<&Call> = clients.iter().flat_map(|client| &client.calls).collect();
+    let lines: Vec<&Line> = clients.iter().map(|client| &client.line).collect();
+    judge(&calls, &lines, &events, slack_us).map_err(|found| format!("etcd v2: {found}"))
+}
+
+/// Whether a wait has shown all events of a state that it wants.
+pub fn has_shown_all(line: &Line, machine: &Machine) -> bool {
+    let events = machine.etcd_v2().history().events();
+    let mut wanted = events.filter(|event| wants(line, event));
+    line.first > 0 && wanted.next_back().is_none_or(|last| last.index() < line.next)
+}
+
+fn judge(
+    calls: &[&Call],
+    lines: &[&Line],
+    events: &[Arc<Event>],
+    slack_us: u64,
+) -> Result<V2Counts, String> {
+    let mut counts = V2Counts::default();
+    for (place, event) in events.iter().enumerate() {
+        let expected = FIRST_INDEX + 1 + place as u64;
+        if event.index() != expected {
+            return Err(format!("event {expected} is missing before {event:?}"));
+        }
+    }
+    let owners = owners(calls, events, &mut counts)?;
+    let trees = replay(events)?;
+    for call in calls {
+        check_answer(call, events, &trees, &mut counts)?;
+    }
+    check_order(calls)?;
+    check_ends(calls, lines, events, &owners, slack_us)?;
+    for line in lines {
+        check_line(line, events)?;
+        counts.shown += line.shown.len();
+    }
+    counts.expired = events.iter().filter(|event| event.action == Action::Expire).count();
+    Ok(counts)
+}
+
+/// The call that each event is the write of; none of one that ends a time to live.
+fn owners<'c>(
+    calls: &[&'c Call],
+    events: &[Arc<Event>],
+    counts: &mut V2Counts,
+) -> Result<Vec<Option<&'c Call>>, String> {
+    let mut owners: Vec<Option<&Call>> = vec![None; events.len()];
+    for call in calls {
+        let Some((_, Came::Written(event))) = &call.came else { continue };
+        let place = (event.index().saturating_sub(FIRST_INDEX + 1)) as usize;
+        let Some(found) = events.get(place).filter(|found| *found == event) else {
+            return Err(format!("an acknowledged write is lost: {event:?}"));
+        };
+        if !is_of(&call.op, found) {
+            return Err(format!("{:?} was answered with {found:?}", call.op));
+        }
+        if owners[place].replace(call).is_some() {
+            return Err(format!("two writes were answered with {event:?}"));
+        }
+        counts.written += 1;
+        counts.compared += usize::from(is_comparison(&call.op));
+    }
+    let mut unknown: Vec<&Call> = calls
+        .iter()
+        .copied()
+        .filter(|call| !call.op.is_read() && matches!(call.came, None | Some((_, Came::Unknown))))
+        .collect();
+    for (event, owner) in events.iter().zip(&mut owners) {
+        if owner.is_some() || event.action == Action::Expire {
+            continue;
+        }
+        let Some(at) = unknown.iter().position(|call| is_of(&call.op, event)) else {
+            return Err(format!("nobody asked for {event:?}, or it was refused"));
+        };
+        *owner = Some(unknown.remove(at));
+        counts.unknown_done += 1;
+    }
+    Ok(owners)
+}
+
+fn is_comparison(op: &Op) -> bool {
+    matches!(op.prev, Prev::Value(_) | Prev::Index(_))
+}
+
+/// Whether an event can be what a call asks for, and its comparison holds.
+fn is_of(op: &Op, event: &Event) -> bool {
+    let prev = event.prev.as_ref();
+    let is_action = event.action
+        == match (op.verb, &op.prev) {
+            (Verb::Post, _) | (Verb::Put, Prev::Exists(false)) => Action::Create,
+            (Verb::Put, Prev::Exists(true)) => Action::Update,
+            (Verb::Put, Prev::Any) => Action::Set,
+            (Verb::Put, _) => Action::CompareAndSwap,
+            (Verb::Delete, Prev::Any) => Action::Delete,
+            (Verb::Delete, _) => Action::CompareAndDelete,
+            _ => return false,
+        };
+    let is_key = match op.verb {
+        Verb::Post => event.key.strip_prefix(op.key).is_some_and(|rest| rest.len() == 21),
+        _ => *event.key == *op.key,
+    };
+    let holds = match &op.prev {
+        Prev::Any => true,
+        Prev::Value(value) => {
+            prev.is_some_and(|prev| prev.value.as_deref() == Some(value.as_bytes()))
+        }
+        Prev::Index(index) => prev.is_some_and(|prev| prev.modified == *index),
+        Prev::Exists(exists) => prev.is_some() == *exists,
+    };
+    let has_value = match (op.verb, op.is_refresh) {
+        (Verb::Delete, _) => event.node.value.is_none(),
+        (_, true) => event.is_refresh && prev.is_some_and(|prev| prev.value == event.node.value),
+        // An update of a directory has no value.
+        (_, false) if event.node.is_dir => event.action == Action::Update,
+        (_, false) => event.node.value.as_deref() == Some(op.value.as_bytes()),
+    };
+    let ttl_s = op.ttl_s.filter(|_| op.verb != Verb::Delete).map(|ttl_s| ttl_s as i64);
+    let is_life = event.node.expiration.map(|expiration| expiration.ttl_s) == ttl_s;
+    is_action && is_key && holds && has_value && is_life
+}
+
+/// The tree behind each event, from that of a new store on.
+fn replay(events: &[Arc<Event>]) -> Result<Vec<Tree>, String> {
+    let mut trees = vec![Tree::new()];
+    for event in events {
+        let mut tree = trees.last().expect("it has one").clone();
+        let before = tree.get(&event.key);
+        let same = match (before, &event.prev) {
+            (None, None) => true,
+            (Some(known), Some(prev)) => is_same(known, prev),
+            _ => false,
+        };
+        if !same {
+            return Err(format!("before {event:?} there was {before:?}"));
+        }
+        match event.action {
+            Action::Delete | Action::CompareAndDelete | Action::Expire => {
+                let below = format!("{}/", event.key);
+                tree.retain(|key, _| **key != *event.key && !key.starts_with(&below));
+            }
+            _ => {
+                for (_, dir) in event.key().steps() {
+                    tree.entry(dir.text().into()).or_insert_with(|| NodeState {
+                        created: event.index(),
+                        modified: event.index(),
+                        is_dir: true,
+                        value: None,
+                        expiration: None,
+                    });
+                }
+                let mut node = event.node.clone();
+                // The index of a directory stays when its time to live changes.
+                if let Some(prev) = event.prev.as_ref().filter(|prev| prev.is_dir && node.is_dir) {
+                    node.modified = prev.modified;
+                }
+                tree.insert(event.key.clone(), node);
+            }
+        }
+        trees.push(tree);
+    }
+    Ok(trees)
+}
+
+/// Whether two states are the same but for what is left of a time to live.
+fn is_same(one: &NodeState, other: &NodeState) -> bool {
+    let end = |state: &NodeState| state.expiration.map(|expiration| expiration.at_ms);
+    (one.created, one.modified, one.is_dir, &one.value)
+        == (other.created, other.modified, other.is_dir, &other.value)
+        && end(one) == end(other)
+}
+
+/// Checks that a read or a refusal shows the tree at its index.
+fn check_answer(
+    call: &Call,
+    events: &[Arc<Event>],
+    trees: &[Tree],
+    counts: &mut V2Counts,
+) -> Result<(), String> {
+    let Some((_, came)) = &call.came else { return Ok(()) };
+    let tree_at = |index: u64| {
+        let tree = trees.get(index.wrapping_sub(FIRST_INDEX) as usize);
+        tree.ok_or_else(|| format!("index {index} was shown, and there are {}", events.len()))
+    };
+    let key = call.op.key;
+    let wrong = |tree: &Tree| {
+        Err(format!("{:?} was answered with {came:?}, there was {:?}", call.op, tree.get(key)))
+    };
+    match came {
+        Came::Found { index, file } => {
+            let tree = tree_at(*index)?;
+            let known = tree.get(key);
+            let is_right = match (file, known) {
+                (Some((value, created, modified)), Some(known)) => {
+                    known.value.as_deref() == Some(value.as_bytes())
+                        && (known.created, known.modified) == (*created, *modified)
+                }
+                (None, Some(known)) => known.is_dir,
+                (_, None) => false,
+            };
+            counts.read += usize::from(file.is_some());
+            if is_right { Ok(()) } else { wrong(tree) }
+        }
+        Came::Refused(refusal) => {
+            counts.refused += 1;
+            let tree = tree_at(refusal.index)?;
+            let known = tree.get(key);
+            let holds = |prev: &Prev| match prev {
+                Prev::Value(value) => {
+                    known.is_some_and(|it| it.value.as_deref() == Some(value.as_bytes()))
+                }
+                Prev::Index(index) => known.is_some_and(|it| it.modified == *index),
+                _ => true,
+            };
+            let is_right = match &refusal.reason {
+                Reason::KeyNotFound(_) => known.is_none(),
+                Reason::CompareFailed(_) => known.is_some() && !holds(&call.op.prev),
+                Reason::NotFile(_) => known.is_some_and(|it| it.is_dir),
+                Reason::KeyExists(_) => known.is_some(),
+                Reason::NotDir(_) => match call.op.verb {
+                    Verb::Post => known.is_some_and(|it| !it.is_dir),
+                    _ => tree.get("/d").is_some_and(|it| !it.is_dir),
+                },
+                Reason::DirNotEmpty(_) => known.is_some_and(|it| it.is_dir),
+                _ => false,
+            };
+            if is_right { Ok(()) } else { wrong(tree) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The index that an answer shows.
+fn index_of(came: &Came) -> Option<u64> {
+    match came {
+        Came::Written(event) => Some(event.index()),
+        Came::Found { index, .. } => Some(*index),
+        Came::Refused(refusal) => Some(refusal.index),
+        Came::Failed | Came::Unknown => None,
+    }
+}
+
+/// Checks that nothing that was sent behind an answer shows an earlier index, but reads that need
+/// not.
+fn check_order(calls: &[&Call]) -> Result<(), String> {
+    let mut answers: Vec<(u64, u64)> = calls
+        .iter()
+        .filter_map(|call| call.came.as_ref())
+        .filter_map(|(at_us, came)| Some((*at_us, index_of(came)?)))
+        .collect();
+    answers.sort_unstable();
+    // The highest index that was answered up to each answer.
+    let mut highest = 0;
+    for (_, index) in &mut answers {
+        highest = highest.max(*index);
+        *index = highest;
+    }
+    for call in calls.iter().filter(|call| !call.op.is_read() || call.op.flag) {
+        let Some(index) = call.came.as_ref().and_then(|(_, came)| index_of(came)) else { continue };
+        let before = answers.partition_point(|(at_us, _)| *at_us < call.sent_us);
+        let known = before.checked_sub(1).map_or(0, |last| answers[last].1);
+        let is_write = matches!(call.came, Some((_, Came::Written(_))));
+        if index < known || (is_write && index == known) {
+            return Err(format!("index {known} was known before {call:?} was sent"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no time to live ends early, by what clients saw.
+fn check_ends(
+    calls: &[&Call],
+    lines: &[&Line],
+    events: &[Arc<Event>],
+    owners: &[Option<&Call>],
+    slack_us: u64,
+) -> Result<(), String> {
+    let of_calls = calls.iter().filter_map(|call| call.came.as_ref());
+    let of_calls = of_calls.filter_map(|(at_us, came)| Some((index_of(came)?, *at_us)));
+    let of_lines = lines.iter().flat_map(|line| &line.shown);
+    let of_lines = of_lines.map(|(at_us, event)| (event.index(), *at_us));
+    let observed: Vec<(u64, u64)> = of_calls.chain(of_lines).collect();
+    for end in events.iter().filter(|event| event.action == Action::Expire) {
+        let has_life = |event: &(&Arc<Event>, &Option<&Call>)| {
+            event.0.key == end.key && event.0.index() < end.index()
+        };
+        let given = events.iter().zip(owners).rev().find(has_life);
+        let Some((write, Some(call))) = given else {
+            return Err(format!("nobody gave a time to live that {end:?} ends"));
+        };
+        let Some(life) = write.node.expiration else {
+            return Err(format!("{end:?} ends what lives on since {write:?}"));
+        };
+        let seen_us = observed.iter().filter(|(index, _)| *index >= end.index());
+        let Some(seen_us) = seen_us.map(|(_, at_us)| *at_us).min() else { continue };
+        let due_us = call.sent_us + life.ttl_s as u64 * 1_000_000;
+        if seen_us + slack_us < due_us {
+            return Err(format!(
+                "{end:?} was seen at {seen_us} us, and is due at {due_us} us: {write:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a wait wants an event: without the rules of hidden keys, which the machine's tests have.
+fn wants(line: &Line, event: &Event) -> bool {
+    let (key, watched) = (event.key(), Key::new(line.key).expect("it is a key"));
+    let is_hidden = key.text().contains("/_");
+    let is_it = key == watched || (line.is_recursive && key.is_below(watched) && !is_hidden);
+    // A directory that goes takes its nodes with it.
+    is_it && !event.is_refresh && event.index() >= line.first
+}
+
+/// Checks that a chain of waits was shown what it wants, and nothing twice.
+fn check_line(line: &Line, events: &[Arc<Event>]) -> Result<(), String> {
+    let is_other = |event: &Event| {
+        let watched = Key::new(line.key).expect("it is a key");
+        // Removals of a directory above, and hidden keys from the history: a wait may have them.
+        watched.is_below(event.key()) || event.key().text().contains("/_")
+    };
+    let shown = line.shown.iter().map(|(_, event)| event).filter(|event| !is_other(event));
+    let mut wanted = events.iter().filter(|event| wants(line, event) && event.index() < line.next);
+    for event in shown {
+        match wanted.next() {
+            Some(due) if due == event => {}
+            due => return Err(format!("{line:?} has {event:?}, due is {due:?}")),
+        }
+    }
+    match wanted.next() {
+        None => Ok(()),
+        Some(due) => Err(format!("{line:?} has passed {due:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
