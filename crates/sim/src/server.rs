@@ -12,6 +12,7 @@ mod etcd_runtime;
 mod etcd_sabotage;
 mod etcd_turn;
 mod etcd_user_sabotage;
+mod etcd_v2_sabotage;
 mod etcd_watches;
 mod forged;
 mod runtime;
@@ -69,6 +70,7 @@ use crate::world::{Actor, Clock, Event, World};
 use etcd_runtime::EtcdRuntime;
 pub use etcd_sabotage::WatchSabotage;
 pub use etcd_user_sabotage::UserSabotage;
+pub use etcd_v2_sabotage::V2Sabotage;
 use runtime::Runtime;
 pub use unborn::Unborn;
 
@@ -155,6 +157,8 @@ pub enum Sabotage {
     EtcdWatches(WatchSabotage),
     /// Users of etcd are served wrongly.
     EtcdUsers(UserSabotage),
+    /// Clients of etcd v2 are served wrongly.
+    EtcdV2(V2Sabotage),
 }
 
 /// The configuration of a member. Each of its lives has the same one.

@@ -5,7 +5,7 @@ use sim::build::{Ask, Build, Builds};
 use sim::etcd_clients::EtcdLoad;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::links::Roughness;
-use sim::server::{Sabotage, UserSabotage, WatchSabotage};
+use sim::server::{Sabotage, UserSabotage, V2Sabotage, WatchSabotage};
 use sim::{LaterOps, Options};
 use workload::generate::Random;
 
@@ -336,6 +336,39 @@ fn mistakes_with_users_and_permissions_are_noticed() {
         (UserSabotage::PasswordsIgnored, "the error due is Some(AuthFailed)"),
     ] {
         check_noticed_where(Sabotage::EtcdUsers(sabotage), why, with_users);
+    }
+}
+
+/// Clients of etcd v2 that meet often.
+fn with_v2(options: &mut Options) {
+    with_etcd(options);
+    options.builds = None;
+    if let Some(load) = &mut options.etcd {
+        load.clients.clear();
+        load.add_v2(Random::new(options.seed));
+        for client in &mut load.clients {
+            client.patience_us_max = 20_000_000;
+            if let Some(v2) = &mut client.v2 {
+                (v2.ops, v2.rest_us_max) = (130, 200_000);
+            }
+        }
+    }
+}
+
+/// Each line: the mistake, and what the judge says.
+#[test]
+fn mistakes_with_etcd_v2_are_noticed() {
+    for (sabotage, why) in [
+        (V2Sabotage::EventsLost, "etcd v2: Line"),
+        (V2Sabotage::EventsDoubled, "etcd v2: Line"),
+        (V2Sabotage::ReadsUnconfirmed, "was known before"),
+        (V2Sabotage::WritesRefused, "or it was refused"),
+        (V2Sabotage::IndexesForged, "an acknowledged write is lost"),
+        (V2Sabotage::ValuesForged, "there was"),
+        (V2Sabotage::LivesShortened, "and is due at"),
+        (V2Sabotage::LivesUntold, "a lease does not end in time"),
+    ] {
+        check_noticed_where(Sabotage::EtcdV2(sabotage), why, with_v2);
     }
 }
 

@@ -402,6 +402,3 @@ fn check_line(line: &Line, events: &[Arc<Event>]) -> Result<(), String> {
         Some(due) => Err(format!("{line:?} has passed {due:?}")),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -18,6 +18,9 @@ use workload::generate::Random;
 /// The keys of all clients: few, so that they meet.
 const KEYS: [&str; 6] = ["/d/a", "/d/b", "/d/c", "/d/_h", "/e", "/d"];
 
+/// The keys that clients wait at.
+const WAITED: [&str; 4] = ["/d", "/d", "/d/a", "/e"];
+
 /// The operations that it still makes when nothing goes wrong any more.
 const CALM_OPS_MAX: u64 = 10;
 
@@ -149,8 +152,9 @@ impl V2Client {
     /// A client with this number among all of etcd's.
     pub fn new(number: u32, config: V2Config) -> V2Client {
         let mut random = Random::new(config.seed);
+        let key = *random.pick(&WAITED);
         let line = Line {
-            key: *random.pick(&["/d", "/d", "/d/a", "/e"]),
+            key,
             is_recursive: random.one_in(2),
             is_stream: random.one_in(2),
             first: 0,

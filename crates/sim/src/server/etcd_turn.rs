@@ -68,6 +68,9 @@ impl Server {
                     let messages = connection.at_server.iter_mut();
                     messages.for_each(|message| forge_call(sabotage, message, world));
                 }
+                if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
+                    connection.at_server.iter_mut().for_each(|it| sabotage.message(it));
+                }
                 if let Some(sabotage) = of_users {
                     let auth = self.machine.etcd().auth();
                     for message in &mut connection.at_server {
@@ -177,6 +180,9 @@ impl Server {
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
+        if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
+            sabotage.output(output, world);
+        }
         let runtime = &mut self.etcd_runtimes[front];
         for (ticket, result) in core::mem::take(&mut output.v2_results) {
             if let Some((number, id)) = runtime.done(ticket) {
@@ -235,6 +241,7 @@ impl Server {
             Some(Sabotage::LeasesUntold) => {
                 to_loop.retain(|message| !matches!(message, FromApply::Leases { .. }));
             }
+            Some(Sabotage::EtcdV2(sabotage)) => sabotage.deadlines(to_loop),
             Some(Sabotage::LeasesShortened) => {
                 for message in to_loop {
                     let FromApply::Leases { changes, .. } = message else { continue };

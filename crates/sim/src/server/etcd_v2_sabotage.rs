@@ -1,0 +1,95 @@
+//! Mistakes that the shell makes with etcd v2 on purpose, to see that the judge notices each.
+
+use std::sync::Arc;
+
+use etcd::v2::Ask;
+use machine::etcd_v2::change::DeadlineChange;
+use machine::etcd_v2::reply::{Reason, Refusal};
+use member::etcd_front::{EtcdOutput, V2Found, V2Waited};
+use member::message::FromApply;
+
+use crate::etcd_clients::network::FromClient;
+use crate::world::World;
+
+/// A mistake with etcd v2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum V2Sabotage {
+    /// The first of several events of a wait is lost, now and then.
+    EventsLost,
+    /// Events of waits come twice, now and then.
+    EventsDoubled,
+    /// Reads with a quorum need none.
+    ReadsUnconfirmed,
+    /// Writes that took effect are refused, now and then.
+    WritesRefused,
+    /// Writes are answered with another index, now and then.
+    IndexesForged,
+    /// Reads find another value, now and then.
+    ValuesForged,
+    /// Loop is told a shorter time to live of each node than it was given.
+    LivesShortened,
+    /// Loop is not told of times to live.
+    LivesUntold,
+}
+
+impl V2Sabotage {
+    /// Changes a message of a client, as the Front gets it.
+    pub(super) fn message(self, message: &mut FromClient) {
+        if let FromClient::V2(_, request) = message
+            && let Ask::Get { is_quorum, .. } = &mut request.ask
+            && self == V2Sabotage::ReadsUnconfirmed
+        {
+            *is_quorum = false;
+        }
+    }
+
+    /// Changes what the Front gives.
+    pub(super) fn output(self, output: &mut EtcdOutput, world: &mut World) {
+        for (_, result) in &mut output.v2_results {
+            if !world.random.one_in(10) {
+                continue;
+            }
+            match (self, &mut *result) {
+                (V2Sabotage::WritesRefused, Ok(V2Found::Written(event))) => {
+                    let (reason, index) =
+                        (Reason::KeyExists(event.key.as_ref().into()), event.index());
+                    *result = Err(Refusal { reason, index });
+                }
+                (V2Sabotage::IndexesForged, Ok(V2Found::Written(event))) => {
+                    Arc::make_mut(event).node.modified += 1;
+                }
+                (V2Sabotage::ValuesForged, Ok(V2Found::Node(found))) => found.index += 1,
+                _ => {}
+            }
+        }
+        for (_, waited) in &mut output.v2_waited {
+            let V2Waited::Events(events) = waited else { continue };
+            match self {
+                V2Sabotage::EventsLost if events.len() > 1 => drop(events.remove(0)),
+                V2Sabotage::EventsDoubled if world.random.one_in(10) => {
+                    events.push(events[0].clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Changes what Loop is told of times to live.
+    pub(super) fn deadlines(self, to_loop: &mut Vec<FromApply>) {
+        let is_it = |message: &FromApply| matches!(message, FromApply::EtcdV2Deadlines(_));
+        match self {
+            V2Sabotage::LivesUntold => to_loop.retain(|message| !is_it(message)),
+            V2Sabotage::LivesShortened => {
+                for message in to_loop {
+                    let FromApply::EtcdV2Deadlines(changes) = message else { continue };
+                    for change in &mut changes.changes {
+                        if let DeadlineChange::Began { ttl_s, .. } = change {
+                            *ttl_s = 1;
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
