@@ -142,18 +142,37 @@ impl Digests {
         check.is_some_and(|check| !core::mem::replace(&mut check.is_asked, true))
     }
 
-    /// Takes a member's digest. Each difference is reported once for each member and index.
+    /// Whether no digest of this index would be kept: those of higher ones are.
+    pub fn is_past(&self, index: u64) -> bool {
+        let lowest = self.checks.first_key_value().map(|(index, _)| *index);
+        self.checks.len() >= DIGEST_CHECKS_MAX && lowest.is_some_and(|lowest| index < lowest)
+    }
+
+    /// Forgets what a member gave where no majority was found: its link is new, and it may have
+    /// been started again with another state.
+    pub fn forget_unsettled(&mut self, member: MemberId) {
+        for check in self.checks.values_mut().filter(|check| !check.is_said) {
+            check.by_member.remove(&member);
+        }
+    }
+
+    /// Takes a member's digest. Each difference is reported once for each member, index and digest.
+    /// While the voters change nothing is kept.
     pub fn on_digest(
         &mut self,
         member: MemberId,
         (index, digest): (u64, Digest),
         membership: &Membership,
     ) -> Vec<Difference> {
+        if membership.is_joint() {
+            return Vec::new();
+        }
         let check = self.checks.entry(index).or_default();
-        let is_first = check.by_member.insert(member, digest).is_none();
-        let mut differences = match membership.is_joint() || !is_first {
-            true => Vec::new(),
-            false => check.differences((member, index), &membership.voters),
+        // A member that was started again may have another one than before.
+        let is_news = check.by_member.insert(member, digest) != Some(digest);
+        let mut differences = match is_news {
+            true => check.differences((member, index), &membership.voters),
+            false => Vec::new(),
         };
         for difference in &differences {
             if let Difference::Outside { member, .. } = difference {

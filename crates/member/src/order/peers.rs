@@ -136,11 +136,13 @@ impl Loop {
             }
             return;
         }
+        let is_past = self.leading.as_ref().is_some_and(|it| it.digests.is_past(index));
+        if is_past || index < self.own_digests.first_index() {
+            // The member comes to an entry at which both can be compared.
+            return self.ask_digest(from, self.own_digests.newest());
+        }
         if let Some(own) = self.own_digests.at_or_due(index) {
             self.compare(self.origin.member, (index, own));
-        } else if index < self.own_digests.first_index() {
-            // The member comes to an entry that this one knows.
-            self.ask_digest(from, self.own_digests.newest());
         }
         self.compare_and_ask(from, (index, digest));
     }
@@ -150,12 +152,16 @@ impl Loop {
     }
 
     /// Compares a digest, and asks the others for theirs if it differs and none is known to be
-    /// right.
+    /// right. Others may have begun behind that entry, so they are asked for the newest, too.
     pub(super) fn compare_and_ask(&mut self, member: MemberId, (index, digest): (u64, Digest)) {
         self.compare(member, (index, digest));
         let Some(digest) = self.own_digests.at(index) else { return };
         if self.leading.as_mut().is_some_and(|it| it.digests.take_question(index)) {
             self.send_to_all(&PeerMessage::Digest { index, digest });
+            let newest = self.own_digests.newest();
+            if newest.0 != index {
+                self.send_to_all(&PeerMessage::Digest { index: newest.0, digest: newest.1 });
+            }
         }
     }
 
@@ -220,6 +226,9 @@ impl Loop {
     pub(super) fn on_linked(&mut self, member: MemberId, server: Option<LinkedServer>) {
         if server.is_none() {
             self.replica.miss_leader(member.0);
+        }
+        if let Some(leading) = self.leading.as_mut().filter(|_| server.is_some()) {
+            leading.digests.forget_unsettled(member);
         }
         // The member reports a full disk again on its new link.
         self.room.full_members.remove(&member);

@@ -69,6 +69,38 @@ fn a_digest_that_comes_twice_says_nothing_more() {
     assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 7), (3, 8), (3, 8), (3, 7)]), [outside(3)]);
 }
 
+/// It was right, and was started again with a wrong state.
+#[test]
+fn a_member_that_gives_another_digest_than_before_is_judged_anew() {
+    let twice = [(1, 7), (2, 7), (3, 7), (3, 8), (3, 8)];
+    assert_eq!(said(&[1, 2, 3], &twice), [outside(3)]);
+}
+
+/// It was wrong, and has another state now, which is not judged by that.
+#[test]
+fn what_a_member_gave_on_an_earlier_link_decides_nothing_later() {
+    let mut digests = Digests::default();
+    let voters = membership(&[1, 2, 3]);
+    let give = |digests: &mut Digests, member: u64, digest: u128| {
+        digests.on_digest(MemberId(member), (5, Digest(digest)), &voters)
+    };
+    assert_eq!(give(&mut digests, 1, 7), []);
+    assert_eq!(give(&mut digests, 2, 8), []);
+    digests.forget_unsettled(MemberId(2));
+    assert_eq!(give(&mut digests, 3, 7), []);
+}
+
+#[test]
+fn an_index_below_those_that_are_kept_is_past() {
+    let mut digests = Digests::default();
+    let voters = membership(&[1, 2, 3]);
+    for index in 10..10 + DIGEST_CHECKS_MAX as u64 {
+        assert!(!digests.is_past(5));
+        digests.on_digest(MemberId(1), (index, Digest(7)), &voters);
+    }
+    assert!(digests.is_past(9) && !digests.is_past(10));
+}
+
 #[test]
 fn old_checks_are_forgotten() {
     let mut digests = Digests::default();

@@ -398,6 +398,43 @@ fn a_start_with_a_wrong_state_is_found_out_although_nobody_writes() {
     }
 }
 
+/// It was linked before with the right state at the same entry, and starts again on a wrong one.
+#[test]
+fn a_second_start_at_the_same_entry_is_judged_as_the_first() {
+    let mut world = World::idle_with_wrong_start(1);
+    world.nodes[1].is_wrong = false;
+    world.nodes[1].forget_digests();
+    world.link_all();
+    world.run(100);
+    assert_eq!(world.condemned(), []);
+    world.nodes[1].is_wrong = true;
+    world.nodes[1].forget_digests();
+    world.link_all();
+    world.run(100);
+    assert_eq!(world.condemned(), [1]);
+}
+
+/// The member that decides has begun behind the entry of the wrong one: a later one decides.
+#[test]
+fn members_that_began_at_other_entries_are_compared_at_the_newest() {
+    let mut world = World::idle_with_wrong_start(1);
+    let index = world.nodes[0].applied.0;
+    world.nodes[1].is_wrong = false;
+    (0..2).for_each(|_| world.write());
+    world.nodes[1].is_wrong = true;
+    // It has replayed up to here; the other one remembers the newest entry alone.
+    world.nodes[1].member.own_digests = OwnDigests::new(index, digest(index, true));
+    for later in index + 1..=world.nodes[0].applied.0 {
+        world.nodes[1].member.own_digests.push(later, digest(later, true));
+    }
+    world.nodes[2].forget_digests();
+    let given = PeerMessage::Digest { index, digest: digest(index, true) };
+    let frame = given.encode();
+    world.nodes[0].member.handle(LoopInput::Peer { from: id(1), frame }).unwrap();
+    world.run(100);
+    assert_eq!(world.condemned(), [1]);
+}
+
 #[test]
 fn a_leader_with_a_wrong_state_is_found_out_by_those_who_begin_to_follow_it() {
     let mut world = World::idle_with_wrong_start(0);
