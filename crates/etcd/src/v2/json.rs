@@ -33,6 +33,8 @@ pub struct Listing {
     top: Option<Arc<Node>>,
     /// The directories that are open, the outermost first.
     open: Vec<Open>,
+    /// The large value that is being written.
+    value: Option<OpenValue>,
     /// The key of the last node.
     key: String,
     is_recursive: bool,
@@ -48,24 +50,42 @@ struct Open {
     after: Option<Arc<str>>,
 }
 
+/// A file whose value is being written.
+struct OpenValue {
+    state: NodeState,
+    value: Arc<[u8]>,
+    /// Bytes of the value that are written.
+    written: usize,
+}
+
+/// Bytes of a value that are written at once.
+const VALUE_PART_BYTES: usize = 8 * 1024;
+
 impl Listing {
     /// The line for a node at a key. `is_recursive`: with all that is below it. `now_ms`: the time,
     /// in ms since 1970, for the times to live that are left.
     pub fn new(key: &str, node: Arc<Node>, is_recursive: bool, now_ms: i64) -> Listing {
-        Listing { top: Some(node), open: Vec::new(), key: key.to_string(), is_recursive, now_ms }
+        let (top, open, value, key) = (Some(node), Vec::new(), None, key.to_string());
+        Listing { top, open, value, key, is_recursive, now_ms }
     }
 
-    /// Appends the next part of the line, of `bytes` or a node more. Whether more follows.
+    /// Appends the next part of the line, of `bytes`, or a key and a part of a value more. Whether
+    /// more follows.
     pub fn write(&mut self, bytes: usize, out: &mut Vec<u8>) -> bool {
         let end = out.len().saturating_add(bytes);
         if let Some(node) = self.top.take() {
             out.extend_from_slice(b"{\"action\":\"get\",\"node\":");
             self.begin(node, true, out);
         }
-        while let Some(place) = self.open.last_mut() {
-            if out.len() >= end {
+        loop {
+            if out.len() >= end && (self.value.is_some() || !self.open.is_empty()) {
                 return true;
             }
+            if self.value.is_some() {
+                self.go_on_with_value(out);
+                continue;
+            }
+            let Some(place) = self.open.last_mut() else { break };
             self.key.truncate(place.key_bytes);
             let Some((name, child)) = place.dir.listed_behind(place.after.as_deref()).next() else {
                 let is_empty = place.after.is_none();
@@ -92,11 +112,43 @@ impl Listing {
     /// beginning.
     fn begin(&mut self, node: Arc<Node>, shown: bool, out: &mut Vec<u8>) {
         let state = node.shown(self.now_ms);
+        if let Some(value) = state.value.clone().filter(|value| value.len() > VALUE_PART_BYTES) {
+            put_key(self.key.as_bytes(), out);
+            out.extend_from_slice(b",\"value\":\"");
+            self.value = Some(OpenValue { state, value, written: 0 });
+            return;
+        }
         if !(node.is_dir() && shown) {
             return put_node(self.key.as_bytes(), &state, out);
         }
         put_start(self.key.as_bytes(), &state, out);
         self.open.push(Open { dir: node, key_bytes: self.key.len(), after: None });
+    }
+}
+
+impl Listing {
+    /// Appends the next part of the value that is being written, and behind its end the rest of its
+    /// node.
+    fn go_on_with_value(&mut self, out: &mut Vec<u8>) {
+        let Some(OpenValue { state, value, written }) = &mut self.value else { return };
+        let rest = &value[*written..];
+        let mut end = rest.len().min(VALUE_PART_BYTES);
+        // A character is not cut. What is no UTF-8 is cut anywhere.
+        let is_inside = |byte: u8| byte & 0b1100_0000 == 0b1000_0000;
+        let begins = (end.saturating_sub(3)..=end).rev();
+        if end < rest.len()
+            && let Some(begin) = begins.into_iter().find(|at| *at > 0 && !is_inside(rest[*at]))
+        {
+            end = begin;
+        }
+        put_escaped(&rest[..end], out);
+        *written += end;
+        if *written == value.len() {
+            out.push(b'"');
+            put_rest(state, out);
+            put_indexes(state.modified, state.created, out);
+            self.value = None;
+        }
     }
 }
 
@@ -107,23 +159,30 @@ fn put_node(key: &[u8], state: &NodeState, out: &mut Vec<u8>) {
 
 /// Appends a node up to what is in it. The root has no key.
 fn put_start(key: &[u8], state: &NodeState, out: &mut Vec<u8>) {
-    out.push(b'{');
-    let mut separator: &[u8] = b"";
-    if !key.is_empty() {
-        out.extend_from_slice(b"\"key\":");
-        put_text(key, out);
-        separator = b",";
-    }
+    put_key(key, out);
     if let Some(value) = &state.value {
-        out.extend_from_slice(separator);
-        out.extend_from_slice(b"\"value\":");
+        out.extend_from_slice(b",\"value\":");
         put_text(value, out);
-        separator = b",";
     }
     if state.is_dir {
+        let separator: &[u8] = if key.is_empty() { b"" } else { b"," };
         out.extend_from_slice(separator);
         out.extend_from_slice(b"\"dir\":true");
     }
+    put_rest(state, out);
+}
+
+/// Appends the beginning of a node. The root, which is a directory, has no key.
+fn put_key(key: &[u8], out: &mut Vec<u8>) {
+    out.push(b'{');
+    if !key.is_empty() {
+        out.extend_from_slice(b"\"key\":");
+        put_text(key, out);
+    }
+}
+
+/// Appends the end of the life of a node.
+fn put_rest(state: &NodeState, out: &mut Vec<u8>) {
     if let Some(Expiration { at_ms, ttl_s }) = state.expiration {
         out.extend_from_slice(b",\"expiration\":\"");
         out.extend_from_slice(time_text(at_ms).as_bytes());
@@ -160,6 +219,11 @@ fn put(out: &mut Vec<u8>, text: core::fmt::Arguments<'_>) {
 /// Appends a text in quotes. What is no UTF-8 becomes U+FFFD.
 pub(super) fn put_text(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
+    put_escaped(text, out);
+    out.push(b'"');
+}
+
+fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
     for chunk in text.utf8_chunks() {
         put_valid(chunk.valid(), out);
         // Go replaces each byte.
@@ -167,7 +231,6 @@ pub(super) fn put_text(text: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(b"\\ufffd");
         }
     }
-    out.push(b'"');
 }
 
 fn put_valid(text: &str, out: &mut Vec<u8>) {

@@ -32,6 +32,8 @@ pub fn decoded(bytes: &[u8], plus_is_space: bool) -> Result<Vec<u8>, BadEscape> 
         }
         at += 1;
     }
+    // Escaped bytes are a third of what was sent, and may be kept for long.
+    out.shrink_to_fit();
     Ok(out)
 }
 

@@ -332,23 +332,24 @@ async fn listed(
     is_recursive: bool,
 ) -> Answer {
     let Found { index, node } = found;
-    let kept_bytes = usize::try_from(node.below().bytes).unwrap_or(usize::MAX);
-    let value_bytes = node.value().map_or(0, |value| value.len());
-    let room = room_for(shares, key.len() + value_bytes + kept_bytes.min(V2_PIECE_BYTES)).await;
-    let mut listing = Listing::new(key, node, is_recursive, node::wall_ms());
+    let below_bytes = usize::try_from(node.below().bytes).unwrap_or(usize::MAX);
+    let kept_bytes = below_bytes.saturating_add(node.value().map_or(0, |value| value.len()));
+    let room = room_for(shares, key.len() + kept_bytes.min(V2_PIECE_BYTES)).await;
+    let begin = || Listing::new(key, node.clone(), is_recursive, node::wall_ms());
     let mut text = Vec::new();
-    let has_more = listing.write(V2_PIECE_BYTES, &mut text);
-    if !has_more {
+    if !begin().write(V2_PIECE_BYTES, &mut text) {
         return succeeded(runtime, index, Either::Left(Full::new(roomy(text, room))));
     }
-    drop(room);
+    // It begins again once it has the room for all: nothing is held while it waits.
+    let listing = begin();
+    drop((text, room));
     let (lines, body) = mpsc::channel(1);
     let (shares, is_whole) = (shares.clone(), Rc::new(Cell::new(false)));
     let body = Lines::of_one(body, is_whole.clone());
     tokio::task::spawn_local(async move {
         tokio::select! {
             () = lines.closed() => {}
-            is_sent = send_pieces(listing, text, &shares, kept_bytes, &lines) => {
+            is_sent = send_pieces(listing, &shares, kept_bytes, &lines) => {
                 is_whole.set(is_sent);
             }
         }
@@ -362,7 +363,6 @@ async fn listed(
 /// room, a client is cut off that takes nothing, or all of it too slowly. Whether all was sent.
 async fn send_pieces(
     mut listing: Listing,
-    mut text: Vec<u8>,
     shares: &ConnectionShares,
     kept_bytes: usize,
     lines: &mpsc::Sender<Bytes>,
@@ -372,8 +372,9 @@ async fn send_pieces(
     kept.grow_to(bytes).await;
     let time_max = if kept.is_finisher() { FINISH_TIME_MAX } else { STALL_TIME_MAX };
     let due_at = Instant::now() + time_max;
-    let mut has_more = true;
     loop {
+        let mut text = Vec::new();
+        let has_more = listing.write(V2_PIECE_BYTES, &mut text);
         let is_late = kept.is_waited_for() && Instant::now() > due_at;
         if is_late || !send_while_wanted(lines, text.into(), &kept).await {
             return false;
@@ -381,8 +382,6 @@ async fn send_pieces(
         if !has_more {
             return true;
         }
-        text = Vec::new();
-        has_more = listing.write(V2_PIECE_BYTES, &mut text);
     }
 }
 

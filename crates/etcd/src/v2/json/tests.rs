@@ -50,6 +50,59 @@ fn an_event_shows_the_nodes_before_and_after() {
     assert_eq!(line(&event, true), "{\"action\":\"set\"}\n");
 }
 
+/// A part has few bytes more than it is asked for, however large a value is; whatever it is cut
+/// at, the whole line is that of the value.
+#[test]
+fn large_values_are_written_in_parts() {
+    for (pattern, text) in [
+        ("\u{1}".to_string(), "\\u0001".to_string()),
+        ("a\u{20ac}".to_string(), "a\u{20ac}".to_string()),
+        ("\u{1f600}".to_string(), "\u{1f600}".to_string()),
+        ("x".to_string(), "x".to_string()),
+    ] {
+        let count = 30_001;
+        let mut store = Store::default();
+        set(&mut store, "/d/a", &pattern.repeat(count), Some(9));
+        set(&mut store, "/d/b", "small", None);
+        let node = store.get(Key::new("/d").unwrap()).unwrap().node;
+        let mut listing = Listing::new("/d", node, true, TIME_MS);
+        let (mut whole, mut has_more) = (Vec::new(), true);
+        while has_more {
+            let mut part = Vec::new();
+            has_more = listing.write(100, &mut part);
+            assert!(part.len() < 6 * VALUE_PART_BYTES + 400, "{}", part.len());
+            whole.extend_from_slice(&part);
+        }
+        let expected = format!(
+            "{{\"action\":\"get\",\"node\":{{\"key\":\"/d\",\"dir\":true,\"nodes\":[\
+             {{\"key\":\"/d/a\",\"value\":\"{}\",\"expiration\":\"2026-11-26T20:00:09.5Z\",\
+             \"ttl\":9,\"modifiedIndex\":4,\"createdIndex\":4}},\
+             {{\"key\":\"/d/b\",\"value\":\"small\",\"modifiedIndex\":5,\"createdIndex\":5}}],\
+             \"modifiedIndex\":4,\"createdIndex\":4}}}}\n",
+            text.repeat(count)
+        );
+        assert_eq!(String::from_utf8(whole).unwrap(), expected);
+        let (one, parts) = listed(&store, "/d/a", false, 1_000);
+        assert!(parts > 3 && one.contains(&text.repeat(count)) && one.ends_with("4}}\n"));
+    }
+}
+
+/// Bytes that are no UTF-8 are replaced one by one, wherever the value is cut.
+#[test]
+fn a_large_value_may_be_no_utf8() {
+    for pattern in [&b"\x80"[..], b"\xe2\x82", b"a\xff\xe2\x82\xac", b"\xf0\x9f\x98"] {
+        let value = pattern.repeat(10_000);
+        let mut store = Store::default();
+        let write = Write { key: Key::new("/a").unwrap(), value: &value, ttl_s: None };
+        let command = Command::Set { write, is_dir: false, is_refresh: false };
+        store.apply((Who::Member, 0), &command, &mut Changes::default()).unwrap();
+        let mut at_once = Vec::new();
+        put_text(&value, &mut at_once);
+        let at_once = String::from_utf8(at_once).unwrap();
+        assert!(listed(&store, "/a", false, 1).0.contains(&at_once), "{pattern:?}");
+    }
+}
+
 #[test]
 fn a_directory_shows_its_nodes_and_a_recursive_read_all() {
     let mut store = Store::default();
