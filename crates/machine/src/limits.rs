@@ -164,6 +164,9 @@ pub const ETCD_V2_AUTH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// memory.
 pub const ETCD_V2_AUTH_ENTRY_BYTES: u64 = 256;
 
+/// What a name or a pattern in a list counts for beside its bytes in the record.
+pub const ETCD_V2_AUTH_NAME_BYTES: u64 = 48;
+
 /// Keys of etcd v2 that one command expires. More wait for the next.
 pub const EXPIRE_KEYS_MAX: usize = 64;
 

@@ -2,6 +2,8 @@
 //!
 //! etcd 3.4 `v2auth.User`, `v2auth.Role`, `v2http/client_auth.go`.
 
+use std::sync::Arc;
+
 use machine::etcd_v2::auth::{
     Auth, AuthCommand, Names, Patterns, PutRole, PutUser, ROOT, Refused, Role,
 };
@@ -227,10 +229,10 @@ pub fn shown_user(auth: &Auth, name: &str) -> Result<Vec<u8>, (u16, String)> {
 }
 
 /// The role of a name; `root` permits all keys.
-pub fn role_of(auth: &Auth, name: &str) -> Option<Role> {
+pub fn role_of(auth: &Auth, name: &str) -> Option<Arc<Role>> {
     if name == ROOT {
         let all = Names::from(["/*".into()]);
-        return Some(Role { read: all.clone(), write: all });
+        return Some(Arc::new(Role { read: all.clone(), write: all }));
     }
     auth.roles().get(name).cloned()
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
 use crate::etcd_v2::key::Key;
-use crate::limits::{ETCD_V2_AUTH_BYTES_MAX, ETCD_V2_AUTH_ENTRY_BYTES};
+use crate::limits::{ETCD_V2_AUTH_BYTES_MAX, ETCD_V2_AUTH_ENTRY_BYTES, ETCD_V2_AUTH_NAME_BYTES};
 
 mod apply;
 mod command;
@@ -40,12 +40,22 @@ pub(crate) const TAG_ROLE: u8 = b'r';
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Auth {
     is_enabled: bool,
-    users: BTreeMap<Arc<str>, User>,
-    roles: BTreeMap<Arc<str>, Role>,
-    /// The terms of all records.
+    /// Shared with the versions before, so that a change copies one of them.
+    users: BTreeMap<Arc<str>, Arc<User>>,
+    /// As the users.
+    roles: BTreeMap<Arc<str>, Arc<Role>>,
+    /// The sums over the records of users and roles.
+    sums: Sums,
+}
+
+/// Sums over records of users and roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
     digest: Digest,
-    /// Bytes of all records.
+    /// Bytes of the records.
     bytes: u64,
+    /// What they take in memory, about.
+    weight: u64,
 }
 
 /// A user.
@@ -101,12 +111,12 @@ impl Auth {
     }
 
     /// The users by name.
-    pub fn users(&self) -> &BTreeMap<Arc<str>, User> {
+    pub fn users(&self) -> &BTreeMap<Arc<str>, Arc<User>> {
         &self.users
     }
 
     /// The roles by name; without `root`.
-    pub fn roles(&self) -> &BTreeMap<Arc<str>, Role> {
+    pub fn roles(&self) -> &BTreeMap<Arc<str>, Arc<Role>> {
         &self.roles
     }
 
@@ -145,12 +155,24 @@ impl Auth {
 
     /// The terms of all records.
     pub(crate) fn digest(&self) -> Digest {
-        self.digest
+        let mut digest = self.sums.digest;
+        if !self.is_unused() {
+            digest.add(Digest::of_tagged(&self.own_record()));
+        }
+        digest
     }
 
-    /// Bytes of all records.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Bytes of all records: six times as many suffice to show them.
+    pub fn bytes(&self) -> u64 {
+        match self.is_unused() {
+            true => 0,
+            false => self.sums.bytes + self.own_record().len() as u64,
+        }
+    }
+
+    /// The record that says whether permissions are enforced.
+    fn own_record(&self) -> [u8; 2] {
+        [TAG_AUTH, self.is_enabled.into()]
     }
 
     /// The number of records.
@@ -180,7 +202,7 @@ impl Auth {
             return None;
         }
         let Some((tag, name)) = behind else {
-            out.extend_from_slice(&[TAG_AUTH, self.is_enabled.into()]);
+            out.extend_from_slice(&self.own_record());
             return Some((TAG_AUTH, "".into()));
         };
         // No name is empty, so the first one is behind that.
@@ -230,10 +252,10 @@ impl Auth {
         if tag == TAG_USER {
             let hash = reader.bytes()?.into();
             let user = User { hash, roles: decode_list(reader)? };
-            self.users.insert(name.clone(), user);
+            self.set_user(&name, Some(user));
         } else {
             let role = Role { read: decode_list(reader)?, write: decode_list(reader)? };
-            self.roles.insert(name.clone(), role);
+            self.set_role(&name, Some(role));
         }
         Ok((tag, name))
     }
@@ -243,6 +265,7 @@ impl Auth {
         self.is_enabled |= more.is_enabled;
         self.users.append(&mut more.users);
         self.roles.append(&mut more.roles);
+        self.sums.add(more.sums);
     }
 
     /// Whether users and roles are as commands can make them.
@@ -252,27 +275,52 @@ impl Auth {
         (has_root || (root.is_none() && !self.is_enabled)) && !self.roles.contains_key(ROOT)
     }
 
-    /// Adds up the records anew, after a change.
-    pub(crate) fn sum_up(&mut self) {
-        (self.digest, self.bytes) = (Digest::default(), 0);
-        let (mut last, mut record) = (None, Vec::new());
-        let (mut digest, mut bytes) = (Digest::default(), 0);
-        while let Some(next) = self.put_record(last, &mut record) {
-            digest.add(Digest::of_tagged(&record));
-            bytes += record.len() as u64;
-            record.clear();
-            last = Some(next);
+    /// Puts a user in the place of one of that name, or removes it.
+    fn set_user(&mut self, name: &str, user: Option<User>) {
+        if let Some(before) = self.users.remove(name) {
+            self.sums.subtract(before.sums(name));
         }
-        (self.digest, self.bytes) = (digest, bytes);
+        if let Some(user) = user {
+            self.sums.add(user.sums(name));
+            self.users.insert(name.into(), Arc::new(user));
+        }
     }
 
-    /// What users and roles take in memory, about.
-    fn weight(&self) -> u64 {
-        self.bytes + self.record_count() * ETCD_V2_AUTH_ENTRY_BYTES
+    /// As [`Auth::set_user`], of a role.
+    fn set_role(&mut self, name: &str, role: Option<Role>) {
+        if let Some(before) = self.roles.remove(name) {
+            self.sums.subtract(before.sums(name));
+        }
+        if let Some(role) = role {
+            self.sums.add(role.sums(name));
+            self.roles.insert(name.into(), Arc::new(role));
+        }
     }
 
     fn is_too_large(&self) -> bool {
-        self.weight() > ETCD_V2_AUTH_BYTES_MAX
+        self.sums.weight > ETCD_V2_AUTH_BYTES_MAX
+    }
+}
+
+impl Sums {
+    /// Those of one record with so many names in its lists.
+    fn of(record: &[u8], name_count: usize) -> Sums {
+        let bytes = record.len() as u64;
+        let of_names = name_count as u64 * ETCD_V2_AUTH_NAME_BYTES;
+        let weight = bytes + ETCD_V2_AUTH_ENTRY_BYTES + of_names;
+        Sums { digest: Digest::of_tagged(record), bytes, weight }
+    }
+
+    fn add(&mut self, other: Sums) {
+        self.digest.add(other.digest);
+        self.bytes += other.bytes;
+        self.weight += other.weight;
+    }
+
+    fn subtract(&mut self, other: Sums) {
+        self.digest.subtract(other.digest);
+        self.bytes -= other.bytes;
+        self.weight -= other.weight;
     }
 }
 
@@ -283,6 +331,12 @@ impl User {
         out.put_bytes(&self.hash);
         encode_list(&self.roles, out);
     }
+
+    fn sums(&self, name: &str) -> Sums {
+        let mut record = Vec::new();
+        self.encode(name, &mut record);
+        Sums::of(&record, self.roles.len())
+    }
 }
 
 impl Role {
@@ -291,6 +345,12 @@ impl Role {
         out.put_bytes(name.as_bytes());
         encode_list(&self.read, out);
         encode_list(&self.write, out);
+    }
+
+    fn sums(&self, name: &str) -> Sums {
+        let mut record = Vec::new();
+        self.encode(name, &mut record);
+        Sums::of(&record, self.read.len() + self.write.len())
     }
 
     /// A key counts with and without a slash at its end: clients of etcd name a directory either

@@ -159,8 +159,7 @@ impl StoreRestore {
     /// # Errors
     /// The events do not reach the index, or users and roles do not fit each other.
     pub fn finish(mut self) -> Result<Store, RestoreError> {
-        if let Some(mut auth) = self.auth {
-            auth.sum_up();
+        if let Some(auth) = self.auth {
             if auth.is_unused() || !auth.is_sound() {
                 return Err(does_not_fit("a user or role".to_string()));
             }

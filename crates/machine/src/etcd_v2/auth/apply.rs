@@ -1,10 +1,9 @@
 //! Apply: each change is refused with a reason, or merged into users and roles at once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::etcd_v2::auth::command::{AuthCommand, PutRole, PutUser};
-use crate::etcd_v2::auth::{ALL_KEYS, Auth, GUEST_ROLE, Names, ROOT, Role, User, Who};
+use crate::etcd_v2::auth::{ALL_KEYS, Auth, GUEST_ROLE, Names, ROOT, Role, Who};
 
 /// What a change has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +97,6 @@ impl Auth {
             AuthCommand::PutRole(put) => changed.put_role(put),
             AuthCommand::DeleteRole { name } => changed.delete_role(name),
         }?;
-        changed.sum_up();
         if changed.is_too_large() && changed.bytes() > self.bytes() {
             return Err(Refused::TooLarge);
         }
@@ -114,8 +112,9 @@ impl Auth {
             (false, true) if !self.users.contains_key(ROOT) => return Err(Refused::NoRootUser),
             (false, true) => {
                 let all = Names::from([Arc::from(ALL_KEYS)]);
-                let guest = || Role { read: all.clone(), write: all.clone() };
-                self.roles.entry(GUEST_ROLE.into()).or_insert_with(guest);
+                if !self.roles.contains_key(GUEST_ROLE) {
+                    self.set_role(GUEST_ROLE, Some(Role { read: all.clone(), write: all }));
+                }
             }
             (true, false) => {}
         }
@@ -136,7 +135,7 @@ impl Auth {
             None if hash.is_empty() => return Err(Refused::NoPassword((*name).into())),
             _ => before.is_none(),
         };
-        let mut user = before.clone().unwrap_or_default();
+        let mut user = before.as_deref().cloned().unwrap_or_default();
         let pair = |role: &str| (Box::from(role), Box::from(*name));
         for role in &put.grant {
             // A new user's list may have a role twice.
@@ -157,11 +156,11 @@ impl Auth {
         if *name == ROOT {
             user.roles.insert(ROOT.into());
         }
-        if before.is_some_and(|before| before == user) {
+        if before.is_some_and(|before| *before == user) {
             return Err(Refused::UserUnchanged);
         }
         let roles = user.roles.clone();
-        self.users.insert((*name).into(), user);
+        self.set_user(name, Some(user));
         Ok(Done::User { is_new, roles })
     }
 
@@ -170,8 +169,11 @@ impl Auth {
         if self.is_enabled && name == ROOT {
             return Err(Refused::RootUserStays);
         }
-        let gone: Option<User> = self.users.remove(name);
-        gone.map(|_| Done::Other).ok_or_else(|| Refused::UserGone(name.into()))
+        if !self.users.contains_key(name) {
+            return Err(Refused::UserGone(name.into()));
+        }
+        self.set_user(name, None);
+        Ok(Done::Other)
     }
 
     /// `v2auth.store.CreateRole`, `UpdateRole`, `RWPermission.Grant`, `Revoke`.
@@ -186,7 +188,7 @@ impl Auth {
             None if *is_change => return Err(Refused::NoRole((*name).into())),
             _ => {}
         }
-        let mut role = before.clone().unwrap_or_default();
+        let mut role = before.as_deref().cloned().unwrap_or_default();
         for (patterns, of, granted) in [
             (&grant.read, &mut role.read, Refused::ReadGranted as fn(_) -> _),
             (&grant.write, &mut role.write, Refused::WriteGranted as fn(_) -> _),
@@ -200,10 +202,10 @@ impl Auth {
         for (patterns, of) in [(&revoke.read, &mut role.read), (&revoke.write, &mut role.write)] {
             of.retain(|pattern| !patterns.contains(&&**pattern));
         }
-        if before.is_some_and(|before| before == role) {
+        if before.is_some_and(|before| *before == role) {
             return Err(Refused::RoleUnchanged);
         }
-        self.roles.insert((*name).into(), role.clone());
+        self.set_role(name, Some(role.clone()));
         Ok(Done::Role(role))
     }
 
@@ -212,7 +214,10 @@ impl Auth {
         if name == ROOT {
             return Err(Refused::RootRole);
         }
-        let gone = BTreeMap::remove(&mut self.roles, name);
-        gone.map(|_| Done::Other).ok_or_else(|| Refused::RoleGone(name.into()))
+        if !self.roles.contains_key(name) {
+            return Err(Refused::RoleGone(name.into()));
+        }
+        self.set_role(name, None);
+        Ok(Done::Other)
     }
 }

@@ -141,29 +141,27 @@ async fn answer_at(
         return Ok(line(runtime, 200, format!("{{\"enabled\":{is_enabled}}}\n").into_bytes()));
     }
     let (client, auth) = find_root(runtime, parts, site).await?;
-    let write = match (place, &parts.method) {
-        (Place::Users, _) => return all_users(runtime, shares, &auth).await,
-        (Place::Roles, _) => return Ok(line(runtime, 200, users::roles_line(&auth))),
-        (Place::User(name), _) if is_get => {
-            return Ok(line(runtime, 200, users::shown_user(&auth, &name)?));
-        }
-        (Place::Role(name), _) if is_get => {
-            let role = users::role_of(&auth, &name);
-            let role = role.ok_or_else(|| (404, format!("auth: Role {name} does not exist.")))?;
-            return Ok(line(runtime, 200, users::role_line(&name, &role)));
-        }
-        (Place::Enable, method) => AuthWrite::Enforce(method == Method::PUT),
-        (Place::User(name), &Method::DELETE) => AuthWrite::DeleteUser(name),
-        (Place::Role(name), &Method::DELETE) => AuthWrite::DeleteRole(name),
-        (Place::User(name), _) => {
+    if is_get {
+        return shown(runtime, shares, &auth, place).await;
+    }
+    // A change may wait for its body and for a hash, and must not hold this version meanwhile.
+    drop(auth);
+    let is_put = parts.method == Method::PUT;
+    let write = match place {
+        Place::Enable => AuthWrite::Enforce(is_put),
+        Place::User(name) if is_put => {
             let (mut write, password) = user_write(name, &json(shares, body).await?)?;
             if !password.is_empty() {
                 write.hash = hash_of(runtime, password).await.map_err(unanswered)?;
             }
             AuthWrite::PutUser(write)
         }
-        (Place::Role(name), _) => AuthWrite::PutRole(role_write(name, &json(shares, body).await?)?),
-        (Place::TooDeep, _) => unreachable!("the caller has looked"),
+        Place::Role(name) if is_put => {
+            AuthWrite::PutRole(role_write(name, &json(shares, body).await?)?)
+        }
+        Place::User(name) => AuthWrite::DeleteUser(name),
+        Place::Role(name) => AuthWrite::DeleteRole(name),
+        Place::Users | Place::Roles | Place::TooDeep => unreachable!("the caller has looked"),
     };
     change(runtime, site, client, write).await
 }
@@ -207,17 +205,34 @@ async fn change(
     Ok(line(runtime, status, text))
 }
 
-async fn all_users(
+/// The answer that shows users or roles.
+async fn shown(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
     auth: &Auth,
+    place: Place,
 ) -> Result<Answer, Refused> {
-    // Each user is shown with its roles in full, so the bytes are known only afterwards.
-    let room = room_for(shares, V2_USERS_BYTES_MAX / V2_TEXT_TIMES).await;
-    let text = users::users_line(auth, V2_USERS_BYTES_MAX);
-    let text = text.ok_or_else(|| {
-        (500, format!("auth: the users with their roles take more than {V2_USERS_BYTES_MAX} bytes"))
-    })?;
+    // Each user is shown with its roles in full, so the bytes of all are known only afterwards.
+    let bytes = match place {
+        Place::Users => V2_USERS_BYTES_MAX / V2_TEXT_TIMES,
+        _ => usize::try_from(auth.bytes()).unwrap_or(usize::MAX),
+    };
+    let room = room_for(shares, bytes).await;
+    let text = match place {
+        Place::Users => {
+            let text = users::users_line(auth, V2_USERS_BYTES_MAX);
+            let wrong = "auth: the users with their roles take more than";
+            text.ok_or_else(|| (500, format!("{wrong} {V2_USERS_BYTES_MAX} bytes")))?
+        }
+        Place::Roles => users::roles_line(auth),
+        Place::User(name) => users::shown_user(auth, &name)?,
+        Place::Role(name) => {
+            let role = users::role_of(auth, &name);
+            let role = role.ok_or_else(|| (404, format!("auth: Role {name} does not exist.")))?;
+            users::role_line(&name, &role)
+        }
+        Place::Enable | Place::TooDeep => unreachable!("the caller has looked"),
+    };
     let mut answer = line(runtime, 200, Vec::new());
     *answer.body_mut() = Either::Left(roomy(text, room).into());
     Ok(answer)
