@@ -1,9 +1,9 @@
 //! The table of etcd 2.2: reads and writes of one key by etcd v2's HTTP API, for two sizes of
 //! values, several numbers of clients, at the leader alone and at all servers.
 //!
-//! As in the document, whose generator was `hey`, each client has a connection of its own, all ask
-//! for the same key, and each sends its next request when the one before is answered. The document
-//! names neither its machine types in full nor the durations.
+//! As with `boom` (now `hey`), the document's generator, each client has a connection of its own,
+//! all ask for the same key, and each sends its next request when the one before is answered.
+//! [`ETCD22_DOUBTS`] says what the document's script did otherwise.
 
 mod load;
 

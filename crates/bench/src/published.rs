@@ -183,11 +183,16 @@ pub const ETCD22: [Etcd22Row; 20] = [
 ];
 
 /// Known doubts about that table.
-pub const ETCD22_DOUBTS: [&str; 2] = [
-    "published in 2015: etcd 2.2.0-rc built with Go 1.4, 3 servers of 2 cores each with an SSD of its \
-     own, the generators on other machines",
-    "the document does not say how long a row took, nor how many connections hey had; here each \
-     client has one",
+///
+/// Source: `hack/benchmark/bench.sh` of etcd 2.2.0-rc.0, to which the document refers.
+pub const ETCD22_DOUBTS: [&str; 4] = [
+    "published in 2015: etcd 2.2.0-rc built with Go 1.4, 3 servers of 2 cores each (GCE \
+     n1-highcpu-2) with an SSD of its own, the generator on another machine",
+    "the document's script sends 10 writes or 100 reads for each client of a row, so that beginning \
+     is a part of its latencies; here a row has its seconds, behind a warm-up",
+    "reads of all servers were made at one server after the other, with a third of the clients \
+     each, and presumably added up: a server never had the clients of a row at once, unlike here",
+    "the script's writes do not say that their body is a form, so etcd may have written empty values",
 ];
 
 /// A row of the report on Ozone's chunk layouts: freon's chunk writer (`cmdw`) with 16 threads and

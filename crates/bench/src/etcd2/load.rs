@@ -152,14 +152,22 @@ impl Load {
             connection.send(request, now_ns())?;
         }
         while under_way > 0 {
-            self.poll.poll(&mut events, Some(SILENCE_LIMIT))?;
+            match self.poll.poll(&mut events, Some(SILENCE_LIMIT)) {
+                // The process was stopped and goes on.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                polled => polled?,
+            }
             ensure!(!events.is_empty(), "no answer for {} s", SILENCE_LIMIT.as_secs());
             for event in &events {
                 let connection = &mut self.connections[event.token().0];
                 connection.write(request)?;
                 let Some(status) = connection.read(&mut part)? else { continue };
                 let at_ns = now_ns();
-                tally.count((200..300).contains(&status), at_ns - connection.sent_ns);
+                // An error may come at once, and must make no figure better.
+                match (200..300).contains(&status) {
+                    true => tally.count(true, at_ns - connection.sent_ns),
+                    false => tally.errors += 1,
+                }
                 if at_ns < end_ns {
                     connection.send(request, at_ns)?;
                 } else {
