@@ -252,7 +252,7 @@ fn a_holder_at_a_member_that_is_cut_off_loses_its_lock_to_another() {
         (10_000_000, Whom::one(number), cut)
     };
     let cuts = vec![cut(0), cut(1), cut(2), cut(0)];
-    let counts = (1..=10).map(|seed| contending(seed, 20_000_000, cuts.clone()));
+    let counts = (1..=20).map(|seed| contending(seed, 20_000_000, cuts.clone()));
     let counts: Vec<EtcdCounts> = counts.collect();
     let count = |of: fn(&EtcdCounts) -> usize| counts.iter().map(of).sum::<usize>();
     let found = [

@@ -59,7 +59,7 @@ fn a_placeholder_of_an_absent_server_does_not_hinder_a_raise() {
         let mut options = steady(seed, 3, Vec::new());
         options.begins_unborn = true;
         options.member.attendance = Attendance::Majority;
-        let absent = Fault::Partition { is_one_way: false, for_us: 16_200_000 };
+        let absent = Fault::Partition { is_one_way: false, for_us: 15_400_000 };
         options.faults = FaultMix::planned_for(vec![(1, Whom::one(2), absent)]);
         options.faults_us = 40_000_000;
         options.builds =
