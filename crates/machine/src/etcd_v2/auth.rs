@@ -54,7 +54,7 @@ struct Sums {
     digest: Digest,
     /// Bytes of the records.
     bytes: u64,
-    /// What they take in memory, about.
+    /// Bytes of memory that they take, about.
     weight: u64,
 }
 
@@ -303,7 +303,7 @@ impl Auth {
 }
 
 impl Sums {
-    /// Those of one record with so many names in its lists.
+    /// The sums of one record, whose lists have `name_count` names together.
     fn of(record: &[u8], name_count: usize) -> Sums {
         let bytes = record.len() as u64;
         let of_names = name_count as u64 * ETCD_V2_AUTH_NAME_BYTES;

@@ -97,7 +97,7 @@ impl Auth {
             AuthCommand::PutRole(put) => changed.put_role(put),
             AuthCommand::DeleteRole { name } => changed.delete_role(name),
         }?;
-        if changed.is_too_large() && changed.bytes() > self.bytes() {
+        if changed.is_too_large() && changed.sums.weight > self.sums.weight {
             return Err(Refused::TooLarge);
         }
         *self = Arc::new(changed);
@@ -200,7 +200,9 @@ impl Auth {
             }
         }
         for (patterns, of) in [(&revoke.read, &mut role.read), (&revoke.write, &mut role.write)] {
-            of.retain(|pattern| !patterns.contains(&&**pattern));
+            for pattern in patterns {
+                of.remove(*pattern);
+            }
         }
         if before.is_some_and(|before| *before == role) {
             return Err(Refused::RoleUnchanged);

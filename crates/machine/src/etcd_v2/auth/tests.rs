@@ -225,6 +225,19 @@ fn users_and_roles_have_a_bound_below_which_all_goes_on() {
     assert!(apply(&mut store, Who::Guest, &a_role(&name(count), &[], &[])).is_ok());
 }
 
+/// Many short patterns take more memory than a long one, though fewer bytes of the record.
+#[test]
+fn the_bound_is_one_of_memory() {
+    let mut store = Store::default();
+    let long = "x".repeat(4_000_000);
+    assert!(apply(&mut store, Who::Guest, &a_role("r", &[&long], &[])).is_ok());
+    let short: Vec<String> = (0..100_000).map(|number| number.to_string()).collect();
+    let short: Vec<&str> = short.iter().map(String::as_str).collect();
+    let change = may_read("r", &short, &[&long]);
+    assert_eq!(apply(&mut store, Who::Guest, &change), Err(Refused::TooLarge));
+    assert!(apply(&mut store, Who::Guest, &may_read("r", &short[..1_000], &[&long])).is_ok());
+}
+
 #[test]
 fn a_store_with_nothing_but_users_is_restored() {
     for command in [a_role("r", &["/a"], &[]), a_user("a", "x", &["r"])] {
