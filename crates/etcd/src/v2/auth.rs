@@ -126,6 +126,29 @@ fn texts(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
 }
 
+/// Why a change is refused, without names: for the audit log.
+pub fn reason(refused: &Refused) -> &'static str {
+    match refused {
+        Refused::NotRoot => "Insufficient credentials",
+        Refused::AlreadyEnabled => "already enabled",
+        Refused::AlreadyDisabled => "already disabled",
+        Refused::NoRootUser => "No root user available",
+        Refused::RootUserStays => "Cannot delete root user while auth is enabled",
+        Refused::UserExists(_) => "User already exists",
+        Refused::NoUser(_) | Refused::UserGone(_) => "User does not exist",
+        Refused::NoPassword(_) => "Cannot create user with an empty password",
+        Refused::UserUnchanged => "User not updated",
+        Refused::RoleGranted { .. } => "Granting duplicate role",
+        Refused::RoleNotGranted { .. } => "Revoking ungranted role",
+        Refused::RootRole => "Cannot modify role root",
+        Refused::RoleExists(_) => "Role already exists",
+        Refused::NoRole(_) | Refused::RoleGone(_) => "Role does not exist",
+        Refused::RoleUnchanged => "Role not updated",
+        Refused::ReadGranted(_) | Refused::WriteGranted(_) => "Granting duplicate permission",
+        Refused::TooLarge => "users and roles are too large",
+    }
+}
+
 /// The status and the text of the answer to a change that is refused.
 pub fn refused(refused: &Refused) -> (u16, String) {
     let (status, text) = match refused {

@@ -55,7 +55,7 @@ impl Verb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     key: Box<str>,
-    /// The user that it is for; none: whoever names none.
+    /// The user that sends it; none if the client names no user.
     pub user: Option<Arc<str>>,
     /// What it asks for.
     pub ask: Ask,

@@ -87,11 +87,6 @@ impl EtcdFront {
         }
     }
 
-    /// Whether a wait goes on: its client may be given more.
-    pub fn has_v2_wait(&self, ticket: Ticket) -> bool {
-        self.v2_waits.has(ticket)
-    }
-
     /// Begins a read or a write.
     pub(super) fn begin_v2(&mut self, ticket: Ticket, request: Request) -> Result<(), CallRefused> {
         let Some(command) = request.command() else {

@@ -24,6 +24,7 @@ use etcd::pb::{Message, etcdserverpb as pb};
 use etcd::v2::{self, Failure};
 use machine::etcd_v2::auth::AuthCommand as V2AuthCommand;
 use machine::etcd_v2::command::Command as V2Command;
+use machine::etcd_v2::reply::Reason;
 use member::etcd_front::{CallRefused, CallResult, Credentials, Method, V2Result};
 
 use super::answer::code_and_text;
@@ -113,7 +114,10 @@ impl Audited {
         match result {
             Ok(Ok(_)) => self.result = Outcome::Success,
             Ok(Err(refusal)) => {
-                self.result = Outcome::Failure(Failure::from(refusal).code.message());
+                self.result = Outcome::Failure(match &refusal.reason {
+                    Reason::Auth(refused) => v2::auth::reason(refused),
+                    _ => Failure::from(refusal).code.message(),
+                });
             }
             Err(refused) => self.tell_result(Err(*refused)),
         }

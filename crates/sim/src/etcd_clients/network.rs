@@ -147,7 +147,7 @@ pub struct EtcdConnection {
     pub at_client: VecDeque<FromServer>,
     /// Messages of watch streams that have arrived, and that the client has not taken.
     pub watched_at_client: VecDeque<(usize, ToWatcher)>,
-    /// What has arrived for a client of etcd v2, and it has not taken.
+    /// Messages for a client of etcd v2 that have arrived, and that the client has not taken.
     pub v2_at_client: VecDeque<(CallId, ToV2)>,
     /// What the client finds behind these.
     pub client_end: End,

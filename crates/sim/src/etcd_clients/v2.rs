@@ -137,15 +137,13 @@ pub struct V2Client {
     seen: BTreeMap<&'static str, (String, u64)>,
     /// Its calls.
     pub calls: Vec<Call>,
-    /// The places of those without an answer.
+    /// The calls without an answer, with their places in `calls`.
     open: BTreeMap<CallId, usize>,
     /// Its waits.
     pub line: Line,
     /// The wait that a member has.
     waiting: Option<CallId>,
     next_us: u64,
-    /// The connection on which a read showed this index last.
-    is_over: bool,
 }
 
 impl V2Client {
@@ -173,7 +171,6 @@ impl V2Client {
             line,
             waiting: None,
             next_us: 0,
-            is_over: false,
         }
     }
 
@@ -197,7 +194,7 @@ impl V2Client {
     /// When it wants to be asked again.
     pub fn wakes_us(&self) -> u64 {
         let has_room = self.open.len() < self.config.calls_max && self.ops_left > 0;
-        match has_room || (self.waiting.is_none() && !self.is_over) {
+        match has_room || self.waiting.is_none() {
             true => self.next_us,
             false => u64::MAX,
         }
@@ -232,7 +229,7 @@ impl V2Client {
         self.waiting = Some(id);
     }
 
-    fn wait(&mut self) -> Request {
+    fn wait(&self) -> Request {
         let Line { key, is_recursive, is_stream, next, .. } = self.line;
         let form =
             format!("wait=true&recursive={is_recursive}&stream={is_stream}&waitIndex={next}");

@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use etcd::v2::Ask;
 use machine::{ChangeKind, Level, Machine, ZkChange};
-use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now};
+use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now, V2Waited};
 use member::message::{Delivery, Ticket};
 use member::{EtcdFront, TokenTimes};
 use workload::etcd::history::CallId;
@@ -31,8 +32,8 @@ pub(super) struct EtcdRuntime {
     pub woken: BTreeSet<usize>,
     /// The calls that are not done, each with its connection.
     waiting: BTreeMap<Ticket, (usize, CallId)>,
-    /// Those of them that are waits of etcd v2, and may last for ever.
-    v2_waits: BTreeSet<Ticket>,
+    /// Waits of etcd v2, which may last for ever, and whether each is a stream.
+    v2_waits: BTreeMap<Ticket, bool>,
     /// Watch streams.
     pub slots: Slots,
     /// Work on passwords.
@@ -57,7 +58,7 @@ impl EtcdRuntime {
             mail: VecDeque::new(),
             woken: BTreeSet::new(),
             waiting: BTreeMap::new(),
-            v2_waits: BTreeSet::new(),
+            v2_waits: BTreeMap::new(),
             slots: Slots::default(),
             passwords: Passwords::default(),
             user_forger: UserForger::default(),
@@ -150,9 +151,10 @@ impl EtcdRuntime {
                     begun.push((ticket, id));
                 }
                 FromClient::V2Wait(id, request) => {
+                    let is_stream = matches!(request.ask, Ask::Wait(ask) if ask.is_stream);
                     let ticket = self.front.on_v2_wait(request);
                     self.waiting.insert(ticket, (number, id));
-                    self.v2_waits.insert(ticket);
+                    self.v2_waits.insert(ticket, is_stream);
                 }
                 FromClient::Cancel(id) => self.cancel(|waiting| waiting == (number, id)),
                 FromClient::Taken(id) => {
@@ -239,6 +241,17 @@ impl EtcdRuntime {
         let watched = core::mem::take(&mut output.watched);
         let accepting = core::mem::take(&mut output.accepting);
         self.slots.pass_on(watched, &mut output.results, accepting, &mut self.front, world);
+    }
+
+    /// The connection and the call that something of a wait of etcd v2 is for; none if the wait was
+    /// cancelled.
+    pub fn v2_waited(&mut self, ticket: Ticket, waited: &V2Waited) -> Option<(usize, CallId)> {
+        let is_last = match waited {
+            V2Waited::Begun { .. } => false,
+            V2Waited::Events(_) => self.v2_waits.get(&ticket) == Some(&false),
+            V2Waited::Refused(_) | V2Waited::Ended => true,
+        };
+        if is_last { self.done(ticket) } else { self.waiting_for(ticket) }
     }
 
     /// The shell says that a piece was taken, or ends a call, though its client did not.

@@ -189,16 +189,9 @@ impl Server {
                 network.send_to_v2(world, number, id, ToV2::Result(result));
             }
         }
-        let waited = core::mem::take(&mut output.v2_waited);
-        let tickets: Vec<Ticket> = waited.iter().map(|(ticket, _)| *ticket).collect();
-        for (ticket, waited) in waited {
-            if let Some((number, id)) = runtime.waiting_for(ticket) {
+        for (ticket, waited) in core::mem::take(&mut output.v2_waited) {
+            if let Some((number, id)) = runtime.v2_waited(ticket, &waited) {
                 network.send_to_v2(world, number, id, ToV2::Waited(waited));
-            }
-        }
-        for ticket in tickets {
-            if !runtime.front_mut().has_v2_wait(ticket) {
-                runtime.done(ticket);
             }
         }
     }

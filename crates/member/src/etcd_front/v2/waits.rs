@@ -74,7 +74,8 @@ pub(in crate::etcd_front) struct V2Waits {
 
 struct Wait {
     key: Arc<str>,
-    /// The user that it is for; none: whoever names none. It is judged once, as in etcd.
+    /// The user that sent it; none if the client named no user. Permissions are checked when the
+    /// wait begins, as in etcd.
     user: Option<Arc<str>>,
     is_recursive: bool,
     is_stream: bool,
@@ -124,11 +125,6 @@ impl V2Waits {
     /// The number of waits.
     pub fn count(&self) -> usize {
         self.waits.len()
-    }
-
-    /// Whether there is such a wait.
-    pub fn has(&self, ticket: Ticket) -> bool {
-        self.waits.contains_key(&ticket)
     }
 
     /// Begins a wait, which is a request of this kind.

@@ -179,7 +179,7 @@ fn others_are_asked_once_for_an_index_without_a_majority() {
     assert_eq!(give(2, 5, 8), (vec![], false, vec![5]));
     assert_eq!(give(1, 6, 7), (vec![], false, vec![5]));
     assert_eq!(give(2, 6, 8), (vec![], true, vec![5, 6]));
-    // Who is outside at one index leaves no other one open.
+    // A member that is outside at one index counts at no other index.
     let outside = Difference::Outside { member: MemberId(2), index: 6 };
     assert_eq!(give(3, 6, 7), (vec![outside], false, vec![]));
 }

@@ -57,7 +57,7 @@ fn waits_need_a_permission_too() {
         ("GET /v2/keys/app/k?wait=true", 401),
         ("GET /v2/keys/app?wait=true&recursive=true @app:b", 401),
         ("GET /v2/keys/other?wait=true @app:a", 401),
-        // Of the history, too.
+        // The history needs the permission, too.
         ("GET /v2/keys/other?wait=true&waitIndex=1 @app:a", 401),
     ] {
         assert_eq!(status(etcd, line), expected, "{line}");
@@ -118,7 +118,11 @@ fn users_outlive_a_snapshot_and_are_printed_without_their_passwords() {
     for number in 0..150 {
         status(etcd, &format!("PUT /v2/keys/app/{number} @app:a value=x"));
     }
+    status(etcd, "PUT /v2/auth/users/app @root:r {\"user\":\"app\",\"revoke\":[\"none\"]}");
     let audited = audit::lines(&server);
+    let refused = "user=root\tip=127.0.0.1\toperation=v2UserPut\tname=\"app\"\t\
+                   result=failure\terror=Revoking ungranted role";
+    assert!(audited.contains(&refused.to_string()), "{audited:?}");
     let enabled = "ip=127.0.0.1\toperation=v2AuthEnable\tresult=success".to_string();
     let wrote = "user=app\tip=127.0.0.1\toperation=v2Set\tkey=\"/app/9\"\tresult=success";
     assert!(audited.contains(&enabled), "{audited:?}");
