@@ -69,18 +69,23 @@ fn waits_need_a_permission_too() {
     assert_eq!(chunk_of(&mut waiting)["node"]["key"], "/app/k");
 }
 
-/// A hash of this cost takes about a second.
+/// The first request needs one hash, which takes about a second at this cost. The next 200 together
+/// take less than 20 such requests.
 #[test]
 fn a_password_is_hashed_once_for_many_requests() {
     let server = Server::start("etcd-v2-users-cost", &[ETCD, V2, "quorate.etcdBcryptCost=14"]);
     let etcd = server.face("etcd");
     enforce(etcd);
     let begun_at = Instant::now();
+    assert_eq!(status(etcd, "PUT /v2/keys/app/first @app:a value=1"), 201);
+    let first = begun_at.elapsed();
+    let begun_at = Instant::now();
     for number in 0..200 {
         let line = format!("PUT /v2/keys/app/{number} @app:a value=1");
         assert_eq!(status(etcd, &line), 201);
     }
-    assert!(begun_at.elapsed() < Duration::from_secs(60), "{:?}", begun_at.elapsed());
+    let others = begun_at.elapsed();
+    assert!(others < 20 * first, "{first:?}, then {others:?}");
     let change = "PUT /v2/auth/users/app @root:r {\"user\":\"app\",\"password\":\"new\"}";
     assert_eq!(status(etcd, change), 200);
     assert_eq!(status(etcd, "GET /v2/keys/app/1 @app:a"), 401, "the password is another");
@@ -120,7 +125,7 @@ fn users_outlive_a_snapshot_and_are_printed_without_their_passwords() {
     }
     status(etcd, "PUT /v2/auth/users/app @root:r {\"user\":\"app\",\"revoke\":[\"none\"]}");
     let audited = audit::lines(&server);
-    let refused = "user=root\tip=127.0.0.1\toperation=v2UserPut\tname=\"app\"\t\
+    let refused = "user=root\tip=127.0.0.1\toperation=v2UserPut\tname=app\t\
                    result=failure\terror=Revoking ungranted role";
     assert!(audited.contains(&refused.to_string()), "{audited:?}");
     let enabled = "ip=127.0.0.1\toperation=v2AuthEnable\tresult=success".to_string();
