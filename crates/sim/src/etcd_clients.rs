@@ -111,17 +111,9 @@ impl EtcdLoad {
                 calls_max: random.between(1, 6) as usize,
                 rest_us_max: random.magnitude(1_000, 1_000_000),
             };
-            self.clients.push(EtcdClientConfig {
-                ops: 0,
-                calls_max: u64::MAX,
-                think_us_max: 4_000_000,
-                patience_us_max,
-                watches_max: 0,
-                is_erratic: !random.one_in(4),
-                contends: None,
-                users: None,
-                v2: Some(v2),
-            });
+            let is_erratic = !random.one_in(4);
+            let client = EtcdClientConfig::without_calls(patience_us_max, is_erratic);
+            self.clients.push(EtcdClientConfig { v2: Some(v2), ..client });
         }
     }
 
@@ -132,17 +124,9 @@ impl EtcdLoad {
             calls: random.magnitude(100, 600),
             rest_us_max: random.magnitude(10_000, 1_000_000),
         };
-        self.clients.push(EtcdClientConfig {
-            ops: 0,
-            calls_max: u64::MAX,
-            think_us_max: 4_000_000,
-            patience_us_max: random.magnitude(2_000_000, 30_000_000),
-            watches_max: 0,
-            is_erratic: false,
-            contends: None,
-            users: Some(users),
-            v2: None,
-        });
+        let patience_us_max = random.magnitude(2_000_000, 30_000_000);
+        let client = EtcdClientConfig::without_calls(patience_us_max, false);
+        self.clients.push(EtcdClientConfig { users: Some(users), ..client });
     }
 
     /// Adds clients that want a lock, or to lead an election, and make no other calls.
@@ -164,17 +148,8 @@ impl EtcdLoad {
                 rest_us_max: random.magnitude(20_000, 4_000_000),
                 accident_us_max: is_erratic.then(|| random.magnitude(1_000_000, 15_000_000)),
             };
-            self.clients.push(EtcdClientConfig {
-                ops: 0,
-                calls_max: u64::MAX,
-                think_us_max: 4_000_000,
-                patience_us_max,
-                watches_max: 0,
-                is_erratic,
-                contends: Some(contends),
-                users: None,
-                v2: None,
-            });
+            let client = EtcdClientConfig::without_calls(patience_us_max, is_erratic);
+            self.clients.push(EtcdClientConfig { contends: Some(contends), ..client });
         }
     }
 

@@ -108,25 +108,6 @@ impl Listing {
         false
     }
 
-    /// Appends the node at the present key; of a directory whose nodes are `shown`, only the
-    /// beginning.
-    fn begin(&mut self, node: Arc<Node>, shown: bool, out: &mut Vec<u8>) {
-        let state = node.shown(self.now_ms);
-        if let Some(value) = state.value.clone().filter(|value| value.len() > VALUE_PART_BYTES) {
-            put_key(self.key.as_bytes(), out);
-            out.extend_from_slice(b",\"value\":\"");
-            self.value = Some(OpenValue { state, value, written: 0 });
-            return;
-        }
-        if !(node.is_dir() && shown) {
-            return put_node(self.key.as_bytes(), &state, out);
-        }
-        put_start(self.key.as_bytes(), &state, out);
-        self.open.push(Open { dir: node, key_bytes: self.key.len(), after: None });
-    }
-}
-
-impl Listing {
     /// Appends the next part of the value that is being written, and behind its end the rest of its
     /// node.
     fn go_on_with_value(&mut self, out: &mut Vec<u8>) {
@@ -149,6 +130,23 @@ impl Listing {
             put_indexes(state.modified, state.created, out);
             self.value = None;
         }
+    }
+
+    /// Appends the node at the present key; of a directory whose nodes are `shown`, only the
+    /// beginning.
+    fn begin(&mut self, node: Arc<Node>, shown: bool, out: &mut Vec<u8>) {
+        let state = node.shown(self.now_ms);
+        if let Some(value) = state.value.clone().filter(|value| value.len() > VALUE_PART_BYTES) {
+            put_key(self.key.as_bytes(), out);
+            out.extend_from_slice(b",\"value\":\"");
+            self.value = Some(OpenValue { state, value, written: 0 });
+            return;
+        }
+        if !(node.is_dir() && shown) {
+            return put_node(self.key.as_bytes(), &state, out);
+        }
+        put_start(self.key.as_bytes(), &state, out);
+        self.open.push(Open { dir: node, key_bytes: self.key.len(), after: None });
     }
 }
 

@@ -52,6 +52,23 @@ pub struct EtcdClientConfig {
     pub v2: Option<V2Config>,
 }
 
+impl EtcdClientConfig {
+    /// A client without calls of its own, for something that makes others.
+    pub fn without_calls(patience_us_max: u64, is_erratic: bool) -> EtcdClientConfig {
+        EtcdClientConfig {
+            ops: 0,
+            calls_max: u64::MAX,
+            think_us_max: 4_000_000,
+            patience_us_max,
+            watches_max: 0,
+            is_erratic,
+            contends: None,
+            users: None,
+            v2: None,
+        }
+    }
+}
+
 /// What all clients of a run make of etcd beside plain calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uses {

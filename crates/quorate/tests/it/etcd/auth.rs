@@ -373,9 +373,10 @@ pub async fn connect_over_tls(address: SocketAddr, shows: &'static str) -> SendR
     requests
 }
 
-#[test]
-fn the_common_name_of_a_certificate_is_a_user_but_never_through_the_gateway() {
-    let folder = folder("etcd-auth-certificates");
+/// A server whose clients are users by their certificates, with these flags more, and its addresses
+/// without and with TLS.
+pub fn with_certificates(name: &str, more: &[&str]) -> (Etcd, [SocketAddr; 2]) {
+    let folder = folder(name);
     let [plain, secure] = free_addresses::<2>();
     let (cert, key) = two_files(&folder, "server");
     let urls = format!("http://{plain},https://{secure}");
@@ -389,9 +390,15 @@ fn the_common_name_of_a_certificate_is_a_user_but_never_through_the_gateway() {
         format!("--listen-client-urls={urls}"),
         format!("--advertise-client-urls={urls}"),
     ];
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let _member = Etcd::spawn(&folder, "a", &flags);
+    let flags = flags.iter().map(String::as_str).chain(more.iter().copied());
+    let member = Etcd::spawn(&folder, "a", &flags.collect::<Vec<_>>());
     wait_ready(&folder, "a");
+    (member, [plain, secure])
+}
+
+#[test]
+fn the_common_name_of_a_certificate_is_a_user_but_never_through_the_gateway() {
+    let (_member, [plain, secure]) = with_certificates("etcd-auth-certificates", &[]);
     enforce(plain);
     let root = Client::of(plain, "root", "r");
     // The subject of the certificate is C=DE, O=Test, CN=client. Such a user needs no password.

@@ -3,11 +3,7 @@
 use std::process::Command;
 
 use super::*;
-use crate::etcd::auth::over_tls;
-use crate::etcd::ports::two_files;
-use crate::etcd::{Etcd, wait_ready};
-use crate::server::folder;
-use crate::tls::wire::fixture;
+use crate::etcd::auth::{over_tls, with_certificates};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -149,24 +145,8 @@ fn users_outlive_a_snapshot_and_are_printed_without_their_passwords() {
 
 #[test]
 fn the_common_name_of_a_certificate_is_a_user() {
-    let folder = folder("etcd-v2-users-certificates");
-    let [plain, secure] = crate::etcd::free_addresses::<2>();
-    let (cert, key) = two_files(&folder, "server");
-    let urls = format!("http://{plain},https://{secure}");
-    let flags = [
-        "--name=a".to_string(),
-        "--enable-v2".to_string(),
-        "--bcrypt-cost=4".to_string(),
-        format!("--cert-file={cert}"),
-        format!("--key-file={key}"),
-        "--client-cert-auth".to_string(),
-        format!("--trusted-ca-file={}", fixture("ca.pem")),
-        format!("--listen-client-urls={urls}"),
-        format!("--advertise-client-urls={urls}"),
-    ];
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let _member = Etcd::spawn(&folder, "a", &flags);
-    wait_ready(&folder, "a");
+    let (_member, [plain, secure]) =
+        with_certificates("etcd-v2-users-certificates", &["--enable-v2"]);
     enforce(plain);
     let shown = |line: &str| over_tls(secure, "client", line, "");
     // Nobody has that name yet, so the client is a guest.
