@@ -162,7 +162,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     }
     server.kill_nine();
     server.restart();
-    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    let mut client = reopen(&server);
     assert_eq!(client.get(&path_of(99)), Ok(data_of(1_999)));
     assert_holds(&mut client, 100..count);
     assert_well(&server);
