@@ -17,11 +17,11 @@ impl Level {
     /// etcd's keys, beside ZooKeeper's tree.
     pub const ETCD: Level = Level(2);
 
-    /// The tree of etcd v2, beside etcd's keys. It is not released.
+    /// The tree of etcd v2, beside etcd's keys.
     pub const ETCD_V2: Level = Level(3);
 
     /// The highest level that is released: its formats, and those of the levels below, stay.
-    pub const RELEASED: Level = Level::ETCD;
+    pub const RELEASED: Level = Level::ETCD_V2;
 
     /// The highest level that this build knows, released or not.
     pub const NEWEST: Level = Level::ETCD_V2;

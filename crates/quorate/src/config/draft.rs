@@ -67,12 +67,9 @@ impl Draft {
             let cause = format!("etcd's clients need level {}", Level::ETCD);
             return Err(self.report.missing(cause));
         }
-        if self.etcd.has_v2 {
-            let level = *self.storage.level_max.get_or_insert(Level::ETCD_V2);
-            if level < Level::ETCD_V2 {
-                let cause = format!("clients of etcd v2 need level {}", Level::ETCD_V2);
-                return Err(self.report.missing(cause));
-            }
+        if self.etcd.has_v2 && self.storage.level_max.is_some_and(|it| it < Level::ETCD_V2) {
+            let cause = format!("clients of etcd v2 need level {}", Level::ETCD_V2);
+            return Err(self.report.missing(cause));
         }
         let (etcd, etcd_keys) = self.etcd.finish().map_err(|cause| self.report.missing(cause))?;
         if let (Some(cluster), Some(etcd)) = (&mut cluster, &etcd) {

@@ -1243,7 +1243,7 @@ fn a_disk_may_hang_for_a_second_unless_configured() {
     assert_eq!(level(&zoo("quorate.levelMax=3")), machine::Level::ETCD_V2);
     assert!(zoo("quorate.levelMax=4").error().contains("level 4 is not between 1 and 3"));
     let v2 = "etcd_addr = \"127.0.0.1:1\"\netcd_enable_v2 = true\n";
-    assert_eq!(level(&World::toml(v2)), machine::Level::ETCD_V2);
+    assert_eq!(level(&World::toml(v2)), machine::Level::RELEASED);
     let low = World::toml(&format!("{v2}level_max = 2")).error();
     assert!(low.contains("clients of etcd v2 need level 3"), "{low}");
     let both = "etcd_addr = \"127.0.0.1:1\"\nlevel_max = 1";

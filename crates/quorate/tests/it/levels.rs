@@ -1,8 +1,8 @@
 //! Members of two builds in one ensemble: an upgrade of one server at a time under load, the way
 //! back, and the raise of the level, after which an older build is refused.
 //!
-//! The newer build is this one, the older build is this one without level 2: they know ranges of
-//! levels that differ, as two releases do.
+//! The newer build is this one, an older build is this one without the levels above 1 or 2: they
+//! know ranges of levels that differ, as two releases do.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,21 +24,51 @@ use crate::server::wait_until;
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// The additional configuration of an older build.
-const OLDER: &str = "quorate.levelMax=1\n";
-
-/// Makes a server the newer build, or the older one, from its next start on.
-fn install(members: &Members, place: usize, is_newer: bool) {
-    let file = members.folder.join((place + 1).to_string()).join("zoo.cfg");
-    let config = fs::read_to_string(&file).unwrap().replace(OLDER, "");
-    let more = if is_newer { "" } else { OLDER };
-    fs::write(&file, config + more).unwrap();
+/// A build of the program.
+#[derive(Clone, Copy, PartialEq)]
+enum Build {
+    /// This one.
+    Newer,
+    /// One that knows this level and those below.
+    Older(u16),
 }
 
-/// Stops a server and starts it as the other build, while the others serve.
-fn replace(members: &mut Members, place: usize, is_newer: bool) {
+impl Build {
+    /// Its additional configuration.
+    fn line(self) -> String {
+        match self {
+            Build::Newer => String::new(),
+            Build::Older(level) => format!("quorate.levelMax={level}\n"),
+        }
+    }
+}
+
+/// Prepares three servers with an older build, which knows this level and those below, and starts
+/// them.
+fn start_older(name: &str, level: u16) -> Members {
+    let line = Build::Older(level).line();
+    let mut members = Members::prepare(name, &format!("snapCount=200\n{line}"));
+    (0..3).for_each(|place| members.start(place));
+    members.leader();
+    members
+}
+
+/// Gives a server a build, and further lines of its configuration, from its next start on.
+fn install(members: &Members, place: usize, build: Build, lines_more: &str) {
+    let file = members.folder.join((place + 1).to_string()).join("zoo.cfg");
+    let config = fs::read_to_string(&file).unwrap();
+    // An older build refuses what it does not know.
+    let newer_keys = ["quorate.levelMax=", "quorate.etcdEnableV2="];
+    let lines = config.lines().filter(|line| !newer_keys.iter().any(|key| line.starts_with(key)));
+    let config: String = lines.flat_map(|line| [line, "\n"]).collect();
+    fs::write(&file, config + &build.line() + lines_more).unwrap();
+}
+
+/// Stops a server and starts it with a build and further lines of its configuration, while the
+/// others serve.
+fn replace(members: &mut Members, place: usize, build: Build, lines_more: &str) {
     members.stop_one(place);
-    install(members, place, is_newer);
+    install(members, place, build, lines_more);
     members.start(place);
     let address = members.clients[place];
     wait_until("it serves again", || word(address, "srvr").contains("Mode: "));
@@ -104,22 +134,22 @@ fn refill(members: &mut Members, place: usize) {
 
 #[test]
 fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
-    let mut members = Members::prepare("levels", &format!("snapCount=200\n{OLDER}"));
-    (0..3).for_each(|place| members.start(place));
-    members.leader();
+    const OLDER: Build = Build::Older(1);
+    let mut members = start_older("levels", 1);
     let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let clients = members.clients.clone();
     let written = thread::scope(|scope| {
         let writer = scope.spawn(|| write(&clients, &is_over, &count));
-        for (place, is_newer) in [(0, true), (1, true), (1, false), (1, true), (2, true)] {
+        let newer = |place| (place, Build::Newer);
+        for (place, build) in [newer(0), newer(1), (1, OLDER), newer(1), newer(2)] {
             let (said, is_done) = members.cluster(&["upgrade"]);
             // The older build knows no level to raise to.
-            let is_refused = !is_done && said.contains("install version 0.2.0 or later there");
+            let is_refused = !is_done && said.contains("install version 0.3.0 or later there");
             assert!(is_refused || said.contains("the level is 1"), "{said}");
-            replace(&mut members, place, is_newer);
+            replace(&mut members, place, build, "");
             let_it_write(&count);
             // The sender and the receiver of the snapshot are of two builds, both ways round.
-            if (place, is_newer) == (0, true) {
+            if (place, build) == newer(0) {
                 let before = count.load(Ordering::Acquire);
                 wait_until("the log is long", || count.load(Ordering::Acquire) > before + 300);
                 refill(&mut members, 0);
@@ -128,36 +158,38 @@ fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
         }
         wait_until("all three are there, and the level rises", || {
             let (said, is_done) = members.cluster(&["upgrade"]);
-            is_done && said == "the level rose from 1 to 2\n"
+            is_done && said == "the level rose from 1 to 3\n"
         });
-        assert!(members.cluster(&["upgrade"]).0.contains("the level is 2"));
+        assert!(members.cluster(&["upgrade"]).0.contains("the level is 3"));
         let_it_write(&count);
         is_over.store(true, Ordering::Release);
         writer.join().unwrap()
     });
-    assert!(members.cluster(&["status"]).0.contains("\nlevel 2\n"));
+    assert!(members.cluster(&["status"]).0.contains("\nlevel 3\n"));
     for address in members.clients.clone() {
         let mut client = Client::open(address, TIMEOUT_MS);
         assert!(word(address, "mntr").contains("zk_digest_mismatches_count\t0\n"));
         client.call(&Request::Sync { path: Some("/") });
         assert!(written.iter().all(|path| client.exists(path)), "{} were written", written.len());
     }
-    an_older_build_is_refused(&mut members);
+    an_older_build_is_refused(&mut members, OLDER);
     members.stop();
 }
 
 /// Checks that an older build is refused: with a directory that has the new level, and with an
 /// empty one.
-fn an_older_build_is_refused(members: &mut Members) {
+fn an_older_build_is_refused(members: &mut Members, older: Build) {
+    let Build::Older(level) = older else { panic!("it is this build") };
     let old = (members.leader() + 1) % 3;
     members.stop_one(old);
-    install(members, old, false);
+    install(members, old, older, "");
     members.start(old);
     let status = members.wait_for_end(old);
     assert!(!status.success());
     let log = members.log(old);
-    let said = "level 2, and this server knows up to 1: install version 0.2.0 or later";
-    assert!(log.contains(said), "{log}");
+    let said =
+        format!("level 3, and this server knows up to {level}: install version 0.3.0 or later");
+    assert!(log.contains(&said), "{log}");
     check_kept(members, old);
 
     // With an empty directory it is a new member, which nobody takes in.
@@ -166,10 +198,8 @@ fn an_older_build_is_refused(members: &mut Members) {
     fs::create_dir_all(members.data(old)).unwrap();
     fs::write(members.data(old).join("myid"), format!("{}\n", old + 1)).unwrap();
     members.start(old);
-    wait_until("it is told what to install", || {
-        let log = members.log(old);
-        log.contains("is at level 2, and this server knows up to 1: install version 0.2.0")
-    });
+    let said = format!("is at {said}");
+    wait_until("it is told what to install", || members.log(old).contains(&said));
     assert!(!word(members.clients[old], "srvr").contains("Mode: "));
     kill_process(members.pid(old), Signal::KILL).unwrap();
     members.wait_for_end(old);
@@ -177,7 +207,7 @@ fn an_older_build_is_refused(members: &mut Members) {
     // The server is as it was before, and of the newer build.
     fs::remove_dir_all(members.data(old)).unwrap();
     fs::rename(&kept, members.data(old)).unwrap();
-    install(members, old, true);
+    install(members, old, Build::Newer, "");
     members.start(old);
     let address = members.clients[old];
     wait_until("it serves again", || word(address, "srvr").contains("Mode: "));
@@ -193,9 +223,7 @@ fn hash_of_keys(etcd: SocketAddr) -> (u64, String) {
 
 #[test]
 fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
-    let mut members = Members::prepare("levels-etcd", &format!("snapCount=200\n{OLDER}"));
-    (0..3).for_each(|place| members.start(place));
-    members.leader();
+    let mut members = start_older("levels-etcd", 1);
     let etcd: [SocketAddr; 3] = free_addresses();
     let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let clients = members.clients.clone();
@@ -203,10 +231,8 @@ fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
     let written = thread::scope(|scope| {
         let writer = scope.spawn(|| write(&clients, &is_over, &count));
         for place in 0..3 {
-            let file = members.folder.join((place + 1).to_string()).join("zoo.cfg");
-            let config = fs::read_to_string(&file).unwrap();
-            fs::write(&file, format!("{config}quorate.etcdAddr={}\n", etcd[place])).unwrap();
-            replace(&mut members, place, true);
+            let line = format!("quorate.etcdAddr={}\n", etcd[place]);
+            replace(&mut members, place, Build::Newer, &line);
             let_it_write(&count);
             if place == 0 {
                 refused = Some(call(etcd[0], "put", r#"{"key":"YQ==","value":"Yg=="}"#));
@@ -224,7 +250,8 @@ fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
     let (status, body) = refused.unwrap();
     assert_eq!(status, 400, "{body}");
     assert!(body.contains("etcdserver: not capable"), "{body}");
-    assert!(members.cluster(&["status"]).0.contains("\nlevel 2\n"));
+    // Clients of etcd v2 need level 3, others do not.
+    assert!(members.cluster(&["status"]).0.contains("\nlevel 2; all servers know level 3"));
     kill_process(members.pid(2), Signal::KILL).unwrap();
     members.wait_for_end(2);
     members.start(2);
@@ -237,5 +264,53 @@ fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
         client.call(&Request::Sync { path: Some("/") });
         assert!(written.iter().all(|path| client.exists(path)), "{} were written", written.len());
     }
+    members.stop();
+}
+
+/// Sets a key of etcd v2. Returns the status, and the body.
+fn set_v2(etcd: SocketAddr, key: &str, value: &str) -> (u16, String) {
+    let line = format!("PUT /v2/keys/{key}?value={value}");
+    request(etcd, &line, "").expect("the server answers")
+}
+
+#[test]
+fn clients_of_etcd_v2_are_served_once_the_last_server_is_upgraded() {
+    let mut members = start_older("levels-etcd-v2", 2);
+    let etcd: [SocketAddr; 3] = free_addresses();
+    for place in 0..3 {
+        let line = format!("quorate.etcdAddr={}\n", etcd[place]);
+        replace(&mut members, place, Build::Older(2), &line);
+    }
+    wait_until("a client of etcd is served", || put(etcd[0], "first", "1"));
+    for place in 0..3 {
+        replace(&mut members, place, Build::Newer, "quorate.etcdEnableV2=true\n");
+        for number in 0..250 {
+            assert!(put(etcd[number % 3], &format!("key{}", number % 50), &format!("{number}")));
+        }
+        if place == 0 {
+            let (status, body) = set_v2(etcd[0], "early", "1");
+            assert_eq!(status, 500, "{body}");
+            assert!(body.contains("etcdserver: not capable"), "{body}");
+        }
+    }
+    wait_until("a client of etcd v2 is served", || set_v2(etcd[0], "first", "1").0 == 201);
+    for (number, address) in (0..300).zip(etcd.iter().cycle()) {
+        let (status, body) = set_v2(*address, &format!("key{}", number % 50), &number.to_string());
+        assert!([200, 201].contains(&status), "{body}");
+    }
+    assert!(members.cluster(&["status"]).0.contains("\nlevel 3\n"));
+    let last = |etcd| request(etcd, "GET /v2/keys/key49", "").expect("the server answers").1;
+    wait_until("all have the same keys", || {
+        etcd.iter().all(|address| last(*address).contains("\"value\":\"299\""))
+    });
+    let (status, _) = request(etcd[1], "GET /v2/keys/early", "").unwrap();
+    assert_eq!(status, 404, "a refused write has no effect");
+    let hashes = || etcd.map(hash_of_keys);
+    wait_until("all have the same keys of v3", || hashes().iter().all(|it| *it == hashes()[0]));
+    assert_eq!(get(etcd[2], "key49").as_deref(), Some("249"));
+    for address in members.clients.clone() {
+        assert!(word(address, "mntr").contains("zk_digest_mismatches_count\t0\n"));
+    }
+    an_older_build_is_refused(&mut members, Build::Older(2));
     members.stop();
 }
