@@ -10,37 +10,16 @@ use crate::limits::ASK_INTERVAL_US_MAX;
 /// of the kept seeds run the same build.
 const BUILDS_SEED: u64 = 0x6275_696c_6405_8709;
 
+/// Sets a seed apart from itself, to draw the levels that the builds know.
+const LEVELS_SEED: u64 = 0x6c65_7665_6c73_0302;
+
 /// A build, by the levels that it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// Knows the released level only.
+    /// Knows levels up to the lower one of the run's two.
     Old,
-    /// Knows the next level, too.
+    /// Knows levels up to the higher one.
     New,
-}
-
-impl Build {
-    /// The highest level that it knows.
-    pub fn level_max(self) -> Level {
-        match self {
-            Build::Old => Level::FIRST,
-            Build::New => Level::ETCD,
-        }
-    }
-
-    /// Draws what a program of this build says that it knows. Some new ones speak a second version
-    /// of the messages.
-    pub fn known(self, random: &mut Random) -> Known {
-        let (messages_max, programs) = match self {
-            Build::Old => (1, ["0.1.0", "0.1.1", ""]),
-            Build::New => (random.between(1, 2) as u16, ["0.2.0", "0.2.1", "0.3.0-dev"]),
-        };
-        Known {
-            messages: VersionRange { min: 1, max: messages_max },
-            level_max: self.level_max(),
-            program: random.pick(&programs).to_string(),
-        }
-    }
 }
 
 /// What people do about levels.
@@ -57,6 +36,10 @@ pub enum Ask {
 /// The builds of a run in which they differ, and who asks for a higher level.
 #[derive(Clone, Debug)]
 pub struct Builds {
+    /// The highest level that an old build knows.
+    pub old: Level,
+    /// The highest level that a new build knows.
+    pub new: Level,
     /// The seed for everything about builds and levels that is left to chance.
     pub seed: u64,
     /// The build of each server at its first start.
@@ -86,7 +69,14 @@ impl Builds {
             false => Build::New,
         };
         let first = (0..member_count).map(|_| build()).collect();
+        let (old, new) = match Random::new(seed ^ LEVELS_SEED).below(4) {
+            0 => (Level::ETCD, Level::ETCD_V2),
+            1 => (Level::FIRST, Level::ETCD_V2),
+            _ => (Level::FIRST, Level::ETCD),
+        };
         Some(Builds {
+            old,
+            new,
             first,
             may_change: true,
             end_new: !random.one_in(3),
@@ -96,9 +86,30 @@ impl Builds {
         })
     }
 
-    /// Servers that start with these builds and keep them, and questions at these times.
+    /// Servers that start with these builds and keep them, and questions at these times. The old
+    /// ones know level 1, the new ones level 2.
     pub fn planned(first: Vec<Build>, asks: Vec<(u64, Ask)>) -> Builds {
         let (may_change, end_new, ask_interval_us) = (false, true, None);
-        Builds { seed: 1, first, may_change, end_new, ask_interval_us, asks }
+        let (old, new) = (Level::FIRST, Level::ETCD);
+        Builds { old, new, seed: 1, first, may_change, end_new, ask_interval_us, asks }
+    }
+
+    /// Draws what a program of this build says that it knows. Some new ones speak a second version
+    /// of the messages.
+    pub fn known(&self, build: Build, random: &mut Random) -> Known {
+        let (messages_max, level_max) = match build {
+            Build::Old => (1, self.old),
+            Build::New => (random.between(1, 2) as u16, self.new),
+        };
+        let programs = match level_max {
+            Level::FIRST => ["0.1.0", "0.1.1", ""],
+            Level::ETCD => ["0.2.0", "0.2.1", "0.3.0-dev"],
+            _ => ["0.3.0", "0.3.1", "0.4.0-dev"],
+        };
+        Known {
+            messages: VersionRange { min: 1, max: messages_max },
+            level_max,
+            program: random.pick(&programs).to_string(),
+        }
     }
 }

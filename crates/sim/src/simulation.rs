@@ -156,8 +156,7 @@ pub struct Options {
     pub later_ops: LaterOps,
     /// The clients of etcd; none: there are none.
     pub etcd: Option<EtcdLoad>,
-    /// The builds of the servers of an ensemble, if they differ; none: all know the released level,
-    /// or the one that etcd's clients need, if there are some.
+    /// The builds of the servers of an ensemble, if they differ; none: all know the released levels.
     pub builds: Option<Builds>,
     /// Whether at the end some clients vanish, to see their sessions expire.
     pub some_vanish: bool,
@@ -263,16 +262,13 @@ impl Options {
         if self.member_count == 1 && self.faults.restores() {
             self.etcd = None;
         }
-        // Builds of two kinds know the levels of etcd's clients up to v3.
-        if let Some(load) = self.etcd.as_mut().filter(|_| self.builds.is_some()) {
+        // Where no build knows level 3, there are no clients of etcd v2.
+        let has_v2 = self.builds.as_ref().is_none_or(|builds| builds.new >= Level::ETCD_V2);
+        if let Some(load) = self.etcd.as_mut().filter(|_| !has_v2) {
             load.clients.retain(|client| client.v2.is_none());
         }
         let Some(load) = &self.etcd else { return };
         self.member.etcd_front_count = load.front_count;
-        if self.builds.is_none() {
-            let level = if load.has_v2() { Level::ETCD_V2 } else { Level::ETCD };
-            self.member.options.known = Known::up_to(level);
-        }
         self.member.options.auto_compaction = load.auto_compaction;
         self.member.options.etcd_settings = load.settings;
         self.member.watch_bounds = load.watch_bounds;

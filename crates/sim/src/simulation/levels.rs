@@ -82,6 +82,11 @@ impl Levels {
             asked_at_last: None,
         }
     }
+
+    /// The highest level that new builds know.
+    fn new_level(&self) -> Level {
+        self.builds.as_ref().map_or(Level::NEWEST, |builds| builds.new)
+    }
 }
 
 impl Simulation {
@@ -103,12 +108,12 @@ impl Simulation {
         let is_first = started.insert(member);
         let before = match host.level_max() {
             _ if is_first => builds.first[member],
-            Level::FIRST => Build::Old,
+            level_max if level_max < builds.new => Build::Old,
             _ => Build::New,
         };
         let is_new = match before {
             build if is_first => build == Build::New,
-            _ if is_calm && (builds.end_new || level > Level::FIRST) => true,
+            _ if is_calm && (builds.end_new || level > builds.old) => true,
             _ if is_calm || !may_change => before == Build::New || host.wants_new_build,
             Build::Old if host.wants_new_build => !random.one_in(3),
             Build::New if may_change && host.wants_old_build => false,
@@ -128,7 +133,7 @@ impl Simulation {
                 Build::Old => counts.downgrades += 1,
             }
         }
-        host.config.options.known = build.known(random);
+        host.config.options.known = builds.known(build, random);
         (build == Build::Old).then(|| host.disk.copy())
     }
 
@@ -149,11 +154,9 @@ impl Simulation {
     /// The faults stop: servers with an old build are stopped, to be started with a new one, if
     /// this is how the run ends.
     pub(super) fn end_old_builds(&mut self) {
-        if self.levels.builds.as_ref().is_none_or(|builds| !builds.end_new) {
-            return;
-        }
+        let Some(Builds { new, end_new: true, .. }) = self.levels.builds else { return };
         for member in 0..self.hosts.len() {
-            if self.hosts[member].is_there() && self.hosts[member].level_max() < Level::ETCD {
+            if self.hosts[member].is_there() && self.hosts[member].level_max() < new {
                 self.end_process(member, false);
             }
         }
@@ -328,11 +331,12 @@ impl Simulation {
         if self.is_any_deceiving() {
             return;
         }
+        let new = self.levels.new_level();
         let random = &mut self.levels.random;
         let member = random.below(self.hosts.len() as u64) as usize;
         if random.one_in(3) {
             // The restart is mostly a step of a rolling upgrade.
-            let is_old = |at: &usize| self.hosts[*at].level_max() < Level::ETCD;
+            let is_old = |at: &usize| self.hosts[*at].level_max() < new;
             let old = (0..self.hosts.len()).find(is_old).filter(|_| !random.one_in(4));
             old.into_iter().for_each(|old| self.hosts[old].wants_new_build = true);
             self.begin_fault(Whom::one(old.unwrap_or(member)), Fault::Stop);
@@ -363,7 +367,7 @@ impl Simulation {
                 let Some(server) = &mut self.hosts[member].server else { return false };
                 if server.is_open() {
                     self.levels.counts.asked += 1;
-                    server.need(Level::ETCD, &mut self.world);
+                    server.need(self.levels.new_level(), &mut self.world);
                     self.say(Some(member), || "a client needs a higher level".to_string());
                 }
                 false
@@ -425,13 +429,13 @@ impl Simulation {
     /// knows the level, and must not where one does not. Returns whether that is still open.
     pub(super) fn ask_at_last(&mut self) -> Result<bool, String> {
         let Some(builds) = &self.levels.builds else { return Ok(false) };
-        let seed = builds.seed;
-        if self.witness.levels.level() >= Level::ETCD {
+        let (seed, new) = (builds.seed, builds.new);
+        if self.witness.levels.level() >= new {
             self.check_levels()?;
             return Ok(false);
         }
         let now_us = self.world.now_us;
-        let are_new = self.hosts.iter().all(|host| host.level_max() >= Level::ETCD);
+        let are_new = self.hosts.iter().all(|host| host.level_max() >= new);
         let members = self.hosts.len() as u64;
         let (since_us, next_us) = *self.levels.asked_at_last.get_or_insert((now_us, now_us));
         if now_us >= next_us {
