@@ -320,7 +320,8 @@ impl Simulation {
             host.trouble.note(!is_well, now_us);
             let runs = host.server.as_ref().is_some_and(Server::is_open) && host.is_awake(now_us);
             host.cut_off.note(runs && self.links.is_cut_off(number), now_us);
-            let is_slow = host.paces.are_slow(now_us) || host.apply_lag_us > 0;
+            let is_held = now_us < host.held_until_us;
+            let is_slow = is_held || host.paces.are_slow(now_us) || host.apply_lag_us > 0;
             host.lag.note(is_far || is_slow || host.disk.is_limited(), now_us);
         }
     }
