@@ -277,8 +277,8 @@ fn set_v2(etcd: SocketAddr, key: &str, value: &str) -> (u16, String) {
 fn clients_of_etcd_v2_are_served_once_the_last_server_is_upgraded() {
     let mut members = start_older("levels-etcd-v2", 2);
     let etcd: [SocketAddr; 3] = free_addresses();
-    for place in 0..3 {
-        let line = format!("quorate.etcdAddr={}\n", etcd[place]);
+    for (place, address) in etcd.iter().enumerate() {
+        let line = format!("quorate.etcdAddr={address}\n");
         replace(&mut members, place, Build::Older(2), &line);
     }
     wait_until("a client of etcd is served", || put(etcd[0], "first", "1"));
