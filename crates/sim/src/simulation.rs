@@ -156,7 +156,8 @@ pub struct Options {
     pub later_ops: LaterOps,
     /// The clients of etcd; none: there are none.
     pub etcd: Option<EtcdLoad>,
-    /// The builds of the servers of an ensemble, if they differ; none: all know the released levels.
+    /// The builds of the servers of an ensemble, if they differ; none: all know the released
+    /// levels.
     pub builds: Option<Builds>,
     /// Whether at the end some clients vanish, to see their sessions expire.
     pub some_vanish: bool,

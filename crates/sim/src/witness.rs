@@ -52,6 +52,8 @@ struct Handed {
     proposed: Proposed,
     /// When it was first handed over: syncs covered it then.
     handed_us: u64,
+    /// The highest term that had a leader then: no later one has committed it.
+    led_term: u64,
 }
 
 impl Handed {
@@ -350,7 +352,10 @@ impl Witness {
         if has_begun {
             self.led_since_us.insert(term, now_us);
             self.seen[member].renew(now_us);
-            let mut earlier = self.entries.iter().rev().filter(|(_, handed)| handed.term < term);
+            // A leader that hears late of its votes may lack an entry of an earlier term that the
+            // leader of a later one has committed.
+            let is_earlier = |handed: &Handed| handed.term < term && handed.led_term < term;
+            let mut earlier = self.entries.iter().rev().filter(|(_, handed)| is_earlier(handed));
             if let Some((index, _)) = earlier.next()
                 && *index > status.last_index
             {
@@ -491,7 +496,9 @@ impl Witness {
         if kind == EntryKind::Normal {
             ordinal += command_count(&payload, &mut last_batches).unwrap_or(0);
         }
-        let new = Handed { term, payload, kind, ordinal, last_batches, proposed, handed_us };
+        let led_term = self.leaders.last_key_value().map_or(0, |(term, _)| *term);
+        let new =
+            Handed { term, payload, kind, ordinal, last_batches, proposed, handed_us, led_term };
         match self.entries.entry(entry.index) {
             // A later life, or another member, hands it over again.
             Slot::Occupied(old) if old.get().payload == new.payload => {}

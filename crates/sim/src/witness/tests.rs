@@ -127,6 +127,17 @@ fn a_term_has_one_leader_who_has_what_was_applied() {
     assert!(witness.on_status(1, MemberId(7), &leader(3, 2), 0).is_err());
 }
 
+/// The leader of term 6 commits an entry of an earlier term. The one of term 5, which hears late of
+/// its votes, never had it; that of term 7 must.
+#[test]
+fn a_leader_who_hears_late_of_its_votes_may_lack_what_a_later_one_committed() {
+    let mut witness = witness(&[disk(), disk(), disk()]);
+    witness.on_status(0, MemberId(1), &leader(6, 3), 0).unwrap();
+    witness.on_committed(0, &[entry(2, b"two")], 0).unwrap();
+    assert!(witness.on_status(1, MemberId(2), &leader(5, 1), 0).is_ok());
+    assert!(witness.on_status(2, MemberId(3), &leader(7, 1), 0).is_err());
+}
+
 #[test]
 fn a_member_that_has_lost_its_directory_need_not_have_what_it_applied() {
     let mut witness = witness(&[disk(), disk(), disk()]);
