@@ -35,6 +35,11 @@ impl Lines {
         self.lines.recv().await
     }
 
+    /// Whether the last line was not the end.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_whole.as_ref().is_some_and(|is_whole| !is_whole.get())
+    }
+
     /// Parts of one answer. If they end before `is_whole`, the connection ends.
     pub fn of_one(lines: mpsc::Receiver<Bytes>, is_whole: Rc<Cell<bool>>) -> Lines {
         Lines { lines, is_whole: Some(is_whole) }
@@ -56,9 +61,7 @@ impl Body for Lines {
     ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
         self.lines.poll_recv(context).map(|line| match line {
             Some(line) => Some(Ok(Frame::data(line))),
-            None if self.is_whole.as_ref().is_some_and(|is_whole| !is_whole.get()) => {
-                Some(Err(CutOff))
-            }
+            None if self.is_cut_off() => Some(Err(CutOff)),
             None => None,
         })
     }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::answer::{Answer, LATE, code_and_text, of_large, refused, refused_stream, streaming};
 use super::backup::Download;
+use super::begun::Begun;
 use super::body::{RequestBody, read_body};
 use super::client::{Client, Site};
 use super::cluster;
@@ -29,7 +30,7 @@ use super::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIM
 use super::methods::{ClusterMethod, ConcurrencyMethod, unary_of_front};
 use super::routes;
 use super::runtime::{ConnectionShares, Runtime};
-use super::v2;
+use super::v2::{self, short};
 use super::websocket;
 use crate::config::etcd::EtcdService;
 use crate::grpc::{Code, Room};
@@ -48,7 +49,7 @@ const SNAPSHOT_PATH: &str = "/etcdserverpb.Maintenance/Snapshot";
 /// # Errors
 /// The client does not speak HTTP/1.1, or the connection breaks.
 pub(super) async fn serve<S>(
-    socket: S,
+    mut socket: S,
     runtime: Rc<Runtime>,
     shares: ConnectionShares,
     site: Site,
@@ -56,6 +57,10 @@ pub(super) async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let read = match short::serve(&mut socket, &runtime, &shares, &site).await? {
+        short::Next::Over => return Ok(()),
+        short::Next::Library(read) => read,
+    };
     let service = service_fn(|request| {
         let (runtime, shares, site) = (runtime.clone(), shares.clone(), site.clone());
         async move { Ok::<Answer, Infallible>(answer(&runtime, &shares, &site, request).await) }
@@ -67,7 +72,7 @@ where
         .max_headers(HTTP_HEADERS_MAX)
         // Old scripts look for names as Go writes them.
         .title_case_headers(true)
-        .serve_connection(TokioIo::new(socket), service)
+        .serve_connection(TokioIo::new(Begun { read, socket }), service)
         .with_upgrades()
         .await?;
     Ok(())

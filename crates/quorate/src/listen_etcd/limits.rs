@@ -84,6 +84,19 @@ pub(super) const V2_TEXT_TIMES: usize = 6;
 /// Bytes of the JSON of an answer of etcd v2 without keys and values.
 pub(super) const V2_FRAME_BYTES: usize = 512;
 
+/// Bytes of a request of etcd v2 that is read without the library of HTTP. A connection keeps so
+/// many for what it reads, and for what it writes, or twice as many for a moment.
+pub(super) const SHORT_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes that a connection asks its socket for at once, at least.
+pub(super) const SHORT_READ_BYTES: usize = 2 * 1024;
+
+/// Headers of such a request.
+pub(super) const SHORT_HEADERS_MAX: usize = 24;
+
+/// Reads of a socket that such a request may take.
+pub(super) const SHORT_READS_MAX: usize = 8;
+
 /// How long an answer may take in all that needs no room because others gave way, while others
 /// wait.
 pub(super) const FINISH_TIME_MAX: Duration = Duration::from_secs(10);

@@ -9,6 +9,7 @@ use node::{MonitorHandle, Node};
 
 use super::backup_file::Backups;
 use super::health_counts::Checked;
+use super::http_head::common_headers;
 use super::methods::Method;
 use super::tokens::Tokens;
 use crate::config::ServeConfig;
@@ -38,6 +39,8 @@ pub struct MemberView {
     pub(super) has_audit_log: bool,
     /// The cluster, as the answers of etcd v2 name it.
     pub(super) v2_cluster_id: HeaderValue,
+    /// The headers of answers about keys of etcd v2 to short requests; none where none is short.
+    pub(super) short_headers: Option<String>,
     /// The counts of etcd v2.
     pub(super) v2_counts: Arc<EtcdV2Counts>,
     /// The checks of its health.
@@ -57,7 +60,10 @@ type Counted = grpc::Method<Method>;
 impl MemberView {
     /// The view of a started member.
     pub fn of(config: EtcdConfig, tokens: Tokens, node: &Node, server: &ServeConfig) -> MemberView {
+        let cluster_id = format!("{:x}", node.cluster_id() as u64);
+        let short_headers = common_headers(&config.about, &cluster_id);
         MemberView {
+            short_headers: short_headers.filter(|_| config.has_v2),
             config,
             node: node.monitor_handle(),
             cluster_id: node.cluster_id() as u64,
@@ -67,7 +73,7 @@ impl MemberView {
             has_certificate_users: needs_certificates(server),
             backups: Backups::new(server.storage.data_dir.clone()),
             has_audit_log: server.logging.audit,
-            v2_cluster_id: HeaderValue::from_str(&format!("{:x}", node.cluster_id() as u64))
+            v2_cluster_id: HeaderValue::from_str(&cluster_id)
                 .expect("digits are the value of a header"),
             v2_counts: node.etcd_v2_counts(),
             checked: Checked::default(),

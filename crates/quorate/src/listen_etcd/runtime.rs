@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::audit::AuditedClient;
 use super::client::Client;
+use super::http_head::Date;
 use super::limits::{
     CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
     TICK, TICK_IDLE, TURN_HOLDS_MAX,
@@ -58,6 +59,8 @@ pub(super) struct Runtime {
     pub(super) passwords: Passwords,
     /// The passwords of users of etcd v2 that were right lately.
     pub(super) proven_passwords: ProvenPasswords,
+    /// The date in answers of etcd v2.
+    pub(super) date: Date,
     /// Signed tokens that were good lately.
     pub(super) verified: RefCell<VerifiedTokens>,
     pub(super) slow: SlowLog,
@@ -168,6 +171,7 @@ impl Runtime {
             member,
             passwords,
             proven_passwords: ProvenPasswords::default(),
+            date: Date::default(),
             verified: RefCell::default(),
             audited: RefCell::default(),
         }

@@ -1,4 +1,5 @@
-//! etcd v2 over HTTP/1.1: keys here and in [`waits`], members and statistics in [`members`].
+//! etcd v2 over HTTP/1.1: requests here, or in [`short`] without the library of HTTP; keys in
+//! [`keys`] and [`waits`], users in [`auth`], members and statistics in [`members`].
 //!
 //! ```text
 //! path, query, form -> etcd::v2 (a request, or an error) -> the Front -> what the store answers
@@ -9,40 +10,30 @@
 
 mod auth;
 pub(super) mod clients;
+mod keys;
 mod members;
+pub(super) mod short;
 mod waits;
 
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use etcd::Error;
-use etcd::v2::{self, Ask, Code, Failure, Form, Listing, Request, Verb};
+use etcd::v2::{self, Code, Failure, Form, Request, Verb};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use machine::etcd_v2::event::Event;
-use machine::etcd_v2::query::Found;
 use machine::etcd_v2::reply::Refusal;
-use member::etcd_front::{CallRefused, V2Found};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
 
 use clients::V2Client;
+use keys::{KeysAnswer, KeysBody};
 
-use super::answer::{Answer, Lines, Roomy, code_and_text, of};
-use super::audit::{Audited, AuditedClient, Operation};
+use super::answer::{Answer, of};
 use super::body::read_body;
 use super::client::Site;
-use super::limits::{
-    FINISH_TIME_MAX, FORM_TIMES, STALL_TIME_MAX, V2_FRAME_BYTES, V2_PIECE_BYTES,
-    V2_PIECES_ON_THEIR_WAY, V2_TEXT_TIMES, WAITED_TIME_MAX,
-};
+use super::limits::FORM_TIMES;
 use super::routes::{PLAIN_TEXT, not_found};
 use super::runtime::{ConnectionShares, Runtime};
 use crate::grpc::Room;
@@ -138,9 +129,9 @@ async fn answer_of_keys(
     (parts, key): (&Parts, &str),
     body: Incoming,
 ) -> Answer {
-    let Some(verb) = Verb::of(parts.method.as_str()) else { return not_allowed(Verb::ALLOWED) };
-    // The room of the request stays until it is answered. A body without an announced length may
-    // have any.
+    let method = parts.method.as_str();
+    let Some(verb) = Verb::of(method) else { return not_allowed(Verb::ALLOWED) };
+    // A body without an announced length may have any.
     let announced = body.size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);
     let mut room = Room::new(shares.requests.of(announced));
     let request = match form(runtime, verb, parts, body, &mut room).await {
@@ -149,39 +140,36 @@ async fn answer_of_keys(
     };
     let mut request = match request {
         Ok(request) => request,
-        Err(failure) => return failed(&failure),
+        Err(failure) => return keys::failed(&failure).into(),
     };
     if clients::is_named(&parts.headers, site) {
         request.user = match user(runtime, parts, site).await {
             Ok(user) => user,
-            Err(failure) => return failed(&failure),
+            Err(failure) => return keys::failed(&failure).into(),
         };
     }
     room.shrink_to(request.bytes());
-    if matches!(request.ask, Ask::Wait(_)) {
-        drop(room);
-        return waits::answer(runtime, shares, request).await;
-    }
-    let key: Box<str> = request.key().text().into();
-    let (hides_nodes, is_recursive) = match &request.ask {
-        Ask::Write(write) => (write.hides_nodes, false),
-        Ask::Get { is_recursive, .. } => (false, *is_recursive),
-        Ask::Wait(_) | Ask::ReadAuth | Ask::WriteAuth(_) => (false, false),
-    };
-    let (bytes, begun_at) = (request.bytes(), Instant::now());
-    let mut line = begin_line(runtime, site, &request);
-    let result = runtime.run_v2(request).await;
-    line.iter_mut().for_each(|line| line.tell_v2(&result));
-    let is_good = matches!(result, Ok(Ok(_)));
-    runtime.slow.note_v2(parts.method.as_str(), &key, bytes, (begun_at, is_good));
-    match result {
-        Ok(Ok(V2Found::Written(event))) => written(runtime, shares, &event, hides_nodes).await,
-        Ok(Ok(V2Found::Node(found))) => listed(runtime, shares, (&key, found), is_recursive).await,
-        Ok(Ok(V2Found::Auth(_) | V2Found::AuthDone(_))) => {
-            unreachable!("the request is about a key")
+    keys::answer(runtime, (shares, site), (method, request), room).await.into()
+}
+
+impl From<KeysAnswer> for Answer {
+    fn from(answer: KeysAnswer) -> Answer {
+        let body = match answer.body {
+            KeysBody::Whole(bytes) => Either::Left(Full::new(bytes)),
+            KeysBody::Lines(lines) => Either::Right(lines),
+        };
+        let mut http = Response::new(body);
+        *http.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let headers = http.headers_mut();
+        // With those of every answer there are eight, more than a map of headers begins with.
+        headers.reserve(HEADERS);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
+        headers.insert(X_ETCD_INDEX, answer.index.into());
+        if let Some((raft_index, raft_term)) = answer.raft {
+            headers.insert(X_RAFT_INDEX, raft_index.into());
+            headers.insert(X_RAFT_TERM, raft_term.into());
         }
-        Ok(Err(refusal)) => refused(shares, &refusal).await,
-        Err(refused) => failed(&failure_of(refused)),
+        http
     }
 }
 
@@ -191,209 +179,60 @@ async fn user(
     parts: &Parts,
     site: &Site,
 ) -> Result<Option<Arc<str>>, Failure> {
-    let auth = clients::auth_of(runtime).await.map_err(failure_of)?;
-    match clients::client_of(runtime, &auth, &parts.headers, site).await.map_err(failure_of)? {
+    let auth = clients::auth_of(runtime).await.map_err(keys::failure_of)?;
+    match clients::client_of(runtime, &auth, &parts.headers, site)
+        .await
+        .map_err(keys::failure_of)?
+    {
         V2Client::Wrong => Err((&Refusal::UNAUTHORIZED).into()),
         client => Ok(client.user()),
     }
 }
 
-/// Begins a line of the audit log, if there is a log and the request writes.
-fn begin_line(runtime: &Runtime, site: &Site, request: &Request) -> Option<Box<Audited>> {
-    if !runtime.member.has_audit_log {
-        return None;
-    }
-    let operation = Operation::of_v2(request)?;
-    let client = AuditedClient::new(site.peer.ip());
-    if let Some(user) = &request.user {
-        client.set_user(user.clone());
-    }
-    Some(Audited::new(&client, operation))
-}
-
 /// The parameters of a request: of its form, and of its query.
 async fn form(
-    runtime: &Rc<Runtime>,
+    runtime: &Runtime,
     verb: Verb,
     parts: &Parts,
     body: Incoming,
     room: &mut Room,
 ) -> Result<Form, Failure> {
-    let mut form = Form::default();
-    let bad = |why: String| Failure::new(Code::InvalidForm, why);
+    let mut read = Vec::new();
     if verb.has_form() && is_form(parts) {
-        let bytes_max = runtime.member.config.request_bytes_max * FORM_TIMES;
-        let Some(body) = read_body(body, room, bytes_max).await else {
-            return Err(bad(format!(
-                "the form is larger than {bytes_max} bytes, too slow, or cut off"
-            )));
-        };
-        form.add(&body).map_err(|error| bad(error.to_string()))?;
+        let bytes_max = form_bytes_max(runtime);
+        read = read_body(body, room, bytes_max).await.ok_or_else(|| not_read(runtime))?;
     }
-    let query = parts.uri.query().unwrap_or_default();
-    form.add(query.as_bytes()).map_err(|error| bad(error.to_string()))?;
-    Ok(form)
+    parameters(&read, parts.uri.query().unwrap_or_default())
+}
+
+/// Bytes of a form, at most.
+fn form_bytes_max(runtime: &Runtime) -> usize {
+    runtime.member.config.request_bytes_max * FORM_TIMES
+}
+
+/// Why a form that did not come in time, or is too large, is refused.
+fn not_read(runtime: &Runtime) -> Failure {
+    let bytes_max = form_bytes_max(runtime);
+    let why = format!("the form is larger than {bytes_max} bytes, too slow, or cut off");
+    Failure::new(Code::InvalidForm, why)
+}
+
+/// The parameters of a form, which is empty if there is none, and of a query.
+fn parameters(form: &[u8], query: &str) -> Result<Form, Failure> {
+    let mut all = Form::default();
+    let added = all.add(form).and_then(|()| all.add(query.as_bytes()));
+    added.map_err(|error| Failure::new(Code::InvalidForm, error.to_string()))?;
+    Ok(all)
 }
 
 /// Whether the body of a request is a form. As in Go, any other is ignored.
 fn is_form(parts: &Parts) -> bool {
-    let media_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default();
-    media_type.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    let media_type = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    is_form_type(media_type.unwrap_or_default())
 }
 
-/// An error for a request that the store has not answered.
-fn failure_of(refused: CallRefused) -> Failure {
-    let (_, text) = code_and_text(refused);
-    let code = match refused {
-        CallRefused::Error(Error::RequestTooLarge) => Code::InvalidForm,
-        _ => Code::RaftInternal,
-    };
-    Failure::new(code, text)
-}
-
-/// The answer to a request that the store refuses. The cause may be the text of a value.
-async fn refused(shares: &ConnectionShares, refusal: &Refusal) -> Answer {
-    let room = room_for(shares, Failure::cause_bytes(refusal)).await;
-    let failure = Failure::from(refusal);
-    failed_with(&failure, roomy(failure.body(), room))
-}
-
-fn failed(failure: &Failure) -> Answer {
-    failed_with(failure, failure.body().into())
-}
-
-fn failed_with(failure: &Failure, body: Bytes) -> Answer {
-    let status = StatusCode::from_u16(failure.code.status());
-    let mut answer = Response::new(Either::Left(Full::new(body)));
-    *answer.status_mut() = status.unwrap_or(StatusCode::BAD_REQUEST);
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
-    headers.insert(X_ETCD_INDEX, failure.index.into());
-    answer
-}
-
-/// The answer to a request that succeeded, at this index of the store.
-fn succeeded(runtime: &Rc<Runtime>, index: u64, body: Either<Full<Bytes>, Lines>) -> Answer {
-    let (raft_index, raft_term) = runtime.raft_position();
-    let mut answer = Response::new(body);
-    let headers = answer.headers_mut();
-    // With those of every answer there are eight, more than a map of headers begins with.
-    headers.reserve(HEADERS);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
-    headers.insert(X_ETCD_INDEX, index.into());
-    headers.insert(X_RAFT_INDEX, raft_index.into());
-    headers.insert(X_RAFT_TERM, raft_term.into());
-    answer
-}
-
-/// Waits for the room of a text that shows keys and values of so many bytes.
-async fn room_for(shares: &ConnectionShares, bytes: usize) -> Room {
-    let bytes = V2_FRAME_BYTES.saturating_add(bytes.saturating_mul(V2_TEXT_TIMES));
-    let mut room = Room::new(shares.answers.of(bytes));
-    room.grow_to(bytes).await;
-    room
-}
-
-/// A text with its room, of which it gives back what it does not need.
-fn roomy(text: Vec<u8>, mut room: Room) -> Bytes {
-    room.shrink_to(text.capacity());
-    Bytes::from_owner(Roomy { text, _room: room })
-}
-
-/// The line of an event.
-async fn line(shares: &ConnectionShares, event: &Event, hides_nodes: bool) -> Bytes {
-    let bytes = if hides_nodes { 0 } else { event.bytes() as usize };
-    let room = room_for(shares, bytes).await;
-    let mut text = Vec::with_capacity(V2_FRAME_BYTES + bytes);
-    v2::write_event(event, hides_nodes, &mut text);
-    roomy(text, room)
-}
-
-async fn written(
-    runtime: &Rc<Runtime>,
-    shares: &ConnectionShares,
-    event: &Event,
-    hides_nodes: bool,
-) -> Answer {
-    let line = line(shares, event, hides_nodes).await;
-    let mut answer = succeeded(runtime, event.index(), Either::Left(Full::new(line)));
-    if event.is_created() {
-        *answer.status_mut() = StatusCode::CREATED;
-    }
-    answer
-}
-
-/// The answer with a node: whole if it is small, else in pieces.
-async fn listed(
-    runtime: &Rc<Runtime>,
-    shares: &ConnectionShares,
-    (key, found): (&str, Found),
-    is_recursive: bool,
-) -> Answer {
-    let Found { index, node } = found;
-    let below_bytes = usize::try_from(node.below().bytes).unwrap_or(usize::MAX);
-    let kept_bytes = below_bytes.saturating_add(node.value().map_or(0, |value| value.len()));
-    let room = room_for(shares, key.len() + kept_bytes.min(V2_PIECE_BYTES)).await;
-    let begin = || Listing::new(key, node.clone(), is_recursive, node::wall_ms());
-    let mut text = Vec::new();
-    if !begin().write(V2_PIECE_BYTES, &mut text) {
-        return succeeded(runtime, index, Either::Left(Full::new(roomy(text, room))));
-    }
-    // It begins again once it has the room for all: nothing is held while it waits.
-    let listing = begin();
-    drop((text, room));
-    let (lines, body) = mpsc::channel(1);
-    let (shares, is_whole) = (shares.clone(), Rc::new(Cell::new(false)));
-    let body = Lines::of_one(body, is_whole.clone());
-    tokio::task::spawn_local(async move {
-        tokio::select! {
-            () = lines.closed() => {}
-            is_sent = send_pieces(listing, &shares, kept_bytes, &lines) => {
-                is_whole.set(is_sent);
-            }
-        }
-    });
-    succeeded(runtime, index, Either::Right(body))
-}
-
-/// Sends a listing in pieces. The nodes that it shares may be in no other state any more, so it
-/// takes room for them, and for the pieces on their way, before it sends the first one: if it took
-/// room for each piece, it could wait behind others who wait for its own. While others wait for
-/// room, a client is cut off that takes nothing, or all of it too slowly. Whether all was sent.
-async fn send_pieces(
-    mut listing: Listing,
-    shares: &ConnectionShares,
-    kept_bytes: usize,
-    lines: &mpsc::Sender<Bytes>,
-) -> bool {
-    let bytes = kept_bytes.saturating_add(V2_PIECES_ON_THEIR_WAY * V2_PIECE_BYTES);
-    let mut kept = Room::new(shares.answers.of(bytes));
-    kept.grow_to(bytes).await;
-    let time_max = if kept.is_finisher() { FINISH_TIME_MAX } else { STALL_TIME_MAX };
-    let due_at = Instant::now() + time_max;
-    loop {
-        let mut text = Vec::new();
-        let has_more = listing.write(V2_PIECE_BYTES, &mut text);
-        let is_late = kept.is_waited_for() && Instant::now() > due_at;
-        if is_late || !send_while_wanted(lines, text.into(), &kept).await {
-            return false;
-        }
-        if !has_more {
-            return true;
-        }
-    }
-}
-
-/// Sends a part of an answer. False if the client is gone, or takes nothing while others wait for
-/// `room`, or for room of the same shares.
-async fn send_while_wanted(lines: &mpsc::Sender<Bytes>, part: Bytes, room: &Room) -> bool {
-    let mut sending = pin!(lines.send(part));
-    loop {
-        match timeout(WAITED_TIME_MAX, &mut sending).await {
-            Ok(sent) => return sent.is_ok(),
-            Err(_) if room.is_waited_for() => return false,
-            Err(_) => {}
-        }
-    }
+/// Whether this is the media type of a form.
+fn is_form_type(media_type: &[u8]) -> bool {
+    let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }

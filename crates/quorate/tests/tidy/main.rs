@@ -143,6 +143,8 @@ const WALLS: [Wall; 13] = [
             "flate2",
             "h2",
             "http-body-util",
+            "httparse",
+            "httpdate",
             "hyper",
             "hyper-util",
             "p12-keystore",

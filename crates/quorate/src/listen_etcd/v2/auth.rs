@@ -23,8 +23,9 @@ use super::super::limits::{
 };
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::clients::{V2Client, auth_of, client_of, hash_of};
+use super::keys::{begin_line, room_for, roomy};
 use super::members::{of_line, refused};
-use super::{begin_line, not_allowed, room_for, roomy, with_cluster_id};
+use super::{not_allowed, with_cluster_id};
 use crate::grpc::Room;
 
 /// What stands at a path below `/v2/auth/`.

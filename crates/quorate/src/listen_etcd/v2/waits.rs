@@ -4,13 +4,14 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::v2::{Ask, Request};
-use http_body_util::Either;
 use member::etcd_front::V2Waited;
 use tokio::sync::mpsc;
 
-use super::super::answer::{Answer, Lines};
+use super::super::answer::Lines;
 use super::super::runtime::{ConnectionShares, FromV2Wait, Runtime, V2Wait};
-use super::{failed, failure_of, line, refused, send_while_wanted, succeeded};
+use super::keys::{
+    KeysAnswer, KeysBody, failed, failure_of, line, refused, send_while_wanted, succeeded,
+};
 use crate::grpc::Room;
 
 /// Answers a request to wait. The wait ends when its client goes away.
@@ -18,7 +19,7 @@ pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
     request: Request,
-) -> Answer {
+) -> KeysAnswer {
     let is_stream = matches!(request.ask, Ask::Wait(ask) if ask.is_stream);
     let wait = V2Wait::open(runtime, request);
     let index = match wait.next().await {
@@ -37,7 +38,7 @@ pub(super) async fn answer(
             () = send_events(&wait, is_stream, &shares, &lines) => {}
         }
     });
-    succeeded(runtime, index, Either::Right(Lines::of_stream(body)))
+    succeeded(runtime, index, KeysBody::Lines(Lines::of_stream(body)))
 }
 
 /// Sends the events of a wait until it is over, or its client takes nothing while others wait for

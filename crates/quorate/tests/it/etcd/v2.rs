@@ -376,6 +376,89 @@ fn requests_of_one_connection_are_answered_in_their_order() {
     assert!(bodies[1] == bodies[2] && bodies[1].contains("\"value\":\"12\""), "{text}");
 }
 
+/// The answer to a request on a connection that stays open: the lines of its head without what the
+/// moment decides, and its body.
+fn answer_of(reader: &mut BufReader<TcpStream>) -> (String, String) {
+    let head = head_of(reader);
+    let lines: Vec<&str> = head.lines().filter(|line| !line.starts_with("Date: ")).collect();
+    assert_eq!(lines.len() + 1, head.lines().count(), "{head}");
+    let mut body = String::new();
+    match lines.iter().find_map(|line| line.strip_prefix("Content-Length: ")) {
+        Some(length) => {
+            let mut bytes = vec![0; length.parse().unwrap()];
+            reader.read_exact(&mut bytes).unwrap();
+            body = String::from_utf8(bytes).unwrap();
+        }
+        None => while read_chunk(reader, &mut body) > 0 {},
+    }
+    // Refused writes are entries of the log, too.
+    let lines = lines.iter().map(|line| match line.starts_with("X-Raft-Index: ") {
+        true => "X-Raft-Index",
+        false => line,
+    });
+    (lines.collect::<Vec<_>>().join("\n"), body)
+}
+
+/// Appends a chunk to a body. Returns its length.
+fn read_chunk(reader: &mut BufReader<TcpStream>, body: &mut String) -> usize {
+    let mut length = String::new();
+    reader.read_line(&mut length).unwrap();
+    let length = usize::from_str_radix(length.trim_end(), 16).unwrap();
+    let mut chunk = vec![0; length + 2];
+    reader.read_exact(&mut chunk).unwrap();
+    body.push_str(str::from_utf8(&chunk[..length]).unwrap());
+    length
+}
+
+/// A connection begins without the library of HTTP, and is handed over to it by a header that it
+/// alone reads. Both answer alike, a large listing in chunks included, and the connection goes on.
+#[test]
+fn requests_are_answered_alike_with_and_without_the_library() {
+    let server = Server::start("etcd-v2-short", &[ETCD, V2]);
+    let mut reader = BufReader::new(connect(server.face("etcd")));
+    let mut ask = |line: &str, headers: &str, form: &str| {
+        let length = form.len();
+        let head = format!("{line} HTTP/1.1\r\nHost: e\r\n{FORM}Content-Length: {length}\r\n");
+        let request = format!("{head}{headers}\r\n{form}");
+        let (first, second) = request.split_at(request.len() / 2);
+        reader.get_mut().write_all(first.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        reader.get_mut().write_all(second.as_bytes()).unwrap();
+        answer_of(&mut reader)
+    };
+    let value = "x".repeat(7_000);
+    for number in 0..20 {
+        let line = format!("PUT /v2/keys/large/{number}");
+        let (head, body) = ask(&line, "", &format!("value={value}"));
+        assert!(head.starts_with("HTTP/1.1 201 Created\n"), "{head}\n{body}");
+    }
+    ask("PUT /v2/keys/a", "", "value=%22%C3%A9");
+    // Indexes stay as they are: each of these reads, or is refused.
+    let requests = [
+        ("GET /v2/keys/a", ""),
+        ("GET /v2/keys/a?quorum=true", ""),
+        ("GET /v2/keys/none", ""),
+        ("GET /v2/keys/large?recursive=true", ""),
+        ("GET /v2/keys/large/7", ""),
+        ("GET /v2/keys?recursive=maybe", ""),
+        ("PUT /v2/keys/a?prevExist=false", "value=1"),
+        ("PUT /v2/keys/a", "value=1&prevValue=2"),
+        ("PUT /v2/keys/a", "ttl=soon"),
+        ("PUT /v2/keys/a", "value=%zz"),
+        ("POST /v2/keys/a", "value=1"),
+        ("DELETE /v2/keys/large", ""),
+    ];
+    let mut of_all = |headers: &str| requests.map(|(line, form)| ask(line, headers, form));
+    let (short, library) = (of_all(""), of_all("TE: trailers\r\n"));
+    for ((one, other), request) in short.iter().zip(&library).zip(requests) {
+        assert_eq!(one, other, "{request:?}");
+    }
+    assert!(short[3].0.contains("Transfer-Encoding: chunked"), "{}", short[3].0);
+    assert!(short[3].1.len() > 20 * value.len());
+    let (head, body) = ask("GET /v2/keys/a?wait=true&waitIndex=1", "", "");
+    assert!(head.contains("chunked") && body.contains("\"key\":\"/a\""), "{head}\n{body}");
+}
+
 #[test]
 fn three_members_serve_one_tree_and_lose_nothing_with_their_leader() {
     let mut three = Three::start_with("etcd-v2-three", &["--enable-v2"]);

@@ -1,0 +1,46 @@
+//! Parts of the head of an answer that is written without the library of HTTP.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, SystemTime};
+
+use crate::config::etcd::EtcdAbout;
+
+/// The headers that all answers about keys have. None: a client's name or origin decides about a
+/// request, so none is short.
+pub(super) fn common_headers(about: &EtcdAbout, cluster_id: &str) -> Option<String> {
+    if !about.hosts.iter().any(|host| host == "*") {
+        return None;
+    }
+    let origin = match &*about.origins {
+        [] => "",
+        origins if origins.iter().any(|origin| origin == "*") => {
+            "Access-Control-Allow-Methods: POST, GET, OPTIONS, PUT, DELETE\r\n\
+             Access-Control-Allow-Origin: *\r\n\
+             Access-Control-Allow-Headers: accept, content-type, authorization\r\n"
+        }
+        _ => return None,
+    };
+    Some(format!("X-Etcd-Cluster-Id: {cluster_id}\r\n{origin}"))
+}
+
+/// The value of the header `Date`, which is made once in a second.
+#[derive(Default)]
+pub(super) struct Date {
+    second: Cell<i64>,
+    text: RefCell<String>,
+}
+
+impl Date {
+    /// Appends it.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        let second = node::wall_ms().div_euclid(1_000);
+        if self.second.replace(second) != second {
+            let since = Duration::from_secs(u64::try_from(second).unwrap_or(0));
+            *self.text.borrow_mut() = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since);
+        }
+        out.extend_from_slice(self.text.borrow().as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;

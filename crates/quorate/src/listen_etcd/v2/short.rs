@@ -1,0 +1,303 @@
+//! HTTP/1.1 of short requests about keys, without the library of HTTP: what the library does for a
+//! request costs more than the rest of it.
+//!
+//! ```text
+//! bytes -> httparse -> etcd::v2 (a request) -> keys::answer -> one write
+//! ```
+//!
+//! A request is short if it comes whole in a few reads and needs nothing else: see [`find`]. At the
+//! first other one the library gets the connection, with the bytes that were read, and keeps it.
+//! Both send the same headers.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::rc::Rc;
+
+use etcd::v2::{self, Ask, Failure, Request, Verb};
+use httparse::Status;
+use hyper::StatusCode;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::super::answer::Lines;
+use super::super::client::Site;
+use super::super::http_head::Date;
+use super::super::limits::{
+    SHORT_BYTES_MAX, SHORT_HEADERS_MAX, SHORT_READ_BYTES, SHORT_READS_MAX, STALL_TIME_MAX,
+};
+use super::super::runtime::{ConnectionShares, Runtime};
+use super::keys::{self, KeysAnswer, KeysBody};
+use super::{is_form_type, not_read, parameters};
+use crate::config::etcd::EtcdService;
+use crate::grpc::Room;
+
+/// How a connection goes on.
+pub(in super::super) enum Next {
+    /// It does not.
+    Over,
+    /// With the library, which gets these bytes first.
+    Library(Vec<u8>),
+}
+
+/// Answers the short requests of a connection, up to the first other one.
+///
+/// # Errors
+/// The connection breaks.
+pub(in super::super) async fn serve<S>(
+    socket: &mut S,
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    site: &Site,
+) -> io::Result<Next>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut read, mut out) = (Vec::new(), Vec::new());
+    let is_served = matches!(site.service, EtcdService::All | EtcdService::Http);
+    let Some(common) = runtime.member.short_headers.as_deref() else {
+        return Ok(Next::Library(read));
+    };
+    if !is_served || site.certificate.is_some() {
+        return Ok(Next::Library(read));
+    }
+    loop {
+        let Short { method, request, bytes } = match next(socket, &mut read).await? {
+            Found::Short(short) => short,
+            Found::Partial => return Ok(Next::Over),
+            Found::Other => return Ok(Next::Library(read)),
+        };
+        read.drain(..bytes);
+        let answer = match request {
+            Ok(request) => run(runtime, (shares, site), (method, request)).await,
+            Err(failure) => keys::failed(&failure),
+        };
+        put_head(&answer, common, &runtime.date, &mut out);
+        match answer.body {
+            KeysBody::Whole(body) if body.len() <= SHORT_BYTES_MAX => {
+                out.extend_from_slice(&body);
+                socket.write_all(&out).await?;
+            }
+            KeysBody::Whole(body) => {
+                socket.write_all(&out).await?;
+                socket.write_all(&body).await?;
+            }
+            KeysBody::Lines(lines) => {
+                socket.write_all(&out).await?;
+                if !send_chunks(socket, lines).await? {
+                    return Ok(Next::Over);
+                }
+            }
+        }
+        socket.flush().await?;
+        out.clear();
+        [&mut read, &mut out].into_iter().for_each(|buffer| buffer.shrink_to(SHORT_BYTES_MAX));
+    }
+}
+
+/// Takes the room of a request, and runs it.
+async fn run(
+    runtime: &Rc<Runtime>,
+    (shares, site): (&ConnectionShares, &Site),
+    (method, request): (&str, Request),
+) -> KeysAnswer {
+    let bytes = if matches!(request.ask, Ask::Write(_)) { request.bytes() } else { 0 };
+    let mut room = Room::new(shares.requests.of(bytes));
+    if !room.try_grow_to(bytes) && timeout(STALL_TIME_MAX, room.grow_to(bytes)).await.is_err() {
+        return keys::failed(&not_read(runtime));
+    }
+    keys::answer(runtime, (shares, site), (method, request), room).await
+}
+
+/// What stands at the beginning of some bytes.
+enum Found {
+    /// A short request.
+    Short(Short),
+    /// A part of what may be one.
+    Partial,
+    /// What the library has to read.
+    Other,
+}
+
+/// A short request.
+struct Short {
+    method: &'static str,
+    /// The request, or why it is refused.
+    request: Result<Request, Failure>,
+    /// Bytes of it.
+    bytes: usize,
+}
+
+/// Reads up to the end of the next request. `Partial`: the client has gone away, or takes too long.
+async fn next<S>(socket: &mut S, read: &mut Vec<u8>) -> io::Result<Found>
+where
+    S: AsyncRead + Unpin,
+{
+    let mut due_at = None;
+    for _ in 0..SHORT_READS_MAX {
+        if !read.is_empty() {
+            match find(read) {
+                Found::Partial if read.len() < SHORT_BYTES_MAX => {}
+                Found::Partial => return Ok(Found::Other),
+                found => return Ok(found),
+            }
+        }
+        // A client that is between two requests may stay so for any time, as in etcd.
+        let begun = (!read.is_empty())
+            .then(|| *due_at.get_or_insert_with(|| Instant::now() + STALL_TIME_MAX));
+        read.reserve(SHORT_READ_BYTES);
+        let count = match begun {
+            None => socket.read_buf(read).await?,
+            Some(due_at) => match timeout_at(due_at, socket.read_buf(read)).await {
+                Ok(count) => count?,
+                Err(_) => return Ok(Found::Partial),
+            },
+        };
+        if count == 0 {
+            return Ok(Found::Partial);
+        }
+    }
+    Ok(Found::Other)
+}
+
+/// Looks for a short request: GET, PUT, POST or DELETE of HTTP/1.1, for a clean path of a key
+/// without escapes, no wait, with a short form or no body, from a client that names no user, and
+/// with no header that changes what becomes of the connection.
+fn find(read: &[u8]) -> Found {
+    let mut headers = [const { MaybeUninit::uninit() }; SHORT_HEADERS_MAX];
+    let mut head = httparse::Request::new(&mut []);
+    let head_bytes = match head.parse_with_uninit_headers(read, &mut headers) {
+        Ok(Status::Complete(bytes)) => bytes,
+        Ok(Status::Partial) => return Found::Partial,
+        Err(_) => return Found::Other,
+    };
+    let (Some(method), Some(target), Some(1)) = (head.method, head.path, head.version) else {
+        return Found::Other;
+    };
+    let Some(method) = ["GET", "PUT", "POST", "DELETE"].into_iter().find(|it| *it == method) else {
+        return Found::Other;
+    };
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let key = path.strip_prefix(v2::KEYS).filter(|it| it.is_empty() || it.starts_with('/'));
+    let (Some(key), Some(verb)) = (key, Verb::of(method)) else { return Found::Other };
+    let is_usual = v2::is_plain(path) && target.bytes().all(is_usual_in_target);
+    let Some(about) = AboutBody::of(head.headers).filter(|_| is_usual) else { return Found::Other };
+    let bytes = head_bytes.saturating_add(about.bytes);
+    if bytes > SHORT_BYTES_MAX || (about.bytes > 0 && !verb.has_form()) {
+        return Found::Other;
+    }
+    let Some(body) = read.get(head_bytes..bytes) else { return Found::Partial };
+    let form = if about.is_form { body } else { &[] };
+    let request = parameters(form, query).and_then(|form| Request::new(verb, key, form));
+    match &request {
+        Ok(Request { ask: Ask::Wait(_), .. }) => Found::Other,
+        _ => Found::Short(Short { method, request, bytes }),
+    }
+}
+
+/// Whether a byte of a target means nothing else than itself to the library.
+fn is_usual_in_target(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"/-._~:@!$&'()*+,=;?%".contains(&byte)
+}
+
+/// What the headers of a request say about its body.
+#[derive(Default)]
+struct AboutBody {
+    bytes: usize,
+    is_form: bool,
+}
+
+impl AboutBody {
+    /// None: a header means more than a body.
+    fn of(headers: &[httparse::Header<'_>]) -> Option<AboutBody> {
+        let mut about = AboutBody::default();
+        let (mut has_length, mut has_type) = (false, false);
+        for header in headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            if is("content-length") {
+                let is_number = header.value.iter().all(u8::is_ascii_digit);
+                let text =
+                    str::from_utf8(header.value).ok().filter(|_| is_number && !has_length)?;
+                about.bytes = text.parse().ok()?;
+                has_length = true;
+            } else if is("content-type") {
+                if has_type {
+                    return None;
+                }
+                about.is_form = is_form_type(header.value);
+                has_type = true;
+            } else if is("connection") {
+                if !header.value.eq_ignore_ascii_case(b"keep-alive") {
+                    return None;
+                }
+            } else if OF_THE_LIBRARY.iter().any(|name| is(name)) {
+                return None;
+            }
+        }
+        Some(about)
+    }
+}
+
+/// Headers that the library or etcd's other rules read.
+const OF_THE_LIBRARY: [&str; 6] =
+    ["authorization", "transfer-encoding", "expect", "upgrade", "te", "trailer"];
+
+/// Writes the head of an answer as the library does.
+fn put_head(answer: &KeysAnswer, common: &str, date: &Date, out: &mut Vec<u8>) {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_REQUEST);
+    put_texts(&["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason().unwrap_or("")], out);
+    put_texts(&["\r\nContent-Type: ", v2::CONTENT_TYPE], out);
+    put_number("X-Etcd-Index", answer.index, out);
+    if let Some((raft_index, raft_term)) = answer.raft {
+        put_number("X-Raft-Index", raft_index, out);
+        put_number("X-Raft-Term", raft_term, out);
+    }
+    put_texts(&["\r\n", common], out);
+    match &answer.body {
+        KeysBody::Whole(body) => {
+            put_texts(&["Content-Length: "], out);
+            put_decimal(body.len() as u64, out);
+        }
+        KeysBody::Lines(_) => put_texts(&["Transfer-Encoding: chunked"], out),
+    }
+    put_texts(&["\r\nDate: "], out);
+    date.put(out);
+    put_texts(&["\r\n\r\n"], out);
+}
+
+fn put_texts(texts: &[&str], out: &mut Vec<u8>) {
+    texts.iter().for_each(|text| out.extend_from_slice(text.as_bytes()));
+}
+
+fn put_number(name: &str, number: u64, out: &mut Vec<u8>) {
+    put_texts(&["\r\n", name, ": "], out);
+    put_decimal(number, out);
+}
+
+fn put_decimal(number: u64, out: &mut Vec<u8>) {
+    use io::Write;
+    write!(out, "{number}").expect("a vector takes all");
+}
+
+/// Sends the parts of an answer as chunks (RFC 9112, 7.1). False if not all came.
+async fn send_chunks<S>(socket: &mut S, mut lines: Lines) -> io::Result<bool>
+where
+    S: AsyncWrite + Unpin,
+{
+    while let Some(line) = lines.next().await {
+        // An empty chunk would be the end.
+        if line.is_empty() {
+            continue;
+        }
+        socket.write_all(format!("{:x}\r\n", line.len()).as_bytes()).await?;
+        socket.write_all(&line).await?;
+        socket.write_all(b"\r\n").await?;
+    }
+    if lines.is_cut_off() {
+        return Ok(false);
+    }
+    socket.write_all(b"0\r\n\r\n").await?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use super::*;
+
+const HEAD: &str = "Host: a\r\nUser-Agent: test\r\nAccept: */*\r\n";
+
+fn get(target: &str, headers: &str) -> Vec<u8> {
+    format!("GET {target} HTTP/1.1\r\n{HEAD}{headers}\r\n").into_bytes()
+}
+
+fn put(form: &str, headers: &str) -> Vec<u8> {
+    let length = form.len();
+    let form_type = "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n";
+    let head = format!("{HEAD}{form_type}Content-Length: {length}\r\n{headers}\r\n");
+    format!("PUT /v2/keys/a/b HTTP/1.1\r\n{head}{form}").into_bytes()
+}
+
+/// What is found: `short`, with the command or the kind of the request, or why it is refused.
+fn found(bytes: &[u8]) -> String {
+    match find(bytes) {
+        Found::Partial => "partial".to_string(),
+        Found::Other => "other".to_string(),
+        Found::Short(Short { request: Err(failure), .. }) => {
+            format!("short: {}", String::from_utf8_lossy(&failure.body()))
+        }
+        Found::Short(Short { method, request: Ok(request), bytes: count }) => {
+            assert_eq!(count, bytes.len());
+            let key = request.key().text().to_string();
+            format!("short: {method} {key} {:?}", request.ask)
+        }
+    }
+}
+
+#[test]
+fn plain_requests_are_short() {
+    let read = "Get { is_recursive: false, is_quorum: false }";
+    assert_eq!(found(&get("/v2/keys/a/b", "")), format!("short: GET /a/b {read}"));
+    assert_eq!(
+        found(&get("/v2/keys", "Connection: Keep-Alive\r\n")),
+        format!("short: GET  {read}")
+    );
+    let all = found(&get("/v2/keys/?recursive=true&quorum=true", ""));
+    assert_eq!(all, "short: GET  Get { is_recursive: true, is_quorum: true }");
+    let set = found(&put("value=a%20b&ttl=5", ""));
+    assert!(set.starts_with("short: PUT /a/b Write("), "{set}");
+    assert!(set.contains("ttl_s: Some(5)"), "{set}");
+    let delete = found(b"DELETE /v2/keys/a?dir=true HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(delete.contains("operation: Delete"), "{delete}");
+    let refused = found(&put("value=%2", ""));
+    assert!(refused.starts_with("short: {\"errorCode\":210"), "{refused}");
+}
+
+/// The body of another type than a form is read, and ignored.
+#[test]
+fn a_body_that_is_no_form_is_ignored() {
+    let request = b"PUT /v2/keys/a?value=1 HTTP/1.1\r\nContent-Length: 7\r\n\r\nvalue=2";
+    let set = found(request);
+    assert!(set.contains("value: [49]"), "{set}");
+}
+
+#[test]
+fn what_needs_more_goes_to_the_library() {
+    for target in [
+        "/v2/keysa",
+        "/v2/members",
+        "/v2/auth/users",
+        "/version",
+        "/v2/keys/a?wait=true",
+        "/v2/keys/a/../b",
+        "/v2/keys//a",
+        "/v2/keys/a%20b",
+        "/v2/keys/\u{e9}",
+        "/v2/keys/a\"b",
+        "/v2/keys/a#b",
+        "/v2/keys/a?b={",
+        "http://a/v2/keys/a",
+        "*",
+    ] {
+        assert_eq!(found(&get(target, "")), "other", "{target}");
+    }
+    for headers in [
+        "Authorization: Basic cm9vdDpzZWNyZXQ=\r\n",
+        "Connection: close\r\n",
+        "Connection: keep-alive, upgrade\r\n",
+        "Upgrade: websocket\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "transfer-encoding: identity\r\n",
+        "Expect: 100-continue\r\n",
+        "TE: trailers\r\n",
+        "Content-Length: 1\r\n",
+        "Content-Length: +0\r\n",
+        "Content-Length: \r\n",
+        "Content-Length: 0\r\nContent-Length: 0\r\n",
+        "Content-Length: 99999999999999999999999\r\n",
+        "Content-Length: 18446744073709551615\r\n",
+        "Content-Type: a\r\nContent-Type: b\r\n",
+        "a b: c\r\n",
+    ] {
+        assert_eq!(found(&get("/v2/keys/a", headers)), "other", "{headers}");
+    }
+    for request in [
+        "HEAD /v2/keys/a HTTP/1.1\r\n\r\n",
+        "OPTIONS /v2/keys/a HTTP/1.1\r\n\r\n",
+        "GET /v2/keys/a HTTP/1.0\r\n\r\n",
+        "get /v2/keys/a HTTP/1.1\r\n\r\n",
+        "nonsense\r\n\r\n",
+    ] {
+        assert_eq!(found(request.as_bytes()), "other", "{request}");
+    }
+    assert_eq!(found(&put(&"a".repeat(SHORT_BYTES_MAX), "")), "other");
+    assert_eq!(found(&get("/v2/keys/a", &"a: b\r\n".repeat(SHORT_HEADERS_MAX))), "other");
+}
+
+/// Each beginning of a request is a part of it, and what stands behind it stays.
+#[test]
+fn a_request_is_found_when_it_is_whole() {
+    for request in [get("/v2/keys/a?quorum=true", ""), put("value=some+text&prevExist=false", "")] {
+        for end in 0..request.len() {
+            assert!(matches!(find(&request[..end]), Found::Partial), "{end}");
+        }
+        let mut two = request.clone();
+        two.extend_from_slice(&request);
+        let Found::Short(Short { bytes, .. }) = find(&two) else { panic!("it is whole") };
+        assert_eq!(bytes, request.len());
+    }
+}
+
+/// A byte is changed at each place: it is never anything but a short request, a part of one, or for
+/// the library.
+#[test]
+fn any_byte_may_be_anything() {
+    let request = put("value=1", "");
+    for place in 0..request.len() {
+        for byte in 0..=255 {
+            let mut changed = request.clone();
+            changed[place] = byte;
+            if let Found::Short(short) = find(&changed) {
+                assert!(short.bytes <= changed.len());
+            }
+        }
+    }
+}
