@@ -271,11 +271,16 @@ impl<D: Disk> Wal<D> {
         if let Some(membership) = &membership {
             check_membership(membership)?;
         }
-        // The hard state goes first: no entry may be durable without the term it was made in.
-        let hard_state = hard_state.map(Record::HardState);
-        let membership = membership.map(Record::Membership);
-        let small = hard_state.into_iter().chain(membership);
-        let records: Vec<Record> = small.chain(entries.iter().map(Record::Entry)).collect();
+        // The hard state goes first: no entry may be durable without the term it was made in. A
+        // commit index that means these entries goes behind them: if the batch is cut between, an
+        // entry that one of them replaces must not count as committed.
+        let before = entries.first().map_or(u64::MAX, |entry| entry.index.saturating_sub(1));
+        let first = hard_state.map(|it| HardState { commit: it.commit.min(before), ..it });
+        let last = hard_state.filter(|it| first != Some(*it)).map(Record::HardState);
+        let small = first.map(Record::HardState).into_iter();
+        let small = small.chain(membership.map(Record::Membership));
+        let records = small.chain(entries.iter().map(Record::Entry)).chain(last);
+        let records: Vec<Record> = records.collect();
         let claim = match entries.is_empty() {
             true => Claim::Essential,
             false => Claim::Entries,

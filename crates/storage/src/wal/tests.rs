@@ -242,6 +242,33 @@ fn a_log_of_another_group_is_refused() {
     assert!(matches!(refused, StorageError::Corrupt { .. }), "{refused}");
 }
 
+/// A follower is told that an entry is committed together with the entry, which replaces one that
+/// is not. If the batch is cut, the old entry must not count as committed.
+#[test]
+fn a_torn_conflict_leaves_no_old_entry_committed() {
+    let old = [entry(2, 1, 700), entry(3, 1, 700)];
+    let new = [entry(3, 2, 40_000)];
+    let mut seen = [false; 2];
+    for seed in 0..200 {
+        let disk = FaultDisk::new(seed);
+        born(&disk);
+        let (mut wal, _) = open(&disk).expect("opens");
+        wal.append(&old, None, None).expect("appends");
+        wal.commit().expect("commits");
+        disk.set_plan(FaultPlan { stop_at: Some(disk.ops() + seed % 4), ..FaultPlan::default() });
+        wal.append(&new, Some(hard(2, 0, 3)), None).expect("appends");
+        let is_whole = wal.commit().is_ok();
+        drop(wal);
+        disk.crash();
+        let (_, recovered) = open(&disk).expect("opens");
+        let is_new = recovered.entries[1] == new[0];
+        assert!(is_new || recovered.hard_state.commit < 3, "seed {seed}");
+        assert!(!is_whole || (is_new && recovered.hard_state.commit == 3), "seed {seed}");
+        seen[usize::from(is_new)] |= is_new || recovered.hard_state.term == 2;
+    }
+    assert_eq!(seen, [true; 2], "the batch is cut behind the hard state, and is whole");
+}
+
 #[test]
 fn a_commit_index_beyond_a_cut_is_lowered_and_one_below_the_snapshot_raised() {
     let disk = FaultDisk::new(1);

@@ -123,10 +123,16 @@ impl Player {
     fn append_from(&mut self, wal: &mut Wal<FaultDisk>, first: u64) -> Result<(), StorageError> {
         let mut state = self.now();
         let mut hard_state = None;
+        let count = self.chance.below(5);
         if self.chance.below(3) == 0 {
             let term = state.hard_state.term + self.chance.below(2);
-            state.hard_state = hard(term, self.chance.below(4), state.last());
-            hard_state = Some(state.hard_state);
+            let told = hard(term, self.chance.below(4), state.last());
+            hard_state = Some(told);
+            // A commit index that means entries of the batch comes behind them.
+            state.hard_state = match count {
+                0 => told,
+                _ => HardState { commit: told.commit.min(first - 1), ..told },
+            };
             self.states.push(state.clone());
         }
         let mut membership = None;
@@ -138,7 +144,7 @@ impl Player {
         // The term tells attempts at the same index apart.
         let term = state.hard_state.term * 1000 + self.chance.below(1000);
         let mut entries = Vec::new();
-        for index in first..first + self.chance.below(5) {
+        for index in first..first + count {
             let bytes = match self.chance.below(6) {
                 0 => self.chance.below(40_000),
                 1 | 2 if self.is_large => 30_000,
@@ -149,6 +155,10 @@ impl Player {
             state.entries.push(entry.clone());
             self.states.push(state.clone());
             entries.push(entry);
+        }
+        if let Some(told) = hard_state.filter(|told| *told != state.hard_state) {
+            state.hard_state = told;
+            self.states.push(state.clone());
         }
         wal.append(&entries, hard_state, membership)?;
         // Records that are not committed now go with the next commit.
