@@ -5,6 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::config::etcd::EtcdAbout;
 
+/// The methods and the headers that pages of other origins may use.
+pub(super) const CORS_METHODS: &str = "POST, GET, OPTIONS, PUT, DELETE";
+pub(super) const CORS_HEADERS: &str = "accept, content-type, authorization";
+
 /// The headers that all answers about keys have. None: a client's name or origin decides about a
 /// request, so none is short.
 pub(super) fn common_headers(about: &EtcdAbout, cluster_id: &str) -> Option<String> {
@@ -12,12 +16,12 @@ pub(super) fn common_headers(about: &EtcdAbout, cluster_id: &str) -> Option<Stri
         return None;
     }
     let origin = match &*about.origins {
-        [] => "",
-        origins if origins.iter().any(|origin| origin == "*") => {
-            "Access-Control-Allow-Methods: POST, GET, OPTIONS, PUT, DELETE\r\n\
+        [] => String::new(),
+        origins if origins.iter().any(|origin| origin == "*") => format!(
+            "Access-Control-Allow-Methods: {CORS_METHODS}\r\n\
              Access-Control-Allow-Origin: *\r\n\
-             Access-Control-Allow-Headers: accept, content-type, authorization\r\n"
-        }
+             Access-Control-Allow-Headers: {CORS_HEADERS}\r\n"
+        ),
         _ => return None,
     };
     Some(format!("X-Etcd-Cluster-Id: {cluster_id}\r\n{origin}"))

@@ -84,11 +84,12 @@ pub(super) const V2_TEXT_TIMES: usize = 6;
 /// Bytes of the JSON of an answer of etcd v2 without keys and values.
 pub(super) const V2_FRAME_BYTES: usize = 512;
 
-/// Bytes of a request of etcd v2 that is read without the library of HTTP. A connection keeps so
-/// many for what it reads, and for what it writes, or twice as many for a moment.
+/// Bytes of a request of etcd v2 that is read without the library of HTTP. The connection holds up
+/// to twice as many for what it reads, and as many for what it writes.
 pub(super) const SHORT_BYTES_MAX: usize = 8 * 1024;
 
-/// Bytes that a connection asks its socket for at once, at least.
+/// Bytes that such a connection asks its socket for at once, at least. Between two requests it
+/// keeps so many for what it reads, and for what it writes.
 pub(super) const SHORT_READ_BYTES: usize = 2 * 1024;
 
 /// Headers of such a request.

@@ -16,6 +16,7 @@ use member::etcd_front::Method as KvMethod;
 use super::answer::{Answer, code_and_text, of};
 use super::client::Client;
 use super::health_counts::{Asked, Check};
+use super::http_head::{CORS_HEADERS, CORS_METHODS};
 use super::runtime::Runtime;
 use super::versions::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::config::etcd::EtcdService;
@@ -211,10 +212,10 @@ pub(super) fn allow_origin(origins: &[String], request: &Parts, answer: &mut Ans
         }
     };
     let headers = answer.headers_mut();
-    let methods = HeaderValue::from_static("POST, GET, OPTIONS, PUT, DELETE");
+    let methods = HeaderValue::from_static(CORS_METHODS);
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
-    let names = HeaderValue::from_static("accept, content-type, authorization");
+    let names = HeaderValue::from_static(CORS_HEADERS);
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names);
 }
 

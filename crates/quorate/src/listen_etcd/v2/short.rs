@@ -60,11 +60,13 @@ where
     if !is_served || site.certificate.is_some() {
         return Ok(Next::Library(read));
     }
+    // A client may take any time between two requests, as in etcd, but not before the first.
+    let mut due_at = Some(Instant::now() + STALL_TIME_MAX);
     loop {
-        let Short { method, request, bytes } = match next(socket, &mut read).await? {
-            Found::Short(short) => short,
-            Found::Partial => return Ok(Next::Over),
-            Found::Other => return Ok(Next::Library(read)),
+        let Short { method, request, bytes } = match next(socket, &mut read, due_at.take()).await? {
+            Some(Found::Short(short)) => short,
+            Some(_) => return Ok(Next::Library(read)),
+            None => return Ok(Next::Over),
         };
         read.drain(..bytes);
         let answer = match request {
@@ -90,7 +92,7 @@ where
         }
         socket.flush().await?;
         out.clear();
-        [&mut read, &mut out].into_iter().for_each(|buffer| buffer.shrink_to(SHORT_BYTES_MAX));
+        [&mut read, &mut out].into_iter().for_each(|buffer| buffer.shrink_to(SHORT_READ_BYTES));
     }
 }
 
@@ -127,36 +129,37 @@ struct Short {
     bytes: usize,
 }
 
-/// Reads up to the end of the next request. `Partial`: the client has gone away, or takes too long.
-async fn next<S>(socket: &mut S, read: &mut Vec<u8>) -> io::Result<Found>
+/// Reads up to the end of the next request, or until it is sure that the library has to read it.
+/// None: the client has gone away, or takes too long from the first byte on, or past `due_at`.
+async fn next<S>(
+    socket: &mut S,
+    read: &mut Vec<u8>,
+    mut due_at: Option<Instant>,
+) -> io::Result<Option<Found>>
 where
     S: AsyncRead + Unpin,
 {
-    let mut due_at = None;
     for _ in 0..SHORT_READS_MAX {
         if !read.is_empty() {
             match find(read) {
                 Found::Partial if read.len() < SHORT_BYTES_MAX => {}
-                Found::Partial => return Ok(Found::Other),
-                found => return Ok(found),
+                found => return Ok(Some(found)),
             }
+            due_at.get_or_insert_with(|| Instant::now() + STALL_TIME_MAX);
         }
-        // A client that is between two requests may stay so for any time, as in etcd.
-        let begun = (!read.is_empty())
-            .then(|| *due_at.get_or_insert_with(|| Instant::now() + STALL_TIME_MAX));
         read.reserve(SHORT_READ_BYTES);
-        let count = match begun {
+        let count = match due_at {
             None => socket.read_buf(read).await?,
             Some(due_at) => match timeout_at(due_at, socket.read_buf(read)).await {
                 Ok(count) => count?,
-                Err(_) => return Ok(Found::Partial),
+                Err(_) => return Ok(None),
             },
         };
         if count == 0 {
-            return Ok(Found::Partial);
+            return Ok(None);
         }
     }
-    Ok(Found::Other)
+    Ok(Some(Found::Partial))
 }
 
 /// Looks for a short request: GET, PUT, POST or DELETE of HTTP/1.1, for a clean path of a key
