@@ -195,7 +195,9 @@ fn put_rest(state: &NodeState, out: &mut Vec<u8>) {
 fn put_indexes(modified: u64, created: u64, out: &mut Vec<u8>) {
     for (name, index) in [("modifiedIndex", modified), ("createdIndex", created)] {
         if index > 0 {
-            put(out, format_args!(",\"{name}\":{index}"));
+            for text in [",\"", name, "\":", itoa::Buffer::new().format(index)] {
+                out.extend_from_slice(text.as_bytes());
+            }
         }
     }
     out.push(b'}');
@@ -222,6 +224,9 @@ pub(super) fn put_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
+    if let Ok(text) = core::str::from_utf8(text) {
+        return put_valid(text, out);
+    }
     for chunk in text.utf8_chunks() {
         put_valid(chunk.valid(), out);
         // Go replaces each byte.
@@ -233,28 +238,37 @@ fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
 
 fn put_valid(text: &str, out: &mut Vec<u8>) {
     let mut rest = text;
-    while let Some(at) = rest.find(is_escaped) {
-        let (before, from) = rest.split_at(at);
-        out.extend_from_slice(before.as_bytes());
-        let character = from.chars().next().expect("it was found");
-        match character {
-            '"' => out.extend_from_slice(b"\\\""),
-            '\\' => out.extend_from_slice(b"\\\\"),
-            '\n' => out.extend_from_slice(b"\\n"),
-            '\r' => out.extend_from_slice(b"\\r"),
-            '\t' => out.extend_from_slice(b"\\t"),
-            _ => put(out, format_args!("\\u{:04x}", u32::from(character))),
+    while let Some((at, bytes)) = first_escaped(rest.as_bytes()) {
+        out.extend_from_slice(&rest.as_bytes()[..at]);
+        match rest.as_bytes()[at] {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                let character = rest[at..].chars().next().map_or(0, u32::from);
+                put(out, format_args!("\\u{character:04x}"));
+            }
         }
-        rest = &from[character.len_utf8()..];
+        rest = &rest[at + bytes..];
     }
     out.extend_from_slice(rest.as_bytes());
 }
 
-/// Whether Go escapes a character: where it must, and where a page of HTML could take the text for
-/// something else.
-fn is_escaped(character: char) -> bool {
-    let is_special = matches!(character, '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
-    is_special || character < ' '
+/// Where the first character of a text stands that Go escapes, and how many bytes it has: where it
+/// must, and where a page of HTML could take the text for something else (U+2028 and U+2029, too).
+fn first_escaped(text: &[u8]) -> Option<(usize, usize)> {
+    let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | ..b' ');
+    let mut at = 0;
+    loop {
+        at += text[at..].iter().position(|byte| is_special(*byte) || *byte == 0xe2)?;
+        match text[at..] {
+            [0xe2, 0x80, 0xa8 | 0xa9, ..] => return Some((at, 3)),
+            [0xe2, ..] => at += 1,
+            _ => return Some((at, 1)),
+        }
+    }
 }
 
 #[cfg(test)]

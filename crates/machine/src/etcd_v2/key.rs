@@ -23,8 +23,9 @@ impl<'a> Key<'a> {
         (has_form && fits && key.names().all(is_name)).then_some(key)
     }
 
-    /// The key that a text is which was one before: of a node or an event.
-    pub(crate) fn known(text: &'a str) -> Key<'a> {
+    /// The key that a text is which was one before: of a node, an event, or a request that was
+    /// checked. A text that never was one must not come here.
+    pub fn known(text: &'a str) -> Key<'a> {
         debug_assert!(Key::new(text).is_some());
         Key(text)
     }

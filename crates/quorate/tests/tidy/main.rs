@@ -92,7 +92,7 @@ const WALLS: [Wall; 13] = [
     Wall {
         name: "etcd",
         ours: &["machine"],
-        theirs: &["base64", "bytes", "prost", "thiserror", "time"],
+        theirs: &["base64", "bytes", "itoa", "prost", "thiserror", "time"],
     },
     Wall {
         name: "token",
@@ -147,6 +147,7 @@ const WALLS: [Wall; 13] = [
             "httpdate",
             "hyper",
             "hyper-util",
+            "itoa",
             "p12-keystore",
             "pkcs5",
             "rcgen",
