@@ -25,7 +25,7 @@ struct Wall {
 }
 
 /// The whole list. A crate that is missing here must not exist.
-const WALLS: [Wall; 13] = [
+const WALLS: [Wall; 14] = [
     Wall {
         name: "machine",
         ours: &[],
@@ -110,8 +110,13 @@ const WALLS: [Wall; 13] = [
         ],
     },
     Wall {
+        name: "results",
+        ours: &[],
+        theirs: &["anyhow", "fastrand", "maud", "plotters", "serde", "serde_json", "statrs"],
+    },
+    Wall {
         name: "bench",
-        ours: &["chunk", "etcd", "zk"],
+        ours: &["chunk", "etcd", "results", "zk"],
         theirs: &[
             "anyhow",
             "bytes",

@@ -1,0 +1,9 @@
+//! What a benchmark has found: one JSON schema for all of `quorate bench`, and what is made of it.
+//!
+//! The path of a figure: a workload fills a [`schema::Results`]; [`ratio`] compares two systems
+//! whose runs were made in turn. Pure: figures in, text out.
+
+pub mod ratio;
+pub mod schema;
+
+pub use schema::Results;
