@@ -118,6 +118,12 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// A turn of a reproduction, which shows its progress itself.
+    pub fn of_session(target: &Target, (place, round, counts): (usize, u32, bool)) -> Turn<'_> {
+        let label = format!("{}-{place}-{round}", std::process::id());
+        Turn { target, place, round, counts, label, may_keep: false, said: None }
+    }
+
     /// The only turn of a test, with no progress to show.
     #[cfg(test)]
     pub fn only(target: &Target) -> Turn<'_> {

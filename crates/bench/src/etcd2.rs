@@ -5,7 +5,7 @@
 //! all ask for the same key, and each sends its next request when the one before is answered.
 //! [`ETCD22_DOUBTS`] says what the document's script did otherwise.
 
-mod load;
+pub mod load;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

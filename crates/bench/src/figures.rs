@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use results::schema::{self, Measured};
 use serde_json::{Map, Value, json};
 
 use crate::stats::{Latencies, Phase, median};
@@ -31,6 +32,16 @@ pub struct Figure {
     pub good: Good,
     /// Whether only the first round has a value: see [`Figure::of_first_round`].
     pub is_of_first_round: bool,
+}
+
+impl From<Good> for schema::Good {
+    fn from(good: Good) -> schema::Good {
+        match good {
+            Good::More => schema::Good::More,
+            Good::Less => schema::Good::Less,
+            Good::Neither => schema::Good::Neither,
+        }
+    }
 }
 
 impl Figure {
@@ -109,6 +120,8 @@ pub struct Block {
     pub address: String,
     /// The figures, in equal order for all servers.
     pub figures: Vec<Figure>,
+    /// Distributions of latencies, by their names, in equal order for all servers.
+    pub latencies: Vec<(&'static str, Latencies)>,
     /// Remarks on the server, a line each.
     pub notes: Vec<String>,
     /// Answers that were errors or wrong, and sessions that were lost.
@@ -125,6 +138,9 @@ impl Block {
             for (figure, next) in all.figures.iter_mut().zip(&round.figures) {
                 figure.add_round(next);
             }
+            for ((_, all), (_, next)) in all.latencies.iter_mut().zip(&round.latencies) {
+                all.add(next);
+            }
             let new = round.notes.into_iter().filter(|note| !all.notes.contains(note));
             let new: Vec<String> = new.collect();
             all.notes.extend(new);
@@ -139,6 +155,25 @@ impl Block {
         self.trouble += errors + lost;
         if errors + lost > 0 {
             self.notes.push(format!("{name}: {errors} errors, {lost} sessions lost"));
+        }
+    }
+
+    /// What the server has shown, by the schema of all results.
+    pub fn measured(&self, system: &str, headlines: &[&str]) -> Measured {
+        let figure = |it: &Figure| schema::Figure {
+            name: it.name.to_string(),
+            unit: it.unit.to_string(),
+            good: it.good.into(),
+            values: it.values.clone(),
+            is_headline: headlines.contains(&it.name),
+        };
+        Measured {
+            system: system.to_string(),
+            figures: self.figures.iter().map(figure).collect(),
+            latencies: self.latencies.iter().map(|(name, it)| it.curve(name)).collect(),
+            course: Vec::new(),
+            notes: self.notes.clone(),
+            trouble: self.trouble,
         }
     }
 

@@ -2,20 +2,27 @@
 //!
 //! The signals are blocked, and a thread of its own waits for them; so this needs no handler and no
 //! `unsafe`. Working code looks at the flag every now and then and returns an error, and the
-//! destructors on the way out remove its files. The second signal ends the process at once.
+//! destructors on the way out remove its files. The second signal ends the process at once, and the
+//! servers that it has started.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
+
+use crate::process::Processes;
 
 /// The exit status after a second signal: the one that a shell gives for SIGINT.
 const ENDED_BY_SIGNAL: i32 = 130;
 
 /// The flag that a signal sets: the run is to end.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt {
+    is_asked: Arc<AtomicBool>,
+    /// Processes that the second signal kills.
+    started: Arc<Mutex<Vec<u32>>>,
+}
 
 impl Interrupt {
     /// Waits for the signals from now on. The caller has no other thread yet, since a new thread
@@ -35,10 +42,13 @@ impl Interrupt {
             let mut is_first = true;
             while signals.wait().is_ok() {
                 if !is_first {
+                    let started = ours.started.lock().unwrap_or_else(PoisonError::into_inner);
+                    // Those that have ended need no signal.
+                    started.iter().for_each(|pid| drop(Processes::of(&[*pid]).kill()));
                     std::process::exit(ENDED_BY_SIGNAL);
                 }
                 is_first = false;
-                ours.0.store(true, Ordering::Relaxed);
+                ours.is_asked.store(true, Ordering::Relaxed);
                 eprintln!("interrupted: removing what was written; once more ends it at once");
             }
         })?;
@@ -47,7 +57,17 @@ impl Interrupt {
 
     /// Whether the run is to end.
     pub fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_asked.load(Ordering::Relaxed)
+    }
+
+    /// Has the second signal kill a process that was started.
+    pub fn kill_at_exit(&self, pid: u32) {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
+    }
+
+    /// Takes a process out that has ended.
+    pub fn forget(&self, pid: u32) {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).retain(|it| *it != pid);
     }
 
     /// Returns an error if the run is to end.
@@ -62,6 +82,6 @@ impl Interrupt {
     /// Sets the flag, as a signal does.
     #[cfg(test)]
     pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.is_asked.store(true, Ordering::Relaxed);
     }
 }

@@ -267,3 +267,21 @@ pub const ETCD_CALLS_AHEAD: u64 = 100_000;
 
 /// Keys that are read or deleted at once where all are.
 pub const ETCD_READ_KEYS: u64 = 10_000;
+
+/// The pause between two looks at the course of a run, at first.
+pub const COURSE_PAUSE: Duration = Duration::from_millis(250);
+
+/// Moments of a course, about: as many as a plot can show.
+pub const COURSE_MOMENTS_MAX: usize = 240;
+
+/// How long a server that a reproduction starts may take until it serves.
+pub const SERVER_START_LIMIT: Duration = Duration::from_secs(90);
+
+/// How long such a server may take to end before it is killed.
+pub const SERVER_END_LIMIT: Duration = Duration::from_secs(10);
+
+/// The part of the CPU that other guests of the host may take before no figure is to be quoted.
+pub const STEAL_MAX: f64 = 0.03;
+
+/// How many times slower or faster the disk may be behind a run than before it.
+pub const DRIFT_MAX: f64 = 2.0;

@@ -1,5 +1,6 @@
 //! The cost of a stretch of work: the time, the CPU of both sides, and the results of its requests.
 
+use crate::course;
 use crate::driver::Driver;
 use crate::process::thread_cpu_ns;
 use crate::stats::{Latencies, Phase};
@@ -19,6 +20,7 @@ pub struct Tally {
 impl Tally {
     /// Counts an answer.
     pub fn count(&mut self, is_right: bool, took_ns: u64) {
+        course::count(took_ns);
         self.answered += 1;
         self.errors += u64::from(!is_right);
         self.latencies.record(took_ns);

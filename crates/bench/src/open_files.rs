@@ -31,7 +31,8 @@ pub fn pairs_max() -> usize {
     hard_limit().saturating_sub(open_now() + OPEN_FILES_SPARE) / 2
 }
 
-fn hard_limit() -> usize {
+/// The hard limit.
+pub fn hard_limit() -> usize {
     getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |hard| hard as usize)
 }
 

@@ -1,6 +1,7 @@
 //! Latencies as HDR histograms, and the figures of one phase of a run.
 
 use hdrhistogram::Histogram;
+use results::schema::Curve;
 
 use crate::limits::LATENCY_NS_MAX;
 
@@ -36,11 +37,28 @@ impl Latencies {
         self.0.value_at_percentile(percent) as f64 / 1_000.0
     }
 
+    /// The distribution by its percentiles. One that no latency tells apart from the greatest is
+    /// left out.
+    pub fn curve(&self, name: &str) -> Curve {
+        let count = self.count();
+        let is_told =
+            |percent: &f64| *percent == 100.0 || (100.0 - percent) / 100.0 * count as f64 >= 1.0;
+        let of = |percent: f64| (percent, self.percentile_us(percent) / 1_000.0);
+        let known = PERCENTS.into_iter().filter(is_told).filter(|_| count > 0);
+        Curve { name: name.to_string(), count, points: known.map(of).collect() }
+    }
+
     /// The largest latency, in µs.
     pub fn max_us(&self) -> f64 {
         self.0.max() as f64 / 1_000.0
     }
 }
+
+/// The percentiles of a curve.
+const PERCENTS: [f64; 20] = [
+    0.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9,
+    99.95, 99.99, 99.999, 100.0,
+];
 
 /// One phase of one run.
 #[derive(Clone, Debug, Default)]

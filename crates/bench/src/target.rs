@@ -48,6 +48,11 @@ impl TargetAddress {
         self.scheme
     }
 
+    /// How many servers it names.
+    pub fn count(&self) -> usize {
+        self.servers.len()
+    }
+
     /// Refuses an address of another protocol.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use bench::cli::BenchArgs;
+use bench::reproduce::ReproduceArgs;
 use chunk::layout::Layout;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -51,6 +52,8 @@ pub enum Command {
     /// Measure a server, beside another one in the same run.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Repeat the tests of a document beside the real server: tables, charts, a report.
+    Reproduce(ReproduceArgs),
     /// Print the version.
     Version,
 }

@@ -90,6 +90,7 @@ fn main() -> ExitCode {
         Command::Cluster(args) => cluster_command::run(&args),
         Command::Sim(args) => sim_command::run(&args),
         Command::Bench(args) => bench::cli::run(&args),
+        Command::Reproduce(args) => bench::reproduce::command(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("quorate: {error:#}");

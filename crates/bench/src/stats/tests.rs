@@ -61,3 +61,16 @@ fn rates_and_costs() {
     let nothing = Phase { server_cpu_ns: Some(5), ..Phase::default() };
     assert_eq!((nothing.rate(), nothing.server_us(), nothing.own_us()), (0.0, Some(0.0), 0.0));
 }
+
+#[test]
+fn a_curve_has_only_percentiles_that_are_known() {
+    let mut latencies = Latencies::default();
+    (1..=200).for_each(|ms| latencies.record(ms * 1_000_000));
+    let curve = latencies.curve("c");
+    assert_eq!(curve.count, 200);
+    let percents: Vec<f64> = curve.points.iter().map(|(percent, _)| *percent).collect();
+    assert!(percents.contains(&99.5) && !percents.contains(&99.9), "{percents:?}");
+    assert_eq!(curve.points.first().unwrap().1.round(), 1.0);
+    assert_eq!(curve.points.last().unwrap().1.round(), 200.0);
+    assert!(Latencies::default().curve("none").points.is_empty());
+}

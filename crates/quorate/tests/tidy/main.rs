@@ -130,6 +130,7 @@ const WALLS: [Wall; 14] = [
             "rustix",
             "serde_json",
             "thiserror",
+            "time",
             "tokio",
         ],
     },

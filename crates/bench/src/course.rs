@@ -1,0 +1,226 @@
+//! The course of a run: the rate and the latencies of each moment, and what the servers use then.
+//!
+//! The clients of a run count their answers here, by atomic additions, while somebody watches. One
+//! run is watched at a time.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use results::schema::Moment;
+
+use crate::data_folder::disk_bytes;
+use crate::limits::{COURSE_MOMENTS_MAX, COURSE_PAUSE};
+use crate::target::Target;
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Parts of a power of two that latencies are told apart by.
+const PARTS: usize = 8;
+
+/// Latencies from 1 us to an hour.
+const BUCKETS: usize = 33 * PARTS;
+
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+static ANSWERS: [AtomicU64; BUCKETS] = [const { AtomicU64::new(0) }; BUCKETS];
+
+/// Counts an answer.
+pub fn count(took_ns: u64) {
+    if IS_WATCHED.load(Ordering::Relaxed) {
+        ANSWERS[bucket(took_ns / 1_000)].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn bucket(us: u64) -> usize {
+    let us = us.max(1);
+    let exponent = us.ilog2() as usize;
+    let part = match exponent {
+        0..=2 => (us << (3 - exponent)) as usize % PARTS,
+        _ => (us >> (exponent - 3)) as usize % PARTS,
+    };
+    (exponent * PARTS + part).min(BUCKETS - 1)
+}
+
+/// The least latency of a bucket, in ms.
+fn least_ms(bucket: usize) -> f64 {
+    let (exponent, part) = (bucket / PARTS, bucket % PARTS);
+    2f64.powi(exponent as i32) * (1.0 + part as f64 / PARTS as f64) / 1_000.0
+}
+
+/// Watches a run.
+pub struct Course {
+    end: Sender<()>,
+    thread: JoinHandle<Vec<Moment>>,
+}
+
+impl Course {
+    /// Begins to watch the clients of this process and the servers of a target, whose data are in a
+    /// folder.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn watch(target: &Target, folder: Option<PathBuf>) -> anyhow::Result<Course> {
+        let (end, ended) = channel();
+        let target = target.clone();
+        let look = move || {
+            let mut looks = Looks::start(target, folder);
+            while ended.recv_timeout(looks.pause) == Err(RecvTimeoutError::Timeout) {
+                looks.look();
+            }
+            looks.look();
+            looks.moments
+        };
+        IS_WATCHED.store(true, Ordering::Relaxed);
+        let thread = std::thread::Builder::new().name("course".to_string()).spawn(look)?;
+        Ok(Course { end, thread })
+    }
+
+    /// Takes the last look, and returns all of them.
+    pub fn end(self) -> Vec<Moment> {
+        let Course { end, thread } = self;
+        drop(end);
+        let moments = thread.join().expect("the thread does not panic");
+        IS_WATCHED.store(false, Ordering::Relaxed);
+        moments
+    }
+}
+
+struct Looks {
+    target: Target,
+    folder: Option<PathBuf>,
+    began: Instant,
+    last_s: f64,
+    counts: Vec<u64>,
+    cpu_ns: Option<u64>,
+    /// Longer and longer, so that a long run has no more moments than a plot can show.
+    pause: Duration,
+    moments: Vec<Moment>,
+}
+
+fn counts() -> Vec<u64> {
+    ANSWERS.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+}
+
+impl Looks {
+    fn start(target: Target, folder: Option<PathBuf>) -> Looks {
+        Looks {
+            began: Instant::now(),
+            last_s: 0.0,
+            counts: counts(),
+            cpu_ns: target.cpu_ns(),
+            pause: COURSE_PAUSE,
+            moments: Vec::new(),
+            target,
+            folder,
+        }
+    }
+
+    fn look(&mut self) {
+        let at_s = self.began.elapsed().as_secs_f64();
+        let (counts, cpu_ns) = (counts(), self.target.cpu_ns());
+        let passed_s = at_s - self.last_s;
+        if passed_s < COURSE_PAUSE.as_secs_f64() / 10.0 {
+            return;
+        }
+        let new: Vec<u64> = counts.iter().zip(&self.counts).map(|(now, then)| now - then).collect();
+        let cpu = cpu_ns.zip(self.cpu_ns).map(|(now, then)| now.saturating_sub(then));
+        self.moments.push(Moment {
+            at_s,
+            rate: Some(new.iter().sum::<u64>() as f64 / passed_s),
+            p50_ms: percentile_ms(&new, 0.5),
+            p99_ms: percentile_ms(&new, 0.99),
+            cpu_cores: cpu.map(|ns| ns as f64 / 1e9 / passed_s),
+            resident_mib: self.target.memory().map(|memory| memory.resident as f64 / MIB),
+            disk_mib: self.folder.as_ref().map(|folder| disk_bytes(folder) as f64 / MIB),
+        });
+        (self.last_s, self.counts, self.cpu_ns) = (at_s, counts, cpu_ns);
+        if self.moments.len() > COURSE_MOMENTS_MAX {
+            self.pause *= 2;
+            self.thin_out();
+        }
+    }
+
+    /// Makes one moment of each two. Latencies are those of the worse one.
+    fn thin_out(&mut self) {
+        let mean = |one: Option<f64>, other: Option<f64>| Some((one? + other?) / 2.0);
+        let worse =
+            |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).reduce(f64::max);
+        let of_two = |two: &[Moment]| {
+            let [one, other] = two else { return two[0] };
+            Moment {
+                rate: mean(one.rate, other.rate),
+                p50_ms: worse(one.p50_ms, other.p50_ms),
+                p99_ms: worse(one.p99_ms, other.p99_ms),
+                cpu_cores: mean(one.cpu_cores, other.cpu_cores),
+                ..*other
+            }
+        };
+        self.moments = self.moments.chunks(2).map(of_two).collect();
+    }
+}
+
+fn percentile_ms(counts: &[u64], part: f64) -> Option<f64> {
+    let all: u64 = counts.iter().sum();
+    let wanted = (all as f64 * part).ceil() as u64;
+    let mut seen = 0;
+    let at = counts.iter().position(|count| {
+        seen += count;
+        seen >= wanted.max(1)
+    })?;
+    Some(least_ms(at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::null_server::NullServer;
+
+    #[test]
+    fn latencies_fall_into_buckets_that_rise() {
+        let mut last = 0;
+        for us in 1..100_000u64 {
+            let at = bucket(us);
+            assert!(at >= last, "{us}");
+            last = at;
+            assert!(least_ms(at) <= us as f64 / 1_000.0, "{us}");
+            assert!(least_ms(at + 1) > us as f64 / 1_000.0, "{us}");
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn a_course_has_the_rate_and_the_latencies_of_its_moments() {
+        let null = NullServer::start(1).unwrap();
+        count(1);
+        let course = Course::watch(&null.target(), None).unwrap();
+        for _ in 0..100 {
+            count(3_000_000);
+        }
+        std::thread::sleep(COURSE_PAUSE * 2);
+        let moments = course.end();
+        let counted: f64 = moments
+            .iter()
+            .scan(0.0, |last, moment| {
+                let passed_s = moment.at_s - std::mem::replace(last, moment.at_s);
+                Some(moment.rate.unwrap() * passed_s)
+            })
+            .sum();
+        assert!((99.0..101.0).contains(&counted), "{counted}");
+        let p99_ms = moments.iter().find_map(|moment| moment.p99_ms).unwrap();
+        assert!((3.0..3.5).contains(&p99_ms), "{p99_ms}");
+    }
+
+    #[test]
+    fn a_long_course_is_thinned_out() {
+        let null = NullServer::start(1).unwrap();
+        let mut looks = Looks::start(null.target(), None);
+        looks.moments = (1..=4)
+            .map(|at| Moment { at_s: f64::from(at), rate: Some(1.0), ..Moment::default() })
+            .collect();
+        looks.thin_out();
+        let times: Vec<f64> = looks.moments.iter().map(|moment| moment.at_s).collect();
+        assert_eq!(times, [2.0, 4.0]);
+    }
+}

@@ -1,0 +1,193 @@
+//! `quorate reproduce`: the tables and charts of the documents that Quorate comes from, beside the
+//! real server on this machine.
+//!
+//! ```text
+//! a document -> its tests (hunt, etcd, ozone, alibaba) -> session: servers in turn -> results
+//!   -> tables on the terminal, JSON, an HTML report
+//! ```
+//!
+//! [`servers`] starts ours and the peer's alike, on the [`cores`] of the test; [`session`] takes
+//! turns between them, and keeps what was found; [`crate::course`] watches each run.
+
+pub mod cores;
+pub mod hunt;
+pub mod servers;
+pub mod session;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use results::schema::Role;
+
+use crate::comparison::Rounds;
+use crate::target::TargetAddress;
+use servers::{How, Maker};
+use session::Outputs;
+
+/// Options of `quorate reproduce`.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// The document
+    document: Document,
+    /// Scaled down: shows the method in a minute or two, and no figure to quote
+    #[arg(long)]
+    quick: bool,
+    /// The real server: a folder with its distribution, a folder with scripts that start it, or
+    /// servers that run (zk://HOST:PORT[,...]; give it once for each number of servers). By default
+    /// the scripts in tests/peers, if they are there; "none" is none
+    #[arg(long, value_name = "DIR|ENDPOINTS")]
+    peer: Vec<Peer>,
+    /// Write a report
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write all figures
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The folder on whose disk the servers have their data; all is removed in the end
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Rounds of each test that count [default: 6, which is as few as an interval needs; 1 with
+    /// --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Rounds before them [default: 1; 0 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
+    warmup: Option<u32>,
+    /// Only the tests whose titles have this text
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+}
+
+/// A document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Document {
+    /// P. Hunt: ZooKeeper service latencies, 1 and 3 servers, 1 to 20 clients
+    Hunt,
+}
+
+/// The other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// None.
+    None,
+    /// A folder.
+    Folder(PathBuf),
+    /// Servers that run.
+    Running(TargetAddress),
+}
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Peer, String> {
+        match text {
+            "none" => Ok(Peer::None),
+            _ if text.contains("://") => text.parse().map(Peer::Running),
+            _ => Ok(Peer::Folder(text.into())),
+        }
+    }
+}
+
+/// The scripts of the source tree that start real servers.
+const SCRIPTS: &str = "tests/peers";
+
+/// Runs `quorate reproduce`, and prints what was found.
+///
+/// # Errors
+/// Servers do not start, a test cannot be made, or a file cannot be written.
+pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
+    match args.document {
+        Document::Hunt => hunt::command(args),
+    }
+}
+
+impl ReproduceArgs {
+    /// How often each test is repeated.
+    fn repeat(&self, rounds: u32) -> Rounds {
+        let (rounds, warmup) = if self.quick { (1, 0) } else { (rounds, 1) };
+        Rounds { rounds: self.rounds.unwrap_or(rounds), warmup: self.warmup.unwrap_or(warmup) }
+    }
+
+    fn outputs(&self) -> Outputs {
+        Outputs { html: self.html.clone(), json: self.json.clone() }
+    }
+
+    /// Whether a test is asked for.
+    fn wants(&self, title: &str) -> bool {
+        self.only.as_ref().is_none_or(|text| title.contains(text.as_str()))
+    }
+
+    /// Our servers and the peer's. `starters` are the programs that a folder of the peer may have,
+    /// with their first arguments.
+    fn makers(&self, ours: &[&str], starters: &[(&str, &[&str])]) -> anyhow::Result<Vec<Maker>> {
+        let program = std::env::current_exe()?;
+        let ours = std::iter::once(program.into()).chain(ours.iter().map(Into::into)).collect();
+        let mut makers = vec![Maker { id: "ours", role: Role::Ours, how: How::Program(ours) }];
+        let how = match self.peer.as_slice() {
+            [] => starter_in(Path::new(SCRIPTS), starters),
+            [Peer::None] => None,
+            [Peer::Folder(folder)] => {
+                let found = starter_in(folder, starters);
+                let names: Vec<&str> = starters.iter().map(|(name, _)| *name).collect();
+                Some(found.with_context(|| {
+                    format!("--peer {}: has none of {}", folder.display(), names.join(", "))
+                })?)
+            }
+            several => Some(How::Running(running(several)?)),
+        };
+        makers.extend(how.map(|how| Maker { id: "peer", role: Role::Peer, how }));
+        Ok(makers)
+    }
+}
+
+fn running(peers: &[Peer]) -> anyhow::Result<Vec<TargetAddress>> {
+    let address = |peer: &Peer| match peer {
+        Peer::Running(address) => Ok(address.clone()),
+        _ => bail!("--peer: give one folder, or addresses of servers only"),
+    };
+    peers.iter().map(address).collect()
+}
+
+/// The first of some programs that a folder has.
+fn starter_in(folder: &Path, starters: &[(&str, &[&str])]) -> Option<How> {
+    let folder = folder.canonicalize().ok()?;
+    let found = starters.iter().find(|(name, _)| folder.join(name).is_file());
+    found.map(|(name, arguments)| {
+        let program = folder.join(name).into();
+        How::Program(std::iter::once(program).chain(arguments.iter().map(Into::into)).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_side_is_a_folder_or_servers() {
+        assert_eq!("none".parse(), Ok(Peer::None));
+        assert_eq!("/opt/zk".parse(), Ok(Peer::Folder("/opt/zk".into())));
+        let one: Peer = "zk://a:1".parse().unwrap();
+        let three: Peer = "zk://a:1,b:2,c:3".parse().unwrap();
+        let counts: Vec<usize> =
+            running(&[one.clone(), three]).unwrap().iter().map(TargetAddress::count).collect();
+        assert_eq!(counts, [1, 3]);
+        assert!("zk://a".parse::<Peer>().is_err());
+        assert!(running(&[one, Peer::None]).is_err());
+    }
+
+    #[test]
+    fn a_starter_is_found_with_its_arguments() {
+        let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "starter").unwrap();
+        let starters: [(&str, &[&str]); 2] = [("bin/none", &[]), ("start.sh", &["now"])];
+        assert!(starter_in(folder.path(), &starters).is_none());
+        std::fs::write(folder.path().join("start.sh"), "").unwrap();
+        let Some(How::Program(command)) = starter_in(folder.path(), &starters) else {
+            panic!("it is there")
+        };
+        assert_eq!(command.len(), 2);
+        assert_eq!(command[1], "now");
+    }
+}

@@ -1,0 +1,396 @@
+//! Servers that a reproduction starts, and ends: ours and a peer's alike, by a program with the
+//! files or the options that the peer's own users give it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use results::schema::{Role, System};
+
+use super::cores::Cores;
+use crate::etcd2::load;
+use crate::interrupt::Interrupt;
+use crate::limits::{MEMBER_LOOK_PAUSE, SERVER_END_LIMIT, SERVER_START_LIMIT};
+use crate::process::Processes;
+use crate::target::{Scheme, Target, TargetAddress, mode_at};
+
+/// Bytes of a server's output that an error shows.
+const OUTPUT_SHOWN: usize = 2_000;
+
+/// A system, and the way to get its servers.
+#[derive(Clone, Debug)]
+pub struct Maker {
+    /// Its key in the results.
+    pub id: &'static str,
+    /// Whose it is.
+    pub role: Role,
+    /// The way.
+    pub how: How,
+}
+
+/// The way to get servers.
+#[derive(Clone, Debug)]
+pub enum How {
+    /// A program with its first arguments. The path of a `zoo.cfg`, or the options of etcd follow.
+    Program(Vec<OsString>),
+    /// Servers that run already: one of these addresses is that of so many servers as a test needs.
+    Running(Vec<TargetAddress>),
+}
+
+/// Servers of one system under a test. Dropping it ends those that were started, and removes their
+/// data.
+#[derive(Debug)]
+pub struct Servers {
+    /// The key of their system in the results.
+    pub id: &'static str,
+    /// The servers.
+    pub target: Target,
+    /// What the results say of them.
+    pub system: System,
+    /// The folder of their data; none if they ran already.
+    pub folder: Option<PathBuf>,
+    started: Started,
+}
+
+/// Processes that were started, and are ended when this is dropped.
+#[derive(Debug)]
+struct Started {
+    children: Vec<Child>,
+    interrupt: Interrupt,
+}
+
+/// A server to start.
+struct Planned {
+    arguments: Vec<OsString>,
+    address: SocketAddr,
+    output: PathBuf,
+}
+
+impl Maker {
+    /// Starts so many servers on some cores, with their data in a new folder below `folder`. None:
+    /// no such servers run.
+    ///
+    /// # Errors
+    /// A server does not serve in time, or ends before.
+    pub fn start(
+        &self,
+        scheme: Scheme,
+        count: usize,
+        (folder, cores): (&Path, &Cores),
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Servers>> {
+        let command = match &self.how {
+            How::Running(all) => {
+                let Some(address) = all.iter().find(|it| it.count() == count) else {
+                    return Ok(None);
+                };
+                address.check_scheme(scheme)?;
+                let started = Started { children: Vec::new(), interrupt: interrupt.clone() };
+                let configuration = vec!["ran already: its cores are its own".to_string()];
+                return self.found(address, configuration, None, started).map(Some);
+            }
+            How::Program(command) => command,
+        };
+        let folder = folder.join(format!("{}-{count}", self.id));
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        let (planned, configuration) = match scheme {
+            Scheme::Zk => plan_zk(&folder, count)?,
+            Scheme::Etcd | Scheme::Etcd2 => plan_etcd(&folder, count, scheme == Scheme::Etcd2)?,
+        };
+        let started = start_all(command, &planned, cores, interrupt)?;
+        let addresses: Vec<String> = planned.iter().map(|it| it.address.to_string()).collect();
+        let address = format!("{scheme}://{}", addresses.join(","));
+        let address = address.parse().map_err(anyhow::Error::msg)?;
+        self.found(&address, configuration, Some(folder), started).map(Some)
+    }
+
+    fn found(
+        &self,
+        address: &TargetAddress,
+        configuration: Vec<String>,
+        folder: Option<PathBuf>,
+        started: Started,
+    ) -> anyhow::Result<Servers> {
+        let mut target = Target::find(address)?;
+        let (name, build) = name_and_build(&target);
+        target.name.clone_from(&name);
+        let system = System {
+            id: self.id.to_string(),
+            role: self.role,
+            name,
+            // The ports of servers that were started say nothing.
+            address: if folder.is_none() { target.address.clone() } else { String::new() },
+            build,
+            configuration,
+        };
+        Ok(Servers { id: self.id, target, system, folder, started })
+    }
+}
+
+impl Servers {
+    /// The null server as a system.
+    pub fn of_null(target: Target) -> Servers {
+        let system = System {
+            id: "null".to_string(),
+            role: Role::Null,
+            name: target.name.clone(),
+            ..System::default()
+        };
+        let started = Started { children: Vec::new(), interrupt: Interrupt::default() };
+        Servers { id: "null", target, system, folder: None, started }
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.started.end();
+        if let Some(folder) = &self.folder {
+            // The folder that it lies in is removed in the end, and tells of what is left.
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+impl Started {
+    /// Asks all servers to end, and kills those that do not.
+    fn end(&mut self) {
+        for child in &self.children {
+            // One that has ended needs no signal.
+            let _ = Processes::of(&[child.id()]).stop();
+        }
+        let due_at = Instant::now() + SERVER_END_LIMIT;
+        for child in &mut self.children {
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < due_at {
+                std::thread::sleep(MEMBER_LOOK_PAUSE);
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+            self.interrupt.forget(child.id());
+        }
+        self.children.clear();
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Starts the servers, and waits until all serve.
+fn start_all(
+    command: &[OsString],
+    planned: &[Planned],
+    cores: &Cores,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Started> {
+    let own = Cores::all()?;
+    let mut started = Started { children: Vec::new(), interrupt: interrupt.clone() };
+    cores.take()?;
+    let spawned = planned.iter().try_for_each(|server| {
+        let child = spawn(command, server)?;
+        interrupt.kill_at_exit(child.id());
+        started.children.push(child);
+        anyhow::Ok(())
+    });
+    own.take()?;
+    spawned?;
+    let due_at = Instant::now() + SERVER_START_LIMIT;
+    for (child, server) in started.children.iter_mut().zip(planned) {
+        while !serves(server) {
+            interrupt.check()?;
+            let status = child.try_wait()?;
+            let is_late = Instant::now() > due_at;
+            if status.is_some() || is_late {
+                let why = match status {
+                    Some(status) => format!("ended ({status})"),
+                    None => format!("does not serve after {} s", SERVER_START_LIMIT.as_secs()),
+                };
+                let program = command.first().map(PathBuf::from).unwrap_or_default();
+                bail!("{} {why}: {}", program.display(), end_of(&server.output));
+            }
+            std::thread::sleep(MEMBER_LOOK_PAUSE);
+        }
+    }
+    Ok(started)
+}
+
+fn spawn(command: &[OsString], server: &Planned) -> anyhow::Result<Child> {
+    let (program, first) = command.split_first().context("the program has no name")?;
+    let output = File::create(&server.output)?;
+    // A group of its own: Ctrl-C is for this process, which ends its servers.
+    let child = Command::new(program)
+        .args(first)
+        .args(&server.arguments)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .spawn();
+    child.with_context(|| PathBuf::from(program).display().to_string())
+}
+
+/// Whether a server is ready for clients.
+fn serves(server: &Planned) -> bool {
+    let is_etcd = server.arguments.iter().any(|it| it == "--listen-client-urls");
+    match is_etcd {
+        true => load::ask(server.address, &load::get("/health"))
+            .is_ok_and(|(_, body)| String::from_utf8_lossy(&body).contains("true")),
+        false => mode_at(&server.address).is_some(),
+    }
+}
+
+fn end_of(output: &Path) -> String {
+    let text = fs::read(output).unwrap_or_default();
+    let from = text.len().saturating_sub(OUTPUT_SHOWN);
+    String::from_utf8_lossy(&text[from..]).trim().to_string()
+}
+
+/// The name of a system without its number of servers, and what tells its build from another one of
+/// its version: the commit where it says one, else the size of its program, and when that was changed.
+fn name_and_build(target: &Target) -> (String, String) {
+    let name = target.name.split(", ").next().unwrap_or_default();
+    let is_commit = |text: &str| text.len() == 40 && text.bytes().all(|it| it.is_ascii_hexdigit());
+    match name.rsplit_once('-') {
+        Some((name, commit)) if is_commit(commit) => (name.to_string(), commit.to_string()),
+        _ => (name.to_string(), program_of(target)),
+    }
+}
+
+fn program_of(target: &Target) -> String {
+    let pid = target.processes().and_then(|it| it.pids().first().copied());
+    let Some(pid) = pid else { return String::new() };
+    let about = fs::read_link(format!("/proc/{pid}/exe"))
+        .and_then(|program| Ok((fs::metadata(&program)?, program)));
+    let Ok((file, program)) = about else { return String::new() };
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let changed = file.modified().map(super::session::utc).unwrap_or_default();
+    format!("{name}, {} bytes, of {changed}", file.len())
+}
+
+/// So many ports of the loopback interface that nobody has at the moment.
+fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    let listeners: std::io::Result<Vec<TcpListener>> =
+        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
+    listeners?.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
+
+/// Servers of ZooKeeper's clients, each with a `zoo.cfg`.
+fn plan_zk(folder: &Path, count: usize) -> anyhow::Result<(Vec<Planned>, Vec<String>)> {
+    let ports = free_ports(3 * count)?;
+    let common = [
+        "tickTime=2000",
+        "initLimit=10",
+        "syncLimit=5",
+        "clientPortAddress=127.0.0.1",
+        "maxClientCnxns=0",
+        "4lw.commands.whitelist=*",
+        "admin.enableServer=false",
+    ];
+    let members: Vec<String> = match count {
+        1 => Vec::new(),
+        _ => (1..=count)
+            .zip(ports[count..].chunks(2))
+            .map(|(id, of_one)| format!("server.{id}=127.0.0.1:{}:{}", of_one[0], of_one[1]))
+            .collect(),
+    };
+    let mut planned = Vec::new();
+    for (id, port) in (1..=count).zip(&ports) {
+        let data = folder.join(format!("data{id}"));
+        fs::create_dir(&data)?;
+        fs::write(data.join("myid"), format!("{id}\n"))?;
+        let own = [format!("dataDir={}", data.display()), format!("clientPort={port}")];
+        let lines = common.iter().map(|it| (*it).to_string()).chain(own).chain(members.clone());
+        let config = folder.join(format!("zoo{id}.cfg"));
+        fs::write(&config, lines.map(|line| line + "\n").collect::<String>())?;
+        planned.push(Planned {
+            arguments: vec![config.into()],
+            address: (Ipv4Addr::LOCALHOST, *port).into(),
+            output: folder.join(format!("output{id}")),
+        });
+    }
+    ensure!(!planned.is_empty(), "there is no server to start");
+    Ok((planned, common.iter().map(|it| (*it).to_string()).collect()))
+}
+
+/// Servers of etcd's clients, by etcd's options.
+fn plan_etcd(
+    folder: &Path,
+    count: usize,
+    has_v2: bool,
+) -> anyhow::Result<(Vec<Planned>, Vec<String>)> {
+    let ports = free_ports(2 * count)?;
+    let url = |port: u16| format!("http://127.0.0.1:{port}");
+    let members: Vec<String> =
+        ports.chunks(2).enumerate().map(|(id, it)| format!("m{id}={}", url(it[1]))).collect();
+    let mut common = vec!["--initial-cluster-state=new".to_string()];
+    if has_v2 {
+        common.push("--enable-v2=true".to_string());
+    }
+    let plan = |(id, of_one): (usize, &[u16])| {
+        let (client, peer) = (url(of_one[0]), url(of_one[1]));
+        let mut arguments: Vec<OsString> = [
+            "--name",
+            &format!("m{id}"),
+            "--listen-client-urls",
+            &client,
+            "--advertise-client-urls",
+            &client,
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+            "--initial-cluster",
+            &members.join(","),
+            "--data-dir",
+        ]
+        .map(OsString::from)
+        .to_vec();
+        arguments.push(folder.join(format!("data{id}")).into());
+        arguments.extend(common.iter().map(OsString::from));
+        let address = (Ipv4Addr::LOCALHOST, of_one[0]).into();
+        Planned { arguments, address, output: folder.join(format!("output{id}")) }
+    };
+    Ok((ports.chunks(2).enumerate().map(plan).collect(), common))
+}
+
+/// How long to wait between a start and the first request that counts: servers elect a leader, and
+/// raise their level.
+pub const SETTLE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_has_its_files_and_ports() {
+        let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "plan").unwrap();
+        let (planned, common) = plan_zk(folder.path(), 3).unwrap();
+        assert_eq!(planned.len(), 3);
+        let text = fs::read_to_string(&planned[2].arguments[0]).unwrap();
+        assert!(text.contains(&format!("clientPort={}\n", planned[2].address.port())), "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("server.")).count(), 3);
+        assert!(common.iter().all(|line| text.contains(line)));
+        assert_eq!(fs::read_to_string(folder.path().join("data3/myid")).unwrap(), "3\n");
+        let alone = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "alone").unwrap();
+        let (planned, _) = plan_zk(alone.path(), 1).unwrap();
+        let text = fs::read_to_string(&planned[0].arguments[0]).unwrap();
+        assert!(!text.contains("server."), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_ends_is_an_error_with_its_output() {
+        let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "ends").unwrap();
+        let command = ["sh", "-c", "echo no such port; exit 3"].map(OsString::from).to_vec();
+        let maker = Maker { id: "ours", role: Role::Ours, how: How::Program(command) };
+        let cores = Cores::all().unwrap();
+        let at = (folder.path(), &cores);
+        let error = maker.start(Scheme::Zk, 1, at, &Interrupt::default()).unwrap_err().to_string();
+        assert!(error.contains("no such port") && error.contains('3'), "{error}");
+    }
+}

@@ -1,0 +1,396 @@
+//! One reproduction under way: what was found so far, where it is made, how long it still takes,
+//! and what is written in the end. An interrupt ends it behind the run under way, and leaves what
+//! was measured.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime};
+
+use anyhow::Context;
+use results::Results;
+use results::schema::{Curve, Disk, Machine, Measured, Role, SCHEMA, Test};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::cores::{Cores, Split};
+use super::servers::{Maker, Servers};
+use crate::cmdw::folder::{FileSystem, Folder};
+use crate::comparison::{Rounds, Turn};
+use crate::course::Course;
+use crate::figures::Block;
+use crate::interrupt::Interrupt;
+use crate::limits::{DRIFT_MAX, STEAL_MAX};
+use crate::machine_info::{MachineInfo, disk_latencies, stolen_ticks};
+use crate::open_files;
+use crate::target::Scheme;
+
+/// Milliseconds of a tick of the kernel's clock (`USER_HZ` is 100).
+const TICK_MS: u64 = 10;
+
+/// Where the results go.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    /// The report.
+    pub html: Option<PathBuf>,
+    /// The JSON.
+    pub json: Option<PathBuf>,
+}
+
+/// A reproduction under way.
+pub struct Session {
+    /// What was found.
+    pub results: Results,
+    /// How often each test is repeated.
+    pub repeat: Rounds,
+    /// Asked before each run.
+    pub interrupt: Interrupt,
+    /// Where servers have their data.
+    pub folder: Folder,
+    makers: Vec<Maker>,
+    cores: Cores,
+    outputs: Outputs,
+    progress: Progress,
+    stolen_before: u64,
+}
+
+/// What a reproduction is called, and how it is made.
+pub struct Plan {
+    /// The workload, as the command line names it.
+    pub workload: String,
+    /// What a reader would call it.
+    pub title: String,
+    /// Whether it is scaled down.
+    pub is_quick: bool,
+    /// How often each test is repeated.
+    pub repeat: Rounds,
+    /// The folder on whose disk the servers have their data.
+    pub dir: PathBuf,
+    /// The systems.
+    pub makers: Vec<Maker>,
+    /// Where the results go.
+    pub outputs: Outputs,
+    /// The work of all tests: see [`Work`].
+    pub work: f64,
+}
+
+/// How far a reproduction is, in units of work: the share of the time that a run takes.
+struct Progress {
+    began: Instant,
+    all: f64,
+    done: f64,
+}
+
+/// The servers of all systems for some tests, and their cores.
+pub struct Site {
+    /// The servers, those in question first.
+    pub servers: Vec<Servers>,
+    /// The cores.
+    pub split: Split,
+}
+
+/// A test to measure.
+pub struct Work<'a> {
+    /// The test, with all that is known before.
+    pub test: Test,
+    /// What one run does, for the line that says what was warm.
+    pub what: String,
+    /// How much one run takes, beside the runs of the other tests.
+    pub units: f64,
+    /// The figures that stand in the table.
+    pub headlines: &'a [&'a str],
+}
+
+impl Session {
+    /// Looks at the machine and its disk, and begins.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn start(plan: Plan) -> anyhow::Result<Session> {
+        // Before any other thread, which would get the signals.
+        let interrupt = Interrupt::catch()?;
+        let folder = Folder::make(&plan.dir.canonicalize()?, "quorate-reproduce")?;
+        let info = MachineInfo::read();
+        let before =
+            disk_latencies(folder.path()).with_context(|| folder.path().display().to_string())?;
+        let disk = Disk {
+            folder: plan.dir.display().to_string(),
+            file_system: FileSystem::of(folder.path()).to_string(),
+            before: before.curve("fdatasync of 4 KiB, before"),
+            after: None,
+        };
+        let machine = Machine {
+            processor: info.processor,
+            cores: info.cores,
+            memory_bytes: info.memory_bytes,
+            kernel: format!("Linux {}", info.kernel),
+            disk: Some(disk),
+            limits: vec![format!("open files: {}", open_files::hard_limit())],
+            stolen_ms: 0,
+        };
+        let results = Results {
+            schema: SCHEMA.to_string(),
+            workload: plan.workload,
+            title: plan.title,
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            began_at: utc(SystemTime::now()),
+            is_quick: plan.is_quick,
+            machine,
+            ..Results::default()
+        };
+        Ok(Session {
+            results,
+            repeat: plan.repeat,
+            interrupt,
+            folder,
+            makers: plan.makers,
+            cores: Cores::all()?,
+            outputs: plan.outputs,
+            progress: Progress { began: Instant::now(), all: plan.work, done: 0.0 },
+            stolen_before: stolen_ticks(),
+        })
+    }
+
+    /// The cores for servers that get so many; none if the machine has too few.
+    pub fn split(&self, cores: usize) -> Option<Split> {
+        self.cores.split(cores)
+    }
+
+    /// Starts the servers of all systems on some cores, and puts this thread on those of the
+    /// generator.
+    ///
+    /// # Errors
+    /// Servers do not start.
+    pub fn start_servers(
+        &mut self,
+        scheme: Scheme,
+        count: usize,
+        split: Split,
+    ) -> anyhow::Result<Site> {
+        let mut servers = Vec::new();
+        for maker in &self.makers {
+            self.progress.say(&format!("starting {count} of {}", maker.id));
+            let at = (self.folder.path(), &split.servers);
+            servers.extend(maker.start(scheme, count, at, &self.interrupt)?);
+        }
+        let site = Site { servers, split };
+        site.split.generator.take()?;
+        std::thread::sleep(super::servers::SETTLE);
+        site.servers.iter().for_each(|servers| self.note_system(servers));
+        Ok(site)
+    }
+
+    /// Writes a system down, once.
+    pub fn note_system(&mut self, servers: &Servers) {
+        let same = |it: &&mut results::schema::System| it.id == servers.id;
+        match self.results.systems.iter_mut().find(same) {
+            Some(known) if !known.address.contains(&servers.system.address) => {
+                known.address = format!("{}, {}", known.address, servers.system.address);
+            }
+            Some(_) => {}
+            None => self.results.systems.push(servers.system.clone()),
+        }
+    }
+
+    /// Measures a test on all servers of a site in turn, and keeps what was found. False: the run
+    /// is to end.
+    ///
+    /// # Errors
+    /// A server cannot be measured.
+    pub fn measure(
+        &mut self,
+        site: &Site,
+        work: Work<'_>,
+        mut run: impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<bool> {
+        let targets: Vec<_> = site.servers.iter().map(|it| it.target.clone()).collect();
+        let mut test = work.test;
+        test.warm = self.repeat.warm_line(&work.what, &targets);
+        let mut courses = vec![Vec::new(); site.servers.len()];
+        let (all, warmup) = (self.repeat.all(), self.repeat.warmup);
+        let (progress, interrupt) = (&mut self.progress, &self.interrupt);
+        let mut rounds: Vec<Vec<Block>> = vec![Vec::new(); site.servers.len()];
+        let taken = self.repeat.take_turns(site.servers.len(), |place, round| {
+            interrupt.check()?;
+            let servers = &site.servers[place];
+            let name = &servers.target.name;
+            progress.say(&format!("{}: round {} of {all}, {name}", test.title, round + 1));
+            let turn = Turn::of_session(&servers.target, (place, round, round >= warmup));
+            let course = Course::watch(&servers.target, servers.folder.clone())?;
+            let block = run(&turn);
+            courses[place] = course.end();
+            let block = block.with_context(|| servers.target.name.clone())?;
+            progress.done += work.units;
+            if round >= warmup {
+                rounds[place].push(block);
+            }
+            Ok(())
+        });
+        let is_cut = self.interrupt.is_asked();
+        if !is_cut {
+            taken?;
+        }
+        let whole = rounds.iter().map(Vec::len).min().unwrap_or(0);
+        for ((servers, mut blocks), course) in site.servers.iter().zip(rounds).zip(courses) {
+            // Behind an interrupt one system may have a run more: values must form pairs.
+            blocks.truncate(whole);
+            if blocks.is_empty() {
+                continue;
+            }
+            let block = Block::of_rounds(blocks);
+            let measured = block.measured(servers.id, work.headlines);
+            test.systems.push(Measured { course, ..measured });
+        }
+        if !test.systems.is_empty() {
+            self.results.tests.push(test);
+        }
+        Ok(!is_cut)
+    }
+
+    /// Measures what the generator does against a server that does nothing, once.
+    ///
+    /// # Errors
+    /// It cannot be measured.
+    pub fn measure_ceiling(
+        &mut self,
+        null: &Servers,
+        work: Work<'_>,
+        run: impl FnOnce(&Turn<'_>) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<bool> {
+        if self.interrupt.is_asked() {
+            return Ok(false);
+        }
+        self.progress.say(&format!("{}: the generator's ceiling", work.test.title));
+        let block = run(&Turn::of_session(&null.target, (9, 0, true)))?;
+        self.progress.done += work.units;
+        let measured = block.measured(null.id, work.headlines);
+        let mut known = self.results.tests.iter_mut();
+        let same = |it: &&mut Test| (&it.group, &it.title) == (&work.test.group, &work.test.title);
+        if let Some(test) = known.find(same) {
+            test.systems.push(measured);
+        }
+        Ok(true)
+    }
+
+    /// Keeps a test that this machine cannot make.
+    pub fn skip(&mut self, test: Test, why: String) {
+        self.results.tests.push(Test { skipped: Some(why), ..test });
+    }
+
+    /// Ends the run: an error of a test stands in the results, with what was measured before it.
+    ///
+    /// # Errors
+    /// A test could not be made, or a file cannot be written.
+    pub fn finish_after(mut self, measured: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+        if let Err(error) = &measured {
+            self.results.cut_short = Some(format!("{error:#}"));
+        }
+        let status = self.finish()?;
+        measured.map(|()| status)
+    }
+
+    /// Says what makes the figures doubtful, writes the files, and prints the tables.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    fn finish(mut self) -> anyhow::Result<ExitCode> {
+        if self.interrupt.is_asked() {
+            self.results.cut_short = Some("it was interrupted".to_string());
+        }
+        self.results.seconds = self.progress.began.elapsed().as_secs_f64();
+        let stolen_ms = stolen_ticks().saturating_sub(self.stolen_before) * TICK_MS;
+        self.results.machine.stolen_ms = stolen_ms;
+        let after = disk_latencies(self.folder.path())?;
+        if let Some(disk) = &mut self.results.machine.disk {
+            disk.after = Some(after.curve("fdatasync of 4 KiB, behind"));
+        }
+        self.results.doubts = doubts(&self.results);
+        let Outputs { html, json } = &self.outputs;
+        let outputs =
+            [(json, Results::to_json as fn(&Results) -> String), (html, Results::to_json)];
+        for (path, text) in outputs {
+            let Some(path) = path else { continue };
+            std::fs::write(path, text(&self.results))
+                .with_context(|| path.display().to_string())?;
+        }
+        // TEXT
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Whether a peer is measured.
+    pub fn has_peer(&self) -> bool {
+        self.makers.iter().any(|maker| maker.role == Role::Peer)
+    }
+}
+
+/// Why no figure of a run is to be quoted.
+fn doubts(results: &Results) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let Machine { cores, stolen_ms, disk, .. } = &results.machine;
+    let stolen = *stolen_ms as f64 / 1_000.0 / (results.seconds * *cores as f64).max(1e-9);
+    if stolen > STEAL_MAX {
+        doubts.push(format!(
+            "other guests of the host took {:.1} % of the CPU; {:.1} % is the limit",
+            stolen * 100.0,
+            STEAL_MAX * 100.0
+        ));
+    }
+    let median = |curve: &Curve| curve.points.iter().find(|(percent, _)| *percent >= 50.0).copied();
+    let both = disk
+        .as_ref()
+        .and_then(|disk| Some((median(&disk.before)?.1, median(disk.after.as_ref()?)?.1)));
+    if let Some((before, after)) = both
+        && (after / before).max(before / after) > DRIFT_MAX
+    {
+        doubts.push(format!(
+            "the median fdatasync took {before:.2} ms before the run and {after:.2} ms behind it: \
+             more than {DRIFT_MAX} times"
+        ));
+    }
+    doubts
+}
+
+impl Progress {
+    fn say(&self, what: &str) {
+        let part = self.done / self.all;
+        let left = match part {
+            it if it > 0.02 => {
+                let left_s = self.began.elapsed().as_secs_f64() * (1.0 - part) / part;
+                format!(", about {} min left", (left_s / 60.0).ceil().max(0.0))
+            }
+            _ => String::new(),
+        };
+        eprintln!("[{:3.0} %{left}] {what}", part * 100.0);
+    }
+}
+
+/// A time as RFC 3339 has it, in UTC, to the second.
+pub fn utc(time: SystemTime) -> String {
+    let time = OffsetDateTime::from(time).replace_nanosecond(0);
+    time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_cpu_and_a_disk_that_drifts_are_doubts() {
+        let curve = |ms| Curve { points: vec![(50.0, ms)], ..Curve::default() };
+        let disk =
+            |after| Disk { before: curve(1.0), after: Some(curve(after)), ..Disk::default() };
+        let run = |stolen_ms, after| {
+            let machine =
+                Machine { cores: 2, stolen_ms, disk: Some(disk(after)), ..Machine::default() };
+            doubts(&Results { seconds: 10.0, machine, ..Results::default() })
+        };
+        assert_eq!(run(100, 1.4), Vec::<String>::new());
+        assert!(run(2_000, 1.0)[0].contains("10.0 %"));
+        assert!(run(0, 3.0)[0].contains("fdatasync"));
+        assert!(run(0, 0.3)[0].contains("fdatasync"));
+    }
+
+    #[test]
+    fn times_are_in_utc() {
+        assert_eq!(utc(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00Z");
+    }
+}
