@@ -397,15 +397,7 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
     let mut tests = Vec::new();
     for (index, checksum) in checksums.into_iter().enumerate() {
         for shape in &shapes {
-            let data = chunk_data(shape.chunk_bytes);
-            let test = Test {
-                folder: &folder,
-                interrupt: &interrupt,
-                shape,
-                checksum: ChecksumData::of(checksum, BYTES_PER_CHECKSUM, &data),
-                data,
-                durability: args.durability,
-            };
+            let test = Test::new((&folder, &interrupt), shape, checksum, args.durability);
             let contenders = contenders(args, index == 0);
             tests.push(test.measure(&contenders, &args.chunks.repeat, &mut freon)?);
         }
@@ -420,7 +412,7 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// One table: chunks of one size, checksums of one kind.
-struct Test<'a> {
+pub struct Test<'a> {
     folder: &'a Folder,
     interrupt: &'a Interrupt,
     shape: &'a Shape,
@@ -431,6 +423,18 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
+    /// A test with chunks of this shape.
+    pub fn new<'a>(
+        (folder, interrupt): (&'a Folder, &'a Interrupt),
+        shape: &'a Shape,
+        checksum: ChecksumType,
+        durability: Durability,
+    ) -> Test<'a> {
+        let data = chunk_data(shape.chunk_bytes);
+        let checksum = ChecksumData::of(checksum, BYTES_PER_CHECKSUM, &data);
+        Test { folder, interrupt, shape, checksum, data, durability }
+    }
+
     /// Measures all contenders in turn, and prints.
     fn measure(
         &self,
@@ -606,7 +610,10 @@ impl Test<'_> {
     }
 
     /// Runs the writes on a fresh store, and removes the store.
-    fn run_ours(&self, layout: Layout) -> anyhow::Result<Run> {
+    ///
+    /// # Errors
+    /// Something cannot be written, or the run is to end.
+    pub fn run_ours(&self, layout: Layout) -> anyhow::Result<Run> {
         let options = store_options(self.shape, layout, self.checksum.kind);
         let disk = CountedDisk::new(self.folder.path().join(STORE_DIR))?;
         let store = open_store(disk.clone(), self.shape, layout, options)?;

@@ -70,11 +70,15 @@ pub enum At {
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
-struct Row {
-    op: Op,
-    bytes: usize,
-    clients: usize,
-    at: At,
+pub struct Row {
+    /// The requests.
+    pub op: Op,
+    /// Bytes of the value.
+    pub bytes: usize,
+    /// Clients, each with a connection.
+    pub clients: usize,
+    /// Where they connect.
+    pub at: At,
 }
 
 /// Runs `quorate bench etcd2` and prints it.
@@ -131,7 +135,8 @@ fn rows(args: &Etcd2Args, target: &Target) -> Vec<Row> {
 }
 
 impl Row {
-    fn title(self) -> String {
+    /// What the row does.
+    pub fn title(self) -> String {
         let Row { op, bytes, clients, at } = self;
         let op = if op == Op::Read { "read" } else { "write" };
         let at = if at == At::Leader { "the leader" } else { "all servers" };
@@ -139,15 +144,30 @@ impl Row {
         format!("{op}, {bytes} bytes, {clients} client{s}, {at}")
     }
 
-    /// What the document says.
-    fn published(self) -> Vec<String> {
+    /// What the document says: requests a second, and the 90th percentile in ms.
+    pub fn of_document(self) -> Option<(&'static str, &'static str)> {
         let is_row = |row: &&crate::published::Etcd22Row| {
             row.is_write == (self.op == Op::Write)
                 && (row.bytes, row.clients) == (self.bytes, self.clients)
                 && row.is_at_all == (self.at == At::All)
         };
-        let rows = ETCD22.iter().filter(is_row);
-        rows.map(|row| format!("{} per s, p90 {} ms", row.rate, row.p90_ms)).collect()
+        ETCD22.iter().find(is_row).map(|row| (row.rate, row.p90_ms))
+    }
+
+    fn published(self) -> Vec<String> {
+        let found = self.of_document();
+        found.map(|(rate, p90_ms)| format!("{rate} per s, p90 {p90_ms} ms")).into_iter().collect()
+    }
+
+    /// The addresses that its clients connect to.
+    ///
+    /// # Errors
+    /// No server says that it leads.
+    pub fn addresses(self, target: &Target) -> anyhow::Result<Vec<SocketAddr>> {
+        match self.at {
+            At::All => Ok(target.addresses.clone()),
+            At::Leader => Ok(vec![leader(&target.addresses)?]),
+        }
     }
 
     fn path(self) -> String {
@@ -160,12 +180,12 @@ impl Row {
 }
 
 /// Runs one row on one server.
-fn measure(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Block> {
+///
+/// # Errors
+/// No server leads, or one does not answer.
+pub fn measure(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Block> {
     let mut block = turn.target.block();
-    let addresses = match row.at {
-        At::All => turn.target.addresses.clone(),
-        At::Leader => vec![leader(&turn.target.addresses)?],
-    };
+    let addresses = row.addresses(turn.target)?;
     // The key is there, whatever is measured.
     load::ask(addresses[0], &row.put())?;
     let request = match row.op {
@@ -178,6 +198,7 @@ fn measure(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Block> {
     block.blame(&phase);
     let names = ["requests", "server CPU per request", "generator CPU per request"];
     block.figures.extend(of_phase(names, &phase));
+    block.latencies.push(("requests", phase.latencies.clone()));
     for (name, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0)] {
         let ms = phase.latencies.percentile_us(percent) / 1_000.0;
         block.figures.push(Figure::once(name, "ms", ms, Good::Less));

@@ -10,7 +10,9 @@
 //! turns between them, and keeps what was found; [`crate::course`] watches each run.
 
 pub mod cores;
+pub mod etcd;
 pub mod hunt;
+pub mod ozone;
 pub mod servers;
 pub mod session;
 
@@ -66,6 +68,10 @@ pub struct ReproduceArgs {
 enum Document {
     /// P. Hunt: ZooKeeper service latencies, 1 and 3 servers, 1 to 20 clients
     Hunt,
+    /// etcd 2.2: reads and writes of one key by HTTP, three servers; and the same by etcd v3
+    Etcd,
+    /// Ozone: chunk layouts, ten tests with their sync
+    Ozone,
 }
 
 /// The other side.
@@ -101,6 +107,8 @@ const SCRIPTS: &str = "tests/peers";
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     match args.document {
         Document::Hunt => hunt::command(args),
+        Document::Etcd => etcd::command(args),
+        Document::Ozone => ozone::command(args),
     }
 }
 

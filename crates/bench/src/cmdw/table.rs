@@ -55,11 +55,13 @@ impl Run {
         self.shape.bytes() as f64 / 1e6
     }
 
-    fn rate(&self) -> f64 {
+    /// Chunks a second, before the sync.
+    pub fn rate(&self) -> f64 {
         self.shape.chunks as f64 / self.write_s
     }
 
-    fn rate_with_sync(&self) -> f64 {
+    /// Chunks a second, the sync included.
+    pub fn rate_with_sync(&self) -> f64 {
         self.shape.chunks as f64 / (self.write_s + self.sync_s)
     }
 

@@ -50,6 +50,12 @@ impl Cores {
 }
 
 impl Split {
+    /// How many cores the servers have, the generator, and both together.
+    pub fn used(&self) -> [usize; 3] {
+        let (servers, generator) = (self.servers.count(), self.generator.count());
+        [servers, generator, if self.is_apart() { servers + generator } else { servers }]
+    }
+
     /// Whether the generator has cores of its own.
     pub fn is_apart(&self) -> bool {
         self.servers != self.generator

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use results::Results;
-use results::schema::{Curve, Disk, Machine, Measured, Role, SCHEMA, Test};
+use results::schema::{Curve, Disk, Machine, Measured, Moment, Role, SCHEMA, Test};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -199,27 +199,56 @@ impl Session {
     pub fn measure(
         &mut self,
         site: &Site,
-        work: Work<'_>,
+        mut work: Work<'_>,
         mut run: impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
     ) -> anyhow::Result<bool> {
         let targets: Vec<_> = site.servers.iter().map(|it| it.target.clone()).collect();
-        let mut test = work.test;
-        test.warm = self.repeat.warm_line(&work.what, &targets);
-        let mut courses = vec![Vec::new(); site.servers.len()];
-        let (all, warmup) = (self.repeat.all(), self.repeat.warmup);
-        let (progress, interrupt) = (&mut self.progress, &self.interrupt);
-        let mut rounds: Vec<Vec<Block>> = vec![Vec::new(); site.servers.len()];
-        let taken = self.repeat.take_turns(site.servers.len(), |place, round| {
-            interrupt.check()?;
+        work.test.warm = self.repeat.warm_line(&work.what, &targets);
+        let places: Vec<&'static str> = site.servers.iter().map(|it| it.id).collect();
+        let (warmup, used) = (self.repeat.warmup, site.split.used());
+        let goes_on = self.measure_places(&places, work, |place, round| {
             let servers = &site.servers[place];
-            let name = &servers.target.name;
-            progress.say(&format!("{}: round {} of {all}, {name}", test.title, round + 1));
             let turn = Turn::of_session(&servers.target, (place, round, round >= warmup));
             let course = Course::watch(&servers.target, servers.folder.clone())?;
             let block = run(&turn);
-            courses[place] = course.end();
-            let block = block.with_context(|| servers.target.name.clone())?;
+            let course = course.end();
+            Ok((block.with_context(|| servers.target.name.clone())?, course))
+        })?;
+        if let Some(test) = self.results.tests.last_mut()
+            && let Some(ours) = test.systems.first()
+        {
+            test.limit = limit_of(ours, used);
+        }
+        Ok(goes_on)
+    }
+
+    /// As [`Session::measure`], of systems that need no servers: `run` gets the place of one, and
+    /// the round.
+    ///
+    /// # Errors
+    /// A system cannot be measured.
+    pub fn measure_places(
+        &mut self,
+        places: &[&'static str],
+        work: Work<'_>,
+        mut run: impl FnMut(usize, u32) -> anyhow::Result<(Block, Vec<Moment>)>,
+    ) -> anyhow::Result<bool> {
+        let mut test = work.test;
+        let (all, warmup) = (self.repeat.all(), self.repeat.warmup);
+        let (progress, interrupt) = (&mut self.progress, &self.interrupt);
+        let mut rounds: Vec<Vec<Block>> = vec![Vec::new(); places.len()];
+        let mut courses = vec![Vec::new(); places.len()];
+        let taken = self.repeat.take_turns(places.len(), |place, round| {
+            interrupt.check()?;
+            progress.say(&format!(
+                "{}: round {} of {all}, {}",
+                test.title,
+                round + 1,
+                places[place]
+            ));
+            let (block, course) = run(place, round)?;
             progress.done += work.units;
+            courses[place] = course;
             if round >= warmup {
                 rounds[place].push(block);
             }
@@ -230,14 +259,13 @@ impl Session {
             taken?;
         }
         let whole = rounds.iter().map(Vec::len).min().unwrap_or(0);
-        for ((servers, mut blocks), course) in site.servers.iter().zip(rounds).zip(courses) {
+        for ((id, mut blocks), course) in places.iter().zip(rounds).zip(courses) {
             // Behind an interrupt one system may have a run more: values must form pairs.
             blocks.truncate(whole);
             if blocks.is_empty() {
                 continue;
             }
-            let block = Block::of_rounds(blocks);
-            let measured = block.measured(servers.id, work.headlines);
+            let measured = Block::of_rounds(blocks).measured(id, work.headlines);
             test.systems.push(Measured { course, ..measured });
         }
         if !test.systems.is_empty() {
@@ -319,6 +347,30 @@ impl Session {
     /// Whether a peer is measured.
     pub fn has_peer(&self) -> bool {
         self.makers.iter().any(|maker| maker.role == Role::Peer)
+    }
+}
+
+/// What limits the rate of a test: cores that are busy, or what requests wait for. `used` says how
+/// many cores the servers have, the generator, and both together.
+fn limit_of(ours: &Measured, used: [usize; 3]) -> String {
+    let of = |name: &str| {
+        let figure = ours.figures.iter().find(|figure| figure.name.starts_with(name))?;
+        figure.median()
+    };
+    let rate = ours.figures.iter().find(|figure| figure.unit == "per s").and_then(|it| it.median());
+    let both = of("server CPU per").zip(of("generator CPU per"));
+    let Some((rate, (server_us, generator_us))) = rate.zip(both) else { return String::new() };
+    let (server, generator) = (rate * server_us / 1e6, rate * generator_us / 1e6);
+    let [of_servers, of_generator, all] = used.map(|count| count as f64);
+    let busy =
+        format!("servers use {server:.1} of {of_servers} cores, the generator {generator:.1}");
+    // The generator is one thread.
+    match () {
+        () if generator > 0.9 * of_generator.min(1.0) => format!("the generator: {busy}"),
+        () if server > 0.9 * of_servers || server + generator > 0.9 * all => {
+            format!("the cores: {busy}")
+        }
+        () => format!("waits, of the disk or of answers: {busy}"),
     }
 }
 
