@@ -61,14 +61,25 @@ impl Rounds {
     ) -> anyhow::Result<Vec<Vec<T>>> {
         let mut all: Vec<Vec<T>> = (0..places).map(|_| Vec::new()).collect();
         for round in 0..self.all() {
-            for place in order(places, round) {
-                let result = turn(place, round)?;
-                if round >= self.warmup {
-                    all[place].push(result);
-                }
-            }
+            self.take_round(&mut all, round, &mut turn)?;
         }
         Ok(all)
+    }
+
+    /// One more round for each of the places in `all`.
+    fn take_round<T>(
+        &self,
+        all: &mut [Vec<T>],
+        round: u32,
+        turn: &mut impl FnMut(usize, u32) -> anyhow::Result<T>,
+    ) -> anyhow::Result<()> {
+        for place in order(all.len(), round) {
+            let result = turn(place, round)?;
+            if round >= self.warmup {
+                all[place].push(result);
+            }
+        }
+        Ok(())
     }
 
     /// All rounds, with those that do not count.

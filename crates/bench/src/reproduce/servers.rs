@@ -117,7 +117,10 @@ impl Maker {
         started: Started,
     ) -> anyhow::Result<Servers> {
         let mut target = Target::find(address)?;
-        let (name, build) = name_and_build(&target);
+        let (mut name, build) = name_and_build(&target);
+        if self.role == Role::Ours {
+            name = format!("Quorate {}", env!("CARGO_PKG_VERSION"));
+        }
         target.name.clone_from(&name);
         let system = System {
             id: self.id.to_string(),
