@@ -61,6 +61,7 @@ const WAYS: [Way; 4] = [
 /// # Errors
 /// An option is wrong, something cannot be written or read, or it was asked to end.
 pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
+    args.chunks.repeat.ensure_fixed()?;
     if args.chunks.is_remote() {
         return remote::command(&args.chunks, Workload::Reads, &[args.checksum]);
     }

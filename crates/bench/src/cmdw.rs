@@ -360,6 +360,7 @@ fn ensure_same_containers(shapes: &[Shape]) -> anyhow::Result<()> {
 /// # Errors
 /// An option is wrong, something cannot be written, or it was asked to end.
 pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
+    args.chunks.repeat.ensure_fixed()?;
     let checksums = match args.checksum {
         Some(only) => vec![only],
         None => vec![ChecksumType::None, ChecksumType::Crc32c],

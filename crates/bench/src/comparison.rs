@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -42,11 +42,42 @@ pub struct Rounds {
     /// Rounds before the counted ones, which warm the servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub warmup: u32,
+    /// Go on until the ratio of the two servers is known so well: half of its interval (95 %), as
+    /// `2%`
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub until: Option<f64>,
+    /// Minutes that a test may take for that
+    #[arg(long, value_name = "MINUTES", default_value_t = 10, requires = "until",
+          value_parser = clap::value_parser!(u64).range(1..=1440))]
+    pub within: u64,
+}
+
+/// A part of 1, from a number of percent.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    match number {
+        Ok(number) if (0.1..=100.0).contains(&number) => Ok(number / 100.0),
+        _ => Err("it is 0.1 to 100, in percent".to_string()),
+    }
 }
 
 impl Rounds {
     /// One round, which counts.
-    pub const ONCE: Rounds = Rounds { rounds: 1, warmup: 0 };
+    pub const ONCE: Rounds = Rounds::of(1, 0);
+
+    /// So many rounds that count, behind so many that do not.
+    pub const fn of(rounds: u32, warmup: u32) -> Rounds {
+        Rounds { rounds, warmup, until: None, within: 0 }
+    }
+
+    /// Refuses `--until`, of a workload whose results have no ratio.
+    ///
+    /// # Errors
+    /// It is asked for.
+    pub fn ensure_fixed(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.until.is_none(), "--until: this workload has no ratio of two servers");
+        Ok(())
+    }
 
     /// Gives each of `places` its turn in each round, forward and then backward, so that a drift
     /// hits all places alike. The result has a list for each place, with the rounds that count in
@@ -64,6 +95,35 @@ impl Rounds {
             self.take_round(&mut all, round, &mut turn)?;
         }
         Ok(all)
+    }
+
+    /// As [`Rounds::take_turns`]; then goes on until `width` of the results is small enough, if that
+    /// is asked for, or the time is over. Also returns the line that says what became of it.
+    ///
+    /// # Errors
+    /// See [`Rounds::take_turns`].
+    pub fn take_turns_until<T>(
+        &self,
+        places: usize,
+        mut turn: impl FnMut(usize, u32) -> anyhow::Result<T>,
+        mut width: impl FnMut(&[Vec<T>]) -> Option<f64>,
+    ) -> anyhow::Result<(Vec<Vec<T>>, Option<String>)> {
+        let began = Instant::now();
+        let mut all = self.take_turns(places, &mut turn)?;
+        let Some(wanted) = self.until else { return Ok((all, None)) };
+        let mut round = self.all();
+        loop {
+            let (found, rounds) = (width(&all), round - self.warmup);
+            let is_over = began.elapsed() >= Duration::from_secs(self.within * 60);
+            if found.is_some_and(|found| found <= wanted) || is_over {
+                return Ok((all, Some(until_line(wanted, found, (rounds, began.elapsed())))));
+            }
+            // Forward and backward, so that a drift hits all alike.
+            for _ in 0..2 {
+                self.take_round(&mut all, round, &mut turn)?;
+                round += 1;
+            }
+        }
     }
 
     /// One more round for each of the places in `all`.
@@ -108,6 +168,26 @@ impl Rounds {
         };
         let servers = servers.join("; ");
         format!("warm: {before} of {work} before {counted}; at the start {servers}")
+    }
+}
+
+/// What became of the wish to know a ratio to `wanted`. The width falls with the root of the rounds.
+fn until_line(wanted: f64, found: Option<f64>, (rounds, took): (u32, Duration)) -> String {
+    let minutes = took.as_secs_f64() / 60.0;
+    let wanted_text = format!("{:.1} %", wanted * 100.0);
+    match found {
+        None => format!("until {wanted_text}: no interval after {rounds} rounds, {minutes:.1} min"),
+        Some(found) if found <= wanted => format!(
+            "until {wanted_text}: the ratio is known to {:.1} % after {rounds} rounds, {minutes:.1} \
+             min",
+            found * 100.0
+        ),
+        Some(found) => format!(
+            "until {wanted_text}: not reached. The ratio is known to {:.1} % after {rounds} rounds, \
+             {minutes:.1} min; on this machine it would take about {:.0} min",
+            found * 100.0,
+            minutes * (found / wanted).powi(2)
+        ),
     }
 }
 
@@ -230,7 +310,8 @@ impl Servers<'_> {
     }
 
     /// Gives each server its turn in each round, and returns the results of the rounds that count,
-    /// for each server. The labels of the turns begin with `label`.
+    /// for each server, and what became of `--until`, for which `width` tells how well the ratio of
+    /// the first two servers is known. The labels of the turns begin with `label`.
     ///
     /// # Errors
     /// A server cannot be measured at all.
@@ -240,11 +321,13 @@ impl Servers<'_> {
         repeat: &Rounds,
         progress: &Progress,
         mut measure: impl FnMut(&Turn<'_>) -> anyhow::Result<T>,
-    ) -> anyhow::Result<Vec<Vec<T>>> {
-        repeat.take_turns(self.targets.len(), |place, round| {
-            let prefix = match repeat.all() {
-                1 => String::new(),
-                all => format!("round {} of {all}, ", round + 1),
+        width: impl FnMut(&[Vec<T>]) -> Option<f64>,
+    ) -> anyhow::Result<(Vec<Vec<T>>, Option<String>)> {
+        let turn = |place: usize, round: u32| {
+            let prefix = match (repeat.all(), repeat.until) {
+                (1, None) => String::new(),
+                (_, Some(_)) => format!("round {}, ", round + 1),
+                (all, None) => format!("round {} of {all}, ", round + 1),
             };
             let turn = Turn {
                 target: &self.targets[place],
@@ -252,11 +335,12 @@ impl Servers<'_> {
                 round,
                 counts: round >= repeat.warmup,
                 label: format!("{label}-{round}"),
-                may_keep: round + 1 == repeat.all(),
+                may_keep: round + 1 == repeat.all() && repeat.until.is_none(),
                 said: Some((prefix, progress)),
             };
             one(&turn, &mut measure)
-        })
+        };
+        repeat.take_turns_until(self.targets.len(), turn, width)
     }
 
     /// Prints what each server of an ensemble cost, and writes that to the file with the results.
@@ -288,6 +372,8 @@ struct Part {
     published: Vec<String>,
     /// The line that says what was warm when the test began.
     warm: String,
+    /// What became of `--until`.
+    until: Option<String>,
     servers: Vec<Block>,
     ceiling: Option<Block>,
 }
@@ -359,8 +445,15 @@ impl Comparison<'_> {
         measure: impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
     ) -> anyhow::Result<()> {
         self.part().warm = repeat.warm_line(work, self.servers.targets());
-        let rounds = self.servers.measure(&self.label(), repeat, &self.progress, measure)?;
-        self.part().servers = rounds.into_iter().map(Block::of_rounds).collect();
+        let label = self.label();
+        let (rounds, until) =
+            self.servers.measure(&label, repeat, &self.progress, measure, |rounds| {
+                let blocks = rounds.iter().map(|of_one| Block::of_rounds(of_one.clone()));
+                figures::ratio_width(&blocks.collect::<Vec<_>>())
+            })?;
+        let part = self.part();
+        part.servers = rounds.into_iter().map(Block::of_rounds).collect();
+        part.until = until;
         Ok(())
     }
 
@@ -434,6 +527,7 @@ impl Part {
         }
         println!("{}", self.warm);
         print!("{}", figures::table(&self.servers));
+        self.until.iter().for_each(|line| println!("{line}"));
         if let Some(ceiling) = &self.ceiling {
             println!("the generator's ceiling, one run:");
             print!("{}", figures::table(core::slice::from_ref(ceiling)));
@@ -536,7 +630,7 @@ mod tests {
     #[test]
     fn targets_take_turns_and_only_rounds_that_count_are_kept() {
         let mut seen = Vec::new();
-        let repeat = Rounds { rounds: 3, warmup: 1 };
+        let repeat = Rounds::of(3, 1);
         let results = repeat.take_turns(2, |place, round| {
             seen.push((place, round));
             Ok(10 * round + place as u32)
@@ -545,6 +639,25 @@ mod tests {
         assert_eq!(results.unwrap(), [[10, 20, 30], [11, 21, 31]]);
         let three: Vec<_> = (0..3).map(|round| order(3, round)).collect();
         assert_eq!(three, [[0, 1, 2], [2, 1, 0], [0, 1, 2]]);
+    }
+
+    #[test]
+    fn rounds_go_on_until_a_ratio_is_known() {
+        let repeat = Rounds { until: Some(0.02), within: 1, ..Rounds::of(2, 1) };
+        let mut widths = [None, Some(0.05), Some(0.01)].into_iter();
+        let turn = |place: usize, round| Ok(10 * round + place as u32);
+        let (all, line) = repeat.take_turns_until(2, turn, |_| widths.next().flatten()).unwrap();
+        assert_eq!(all, [[10, 20, 30, 40, 50, 60], [11, 21, 31, 41, 51, 61]]);
+        assert!(line.unwrap().contains("known to 1.0 % after 6 rounds"));
+        let over = Rounds { within: 0, ..repeat };
+        let (all, line) = over.take_turns_until(2, turn, |_| Some(0.04)).unwrap();
+        assert_eq!(all[0].len(), 2);
+        let line = line.unwrap();
+        assert!(line.contains("not reached") && line.contains("4.0 %"), "{line}");
+        let (_, line) = Rounds::of(2, 1).take_turns_until(2, turn, |_| None).unwrap();
+        assert_eq!(line, None);
+        assert_eq!((percent("2%"), percent("0.5")), (Ok(0.02), Ok(0.005)));
+        assert!(percent("0").is_err() && percent("x").is_err());
     }
 
     #[test]
@@ -578,7 +691,7 @@ mod tests {
         };
         let mut labels = Vec::new();
         let mut runs = [0.0; 2];
-        let repeat = Rounds { rounds: 3, warmup: 1 };
+        let repeat = Rounds::of(3, 1);
         comparison
             .measure(&repeat, "nothing", |turn| {
                 labels.push((turn.place, turn.may_keep, turn.label.clone()));
@@ -609,7 +722,7 @@ mod tests {
             (1, 0, "no round of 9 creates before the one that counts"),
             (2, 2, "2 rounds of 9 creates before the first of 2 that count"),
         ] {
-            let line = Rounds { rounds, warmup }.warm_line_of("9 creates", &servers);
+            let line = Rounds::of(rounds, warmup).warm_line_of("9 creates", &servers);
             let expected = format!("warm: {expected}; at the start A up for 3 s; B up for 9 s");
             assert_eq!(line, expected);
         }

@@ -23,14 +23,35 @@ const PARTS: usize = 8;
 /// Latencies from 1 us to an hour.
 const BUCKETS: usize = 33 * PARTS;
 
-static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-static ANSWERS: [AtomicU64; BUCKETS] = [const { AtomicU64::new(0) }; BUCKETS];
+/// The answers of all clients of this process.
+static ANSWERS: Answers = Answers::new();
+
+/// The number of answers in each bucket.
+struct Answers {
+    is_watched: AtomicBool,
+    counts: [AtomicU64; BUCKETS],
+}
+
+impl Answers {
+    const fn new() -> Answers {
+        let counts = [const { AtomicU64::new(0) }; BUCKETS];
+        Answers { is_watched: AtomicBool::new(false), counts }
+    }
+
+    fn count(&self, took_ns: u64) {
+        if self.is_watched.load(Ordering::Relaxed) {
+            self.counts[bucket(took_ns / 1_000)].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+}
 
 /// Counts an answer.
 pub fn count(took_ns: u64) {
-    if IS_WATCHED.load(Ordering::Relaxed) {
-        ANSWERS[bucket(took_ns / 1_000)].fetch_add(1, Ordering::Relaxed);
-    }
+    ANSWERS.count(took_ns);
 }
 
 fn bucket(us: u64) -> usize {
@@ -51,6 +72,7 @@ fn least_ms(bucket: usize) -> f64 {
 
 /// Watches a run.
 pub struct Course {
+    answers: &'static Answers,
     end: Sender<()>,
     thread: JoinHandle<Vec<Moment>>,
 }
@@ -62,32 +84,40 @@ impl Course {
     /// # Errors
     /// The system refuses a thread.
     pub fn watch(target: &Target, folder: Option<PathBuf>) -> anyhow::Result<Course> {
+        Course::of(&ANSWERS, target, folder)
+    }
+
+    fn of(
+        answers: &'static Answers,
+        target: &Target,
+        folder: Option<PathBuf>,
+    ) -> anyhow::Result<Course> {
         let (end, ended) = channel();
-        let target = target.clone();
+        let mut looks = Looks::start(answers, target.clone(), folder);
         let look = move || {
-            let mut looks = Looks::start(target, folder);
             while ended.recv_timeout(looks.pause) == Err(RecvTimeoutError::Timeout) {
                 looks.look();
             }
             looks.look();
             looks.moments
         };
-        IS_WATCHED.store(true, Ordering::Relaxed);
+        answers.is_watched.store(true, Ordering::Relaxed);
         let thread = std::thread::Builder::new().name("course".to_string()).spawn(look)?;
-        Ok(Course { end, thread })
+        Ok(Course { answers, end, thread })
     }
 
     /// Takes the last look, and returns all of them.
     pub fn end(self) -> Vec<Moment> {
-        let Course { end, thread } = self;
+        let Course { answers, end, thread } = self;
         drop(end);
         let moments = thread.join().expect("the thread does not panic");
-        IS_WATCHED.store(false, Ordering::Relaxed);
+        answers.is_watched.store(false, Ordering::Relaxed);
         moments
     }
 }
 
 struct Looks {
+    answers: &'static Answers,
     target: Target,
     folder: Option<PathBuf>,
     began: Instant,
@@ -99,16 +129,13 @@ struct Looks {
     moments: Vec<Moment>,
 }
 
-fn counts() -> Vec<u64> {
-    ANSWERS.iter().map(|count| count.load(Ordering::Relaxed)).collect()
-}
-
 impl Looks {
-    fn start(target: Target, folder: Option<PathBuf>) -> Looks {
+    fn start(answers: &'static Answers, target: Target, folder: Option<PathBuf>) -> Looks {
         Looks {
+            answers,
             began: Instant::now(),
             last_s: 0.0,
-            counts: counts(),
+            counts: answers.counts(),
             cpu_ns: target.cpu_ns(),
             pause: COURSE_PAUSE,
             moments: Vec::new(),
@@ -119,7 +146,7 @@ impl Looks {
 
     fn look(&mut self) {
         let at_s = self.began.elapsed().as_secs_f64();
-        let (counts, cpu_ns) = (counts(), self.target.cpu_ns());
+        let (counts, cpu_ns) = (self.answers.counts(), self.target.cpu_ns());
         let passed_s = at_s - self.last_s;
         if passed_s < COURSE_PAUSE.as_secs_f64() / 10.0 {
             return;
@@ -193,11 +220,10 @@ mod tests {
     #[test]
     fn a_course_has_the_rate_and_the_latencies_of_its_moments() {
         let null = NullServer::start(1).unwrap();
-        count(1);
-        let course = Course::watch(&null.target(), None).unwrap();
-        for _ in 0..100 {
-            count(3_000_000);
-        }
+        let answers: &'static Answers = Box::leak(Box::new(Answers::new()));
+        answers.count(1);
+        let course = Course::of(answers, &null.target(), None).unwrap();
+        (0..100).for_each(|_| answers.count(3_000_000));
         std::thread::sleep(COURSE_PAUSE * 2);
         let moments = course.end();
         let counted: f64 = moments
@@ -215,7 +241,7 @@ mod tests {
     #[test]
     fn a_long_course_is_thinned_out() {
         let null = NullServer::start(1).unwrap();
-        let mut looks = Looks::start(null.target(), None);
+        let mut looks = Looks::start(&ANSWERS, null.target(), None);
         looks.moments = (1..=4)
             .map(|at| Moment { at_s: f64::from(at), rate: Some(1.0), ..Moment::default() })
             .collect();

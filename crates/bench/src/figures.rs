@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use results::ratio::{Ratio, Verdict};
 use results::schema::{self, Measured};
 use serde_json::{Map, Value, json};
 
@@ -77,6 +78,16 @@ impl Figure {
         match next.values.is_empty() {
             true => self.values.clear(),
             false => self.values.extend(&next.values),
+        }
+    }
+
+    fn to_schema(&self) -> schema::Figure {
+        schema::Figure {
+            name: self.name.to_string(),
+            unit: self.unit.to_string(),
+            good: self.good.into(),
+            values: self.values.clone(),
+            is_headline: false,
         }
     }
 
@@ -161,11 +172,8 @@ impl Block {
     /// What the server has shown, by the schema of all results.
     pub fn measured(&self, system: &str, headlines: &[&str]) -> Measured {
         let figure = |it: &Figure| schema::Figure {
-            name: it.name.to_string(),
-            unit: it.unit.to_string(),
-            good: it.good.into(),
-            values: it.values.clone(),
             is_headline: headlines.contains(&it.name),
+            ..it.to_schema()
         };
         Measured {
             system: system.to_string(),
@@ -268,7 +276,22 @@ pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
         let ((least, most), pairs) = (range(&ratios), ratios.len());
         let _ = write!(out, "  ({} to {} in {pairs} pairs)", shown(least), shown(most));
     }
+    let known = Ratio::of(&first.to_schema(), &second.to_schema());
+    if let Some((low, high)) = known.and_then(|it| it.interval) {
+        let _ = write!(out, ", 95 %: {} to {}", shown(low), shown(high));
+    }
+    if known.is_some_and(|it| it.verdict() == Verdict::NoDifference) {
+        out.push_str(", no difference");
+    }
     Some(out)
+}
+
+/// How well the ratio of the first figure that can be compared is known: half of its interval.
+pub fn ratio_width(blocks: &[Block]) -> Option<f64> {
+    let [first, second, ..] = blocks else { return None };
+    let pairs = first.figures.iter().zip(&second.figures);
+    let mut ratios = pairs.filter_map(|(one, two)| Ratio::of(&one.to_schema(), &two.to_schema()));
+    ratios.next()?.half_width()
 }
 
 #[cfg(test)]

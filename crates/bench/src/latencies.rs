@@ -15,13 +15,15 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use results::ratio::Ratio;
+use results::schema;
 use serde_json::{Value, json};
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::ReplyHeader;
 use zk::{AclEntry, ErrorCode, JuteReader};
 
 use crate::client_zk::Session;
-use crate::comparison::{Progress, Rounds, Servers, Stolen, Where};
+use crate::comparison::{Progress, Rounds, Servers, Stolen, Turn, Where};
 use crate::driver::{Driver, Load, Next};
 use crate::idle;
 use crate::limits::{CLIENTS_MAX, PACED_START_NS, PIPELINE_REQUESTS, RATE_MAX, SECONDS_MAX};
@@ -250,14 +252,16 @@ fn measure(
     let targets = servers.targets();
     let progress = Progress::start(u64::from(repeat.all()) * targets.len() as u64);
     let label = std::process::id().to_string();
-    let rounds = servers.measure(&label, repeat, &progress, |turn| {
+    let run_turn = |turn: &Turn<'_>| {
         let (target, round) = (turn.target, turn.round);
         progress.say(&format!("{clients} clients, round {round}: {}", target.name));
         let run = run(target, clients, shape, &turn.label)?;
         Ok((run, target.memory().map(|it| (it.resident, it.peak))))
-    })?;
+    };
+    let (rounds, until) = servers.measure(&label, repeat, &progress, run_turn, rate_width)?;
     progress.end();
     stolen.print();
+    until.iter().for_each(|line| println!("{line}"));
     let mut series = Vec::new();
     for (target, rounds) in targets.iter().zip(rounds) {
         let (runs, memories): (Vec<Run>, Vec<_>) = rounds.into_iter().unzip();
@@ -266,6 +270,18 @@ fn measure(
         series.push(Series { name, address, runs, memory });
     }
     Ok(series)
+}
+
+/// How well the ratio of the rates of the first two servers is known.
+fn rate_width<M>(rounds: &[Vec<(Run, M)>]) -> Option<f64> {
+    let rates = |of_one: &Vec<(Run, M)>| schema::Figure {
+        good: schema::Good::More,
+        values: of_one.iter().map(|(run, _)| run.all.rate()).collect(),
+        ..schema::Figure::default()
+    };
+    // The null server is the last.
+    let [first, second, _, ..] = rounds else { return None };
+    Ratio::of(&rates(first), &rates(second))?.half_width()
 }
 
 /// Runs the test once. `label` makes the paths of this run unlike those of any other.

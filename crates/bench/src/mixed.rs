@@ -164,6 +164,7 @@ const SERVER_CPU: &str = "server CPU per request";
 /// # Errors
 /// An option is wrong, the servers do not answer, or a file cannot be written.
 pub fn command(args: &MixedArgs) -> anyhow::Result<ExitCode> {
+    args.repeat.ensure_fixed()?;
     args.check()?;
     args.etcd.check_scheme(Scheme::Etcd)?;
     let (target, disk) = (args.target.clone(), args.disk.clone());

@@ -116,7 +116,7 @@ impl ReproduceArgs {
     /// How often each test is repeated.
     fn repeat(&self, rounds: u32) -> Rounds {
         let (rounds, warmup) = if self.quick { (1, 0) } else { (rounds, 1) };
-        Rounds { rounds: self.rounds.unwrap_or(rounds), warmup: self.warmup.unwrap_or(warmup) }
+        Rounds::of(self.rounds.unwrap_or(rounds), self.warmup.unwrap_or(warmup))
     }
 
     fn outputs(&self) -> Outputs {

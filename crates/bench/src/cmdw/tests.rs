@@ -180,7 +180,7 @@ fn a_table_has_all_who_took_part() {
     with_test("table", Durability::Buffered, ChecksumType::None, |test| {
         let contenders =
             [Contender::Ours(Layout::Log), Contender::Limit(Limit::Log), Contender::Generator];
-        let rounds = Rounds { rounds: 2, warmup: 1 };
+        let rounds = Rounds::of(2, 1);
         let json = test.measure(&contenders, &rounds, &mut None).unwrap();
         let all = json["contenders"].as_array().unwrap();
         assert_eq!(all.len(), 3);

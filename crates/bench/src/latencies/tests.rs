@@ -148,7 +148,7 @@ fn the_file_says_what_was_done_and_what_each_test_gave() {
     };
     let args = LatencyArgs {
         at,
-        repeat: Rounds { rounds: 2, warmup: 0 },
+        repeat: Rounds::of(2, 0),
         clients: vec![1, 2],
         sync: false,
         rate: Vec::new(),
