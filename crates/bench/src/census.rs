@@ -3,8 +3,6 @@
 
 use std::net::SocketAddr;
 
-use serde_json::{Value, json};
-
 use crate::process::Processes;
 use crate::target::{self, Scheme, Target};
 
@@ -50,20 +48,19 @@ impl Census {
         Census { servers: servers.collect() }
     }
 
-    /// Prints what each server has cost until now, and returns that for the file of figures.
-    pub fn end(&self) -> Value {
+    /// Prints what each server has cost until now, and returns the lines.
+    pub fn end(&self) -> Vec<String> {
         let mut heading = "";
-        let mut all = Vec::new();
+        let mut lines = Vec::new();
         for server in &self.servers {
             if server.target != heading {
                 heading = &server.target;
-                println!("each of {heading}, from the first round to the last:");
+                lines.push(format!("each of {heading}, from the first round to the last:"));
             }
-            let cost = server.cost();
-            println!("  {cost}");
-            all.push(cost.to_json());
+            lines.push(format!("  {}", server.cost()));
         }
-        Value::Array(all)
+        lines.iter().for_each(|line| println!("{line}"));
+        lines
     }
 }
 
@@ -84,19 +81,6 @@ impl Counted {
             resident: memory.map(|it| it.resident),
             peak: memory.map(|it| it.peak),
         }
-    }
-}
-
-impl Cost {
-    fn to_json(&self) -> Value {
-        let Cost { address, mode, cpu_ms, resident, peak } = self;
-        json!({
-            "address": address.to_string(),
-            "mode": mode,
-            "cpu_ms": cpu_ms,
-            "resident_bytes": resident,
-            "resident_bytes_max": peak,
-        })
     }
 }
 
@@ -121,7 +105,7 @@ mod tests {
     #[test]
     fn a_single_server_has_no_list() {
         let null = NullServer::start(1).unwrap();
-        assert_eq!(Census::start(&[null.target()]).end(), json!([]));
+        assert!(Census::start(&[null.target()]).end().is_empty());
     }
 
     /// Two servers in this process: each listens, so each has its cost.

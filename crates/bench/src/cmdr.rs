@@ -15,7 +15,7 @@ use chunk::checksum::{ChecksumData, ChecksumType};
 use chunk::layout::Layout;
 use chunk::store::{Durability, Store, WriteMode};
 use clap::Args;
-use serde_json::{Value, json};
+use results::schema;
 
 use crate::cmdw::background::ticking;
 use crate::cmdw::folder::{Folder, disk_read_bytes};
@@ -70,7 +70,7 @@ pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
     let (folder, mut about) = args.chunks.make_folder("cmdr")?;
     about += &format!("cmdr: {}\n", args.chunks.describe());
     print!("{about}");
-    let stolen = Stolen::start();
+    let (stolen, record) = (Stolen::start(), ChunkArgs::start_record("cmdr", &about));
     let mut tests = Vec::new();
     for shape in &shapes {
         let data = chunk_data(shape.chunk_bytes);
@@ -90,7 +90,7 @@ pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
          index are in memory. The store's background work, which reads in a server too, is off"
     );
     stolen.print();
-    args.chunks.write_json(&json!({ "workload": "cmdr", "about": about, "tests": tests }))?;
+    args.chunks.finish(record, tests)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,7 +109,7 @@ type Reads = [(Run, Option<String>); WAYS.len()];
 
 impl Test<'_> {
     /// Measures all layouts in turn, and prints.
-    fn measure(&self, layouts: &[Layout], repeat: &Rounds) -> anyhow::Result<Value> {
+    fn measure(&self, layouts: &[Layout], repeat: &Rounds) -> anyhow::Result<schema::Test> {
         let Shape { chunk_bytes, chunks, .. } = self.shape;
         let checksum = checksum_name(self.checksum.kind);
         let title = format!("{chunks} chunks of {chunk_bytes}, checksums: {checksum}");
@@ -129,11 +129,11 @@ impl Test<'_> {
         println!("\n== {title}");
         print!("{}", table::table(Kind::Reads, &all, &[]));
         print!("{}", table::lines(&all));
-        Ok(json!({
-            "test": title,
-            "checksum": checksum,
-            "contenders": all.iter().map(Series::to_json).collect::<Vec<_>>(),
-        }))
+        Ok(schema::Test {
+            title,
+            systems: all.iter().map(Series::measured).collect(),
+            ..schema::Test::default()
+        })
     }
 
     /// Writes into a fresh store, reads in every way, and removes the store.

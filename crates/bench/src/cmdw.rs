@@ -29,7 +29,7 @@ use chunk::container::ContainerSpec;
 use chunk::layout::Layout;
 use chunk::store::{Durability, Stage, Store, StoreOptions, WriteMode};
 use clap::Args;
-use serde_json::{Value, json};
+use results::schema::{self, Published};
 
 use crate::cmdw::acknowledged::Place;
 use crate::cmdw::background::kept_up;
@@ -47,6 +47,7 @@ use crate::limits::{BYTES_PER_CHECKSUM, CHUNK_THREADS_MAX, CHUNKS_MAX, CHUNKS_PE
 use crate::machine_info::{MachineInfo, disk_latencies};
 use crate::open_files;
 use crate::published::{CMDW, CMDW_DOUBTS, CmdwRow};
+use crate::record::{self, Record};
 
 /// Bytes that the published test writes of a chunk size; it also serves for sizes that the document
 /// does not have.
@@ -274,14 +275,21 @@ impl ChunkArgs {
         )
     }
 
-    /// Writes all figures to the file, if there is to be one.
+    /// Begins the record of a run.
+    pub fn start_record(workload: &str, about: &str) -> Record {
+        let mut record = Record::start(workload);
+        record.results.about = about.lines().map(str::to_string).collect();
+        record
+    }
+
+    /// Ends the record, and writes it to the file, if there is to be one.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write_json(&self, all: &Value) -> anyhow::Result<()> {
+    pub fn finish(&self, mut record: Record, tests: Vec<schema::Test>) -> anyhow::Result<()> {
         let Some(path) = &self.json else { return Ok(()) };
-        std::fs::write(path, serde_json::to_string_pretty(all)?)
-            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+        record.results.systems = table::systems_of(&tests);
+        record::write(&record.end(tests), path)
     }
 }
 
@@ -394,7 +402,7 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
         }
         _ => None,
     };
-    let stolen = Stolen::start();
+    let (stolen, record) = (Stolen::start(), ChunkArgs::start_record("cmdw", &about));
     let mut tests = Vec::new();
     for (index, checksum) in checksums.into_iter().enumerate() {
         for shape in &shapes {
@@ -408,7 +416,7 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
         println!("note: {doubt}");
     }
     stolen.print();
-    args.chunks.write_json(&json!({ "workload": "cmdw", "about": about, "tests": tests }))?;
+    args.chunks.finish(record, tests)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -442,7 +450,7 @@ impl Test<'_> {
         contenders: &[Contender],
         repeat: &Rounds,
         freon: &mut Option<Freon>,
-    ) -> anyhow::Result<Value> {
+    ) -> anyhow::Result<schema::Test> {
         let title = self.title();
         let progress = Progress::start(u64::from(repeat.all()) * contenders.len() as u64);
         let rounds = repeat.take_turns(contenders.len(), |place, round| {
@@ -480,18 +488,16 @@ impl Test<'_> {
         println!("\n== {title}");
         let acknowledged = self.acknowledged(contenders, &all);
         print!("{}", self.text(&all, &published, &acknowledged));
-        let acknowledged: Value = acknowledged
-            .into_iter()
-            .map(|(place, labels)| (place.name().to_string(), json!(labels)))
-            .collect();
-        Ok(json!({
-            "test": title,
-            "acknowledged_from": acknowledged,
-            "checksum": checksum_name(self.checksum.kind),
-            "durability": durability_name(self.durability),
-            "contenders": all.iter().map(Series::to_json).collect::<Vec<_>>(),
-            "published": published.iter().map(|row| published_json(row)).collect::<Vec<_>>(),
-        }))
+        let place = |(place, labels): &(Place, Vec<String>)| {
+            format!("acknowledged from {}: {}", place.describe(), labels.join(", "))
+        };
+        Ok(schema::Test {
+            title,
+            systems: all.iter().map(Series::measured).collect(),
+            published: published.iter().map(|row| published_of(row)).collect(),
+            remarks: acknowledged.iter().map(place).collect(),
+            ..schema::Test::default()
+        })
     }
 
     /// Notes on a contender that does something else than the others, or promises something else.
@@ -705,14 +711,13 @@ pub fn open_store<D: Disk + Clone>(
     Ok(store)
 }
 
-fn published_json(row: &CmdwRow) -> Value {
-    json!({
-        "layout": row.layout,
-        "chunks": row.chunks,
-        "chunks_per_s": row.rate,
-        "sync_s": row.sync_s,
-        "chunks_per_s_with_sync": row.rate_with_sync(),
-    })
+fn published_of(row: &CmdwRow) -> Published {
+    let rate = row.rate_with_sync();
+    Published {
+        figure: "chunks, with the sync".to_string(),
+        value: Some(rate),
+        text: format!("{}: {rate:.0} per s, {:.0} before the sync", row.layout, row.rate),
+    }
 }
 
 #[cfg(test)]

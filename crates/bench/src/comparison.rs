@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
+use results::schema::{Published, Test};
 
 use crate::census::Census;
 use crate::figures::{self, Block};
 use crate::machine_info::{MachineInfo, disk_latencies, stolen_ticks};
 use crate::null_server::NullServer;
+use crate::record::{self, NULL, OURS, PEER, Record};
 use crate::target::{Scheme, Target, TargetAddress};
 
 /// Where to measure and what to write down.
@@ -243,11 +244,12 @@ impl Where {
         core::iter::once(&self.target).chain(&self.compare).map(find).collect()
     }
 
-    /// The lines about the machine and its disk.
+    /// Begins the record of a run, and returns the lines about the machine and its disk.
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn header(&self) -> anyhow::Result<String> {
+    pub fn start_record(&self, workload: &str) -> anyhow::Result<(Record, String)> {
+        let mut record = Record::start(workload);
         let mut out =
             format!("quorate {} bench on {}\n", env!("CARGO_PKG_VERSION"), MachineInfo::read());
         out += "server CPU: by the clocks of its processes, in ns, ended threads included; a thread on a \
@@ -255,6 +257,7 @@ impl Where {
         if let Some(folder) = &self.disk {
             let latencies = disk_latencies(folder)
                 .map_err(|error| anyhow::anyhow!("--disk {}: {error}", folder.display()))?;
+            record.note_disk(folder, &latencies);
             out += &format!(
                 "fdatasync of 4 KiB in {}: p50 {:.0} us, p99 {:.0} us, max {:.0} us\n",
                 folder.display(),
@@ -263,40 +266,30 @@ impl Where {
                 latencies.max_us()
             );
         }
-        Ok(out)
-    }
-
-    /// Writes all figures to the file, if there is to be one.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn write_json(&self, all: &Value) -> anyhow::Result<()> {
-        let Some(path) = &self.json else { return Ok(()) };
-        std::fs::write(path, serde_json::to_string_pretty(all)?)
-            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+        Ok((record, out))
     }
 }
 
 /// The servers that a workload measures in turn, and the file that its figures go to.
 pub struct Servers<'a> {
     at: &'a Where,
-    workload: &'static str,
-    /// The lines that were printed before the first test.
-    about: String,
+    record: Record,
     targets: Vec<Target>,
     census: Census,
 }
 
 impl Servers<'_> {
-    /// Begins to count what each server of an ensemble costs.
+    /// Begins to count what each server of an ensemble costs. `about`: the lines that were printed
+    /// before the first test.
     pub fn start<'a>(
         at: &'a Where,
-        workload: &'static str,
-        about: String,
+        (mut record, about): (Record, &str),
         targets: Vec<Target>,
     ) -> Servers<'a> {
         let census = Census::start(&targets);
-        Servers { at, workload, about, targets, census }
+        record.results.about = about.lines().map(str::to_string).collect();
+        record.note_targets(&targets);
+        Servers { at, record, targets, census }
     }
 
     /// Adds a server that takes turns with the others. Its cost is not counted.
@@ -347,11 +340,11 @@ impl Servers<'_> {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn finish(self, mut results: Value, trouble: u64) -> anyhow::Result<ExitCode> {
-        results["workload"] = json!(self.workload);
-        results["about"] = json!(self.about);
-        results["each_server"] = self.census.end();
-        self.at.write_json(&results)?;
+    pub fn finish(mut self, tests: Vec<Test>, trouble: u64) -> anyhow::Result<ExitCode> {
+        self.record.results.about.extend(self.census.end());
+        if let Some(path) = &self.at.json {
+            record::write(&self.record.end(tests), path)?;
+        }
         Ok(end(trouble))
     }
 }
@@ -403,10 +396,11 @@ impl Comparison<'_> {
         about: &str,
     ) -> anyhow::Result<Comparison<'a>> {
         let targets = at.targets(scheme)?;
-        let about = format!("{}{workload}: {about}\n", at.header()?);
+        let (record, header) = at.start_record(workload)?;
+        let about = format!("{header}{workload}: {about}\n");
         print!("{about}");
         Ok(Comparison {
-            servers: Servers::start(at, workload, about, targets),
+            servers: Servers::start(at, (record, &about), targets),
             parts: Vec::new(),
             progress: Progress::start(0),
             stolen: Stolen::start(),
@@ -498,17 +492,10 @@ impl Comparison<'_> {
         for part in &self.parts {
             part.print();
         }
-        let results = match self.parts.as_slice() {
-            [part] if part.title.is_empty() => json!({
-                "warm": part.warm,
-                "published": part.published,
-                "servers": part.servers_json(),
-            }),
-            parts => json!({ "tests": parts.iter().map(Part::to_json).collect::<Value>() }),
-        };
         let servers = self.parts.iter().flat_map(|part| &part.servers);
         let trouble = servers.map(|block| block.trouble).sum();
-        self.servers.finish(results, trouble)
+        let tests = self.parts.iter().map(Part::to_test).collect();
+        self.servers.finish(tests, trouble)
     }
 }
 
@@ -537,14 +524,19 @@ impl Part {
         }
     }
 
-    fn servers_json(&self) -> Value {
-        self.servers.iter().chain(&self.ceiling).map(Block::to_json).collect()
-    }
-
-    fn to_json(&self) -> Value {
-        let Part { title, published, warm, .. } = self;
-        let servers = self.servers_json();
-        json!({ "test": title, "published": published, "warm": warm, "servers": servers })
+    fn to_test(&self) -> Test {
+        let ids = [OURS, PEER];
+        let of_servers = self.servers.iter().zip(ids);
+        let ceiling = self.ceiling.iter().map(|block| (block, NULL));
+        let text = |line: &String| Published { text: line.clone(), ..Published::default() };
+        Test {
+            title: self.title.clone(),
+            warm: self.warm.clone(),
+            published: self.published.iter().map(text).collect(),
+            systems: of_servers.chain(ceiling).map(|(it, id)| it.of_comparison(id)).collect(),
+            remarks: self.until.iter().cloned().collect(),
+            ..Test::default()
+        }
     }
 }
 
@@ -684,7 +676,7 @@ mod tests {
         };
         let targets = nulls.iter().map(NullServer::target).collect();
         let mut comparison = Comparison {
-            servers: Servers::start(&at, "zk-test", String::new(), targets),
+            servers: Servers::start(&at, (Record::start("zk-test"), ""), targets),
             parts: Vec::new(),
             progress: Progress(None),
             stolen: Stolen(0),

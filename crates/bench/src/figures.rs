@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use results::ratio::{Ratio, Verdict};
 use results::schema::{self, Measured};
-use serde_json::{Map, Value, json};
 
 use crate::stats::{Latencies, Phase, median};
 
@@ -25,7 +24,7 @@ pub enum Good {
 pub struct Figure {
     /// The name of the figure.
     pub name: &'static str,
-    /// The unit, last in its name in JSON.
+    /// The unit.
     pub unit: &'static str,
     /// The values, one for each round; none if the figure cannot be known.
     pub values: Vec<f64>,
@@ -93,14 +92,6 @@ impl Figure {
 
     fn middle(&self) -> Option<f64> {
         (!self.values.is_empty()).then(|| median(&self.values))
-    }
-
-    /// Its name in JSON.
-    fn key(&self) -> String {
-        let whole = format!("{} {}", self.name, self.unit).to_lowercase();
-        let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '.';
-        let words = whole.split(|it| !is_plain(it)).filter(|word| !word.is_empty());
-        words.collect::<Vec<_>>().join("_").replace('.', "")
     }
 }
 
@@ -185,22 +176,13 @@ impl Block {
         }
     }
 
-    /// The block as JSON.
-    pub fn to_json(&self) -> Value {
-        let value = |figure: &Figure| match figure.values.as_slice() {
-            [] => Value::Null,
-            [one] => json!(one),
-            several => json!(several),
-        };
-        let all: Map<String, Value> =
-            self.figures.iter().map(|figure| (figure.key(), value(figure))).collect();
-        json!({
-            "server": self.name,
-            "address": self.address,
-            "figures": all,
-            "notes": self.notes,
-            "trouble": self.trouble,
-        })
+    /// As [`Block::measured`]; in the table stands the first rate, or else the first figure that can
+    /// be compared.
+    pub fn of_comparison(&self, system: &str) -> Measured {
+        let first = |good: Good| self.figures.iter().find(|it| it.good == good);
+        let headline = first(Good::More).or_else(|| first(Good::Less));
+        let headline: Vec<&str> = headline.iter().map(|figure| figure.name).collect();
+        self.measured(system, &headline)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use results::schema::{Figure, Good, Measured, Test};
 
 use crate::process::Processes;
+use crate::record::{OURS, PEER};
 use crate::target::Target;
 
 /// One process of a server while it was idle.
@@ -65,20 +66,31 @@ pub fn lines(targets: &[Target], idle: &[Vec<IdleProcess>], seconds: u64) -> Str
     out
 }
 
-/// The measurements as JSON.
-pub fn to_json(targets: &[Target], idle: &[Vec<IdleProcess>]) -> Value {
-    let process = |it: &IdleProcess| {
-        json!({
-            "pid": it.pid,
-            "cpu_percent_of_a_core": it.core_percent,
-            "wakeups_per_s": it.wakeups_per_s,
-        })
+/// The measurements as a test of their own.
+pub fn to_test(idle: &[Vec<IdleProcess>], seconds: u64) -> Test {
+    let figure = |name: String, unit: &str, value: f64| Figure {
+        name,
+        unit: unit.to_string(),
+        good: Good::Less,
+        values: vec![value],
+        is_headline: true,
     };
-    let server = |(target, all): (&Target, &Vec<IdleProcess>)| {
-        let processes: Vec<Value> = all.iter().map(process).collect();
-        json!({ "server": target.name, "processes": processes })
+    let of_process = |(number, it): (usize, &IdleProcess)| {
+        [
+            figure(format!("CPU of server {}", number + 1), "% of a core", it.core_percent),
+            figure(format!("wake-ups of server {}", number + 1), "per s", it.wakeups_per_s),
+        ]
     };
-    targets.iter().zip(idle).map(server).collect()
+    let system = |(id, all): (&str, &Vec<IdleProcess>)| Measured {
+        system: id.to_string(),
+        figures: all.iter().enumerate().flat_map(of_process).collect(),
+        ..Measured::default()
+    };
+    Test {
+        title: format!("idle for {seconds} s without a client"),
+        systems: [OURS, PEER].into_iter().zip(idle).map(system).collect(),
+        ..Test::default()
+    }
 }
 
 #[cfg(test)]
@@ -103,7 +115,8 @@ mod tests {
         let idle = [vec![one(1, 0.125, 40.0), one(2, 0.5, 130.4)]];
         let text = lines(&[null.target()], &idle, 10);
         assert!(text.ends_with("0.12, 0.50 % of a core, wake-ups a second 40, 130\n"), "{text}");
-        let json = to_json(&[null.target()], &idle);
-        assert_eq!(json[0]["processes"][1]["wakeups_per_s"], 130.4);
+        let test = to_test(&idle, 10);
+        let ours = test.of(OURS).unwrap();
+        assert_eq!(ours.figure("wake-ups of server 2").unwrap().values, [130.4]);
     }
 }

@@ -17,7 +17,6 @@ use std::process::ExitCode;
 use clap::Args;
 use results::ratio::Ratio;
 use results::schema;
-use serde_json::{Value, json};
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::ReplyHeader;
 use zk::{AclEntry, ErrorCode, JuteReader};
@@ -186,27 +185,27 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
     args.check()?;
     let null = NullServer::start(args.znode_size)?;
     let targets = args.at.targets(Scheme::Zk)?;
-    let header = args.at.header()?;
+    let (record, header) = args.at.start_record("zk-latencies")?;
     print!("{header}");
     let since = if args.rate.is_empty() { "the write to the socket" } else { "the intended start" };
     println!("latency from {since}; us of CPU are user and system");
     let idle = measure_idle(args, &targets);
-    let mut servers = Servers::start(&args.at, "zk-latencies", header, targets);
+    let mut servers = Servers::start(&args.at, (record, &header), targets);
     servers.add(null.target());
-    let mut tests = Vec::new();
+    let mut tests: Vec<schema::Test> = idle.into_iter().collect();
     let mut trouble = 0;
     for (clients, shape) in args.tests() {
         let (test, wrong) = run_test(args, &servers, clients, &shape)?;
         tests.push(test);
         trouble += wrong;
     }
-    let end = servers.finish(json!({ "idle": idle, "tests": tests }), trouble);
+    let end = servers.finish(tests, trouble);
     println!("\n{}", report::published(&args.client_counts()));
     end
 }
 
 /// The cost of the servers before the first request, if that is asked for.
-fn measure_idle(args: &LatencyArgs, targets: &[Target]) -> Option<Value> {
+fn measure_idle(args: &LatencyArgs, targets: &[Target]) -> Option<schema::Test> {
     let by_default = if args.rate.is_empty() { 0 } else { 10 };
     let seconds = args.idle_seconds.unwrap_or(by_default);
     if seconds == 0 {
@@ -214,7 +213,7 @@ fn measure_idle(args: &LatencyArgs, targets: &[Target]) -> Option<Value> {
     }
     let idle = idle::measure(targets, seconds);
     print!("{}", idle::lines(targets, &idle, seconds));
-    Some(idle::to_json(targets, &idle))
+    Some(idle::to_test(&idle, seconds))
 }
 
 /// One test on all servers: its figures, and how many answers were wrong or sessions lost.
@@ -223,7 +222,7 @@ fn run_test(
     servers: &Servers<'_>,
     clients: usize,
     shape: &Shape,
-) -> anyhow::Result<(Value, u64)> {
+) -> anyhow::Result<(schema::Test, u64)> {
     println!(
         "\n{clients} clients, {}: {} znodes of {} bytes each, {} watchers on each",
         shape.mode(),
@@ -239,7 +238,8 @@ fn run_test(
     let (_, asked) = series.split_last().expect("the null server is the last");
     let runs = asked.iter().flat_map(|one| &one.runs);
     let trouble = runs.map(|run| run.all.errors + run.all.lost).sum();
-    Ok((report::test_json(clients, shape, &warm, &series), trouble))
+    let title = format!("{clients} clients, {}", shape.mode());
+    Ok((report::test(title, shape, warm, &series), trouble))
 }
 
 fn measure(

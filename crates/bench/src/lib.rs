@@ -58,6 +58,7 @@ pub mod process;
 pub mod published;
 pub mod pubsub;
 pub mod random;
+pub mod record;
 pub mod report;
 pub mod reproduce;
 pub mod restart;

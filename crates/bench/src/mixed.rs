@@ -15,7 +15,7 @@ use anyhow::ensure;
 use bytes::Bytes;
 use clap::Args;
 use etcd::pb::{Message, etcdserverpb as pb};
-use serde_json::{Value, json};
+use results::schema;
 
 use crate::client_etcd::{COMPACT, Call, Client, DELETE_RANGE, PUT, RANGE, runtime};
 use crate::comparison::{Progress, Rounds, Servers, Stolen, Where};
@@ -31,6 +31,7 @@ use crate::open_files;
 use crate::pace::End;
 use crate::process::Processes;
 use crate::random::Random;
+use crate::record::OURS;
 use crate::stats::Phase;
 use crate::target::{Scheme, Target, TargetAddress};
 use crate::tree::traffic::{self, Plan};
@@ -172,10 +173,11 @@ pub fn command(args: &MixedArgs) -> anyhow::Result<ExitCode> {
     let mut zk = at.targets(Scheme::Zk)?;
     let etcd = Target::find(&args.etcd)?;
     check_same(zk[0].processes(), etcd.processes())?;
-    let about = format!("{}mixed: {}\n", at.header()?, args.about());
+    let (record, header) = at.start_record("mixed")?;
+    let about = format!("{header}mixed: {}\n", args.about());
     print!("{about}");
     let warm = args.repeat.warm_line(&format!("{} s of each", args.seconds), &zk);
-    let servers = Servers::start(&at, "mixed", about, zk.clone());
+    let servers = Servers::start(&at, (record, &about), zk.clone());
     let stolen = Stolen::start();
     let progress = Progress::start(0);
     progress.say("making the znodes and the keys");
@@ -195,9 +197,14 @@ pub fn command(args: &MixedArgs) -> anyhow::Result<ExitCode> {
     for block in &blocks {
         print!("{}", figures::table(core::slice::from_ref(block)));
     }
-    let all: Value = blocks.iter().map(Block::to_json).collect();
     let trouble = blocks.iter().map(|block| block.trouble).sum();
-    servers.finish(json!({ "warm": warm, "servers": all }), trouble)
+    let test = |block: &Block| schema::Test {
+        title: block.name.clone(),
+        warm: warm.clone(),
+        systems: vec![block.of_comparison(OURS)],
+        ..schema::Test::default()
+    };
+    servers.finish(blocks.iter().map(test).collect(), trouble)
 }
 
 /// Refuses two targets whose processes on this machine differ.

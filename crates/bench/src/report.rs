@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use results::schema::{self, Measured};
 
 use crate::published::HUNT;
+use crate::record::{NULL, OURS, PEER};
 use crate::stats::{Phase, median};
 
 /// The options of the test, as the original has them.
@@ -261,56 +262,77 @@ pub fn published(clients: &[usize]) -> String {
     out
 }
 
-/// The JSON of one test.
-pub fn test_json(clients: usize, shape: &Shape, warm: &str, series: &[Series]) -> Value {
-    json!({
-        "clients": clients,
-        "synchronous": shape.is_synchronous,
-        "rate_per_s": shape.rate,
-        "burst": shape.burst,
-        "warm": warm,
-        "servers": series.iter().map(to_json).collect::<Vec<_>>(),
-    })
+/// A test by the schema of all results. The null server is the last of `series`.
+pub fn test(title: String, shape: &Shape, warm: String, series: &[Series]) -> schema::Test {
+    let last = series.len() - 1;
+    let id = |place: usize| match place {
+        _ if place == last => NULL,
+        0 => OURS,
+        _ => PEER,
+    };
+    let systems = series.iter().enumerate().map(|(place, one)| measured(id(place), one, shape));
+    schema::Test { title, warm, systems: systems.collect(), ..schema::Test::default() }
 }
 
-/// The JSON of a series.
-fn to_json(series: &Series) -> Value {
-    let runs: Vec<Value> = series
-        .runs
-        .iter()
-        .map(|run| {
-            let phases: Vec<Value> = phases_of(run).map(phase_json).collect();
-            json!({ "clients": run.clients, "phases": phases })
-        })
-        .collect();
-    json!({
-        "server": series.name,
-        "address": series.address,
-        "resident_bytes": series.memory.map(|it| it.0),
-        "resident_bytes_max": series.memory.map(|it| it.1),
-        "runs": runs,
-    })
+fn measured(id: &str, series: &Series, shape: &Shape) -> Measured {
+    let mut figures = Vec::new();
+    let mut latencies = Vec::new();
+    let phase_count = series.runs.first().map_or(0, |run| phases_of(run).count());
+    for at in 0..phase_count {
+        let phases: Vec<&Phase> =
+            series.runs.iter().filter_map(|run| phases_of(run).nth(at)).collect();
+        figures.extend(figures_of(&phases, shape));
+        let all = middle(series, at).all;
+        latencies.push(all.latencies.curve(all.name));
+    }
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    for (name, bytes) in
+        [("VmRSS", series.memory.map(|it| it.0)), ("VmHWM", series.memory.map(|it| it.1))]
+    {
+        let values = bytes.map(mib).into_iter().collect();
+        figures.push(figure(name.to_string(), "MiB", schema::Good::Less, values));
+    }
+    let trouble = series.runs.iter().map(|run| run.all.errors + run.all.lost).sum();
+    Measured { system: id.to_string(), figures, latencies, trouble, ..Measured::default() }
 }
 
-fn phase_json(phase: &Phase) -> Value {
-    let us = |percent| phase.latencies.percentile_us(percent);
-    json!({
-        "phase": phase.name,
-        "operations": phase.operations,
-        "elapsed_ns": phase.elapsed_ns,
-        "operations_per_s": phase.rate(),
-        "p50_us": us(50.0),
-        "p90_us": us(90.0),
-        "p99_us": us(99.0),
-        "p999_us": us(99.9),
-        "max_us": phase.latencies.max_us(),
-        "server_cpu_us_per_operation": phase.server_us(),
-        "server_wakeups_per_operation": phase.server_wakeups_each(),
-        "generator_cpu_us_per_operation": phase.own_us(),
-        "client_ns": phase.client_ns,
-        "errors": phase.errors,
-        "sessions_lost": phase.lost,
-    })
+fn figure(name: String, unit: &str, good: schema::Good, values: Vec<f64>) -> schema::Figure {
+    schema::Figure { name, unit: unit.to_string(), good, values, is_headline: false }
+}
+
+/// The figures of one phase, with a value for each run.
+fn figures_of(phases: &[&Phase], shape: &Shape) -> Vec<schema::Figure> {
+    use schema::Good::{Less, More, Neither};
+    let name = phases.first().map_or("", |phase| phase.name);
+    let of = |value: &dyn Fn(&Phase) -> Option<f64>| -> Vec<f64> {
+        // A figure that is unknown in one run is unknown in all: else rounds would not be in step.
+        let values: Option<Vec<f64>> = phases.iter().map(|phase| value(phase)).collect();
+        values.unwrap_or_default()
+    };
+    let percentile =
+        |percent: f64| of(&|phase| Some(phase.latencies.percentile_us(percent) / 1_000.0));
+    let rate_is = if shape.rate.is_none() { More } else { Neither };
+    let slowest = |phase: &Phase| {
+        let slowest_ns = phase.client_ns.iter().max().filter(|ns| **ns > 0)?;
+        let each = phase.operations as f64 / phase.client_ns.len() as f64;
+        Some(each * 1e9 / *slowest_ns as f64)
+    };
+    let rate = figure(name.to_string(), "per s", rate_is, of(&|phase| Some(phase.rate())));
+    let more =
+        |what: &str, unit, good, values| figure(format!("{name}: {what}"), unit, good, values);
+    vec![
+        schema::Figure { is_headline: true, ..rate },
+        more("slowest client", "per s", rate_is, of(&slowest)),
+        more("server CPU", "us", Less, of(&|phase| phase.server_us())),
+        more("generator CPU", "us", Neither, of(&|phase| Some(phase.own_us()))),
+        more("server wake-ups", "", Less, of(&|phase| phase.server_wakeups_each())),
+        more("p50", "ms", Less, percentile(50.0)),
+        more("p99", "ms", Less, percentile(99.0)),
+        more("max", "ms", Less, of(&|phase| Some(phase.latencies.max_us() / 1_000.0))),
+        more("operations", "", Neither, of(&|phase| Some(phase.operations as f64))),
+        more("errors", "", Neither, of(&|phase| Some(phase.errors as f64))),
+        more("sessions lost", "", Neither, of(&|phase| Some(phase.lost as f64))),
+    ]
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use chunk::block::BlockId;
 use chunk::checksum::{ChecksumData, ChecksumType};
-use serde_json::{Value, json};
+use results::schema;
 
 use crate::cmdw::client::{ChunkAddress, Client};
 use crate::cmdw::load::{Description, Shape, Took, block_of, chunk_data, together};
@@ -102,7 +102,7 @@ pub fn command(
         format!("quorate {} bench on {}\n", env!("CARGO_PKG_VERSION"), MachineInfo::read());
     about += &format!("{}: {}\n", workload.name(), args.describe());
     print!("{about}");
-    let stolen = Stolen::start();
+    let (stolen, record) = (Stolen::start(), ChunkArgs::start_record(workload.name(), &about));
     let mut tests = Vec::new();
     for kind in checksums {
         for shape in &shapes {
@@ -125,7 +125,7 @@ pub fn command(
     }
     println!("note: CPU is the server process's, if it is on this machine");
     stolen.print();
-    args.write_json(&json!({ "workload": workload.name(), "about": about, "tests": tests }))?;
+    args.finish(record, tests)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -141,7 +141,7 @@ struct Test<'a> {
 
 impl Test<'_> {
     /// Measures all servers in turn, and prints.
-    fn measure(&self, datanodes: &[Datanode], args: &ChunkArgs) -> anyhow::Result<Value> {
+    fn measure(&self, datanodes: &[Datanode], args: &ChunkArgs) -> anyhow::Result<schema::Test> {
         let Shape { chunk_bytes, chunks, .. } = self.shape;
         let checksum = checksum_name(self.checksum.kind);
         let title = format!("{chunks} chunks of {chunk_bytes}, checksums: {checksum}");
@@ -174,11 +174,11 @@ impl Test<'_> {
             }
         }
         print!("{}", table::lines(&all));
-        Ok(json!({
-            "test": title,
-            "checksum": checksum,
-            "contenders": all.iter().map(Series::to_json).collect::<Vec<_>>(),
-        }))
+        Ok(schema::Test {
+            title,
+            systems: all.iter().map(Series::measured).collect(),
+            ..schema::Test::default()
+        })
     }
 
     /// Makes a run for each variant, in containers of its own.

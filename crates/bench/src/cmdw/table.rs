@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use results::schema::{self, Measured, Role, System};
 
 use crate::cmdw::counted_disk::SyncCounts;
 use crate::cmdw::load::{Shape, Took};
@@ -231,36 +231,60 @@ impl Series {
         out
     }
 
-    /// The series as JSON.
-    pub fn to_json(&self) -> Value {
-        let run = |run: &Run| {
-            json!({
-                "chunk_bytes": run.shape.chunk_bytes.0,
-                "chunks": run.shape.chunks,
-                "threads": run.shape.threads,
-                "containers": run.shape.containers,
-                "chunks_per_block": run.shape.chunks_per_block,
-                "write_s": run.write_s,
-                "sync_s": run.sync_s,
-                "chunks_per_s": run.rate(),
-                "chunks_per_s_with_sync": run.rate_with_sync(),
-                "mb_per_s_with_sync": run.mb() / (run.write_s + run.sync_s),
-                "cpu_us_per_chunk": run.cpu_us,
-                "cpu_us_per_chunk_with_sync": run.cpu_us_with_sync,
-                "p50_us": run.p50_us,
-                "p99_us": run.p99_us,
-                "fdatasyncs": run.syncs.map(|syncs| syncs.files),
-                "dir_fsyncs": run.syncs.map(|syncs| syncs.directories),
-            })
+    /// What it has shown, by the schema of all results.
+    pub fn measured(&self) -> Measured {
+        let figure = |(name, unit, good, column): &(&str, &str, _, Column)| schema::Figure {
+            name: (*name).to_string(),
+            unit: (*unit).to_string(),
+            good: *good,
+            values: self.values(*column),
+            is_headline: *column == Column::RateWithSync,
         };
-        json!({
-            "implementation": self.implementation,
-            "layout": self.layout,
-            "variant": self.variant,
-            "notes": self.notes,
-            "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
-        })
+        Measured {
+            system: self.id(),
+            figures: FIGURES.iter().map(figure).collect(),
+            notes: self.notes.clone(),
+            ..Measured::default()
+        }
     }
+
+    /// What it is called in results.
+    pub fn id(&self) -> String {
+        format!("{} {}", self.label(), self.variant)
+    }
+}
+
+/// The figures of a series in results.
+const FIGURES: [(&str, &str, schema::Good, Column); 11] = [
+    ("chunks, with the sync", "per s", schema::Good::More, Column::RateWithSync),
+    ("chunks, before the sync", "per s", schema::Good::More, Column::Rate),
+    ("chunks", "", schema::Good::Neither, Column::Chunks),
+    ("time before the sync", "s", schema::Good::Less, Column::Seconds),
+    ("sync", "s", schema::Good::Less, Column::SyncSeconds),
+    ("server CPU per chunk", "us", schema::Good::Less, Column::Cpu),
+    ("server CPU per chunk, with the sync", "us", schema::Good::Less, Column::CpuWithSync),
+    ("p50", "us", schema::Good::Less, Column::P50),
+    ("p99", "us", schema::Good::Less, Column::P99),
+    ("fdatasyncs per chunk", "", schema::Good::Less, Column::Syncs),
+    ("fsyncs of folders per chunk", "", schema::Good::Less, Column::DirectorySyncs),
+];
+
+/// The systems of some tests: the first is the one in question, and limits are no systems.
+pub fn systems_of(tests: &[schema::Test]) -> Vec<System> {
+    let mut systems: Vec<System> = Vec::new();
+    for measured in tests.iter().flat_map(|test| &test.systems) {
+        let id = &measured.system;
+        if systems.iter().any(|it| it.id == *id) {
+            continue;
+        }
+        let role = match id.split(' ').next() {
+            Some("limit") => Role::Null,
+            _ if systems.is_empty() || id.starts_with("quorate") => Role::Ours,
+            _ => Role::Peer,
+        };
+        systems.push(System { id: id.clone(), role, name: id.clone(), ..System::default() });
+    }
+    systems
 }
 
 fn cell(out: &mut String, column: Column, value: Option<f64>, digits: usize) {

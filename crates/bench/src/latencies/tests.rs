@@ -162,21 +162,18 @@ fn the_file_says_what_was_done_and_what_each_test_gave() {
         brief: true,
     };
     command(&args).unwrap();
-    let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let results = results::Results::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["about", "each_server", "idle", "tests", "workload"]);
-    assert_eq!(json["workload"], "zk-latencies");
-    assert!(json["about"].as_str().unwrap().starts_with("quorate "));
-    assert_eq!((&json["each_server"], &json["idle"]), (&json!([]), &Value::Null));
-    for (place, clients) in [1, 2].into_iter().enumerate() {
-        let test = &json["tests"][place];
-        assert_eq!(test["clients"], clients);
-        // The targets are the server, then the null server that stands for the generator's ceiling.
-        for server in [0, 1] {
-            let runs = test["servers"][server]["runs"].as_array().unwrap();
-            assert_eq!(runs.len(), 2);
-            assert_eq!(runs[0]["phases"].as_array().unwrap().len(), MEASURED.len() + 1);
+    assert_eq!(results.workload, "zk-latencies");
+    assert!(results.about[0].starts_with("quorate "));
+    for (test, clients) in results.tests.iter().zip([1, 2]) {
+        assert_eq!(test.title, format!("{clients} clients, asynchronous"));
+        // The target is the server, then the null server that stands for the generator's ceiling.
+        for id in ["ours", "null"] {
+            let measured = test.of(id).unwrap();
+            assert_eq!(measured.figure("get").unwrap().values.len(), 2);
+            assert_eq!(measured.latencies.len(), MEASURED.len() + 1);
         }
     }
+    assert_eq!(results.tests.len(), 2);
 }

@@ -70,9 +70,9 @@ fn a_server_elsewhere_has_no_cpu_figure() {
     ours.runs[1].phases[0].server_cpu_ns = None;
     assert!(middle(&ours, 0).server_us.is_none());
     assert!(middle(&ours, 1).server_us.is_some());
-    let value = to_json(&ours);
-    assert!(value["runs"][1]["phases"][0]["server_cpu_us_per_operation"].is_null());
-    assert_eq!(value["runs"][0]["phases"][0]["operations"], 1_000);
+    let measured = measured(OURS, &ours, &SHAPE);
+    assert!(measured.figure("create: server CPU").unwrap().values.is_empty());
+    assert_eq!(measured.figure("create: operations").unwrap().values, [1_000.0; 3]);
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn wake_ups_are_shown_where_they_were_counted() {
         run.phases[0].server_wakeups = Some(wakeups);
     }
     assert_eq!(middle(&ours, 0).server_wakeups, Some(2.0));
-    let value = to_json(&ours);
-    assert_eq!(value["runs"][0]["phases"][0]["server_wakeups_per_operation"], 0.5);
-    assert!(value["runs"][0]["phases"][1]["server_wakeups_per_operation"].is_null());
+    let measured = measured(OURS, &ours, &SHAPE);
+    assert_eq!(measured.figure("create: server wake-ups").unwrap().values, [0.5, 2.0, 3.0]);
+    assert!(measured.figure("all: server wake-ups").unwrap().values.is_empty());
 }
 
 #[test]
@@ -144,19 +144,16 @@ Latency test complete
 }
 
 #[test]
-fn a_test_is_written_down_with_its_shape_and_the_null_server() {
+fn a_test_is_written_down_with_the_null_server() {
     let all = [series("ours", [500, 500, 500], [1, 1, 1]), series("none", [100; 3], [1; 3])];
-    let shape = Shape { rate: Some(10), burst: 2, ..SHAPE };
-    let mut json = test_json(1, &shape, "warm: yes", &all);
-    let servers = json["servers"].take();
-    let expected = json!({
-        "clients": 1,
-        "synchronous": false,
-        "rate_per_s": 10,
-        "burst": 2,
-        "warm": "warm: yes",
-        "servers": null,
-    });
-    assert_eq!(json, expected);
-    assert_eq!((&servers[0]["server"], &servers[1]["server"]), (&json!("ours"), &json!("none")));
+    let paced = Shape { rate: Some(10), burst: 2, ..SHAPE };
+    let test = test("a title".to_string(), &paced, "warm: yes".to_string(), &all);
+    assert_eq!((test.title.as_str(), test.warm.as_str()), ("a title", "warm: yes"));
+    let ids: Vec<&str> = test.systems.iter().map(|it| it.system.as_str()).collect();
+    assert_eq!(ids, [OURS, NULL]);
+    let create = test.systems[0].figure("create").unwrap();
+    assert_eq!((create.values.as_slice(), create.is_headline), (&[2_000.0; 3][..], true));
+    // A rate that was asked for is not compared.
+    assert_eq!(create.good, schema::Good::Neither);
+    assert_eq!(test.systems[0].latencies.len(), 2);
 }

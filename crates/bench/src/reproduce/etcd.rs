@@ -82,7 +82,7 @@ fn rows() -> impl Iterator<Item = Row> {
 }
 
 fn measure_all(session: &mut Session, rows: &[(Api, Row)], time: Duration) -> anyhow::Result<()> {
-    let cores = session.results.machine.cores;
+    let cores = session.results().machine.cores;
     let Some(split) = session.split(cores) else { return Ok(()) };
     let site = session.start_servers(Scheme::Etcd2, SERVERS, split)?;
     for (api, row) in rows {
@@ -182,7 +182,7 @@ fn measure_v3(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Block
 }
 
 fn describe(session: &mut Session, seconds: f64) {
-    session.results.about = vec![
+    session.results().about = vec![
         format!(
             "GET and PUT of one key, values of 64 and 256 bytes; each client has a connection of its \
              own and sends its next request when the one before is answered, for {seconds} s a run"
@@ -193,7 +193,7 @@ fn describe(session: &mut Session, seconds: f64) {
          v3"
             .to_string(),
     ];
-    session.results.deviations = vec![
+    session.results().deviations = vec![
         "servers and generator share all cores of one machine; in the document each had its own"
             .to_string(),
         "the document does not say how long a row took, nor how its servers were configured"
@@ -201,8 +201,8 @@ fn describe(session: &mut Session, seconds: f64) {
         "etcd 2.2 cannot be built any more: the real server is a later one that still serves v2"
             .to_string(),
     ];
-    session.results.traps = ETCD22_DOUBTS.map(str::to_string).to_vec();
-    session.results.traps.push(
+    session.results().traps = ETCD22_DOUBTS.map(str::to_string).to_vec();
+    session.results().traps.push(
         "the percents in brackets in the document are those of etcd 2.1, and are not shown"
             .to_string(),
     );

@@ -107,7 +107,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     })?;
     describe(&mut session, &shape);
     let measured = measure_all(&mut session, &cells, &shape);
-    session.results.charts = SERVERS.map(|servers| chart(&session, servers)).to_vec();
+    session.results().charts = SERVERS.map(|servers| chart(&session, servers)).to_vec();
     session.finish_after(measured)
 }
 
@@ -140,7 +140,7 @@ fn measure_all(session: &mut Session, cells: &[Cell], shape: &Shape) -> anyhow::
     {
         let Cell { servers, cores, .. } = group[0];
         let Some(split) = session.split(cores) else {
-            let has = session.results.machine.cores;
+            let has = session.results().machine.cores;
             let why = format!("this machine has {has} cores");
             group.iter().for_each(|cell| session.skip(cell.test(false), why.clone()));
             continue;
@@ -340,9 +340,9 @@ fn describe(session: &mut Session, shape: &Shape) {
         "with one client its client is the limit, not the server",
         "log and data were on one 7200 rpm disk: a write took milliseconds there",
     ];
-    session.results.about = about.to_vec();
-    session.results.deviations = deviations.map(str::to_string).to_vec();
-    session.results.traps = traps.map(str::to_string).to_vec();
+    session.results().about = about.to_vec();
+    session.results().deviations = deviations.map(str::to_string).to_vec();
+    session.results().traps = traps.map(str::to_string).to_vec();
 }
 
 /// The chart of the document for so many servers: the seconds of each cell.
@@ -350,8 +350,8 @@ fn chart(session: &Session, servers: usize) -> Chart {
     let cells: Vec<Cell> = cells().filter(|cell| cell.servers == servers).collect();
     let found = |role: Role| {
         let of_cell = |cell: &Cell| {
-            let id = &session.results.of_role(role)?.id;
-            let mut tests = session.results.tests.iter();
+            let id = &session.record.results.of_role(role)?.id;
+            let mut tests = session.record.results.tests.iter();
             tests.find(|test| test.title == cell.title())?.of(id)?.figure(TIME)?.median()
         };
         cells.iter().map(of_cell).collect()

@@ -153,7 +153,7 @@ fn note_systems(session: &mut Session, freon: Option<&Freon>) {
         configuration: vec![how.to_string()],
         ..System::default()
     };
-    let systems = &mut session.results.systems;
+    let systems = &mut session.results().systems;
     systems.push(system("ours", Role::Ours, ours.clone(), "the document's layout of each test"));
     if let Some(freon) = freon {
         let how = "its chunk manager in one process that stays warm";
@@ -253,7 +253,7 @@ fn describe(session: &mut Session, part: f64) {
         1.0 => "as many chunks as in the document".to_string(),
         _ => format!("{part} of the document's chunks"),
     };
-    session.results.about = vec![
+    session.results().about = vec![
         format!(
             "16 threads write {how_many}, 16 to a block, each thread into a container of its own, \
              without checksums; then the store and the file system are synced"
@@ -265,14 +265,14 @@ fn describe(session: &mut Session, part: f64) {
          shown"
             .to_string(),
     ];
-    session.results.deviations = vec![
+    session.results().deviations = vec![
         "all on one machine and one disk; in the document on several".to_string(),
         "time begins with the first chunk, and is exact; the document's seconds include about 3 s of \
          start-up, and count whole ticks"
             .to_string(),
     ];
-    session.results.traps = CMDW_DOUBTS.map(str::to_string).to_vec();
-    session.results.traps.push(
+    session.results().traps = CMDW_DOUBTS.map(str::to_string).to_vec();
+    session.results().traps.push(
         "the document says both \"6 machines\" and \"three times on 3 machines\"".to_string(),
     );
 }

@@ -272,7 +272,7 @@ fn program_of(target: &Target) -> String {
         .and_then(|program| Ok((fs::metadata(&program)?, program)));
     let Ok((file, program)) = about else { return String::new() };
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let changed = file.modified().map(super::session::utc).unwrap_or_default();
+    let changed = file.modified().map(crate::record::utc).unwrap_or_default();
     format!("{name}, {} bytes, of {changed}", file.len())
 }
 

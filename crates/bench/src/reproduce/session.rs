@@ -4,28 +4,23 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use anyhow::Context;
 use results::Results;
-use results::schema::{Curve, Disk, Machine, Measured, Moment, Role, SCHEMA, Test};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use results::schema::{Curve, Machine, Measured, Moment, Role, Test};
 
 use super::cores::{Cores, Split};
 use super::servers::{Maker, Servers};
-use crate::cmdw::folder::{FileSystem, Folder};
+use crate::cmdw::folder::Folder;
 use crate::comparison::{Rounds, Turn};
 use crate::course::Course;
 use crate::figures::Block;
 use crate::interrupt::Interrupt;
 use crate::limits::{DRIFT_MAX, STEAL_MAX};
-use crate::machine_info::{MachineInfo, disk_latencies, stolen_ticks};
-use crate::open_files;
+use crate::machine_info::disk_latencies;
+use crate::record::{self, Record};
 use crate::target::Scheme;
-
-/// Milliseconds of a tick of the kernel's clock (`USER_HZ` is 100).
-const TICK_MS: u64 = 10;
 
 /// Where the results go.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +34,7 @@ pub struct Outputs {
 /// A reproduction under way.
 pub struct Session {
     /// What was found.
-    pub results: Results,
+    pub(super) record: Record,
     /// How often each test is repeated.
     pub repeat: Rounds,
     /// Asked before each run.
@@ -50,7 +45,6 @@ pub struct Session {
     cores: Cores,
     outputs: Outputs,
     progress: Progress,
-    stolen_before: u64,
 }
 
 /// What a reproduction is called, and how it is made.
@@ -109,36 +103,14 @@ impl Session {
         // Before any other thread, which would get the signals.
         let interrupt = Interrupt::catch()?;
         let folder = Folder::make(&plan.dir.canonicalize()?, "quorate-reproduce")?;
-        let info = MachineInfo::read();
+        let mut record = Record::start(&plan.workload);
         let before =
             disk_latencies(folder.path()).with_context(|| folder.path().display().to_string())?;
-        let disk = Disk {
-            folder: plan.dir.display().to_string(),
-            file_system: FileSystem::of(folder.path()).to_string(),
-            before: before.curve("fdatasync of 4 KiB, before"),
-            after: None,
-        };
-        let machine = Machine {
-            processor: info.processor,
-            cores: info.cores,
-            memory_bytes: info.memory_bytes,
-            kernel: format!("Linux {}", info.kernel),
-            disk: Some(disk),
-            limits: vec![format!("open files: {}", open_files::hard_limit())],
-            stolen_ms: 0,
-        };
-        let results = Results {
-            schema: SCHEMA.to_string(),
-            workload: plan.workload,
-            title: plan.title,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            began_at: utc(SystemTime::now()),
-            is_quick: plan.is_quick,
-            machine,
-            ..Results::default()
-        };
+        record.note_disk(folder.path(), &before);
+        record.results.title = plan.title;
+        record.results.is_quick = plan.is_quick;
         Ok(Session {
-            results,
+            record,
             repeat: plan.repeat,
             interrupt,
             folder,
@@ -146,7 +118,6 @@ impl Session {
             cores: Cores::all()?,
             outputs: plan.outputs,
             progress: Progress { began: Instant::now(), all: plan.work, done: 0.0 },
-            stolen_before: stolen_ticks(),
         })
     }
 
@@ -182,12 +153,12 @@ impl Session {
     /// Writes a system down, once.
     pub fn note_system(&mut self, servers: &Servers) {
         let same = |it: &&mut results::schema::System| it.id == servers.id;
-        match self.results.systems.iter_mut().find(same) {
+        match self.record.results.systems.iter_mut().find(same) {
             Some(known) if !known.address.contains(&servers.system.address) => {
                 known.address = format!("{}, {}", known.address, servers.system.address);
             }
             Some(_) => {}
-            None => self.results.systems.push(servers.system.clone()),
+            None => self.record.results.systems.push(servers.system.clone()),
         }
     }
 
@@ -214,7 +185,7 @@ impl Session {
             let course = course.end();
             Ok((block.with_context(|| servers.target.name.clone())?, course))
         })?;
-        if let Some(test) = self.results.tests.last_mut()
+        if let Some(test) = self.record.results.tests.last_mut()
             && let Some(ours) = test.systems.first()
         {
             test.limit = limit_of(ours, used);
@@ -269,7 +240,7 @@ impl Session {
             test.systems.push(Measured { course, ..measured });
         }
         if !test.systems.is_empty() {
-            self.results.tests.push(test);
+            self.record.results.tests.push(test);
         }
         Ok(!is_cut)
     }
@@ -291,7 +262,7 @@ impl Session {
         let block = run(&Turn::of_session(&null.target, (9, 0, true)))?;
         self.progress.done += work.units;
         let measured = block.measured(null.id, work.headlines);
-        let mut known = self.results.tests.iter_mut();
+        let mut known = self.record.results.tests.iter_mut();
         let same = |it: &&mut Test| (&it.group, &it.title) == (&work.test.group, &work.test.title);
         if let Some(test) = known.find(same) {
             test.systems.push(measured);
@@ -301,7 +272,7 @@ impl Session {
 
     /// Keeps a test that this machine cannot make.
     pub fn skip(&mut self, test: Test, why: String) {
-        self.results.tests.push(Test { skipped: Some(why), ..test });
+        self.record.results.tests.push(Test { skipped: Some(why), ..test });
     }
 
     /// Ends the run: an error of a test stands in the results, with what was measured before it.
@@ -310,7 +281,7 @@ impl Session {
     /// A test could not be made, or a file cannot be written.
     pub fn finish_after(mut self, measured: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
         if let Err(error) = &measured {
-            self.results.cut_short = Some(format!("{error:#}"));
+            self.results().cut_short = Some(format!("{error:#}"));
         }
         let status = self.finish()?;
         measured.map(|()| status)
@@ -322,26 +293,24 @@ impl Session {
     /// A file cannot be written.
     fn finish(mut self) -> anyhow::Result<ExitCode> {
         if self.interrupt.is_asked() {
-            self.results.cut_short = Some("it was interrupted".to_string());
+            self.results().cut_short = Some("it was interrupted".to_string());
         }
-        self.results.seconds = self.progress.began.elapsed().as_secs_f64();
-        let stolen_ms = stolen_ticks().saturating_sub(self.stolen_before) * TICK_MS;
-        self.results.machine.stolen_ms = stolen_ms;
         let after = disk_latencies(self.folder.path())?;
-        if let Some(disk) = &mut self.results.machine.disk {
+        if let Some(disk) = &mut self.results().machine.disk {
             disk.after = Some(after.curve("fdatasync of 4 KiB, behind"));
         }
-        self.results.doubts = doubts(&self.results);
-        let Outputs { html, json } = &self.outputs;
-        let outputs =
-            [(json, Results::to_json as fn(&Results) -> String), (html, Results::to_json)];
-        for (path, text) in outputs {
-            let Some(path) = path else { continue };
-            std::fs::write(path, text(&self.results))
-                .with_context(|| path.display().to_string())?;
+        let mut results = self.record.end(Vec::new());
+        results.doubts = doubts(&results);
+        if let Some(path) = &self.outputs.json {
+            record::write(&results, path)?;
         }
-        // TEXT
+        // HTML
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// What was found so far.
+    pub fn results(&mut self) -> &mut Results {
+        &mut self.record.results
     }
 
     /// Whether a peer is measured.
@@ -415,15 +384,10 @@ impl Progress {
     }
 }
 
-/// A time as RFC 3339 has it, in UTC, to the second.
-pub fn utc(time: SystemTime) -> String {
-    let time = OffsetDateTime::from(time).replace_nanosecond(0);
-    time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use results::schema::Disk;
 
     #[test]
     fn stolen_cpu_and_a_disk_that_drifts_are_doubts() {
@@ -439,10 +403,5 @@ mod tests {
         assert!(run(2_000, 1.0)[0].contains("10.0 %"));
         assert!(run(0, 3.0)[0].contains("fdatasync"));
         assert!(run(0, 0.3)[0].contains("fdatasync"));
-    }
-
-    #[test]
-    fn times_are_in_utc() {
-        assert_eq!(utc(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00Z");
     }
 }

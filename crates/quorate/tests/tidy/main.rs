@@ -137,8 +137,8 @@ const WALLS: [Wall; 14] = [
     Wall {
         name: "quorate",
         ours: &[
-            "bench", "chunk", "etcd", "machine", "member", "node", "replica", "sim", "storage",
-            "token", "workload", "zk",
+            "bench", "chunk", "etcd", "machine", "member", "node", "replica", "results", "sim",
+            "storage", "token", "workload", "zk",
         ],
         theirs: &[
             "anyhow",

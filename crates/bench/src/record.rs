@@ -1,0 +1,152 @@
+//! The record of a run, by the schema that all of `quorate bench` shares: where and when it was
+//! made, and with which servers.
+
+use std::path::Path;
+use std::time::{Instant, SystemTime};
+
+use anyhow::Context;
+use results::Results;
+use results::schema::{Disk, Machine, Role, SCHEMA, System, Test};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::cmdw::folder::FileSystem;
+use crate::machine_info::{MachineInfo, stolen_ticks};
+use crate::open_files;
+use crate::stats::Latencies;
+use crate::target::Target;
+
+/// Milliseconds of a tick of the kernel's clock (`USER_HZ` is 100).
+const TICK_MS: u64 = 10;
+
+/// The ids of the systems of a comparison: the one in question, the other one, and the null server.
+pub const OURS: &str = "ours";
+/// See [`OURS`].
+pub const PEER: &str = "peer";
+/// See [`OURS`].
+pub const NULL: &str = "null";
+
+/// A record that is being made.
+#[derive(Debug)]
+pub struct Record {
+    /// What is known so far.
+    pub results: Results,
+    began: Instant,
+    stolen_before: u64,
+}
+
+impl Record {
+    /// Begins the record of a workload.
+    pub fn start(workload: &str) -> Record {
+        let info = MachineInfo::read();
+        let machine = Machine {
+            processor: info.processor,
+            cores: info.cores,
+            memory_bytes: info.memory_bytes,
+            kernel: format!("Linux {}", info.kernel),
+            limits: vec![format!("open files: {}", open_files::hard_limit())],
+            ..Machine::default()
+        };
+        let results = Results {
+            schema: SCHEMA.to_string(),
+            workload: workload.to_string(),
+            title: workload.to_string(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            began_at: utc(SystemTime::now()),
+            machine,
+            ..Results::default()
+        };
+        Record { results, began: Instant::now(), stolen_before: stolen_ticks() }
+    }
+
+    /// Notes how long fdatasync takes in a folder.
+    pub fn note_disk(&mut self, folder: &Path, latencies: &Latencies) {
+        self.results.machine.disk = Some(Disk {
+            folder: folder.display().to_string(),
+            file_system: FileSystem::of(folder).to_string(),
+            before: latencies.curve("fdatasync of 4 KiB, before"),
+            after: None,
+        });
+    }
+
+    /// Notes the servers of a comparison, and then the null server.
+    pub fn note_targets(&mut self, targets: &[Target]) {
+        let ids = [(OURS, Role::Ours), (PEER, Role::Peer)];
+        let system = |(target, (id, role)): (&Target, (&str, Role))| System {
+            id: id.to_string(),
+            role,
+            name: target.name.clone(),
+            address: target.address.clone(),
+            ..System::default()
+        };
+        self.results.systems.extend(targets.iter().zip(ids).map(system));
+        self.note_null();
+    }
+
+    /// Notes the null server.
+    pub fn note_null(&mut self) {
+        self.results.systems.push(System {
+            id: NULL.to_string(),
+            role: Role::Null,
+            name: "a server that does nothing".to_string(),
+            ..System::default()
+        });
+    }
+
+    /// How long it has taken so far, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// Ends it.
+    pub fn end(mut self, tests: Vec<Test>) -> Results {
+        self.results.seconds = self.seconds();
+        let stolen = stolen_ticks().saturating_sub(self.stolen_before);
+        self.results.machine.stolen_ms = stolen * TICK_MS;
+        self.results.tests.extend(tests);
+        let used =
+            |system: &System| self.results.tests.iter().any(|it| it.of(&system.id).is_some());
+        let systems = self.results.systems.iter().filter(|system| used(system)).cloned().collect();
+        self.results.systems = systems;
+        self.results
+    }
+}
+
+/// Writes the JSON of a run to a file.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(results: &Results, path: &Path) -> anyhow::Result<()> {
+    std::fs::write(path, results.to_json()).with_context(|| path.display().to_string())
+}
+
+/// A time as RFC 3339 has it, in UTC, to the second.
+pub fn utc(time: SystemTime) -> String {
+    let time = OffsetDateTime::from(time).replace_nanosecond(0);
+    time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::null_server::NullServer;
+    use results::schema::Measured;
+
+    #[test]
+    fn times_are_in_utc() {
+        assert_eq!(utc(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn only_systems_that_were_measured_stay() {
+        let null = NullServer::start(1).unwrap();
+        let mut record = Record::start("test");
+        record.note_targets(&[null.target(), null.target()]);
+        let measured = Measured { system: PEER.to_string(), ..Measured::default() };
+        let test = Test { systems: vec![measured], ..Test::default() };
+        let results = record.end(vec![test]);
+        let ids: Vec<&str> = results.systems.iter().map(|it| it.id.as_str()).collect();
+        assert_eq!(ids, [PEER]);
+        assert!(results.machine.cores > 0 && !results.began_at.is_empty());
+    }
+}
