@@ -113,6 +113,19 @@ pub fn of_latencies(names: [&'static str; 3], latencies: &Latencies, good: Good)
     core::array::from_fn(|at| Figure::once(names[at], "ms", us[at] / 1_000.0, good))
 }
 
+/// The mean, the median, the 90th and the 99th percentile and the greatest of some latencies, in
+/// ms. `names` has a name for each.
+pub fn of_mean_and_latencies(names: [&'static str; 5], latencies: &Latencies) -> [Figure; 5] {
+    let us = [
+        latencies.mean_us(),
+        latencies.percentile_us(50.0),
+        latencies.percentile_us(90.0),
+        latencies.percentile_us(99.0),
+        latencies.max_us(),
+    ];
+    core::array::from_fn(|at| Figure::once(names[at], "ms", us[at] / 1_000.0, Good::Less))
+}
+
 /// All figures of one server.
 #[derive(Clone, Debug, Default)]
 pub struct Block {

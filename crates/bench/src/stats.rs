@@ -48,6 +48,11 @@ impl Latencies {
         Curve { name: name.to_string(), count, points: known.map(of).collect() }
     }
 
+    /// The mean of all latencies, in µs; 0 if there are none.
+    pub fn mean_us(&self) -> f64 {
+        self.0.mean() / 1_000.0
+    }
+
     /// The largest latency, in µs.
     pub fn max_us(&self) -> f64 {
         self.0.max() as f64 / 1_000.0

@@ -23,8 +23,15 @@ fn percentiles_of_known_input() {
 }
 
 #[test]
+fn the_mean_is_not_the_median() {
+    let latencies = of([1_000, 1_000, 1_000, 97_000]);
+    assert!(is_near(latencies.mean_us(), 25.0), "{}", latencies.mean_us());
+    assert!(is_near(latencies.percentile_us(50.0), 1.0));
+}
+
+#[test]
 fn none_and_the_extremes() {
-    assert_eq!((of([]).percentile_us(99.0), of([]).max_us()), (0.0, 0.0));
+    assert_eq!((of([]).percentile_us(99.0), of([]).max_us(), of([]).mean_us()), (0.0, 0.0, 0.0));
     let latencies = of([0, u64::MAX]);
     assert_eq!(latencies.count(), 2);
     assert!(is_near(latencies.max_us(), LATENCY_NS_MAX as f64 / 1e3));
