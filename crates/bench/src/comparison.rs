@@ -451,18 +451,15 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Measures a server that does nothing, once: its rate is the ceiling of the generator. Its
-    /// znodes hold `data_bytes` and have `child_count` children.
+    /// Measures a server that does nothing, once: its rate is the ceiling of the generator.
     ///
     /// # Errors
     /// It cannot be measured.
     pub fn measure_ceiling(
         &mut self,
-        data_bytes: usize,
-        child_count: usize,
+        null: &NullServer,
         mut measure: impl FnMut(&Turn<'_>) -> anyhow::Result<Block>,
     ) -> anyhow::Result<()> {
-        let null = NullServer::with_children(data_bytes, child_count)?;
         let turn = Turn {
             target: &null.target(),
             place: self.servers.targets().len(),

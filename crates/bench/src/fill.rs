@@ -8,6 +8,7 @@ use crate::comparison::{Comparison, Rounds, Turn, Where};
 use crate::driver::Driver;
 use crate::figures::{Block, Figure, Good, of_phase};
 use crate::limits::SESSION_TIMEOUT_MS;
+use crate::null_server::NullServer;
 use crate::process::Memory;
 use crate::tree::{Tree, TreeArgs};
 
@@ -35,7 +36,8 @@ pub fn command(args: &FillArgs) -> anyhow::Result<ExitCode> {
     let work = format!("{} creates", args.tree.znode_count());
     comparison.measure(&args.repeat, &work, |turn| fill(turn, &args.tree))?;
     let tree = TreeArgs { keep: false, ..args.tree.clone() };
-    comparison.measure_ceiling(tree.size, tree.children, |turn| fill(turn, &tree))?;
+    let null = NullServer::with_children(tree.size, tree.children)?;
+    comparison.measure_ceiling(&null, |turn| fill(turn, &tree))?;
     comparison.finish()
 }
 

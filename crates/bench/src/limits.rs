@@ -115,6 +115,10 @@ pub const PROBE_ATTEMPTS: u32 = 2;
 /// Items that the publish/subscribe test may be asked to publish: it remembers the time of each.
 pub const ITEMS_MAX: u64 = 100_000_000;
 
+/// Bytes at the beginning of an ephemeral's data that the null server keeps, so that hundreds of
+/// thousands of them take little memory: publishers write there which item it is.
+pub const NULL_HEAD_BYTES: usize = 16;
+
 /// Seconds that one phase of a test may be asked to take.
 pub const SECONDS_MAX: u64 = 86_400;
 

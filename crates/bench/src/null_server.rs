@@ -1,6 +1,6 @@
 //! A server that does nothing: it answers every request at once as the load expects, and keeps no
-//! state but the watches, and the data last set where a client watches. The rate of a load against
-//! it is the ceiling of the generator.
+//! state but the watches, and the data last set or created where a client watches. The rate of a
+//! load against it is the ceiling of the generator.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -15,9 +15,9 @@ use mio::{Events, Interest, Poll, Token};
 use zk::jute::{JuteWrite, begin_frame, end_frame};
 use zk::request::{ConnectRequest, XID_EVENT, opcode};
 use zk::response::{ConnectResponse, encode_stat};
-use zk::{JuteReader, Stat};
+use zk::{ErrorCode, JuteError, JuteReader, Stat};
 
-use crate::limits::READ_BYTES;
+use crate::limits::{NULL_HEAD_BYTES, READ_BYTES};
 use crate::process::thread_cpu_ns;
 use crate::target::Target;
 
@@ -32,6 +32,9 @@ struct Znode {
     data: Vec<u8>,
     /// The Stat, encoded.
     stat: Vec<u8>,
+    /// Whether znodes that clients watch by exists are absent until they are created, which is an
+    /// event.
+    is_absent: bool,
 }
 
 /// A running null server; it ends when this is dropped.
@@ -42,23 +45,42 @@ pub struct NullServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Watches that clients set by getData, and by exists where a client set one by getData before.
+/// `Watcher.Event.EventType.NodeCreated`.
+const CREATED: i32 = 1;
+
+/// `Watcher.Event.EventType.NodeDeleted`.
+const DELETED: i32 = 2;
+
+/// `Watcher.Event.EventType.NodeDataChanged`.
+const DATA_CHANGED: i32 = 3;
+
+/// Watches that clients set by getData, and by exists where a client set one by getData before or
+/// znodes are absent.
 #[derive(Default)]
 struct Watches {
     /// The index of each path in `watched`.
     by_path: HashMap<Vec<u8>, usize>,
     watched: Vec<Watched>,
-    /// Events to send: the index of the path in `watched`, and the number of the connection.
-    fired: Vec<(usize, usize)>,
+    fired: Vec<Fired>,
+}
+
+/// An event to send.
+struct Fired {
+    kind: i32,
+    /// The index of the path in `watched`.
+    place: usize,
+    /// The number of the connection.
+    watcher: usize,
 }
 
 /// A path that a client has watched.
 struct Watched {
     /// The path with its length, as requests have it.
     path: Vec<u8>,
-    /// The data that was set last.
+    /// The data that was set last. Where znodes are absent, its first bytes: behind them the data
+    /// is that of every znode.
     data: Vec<u8>,
-    /// How often data was set.
+    /// How often data was set, the create included.
     version: i32,
     /// The numbers of the connections that watch the path; the next change empties the list.
     watchers: Vec<usize>,
@@ -89,6 +111,21 @@ impl NullServer {
     /// # Errors
     /// The system refuses.
     pub fn with_children(data_bytes: usize, child_count: usize) -> anyhow::Result<NullServer> {
+        let (data, stat) = (vec![b'x'; data_bytes], stat(data_bytes, child_count));
+        NullServer::with_znode(Znode { data, stat, is_absent: false })
+    }
+
+    /// Like [`NullServer::start`], but znodes that clients watch by exists are absent until a
+    /// client creates them. It keeps [`NULL_HEAD_BYTES`] of the data of such a znode.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn with_absent(data_bytes: usize) -> anyhow::Result<NullServer> {
+        let (data, stat) = (vec![b'x'; data_bytes], stat(data_bytes, 0));
+        NullServer::with_znode(Znode { data, stat, is_absent: true })
+    }
+
+    fn with_znode(znode: Znode) -> anyhow::Result<NullServer> {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut listener = TcpListener::bind(loopback)?;
         let address = listener.local_addr()?;
@@ -96,7 +133,6 @@ impl NullServer {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let (cpu_ns, is_ended) = (Arc::default(), Arc::default());
         let (of_thread, ended) = (Arc::clone(&cpu_ns), Arc::clone(&is_ended));
-        let znode = Znode { data: vec![b'x'; data_bytes], stat: stat(data_bytes, child_count) };
         let body = move || serve(&mut poll, &listener, &znode, &of_thread, &ended);
         let thread = std::thread::Builder::new().name("null-server".to_string()).spawn(body)?;
         Ok(NullServer { address, cpu_ns, is_ended, thread: Some(thread) })
@@ -153,10 +189,10 @@ fn serve(
                     connections[place] = None;
                 }
             }
-            for (number, (watched, watcher)) in watches.fired.drain(..).enumerate() {
-                if let Some(connection) = &mut connections[watcher] {
-                    // NodeDataChanged.
-                    put_event(&mut connection.output, 3, &watches.watched[watched].path);
+            for (number, fired) in watches.fired.drain(..).enumerate() {
+                if let Some(connection) = &mut connections[fired.watcher] {
+                    let path = &watches.watched[fired.place].path;
+                    put_event(&mut connection.output, fired.kind, path);
                     connection.flush();
                 }
                 if number % EVENTS_BETWEEN_LOOKS == EVENTS_BETWEEN_LOOKS - 1 {
@@ -168,8 +204,64 @@ fn serve(
     }
 }
 
+/// The parts of a request that are about a watch or fire one.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    /// The opcode.
+    code: i32,
+    /// The path with its length.
+    path: &'a [u8],
+    /// The bytes behind the path.
+    rest: &'a [u8],
+}
+
+impl Asked<'_> {
+    fn is_watch(&self) -> bool {
+        matches!(self.code, opcode::GET_DATA | opcode::EXISTS) && self.rest.last() == Some(&1)
+    }
+}
+
 impl Watches {
-    /// Adds a path, which holds the data of every znode.
+    /// Sets the watch that a request of connection `number` asks for, or fires those that it
+    /// changes the znode of. The place of the path in `watched`, if a client has watched it.
+    fn note(
+        &mut self,
+        number: usize,
+        asked: Asked<'_>,
+        znode: &Znode,
+    ) -> Result<Option<usize>, JuteError> {
+        // Most loads watch nothing, and do not pay for a look-up.
+        let mut place = match self.by_path.is_empty() {
+            true => None,
+            false => self.by_path.get(asked.path).copied(),
+        };
+        if place.is_none() && asked.is_watch() {
+            place = match asked.code {
+                opcode::GET_DATA => Some(self.add(asked.path, &znode.data)),
+                _ => znode.is_absent.then(|| self.add(asked.path, &[])),
+            };
+        }
+        let Some(place) = place else { return Ok(None) };
+        let watched = &mut self.watched[place];
+        let (kind, kept_max) = match asked.code {
+            opcode::GET_DATA | opcode::EXISTS if asked.is_watch() => {
+                watched.watchers.push(number);
+                return Ok(Some(place));
+            }
+            opcode::SET_DATA => (DATA_CHANGED, usize::MAX),
+            opcode::CREATE if znode.is_absent => (CREATED, NULL_HEAD_BYTES),
+            _ => return Ok(Some(place)),
+        };
+        let data = JuteReader::new(asked.rest).buffer()?.unwrap_or_default();
+        watched.data.clear();
+        watched.data.extend_from_slice(&data[..data.len().min(kept_max)]);
+        watched.version += 1;
+        let fired = |watcher| Fired { kind, place, watcher };
+        self.fired.extend(watched.watchers.drain(..).map(fired));
+        Ok(Some(place))
+    }
+
+    /// Adds a path, whose data begins with `data`.
     fn add(&mut self, path: &[u8], data: &[u8]) -> usize {
         let place = self.watched.len();
         let (path, data, watchers) = (path.to_vec(), data.to_vec(), Vec::new());
@@ -271,38 +363,22 @@ impl Connection {
         let code = i32::from_be_bytes(*code);
         let path_bytes = body.first_chunk::<4>().map_or(0, |it| u32::from_be_bytes(*it) as usize);
         let path = body.get(..4 + path_bytes).unwrap_or_default();
-        self.is_watching |= code == opcode::EXISTS && body.last() == Some(&1);
+        let asked = Asked { code, path, rest: &body[path.len()..] };
+        self.is_watching |= code == opcode::EXISTS && asked.is_watch();
         let out = &mut self.output;
         if self.is_watching && code == opcode::DELETE {
-            // NodeDeleted.
-            put_event(out, 2, path);
+            put_event(out, DELETED, path);
         }
-        // Most loads watch nothing, and do not pay for a look-up.
-        let mut place = match watches.by_path.is_empty() {
-            true => None,
-            false => watches.by_path.get(path).copied(),
+        let place = watches.note(self.number, asked, znode).ok()?;
+        let watched = place.map(|place| &watches.watched[place]);
+        let is_absent = znode.is_absent && watched.is_some_and(|it| it.version == 0);
+        let error = match code {
+            opcode::EXISTS | opcode::GET_DATA if is_absent => ErrorCode::NO_NODE,
+            _ => ErrorCode::OK,
         };
-        let is_watch = body.last() == Some(&1);
-        if code == opcode::GET_DATA && is_watch && place.is_none() {
-            place = Some(watches.add(path, &znode.data));
-        }
-        let mut watched = place.map(|place| &mut watches.watched[place]);
-        match (code, &mut watched) {
-            (opcode::GET_DATA | opcode::EXISTS, Some(watched)) if is_watch => {
-                watched.watchers.push(self.number);
-            }
-            (opcode::SET_DATA, Some(watched)) => {
-                let data = JuteReader::new(&body[path.len()..]).buffer().ok()?;
-                watched.data.clear();
-                watched.data.extend_from_slice(data.unwrap_or_default());
-                watched.version += 1;
-                let place = place.expect("each watched entry has a place");
-                watches.fired.extend(watched.watchers.drain(..).map(|watcher| (place, watcher)));
-            }
-            _ => {}
-        }
-        let start = begin_header(out, i32::from_be_bytes(*xid));
+        let start = begin_header(out, i32::from_be_bytes(*xid), error);
         match code {
+            _ if error != ErrorCode::OK => {}
             opcode::CREATE => out.extend_from_slice(path),
             opcode::EXISTS if let Some(watched) = watched => {
                 let (data_bytes, version) = (watched.data.len() as i32, watched.version);
@@ -310,7 +386,13 @@ impl Connection {
             }
             opcode::SET_DATA | opcode::EXISTS => out.extend_from_slice(&znode.stat),
             opcode::GET_DATA => {
-                out.put_buffer(Some(watched.map_or(&znode.data, |it| &it.data)));
+                let head = watched.map_or(&[][..], |it| &it.data);
+                let is_whole = watched.is_some() && !znode.is_absent;
+                let tail = if is_whole { None } else { znode.data.get(head.len()..) };
+                let tail = tail.unwrap_or_default();
+                out.put_int((head.len() + tail.len()) as i32);
+                out.extend_from_slice(head);
+                out.extend_from_slice(tail);
                 out.extend_from_slice(&znode.stat);
             }
             _ => {}
@@ -329,7 +411,7 @@ fn stat(data_bytes: usize, child_count: usize) -> Vec<u8> {
 
 /// Writes a frame with an event of this kind. The path has its length in front, as in requests.
 fn put_event(out: &mut Vec<u8>, kind: i32, path: &[u8]) {
-    let start = begin_header(out, XID_EVENT);
+    let start = begin_header(out, XID_EVENT, ErrorCode::OK);
     out.put_int(kind);
     // SyncConnected.
     out.put_int(3);
@@ -337,11 +419,11 @@ fn put_event(out: &mut Vec<u8>, kind: i32, path: &[u8]) {
     end_frame(out, start);
 }
 
-/// Begins a frame with the header of a good answer.
-fn begin_header(out: &mut Vec<u8>, xid: i32) -> usize {
+/// Begins a frame with a header.
+fn begin_header(out: &mut Vec<u8>, xid: i32, error: ErrorCode) -> usize {
     let start = begin_frame(out);
     out.put_int(xid);
     out.put_long(1);
-    out.put_int(0);
+    out.put_int(error.0);
     start
 }

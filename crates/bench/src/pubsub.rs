@@ -25,6 +25,7 @@ use crate::limits::{
     TREE_CLIENTS,
 };
 use crate::meter::{Meter, Tally};
+use crate::null_server::NullServer;
 use crate::open_files;
 use crate::published::{PUBSUB, PUBSUB_DOUBTS, PubsubRow};
 use crate::stats::{Latencies, Phase};
@@ -200,7 +201,7 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
     // Both ends of the null server's connections are in this process.
     let small = shape.with_connections(open_files::pairs_max());
     open_files::make_room(small.connections() * 2)?;
-    comparison.measure_ceiling(shape.size, 0, |turn| {
+    comparison.measure_ceiling(&NullServer::start(shape.size)?, |turn| {
         let mut block = measure(turn, &small)?;
         if small != *shape {
             let Shape { publishers, subscribers, .. } = small;

@@ -18,6 +18,7 @@ use crate::limits::{
     PROBE_ATTEMPTS, PROBE_P50_MS_MAX, PROBE_RATE_FIRST, PROBE_RATE_STEP, PROBE_REACHED_MIN,
     RATE_MAX, SECONDS_MAX, SESSION_TIMEOUT_MS,
 };
+use crate::null_server::NullServer;
 use crate::pace::End;
 use crate::snapshots::Snapshots;
 use crate::stats::Phase;
@@ -70,9 +71,8 @@ pub fn command(args: &SnapshotGapArgs) -> anyhow::Result<ExitCode> {
         Ok(block)
     })?;
     // The ceiling is measured at the first server's last rate: how late the generator itself is.
-    comparison.measure_ceiling(args.tree.size, args.tree.children, |turn| {
-        Ok(measure(turn, args, first_rate)?.0)
-    })?;
+    let null = NullServer::with_children(args.tree.size, args.tree.children)?;
+    comparison.measure_ceiling(&null, |turn| Ok(measure(turn, args, first_rate)?.0))?;
     comparison.finish()
 }
 

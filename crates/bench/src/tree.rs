@@ -141,9 +141,14 @@ impl Tree {
 
     /// Writes the path of a child.
     pub fn child(&self, path: &mut String, index: usize) {
-        let (parent, child) = (index / self.children, index % self.children);
+        self.child_of(path, index / self.children, index % self.children);
+    }
+
+    /// Writes the path of child `number` of a parent. The tree need not have this child: a workload
+    /// may make it itself.
+    pub fn child_of(&self, path: &mut String, parent: usize, number: usize) {
         path.clear();
-        write!(path, "{}/p{parent}/c{child}", self.root).expect("a String takes everything");
+        write!(path, "{}/p{parent}/c{number}", self.root).expect("a String takes everything");
     }
 
     /// The path of the child whose create was answered last.

@@ -21,6 +21,7 @@ use crate::limits::{
     CLIENTS_MAX, PIPELINE_REQUESTS, SESSION_TIMEOUT_MS, TREE_CLIENTS, WATCHES_MAX,
 };
 use crate::meter::{Meter, Tally};
+use crate::null_server::NullServer;
 use crate::open_files;
 use crate::process::Memory;
 use crate::stats::{Phase, median};
@@ -86,7 +87,7 @@ pub fn command(args: &WatchArgs) -> anyhow::Result<ExitCode> {
     let pairs = open_files::pairs_max().saturating_sub(1);
     let (connections, seers) = (shape.connections.min(pairs), shape.seers.min(pairs));
     let small = Shape { connections, seers, ..shape };
-    comparison.measure_ceiling(DATA_BYTES, 0, |turn| {
+    comparison.measure_ceiling(&NullServer::start(DATA_BYTES)?, |turn| {
         let mut block = measure(turn, &small)?;
         if small != shape {
             block
