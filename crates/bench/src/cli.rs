@@ -25,6 +25,7 @@ use crate::pubsub::{self, PubsubArgs};
 use crate::restart::{self, RestartArgs};
 use crate::snapshot_gap::{self, SnapshotGapArgs};
 use crate::watch::{self, WatchArgs};
+use crate::zk_notify::{self, NotifyArgs};
 
 /// Options of `quorate bench`.
 #[derive(Debug, Args)]
@@ -56,6 +57,9 @@ enum Workload {
     /// A million watches: what each costs; then one change that 10,000 connections see
     #[command(name = "zk-watch")]
     Watch(WatchArgs),
+    /// Znodes whose data is set, and subscribers that watch and read them
+    #[command(name = "zk-notify")]
+    Notify(NotifyArgs),
     /// Synchronous creates, alone and while chunks are written at full rate
     #[command(name = "zk-beside-chunks")]
     BesideChunks(BesideChunksArgs),
@@ -113,6 +117,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Join(args) => join::command(args),
         Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
+        Workload::Notify(args) => zk_notify::command(args),
         Workload::BesideChunks(args) => beside_chunks::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
         Workload::Etcd(args) => etcd_load::command(args),

@@ -2,12 +2,12 @@
 //! beside another server in the same run.
 //!
 //! The path of a figure: [`cli`] picks a workload ([`latencies`], [`fill`], [`restart`],
-//! [`failover`], [`join`], [`snapshot_gap`], [`watch`], [`pubsub`]), which takes turns between the
-//! targets ([`comparison`]) and says what each client does next; [`driver`] sends it over
-//! [`client_zk`] sessions and measures; [`stats`] and [`meter`] keep it; [`report`] and [`figures`]
-//! print it. [`process`] knows what the servers cost, [`census`] what each of several does,
-//! [`null_server`] what the generator itself can do. [`ensemble`] ends and starts members of one,
-//! while [`writers`] count what they were told.
+//! [`failover`], [`join`], [`snapshot_gap`], [`watch`], [`zk_notify`], [`pubsub`]), which takes
+//! turns between the targets ([`comparison`]) and says what each client does next; [`driver`] sends
+//! it over [`client_zk`] sessions and measures; [`stats`] and [`meter`] keep it; [`report`] and
+//! [`figures`] print it. [`process`] knows what the servers cost, [`census`] what each of several
+//! does, [`null_server`] what the generator itself can do. [`ensemble`] ends and starts members of
+//! one, while [`writers`] count what they were told.
 //!
 //! [`etcd_load`] sends etcd's requests by [`client_etcd`], whose calls share [`grpc`] with those of
 //! the chunk workloads. [`etcd2`] sends requests of etcd v2 over HTTP/1.1. [`etcd_kube`] does what
@@ -70,3 +70,4 @@ pub mod target;
 pub mod tree;
 pub mod watch;
 pub mod writers;
+pub mod zk_notify;

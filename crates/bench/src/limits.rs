@@ -112,7 +112,7 @@ pub const PROBE_P50_MS_MAX: f64 = 10.0;
 /// Attempts at a rate before it counts as too much.
 pub const PROBE_ATTEMPTS: u32 = 2;
 
-/// Items that the publish/subscribe test may be asked to publish: it remembers the time of each.
+/// Items that clients may be asked to publish: the time of each is remembered.
 pub const ITEMS_MAX: u64 = 100_000_000;
 
 /// Bytes at the beginning of an ephemeral's data that the null server keeps, so that hundreds of

@@ -8,6 +8,10 @@
 //! subscriber in event-only mode sets its watch again by exists, and learns the item from the
 //! version in the answer. All clients are in one process, so all times are of one clock.
 
+pub mod item;
+pub mod options;
+pub mod pace;
+
 use std::process::ExitCode;
 
 use clap::Args;
