@@ -115,6 +115,10 @@ pub const PROBE_ATTEMPTS: u32 = 2;
 /// Items that clients may be asked to publish: the time of each is remembered.
 pub const ITEMS_MAX: u64 = 100_000_000;
 
+/// Watches of one connection that the publish/subscribe test sets at once: thousands of connections
+/// keep a server busy with them, and their buffers stay small.
+pub const SUBSCRIBING_REQUESTS: usize = 20;
+
 /// Bytes at the beginning of an ephemeral's data that the null server keeps, so that hundreds of
 /// thousands of them take little memory: publishers write there which item it is.
 pub const NULL_HEAD_BYTES: usize = 16;

@@ -98,7 +98,8 @@ pub const PUBSUB: [PubsubRow; 16] = [
 /// Known doubts about that table.
 pub const PUBSUB_DOUBTS: [&str; 5] = [
     "published in 2011: 3 servers of 8 cores, JDK 1.6, log and snapshots on separate disks",
-    "scenarios 1 and 3 have identical figures though what they do differs: one is likely a mistake",
+    "scenarios 1 and 3 have identical figures though what they do differs, and the heading over 3 is \
+     that of 2, event only: one is likely a mistake",
     "scenario 2 answers 10 to 30 times slower to 1 client host than to 5: that is the clients' time",
     "\"1W+\" is more than 10,000; the smallest znodes have 255 bytes in some rows and 256 in others",
     "the document says that its writes take 50 to 60 ms at least, since they come in batches of 1000",
@@ -116,7 +117,8 @@ impl PubsubRow {
     /// Whether the row is about a test of this scenario and size, whose subscribers only see events
     /// or read as well. The document's 255 bytes are 256 elsewhere in it.
     pub fn is_about(&self, scenario: u32, bytes: usize, is_event_only: bool) -> bool {
-        let is_size = self.bytes == bytes || self.bytes == 255 && bytes == 256;
+        let one = |bytes: usize| if bytes == 255 { 256 } else { bytes };
+        let is_size = one(self.bytes) == one(bytes);
         let is_same = scenario != 2 || (self.setting == EVENT) == is_event_only;
         self.scenario == scenario && is_size && is_same
     }
@@ -125,7 +127,7 @@ impl PubsubRow {
 impl core::fmt::Display for PubsubRow {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let PubsubRow { bytes, setting, rate, response_ms, .. } = self;
-        write!(f, "{bytes} bytes, {setting}: {rate} per s, response in ms: {response_ms}")
+        write!(f, "{bytes} bytes, {setting}: {rate} per s, mean response in ms: {response_ms}")
     }
 }
 

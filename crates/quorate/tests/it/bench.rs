@@ -504,37 +504,79 @@ fn the_rate_is_half_of_what_is_sustained() {
 }
 
 #[test]
-fn every_item_is_published_and_seen_or_overtaken() {
+fn every_ephemeral_of_the_publishers_is_an_event_of_all_its_subscribers() {
     let ours = Server::start("bench-pubsub-ours", &CONFIG);
     let real = RealServer::start("bench-pubsub-real", &CONFIG);
     let (target, compared) =
         (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
     let args = ["pubsub", "--target", &target, "--compare", &compared, "--publishers", "10"];
     let args = [&args[..], &["--subscribers", "30", "--items", "205", "--rounds", "2"]].concat();
+    let args = [&args[..], &["--warmup-items", "13", "--size", "16,4096", "--paths", "3"]].concat();
+    for mode in [&[][..], &["--rate", "2000"][..]] {
+        let (text, json) = bench("pubsub", &[&args[..], mode].concat());
+        // Four kinds of tests, two of which have subscribers, with two sizes each, on three servers
+        // with the null server. Two servers have two rounds, which makes five runs of a test.
+        assert_eq!(values(&json, "trouble").concat(), [0.0; 24], "{text}");
+        assert_eq!(values(&json, "failed_requests").concat(), [0.0; 40]);
+        assert_eq!(values(&json, "ephemerals_created").concat(), [205.0; 10]);
+        assert_eq!(values(&json, "items_set").concat(), [205.0; 10]);
+        assert_eq!(values(&json, "items_created").concat(), [205.0; 20]);
+        for key in ["watches_set", "events"] {
+            assert_eq!(values(&json, key).concat(), [205.0 * 3.0; 20], "{key}");
+        }
+        assert_eq!(values(&json, "items_read").concat(), [205.0 * 3.0; 10]);
+        for key in ["events_missed", "events_that_came_twice", "events_not_asked_for"] {
+            assert_eq!(values(&json, key).concat(), [0.0; 20], "{key}");
+        }
+        assert_eq!(values(&json, "reads_of_wrong_data").concat(), [0.0; 10]);
+        for published in [
+            "4096 bytes, create and delete: 2037 per s",
+            "4096 bytes, event only, 5 client hosts",
+            "4096 bytes, event, then read, 1 client host: 5771",
+        ] {
+            assert!(text.contains(&format!("published: {published}")), "{text}");
+        }
+        assert_eq!(text.matches("ratios, ZooKeeper 3.9.5").count(), 8, "{text}");
+        // Only the first size of a kind has a warm-up round.
+        assert_eq!(text.matches("warm: 1 round of 205 items").count(), 4, "{text}");
+        assert_eq!(text.matches("warm: no round of 205 items").count(), 4, "{text}");
+        for address in [ours.address(), real.address()] {
+            assert!(!below_root(address).contains("bench-"));
+        }
+    }
+}
+
+#[test]
+fn every_change_is_published_and_seen_or_overtaken() {
+    let ours = Server::start("bench-notify-ours", &CONFIG);
+    let real = RealServer::start("bench-notify-real", &CONFIG);
+    let (target, compared) =
+        (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
+    let args = ["zk-notify", "--target", &target, "--compare", &compared, "--publishers", "10"];
+    let args = [&args[..], &["--subscribers", "30", "--items", "205", "--rounds", "2"]].concat();
     let args = [&args[..], &["--warmup-items", "13", "--size", "16,4096"]].concat();
     let read = "items_read_after_an_event";
-    for (mode, seen, published) in [
-        (&[][..], read, "4096 bytes, create and delete: 2037 per s"),
-        (&["--rate", "2000"][..], read, "4096 bytes, event, then read, 1 client host: 5771"),
-        (&["--event-only"][..], "watches_set_again", "4096 bytes, event only, 5 client hosts"),
+    for (mode, seen) in [
+        (&[][..], read),
+        (&["--rate", "2000"][..], read),
+        (&["--event-only"][..], "watches_set_again"),
     ] {
-        let (text, json) = bench("pubsub", &[&args[..], mode].concat());
-        // Two sizes on three servers, with the null server; two scenarios publish. Two servers have
-        // two rounds, which makes five runs.
-        assert_eq!(values(&json, "trouble").concat(), [0.0; 18], "{text}");
-        assert_eq!(values(&json, "ephemerals_made").concat(), [205.0; 10]);
-        assert_eq!(values(&json, "items_published").concat(), [205.0; 20]);
+        let (text, json) = bench("notify", &[&args[..], mode].concat());
+        // Two sizes on three servers, with the null server. Two servers have two rounds, which
+        // makes five runs of a size.
+        assert_eq!(values(&json, "trouble").concat(), [0.0; 6], "{text}");
+        assert_eq!(values(&json, "items_published").concat(), [205.0; 10]);
         assert_eq!(values(&json, "items_missed").concat(), [0.0; 10]);
         let seen = values(&json, seen).concat();
         assert_eq!(seen, values(&json, "events").concat());
         let overtaken = values(&json, "items_overtaken").concat();
         let all = seen.iter().zip(&overtaken).map(|(seen, overtaken)| seen + overtaken);
         assert_eq!(all.collect::<Vec<_>>(), [205.0 * 3.0; 10]);
-        assert!(text.contains(&format!("published: {published}")), "{text}");
-        assert_eq!(text.matches("ratios, ZooKeeper 3.9.5").count(), 6, "{text}");
-        // Only the first size of a scenario has a warm-up round.
-        assert_eq!(text.matches("warm: 1 round of 205 items").count(), 3, "{text}");
-        assert_eq!(text.matches("warm: no round of 205 items").count(), 3, "{text}");
+        assert!(!text.contains("published:"), "{text}");
+        assert_eq!(text.matches("ratios, ZooKeeper 3.9.5").count(), 2, "{text}");
+        // Only the first size has a warm-up round.
+        assert_eq!(text.matches("warm: 1 round of 205 items").count(), 1, "{text}");
+        assert_eq!(text.matches("warm: no round of 205 items").count(), 1, "{text}");
         for address in [ours.address(), real.address()] {
             assert!(!below_root(address).contains("bench-"));
         }
@@ -614,7 +656,14 @@ fn wrong_options_are_named_in_one_line() {
         (&["pubsub", "--target", "zk://127.0.0.1:1", "--size", "256,8"][..], "--size: 8"),
         (&["pubsub", "--target", "zk://127.0.0.1:1", "--subscribers", "0"][..], "--subscribers: 0"),
         (&["pubsub", "--target", "zk://127.0.0.1:1", "--items", "0"][..], "--items: 0"),
+        (&["pubsub", "--target", "zk://127.0.0.1:1", "--subscribers", "3001"][..], "no multiple"),
+        (&["pubsub", "--target", "zk://127.0.0.1:1", "--paths", "0"][..], "--paths: 0"),
         (&["pubsub", "--target", "zk://127.0.0.1:1", "--rate", "0"][..], "--rate"),
+        (&["zk-notify", "--target", "zk://127.0.0.1:1"][..], "127.0.0.1:1"),
+        (
+            &["zk-notify", "--target", "zk://127.0.0.1:1", "--publishers", "0"][..],
+            "--publishers: 0",
+        ),
         (&["cmdw", "--dir", "/", "--compare", "freon:/", "--containers", "2"][..], "--containers"),
         (&["nothing"][..], "nothing"),
     ] {
