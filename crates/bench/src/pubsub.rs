@@ -101,10 +101,14 @@ fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
 
 /// A kind of test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// Connections create and delete ephemerals.
     Ephemerals,
+    /// Publishers create ephemerals; subscribers have an event.
     EventOnly,
+    /// The same, and subscribers read the data after the event.
     EventThenRead,
+    /// Connections set data.
     SetData,
 }
 
@@ -117,7 +121,8 @@ impl Kind {
         }
     }
 
-    fn scenario(self) -> u32 {
+    /// The number of its scenario in the document.
+    pub fn scenario(self) -> u32 {
         match self {
             Kind::Ephemerals => 1,
             Kind::EventOnly | Kind::EventThenRead => 2,
@@ -132,16 +137,21 @@ impl Kind {
 
 /// One test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    kind: Kind,
-    connections: Connections,
+pub struct Shape {
+    /// What is done.
+    pub kind: Kind,
+    /// The connections.
+    pub connections: Connections,
     /// Paths of each connection in scenarios 1 and 3.
-    paths: usize,
-    items: u64,
-    warmup: u64,
-    size: usize,
+    pub paths: usize,
+    /// Items in all.
+    pub items: u64,
+    /// Items before them, which do not count.
+    pub warmup: u64,
+    /// Bytes of data in an item.
+    pub size: usize,
     /// Items a second; None in closed loop.
-    rate: Option<u64>,
+    pub rate: Option<u64>,
 }
 
 impl Shape {
@@ -150,12 +160,16 @@ impl Shape {
         self.connections.subscribers / self.connections.publishers
     }
 
+    /// The published rows about this test.
+    pub fn rows(&self) -> impl Iterator<Item = &'static PubsubRow> {
+        let (scenario, size) = (self.kind.scenario(), self.size);
+        let is_event_only = self.kind == Kind::EventOnly;
+        PUBSUB.iter().filter(move |row| row.is_about(scenario, size, is_event_only))
+    }
+
     /// The lines of published figures about this test.
     fn published(&self) -> Vec<String> {
-        let is_event_only = self.kind == Kind::EventOnly;
-        let is_about =
-            |row: &&PubsubRow| row.is_about(self.kind.scenario(), self.size, is_event_only);
-        let lines: Vec<String> = PUBSUB.iter().filter(is_about).map(ToString::to_string).collect();
+        let lines: Vec<String> = self.rows().map(ToString::to_string).collect();
         if lines.is_empty() {
             return vec![format!("nothing for {} bytes in this test", self.size)];
         }
@@ -207,7 +221,10 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
 }
 
 /// The null server for a test.
-fn null_server(shape: &Shape) -> anyhow::Result<NullServer> {
+///
+/// # Errors
+/// The system refuses.
+pub fn null_server(shape: &Shape) -> anyhow::Result<NullServer> {
     if shape.kind.has_subscribers() {
         NullServer::with_absent(shape.size)
     } else {
@@ -216,7 +233,10 @@ fn null_server(shape: &Shape) -> anyhow::Result<NullServer> {
 }
 
 /// Runs one test on one server. Parent `i` of the tree is above the paths of publisher `i`.
-fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
+///
+/// # Errors
+/// The server does not answer, or an event does not come.
+pub fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     let target = turn.target;
     let mut block = target.block();
     block.figures.push(resident("VmRSS before", target));

@@ -9,6 +9,7 @@
 //! [`servers`] starts ours and the peer's alike, on the [`cores`] of the test; [`session`] takes
 //! turns between them, and keeps what was found; [`crate::course`] watches each run.
 
+pub mod alibaba;
 pub mod cores;
 pub mod etcd;
 pub mod hunt;
@@ -51,6 +52,9 @@ pub struct ReproduceArgs {
     /// The folder on whose disk the servers have their data; all is removed in the end
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+    /// A folder on another disk for the logs of ZooKeeper's servers, and ours
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
     /// Rounds of each test that count [default: 6, which is as few as an interval needs; 1 with
     /// --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -68,6 +72,8 @@ pub struct ReproduceArgs {
 enum Document {
     /// P. Hunt: ZooKeeper service latencies, 1 and 3 servers, 1 to 20 clients
     Hunt,
+    /// Alibaba: publish and subscribe, three scenarios, three servers
+    Alibaba,
     /// etcd 2.2: reads and writes of one key by HTTP, three servers; and the same by etcd v3
     Etcd,
     /// Ozone: chunk layouts, ten tests with their sync
@@ -107,6 +113,7 @@ const SCRIPTS: &str = "tests/peers";
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     match args.document {
         Document::Hunt => hunt::command(args),
+        Document::Alibaba => alibaba::command(args),
         Document::Etcd => etcd::command(args),
         Document::Ozone => ozone::command(args),
     }

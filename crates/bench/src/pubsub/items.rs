@@ -24,7 +24,7 @@ use crate::figures::{Block, Figure, Good, of_mean_and_latencies, of_phase};
 use crate::latencies::EPHEMERAL;
 use crate::limits::{SILENCE_LIMIT, SUBSCRIBING_REQUESTS};
 use crate::meter::{Meter, Tally};
-use crate::stats::Phase;
+use crate::stats::{Latencies, Phase};
 use crate::tree::{Tree, open_acl};
 
 /// `Watcher.Event.EventType.NodeCreated`.
@@ -61,6 +61,7 @@ pub fn run(
         block.blame(&phase);
         if name == "items" {
             block.figures.extend(load.figures(&phase));
+            block.latencies.extend(load.latencies());
             block.figures.push(subscribed);
         }
     }
@@ -366,6 +367,13 @@ impl ItemLoad<'_> {
         self.results.missed += self.subscriptions.lose(subscriber);
         let reader = std::mem::take(&mut self.readers[subscriber]);
         self.reads_left -= reader.waiting.len() + usize::from(reader.under_way.is_some());
+    }
+
+    fn latencies(&self) -> Vec<(&'static str, Latencies)> {
+        let Results { creates, events, reads, .. } = &self.results;
+        let all = [("create", creates), ("event", events), ("data", reads)];
+        let count = if self.is_reading { 3 } else { 2 };
+        all.into_iter().take(count).map(|(name, it)| (name, it.latencies.clone())).collect()
     }
 
     fn figures(&self, phase: &Phase) -> Vec<Figure> {

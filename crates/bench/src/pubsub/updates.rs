@@ -37,6 +37,7 @@ pub fn run(
         block.blame(&phase);
         if name == "updates" {
             block.figures.extend(load.figures(&phase));
+            block.latencies.push(("updates", phase.latencies.clone()));
         }
     }
     Ok(())

@@ -57,6 +57,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         is_quick: args.quick,
         repeat,
         dir: args.dir.clone(),
+        log_dir: args.log_dir.clone(),
         work: (rows.len() * makers.len()) as f64 * f64::from(repeat.all()),
         makers,
         outputs: args.outputs(),

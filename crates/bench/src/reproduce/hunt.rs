@@ -101,6 +101,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         is_quick: args.quick,
         repeat,
         dir: args.dir.clone(),
+        log_dir: args.log_dir.clone(),
         makers,
         outputs: args.outputs(),
         work: cells.iter().map(|cell| cell.units() * runs).sum(),

@@ -56,6 +56,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         is_quick: args.quick,
         repeat,
         dir: args.dir.clone(),
+        log_dir: args.log_dir.clone(),
         work: rows.iter().map(|row| units(row)).sum::<f64>()
             * f64::from(repeat.all())
             * if peer.is_some() { 3.0 } else { 2.0 },

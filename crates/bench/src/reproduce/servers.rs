@@ -33,6 +33,17 @@ pub struct Maker {
     pub how: How,
 }
 
+/// Where servers are started.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The folder above those of their data.
+    pub folder: &'a Path,
+    /// The folder above those of their logs, if that is another one.
+    pub logs: Option<&'a Path>,
+    /// Their cores.
+    pub cores: &'a Cores,
+}
+
 /// The way to get servers.
 #[derive(Clone, Debug)]
 pub enum How {
@@ -54,7 +65,9 @@ pub struct Servers {
     pub system: System,
     /// The folder of their data; none if they ran already.
     pub folder: Option<PathBuf>,
-    started: Started,
+    /// The folder of their logs, if that is another one.
+    logs: Option<PathBuf>,
+    started: Option<Started>,
 }
 
 /// Processes that were started, and are ended when this is dropped.
@@ -72,8 +85,7 @@ struct Planned {
 }
 
 impl Maker {
-    /// Starts so many servers on some cores, with their data in a new folder below `folder`. None:
-    /// no such servers run.
+    /// Starts so many servers. None: no such servers run.
     ///
     /// # Errors
     /// A server does not serve in time, or ends before.
@@ -81,7 +93,7 @@ impl Maker {
         &self,
         scheme: Scheme,
         count: usize,
-        (folder, cores): (&Path, &Cores),
+        at: Place<'_>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Option<Servers>> {
         let command = match &self.how {
@@ -96,17 +108,24 @@ impl Maker {
             }
             How::Program(command) => command,
         };
-        let folder = folder.join(format!("{}-{count}", self.id));
-        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        let make = |above: &Path| {
+            let folder = above.join(format!("{}-{count}", self.id));
+            fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+            anyhow::Ok(folder)
+        };
+        let folder = make(at.folder)?;
+        let logs = at.logs.map(make).transpose()?;
         let (planned, configuration) = match scheme {
-            Scheme::Zk => plan_zk(&folder, count)?,
+            Scheme::Zk => plan_zk((&folder, logs.as_deref()), count)?,
             Scheme::Etcd | Scheme::Etcd2 => plan_etcd(&folder, count, scheme == Scheme::Etcd2)?,
         };
-        let started = start_all(command, &planned, cores, interrupt)?;
+        let started = start_all(command, &planned, at.cores, interrupt)?;
         let addresses: Vec<String> = planned.iter().map(|it| it.address.to_string()).collect();
         let address = format!("{scheme}://{}", addresses.join(","));
         let address = address.parse().map_err(anyhow::Error::msg)?;
-        self.found(&address, configuration, Some(folder), started).map(Some)
+        let mut servers = self.found(&address, configuration, Some(folder), started)?;
+        servers.logs = logs;
+        Ok(Some(servers))
     }
 
     fn found(
@@ -131,7 +150,7 @@ impl Maker {
             build,
             configuration,
         };
-        Ok(Servers { id: self.id, target, system, folder, started })
+        Ok(Servers { id: self.id, target, system, folder, logs: None, started: Some(started) })
     }
 }
 
@@ -144,15 +163,14 @@ impl Servers {
             name: target.name.clone(),
             ..System::default()
         };
-        let started = Started { children: Vec::new(), interrupt: Interrupt::default() };
-        Servers { id: "null", target, system, folder: None, started }
+        Servers { id: "null", target, system, folder: None, logs: None, started: None }
     }
 }
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        self.started.end();
-        if let Some(folder) = &self.folder {
+        drop(self.started.take());
+        for folder in self.folder.iter().chain(&self.logs) {
             // The folder that it lies in is removed in the end, and tells of what is left.
             let _ = fs::remove_dir_all(folder);
         }
@@ -284,7 +302,10 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
 }
 
 /// Servers of ZooKeeper's clients, each with a `zoo.cfg`.
-fn plan_zk(folder: &Path, count: usize) -> anyhow::Result<(Vec<Planned>, Vec<String>)> {
+fn plan_zk(
+    (folder, logs): (&Path, Option<&Path>),
+    count: usize,
+) -> anyhow::Result<(Vec<Planned>, Vec<String>)> {
     let ports = free_ports(3 * count)?;
     let common = [
         "tickTime=2000",
@@ -307,7 +328,12 @@ fn plan_zk(folder: &Path, count: usize) -> anyhow::Result<(Vec<Planned>, Vec<Str
         let data = folder.join(format!("data{id}"));
         fs::create_dir(&data)?;
         fs::write(data.join("myid"), format!("{id}\n"))?;
-        let own = [format!("dataDir={}", data.display()), format!("clientPort={port}")];
+        let mut own = vec![format!("dataDir={}", data.display()), format!("clientPort={port}")];
+        if let Some(logs) = logs {
+            let log = logs.join(format!("log{id}"));
+            fs::create_dir(&log)?;
+            own.push(format!("dataLogDir={}", log.display()));
+        }
         let lines = common.iter().map(|it| (*it).to_string()).chain(own).chain(members.clone());
         let config = folder.join(format!("zoo{id}.cfg"));
         fs::write(&config, lines.map(|line| line + "\n").collect::<String>())?;
@@ -373,7 +399,7 @@ mod tests {
     #[test]
     fn each_server_has_its_files_and_ports() {
         let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "plan").unwrap();
-        let (planned, common) = plan_zk(folder.path(), 3).unwrap();
+        let (planned, common) = plan_zk((folder.path(), None), 3).unwrap();
         assert_eq!(planned.len(), 3);
         let text = fs::read_to_string(&planned[2].arguments[0]).unwrap();
         assert!(text.contains(&format!("clientPort={}\n", planned[2].address.port())), "{text}");
@@ -381,9 +407,11 @@ mod tests {
         assert!(common.iter().all(|line| text.contains(line)));
         assert_eq!(fs::read_to_string(folder.path().join("data3/myid")).unwrap(), "3\n");
         let alone = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "alone").unwrap();
-        let (planned, _) = plan_zk(alone.path(), 1).unwrap();
+        let logs = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "logs").unwrap();
+        let (planned, _) = plan_zk((alone.path(), Some(logs.path())), 1).unwrap();
         let text = fs::read_to_string(&planned[0].arguments[0]).unwrap();
         assert!(!text.contains("server."), "{text}");
+        assert!(text.contains(&format!("dataLogDir={}", logs.path().display())), "{text}");
     }
 
     #[test]
@@ -392,7 +420,7 @@ mod tests {
         let command = ["sh", "-c", "echo no such port; exit 3"].map(OsString::from).to_vec();
         let maker = Maker { id: "ours", role: Role::Ours, how: How::Program(command) };
         let cores = Cores::all().unwrap();
-        let at = (folder.path(), &cores);
+        let at = Place { folder: folder.path(), logs: None, cores: &cores };
         let error = maker.start(Scheme::Zk, 1, at, &Interrupt::default()).unwrap_err().to_string();
         assert!(error.contains("no such port") && error.contains('3'), "{error}");
     }

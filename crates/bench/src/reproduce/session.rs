@@ -11,7 +11,7 @@ use results::Results;
 use results::schema::{Curve, Machine, Measured, Moment, Role, Test};
 
 use super::cores::{Cores, Split};
-use super::servers::{Maker, Servers};
+use super::servers::{Maker, Place, Servers};
 use crate::cmdw::folder::Folder;
 use crate::comparison::{Rounds, Turn};
 use crate::course::Course;
@@ -41,6 +41,8 @@ pub struct Session {
     pub interrupt: Interrupt,
     /// Where servers have their data.
     pub folder: Folder,
+    /// Where they have their logs, if that is another disk.
+    logs: Option<Folder>,
     makers: Vec<Maker>,
     cores: Cores,
     outputs: Outputs,
@@ -59,6 +61,8 @@ pub struct Plan {
     pub repeat: Rounds,
     /// The folder on whose disk the servers have their data.
     pub dir: PathBuf,
+    /// A folder on another disk for logs.
+    pub log_dir: Option<PathBuf>,
     /// The systems.
     pub makers: Vec<Maker>,
     /// Where the results go.
@@ -103,6 +107,8 @@ impl Session {
         // Before any other thread, which would get the signals.
         let interrupt = Interrupt::catch()?;
         let folder = Folder::make(&plan.dir.canonicalize()?, "quorate-reproduce")?;
+        let log_dir = plan.log_dir.map(|dir| dir.canonicalize()).transpose()?;
+        let logs = log_dir.map(|dir| Folder::make(&dir, "quorate-reproduce-log")).transpose()?;
         let mut record = Record::start(&plan.workload);
         let before =
             disk_latencies(folder.path()).with_context(|| folder.path().display().to_string())?;
@@ -114,6 +120,7 @@ impl Session {
             repeat: plan.repeat,
             interrupt,
             folder,
+            logs,
             makers: plan.makers,
             cores: Cores::all()?,
             outputs: plan.outputs,
@@ -140,7 +147,8 @@ impl Session {
         let mut servers = Vec::new();
         for maker in &self.makers {
             self.progress.say(&format!("starting {count} of {}", maker.id));
-            let at = (self.folder.path(), &split.servers);
+            let logs = self.logs.as_ref().map(Folder::path);
+            let at = Place { folder: self.folder.path(), logs, cores: &split.servers };
             servers.extend(maker.start(scheme, count, at, &self.interrupt)?);
         }
         let site = Site { servers, split };

@@ -1,0 +1,201 @@
+//! Alibaba's test of publish and subscribe (2011): three servers, three scenarios. [`crate::pubsub`]
+//! has the workload.
+
+use std::process::ExitCode;
+
+use results::schema::{Published, Test};
+
+use super::ReproduceArgs;
+use super::servers::Servers;
+use super::session::{Plan, Session, Work};
+use crate::open_files;
+use crate::published::{PUBSUB_DOUBTS, PubsubRow};
+use crate::pubsub::options::Connections;
+use crate::pubsub::{self, Kind, Shape};
+use crate::target::Scheme;
+
+/// Servers in the document.
+const SERVERS: usize = 3;
+
+/// The tests of the document: what is done, and the bytes of an item.
+const TESTS: [(Kind, &[usize]); 4] = [
+    (Kind::Ephemerals, &[4096, 1024, 255]),
+    (Kind::EventOnly, &[4096, 2048, 1024, 255]),
+    (Kind::EventThenRead, &[4096, 1024, 256]),
+    (Kind::SetData, &[4096, 1024, 255]),
+];
+
+/// What stands in the tables of each kind.
+fn headlines(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Ephemerals => &["updates", "update mean"],
+        Kind::EventOnly => &["items", "create mean", "event mean"],
+        Kind::EventThenRead => &["items", "create mean", "event mean", "data mean"],
+        Kind::SetData => &["updates", "setData mean"],
+    }
+}
+
+/// Runs `quorate reproduce alibaba`.
+///
+/// # Errors
+/// Servers do not start, a test cannot be made, or a file cannot be written.
+pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
+    let makers = args.makers(
+        &["serve", "--config"],
+        &[("bin/zkServer.sh", &["start-foreground"]), ("real-zk.sh", &[])],
+    )?;
+    // A round is minutes long: as few as tell a range.
+    let repeat = args.repeat(3);
+    let shapes: Vec<Shape> =
+        shapes(args.quick).filter(|shape| args.wants(&shape.to_string())).collect();
+    anyhow::ensure!(!shapes.is_empty(), "--only: no test has that in its title");
+    let connections = shapes.iter().map(|shape| shape.connections.count()).max();
+    open_files::make_room(connections.unwrap_or(0))?;
+    let runs = f64::from(repeat.all()) * makers.len() as f64;
+    let mut session = Session::start(Plan {
+        workload: "reproduce alibaba".to_string(),
+        title: "ZooKeeper publish and subscribe (Alibaba, 2011)".to_string(),
+        is_quick: args.quick,
+        repeat,
+        dir: args.dir.clone(),
+        log_dir: args.log_dir.clone(),
+        makers,
+        outputs: args.outputs(),
+        work: shapes.iter().map(|shape| units(shape) * (runs + 1.0)).sum(),
+    })?;
+    describe(&mut session, args.log_dir.is_some());
+    let measured = measure_all(&mut session, &shapes);
+    session.finish_after(measured)
+}
+
+fn shapes(is_quick: bool) -> impl Iterator<Item = Shape> {
+    let (publishers, items) = if is_quick { (20, 400) } else { (1_000, 200_000) };
+    let of_kind = move |(kind, sizes): (Kind, &'static [usize])| {
+        let is_watched = kind.scenario() == 2;
+        let subscribers = if is_watched { 3 * publishers } else { 0 };
+        sizes.iter().map(move |size| Shape {
+            kind,
+            connections: Connections { publishers, subscribers },
+            paths: 10,
+            items,
+            warmup: items / 40,
+            size: *size,
+            rate: None,
+        })
+    };
+    TESTS.into_iter().flat_map(of_kind)
+}
+
+/// How long a run takes, beside those of other tests: an item with subscribers is seven requests.
+fn units(shape: &Shape) -> f64 {
+    if shape.kind.scenario() == 2 { 4.0 } else { 1.0 }
+}
+
+fn measure_all(session: &mut Session, shapes: &[Shape]) -> anyhow::Result<()> {
+    let cores = session.results().machine.cores;
+    let Some(split) = session.split(cores) else { return Ok(()) };
+    let site = session.start_servers(Scheme::Zk, SERVERS, split)?;
+    for shape in shapes {
+        let work = || Work {
+            test: test(shape),
+            what: format!("{} items", shape.items),
+            units: units(shape),
+            headlines: headlines(shape.kind),
+        };
+        if !session.measure(&site, work(), |turn| pubsub::measure(turn, shape))? {
+            break;
+        }
+        // Both ends of the null server's connections are in this process.
+        let connections = shape.connections.at_most(open_files::pairs_max());
+        let small = Shape { connections, ..*shape };
+        open_files::make_room(connections.count() * 2)?;
+        let null_server = pubsub::null_server(&small)?;
+        let null = Servers::of_null(null_server.target());
+        session.note_system(&null);
+        if !session.measure_ceiling(&null, work(), |turn| pubsub::measure(turn, &small))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn test(shape: &Shape) -> Test {
+    let mut remarks = Vec::new();
+    match shape.kind {
+        Kind::Ephemerals | Kind::SetData => remarks.push(
+            "the document has equal figures for scenarios 1 and 3, which differ: one is a mistake"
+                .to_string(),
+        ),
+        Kind::EventOnly | Kind::EventThenRead => remarks.push(
+            "with one host of clients the document's events took ten to thirty times as long as with \
+             five: that was the clients' time"
+                .to_string(),
+        ),
+    }
+    Test {
+        group: format!("scenario {}", shape.kind.scenario()),
+        title: shape.to_string(),
+        published: shape.rows().flat_map(|row| published(row, shape.kind)).collect(),
+        remarks,
+        ..Test::default()
+    }
+}
+
+/// The figures of a row: its rate, and its response times, which stand beside the first latency.
+fn published(row: &PubsubRow, kind: Kind) -> Vec<Published> {
+    let names = headlines(kind);
+    let response = if kind.scenario() == 2 { names[2] } else { names[1] };
+    let of = |figure: &str, value: &str, unit: &str| Published {
+        figure: figure.to_string(),
+        value: value.parse().ok(),
+        text: format!("{value} {unit} ({})", row.setting),
+    };
+    vec![of(names[0], row.rate, "per s"), of(response, row.response_ms, "ms")]
+}
+
+fn describe(session: &mut Session, has_log_disk: bool) {
+    let about = [
+        "1: each of 1,000 connections creates an ephemeral on its paths and deletes it; both count as \
+         an update",
+        "2: each of 1,000 publishers creates an ephemeral, which stays, on each of its paths; three \
+         subscribers watch each path, all from before the first create: 200,000 items, 600,000 \
+         watches. Times count from before the create: until the answer, until a subscriber has the \
+         event, and until it has read the data",
+        "3: each of 1,000 connections sets data on its paths, which nobody watches",
+        "published: three servers of 8 cores, JDK 1.6, log and snapshots on separate disks; five hosts \
+         of clients with 4 cores each, or one with 8",
+    ];
+    let mut deviations = vec![
+        "servers and clients share all cores of one machine".to_string(),
+        "all clients are in one process of one thread; in the document each connection had a thread, \
+         in one process or in five"
+            .to_string(),
+        "the document does not say how many paths a connection has in scenarios 1 and 3 (10 here), \
+         nor how many updates it makes (as many as there are items in scenario 2)"
+            .to_string(),
+    ];
+    if !has_log_disk {
+        deviations.push("log and snapshots are on one disk: --log-dir takes another".to_string());
+    }
+    session.results().about = about.map(str::to_string).to_vec();
+    session.results().deviations = deviations;
+    session.results().traps = PUBSUB_DOUBTS.map(str::to_string).to_vec();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_test_has_its_published_rows_and_each_row_its_test() {
+        let rows: usize = shapes(false).map(|shape| shape.rows().count()).sum();
+        assert_eq!(rows, crate::published::PUBSUB.len());
+        for shape in shapes(false) {
+            let test = test(&shape);
+            assert!(!test.published.is_empty(), "{}", test.title);
+            let names = headlines(shape.kind);
+            let is_known = |it: &Published| names.contains(&it.figure.as_str());
+            assert!(test.published.iter().all(is_known), "{:?}", test.published);
+        }
+    }
+}
