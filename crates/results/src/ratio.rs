@@ -4,6 +4,9 @@
 //! percentile interval of a bootstrap over the pairs, of the mean of the logarithms; it is widened
 //! for small numbers of pairs, which else give intervals that are too narrow (Hesterberg, "What
 //! Teachers Should Know About the Bootstrap", 2015: the expanded percentile interval).
+//!
+//! Values of two runs are no pairs. There the bootstrap draws from each side on its own, and the
+//! degrees of freedom are those of Welch's test.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
@@ -15,7 +18,8 @@ const SAMPLES: usize = 4_000;
 /// The part of intervals that have the true ratio in them.
 const CONFIDENCE: f64 = 0.95;
 
-/// Pairs that an interval needs at least: of fewer, all samples lie too close together.
+/// Pairs that an interval needs at least, or values of each side where they form no pairs: with
+/// fewer, all samples lie too close together.
 pub const PAIRS_MIN: usize = 6;
 
 /// How many times better the first of two systems is.
@@ -27,8 +31,10 @@ pub struct Ratio {
     pub interval: Option<(f64, f64)>,
     /// The least and the greatest ratio of a pair.
     pub range: (f64, f64),
-    /// Pairs.
+    /// Pairs; for values that form no pairs, how many the side with fewer has.
     pub pairs: usize,
+    /// Whether the values of one round form a pair.
+    pub is_paired: bool,
     /// Whether more of the figure is better.
     pub is_rate: bool,
 }
@@ -47,13 +53,10 @@ pub enum Verdict {
 }
 
 impl Ratio {
-    /// The ratio of one figure of two systems. None: a ratio of it means nothing.
+    /// The ratio of one figure of two systems that were measured in turn. None: a ratio of it
+    /// means nothing.
     pub fn of(first: &Figure, second: &Figure) -> Option<Ratio> {
-        let is_rate = match first.good {
-            Good::More => true,
-            Good::Less => false,
-            Good::Neither => return None,
-        };
+        let is_rate = is_rate(first.good)?;
         let pairs = first.values.iter().zip(&second.values);
         let logarithms: Vec<f64> = pairs
             .filter(|(one, other)| **one > 0.0 && **other > 0.0)
@@ -67,8 +70,42 @@ impl Ratio {
             interval: interval.map(|(low, high)| (low.exp(), high.exp())),
             range: (least.exp(), most.exp()),
             pairs: logarithms.len(),
+            is_paired: true,
             is_rate,
         })
+    }
+
+    /// The ratio of one figure of two runs, whose rounds have nothing to do with each other. None:
+    /// a ratio of it means nothing.
+    pub fn of_unpaired(first: &Figure, second: &Figure) -> Option<Ratio> {
+        let is_rate = is_rate(first.good)?;
+        let (better, worse) = if is_rate { (first, second) } else { (second, first) };
+        let logarithms = |figure: &Figure| -> Vec<f64> {
+            figure.values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect()
+        };
+        let (better, worse) = (logarithms(better), logarithms(worse));
+        let ends = |values: &[f64]| {
+            let least = values.iter().copied().min_by(f64::total_cmp)?;
+            Some((least, values.iter().copied().max_by(f64::total_cmp)?))
+        };
+        let ((low, high), (least, most)) = (ends(&better)?, ends(&worse)?);
+        let interval = unpaired_interval(&better, &worse);
+        Some(Ratio {
+            value: (mean(&better) - mean(&worse)).exp(),
+            interval: interval.map(|(low, high)| (low.exp(), high.exp())),
+            range: ((low - most).exp(), (high - least).exp()),
+            pairs: better.len().min(worse.len()),
+            is_paired: false,
+            is_rate,
+        })
+    }
+
+    /// The first figure divided by the second, with its interval. Above 1 a cost is worse.
+    pub fn quotient(&self) -> (f64, Option<(f64, f64)>) {
+        if self.is_rate {
+            return (self.value, self.interval);
+        }
+        (1.0 / self.value, self.interval.map(|(low, high)| (1.0 / high, 1.0 / low)))
     }
 
     /// What it says.
@@ -86,9 +123,20 @@ impl Ratio {
         self.interval.map(|(low, high)| ((high / low).ln() / 2.0).exp_m1())
     }
 
-    /// A ratio of rates as `2.50x`, one of costs as `1/2.5`: the second divided by the first.
-    fn shown(&self, ratio: f64) -> String {
-        if self.is_rate { format!("{ratio:.2}x") } else { format!("1/{ratio:.2}") }
+    /// The first divided by the second: `2.50x`, and `1/2.50` for a cost that is lower.
+    pub fn shown(&self, ratio: f64) -> String {
+        let decimals = |value: f64| if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+        if !self.is_rate && ratio >= 1.0 {
+            return format!("1/{ratio:.0$}", decimals(ratio));
+        }
+        let quotient = if self.is_rate { ratio } else { 1.0 / ratio };
+        format!("{quotient:.0$}x", decimals(quotient))
+    }
+
+    /// Two ratios as text, the one with the lower quotient first.
+    pub fn shown_ends(&self, (low, high): (f64, f64)) -> (String, String) {
+        let (low, high) = if self.is_rate { (low, high) } else { (high, low) };
+        (self.shown(low), self.shown(high))
     }
 }
 
@@ -96,11 +144,14 @@ impl std::fmt::Display for Ratio {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.shown(self.value))?;
         match self.interval {
-            Some((low, high)) => write!(f, " [{}, {}]", self.shown(low), self.shown(high))?,
+            Some(ends) => {
+                let (low, high) = self.shown_ends(ends);
+                write!(f, " [{low}, {high}]")?;
+            }
             None if self.pairs > 1 => {
-                let (least, most) = self.range;
-                let pairs = self.pairs;
-                write!(f, " ({} to {} in {pairs} pairs)", self.shown(least), self.shown(most))?;
+                let (least, most) = self.shown_ends(self.range);
+                let pairs = if self.is_paired { "pairs" } else { "rounds" };
+                write!(f, " ({least} to {most} in {} {pairs})", self.pairs)?;
             }
             None => {}
         }
@@ -108,6 +159,15 @@ impl std::fmt::Display for Ratio {
             write!(f, " no difference")?;
         }
         Ok(())
+    }
+}
+
+/// Whether more of a figure is better; none if neither more nor less is.
+fn is_rate(good: Good) -> Option<bool> {
+    match good {
+        Good::More => Some(true),
+        Good::Less => Some(false),
+        Good::Neither => None,
     }
 }
 
@@ -122,22 +182,62 @@ fn interval(values: &[f64]) -> Option<(f64, f64)> {
         return None;
     }
     let mut random = fastrand::Rng::with_seed(1);
-    let mut means: Vec<f64> = (0..SAMPLES)
-        .map(|_| (0..count).map(|_| values[random.usize(..count)]).sum::<f64>() / count as f64)
-        .collect();
-    means.sort_by(f64::total_cmp);
-    let tail = expanded_tail(count);
-    let low = ((SAMPLES as f64 * tail) as usize).min(SAMPLES - 1);
-    Some((means[low], means[SAMPLES - 1 - low]))
+    let means = (0..SAMPLES).map(|_| resampled_mean(&mut random, values)).collect();
+    let freedom = (count - 1) as f64;
+    Some(middle_of(means, expanded_tail(freedom, count as f64 / freedom)))
 }
 
-/// The part of the samples that lies outside at each end.
-fn expanded_tail(count: usize) -> f64 {
-    let (freedom, count) = ((count - 1) as f64, count as f64);
-    let student = StudentsT::new(0.0, 1.0, freedom).expect("there are several pairs");
+/// The interval of the difference of the means of two sides, drawn from each on its own.
+fn unpaired_interval(first: &[f64], second: &[f64]) -> Option<(f64, f64)> {
+    if first.len().min(second.len()) < PAIRS_MIN {
+        return None;
+    }
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut difference =
+        || resampled_mean(&mut random, first) - resampled_mean(&mut random, second);
+    let differences = (0..SAMPLES).map(|_| difference()).collect();
+    let (freedom, shortfall) = welch(first, second);
+    Some(middle_of(differences, expanded_tail(freedom, shortfall)))
+}
+
+/// The mean of as many values as there are, each drawn from all of them.
+fn resampled_mean(random: &mut fastrand::Rng, values: &[f64]) -> f64 {
+    let count = values.len();
+    (0..count).map(|_| values[random.usize(..count)]).sum::<f64>() / count as f64
+}
+
+/// What is left of some samples without `tail` of them at each end.
+fn middle_of(mut samples: Vec<f64>, tail: f64) -> (f64, f64) {
+    samples.sort_by(f64::total_cmp);
+    let low = ((SAMPLES as f64 * tail) as usize).min(SAMPLES - 1);
+    (samples[low], samples[SAMPLES - 1 - low])
+}
+
+/// The degrees of freedom of a difference of two means (Welch and Satterthwaite), and how many
+/// times too small its variance is in a bootstrap, which divides by n in place of n - 1.
+fn welch(first: &[f64], second: &[f64]) -> (f64, f64) {
+    let parts = [first, second].map(|values| {
+        let (count, mean) = (values.len() as f64, mean(values));
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        (squares / (count - 1.0) / count, count)
+    });
+    let total: f64 = parts.iter().map(|(variance, _)| variance).sum();
+    let spread: f64 = parts.iter().map(|(variance, n)| variance * variance / (n - 1.0)).sum();
+    if total * total == 0.0 || spread == 0.0 {
+        // All values of a side are equal: any interval of them is one point.
+        return ((first.len() + second.len() - 2) as f64, 1.0);
+    }
+    let sampled: f64 = parts.iter().map(|(variance, n)| variance * (n - 1.0) / n).sum();
+    (total * total / spread, total / sampled)
+}
+
+/// The part of the samples that lies outside at each end. `shortfall` is how many times too small
+/// the variance of the samples is.
+fn expanded_tail(freedom: f64, shortfall: f64) -> f64 {
+    let student = StudentsT::new(0.0, 1.0, freedom).expect("there are several values");
     let quantile = student.inverse_cdf((1.0 - CONFIDENCE) / 2.0);
     let normal = Normal::new(0.0, 1.0).expect("the standard one exists");
-    normal.cdf((count / (count - 1.0)).sqrt() * quantile)
+    normal.cdf(shortfall.sqrt() * quantile)
 }
 
 #[cfg(test)]
@@ -170,13 +270,15 @@ mod tests {
         figure(Good::More, &values)
     }
 
-    /// How many of 400 comparisons find a difference.
-    fn found(count: usize, factor: f64) -> usize {
+    type Compare = fn(&Figure, &Figure) -> Option<Ratio>;
+
+    /// How many of 400 comparisons find a difference. The second side has `counts.1` values.
+    fn found(compare: Compare, counts: (usize, usize), factor: f64) -> usize {
         let mut random = fastrand::Rng::with_seed(7);
         let differs = |_: &u32| {
-            let first = noisy(&mut random, count, factor);
-            let second = noisy(&mut random, count, 1.0);
-            Ratio::of(&first, &second).unwrap().verdict() != Verdict::NoDifference
+            let first = noisy(&mut random, counts.0, factor);
+            let second = noisy(&mut random, counts.1, 1.0);
+            compare(&first, &second).unwrap().verdict() != Verdict::NoDifference
         };
         (0..400).filter(differs).count()
     }
@@ -184,15 +286,55 @@ mod tests {
     #[test]
     fn equal_systems_differ_in_one_comparison_of_twenty() {
         for count in [PAIRS_MIN, 12, 30] {
-            let found = found(count, 1.0);
+            let found = found(Ratio::of, (count, count), 1.0);
             assert!((4..=36).contains(&found), "{count} pairs: {found} of 400");
         }
     }
 
     #[test]
+    fn equal_runs_differ_in_one_comparison_of_twenty() {
+        for counts in [(PAIRS_MIN, PAIRS_MIN), (PAIRS_MIN, 24), (12, 12)] {
+            let found = found(Ratio::of_unpaired, counts, 1.0);
+            assert!((8..=36).contains(&found), "{counts:?} rounds: {found} of 400");
+        }
+    }
+
+    #[test]
+    fn rounds_of_two_runs_are_no_pairs() {
+        // A drift that both sides share: pairs cancel it, two runs do not.
+        let drifted = |factor: f64| {
+            let values: Vec<f64> =
+                (0..12).map(|at| factor * (100.0 + 4.0 * f64::from(at))).collect();
+            figure(Good::More, &values)
+        };
+        let (first, second) = (drifted(0.98), drifted(1.0));
+        assert_eq!(Ratio::of(&first, &second).unwrap().verdict(), Verdict::Worse);
+        let unpaired = Ratio::of_unpaired(&first, &second).unwrap();
+        assert_eq!(unpaired.verdict(), Verdict::NoDifference);
+        assert!((unpaired.value - 0.98).abs() < 1e-9);
+        let (low, high) = unpaired.interval.unwrap();
+        assert!(low < 0.9 && high > 1.05, "{low} to {high}");
+    }
+
+    #[test]
+    fn costs_of_two_runs_are_better_when_lower() {
+        let (one, two) = (figure(Good::Less, &[1.0; 6]), figure(Good::Less, &[2.0; 7]));
+        let ratio = Ratio::of_unpaired(&one, &two).unwrap();
+        assert_eq!((ratio.verdict(), ratio.pairs), (Verdict::Better, 6));
+        let (quotient, interval) = ratio.quotient();
+        assert!((quotient - 0.5).abs() < 1e-9 && interval.unwrap().1 < 0.51);
+        assert_eq!(Ratio::of_unpaired(&two, &one).unwrap().to_string(), "2.00x [2.00x, 2.00x]");
+        let few = Ratio::of_unpaired(&figure(Good::Less, &[1.0, 1.6]), &two).unwrap();
+        assert_eq!(few.verdict(), Verdict::TooFewPairs);
+        assert_eq!(few.to_string(), "1/1.58 (1/2.00 to 1/1.25 in 2 rounds)");
+        assert_eq!(Ratio::of_unpaired(&figure(Good::Less, &[]), &two), None);
+    }
+
+    #[test]
     fn a_small_difference_is_found_with_enough_pairs() {
-        assert!(found(60, 0.98) > 380);
-        assert!(found(PAIRS_MIN, 0.98) < 200);
+        assert!(found(Ratio::of, (60, 60), 0.98) > 380);
+        assert!(found(Ratio::of, (PAIRS_MIN, PAIRS_MIN), 0.98) < 200);
+        assert!(found(Ratio::of_unpaired, (20, 20), 0.97) > 380);
     }
 
     #[test]
@@ -202,6 +344,7 @@ mod tests {
             interval: Some((1.8, 2.2)),
             range: (1.0, 3.0),
             pairs: 9,
+            is_paired: true,
             is_rate: true,
         };
         assert_eq!(ratio.verdict(), Verdict::Better);
