@@ -3,7 +3,9 @@
 //! The path of a figure: a workload fills a [`schema::Results`]; [`ratio`] compares two systems
 //! whose runs were made in turn. Pure: figures in, text out.
 
+pub mod number;
 pub mod ratio;
 pub mod schema;
+pub mod svg;
 
 pub use schema::Results;

@@ -112,7 +112,7 @@ const WALLS: [Wall; 14] = [
     Wall {
         name: "results",
         ours: &[],
-        theirs: &["anyhow", "fastrand", "maud", "plotters", "serde", "serde_json", "statrs"],
+        theirs: &["anyhow", "fastrand", "maud", "serde", "serde_json", "statrs"],
     },
     Wall {
         name: "bench",
