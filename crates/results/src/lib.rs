@@ -3,9 +3,13 @@
 //! The path of a figure: a workload fills a [`schema::Results`]; [`ratio`] compares two systems
 //! whose runs were made in turn. Pure: figures in, text out.
 
+#[cfg(test)]
+mod example;
 pub mod number;
 pub mod ratio;
+pub mod rows;
 pub mod schema;
 pub mod svg;
+pub mod text;
 
 pub use schema::Results;

@@ -1,0 +1,430 @@
+//! The rows of a report: a headline figure of a test, our server beside a peer. The page and the
+//! plain text are made of them.
+
+use crate::number::{range, shown};
+use crate::ratio::{Ratio, Verdict};
+use crate::schema::{Figure, Good, Measured, Published, Results, Role, System, Test};
+
+/// Marks a figure that holds the CPU time of the servers.
+const CPU_MARK: &str = "server CPU";
+
+/// A group of tests.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// Its name, which may be empty.
+    pub name: &'a str,
+    /// Its tests, in order.
+    pub tests: Vec<TestRows<'a>>,
+}
+
+/// A test and its rows.
+#[derive(Clone, Debug)]
+pub struct TestRows<'a> {
+    /// The test.
+    pub test: &'a Test,
+    /// A row for each headline figure and pair of systems; none if it was skipped.
+    pub rows: Vec<Row<'a>>,
+}
+
+/// A row.
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    /// The name of the figure.
+    pub figure: &'a str,
+    /// What tells its systems from those of other rows, where more than one pair was measured.
+    pub pair: Option<String>,
+    /// The unit of the figure.
+    pub unit: &'a str,
+    /// What the document says of this figure; in the first of its rows only.
+    pub published: Vec<&'a Published>,
+    /// What the peer showed.
+    pub peer: Option<Spread>,
+    /// What our server showed.
+    pub ours: Option<Spread>,
+    /// Our server to the peer.
+    pub ratio: Option<Ratio>,
+    /// CPU of the servers per operation.
+    pub cpu: Option<Cpu<'a>>,
+    /// What limits our server; for a limit of the whole test in its first row only.
+    pub limit: String,
+    /// Whether it counts for the mean of its group: the first row of its test.
+    pub is_lead: bool,
+}
+
+/// The median of some rounds, and how far they lie apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The least and the greatest value.
+    pub range: (f64, f64),
+    /// How many values there are.
+    pub count: usize,
+}
+
+/// CPU time of the servers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cpu<'a> {
+    /// Its unit.
+    pub unit: &'a str,
+    /// What the peer used.
+    pub peer: Option<f64>,
+    /// What our server used.
+    pub ours: Option<f64>,
+}
+
+/// What the rows of a group say together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// The geometric mean of the ratios of the first headline figure of each test.
+    pub mean: Option<f64>,
+    /// Tests that the mean is made of.
+    pub tests: usize,
+    /// Rows where our server is better.
+    pub better: usize,
+    /// Rows where it is worse.
+    pub worse: usize,
+    /// Rows where no difference was found.
+    pub equal: usize,
+    /// Rows with too few pairs for an interval.
+    pub too_few: usize,
+}
+
+/// The groups of a run, in the order in which they first appear.
+pub fn groups(results: &Results) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for test in &results.tests {
+        let rows = if test.skipped.is_some() { Vec::new() } else { rows_of(results, test) };
+        let tests = TestRows { test, rows };
+        match groups.iter_mut().find(|group| group.name == test.group) {
+            Some(group) => group.tests.push(tests),
+            None => groups.push(Group { name: &test.group, tests: vec![tests] }),
+        }
+    }
+    groups
+}
+
+/// Why no figure of a run may be quoted; empty if all may be.
+pub fn reservations(results: &Results) -> Vec<String> {
+    let quick = "The run was scaled down: it shows the method, its figures say nothing.";
+    let quick = results.is_quick.then(|| quick.to_string());
+    let doubts = (!results.doubts.is_empty())
+        .then(|| format!("No figure of this run is to be quoted: {}", results.doubts.join("; ")));
+    quick.into_iter().chain(doubts).collect()
+}
+
+/// The names of the systems of a role, or what stands in for them.
+pub fn names(results: &Results, role: Role, none: &str) -> String {
+    let systems = results.systems.iter().filter(|system| system.role == role);
+    let names: Vec<&str> = systems.map(|system| system.name.as_str()).collect();
+    if names.is_empty() { none.to_string() } else { names.join(", ") }
+}
+
+impl Group<'_> {
+    /// All rows.
+    pub fn rows(&self) -> impl Iterator<Item = &Row<'_>> {
+        self.tests.iter().flat_map(|test| &test.rows)
+    }
+
+    /// What the rows say together.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for ratio in self.rows().filter_map(|row| row.ratio) {
+            match ratio.verdict() {
+                Verdict::Better => summary.better += 1,
+                Verdict::Worse => summary.worse += 1,
+                Verdict::NoDifference => summary.equal += 1,
+                Verdict::TooFewPairs => summary.too_few += 1,
+            }
+        }
+        let leads = self.rows().filter(|row| row.is_lead).filter_map(|row| row.ratio);
+        let logarithms: Vec<f64> = leads.map(|ratio| ratio.value.ln()).collect();
+        summary.tests = logarithms.len();
+        let sum: f64 = logarithms.iter().sum();
+        summary.mean = (summary.tests > 0).then(|| (sum / summary.tests as f64).exp());
+        summary
+    }
+
+    /// The unit of all rows, if they have one in common.
+    pub fn unit(&self) -> Option<&str> {
+        let first = self.rows().next()?.unit;
+        self.rows().all(|row| row.unit == first).then_some(first)
+    }
+}
+
+impl Summary {
+    /// The counts in words.
+    pub fn counts(&self) -> String {
+        let parts = [
+            (self.better, "better"),
+            (self.worse, "worse"),
+            (self.equal, "no difference"),
+            (self.too_few, "too few pairs"),
+        ];
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
+        if parts.is_empty() { "no ratio".to_string() } else { parts.join(", ") }
+    }
+}
+
+impl Spread {
+    /// The spread of a figure; none if it is unknown.
+    pub fn of(figure: &Figure) -> Option<Spread> {
+        let (median, range) = (figure.median()?, figure.range()?);
+        Some(Spread { median, range, count: figure.values.len() })
+    }
+
+    /// The range as text; none for a single value.
+    pub fn range_text(&self) -> Option<String> {
+        (self.count > 1).then(|| range(self.range))
+    }
+}
+
+/// What a verdict is called.
+pub fn verdict_text(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoDifference => "no difference",
+        Verdict::TooFewPairs => "too few pairs",
+    }
+}
+
+/// What stands beside the value of a ratio: its interval, or the range of too few pairs.
+pub fn interval_text(ratio: &Ratio) -> Option<String> {
+    let interval = ratio.interval.map(|ends| ratio.shown_ends(ends));
+    let range = || (ratio.pairs > 1).then(|| ratio.shown_ends(ratio.range));
+    match interval {
+        Some((low, high)) => Some(format!("[{low}, {high}]")),
+        None => range().map(|(least, most)| format!("{least} to {most}")),
+    }
+}
+
+/// A system and what it showed in a test.
+type Shown<'a> = (&'a System, &'a Measured);
+
+fn shown_by<'a>(results: &'a Results, test: &'a Test, role: Role) -> Vec<Shown<'a>> {
+    let of_role = |measured: &'a Measured| {
+        let system = results.system(&measured.system)?;
+        (system.role == role).then_some((system, measured))
+    };
+    test.systems.iter().filter_map(of_role).collect()
+}
+
+fn rows_of<'a>(results: &'a Results, test: &'a Test) -> Vec<Row<'a>> {
+    let ours = shown_by(results, test, Role::Ours);
+    let peers = shown_by(results, test, Role::Peer);
+    let null = shown_by(results, test, Role::Null).first().map(|(_, measured)| *measured);
+    let optional = |all: &[Shown<'a>]| -> Vec<Option<Shown<'a>>> {
+        if all.is_empty() { vec![None] } else { all.iter().copied().map(Some).collect() }
+    };
+    let (ours, peers) = (optional(&ours), optional(&peers));
+    let pairs: Vec<(Option<Shown>, Option<Shown>)> =
+        ours.iter().flat_map(|ours| peers.iter().map(move |peer| (*ours, *peer))).collect();
+    let (has_several_ours, has_several_peers) = (ours.len() > 1, peers.len() > 1);
+    let mut rows: Vec<Row> = Vec::new();
+    for figure in headlines(&ours, &peers) {
+        let has = |shown: &Option<Shown>| {
+            shown.is_some_and(|(_, measured)| measured.figure(&figure.name).is_some())
+        };
+        // A peer without the figure stands beside nothing, unless none has it.
+        let any_peer_has = peers.iter().any(has);
+        for (ours, peer) in pairs.iter().filter(|(_, peer)| has(peer) || !any_peer_has) {
+            let mut row = row_of(test, figure, *ours, *peer, null);
+            let ours = ours.filter(|_| has_several_ours).map(|(system, _)| system.name.as_str());
+            let peer = peer.filter(|_| has_several_peers).map(|(system, _)| system.name.as_str());
+            row.pair = pair_text(ours, peer);
+            row.is_lead = rows.is_empty();
+            // What the document says of a figure is said once, as what limits the whole test.
+            if rows.last().is_some_and(|last| last.figure == row.figure) {
+                row.published.clear();
+            }
+            if !row.is_lead && !test.limit.is_empty() {
+                row.limit.clear();
+            }
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// What tells one pair of systems from the others of its test.
+fn pair_text(ours: Option<&str>, peer: Option<&str>) -> Option<String> {
+    match (ours, peer) {
+        (Some(ours), Some(peer)) => Some(format!("{ours} beside {peer}")),
+        (Some(ours), None) => Some(ours.to_string()),
+        (None, Some(peer)) => Some(format!("beside {peer}")),
+        (None, None) => None,
+    }
+}
+
+/// The headline figures of a test, each once.
+fn headlines<'a>(ours: &[Option<Shown<'a>>], peers: &[Option<Shown<'a>>]) -> Vec<&'a Figure> {
+    let figures = ours.iter().chain(peers).flatten().flat_map(|(_, measured)| &measured.figures);
+    let mut headlines: Vec<&Figure> = Vec::new();
+    for figure in figures.filter(|figure| figure.is_headline) {
+        if headlines.iter().all(|known| known.name != figure.name) {
+            headlines.push(figure);
+        }
+    }
+    headlines
+}
+
+fn row_of<'a>(
+    test: &'a Test,
+    figure: &'a Figure,
+    ours: Option<Shown<'a>>,
+    peer: Option<Shown<'a>>,
+    null: Option<&'a Measured>,
+) -> Row<'a> {
+    let of = |shown: Option<Shown<'a>>| shown.and_then(|(_, m)| m.figure(&figure.name));
+    let (our_figure, peer_figure) = (of(ours), of(peer));
+    let published = test.published.iter().filter(|published| published.figure == figure.name);
+    let ceiling = || ceiling_text(our_figure?, null?.figure(&figure.name)?);
+    let limit = if test.limit.is_empty() { ceiling() } else { Some(test.limit.clone()) };
+    Row {
+        figure: &figure.name,
+        pair: None,
+        unit: &figure.unit,
+        published: published.collect(),
+        peer: peer_figure.and_then(Spread::of),
+        ours: our_figure.and_then(Spread::of),
+        ratio: our_figure.zip(peer_figure).and_then(|(ours, peer)| Ratio::of(ours, peer)),
+        cpu: cpu_of(&figure.name, ours.map(|(_, m)| m), peer.map(|(_, m)| m)),
+        limit: limit.unwrap_or_default(),
+        is_lead: false,
+    }
+}
+
+/// How near our server comes to what the generator can do at most.
+fn ceiling_text(ours: &Figure, null: &Figure) -> Option<String> {
+    let part = match ours.good {
+        Good::More => ours.median()? / null.median()?,
+        Good::Less => null.median()? / ours.median()?,
+        Good::Neither => return None,
+    };
+    let what = match ours.good {
+        Good::More => "of the generator's ceiling",
+        _ => "of it is the generator",
+    };
+    part.is_finite().then(|| format!("{} % {what}", shown(part * 100.0)))
+}
+
+/// The CPU figure that stands beside a headline figure. Of several, the one whose name has the most
+/// words of the headline's and the fewest others; none if two are equally near.
+fn cpu_of<'a>(
+    name: &str,
+    ours: Option<&'a Measured>,
+    peer: Option<&'a Measured>,
+) -> Option<Cpu<'a>> {
+    let figures = ours.into_iter().chain(peer).flat_map(|measured| &measured.figures);
+    let mut candidates: Vec<&Figure> = Vec::new();
+    for figure in figures.filter(|figure| figure.name.contains(CPU_MARK)) {
+        if candidates.iter().all(|known| known.name != figure.name) {
+            candidates.push(figure);
+        }
+    }
+    let wanted = words_of(name);
+    let nearness = |figure: &Figure| {
+        let words = words_of(&figure.name);
+        let shared = words.iter().filter(|word| wanted.contains(word)).count();
+        2 * shared as i64 - words.len() as i64
+    };
+    let most = candidates.iter().map(|figure| nearness(figure)).max()?;
+    candidates.retain(|figure| nearness(figure) == most);
+    let [chosen] = candidates[..] else { return None };
+    let median = |measured: Option<&Measured>| measured?.figure(&chosen.name)?.median();
+    let cpu = Cpu { unit: &chosen.unit, peer: median(peer), ours: median(ours) };
+    (cpu.peer.is_some() || cpu.ours.is_some()).then_some(cpu)
+}
+
+/// The words of a figure's name that tell one operation from another.
+fn words_of(name: &str) -> Vec<&str> {
+    let words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.filter(|word| !["server", "CPU", "per", "operation"].contains(word)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::{run, run_with};
+
+    #[test]
+    fn each_headline_figure_has_a_row() {
+        let results = run();
+        let groups = groups(&results);
+        let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
+        assert_eq!(names, ["znodes", "watches"]);
+        let row = &groups[0].tests[0].rows[0];
+        assert_eq!((row.figure, row.published[0].text.as_str()), ("create rate", "5,000 per s"));
+        assert_eq!(row.limit, "fsync of the leader");
+        assert_eq!(row.ratio.unwrap().verdict(), Verdict::Better);
+        assert!(groups[0].tests[1].rows[0].limit.ends_with("% of the generator's ceiling"));
+        let cpu = row.cpu.unwrap();
+        assert!(cpu.ours.unwrap() < cpu.peer.unwrap(), "{cpu:?}");
+        assert!(groups[1].tests[1].rows.is_empty(), "a skipped test has none");
+    }
+
+    #[test]
+    fn a_summary_counts_rows_and_takes_the_mean_of_tests() {
+        let results = run();
+        let summary = groups(&results)[0].summary();
+        assert_eq!((summary.better, summary.worse, summary.tests), (1, 1, 2));
+        assert_eq!(summary.counts(), "1 better, 1 worse");
+        let expected = (21_500.0 / 14_100.0 * 88_000.0 / 90_100.0f64).sqrt();
+        assert!((summary.mean.unwrap() / expected - 1.0).abs() < 0.01);
+        assert_eq!(Summary::default().counts(), "no ratio");
+    }
+
+    #[test]
+    fn two_peers_have_a_row_each() {
+        let mut results = run_with("zk", 1.0);
+        let second = System { id: "second".into(), ..results.systems[1].clone() };
+        results.systems.push(second);
+        let measured = Measured { system: "second".into(), ..results.tests[0].systems[1].clone() };
+        results.tests[0].systems.push(measured);
+        let groups = groups(&results);
+        let rows = &groups[0].tests[0].rows;
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows.iter().filter(|row| row.is_lead).count(), 1);
+        assert_eq!(rows[0].pair.as_deref(), Some("beside ZooKeeper 3.9.5"));
+        assert_eq!((rows[0].published.len(), rows[1].published.len()), (1, 0));
+        assert_eq!((rows[0].limit.as_str(), rows[1].limit.as_str()), ("fsync of the leader", ""));
+        let mut results = results.clone();
+        results.tests[0].systems[3].figures.clear();
+        assert_eq!(super::groups(&results)[0].tests[0].rows.len(), 1, "one has no such figure");
+    }
+
+    #[test]
+    fn a_cpu_figure_belongs_to_its_operation() {
+        let figure = |name: &str, value| Figure {
+            name: name.into(),
+            values: vec![value],
+            ..Figure::default()
+        };
+        let figures = vec![
+            figure("create, server CPU", 1.0),
+            figure("create ephemeral, server CPU", 2.0),
+            figure("server CPU per chunk, with the sync", 3.0),
+            figure("server CPU per chunk, before the sync", 4.0),
+            figure("server CPU per operation", 5.0),
+        ];
+        let mut measured = Measured { figures, ..Measured::default() };
+        let ours = |measured: &Measured, name: &str| {
+            cpu_of(name, Some(measured), None).and_then(|cpu| cpu.ours)
+        };
+        for (name, cpu) in [
+            ("create", 1.0),
+            ("create ephemeral, all clients", 2.0),
+            ("chunks, with the sync", 3.0),
+            ("chunks, before the sync", 4.0),
+            ("all phases", 5.0),
+        ] {
+            assert_eq!(ours(&measured, name), Some(cpu), "{name}");
+        }
+        measured.figures.pop();
+        measured.figures.truncate(2);
+        measured.figures.push(figure("delete, server CPU", 6.0));
+        assert_eq!(ours(&measured, "read"), None, "two are equally near");
+    }
+}
