@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod example;
+pub mod matched;
 pub mod number;
 pub mod ratio;
 pub mod rows;
