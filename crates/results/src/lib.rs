@@ -3,8 +3,10 @@
 //! The path of a figure: a workload fills a [`schema::Results`]; [`ratio`] compares two systems
 //! whose runs were made in turn. Pure: figures in, text out.
 
+pub mod compare;
 #[cfg(test)]
 mod example;
+pub mod html;
 pub mod matched;
 pub mod number;
 pub mod ratio;
