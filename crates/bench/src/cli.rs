@@ -23,6 +23,7 @@ use crate::latencies::{self, LatencyArgs};
 use crate::mixed::{self, MixedArgs};
 use crate::pubsub::{self, PubsubArgs};
 use crate::restart::{self, RestartArgs};
+use crate::result_files::{self, CompareArgs, GateArgs, ReportArgs};
 use crate::snapshot_gap::{self, SnapshotGapArgs};
 use crate::watch::{self, WatchArgs};
 use crate::zk_notify::{self, NotifyArgs};
@@ -102,6 +103,15 @@ enum Workload {
     /// Sends the same seeded requests to two servers and compares each answer and event
     #[command(name = "differential")]
     Differential(DifferentialArgs),
+    /// Makes a report of a run, or prints its tables
+    #[command(name = "report")]
+    Report(ReportArgs),
+    /// Makes a page that shows two runs side by side
+    #[command(name = "compare")]
+    Compare(CompareArgs),
+    /// Says which figures have become worse between two runs; the exit status tells a script
+    #[command(name = "gate")]
+    Gate(GateArgs),
 }
 
 /// Runs a benchmark and prints it.
@@ -132,5 +142,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Cmdr(args) => cmdr::command(args),
         Workload::ChunkOpen(args) => chunk_open::command(args),
         Workload::Differential(args) => differential::command(args),
+        Workload::Report(args) => result_files::report(args),
+        Workload::Compare(args) => result_files::compare(args),
+        Workload::Gate(args) => result_files::gate(args),
     }
 }

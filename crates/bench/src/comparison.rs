@@ -54,7 +54,10 @@ pub struct Rounds {
 }
 
 /// A part of 1, from a number of percent.
-fn percent(text: &str) -> Result<f64, String> {
+///
+/// # Errors
+/// It is no such number, or not in 0.1 to 100.
+pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
     match number {
         Ok(number) if (0.1..=100.0).contains(&number) => Ok(number / 100.0),

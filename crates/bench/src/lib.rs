@@ -62,6 +62,7 @@ pub mod record;
 pub mod report;
 pub mod reproduce;
 pub mod restart;
+pub mod result_files;
 pub mod samples;
 pub mod snapshot_gap;
 pub mod snapshots;

@@ -312,7 +312,11 @@ impl Session {
         if let Some(path) = &self.outputs.json {
             record::write(&results, path)?;
         }
-        // HTML
+        if let Some(path) = &self.outputs.html {
+            std::fs::write(path, results::html::page(&results))
+                .with_context(|| path.display().to_string())?;
+        }
+        print!("{}", results::text::table(&results));
         Ok(ExitCode::SUCCESS)
     }
 
