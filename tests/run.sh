@@ -3,7 +3,7 @@
 # It installs what the tests need (rustup takes the toolchain's parts from rust-toolchain.toml; the client suites fetch Java,
 # jars, Python packages and the C client on first use, see tests/peers/README.md) and goes on after a failing part.
 # Env: ONLY="part ..." runs only these parts: fmt clippy cargo kazoo-smoke java-smoke zkcli-smoke c-smoke go-smoke kazoo
-#      etcd-differential etcd-backup
+#      etcd-differential etcd-backup report-look
 #      SERVER_CMD   what the client suites test (default: this tree's release binary)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -82,6 +82,7 @@ part kazoo count_suite env KAZOO_CLUSTER=1 tests/peers/run-kazoo.sh \
   kazoo/tests/test_client.py kazoo/tests/test_lock.py kazoo/tests/test_watchers.py
 part etcd-differential count_suite tests/peers/etcd/run-differential.sh
 part etcd-backup count_suite tests/peers/etcd/run-backup.sh
+part report-look count_suite tests/clients/run-report-look.sh
 
 printf '%s' "$failed_names"
 echo "$passed_all passed, $failed_all failed"

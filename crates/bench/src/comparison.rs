@@ -101,8 +101,8 @@ impl Rounds {
         Ok(all)
     }
 
-    /// As [`Rounds::take_turns`]; then goes on until `width` of the results is small enough, if that
-    /// is asked for, or the time is over. Also returns the line that says what became of it.
+    /// As [`Rounds::take_turns`]; then goes on until `width` of the results is small enough, if
+    /// that is asked for, or the time is over. Also returns the line that says what became of it.
     ///
     /// # Errors
     /// See [`Rounds::take_turns`].
@@ -175,7 +175,8 @@ impl Rounds {
     }
 }
 
-/// What became of the wish to know a ratio to `wanted`. The width falls with the root of the rounds.
+/// What became of the wish to know a ratio to `wanted`. The width falls with the root of the
+/// rounds.
 fn until_line(wanted: f64, found: Option<f64>, (rounds, took): (u32, Duration)) -> String {
     let minutes = took.as_secs_f64() / 60.0;
     let wanted_text = format!("{:.1} %", wanted * 100.0);

@@ -189,8 +189,8 @@ impl Block {
         }
     }
 
-    /// As [`Block::measured`]; in the table stands the first rate, or else the first figure that can
-    /// be compared.
+    /// As [`Block::measured`]; in the table stands the first rate, or else the first figure that
+    /// can be compared.
     pub fn of_comparison(&self, system: &str) -> Measured {
         let first = |good: Good| self.figures.iter().find(|it| it.good == good);
         let headline = first(Good::More).or_else(|| first(Good::Less));

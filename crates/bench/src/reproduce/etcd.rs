@@ -148,7 +148,8 @@ impl Api {
     }
 }
 
-/// Runs a row by etcd v3. Its reads are linearizable; those of v2 come from the server that is asked.
+/// Runs a row by etcd v3. Its reads are linearizable; those of v2 come from the server that is
+/// asked.
 fn measure_v3(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Block> {
     let mut block = turn.target.block();
     let key = format!("bench{}", row.bytes);

@@ -343,15 +343,16 @@ fn limit_of(ours: &Measured, used: [usize; 3]) -> String {
     let Some((rate, (server_us, generator_us))) = rate.zip(both) else { return String::new() };
     let (server, generator) = (rate * server_us / 1e6, rate * generator_us / 1e6);
     let [of_servers, of_generator, all] = used.map(|count| count as f64);
-    let busy =
-        format!("servers use {server:.1} of {of_servers} cores, the generator {generator:.1}");
+    let busy = format!("servers {server:.1} of {of_servers}, generator {generator:.1}");
     // The generator is one thread.
     match () {
-        () if generator > 0.9 * of_generator.min(1.0) => format!("the generator: {busy}"),
-        () if server > 0.9 * of_servers || server + generator > 0.9 * all => {
-            format!("the cores: {busy}")
+        () if generator > 0.9 * of_generator.min(1.0) => {
+            format!("the generator; cores used: {busy}")
         }
-        () => format!("waits, of the disk or of answers: {busy}"),
+        () if server > 0.9 * of_servers || server + generator > 0.9 * all => {
+            format!("the cores; used: {busy}")
+        }
+        () => format!("waits for the disk or for answers; cores used: {busy}"),
     }
 }
 

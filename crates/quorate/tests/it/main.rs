@@ -20,6 +20,7 @@ mod levels;
 mod monitoring;
 mod operators;
 mod refill;
+mod reproduce;
 mod sasl;
 mod server;
 mod tls;

@@ -1,0 +1,180 @@
+//! `quorate reproduce` in its quickest form, on our servers alone: each document has its tests, and
+//! each test its figures.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use results::Results;
+use results::schema::{Good, Role};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::server::{folder, wait_until};
+
+/// A reproduction whose files go to a folder of its own.
+struct Reproduction {
+    folder: PathBuf,
+    command: Command,
+}
+
+impl Reproduction {
+    fn new(document: &str, name: &str) -> Reproduction {
+        let folder = folder(&format!("reproduce-{name}"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.args(["reproduce", document, "--quick", "--peer", "none", "--dir"]).arg(&folder);
+        command.arg("--json").arg(folder.join("run.json"));
+        command.arg("--html").arg(folder.join("run.html"));
+        Reproduction { folder, command }
+    }
+
+    fn run(mut self) -> (Results, String) {
+        let output = self.command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let results = read(&self.folder);
+        // The page has the same figures; nothing else is left.
+        let page = fs::read_to_string(self.folder.join("run.html")).unwrap();
+        assert_eq!(results::html::results_of(&page).unwrap(), results);
+        assert_eq!(fs::read_dir(&self.folder).unwrap().count(), 2);
+        (results, String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+fn read(folder: &Path) -> Results {
+    Results::read(&fs::read_to_string(folder.join("run.json")).unwrap()).unwrap()
+}
+
+/// Runs a document. `tests` are to be measured, or to say why not.
+fn reproduce(document: &str, tests: usize) -> Results {
+    let (results, text) = Reproduction::new(document, document).run();
+    assert!(results.is_quick && results.cut_short.is_none());
+    assert_eq!(results.tests.len(), tests, "{text}");
+    let ours = &results.of_role(Role::Ours).unwrap().id;
+    for test in results.tests.iter().filter(|test| test.skipped.is_none()) {
+        let measured = test.of(ours).unwrap();
+        assert_eq!(measured.trouble, 0, "{}: {:?}", test.title, measured.notes);
+        let mut headlines = measured.figures.iter().filter(|figure| figure.is_headline);
+        let rate = headlines.find(|figure| figure.good == Good::More).unwrap();
+        assert!(rate.values.len() == 1 && rate.values[0] > 0.0, "{}: {rate:?}", test.title);
+    }
+    assert!(text.contains(&results.tests[0].title), "{text}");
+    results
+}
+
+#[test]
+fn the_tests_of_hunt_have_the_published_lines_beside_them() {
+    let results = reproduce("hunt", 18);
+    let cores = results.machine.cores;
+    for test in &results.tests {
+        assert_eq!(test.published.len(), 9, "{}", test.title);
+        let asked: usize = test.title.split([' ', ',']).nth(3).unwrap().parse().unwrap();
+        assert_eq!(test.skipped.is_some(), asked > cores, "{}", test.title);
+    }
+    assert_eq!(results.charts.len(), 2);
+    let measured = &results.tests[0];
+    let course = &measured.of("ours").unwrap().course;
+    assert!(course.iter().any(|moment| moment.rate.unwrap_or(0.0) > 0.0), "{course:?}");
+    assert!(course.iter().any(|moment| moment.resident_mib.unwrap_or(0.0) > 0.0), "{course:?}");
+    assert!(measured.of("null").is_some());
+}
+
+#[test]
+fn the_tests_of_alibaba_see_every_event() {
+    let results = reproduce("alibaba", 13);
+    let events = results.tests.iter().filter_map(|test| test.of("ours")?.figure("events"));
+    let events: Vec<f64> = events.flat_map(|figure| figure.values.clone()).collect();
+    assert_eq!(events, [1_200.0; 7]);
+}
+
+#[test]
+fn the_rows_of_etcd_are_made_by_both_protocols() {
+    let results = reproduce("etcd", 40);
+    let groups: Vec<&str> = results.tests.iter().map(|test| test.group.as_str()).collect();
+    assert_eq!(groups.iter().filter(|group| **group == groups[0]).count(), 20);
+}
+
+#[test]
+fn the_tests_of_ozone_have_all_published_runs_beside_them() {
+    let results = reproduce("ozone", 10);
+    for test in &results.tests {
+        assert_eq!(test.published[0].text.matches(',').count(), 5, "{}", test.published[0].text);
+        assert!(test.of("ours-log").is_some());
+    }
+}
+
+/// Two runs of one build: a quick one has no figures to compare.
+#[test]
+fn files_of_runs_are_shown_compared_and_judged() {
+    let mut reproduction = Reproduction::new("hunt", "files");
+    reproduction.command.args(["--only", "1 server, 1 core, 1 client"]);
+    let folder = reproduction.folder.clone();
+    reproduction.run();
+    let json = folder.join("run.json");
+    let bench = |args: &[&str], files: &[&PathBuf]| -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.arg("bench").args(args).args(files).output().unwrap()
+    };
+    let table = bench(&["report"], &[&json]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("1 server, 1 core, 1 client"));
+    let page = folder.join("compare.html");
+    let compared = bench(&["compare", "--html", page.to_str().unwrap()], &[&json, &json]);
+    assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stderr));
+    assert!(fs::read_to_string(&page).unwrap().contains("1 server, 1 core, 1 client"));
+    let refused = bench(&["gate"], &[&json, &json]);
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("scaled down"));
+    // The same figures as those of a whole run.
+    let mut whole = read(&folder);
+    (whole.is_quick, whole.doubts) = (false, Vec::new());
+    for figure in
+        whole.tests.iter_mut().flat_map(|test| &mut test.systems).flat_map(|it| &mut it.figures)
+    {
+        figure.values = figure.values.iter().flat_map(|value| [*value; 8]).collect();
+    }
+    fs::write(&json, whole.to_json()).unwrap();
+    assert!(bench(&["gate"], &[&json, &json]).status.success());
+    let slow = folder.join("slow.json");
+    for figure in
+        whole.tests.iter_mut().flat_map(|test| &mut test.systems).flat_map(|it| &mut it.figures)
+    {
+        let factor = if figure.good == Good::More { 0.5 } else { 2.0 };
+        figure.values.iter_mut().for_each(|value| *value *= factor);
+    }
+    fs::write(&slow, whole.to_json()).unwrap();
+    let regressed = bench(&["gate", "--limit", "5%"], &[&json, &slow]);
+    assert_eq!(regressed.status.code(), Some(1), "{}", String::from_utf8_lossy(&regressed.stdout));
+}
+
+#[test]
+fn an_interrupt_leaves_what_was_measured_and_no_server() {
+    let mut reproduction = Reproduction::new("hunt", "interrupt");
+    let stderr = fs::File::create(reproduction.folder.join("progress")).unwrap();
+    let mut child: Child =
+        reproduction.command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    let folder = reproduction.folder;
+    let progress = || fs::read_to_string(folder.join("progress")).unwrap_or_default();
+    wait_until("a test is over", || progress().contains("1 core, 10 clients"));
+    let pid = Pid::from_raw(child.id() as i32).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success(), "{}", progress());
+    let results = read(&folder);
+    assert_eq!(results.cut_short.as_deref(), Some("it was interrupted"));
+    assert!(!results.tests.is_empty() && results.tests.len() < 18);
+    // Its servers have ended, and their data are gone.
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+}
+
+#[test]
+fn what_cannot_be_reproduced_is_named() {
+    for (args, named) in [
+        (&["hunt", "--peer", "/nowhere"][..], "/nowhere"),
+        (&["hunt", "--only", "no such test"][..], "--only"),
+        (&["hunt", "--dir", "/nowhere"][..], "No such file"),
+        (&["hunt", "--peer", "zk://a"][..], "HOST:PORT"),
+        (&["nothing"][..], "nothing"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        let output = command.arg("reproduce").args(args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(named), "{args:?}: {text}");
+    }
+}
