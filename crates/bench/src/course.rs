@@ -148,7 +148,8 @@ impl Looks {
         let at_s = self.began.elapsed().as_secs_f64();
         let (counts, cpu_ns) = (self.answers.counts(), self.target.cpu_ns());
         let passed_s = at_s - self.last_s;
-        if passed_s < COURSE_PAUSE.as_secs_f64() / 10.0 {
+        // The last look may come right behind another one, and would be noise.
+        if passed_s < COURSE_PAUSE.as_secs_f64() / 10.0 && !self.moments.is_empty() {
             return;
         }
         let new: Vec<u64> = counts.iter().zip(&self.counts).map(|(now, then)| now - then).collect();

@@ -53,6 +53,7 @@ pub enum Command {
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
     /// Repeat the tests of a document beside the real server: tables, charts, a report.
+    #[command(after_help = REPRODUCE_EXAMPLES)]
     Reproduce(ReproduceArgs),
     /// Print the version.
     Version,
@@ -104,6 +105,15 @@ Examples:
   quorate bench etcd --target etcd://localhost:2379 --compare etcd://localhost:22379 --op put,range
   quorate bench differential --target zk://localhost:2181 --compare zk://localhost:2182 --seeds 100
 Options of each: quorate bench WORKLOAD --help. What each means: docs/benchmarks.md.";
+
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  quorate reproduce hunt --quick                         the method, in a minute or two
+  quorate reproduce hunt --html hunt.html --json hunt.json
+  quorate reproduce hunt --peer /opt/apache-zookeeper-3.9.5-bin
+  quorate reproduce etcd --peer /usr/local/bin           a folder with the program etcd
+  quorate reproduce alibaba --peer zk://a:2181,b:2181,c:2181
+What is done, and what the documents got wrong: docs/benchmarks.md.";
 
 /// Options of `quorate serve`.
 #[derive(Clone, Debug, Default, Args)]

@@ -1,5 +1,5 @@
-//! Alibaba's test of publish and subscribe (2011): three servers, three scenarios. [`crate::pubsub`]
-//! has the workload.
+//! Alibaba's test of publish and subscribe (2011): three servers, three scenarios.
+//! [`crate::pubsub`] has the workload.
 
 use std::process::ExitCode;
 

@@ -272,8 +272,9 @@ fn end_of(output: &Path) -> String {
     String::from_utf8_lossy(&text[from..]).trim().to_string()
 }
 
-/// The name of a system without its number of servers, and what tells its build from another one of
-/// its version: the commit where it says one, else the size of its program, and when that was changed.
+/// The name of a system without its number of servers, and what tells its build from another one
+/// of its version: the commit where it says one, else the size of its program, and when that was
+/// changed.
 fn name_and_build(target: &Target) -> (String, String) {
     let name = target.name.split(", ").next().unwrap_or_default();
     let is_commit = |text: &str| text.len() == 40 && text.bytes().all(|it| it.is_ascii_hexdigit());

@@ -388,9 +388,10 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
         assert!(!below_root(address).contains("bench-"));
     }
     assert_eq!(end_restarted(&text), 2, "{text}");
-    for (key, value) in [("acknowledged_writes_lost", 0.0), ("connections_lost", 20.0)] {
-        assert_eq!(rounds(&json, key, 2), [value; 4], "{key}: {text}");
-    }
+    assert_eq!(rounds(&json, "acknowledged_writes_lost", 2), [0.0; 4], "{text}");
+    // A server of others may lose a connection once more while it comes back.
+    let lost = rounds(&json, "connections_lost", 2);
+    assert!(lost[..2] == [20.0; 2] && lost[2..].iter().all(|count| *count >= 20.0), "{text}");
     // A server of others may be so slow to come back that it lets sessions expire.
     assert_eq!(rounds(&json, "sessions_expired", 2)[..2], [0.0; 2], "{text}");
     assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
