@@ -6,11 +6,12 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use results::Results;
-use results::schema::{Disk, Machine, Role, SCHEMA, System, Test};
+use results::schema::{Curve, Disk, Machine, Role, SCHEMA, System, Test};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::cmdw::folder::FileSystem;
+use crate::limits::{DRIFT_MAX, STEAL_MAX};
 use crate::machine_info::{MachineInfo, stolen_ticks};
 use crate::open_files;
 use crate::stats::Latencies;
@@ -108,8 +109,36 @@ impl Record {
             |system: &System| self.results.tests.iter().any(|it| it.of(&system.id).is_some());
         let systems = self.results.systems.iter().filter(|system| used(system)).cloned().collect();
         self.results.systems = systems;
+        self.results.doubts = doubts(&self.results);
         self.results
     }
+}
+
+/// Why no figure of a run is to be quoted.
+fn doubts(results: &Results) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let Machine { cores, stolen_ms, disk, .. } = &results.machine;
+    let stolen = *stolen_ms as f64 / 1_000.0 / (results.seconds * *cores as f64).max(1e-9);
+    if stolen > STEAL_MAX {
+        doubts.push(format!(
+            "other guests of the host took {:.1} % of the CPU; {:.1} % is the limit",
+            stolen * 100.0,
+            STEAL_MAX * 100.0
+        ));
+    }
+    let median = |curve: &Curve| curve.points.iter().find(|(percent, _)| *percent >= 50.0).copied();
+    let both = disk
+        .as_ref()
+        .and_then(|disk| Some((median(&disk.before)?.1, median(disk.after.as_ref()?)?.1)));
+    if let Some((before, after)) = both
+        && (after / before).max(before / after) > DRIFT_MAX
+    {
+        doubts.push(format!(
+            "the median fdatasync took {before:.2} ms before the run and {after:.2} ms behind it: \
+             more than {DRIFT_MAX} times"
+        ));
+    }
+    doubts
 }
 
 /// Writes the JSON of a run to a file.
@@ -148,5 +177,21 @@ mod tests {
         let ids: Vec<&str> = results.systems.iter().map(|it| it.id.as_str()).collect();
         assert_eq!(ids, [PEER]);
         assert!(results.machine.cores > 0 && !results.began_at.is_empty());
+    }
+
+    #[test]
+    fn stolen_cpu_and_a_disk_that_drifts_are_doubts() {
+        let curve = |ms| Curve { points: vec![(50.0, ms)], ..Curve::default() };
+        let disk =
+            |after| Disk { before: curve(1.0), after: Some(curve(after)), ..Disk::default() };
+        let run = |stolen_ms, after| {
+            let machine =
+                Machine { cores: 2, stolen_ms, disk: Some(disk(after)), ..Machine::default() };
+            doubts(&Results { seconds: 10.0, machine, ..Results::default() })
+        };
+        assert_eq!(run(100, 1.4), Vec::<String>::new());
+        assert!(run(2_000, 1.0)[0].contains("10.0 %"));
+        assert!(run(0, 3.0)[0].contains("fdatasync"));
+        assert!(run(0, 0.3)[0].contains("fdatasync"));
     }
 }

@@ -2,13 +2,14 @@
 //! and what is written in the end. An interrupt ends it behind the run under way, and leaves what
 //! was measured.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context;
 use results::Results;
-use results::schema::{Curve, Machine, Measured, Moment, Role, Test};
+use results::schema::{Measured, Moment, Test};
 
 use super::cores::{Cores, Split};
 use super::servers::{Maker, Place, Servers};
@@ -17,7 +18,6 @@ use crate::comparison::{Rounds, Turn};
 use crate::course::Course;
 use crate::figures::Block;
 use crate::interrupt::Interrupt;
-use crate::limits::{DRIFT_MAX, STEAL_MAX};
 use crate::machine_info::disk_latencies;
 use crate::record::{self, Record};
 use crate::target::Scheme;
@@ -29,6 +29,20 @@ pub struct Outputs {
     pub html: Option<PathBuf>,
     /// The JSON.
     pub json: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// Makes the files, so that a run of an hour does not end with a path that is wrong.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    fn check(&self) -> anyhow::Result<()> {
+        for path in self.html.iter().chain(&self.json) {
+            let opened = File::options().append(true).create(true).open(path);
+            opened.with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
 }
 
 /// A reproduction under way.
@@ -106,6 +120,7 @@ impl Session {
     pub fn start(plan: Plan) -> anyhow::Result<Session> {
         // Before any other thread, which would get the signals.
         let interrupt = Interrupt::catch()?;
+        plan.outputs.check()?;
         let folder = Folder::make(&plan.dir.canonicalize()?, "quorate-reproduce")?;
         let log_dir = plan.log_dir.map(|dir| dir.canonicalize()).transpose()?;
         let logs = log_dir.map(|dir| Folder::make(&dir, "quorate-reproduce-log")).transpose()?;
@@ -291,8 +306,9 @@ impl Session {
         if let Err(error) = &measured {
             self.results().cut_short = Some(format!("{error:#}"));
         }
+        let is_interrupted = self.interrupt.is_asked();
         let status = self.finish()?;
-        measured.map(|()| status)
+        if is_interrupted { Ok(status) } else { measured.map(|()| status) }
     }
 
     /// Says what makes the figures doubtful, writes the files, and prints the tables.
@@ -307,8 +323,7 @@ impl Session {
         if let Some(disk) = &mut self.results().machine.disk {
             disk.after = Some(after.curve("fdatasync of 4 KiB, behind"));
         }
-        let mut results = self.record.end(Vec::new());
-        results.doubts = doubts(&results);
+        let results = self.record.end(Vec::new());
         if let Some(path) = &self.outputs.json {
             record::write(&results, path)?;
         }
@@ -323,11 +338,6 @@ impl Session {
     /// What was found so far.
     pub fn results(&mut self) -> &mut Results {
         &mut self.record.results
-    }
-
-    /// Whether a peer is measured.
-    pub fn has_peer(&self) -> bool {
-        self.makers.iter().any(|maker| maker.role == Role::Peer)
     }
 }
 
@@ -356,33 +366,6 @@ fn limit_of(ours: &Measured, used: [usize; 3]) -> String {
     }
 }
 
-/// Why no figure of a run is to be quoted.
-fn doubts(results: &Results) -> Vec<String> {
-    let mut doubts = Vec::new();
-    let Machine { cores, stolen_ms, disk, .. } = &results.machine;
-    let stolen = *stolen_ms as f64 / 1_000.0 / (results.seconds * *cores as f64).max(1e-9);
-    if stolen > STEAL_MAX {
-        doubts.push(format!(
-            "other guests of the host took {:.1} % of the CPU; {:.1} % is the limit",
-            stolen * 100.0,
-            STEAL_MAX * 100.0
-        ));
-    }
-    let median = |curve: &Curve| curve.points.iter().find(|(percent, _)| *percent >= 50.0).copied();
-    let both = disk
-        .as_ref()
-        .and_then(|disk| Some((median(&disk.before)?.1, median(disk.after.as_ref()?)?.1)));
-    if let Some((before, after)) = both
-        && (after / before).max(before / after) > DRIFT_MAX
-    {
-        doubts.push(format!(
-            "the median fdatasync took {before:.2} ms before the run and {after:.2} ms behind it: \
-             more than {DRIFT_MAX} times"
-        ));
-    }
-    doubts
-}
-
 impl Progress {
     fn say(&self, what: &str) {
         let part = self.done / self.all;
@@ -394,27 +377,5 @@ impl Progress {
             _ => String::new(),
         };
         eprintln!("[{:3.0} %{left}] {what}", part * 100.0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use results::schema::Disk;
-
-    #[test]
-    fn stolen_cpu_and_a_disk_that_drifts_are_doubts() {
-        let curve = |ms| Curve { points: vec![(50.0, ms)], ..Curve::default() };
-        let disk =
-            |after| Disk { before: curve(1.0), after: Some(curve(after)), ..Disk::default() };
-        let run = |stolen_ms, after| {
-            let machine =
-                Machine { cores: 2, stolen_ms, disk: Some(disk(after)), ..Machine::default() };
-            doubts(&Results { seconds: 10.0, machine, ..Results::default() })
-        };
-        assert_eq!(run(100, 1.4), Vec::<String>::new());
-        assert!(run(2_000, 1.0)[0].contains("10.0 %"));
-        assert!(run(0, 3.0)[0].contains("fdatasync"));
-        assert!(run(0, 0.3)[0].contains("fdatasync"));
     }
 }
