@@ -62,6 +62,10 @@ pub struct ReproduceArgs {
     /// Rounds before them [default: 1; 0 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     warmup: Option<u32>,
+    /// hunt: the program that makes one test by the stock C client [default:
+    /// tests/clients/run-c-latencies.sh, if it is there, and not with --quick]
+    #[arg(long, value_name = "PROGRAM")]
+    c_client: Option<PathBuf>,
     /// Only the tests whose titles have this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,

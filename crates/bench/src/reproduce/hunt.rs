@@ -5,6 +5,9 @@
 //! The document prints the lines of the last, slowest client of each test, and the seconds of the
 //! whole; [`crate::latencies`] does what its script does.
 
+mod c_client;
+
+use std::path::Path;
 use std::process::ExitCode;
 
 use results::schema::{Chart, Published, Role, Series, Test};
@@ -107,7 +110,12 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         work: cells.iter().map(|cell| cell.units() * runs).sum(),
     })?;
     describe(&mut session, &shape);
-    let measured = measure_all(&mut session, &cells, &shape);
+    // A quick run needs nothing but the servers.
+    let client = match &args.c_client {
+        None if args.quick => None,
+        asked => c_client::program(asked.as_deref()),
+    };
+    let measured = measure_all(&mut session, &cells, (&shape, client.as_deref()));
     session.results().charts = SERVERS.map(|servers| chart(&session, servers)).to_vec();
     session.finish_after(measured)
 }
@@ -135,7 +143,12 @@ fn cells() -> impl Iterator<Item = Cell> {
 
 /// Measures the cells, those of equal servers and cores on the same servers. An interrupt ends it
 /// early, and is no error.
-fn measure_all(session: &mut Session, cells: &[Cell], shape: &Shape) -> anyhow::Result<()> {
+fn measure_all(
+    session: &mut Session,
+    cells: &[Cell],
+    (shape, client): (&Shape, Option<&Path>),
+) -> anyhow::Result<()> {
+    let by_client = cell_by_client(cells, session.results().machine.cores);
     for group in
         cells.chunk_by(|one, other| (one.servers, one.cores) == (other.servers, other.cores))
     {
@@ -154,12 +167,23 @@ fn measure_all(session: &mut Session, cells: &[Cell], shape: &Shape) -> anyhow::
         site.split.generator.take()?;
         session.note_system(&null_servers);
         for cell in group {
-            if !measure(session, &site, &null_servers, (*cell, shape))? {
+            let mut goes_on = measure(session, &site, &null_servers, (*cell, shape))?;
+            if let Some(client) = client.filter(|_| goes_on && Some(*cell) == by_client) {
+                goes_on = c_client::measure(session, &site, (*cell, shape), client)?;
+            }
+            if !goes_on {
                 return Ok(());
             }
         }
     }
     Ok(())
+}
+
+/// The cell that the stock C client makes, too: ten clients on one server, with up to two cores.
+fn cell_by_client(cells: &[Cell], cores: usize) -> Option<Cell> {
+    let is_it =
+        |cell: &&Cell| cell.servers == 1 && cell.clients == 10 && cell.cores <= cores.min(2);
+    cells.iter().filter(is_it).max_by_key(|cell| cell.cores).copied()
 }
 
 /// Measures a cell. False: the run is to end.

@@ -97,6 +97,13 @@ impl Audited {
         Box::new(Audited { client: client.clone(), operation, result: Outcome::Invoked })
     }
 
+    /// A line that a client of etcd v2 has named this user, with a wrong password.
+    pub fn wrong_password_of_v2(ip: IpAddr, user: &str) {
+        let operation = Operation { name: "v2Authenticate", fields: vec![("name", name(user))] };
+        let mut line = Audited::new(&AuditedClient::new(ip), operation);
+        line.tell_result(Err(CallRefused::Error(Error::AuthFailed)));
+    }
+
     /// Tells the result of a call that the Front has answered.
     pub fn tell(&mut self, method: Method, result: &CallResult) {
         if let (Method::LeaseGrant, Ok(reply)) = (method, result) {

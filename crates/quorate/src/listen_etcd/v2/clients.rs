@@ -18,6 +18,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use machine::etcd_v2::auth::{Auth, Who};
 use member::etcd_front::{CallRefused, PasswordDone, PasswordTask, PasswordWork, V2Found};
 
+use super::super::audit::Audited;
 use super::super::client::Site;
 use super::super::limits::V2_PROVEN_MAX;
 use super::super::runtime::Runtime;
@@ -138,7 +139,10 @@ pub(super) async fn client_of(
             Ok(V2Client::User(user.clone()))
         }
         _ => {
-            tracing::info!("a password of the user {user:?} of etcd v2 is wrong");
+            match runtime.member.has_audit_log {
+                true => Audited::wrong_password_of_v2(site.peer.ip(), user),
+                false => tracing::info!("a password of the user {user:?} of etcd v2 is wrong"),
+            }
             Ok(V2Client::Wrong)
         }
     }

@@ -120,7 +120,11 @@ fn users_outlive_a_snapshot_and_are_printed_without_their_passwords() {
         status(etcd, &format!("PUT /v2/keys/app/{number} @app:a value=x"));
     }
     status(etcd, "PUT /v2/auth/users/app @root:r {\"user\":\"app\",\"revoke\":[\"none\"]}");
+    assert_eq!(status(etcd, "GET /v2/keys/app/1 @app:b"), 401);
     let audited = audit::lines(&server);
+    let wrong = "ip=127.0.0.1\toperation=v2Authenticate\tname=app\tresult=failure\t\
+                 error=etcdserver: authentication failed, invalid user ID or password";
+    assert!(audited.contains(&wrong.to_string()), "{audited:?}");
     let refused = "user=root\tip=127.0.0.1\toperation=v2UserPut\tname=app\t\
                    result=failure\terror=Revoking ungranted role";
     assert!(audited.contains(&refused.to_string()), "{audited:?}");
