@@ -12,6 +12,7 @@ use results::schema::{Published, Test};
 
 use crate::census::Census;
 use crate::figures::{self, Block};
+use crate::limits::UNTIL_ROUNDS_MAX;
 use crate::machine_info::{MachineInfo, disk_latencies, stolen_ticks};
 use crate::null_server::NullServer;
 use crate::record::{self, NULL, OURS, PEER, Record};
@@ -118,7 +119,8 @@ impl Rounds {
         let mut round = self.all();
         loop {
             let (found, rounds) = (width(&all), round - self.warmup);
-            let is_over = began.elapsed() >= Duration::from_secs(self.within * 60);
+            let is_over = began.elapsed() >= Duration::from_secs(self.within * 60)
+                || rounds >= UNTIL_ROUNDS_MAX;
             if found.is_some_and(|found| found <= wanted) || is_over {
                 return Ok((all, Some(until_line(wanted, found, (rounds, began.elapsed())))));
             }

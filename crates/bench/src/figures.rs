@@ -189,14 +189,17 @@ impl Block {
         }
     }
 
-    /// As [`Block::measured`]; in the table stands the first rate, or else the first figure that
-    /// can be compared.
+    /// As [`Block::measured`]; in the table stands the [`headline`].
     pub fn of_comparison(&self, system: &str) -> Measured {
-        let first = |good: Good| self.figures.iter().find(|it| it.good == good);
-        let headline = first(Good::More).or_else(|| first(Good::Less));
-        let headline: Vec<&str> = headline.iter().map(|figure| figure.name).collect();
+        let headline: Vec<&str> = headline(&self.figures).map(|it| it.name).into_iter().collect();
         self.measured(system, &headline)
     }
+}
+
+/// The figure that stands for all: the first rate, or else the first one that can be compared.
+fn headline(figures: &[Figure]) -> Option<&Figure> {
+    let first = |good: Good| figures.iter().find(|it| it.good == good);
+    first(Good::More).or_else(|| first(Good::Less))
 }
 
 /// The blocks one after the other, then the ratios of the first two, if there are two.
@@ -281,12 +284,12 @@ pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     Some(out)
 }
 
-/// How well the ratio of the first figure that can be compared is known: half of its interval.
+/// How well the ratio of the [`headline`] is known: half of its interval.
 pub fn ratio_width(blocks: &[Block]) -> Option<f64> {
     let [first, second, ..] = blocks else { return None };
-    let pairs = first.figures.iter().zip(&second.figures);
-    let mut ratios = pairs.filter_map(|(one, two)| Ratio::of(&one.to_schema(), &two.to_schema()));
-    ratios.next()?.half_width()
+    let ours = headline(&first.figures)?;
+    let theirs = second.figures.iter().find(|it| it.name == ours.name)?;
+    Ratio::of(&ours.to_schema(), &theirs.to_schema())?.half_width()
 }
 
 #[cfg(test)]

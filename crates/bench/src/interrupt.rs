@@ -24,6 +24,10 @@ pub struct Interrupt {
     started: Arc<Mutex<Vec<u32>>>,
 }
 
+fn signals() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
+}
+
 impl Interrupt {
     /// Waits for the signals from now on. The caller has no other thread yet, since a new thread
     /// inherits the blocked signals of its maker.
@@ -31,10 +35,7 @@ impl Interrupt {
     /// # Errors
     /// The system refuses.
     pub fn catch() -> anyhow::Result<Interrupt> {
-        let mut signals = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            signals.add(signal);
-        }
+        let signals = signals();
         signals.thread_block()?;
         let interrupt = Interrupt::default();
         let ours = interrupt.clone();
@@ -53,6 +54,19 @@ impl Interrupt {
             }
         })?;
         Ok(interrupt)
+    }
+
+    /// Starts a process by `start` that gets the signals as any other does: it would inherit that
+    /// they are blocked, and SIGTERM could not end it.
+    ///
+    /// # Errors
+    /// The system refuses, or `start` fails.
+    pub fn start<T>(start: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let before = SigSet::thread_get_mask()?;
+        signals().thread_unblock()?;
+        let started = start();
+        before.thread_set_mask()?;
+        started
     }
 
     /// Whether the run is to end.

@@ -106,6 +106,10 @@ impl Shape {
 
 impl LatencyArgs {
     fn check(&self) -> anyhow::Result<()> {
+        if !self.rate.is_empty() {
+            // The rates of both are the one that was asked for.
+            self.repeat.ensure_fixed()?;
+        }
         for (name, number) in
             [("znode-count", self.znode_count), ("watch-multiple", self.watch_multiple)]
         {

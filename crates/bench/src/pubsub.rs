@@ -57,6 +57,10 @@ pub struct PubsubArgs {
 /// An option is wrong, a target does not answer, an event does not come, or a file cannot be
 /// written.
 pub fn command(args: &PubsubArgs) -> anyhow::Result<ExitCode> {
+    if args.publish.rate.is_some() {
+        // The rates of both servers are the one that was asked for.
+        args.repeat.ensure_fixed()?;
+    }
     let shapes = shapes(args)?;
     let connections = shapes.iter().map(|shape| shape.connections.count()).max();
     open_files::make_room(connections.unwrap_or_default())?;

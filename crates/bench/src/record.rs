@@ -20,11 +20,11 @@ use crate::target::Target;
 /// Milliseconds of a tick of the kernel's clock (`USER_HZ` is 100).
 const TICK_MS: u64 = 10;
 
-/// The ids of the systems of a comparison: the one in question, the other one, and the null server.
+/// The id of the system in question.
 pub const OURS: &str = "ours";
-/// See [`OURS`].
+/// The id of the system that it is compared with.
 pub const PEER: &str = "peer";
-/// See [`OURS`].
+/// The id of the null server.
 pub const NULL: &str = "null";
 
 /// A record that is being made.
@@ -109,7 +109,8 @@ impl Record {
             |system: &System| self.results.tests.iter().any(|it| it.of(&system.id).is_some());
         let systems = self.results.systems.iter().filter(|system| used(system)).cloned().collect();
         self.results.systems = systems;
-        self.results.doubts = doubts(&self.results);
+        let doubts = doubts(&self.results);
+        self.results.doubts.extend(doubts);
         self.results
     }
 }

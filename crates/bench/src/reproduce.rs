@@ -26,6 +26,7 @@ use clap::{Args, ValueEnum};
 use results::schema::Role;
 
 use crate::comparison::Rounds;
+use crate::record::{OURS, PEER};
 use crate::target::TargetAddress;
 use servers::{How, Maker};
 use session::Outputs;
@@ -52,11 +53,11 @@ pub struct ReproduceArgs {
     /// The folder on whose disk the servers have their data; all is removed in the end
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// A folder on another disk for the logs of ZooKeeper's servers, and ours
+    /// hunt, alibaba: a folder on another disk for the logs of the servers
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
-    /// Rounds of each test that count [default: 6, which is as few as an interval needs; 1 with
-    /// --quick]
+    /// Rounds of each test that count [default: 6, which is as few as an interval needs; 3 for
+    /// alibaba, whose rounds take minutes; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Rounds before them [default: 1; 0 with --quick]
@@ -87,9 +88,9 @@ enum Document {
 /// The other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// None.
+    /// There is none: ours stands beside the published figures.
     None,
-    /// A folder.
+    /// The distribution of the real server, or scripts that start it.
     Folder(PathBuf),
     /// Servers that run.
     Running(TargetAddress),
@@ -144,7 +145,8 @@ impl ReproduceArgs {
     fn makers(&self, ours: &[&str], starters: &[(&str, &[&str])]) -> anyhow::Result<Vec<Maker>> {
         let program = std::env::current_exe()?;
         let ours = std::iter::once(program.into()).chain(ours.iter().map(Into::into)).collect();
-        let mut makers = vec![Maker { id: "ours", role: Role::Ours, how: How::Program(ours) }];
+        let how = How::Program(ours);
+        let mut makers = vec![Maker { id: OURS, role: Role::Ours, how, is_default: false }];
         let how = match self.peer.as_slice() {
             [] => starter_in(Path::new(SCRIPTS), starters),
             [Peer::None] => None,
@@ -157,7 +159,8 @@ impl ReproduceArgs {
             }
             several => Some(How::Running(running(several)?)),
         };
-        makers.extend(how.map(|how| Maker { id: "peer", role: Role::Peer, how }));
+        let is_default = self.peer.is_empty();
+        makers.extend(how.map(|how| Maker { id: PEER, role: Role::Peer, how, is_default }));
         Ok(makers)
     }
 }

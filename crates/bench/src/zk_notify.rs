@@ -44,6 +44,10 @@ pub struct NotifyArgs {
 /// # Errors
 /// An option is wrong, a target does not answer, or a file cannot be written.
 pub fn command(args: &NotifyArgs) -> anyhow::Result<ExitCode> {
+    if args.publish.rate.is_some() {
+        // The rates of both servers are the one that was asked for.
+        args.repeat.ensure_fixed()?;
+    }
     args.publish.check()?;
     let PublishArgs { publishers, subscribers, .. } = args.publish;
     let connections = Connections { publishers, subscribers };

@@ -24,6 +24,8 @@ pub enum Verdict {
     NoDifference,
     /// There are too few rounds.
     CannotBeTold,
+    /// The runs were made in different places, and no peer stands beside the value.
+    Elsewhere,
 }
 
 /// A headline figure of both runs.
@@ -49,7 +51,7 @@ pub struct Gate {
     pub rows: Vec<Row>,
     /// Figures of the old run that the new one lacks.
     pub missing: Vec<String>,
-    /// Differences of machine or configuration, which forbid to compare values.
+    /// Differences of machine or configuration: values without a peer are not compared then.
     pub differences: Vec<Difference>,
 }
 
@@ -70,24 +72,31 @@ pub fn check(old: &Results, new: &Results, limit: f64) -> anyhow::Result<Gate> {
     };
     let matching = matching(old, new);
     let ours = matching.both.iter().filter(|(key, old, _)| old.is_headline && is_ours(key));
+    let serious: Vec<Difference> =
+        differences(old, new).into_iter().filter(|one| one.is_serious).collect();
     let rows = ours.map(|(key, old_figure, new_figure)| {
         let peer = peer_of(old, new, &matching, key);
-        row(key, (*old_figure, *new_figure), peer, limit)
+        let mut row = row(key, (*old_figure, *new_figure), peer, limit);
+        if row.peer.is_none() && !serious.is_empty() {
+            row.verdict = Verdict::Elsewhere;
+        }
+        row
     });
+    let rows = rows.collect();
     let lost = matching.only_old.iter().filter(|(key, old)| old.is_headline && is_ours(key));
-    let serious = differences(old, new).into_iter().filter(|one| one.is_serious);
     Ok(Gate {
         limit,
-        rows: rows.collect(),
+        rows,
         missing: lost.map(|(key, _)| key.to_string()).collect(),
-        differences: serious.collect(),
+        differences: serious,
     })
 }
 
 impl Gate {
     /// Whether nothing regressed, nothing is missing, and at least one figure could be told.
     pub fn passes(&self) -> bool {
-        let is_told = |row: &Row| row.verdict != Verdict::CannotBeTold;
+        let is_told =
+            |row: &Row| !matches!(row.verdict, Verdict::CannotBeTold | Verdict::Elsewhere);
         self.count(Verdict::Regressed) == 0
             && self.missing.is_empty()
             && self.rows.iter().any(is_told)
@@ -106,6 +115,7 @@ impl Display for Verdict {
             Verdict::Improved => "improved",
             Verdict::NoDifference => "no difference",
             Verdict::CannotBeTold => "cannot be told: too few rounds",
+            Verdict::Elsewhere => "cannot be told: the runs differ, and no peer is in both",
         })
     }
 }
@@ -128,7 +138,10 @@ impl Display for Gate {
             (self.missing.len(), "missing"),
             (self.count(Verdict::Improved), "improved"),
             (self.count(Verdict::NoDifference), "without difference"),
-            (self.count(Verdict::CannotBeTold), "that cannot be told"),
+            (
+                self.count(Verdict::CannotBeTold) + self.count(Verdict::Elsewhere),
+                "that cannot be told",
+            ),
         ];
         let counts: Vec<String> =
             counts.iter().map(|(count, what)| format!("{count} {what}")).collect();
@@ -168,7 +181,8 @@ fn peer_of<'a>(
 ) -> Option<(&'a str, &'a Figure, &'a Figure)> {
     let is_same = |one: &&System| {
         new.system(&one.id).is_some_and(|other| {
-            (&one.name, &one.build, one.role) == (&other.name, &other.build, other.role)
+            let about = |it: &System| (it.name.clone(), it.build.clone(), it.configuration.clone());
+            one.role == other.role && about(one) == about(other)
         })
     };
     let peers = old.systems.iter().filter(|system| system.role == Role::Peer).filter(is_same);
@@ -274,11 +288,11 @@ mod tests {
             results
         };
         assert_eq!(verdicts(&run(), &drifted(&["ours", "zk"])), [Verdict::NoDifference; 3]);
-        // Another version of the peer is another yardstick: values are compared.
+        // Another version of the peer is another yardstick, and values alone say nothing.
         let mut other = drifted(&["ours", "zk"]);
         other.systems[1].name = "ZooKeeper 3.9.6".into();
         let gate = check(&run(), &other, LIMIT).unwrap();
-        assert_eq!(gate.count(Verdict::Regressed), 3);
+        assert_eq!((gate.count(Verdict::Elsewhere), gate.passes()), (3, false));
         assert_eq!(gate.rows[0].peer, None);
         assert!(gate.to_string().starts_with("warning: the runs differ in zk: name"), "{gate}");
     }

@@ -110,7 +110,22 @@ pub fn reservations(results: &Results) -> Vec<String> {
     let quick = results.is_quick.then(|| quick.to_string());
     let doubts = (!results.doubts.is_empty())
         .then(|| format!("No figure of this run is to be quoted: {}", results.doubts.join("; ")));
-    quick.into_iter().chain(doubts).collect()
+    quick.into_iter().chain(doubts).chain(trouble(results, Role::Ours)).collect()
+}
+
+/// The tests in which answers of a system of this role were errors. An error may come faster than an
+/// answer, so a rate with errors means nothing.
+pub fn trouble(results: &Results, role: Role) -> Option<String> {
+    let has_role = |id: &str| results.system(id).is_some_and(|system| system.role == role);
+    let of_test = |test: &Test| {
+        let systems = test.systems.iter().filter(|measured| has_role(&measured.system));
+        let count: u64 = systems.map(|measured| measured.trouble).sum();
+        (count > 0).then(|| format!("{count} in {}", test.title))
+    };
+    let tests: Vec<String> = results.tests.iter().filter_map(of_test).collect();
+    let names = names(results, role, "");
+    let what = "answers were errors, or sessions were lost";
+    (!tests.is_empty()).then(|| format!("{names}: {what}: {}", tests.join("; ")))
 }
 
 /// The names of the systems of a role, or what stands in for them.
@@ -240,6 +255,10 @@ fn rows_of<'a>(results: &'a Results, test: &'a Test) -> Vec<Row<'a>> {
                 row.published.clear();
             }
             if !row.is_lead && !test.limit.is_empty() {
+                let ceiling = row.limit.strip_prefix(&test.limit).unwrap_or_default();
+                row.limit = ceiling.trim_start_matches("; ").to_string();
+            }
+            if row.published.is_empty() && rows.last().is_some_and(|it| it.figure == row.figure) {
                 row.limit.clear();
             }
             rows.push(row);
@@ -281,7 +300,8 @@ fn row_of<'a>(
     let (our_figure, peer_figure) = (of(ours), of(peer));
     let published = test.published.iter().filter(|published| published.figure == figure.name);
     let ceiling = || ceiling_text(our_figure?, null?.figure(&figure.name)?);
-    let limit = if test.limit.is_empty() { ceiling() } else { Some(test.limit.clone()) };
+    let both = [Some(test.limit.clone()).filter(|limit| !limit.is_empty()), ceiling()];
+    let limit: Vec<String> = both.into_iter().flatten().collect();
     Row {
         figure: &figure.name,
         pair: None,
@@ -291,7 +311,7 @@ fn row_of<'a>(
         ours: our_figure.and_then(Spread::of),
         ratio: our_figure.zip(peer_figure).and_then(|(ours, peer)| Ratio::of(ours, peer)),
         cpu: cpu_of(&figure.name, ours.map(|(_, m)| m), peer.map(|(_, m)| m)),
-        limit: limit.unwrap_or_default(),
+        limit: limit.join("; "),
         is_lead: false,
     }
 }
@@ -341,6 +361,8 @@ fn cpu_of<'a>(
 /// The words of a figure's name that tell one operation from another.
 fn words_of(name: &str) -> Vec<&str> {
     let words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    // A rate counts creates; what each costs is said of one.
+    let words = words.map(|word| word.strip_suffix('s').unwrap_or(word));
     words.filter(|word| !["server", "CPU", "per", "operation"].contains(word)).collect()
 }
 
@@ -357,12 +379,27 @@ mod tests {
         assert_eq!(names, ["znodes", "watches"]);
         let row = &groups[0].tests[0].rows[0];
         assert_eq!((row.figure, row.published[0].text.as_str()), ("create rate", "5,000 per s"));
-        assert_eq!(row.limit, "fsync of the leader");
+        assert_eq!(row.limit, "fsync of the leader; 5.38 % of the generator's ceiling");
         assert_eq!(row.ratio.unwrap().verdict(), Verdict::Better);
         assert!(groups[0].tests[1].rows[0].limit.ends_with("% of the generator's ceiling"));
         let cpu = row.cpu.unwrap();
         assert!(cpu.ours.unwrap() < cpu.peer.unwrap(), "{cpu:?}");
         assert!(groups[1].tests[1].rows.is_empty(), "a skipped test has none");
+    }
+
+    #[test]
+    fn errors_of_ours_are_a_reservation_and_those_of_a_peer_are_said() {
+        let mut results = run();
+        assert_eq!(reservations(&results), Vec::<String>::new());
+        assert!(trouble(&results, Role::Peer).unwrap().contains("12 in "));
+        results.tests[0].systems[0].trouble = 3;
+        assert!(reservations(&results)[0].contains("3 in "));
+    }
+
+    #[test]
+    fn a_figure_finds_its_cpu_by_one_of_what_it_counts() {
+        assert_eq!(words_of("creates"), words_of("server CPU per create"));
+        assert_ne!(words_of("creates"), words_of("server CPU per delete"));
     }
 
     #[test]
@@ -389,7 +426,8 @@ mod tests {
         assert_eq!(rows.iter().filter(|row| row.is_lead).count(), 1);
         assert_eq!(rows[0].pair.as_deref(), Some("beside ZooKeeper 3.9.5"));
         assert_eq!((rows[0].published.len(), rows[1].published.len()), (1, 0));
-        assert_eq!((rows[0].limit.as_str(), rows[1].limit.as_str()), ("fsync of the leader", ""));
+        assert!(rows[0].limit.starts_with("fsync of the leader; "), "{}", rows[0].limit);
+        assert_eq!(rows[1].limit, "");
         let mut results = results.clone();
         results.tests[0].systems[3].figures.clear();
         assert_eq!(super::groups(&results)[0].tests[0].rows.len(), 1, "one has no such figure");

@@ -3,7 +3,7 @@
 use crate::number::{duration, shown};
 use crate::ratio::Verdict;
 use crate::rows::{
-    Group, Row, Spread, TestRows, groups, interval_text, names, reservations, verdict_text,
+    Group, Row, Spread, TestRows, groups, interval_text, names, reservations, trouble, verdict_text,
 };
 use crate::schema::{Published, Results, Role};
 
@@ -46,6 +46,7 @@ pub fn table(results: &Results) -> String {
     out.push(format!("{}, began {}, took {took}", results.workload, results.began_at));
     let reservations = reservations(results);
     out.extend(reservations.iter().map(|reservation| format!("! {reservation}")));
+    out.extend(trouble(results, Role::Peer).iter().map(|trouble| format!("! {trouble}")));
     out.extend(results.cut_short.iter().map(|why| format!("! The run was cut short: {why}")));
     for group in groups(results) {
         out.push(String::new());

@@ -115,7 +115,8 @@ impl Freon {
         java.arg(shape.chunks_per_block.to_string());
         java.stdin(Stdio::piped()).stdout(Stdio::piped());
         java.stderr(File::create(at.join("complaints"))?);
-        let mut child = java.spawn()?;
+        let mut child = Interrupt::start(|| Ok(java.spawn()?))?;
+        interrupt.kill_at_exit(child.id());
         let input = child.stdin.take();
         let lines = child.stdout.take().map(read_lines).transpose()?;
         let lines = lines.ok_or_else(|| anyhow::anyhow!("java has no standard output"))?;
@@ -217,6 +218,7 @@ impl Drop for Freon {
         drop(self.input.take());
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.interrupt.forget(self.child.id());
     }
 }
 

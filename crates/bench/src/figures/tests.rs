@@ -89,3 +89,17 @@ fn what_went_wrong_is_said() {
     assert_eq!((one.trouble, one.notes.len()), (3, 1));
     assert!(table(&[one]).contains("fill: 2 errors, 1 sessions lost"));
 }
+
+#[test]
+fn a_ratio_is_known_by_the_rate_where_there_is_one() {
+    let memory = figure("memory", &[100.0; 8], Good::Less);
+    let rate = |factor| {
+        let values: Vec<f64> =
+            (0..8).map(|round| 1_000.0 * (1.0 + factor * f64::from(round))).collect();
+        figure("rate", &values, Good::More)
+    };
+    let blocks = [block(vec![memory.clone(), rate(0.1)]), block(vec![memory, rate(0.0)])];
+    let width = ratio_width(&blocks).unwrap();
+    assert!(width > 0.05, "{width}");
+    assert_eq!(ratio_width(&blocks[..1]), None);
+}

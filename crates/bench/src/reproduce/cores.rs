@@ -26,6 +26,12 @@ impl Cores {
         Ok(Cores((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()))
     }
 
+    /// The first of them, at most so many.
+    pub fn at_most(mut self, count: usize) -> Cores {
+        self.0.truncate(count.max(1));
+        self
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.0.len()

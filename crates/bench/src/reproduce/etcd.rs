@@ -92,6 +92,7 @@ fn measure_all(session: &mut Session, rows: &[(Api, Row)], time: Duration) -> an
             what: format!("{:.1} s", time.as_secs_f64()),
             units: 1.0,
             headlines: &HEADLINES,
+            cpu_is_of_rate: true,
         };
         let goes_on = session.measure(&site, work, |turn| match api {
             Api::V2 => etcd2::measure(turn, *row, time),

@@ -14,7 +14,7 @@ use results::schema::{Chart, Published, Role, Series, Test};
 
 use super::ReproduceArgs;
 use super::servers::Servers;
-use super::session::{Plan, Session, Site, Work};
+use super::session::{self, Plan, Session, Site, Work};
 use crate::figures::{Block, Figure, Good};
 use crate::latencies;
 use crate::null_server::NullServer;
@@ -97,7 +97,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     let shape = shape(args.quick);
     let cells: Vec<Cell> = cells().filter(|cell| args.wants(&cell.title())).collect();
     anyhow::ensure!(!cells.is_empty(), "--only: no test has that in its title");
-    let runs = (repeat.all() as usize * makers.len() + 1) as f64;
+    let runs = session::runs(&repeat, makers.len());
     let mut session = Session::start(Plan {
         workload: "reproduce hunt".to_string(),
         title: "ZooKeeper service latencies (P. Hunt, 2009)".to_string(),
@@ -156,7 +156,10 @@ fn measure_all(
         let Some(split) = session.split(cores) else {
             let has = session.results().machine.cores;
             let why = format!("this machine has {has} cores");
-            group.iter().for_each(|cell| session.skip(cell.test(false), why.clone()));
+            let runs = session.runs();
+            for cell in group {
+                session.skip(cell.test(false), why.clone(), cell.units() * runs);
+            }
             continue;
         };
         let site = session.start_servers(Scheme::Zk, servers, split)?;
@@ -199,6 +202,7 @@ fn measure(
         what: what.clone(),
         units: cell.units(),
         headlines: &HEADLINES,
+        cpu_is_of_rate: true,
     };
     let run = |target: &Target, label: &str| {
         let run = latencies::run(target, cell.clients, shape, label)?;
@@ -353,6 +357,8 @@ fn describe(session: &mut Session, shape: &Shape) {
          process, begun by hand at about the same time, so that the slowest one had less company in \
          the end",
         "each client has a root of its own",
+        "cores are logical ones, the first by their numbers: two may be threads of one core; the \
+         servers of the other system stay up on them, idle",
         "the generator speaks the protocol itself; the document's was a script over the C client \
          library: see the ceiling in each row",
         "the servers are as they are, not limited in memory; the real server has the heap that its \

@@ -31,6 +31,8 @@ pub struct Maker {
     pub role: Role,
     /// The way.
     pub how: How,
+    /// Whether nobody asked for it: a run goes on without one that cannot be started.
+    pub is_default: bool,
 }
 
 /// Where servers are started.
@@ -85,6 +87,32 @@ struct Planned {
 }
 
 impl Maker {
+    /// Runs the program once, however long that takes: the scripts of the source tree fetch or
+    /// build what they start. What it says of the option does not matter.
+    ///
+    /// # Errors
+    /// It cannot be run, or the run is to end.
+    pub fn prepare(&self, interrupt: &Interrupt) -> anyhow::Result<()> {
+        let How::Program(command) = &self.how else { return Ok(()) };
+        let (program, arguments) = command.split_first().context("the program has no name")?;
+        let mut child = Interrupt::start(|| {
+            let mut command = Command::new(program);
+            command.args(arguments).arg("--version").process_group(0).stdin(Stdio::null());
+            Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+        })
+        .with_context(|| PathBuf::from(program).display().to_string())?;
+        while child.try_wait()?.is_none() {
+            if interrupt.is_asked() {
+                // It is gone already, or ends now.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            interrupt.check()?;
+            std::thread::sleep(MEMBER_LOOK_PAUSE);
+        }
+        Ok(())
+    }
+
     /// Starts so many servers. None: no such servers run.
     ///
     /// # Errors
@@ -214,7 +242,7 @@ fn start_all(
     let mut started = Started { children: Vec::new(), interrupt: interrupt.clone() };
     cores.take()?;
     let spawned = planned.iter().try_for_each(|server| {
-        let child = spawn(command, server)?;
+        let child = Interrupt::start(|| spawn(command, server))?;
         interrupt.kill_at_exit(child.id());
         started.children.push(child);
         anyhow::Ok(())
@@ -259,10 +287,11 @@ fn spawn(command: &[OsString], server: &Planned) -> anyhow::Result<Child> {
 /// Whether a server is ready for clients.
 fn serves(server: &Planned) -> bool {
     let is_etcd = server.arguments.iter().any(|it| it == "--listen-client-urls");
-    match is_etcd {
-        true => load::ask(server.address, &load::get("/health"))
-            .is_ok_and(|(_, body)| String::from_utf8_lossy(&body).contains("true")),
-        false => mode_at(&server.address).is_some(),
+    if is_etcd {
+        let health = load::ask(server.address, &load::get("/health"));
+        health.is_ok_and(|(_, body)| String::from_utf8_lossy(&body).contains("true"))
+    } else {
+        mode_at(&server.address).is_some()
     }
 }
 
@@ -419,7 +448,8 @@ mod tests {
     fn a_program_that_ends_is_an_error_with_its_output() {
         let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "ends").unwrap();
         let command = ["sh", "-c", "echo no such port; exit 3"].map(OsString::from).to_vec();
-        let maker = Maker { id: "ours", role: Role::Ours, how: How::Program(command) };
+        let maker =
+            Maker { id: "ours", role: Role::Ours, how: How::Program(command), is_default: false };
         let cores = Cores::all().unwrap();
         let at = Place { folder: folder.path(), logs: None, cores: &cores };
         let error = maker.start(Scheme::Zk, 1, at, &Interrupt::default()).unwrap_err().to_string();

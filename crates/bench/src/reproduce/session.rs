@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use results::Results;
-use results::schema::{Measured, Moment, Test};
+use results::schema::{Measured, Moment, Role, Test};
 
 use super::cores::{Cores, Split};
 use super::servers::{Maker, Place, Servers};
@@ -110,6 +110,9 @@ pub struct Work<'a> {
     pub units: f64,
     /// The figures that stand in the table.
     pub headlines: &'a [&'a str],
+    /// Whether the CPU for each operation is that of the time of the rate: not where a run goes on
+    /// after the last operation.
+    pub cpu_is_of_rate: bool,
 }
 
 impl Session {
@@ -130,6 +133,8 @@ impl Session {
         record.note_disk(folder.path(), &before);
         record.results.title = plan.title;
         record.results.is_quick = plan.is_quick;
+        // A quota of CPU may be less than the cores that are there.
+        let cores = record.results.machine.cores;
         Ok(Session {
             record,
             repeat: plan.repeat,
@@ -137,7 +142,7 @@ impl Session {
             folder,
             logs,
             makers: plan.makers,
-            cores: Cores::all()?,
+            cores: Cores::all()?.at_most(cores),
             outputs: plan.outputs,
             progress: Progress { began: Instant::now(), all: plan.work, done: 0.0 },
         })
@@ -160,11 +165,26 @@ impl Session {
         split: Split,
     ) -> anyhow::Result<Site> {
         let mut servers = Vec::new();
+        let mut missing = None;
         for maker in &self.makers {
             self.progress.say(&format!("starting {count} of {}", maker.id));
             let logs = self.logs.as_ref().map(Folder::path);
             let at = Place { folder: self.folder.path(), logs, cores: &split.servers };
-            servers.extend(maker.start(scheme, count, at, &self.interrupt)?);
+            let is_first = self.record.results.of_role(maker.role).is_none();
+            let may_fetch = is_first && maker.role == Role::Peer;
+            let prepared = if may_fetch { maker.prepare(&self.interrupt) } else { Ok(()) };
+            let started = prepared.and_then(|()| maker.start(scheme, count, at, &self.interrupt));
+            match started {
+                Err(error) if maker.is_default && is_first && !self.interrupt.is_asked() => {
+                    missing = Some((maker.id, format!("{error:#}")));
+                }
+                started => servers.extend(started?),
+            }
+        }
+        if let Some((id, why)) = missing {
+            self.makers.retain(|maker| maker.id != id);
+            let text = format!("there is no real server beside ours: {why}");
+            self.record.results.deviations.push(text);
         }
         let site = Site { servers, split };
         site.split.generator.take()?;
@@ -199,21 +219,16 @@ impl Session {
         let targets: Vec<_> = site.servers.iter().map(|it| it.target.clone()).collect();
         work.test.warm = self.repeat.warm_line(&work.what, &targets);
         let places: Vec<&'static str> = site.servers.iter().map(|it| it.id).collect();
-        let (warmup, used) = (self.repeat.warmup, site.split.used());
-        let goes_on = self.measure_places(&places, work, |place, round| {
+        let warmup = self.repeat.warmup;
+        let used = work.cpu_is_of_rate.then(|| site.split.used());
+        self.measure_in_turn(&places, (work, used), |place, round| {
             let servers = &site.servers[place];
             let turn = Turn::of_session(&servers.target, (place, round, round >= warmup));
             let course = Course::watch(&servers.target, servers.folder.clone())?;
             let block = run(&turn);
             let course = course.end();
             Ok((block.with_context(|| servers.target.name.clone())?, course))
-        })?;
-        if let Some(test) = self.record.results.tests.last_mut()
-            && let Some(ours) = test.systems.first()
-        {
-            test.limit = limit_of(ours, used);
-        }
-        Ok(goes_on)
+        })
     }
 
     /// As [`Session::measure`], of systems that need no servers: `run` gets the place of one, and
@@ -225,6 +240,18 @@ impl Session {
         &mut self,
         places: &[&'static str],
         work: Work<'_>,
+        mut run: impl FnMut(usize, u32) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<bool> {
+        let no_course = |block| (block, Vec::new());
+        self.measure_in_turn(places, (work, None), |place, round| run(place, round).map(no_course))
+    }
+
+    /// Measures a test on all places in turn. `used`: how many cores the servers have, the
+    /// generator, and both together; none if that does not tell what limits the rate.
+    fn measure_in_turn(
+        &mut self,
+        places: &[&'static str],
+        (work, used): (Work<'_>, Option<[usize; 3]>),
         mut run: impl FnMut(usize, u32) -> anyhow::Result<(Block, Vec<Moment>)>,
     ) -> anyhow::Result<bool> {
         let mut test = work.test;
@@ -262,6 +289,9 @@ impl Session {
             let measured = Block::of_rounds(blocks).measured(id, work.headlines);
             test.systems.push(Measured { course, ..measured });
         }
+        if let Some((used, ours)) = used.zip(test.systems.first()) {
+            test.limit = limit_of(ours, used);
+        }
         if !test.systems.is_empty() {
             self.record.results.tests.push(test);
         }
@@ -293,8 +323,9 @@ impl Session {
         Ok(true)
     }
 
-    /// Keeps a test that this machine cannot make.
-    pub fn skip(&mut self, test: Test, why: String) {
+    /// Keeps a test that this machine cannot make; it would have been so much work.
+    pub fn skip(&mut self, test: Test, why: String, units: f64) {
+        self.progress.all -= units;
         self.record.results.tests.push(Test { skipped: Some(why), ..test });
     }
 
@@ -319,26 +350,42 @@ impl Session {
         if self.interrupt.is_asked() {
             self.results().cut_short = Some("it was interrupted".to_string());
         }
-        let after = disk_latencies(self.folder.path())?;
-        if let Some(disk) = &mut self.results().machine.disk {
-            disk.after = Some(after.curve("fdatasync of 4 KiB, behind"));
+        let after = disk_latencies(self.folder.path());
+        match (after, &mut self.results().machine.disk) {
+            (Ok(after), Some(disk)) => {
+                disk.after = Some(after.curve("fdatasync of 4 KiB, after"));
+            }
+            (Ok(_), None) => {}
+            (Err(error), _) => {
+                let why = format!("the disk was not measured after the run: {error}");
+                self.results().doubts.push(why);
+            }
         }
         let results = self.record.end(Vec::new());
-        if let Some(path) = &self.outputs.json {
-            record::write(&results, path)?;
-        }
+        print!("{}", results::text::table(&results));
+        let written = self.outputs.json.as_ref().map(|path| record::write(&results, path));
         if let Some(path) = &self.outputs.html {
             std::fs::write(path, results::html::page(&results))
                 .with_context(|| path.display().to_string())?;
         }
-        print!("{}", results::text::table(&results));
+        written.transpose()?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The runs of a test.
+    pub fn runs(&self) -> f64 {
+        runs(&self.repeat, self.makers.len())
     }
 
     /// What was found so far.
     pub fn results(&mut self) -> &mut Results {
         &mut self.record.results
     }
+}
+
+/// The runs of a test: those of each system, and that of the null server.
+pub fn runs(repeat: &Rounds, systems: usize) -> f64 {
+    f64::from(repeat.all()) * systems as f64 + 1.0
 }
 
 /// What limits the rate of a test: cores that are busy, or what requests wait for. `used` says how
@@ -355,14 +402,12 @@ fn limit_of(ours: &Measured, used: [usize; 3]) -> String {
     let [of_servers, of_generator, all] = used.map(|count| count as f64);
     let busy = format!("servers {server:.1} of {of_servers}, generator {generator:.1}");
     // The generator is one thread.
-    match () {
-        () if generator > 0.9 * of_generator.min(1.0) => {
-            format!("the generator; cores used: {busy}")
-        }
-        () if server > 0.9 * of_servers || server + generator > 0.9 * all => {
-            format!("the cores; used: {busy}")
-        }
-        () => format!("waits for the disk or for answers; cores used: {busy}"),
+    if generator > 0.9 * of_generator.min(1.0) {
+        format!("the generator; cores used: {busy}")
+    } else if server > 0.9 * of_servers || server + generator > 0.9 * all {
+        format!("the cores; used: {busy}")
+    } else {
+        format!("waits for the disk or for answers; cores used: {busy}")
     }
 }
 

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
 
+use bench::limits::SERVER_END_LIMIT;
 use results::Results;
 use results::schema::{Good, Role};
 use rustix::process::{Pid, Signal, kill_process};
@@ -144,6 +146,17 @@ fn files_of_runs_are_shown_compared_and_judged() {
     assert_eq!(regressed.status.code(), Some(1), "{}", String::from_utf8_lossy(&regressed.stdout));
 }
 
+/// The processes that a process has started.
+fn children_of(parent: u32) -> Vec<u32> {
+    let line = format!("PPid:\t{parent}\n");
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|text| text.contains(&line))
+    };
+    pids.filter(is_child).collect()
+}
+
 #[test]
 fn an_interrupt_leaves_what_was_measured_and_no_server() {
     let mut reproduction = Reproduction::new("hunt", "interrupt");
@@ -153,13 +166,19 @@ fn an_interrupt_leaves_what_was_measured_and_no_server() {
     let folder = reproduction.folder;
     let progress = || fs::read_to_string(folder.join("progress")).unwrap_or_default();
     wait_until("a test is over", || progress().contains("1 core, 10 clients"));
+    let servers = children_of(child.id());
+    assert_eq!(servers.len(), 1, "{servers:?}");
     let pid = Pid::from_raw(child.id() as i32).unwrap();
     kill_process(pid, Signal::INT).unwrap();
+    let asked = Instant::now();
     assert!(child.wait().unwrap().success(), "{}", progress());
+    // They end when they are asked to, and need not be killed.
+    assert!(asked.elapsed() < SERVER_END_LIMIT, "{:?}", asked.elapsed());
+    assert!(!servers.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()));
     let results = read(&folder);
     assert_eq!(results.cut_short.as_deref(), Some("it was interrupted"));
     assert!(!results.tests.is_empty() && results.tests.len() < 18);
-    // Its servers have ended, and their data are gone.
+    // The data of its servers are gone.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
 }
 

@@ -186,7 +186,7 @@ fn curve_figure(heading: &str, lines: Vec<Line>) -> Markup {
 /// rate would press the lines of all others to the ground.
 fn courses(test: &Test, styles: &Styles) -> Vec<Markup> {
     let courses: [(&str, Scale, Value); 6] = [
-        ("rate, per s", Scale::Linear, |moment| moment.rate),
+        ("answers and events, per s", Scale::Linear, |moment| moment.rate),
         ("median latency, ms", Scale::Logarithmic, |moment| moment.p50_ms),
         ("p99 latency, ms", Scale::Logarithmic, |moment| moment.p99_ms),
         ("CPU of the servers, cores", Scale::Linear, |moment| moment.cpu_cores),

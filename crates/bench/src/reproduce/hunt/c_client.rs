@@ -2,13 +2,14 @@
 //! between its rates and those of the generator is the client's.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use results::schema::Test;
 
 use super::{ALL, CPU, Cell, PHASES, operations};
 use crate::figures::{Block, Figure, Good};
+use crate::interrupt::Interrupt;
 use crate::record::{OURS, PEER};
 use crate::report::Shape;
 use crate::reproduce::session::{Session, Site, Work};
@@ -43,8 +44,11 @@ pub fn measure(
     program: &Path,
 ) -> anyhow::Result<bool> {
     let trial = Shape { znode_count: TRIAL_ZNODES, ..*shape };
+    let folder = session.folder.path().join("c-client");
+    std::fs::create_dir(&folder)?;
+    let client = Client { program, folder };
     let first = &site.servers[0].target;
-    if let Err(error) = run(program, first, 1, &trial) {
+    if let Err(error) = client.run(first, 1, &trial) {
         let why = format!("the stock C client was not run: {error:#}");
         session.results().deviations.push(why);
         return Ok(true);
@@ -60,9 +64,10 @@ pub fn measure(
         what: format!("{} operations of each client", operations(shape)),
         units: cell.units(),
         headlines: &HEADLINES,
+        cpu_is_of_rate: false,
     };
     let goes_on =
-        session.measure(site, work, |turn| run(program, turn.target, cell.clients, shape))?;
+        session.measure(site, work, |turn| client.run(turn.target, cell.clients, shape))?;
     add_remark(session, cell);
     Ok(goes_on)
 }
@@ -96,18 +101,31 @@ fn add_remark(session: &mut Session, cell: Cell) {
     }
 }
 
-/// Runs the client once.
-fn run(program: &Path, target: &Target, clients: usize, shape: &Shape) -> anyhow::Result<Block> {
-    let hosts: Vec<String> = target.addresses.iter().map(ToString::to_string).collect();
-    let counts = [clients, shape.znode_count, shape.watch_multiple].map(|it| it.to_string());
-    let output = Command::new(program).arg(hosts.join(",")).args(&counts).output();
-    let output = output.with_context(|| program.display().to_string())?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let complaint = complaint.trim().lines().last().unwrap_or_default();
-    ensure!(output.status.success(), "{}: {complaint}", program.display());
-    let mut block = target.block();
-    read(&String::from_utf8_lossy(&output.stdout), &mut block)?;
-    Ok(block)
+/// The program that runs the client.
+struct Client<'a> {
+    program: &'a Path,
+    /// Where it compiles the client.
+    folder: PathBuf,
+}
+
+impl Client<'_> {
+    /// Runs the client once.
+    fn run(&self, target: &Target, clients: usize, shape: &Shape) -> anyhow::Result<Block> {
+        let hosts: Vec<String> = target.addresses.iter().map(ToString::to_string).collect();
+        let counts = [clients, shape.znode_count, shape.watch_multiple].map(|it| it.to_string());
+        let mut command = Command::new(self.program);
+        command.arg(hosts.join(",")).args(&counts).env("PEER_TMP", &self.folder);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let started = Interrupt::start(|| Ok(command.spawn()?));
+        let output = started.and_then(|child| Ok(child.wait_with_output()?));
+        let output = output.with_context(|| self.program.display().to_string())?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let complaint = complaint.trim().lines().last().unwrap_or_default();
+        ensure!(output.status.success(), "{}: {complaint}", self.program.display());
+        let mut block = target.block();
+        read(&String::from_utf8_lossy(&output.stdout), &mut block)?;
+        Ok(block)
+    }
 }
 
 /// Reads the lines of the client: the name of a phase, its rate, and the CPU of the servers.
