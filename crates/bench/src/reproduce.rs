@@ -140,6 +140,14 @@ impl ReproduceArgs {
         self.only.as_ref().is_none_or(|text| title.contains(text.as_str()))
     }
 
+    /// Our servers of ZooKeeper's clients, and the real ones, which take the same `zoo.cfg`.
+    fn zk_makers(&self) -> anyhow::Result<Vec<Maker>> {
+        self.makers(
+            &["serve", "--config"],
+            &[("bin/zkServer.sh", &["start-foreground"]), ("real-zk.sh", &[])],
+        )
+    }
+
     /// Our servers and the peer's. `starters` are the programs that a folder of the peer may have,
     /// with their first arguments.
     fn makers(&self, ours: &[&str], starters: &[(&str, &[&str])]) -> anyhow::Result<Vec<Maker>> {

@@ -42,10 +42,7 @@ fn headlines(kind: Kind) -> &'static [&'static str] {
 /// # Errors
 /// Servers do not start, a test cannot be made, or a file cannot be written.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
-    let makers = args.makers(
-        &["serve", "--config"],
-        &[("bin/zkServer.sh", &["start-foreground"]), ("real-zk.sh", &[])],
-    )?;
+    let makers = args.zk_makers()?;
     // A round is minutes long: as few as tell a range.
     let repeat = args.repeat(3);
     let shapes: Vec<Shape> =

@@ -89,10 +89,7 @@ struct Cell {
 /// # Errors
 /// Servers do not start, a test cannot be made, or a file cannot be written.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
-    let makers = args.makers(
-        &["serve", "--config"],
-        &[("bin/zkServer.sh", &["start-foreground"]), ("real-zk.sh", &[])],
-    )?;
+    let makers = args.zk_makers()?;
     let repeat = args.repeat(6);
     let shape = shape(args.quick);
     let cells: Vec<Cell> = cells().filter(|cell| args.wants(&cell.title())).collect();
