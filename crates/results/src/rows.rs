@@ -113,8 +113,8 @@ pub fn reservations(results: &Results) -> Vec<String> {
     quick.into_iter().chain(doubts).chain(trouble(results, Role::Ours)).collect()
 }
 
-/// The tests in which answers of a system of this role were errors. An error may come faster than an
-/// answer, so a rate with errors means nothing.
+/// The tests in which answers of a system of this role were errors. An error may come faster than
+/// an answer, so a rate with errors means nothing.
 pub fn trouble(results: &Results, role: Role) -> Option<String> {
     let has_role = |id: &str| results.system(id).is_some_and(|system| system.role == role);
     let of_test = |test: &Test| {
