@@ -70,7 +70,7 @@ impl Rounds {
     /// One round, which counts.
     pub const ONCE: Rounds = Rounds::of(1, 0);
 
-    /// So many rounds that count, behind so many that do not.
+    /// So many rounds that count, after so many that do not.
     pub const fn of(rounds: u32, warmup: u32) -> Rounds {
         Rounds { rounds, warmup, until: None, within: 0 }
     }

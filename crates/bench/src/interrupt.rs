@@ -44,7 +44,7 @@ impl Interrupt {
             while signals.wait().is_ok() {
                 if !is_first {
                     let started = ours.started.lock().unwrap_or_else(PoisonError::into_inner);
-                    // Those that have ended need no signal.
+                    // A process that has ended needs no signal.
                     started.iter().for_each(|pid| drop(Processes::of(&[*pid]).kill()));
                     std::process::exit(ENDED_BY_SIGNAL);
                 }

@@ -110,7 +110,7 @@ pub enum Kind {
     Ephemerals,
     /// Publishers create ephemerals; subscribers have an event.
     EventOnly,
-    /// The same, and subscribers read the data after the event.
+    /// Publishers create ephemerals; subscribers have an event and read the data.
     EventThenRead,
     /// Connections set data.
     SetData,
@@ -142,7 +142,7 @@ impl Kind {
 /// One test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// What is done.
+    /// The kind of the test.
     pub kind: Kind,
     /// The connections.
     pub connections: Connections,

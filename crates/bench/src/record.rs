@@ -30,7 +30,7 @@ pub const NULL: &str = "null";
 /// A record that is being made.
 #[derive(Debug)]
 pub struct Record {
-    /// What is known so far.
+    /// The results so far.
     pub results: Results,
     began: Instant,
     stolen_before: u64,
@@ -135,7 +135,7 @@ fn doubts(results: &Results) -> Vec<String> {
         && (after / before).max(before / after) > DRIFT_MAX
     {
         doubts.push(format!(
-            "the median fdatasync took {before:.2} ms before the run and {after:.2} ms behind it: \
+            "the median fdatasync took {before:.2} ms before the run and {after:.2} ms after it: \
              more than {DRIFT_MAX} times"
         ));
     }

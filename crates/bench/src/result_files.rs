@@ -25,10 +25,10 @@ pub struct ReportArgs {
 /// Options of `quorate bench compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The JSON of the run before
+    /// The JSON of the earlier run
     #[arg(value_name = "OLD.json")]
     old: PathBuf,
-    /// The JSON of the run behind it
+    /// The JSON of the later run
     #[arg(value_name = "NEW.json")]
     new: PathBuf,
     /// Write the page there
@@ -39,10 +39,10 @@ pub struct CompareArgs {
 /// Options of `quorate bench gate`.
 #[derive(Debug, Args)]
 pub struct GateArgs {
-    /// The JSON of the run before
+    /// The JSON of the earlier run
     #[arg(value_name = "OLD.json")]
     old: PathBuf,
-    /// The JSON of the run behind it
+    /// The JSON of the later run
     #[arg(value_name = "NEW.json")]
     new: PathBuf,
     /// How much worse a figure may be

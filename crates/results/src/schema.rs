@@ -74,11 +74,11 @@ pub struct Disk {
     pub file_system: String,
     /// How long fdatasync takes after 4 KiB were written over older bytes, before the run.
     pub before: Curve,
-    /// The same behind the run.
+    /// How long it takes after the run.
     pub after: Option<Curve>,
 }
 
-/// Whose a system is.
+/// The role of a system in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -97,7 +97,7 @@ pub enum Role {
 pub struct System {
     /// The key by which [`Measured`] names it.
     pub id: String,
-    /// Whose it is.
+    /// Its role.
     pub role: Role,
     /// Name and version.
     pub name: String,
@@ -245,7 +245,7 @@ pub struct Chart {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {
-    /// Whose values they are.
+    /// The name of the line: a system, or the document.
     pub name: String,
     /// A value for each place; none where there is none.
     pub values: Vec<Option<f64>>,

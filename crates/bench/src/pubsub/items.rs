@@ -111,7 +111,7 @@ struct Results {
 }
 
 impl Results {
-    /// What was wrong once the watches were set.
+    /// Errors after the watches were set.
     fn errors(&self) -> u64 {
         let events = self.twice + self.not_asked_for + self.missed;
         self.failed - self.watches.errors + self.wrong_data + events

@@ -1,5 +1,5 @@
-//! What has become of each subscription, in one byte for each: a watch is set, and its event is due
-//! exactly once if the create succeeds. Pure.
+//! The state of each subscription, in one byte. A watch is set, and its event is due exactly once
+//! if the create succeeds. Pure.
 //!
 //! Subscriber `s` of `n` publishers watches all paths of publisher `s % n`. A publisher's paths are
 //! numbered from 0 in the order in which it creates them, and each of its subscribers sets its

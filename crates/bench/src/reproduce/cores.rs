@@ -10,9 +10,9 @@ pub struct Cores(Vec<usize>);
 /// The cores of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Those of all servers together.
+    /// The cores that all servers share.
     pub servers: Cores,
-    /// Those of the generator: the others, or the same if there are no others.
+    /// The cores of the generator: all others, or those of the servers if no other is left.
     pub generator: Cores,
 }
 

@@ -243,7 +243,7 @@ fn block(target: &Target, run: &Run, shape: &Shape) -> Block {
         Good::Neither,
     ));
     let notified = run.notified_ms.iter().max().copied().unwrap_or(0) as f64;
-    let name = "last event behind the last delete";
+    let name = "last event after the last delete";
     block.figures.push(once(name, "ms", notified.into(), Good::Less));
     let memory = target.memory().map(|memory| memory.resident as f64 / f64::from(1 << 20));
     block.figures.push(once("VmRSS", "MiB", memory, Good::Less));

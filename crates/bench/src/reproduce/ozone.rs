@@ -1,5 +1,5 @@
 //! The test of Ozone's chunk layouts (HDDS-2717): ten tests, six runs each, on one disk; the sync
-//! behind each run. [`crate::cmdw`] does what freon's `cmdw` does.
+//! after each run. [`crate::cmdw`] does what freon's `cmdw` does.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

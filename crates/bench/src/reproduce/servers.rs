@@ -27,9 +27,9 @@ const OUTPUT_SHOWN: usize = 2_000;
 pub struct Maker {
     /// Its key in the results.
     pub id: &'static str,
-    /// Whose it is.
+    /// The role of the system in the results.
     pub role: Role,
-    /// The way.
+    /// The way to get its servers.
     pub how: How,
     /// Whether nobody asked for it: a run goes on without one that cannot be started.
     pub is_default: bool,

@@ -1,5 +1,5 @@
 //! One reproduction under way: what was found so far, where it is made, how long it still takes,
-//! and what is written in the end. An interrupt ends it behind the run under way, and leaves what
+//! and what is written in the end. An interrupt ends it after the run under way, and leaves what
 //! was measured.
 
 use std::fs::File;
@@ -47,7 +47,7 @@ impl Outputs {
 
 /// A reproduction under way.
 pub struct Session {
-    /// What was found.
+    /// The record of the run.
     pub(super) record: Record,
     /// How often each test is repeated.
     pub repeat: Rounds,
