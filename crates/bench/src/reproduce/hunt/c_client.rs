@@ -54,7 +54,8 @@ pub fn measure(
         return Ok(true);
     }
     let test = Test {
-        group: Cell::group(cell.servers),
+        // Its ratios are not those of the generator, and do not go into one mean with them.
+        group: format!("{}, stock C client", Cell::group(cell.servers)),
         title: title(cell),
         limit: "the client: each of its threads has one session".to_string(),
         ..Test::default()
