@@ -15,7 +15,7 @@ mod request;
 
 pub use failure::{Code, Failure};
 pub use form::{Form, FormError};
-pub use json::{Listing, time_text, write_event};
+pub use json::{Listing, time_text, write_event, write_file};
 pub use path::{BadEscape, clean, decoded, escaped, is_plain};
 pub use request::{Ask, Request, Verb, WaitAsk, WriteAsk};
 

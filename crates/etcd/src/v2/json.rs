@@ -26,6 +26,18 @@ pub fn write_event(event: &Event, hides_nodes: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"}\n");
 }
 
+/// Appends the line that shows a node at a key, as a [`Listing`] has it. False, with nothing
+/// appended, if the node is a directory.
+pub fn write_file(key: &str, node: &Node, now_ms: i64, out: &mut Vec<u8>) -> bool {
+    if node.is_dir() {
+        return false;
+    }
+    out.extend_from_slice(LISTING_BEGINS);
+    put_node(key.as_bytes(), &node.shown(now_ms), out);
+    out.extend_from_slice(b"}\n");
+    true
+}
+
 /// The line that shows a node, with what is in it, in pieces: so a large one takes little memory
 /// and no long time at once. It shares the node with the store.
 pub struct Listing {
@@ -58,6 +70,9 @@ struct OpenValue {
     written: usize,
 }
 
+/// How the line of a read begins.
+const LISTING_BEGINS: &[u8] = b"{\"action\":\"get\",\"node\":";
+
 /// Bytes of a value that are written at once.
 const VALUE_PART_BYTES: usize = 8 * 1024;
 
@@ -74,7 +89,7 @@ impl Listing {
     pub fn write(&mut self, bytes: usize, out: &mut Vec<u8>) -> bool {
         let end = out.len().saturating_add(bytes);
         if let Some(node) = self.top.take() {
-            out.extend_from_slice(b"{\"action\":\"get\",\"node\":");
+            out.extend_from_slice(LISTING_BEGINS);
             self.begin(node, true, out);
         }
         loop {

@@ -38,23 +38,30 @@ pub enum V2Found {
     AuthDone(Done),
 }
 
-/// A read of a key. Its form was checked.
+/// A read. Its form was checked.
 pub(super) struct V2Read(Request);
 
-impl V2Read {
-    fn run(&self, store: &Store) -> V2Result {
-        match self.0.ask {
-            Ask::ReadAuth => Ok(V2Found::Auth(store.auth().clone())),
-            Ask::Get { is_recursive, .. } => {
-                store.check_read(self.0.who(), self.0.key(), is_recursive)?;
-                store.get(self.0.key()).map(V2Found::Node)
-            }
-            _ => unreachable!("the others are commands or waits"),
-        }
-    }
-}
-
 impl EtcdFront {
+    /// Reads a key at once, if the request does and needs no sync of Loop. Others are for
+    /// [`EtcdFront::on_v2_call`].
+    pub fn get_v2(&self, request: &Request, store: &Store) -> Option<V2Result> {
+        let is_get = matches!(request.ask, Ask::Get { .. });
+        let is_at_once = is_get && (is_local(request) || self.config.is_alone);
+        is_at_once.then(|| self.read_v2(request, store))
+    }
+
+    /// Reads what was asked for, and counts it.
+    fn read_v2(&self, request: &Request, store: &Store) -> V2Result {
+        let Ask::Get { is_recursive, .. } = request.ask else {
+            // Commands and waits do not come here.
+            return Ok(V2Found::Auth(store.auth().clone()));
+        };
+        let checked = store.check_read(request.who(), request.key(), is_recursive);
+        let result = checked.and_then(|()| store.get(request.key()).map(V2Found::Node));
+        self.config.etcd_v2_counts.on_get(result.is_ok());
+        result
+    }
+
     /// Takes a request to read or to write. Its result comes under this ticket: one of the store
     /// with [`EtcdOutput::v2_results`](super::EtcdOutput::v2_results), or else an error with the
     /// results of other calls.
@@ -90,7 +97,7 @@ impl EtcdFront {
     /// Begins a read or a write.
     pub(super) fn begin_v2(&mut self, ticket: Ticket, request: Request) -> Result<(), CallRefused> {
         let Some(command) = request.command() else {
-            let is_local = !matches!(request.ask, Ask::Get { is_quorum: true, .. });
+            let is_local = is_local(&request);
             self.begin_read(ticket, Read::V2(V2Read(request)), is_local, None);
             return Ok(());
         };
@@ -111,11 +118,8 @@ impl EtcdFront {
 
     /// Runs a read under the lock.
     pub(super) fn run_v2_read(&mut self, ticket: Ticket, store: &Store) {
-        if let Some(Call::Ready(Read::V2(read), _)) = self.calls.remove(&ticket) {
-            let result = read.run(store);
-            if !matches!(result, Ok(V2Found::Auth(_))) {
-                self.config.etcd_v2_counts.on_get(result.is_ok());
-            }
+        if let Some(Call::Ready(Read::V2(V2Read(request)), _)) = self.calls.remove(&ticket) {
+            let result = self.read_v2(&request, store);
             self.output.v2_results.push((ticket, result));
         }
     }
@@ -129,4 +133,9 @@ impl EtcdFront {
         });
         self.output.v2_results.push((ticket, result));
     }
+}
+
+/// Whether a read is of the state as it is here.
+fn is_local(request: &Request) -> bool {
+    !matches!(request.ask, Ask::Get { is_quorum: true, .. })
 }

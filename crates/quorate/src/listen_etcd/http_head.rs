@@ -35,9 +35,9 @@ pub(super) struct Date {
 }
 
 impl Date {
-    /// Appends it.
-    pub fn put(&self, out: &mut Vec<u8>) {
-        let second = node::wall_ms().div_euclid(1_000);
+    /// Appends it. `now_ms`: the time, in ms since 1970.
+    pub fn put(&self, now_ms: i64, out: &mut Vec<u8>) {
+        let second = now_ms.div_euclid(1_000);
         if self.second.replace(second) != second {
             let since = Duration::from_secs(u64::try_from(second).unwrap_or(0));
             *self.text.borrow_mut() = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since);

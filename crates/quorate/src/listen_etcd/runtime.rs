@@ -61,6 +61,8 @@ pub(super) struct Runtime {
     pub(super) proven_passwords: ProvenPasswords,
     /// The date in answers of etcd v2.
     pub(super) date: Date,
+    /// A small text of etcd v2, on its way into the buffer of a connection.
+    pub(super) text: RefCell<Vec<u8>>,
     /// Signed tokens that were good lately.
     pub(super) verified: RefCell<VerifiedTokens>,
     pub(super) slow: SlowLog,
@@ -172,6 +174,7 @@ impl Runtime {
             passwords,
             proven_passwords: ProvenPasswords::default(),
             date: Date::default(),
+            text: RefCell::default(),
             verified: RefCell::default(),
             audited: RefCell::default(),
         }
@@ -222,6 +225,12 @@ impl Runtime {
         front.set_now(self.now());
         let ticket = front.on_v2_call(request);
         FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited: false }
+    }
+
+    /// Reads a key of etcd v2 at once, where neither others nor the lock have to be waited for.
+    pub fn get_v2(&self, request: &V2Request) -> Option<V2Result> {
+        let machine = self.handle.machine().try_read()?;
+        self.front.borrow().get_v2(request, machine.etcd_v2())
     }
 
     /// Runs a read or a write of etcd v2. Dropping the future cancels it.

@@ -28,7 +28,7 @@ use hyper::{Response, StatusCode};
 use machine::etcd_v2::reply::Refusal;
 
 use clients::V2Client;
-use keys::{KeysAnswer, KeysBody};
+use keys::{KeysAnswer, KeysBody, KeysHead};
 
 use super::answer::{Answer, of};
 use super::body::read_body;
@@ -159,13 +159,14 @@ impl From<KeysAnswer> for Answer {
             KeysBody::Lines(lines) => Either::Right(lines),
         };
         let mut http = Response::new(body);
-        *http.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let KeysHead { status, index, raft } = answer.head;
+        *http.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
         let headers = http.headers_mut();
         // With those of every answer there are eight, more than a map of headers begins with.
         headers.reserve(HEADERS);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
-        headers.insert(X_ETCD_INDEX, answer.index.into());
-        if let Some((raft_index, raft_term)) = answer.raft {
+        headers.insert(X_ETCD_INDEX, index.into());
+        if let Some((raft_index, raft_term)) = raft {
             headers.insert(X_RAFT_INDEX, raft_index.into());
             headers.insert(X_RAFT_TERM, raft_term.into());
         }

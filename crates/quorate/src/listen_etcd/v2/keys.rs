@@ -10,7 +10,7 @@ use etcd::v2::{self, Ask, Code, Failure, Listing, Request};
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
 use machine::etcd_v2::reply::Refusal;
-use member::etcd_front::{CallRefused, V2Found};
+use member::etcd_front::{CallRefused, V2Found, V2Result};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
@@ -27,15 +27,61 @@ use crate::grpc::Room;
 
 /// An answer about keys.
 pub(super) struct KeysAnswer {
+    /// What its head says.
+    pub head: KeysHead,
+    /// The JSON.
+    pub body: KeysBody,
+}
+
+/// What the head of an answer about keys says.
+pub(super) struct KeysHead {
     /// The status of HTTP.
     pub status: u16,
     /// The index of the store (`X-Etcd-Index`).
     pub index: u64,
     /// The index and the term of Raft, where the store has done what was asked for.
     pub raft: Option<(u64, u64)>,
-    /// The JSON.
-    pub body: KeysBody,
 }
+
+impl KeysHead {
+    /// Of a request that failed.
+    fn of_failure(failure: &Failure) -> KeysHead {
+        KeysHead { status: failure.code.status(), index: failure.index, raft: None }
+    }
+
+    /// Of a request that succeeded, at this index of the store.
+    fn of_success(runtime: &Runtime, index: u64) -> KeysHead {
+        KeysHead { status: 200, index, raft: Some(runtime.raft_position()) }
+    }
+
+    /// Of a write that has done this.
+    fn of_event(runtime: &Runtime, event: &Event) -> KeysHead {
+        let status = if event.is_created() { 201 } else { 200 };
+        KeysHead { status, ..KeysHead::of_success(runtime, event.index()) }
+    }
+}
+
+/// What an answer has to know of its request.
+pub(super) struct Asked {
+    key: Box<str>,
+    hides_nodes: bool,
+    is_recursive: bool,
+}
+
+impl Asked {
+    /// Of a request about a key.
+    pub fn of(request: &Request) -> Asked {
+        let (hides_nodes, is_recursive) = match &request.ask {
+            Ask::Write(write) => (write.hides_nodes, false),
+            Ask::Get { is_recursive, .. } => (false, *is_recursive),
+            Ask::Wait(_) | Ask::ReadAuth | Ask::WriteAuth(_) => (false, false),
+        };
+        Asked { key: request.key().text().into(), hides_nodes, is_recursive }
+    }
+}
+
+/// What came of a request about a key.
+pub(super) type KeysResult = Result<V2Result, CallRefused>;
 
 /// The body of an answer about keys.
 pub(super) enum KeysBody {
@@ -56,21 +102,70 @@ pub(super) async fn answer(
         drop(room);
         return waits::answer(runtime, shares, request).await;
     }
-    let key: Box<str> = request.key().text().into();
-    let (hides_nodes, is_recursive) = match &request.ask {
-        Ask::Write(write) => (write.hides_nodes, false),
-        Ask::Get { is_recursive, .. } => (false, *is_recursive),
-        Ask::Wait(_) | Ask::ReadAuth | Ask::WriteAuth(_) => (false, false),
-    };
+    let asked = Asked::of(&request);
+    let result = result(runtime, site, (method, request), &asked).await;
+    answer_with(runtime, shares, &asked, result).await
+}
+
+/// Runs a request of this method about a key, which is no wait.
+pub(super) async fn result(
+    runtime: &Rc<Runtime>,
+    site: &Site,
+    (method, request): (&str, Request),
+    asked: &Asked,
+) -> KeysResult {
+    if let Some(result) = runtime.get_v2(&request) {
+        return Ok(result);
+    }
     let (bytes, begun_at) = (request.bytes(), Instant::now());
     let mut line = begin_line(runtime, site, &request);
     let result = runtime.run_v2(request).await;
     line.iter_mut().for_each(|line| line.tell_v2(&result));
     let is_good = matches!(result, Ok(Ok(_)));
-    runtime.slow.note_v2(method, &key, bytes, (begun_at, is_good));
+    runtime.slow.note_v2(method, &asked.key, bytes, (begun_at, is_good));
+    result
+}
+
+/// The head of a small answer, whose JSON is appended to a text: of one that `bytes` are enough
+/// for. `now_ms`: the time, in ms since 1970.
+pub(super) fn small(
+    runtime: &Runtime,
+    asked: &Asked,
+    result: &KeysResult,
+    (bytes, now_ms): (usize, i64),
+    text: &mut Vec<u8>,
+) -> Option<KeysHead> {
+    let has_room = |kept: usize| text_bytes_max(kept) <= bytes;
     match result {
-        Ok(Ok(V2Found::Written(event))) => written(runtime, shares, &event, hides_nodes).await,
-        Ok(Ok(V2Found::Node(found))) => listed(runtime, shares, (&key, found), is_recursive).await,
+        Ok(Ok(V2Found::Written(event))) if has_room(event_bytes(event, asked.hides_nodes)) => {
+            v2::write_event(event, asked.hides_nodes, text);
+            Some(KeysHead::of_event(runtime, event))
+        }
+        Ok(Ok(V2Found::Node(Found { index, node })))
+            if has_room(asked.key.len() + node.value().map_or(0, |value| value.len()))
+                && v2::write_file(&asked.key, node, now_ms, text) =>
+        {
+            Some(KeysHead::of_success(runtime, *index))
+        }
+        _ => None,
+    }
+}
+
+/// The answer with what came of a request about a key.
+pub(super) async fn answer_with(
+    runtime: &Runtime,
+    shares: &ConnectionShares,
+    asked: &Asked,
+    result: KeysResult,
+) -> KeysAnswer {
+    match result {
+        Ok(Ok(V2Found::Written(event))) => {
+            let body = KeysBody::Whole(line(shares, &event, asked.hides_nodes).await);
+            KeysAnswer { head: KeysHead::of_event(runtime, &event), body }
+        }
+        Ok(Ok(V2Found::Node(found))) => {
+            listed(runtime, shares, (&asked.key, found), asked.is_recursive).await
+        }
         Ok(Ok(V2Found::Auth(_) | V2Found::AuthDone(_))) => {
             unreachable!("the request is about a key")
         }
@@ -119,18 +214,27 @@ pub(super) fn failed(failure: &Failure) -> KeysAnswer {
 }
 
 fn failed_with(failure: &Failure, body: Bytes) -> KeysAnswer {
-    let (status, index) = (failure.code.status(), failure.index);
-    KeysAnswer { status, index, raft: None, body: KeysBody::Whole(body) }
+    KeysAnswer { head: KeysHead::of_failure(failure), body: KeysBody::Whole(body) }
 }
 
 /// The answer to a request that succeeded, at this index of the store.
 pub(super) fn succeeded(runtime: &Runtime, index: u64, body: KeysBody) -> KeysAnswer {
-    KeysAnswer { status: 200, index, raft: Some(runtime.raft_position()), body }
+    KeysAnswer { head: KeysHead::of_success(runtime, index), body }
+}
+
+/// Bytes of a text that shows keys and values of so many bytes, at most.
+fn text_bytes_max(bytes: usize) -> usize {
+    V2_FRAME_BYTES.saturating_add(bytes.saturating_mul(V2_TEXT_TIMES))
+}
+
+/// Bytes of the keys and values in the line of an event, which may have its key twice.
+fn event_bytes(event: &Event, hides_nodes: bool) -> usize {
+    if hides_nodes { 0 } else { event.bytes() as usize + event.key.len() }
 }
 
 /// Waits for the room of a text that shows keys and values of so many bytes.
 pub(super) async fn room_for(shares: &ConnectionShares, bytes: usize) -> Room {
-    let bytes = V2_FRAME_BYTES.saturating_add(bytes.saturating_mul(V2_TEXT_TIMES));
+    let bytes = text_bytes_max(bytes);
     let mut room = Room::new(shares.answers.of(bytes));
     room.grow_to(bytes).await;
     room
@@ -144,22 +248,11 @@ pub(super) fn roomy(text: Vec<u8>, mut room: Room) -> Bytes {
 
 /// The line of an event.
 pub(super) async fn line(shares: &ConnectionShares, event: &Event, hides_nodes: bool) -> Bytes {
-    let bytes = if hides_nodes { 0 } else { event.bytes() as usize };
+    let bytes = event_bytes(event, hides_nodes);
     let room = room_for(shares, bytes).await;
     let mut text = Vec::with_capacity(V2_FRAME_BYTES + bytes);
     v2::write_event(event, hides_nodes, &mut text);
     roomy(text, room)
-}
-
-async fn written(
-    runtime: &Runtime,
-    shares: &ConnectionShares,
-    event: &Event,
-    hides_nodes: bool,
-) -> KeysAnswer {
-    let line = line(shares, event, hides_nodes).await;
-    let answer = succeeded(runtime, event.index(), KeysBody::Whole(line));
-    KeysAnswer { status: if event.is_created() { 201 } else { 200 }, ..answer }
 }
 
 /// The answer with a node: whole if it is small, else in pieces.

@@ -2,7 +2,7 @@
 //! request costs more than the rest of it.
 //!
 //! ```text
-//! bytes -> httparse -> etcd::v2 (a request) -> keys::answer -> one write
+//! bytes -> httparse -> etcd::v2 (a request) -> keys::result -> one write
 //! ```
 //!
 //! A request is short if it comes whole in a few reads and needs nothing else: see [`find`]. At the
@@ -26,7 +26,7 @@ use super::super::limits::{
     SHORT_BYTES_MAX, SHORT_HEADERS_MAX, SHORT_READ_BYTES, SHORT_READS_MAX, STALL_TIME_MAX,
 };
 use super::super::runtime::{ConnectionShares, Runtime};
-use super::keys::{self, KeysAnswer, KeysBody};
+use super::keys::{self, Asked, KeysAnswer, KeysBody, KeysHead};
 use super::{is_form_type, not_read, parameters};
 use crate::config::etcd::EtcdService;
 use crate::grpc::Room;
@@ -69,26 +69,19 @@ where
             None => return Ok(Next::Over),
         };
         read.drain(..bytes);
-        let answer = match request {
-            Ok(request) => run(runtime, (shares, site), (method, request)).await,
-            Err(failure) => keys::failed(&failure),
+        let head = (common, node::wall_ms());
+        let rest = match request {
+            Ok(request) => answer(runtime, (shares, site), (method, request), head, &mut out).await,
+            Err(failure) => put_answer(runtime, keys::failed(&failure), head, &mut out),
         };
-        put_head(&answer, common, &runtime.date, &mut out);
-        match answer.body {
-            KeysBody::Whole(body) if body.len() <= SHORT_BYTES_MAX => {
-                out.extend_from_slice(&body);
-                socket.write_all(&out).await?;
-            }
-            KeysBody::Whole(body) => {
-                socket.write_all(&out).await?;
-                socket.write_all(&body).await?;
-            }
-            KeysBody::Lines(lines) => {
-                socket.write_all(&out).await?;
-                if !send_chunks(socket, lines).await? {
-                    return Ok(Next::Over);
-                }
-            }
+        socket.write_all(&out).await?;
+        let is_whole = match rest {
+            None => true,
+            Some(KeysBody::Whole(body)) => socket.write_all(&body).await.map(|()| true)?,
+            Some(KeysBody::Lines(lines)) => send_chunks(socket, lines).await?,
+        };
+        if !is_whole {
+            return Ok(Next::Over);
         }
         socket.flush().await?;
         out.clear();
@@ -96,18 +89,67 @@ where
     }
 }
 
-/// Takes the room of a request, and runs it.
-async fn run(
+/// The headers that all answers have, and the time in ms since 1970.
+type Head<'a> = (&'a str, i64);
+
+/// Runs a request, and appends its answer; see [`put_answer`].
+async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     (method, request): (&str, Request),
-) -> KeysAnswer {
+    (common, now_ms): Head<'_>,
+    out: &mut Vec<u8>,
+) -> Option<KeysBody> {
+    let asked = Asked::of(&request);
+    let result = {
+        let Some(_room) = room_of(shares, &request).await else {
+            return put_answer(runtime, keys::failed(&not_read(runtime)), (common, now_ms), out);
+        };
+        keys::result(runtime, site, (method, request), &asked).await
+    };
+    // Most answers are small, and go to the buffer of the connection without room of their own.
+    {
+        let text = &mut *runtime.text.borrow_mut();
+        text.clear();
+        if let Some(head) = keys::small(runtime, &asked, &result, (SHORT_BYTES_MAX, now_ms), text) {
+            put_head(&head, Some(text.len()), common, (&runtime.date, now_ms), out);
+            out.extend_from_slice(text);
+            return None;
+        }
+    }
+    let answer = keys::answer_with(runtime, shares, &asked, result).await;
+    put_answer(runtime, answer, (common, now_ms), out)
+}
+
+/// The room of a request; none if there was none in time.
+async fn room_of(shares: &ConnectionShares, request: &Request) -> Option<Room> {
     let bytes = if matches!(request.ask, Ask::Write(_)) { request.bytes() } else { 0 };
     let mut room = Room::new(shares.requests.of(bytes));
-    if !room.try_grow_to(bytes) && timeout(STALL_TIME_MAX, room.grow_to(bytes)).await.is_err() {
-        return keys::failed(&not_read(runtime));
+    let has_room =
+        room.try_grow_to(bytes) || timeout(STALL_TIME_MAX, room.grow_to(bytes)).await.is_ok();
+    has_room.then_some(room)
+}
+
+/// Appends the head of an answer, and its body if it is short. Returns a body that is not.
+fn put_answer(
+    runtime: &Runtime,
+    answer: KeysAnswer,
+    (common, now_ms): Head<'_>,
+    out: &mut Vec<u8>,
+) -> Option<KeysBody> {
+    let KeysAnswer { head, body } = answer;
+    let bytes = match &body {
+        KeysBody::Whole(body) => Some(body.len()),
+        KeysBody::Lines(_) => None,
+    };
+    put_head(&head, bytes, common, (&runtime.date, now_ms), out);
+    match body {
+        KeysBody::Whole(body) if body.len() <= SHORT_BYTES_MAX => {
+            out.extend_from_slice(&body);
+            None
+        }
+        rest => Some(rest),
     }
-    keys::answer(runtime, (shares, site), (method, request), room).await
 }
 
 /// What stands at the beginning of some bytes.
@@ -244,26 +286,32 @@ impl AboutBody {
 const OF_THE_LIBRARY: [&str; 6] =
     ["authorization", "transfer-encoding", "expect", "upgrade", "te", "trailer"];
 
-/// Writes the head of an answer as the library does.
-fn put_head(answer: &KeysAnswer, common: &str, date: &Date, out: &mut Vec<u8>) {
-    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_REQUEST);
+/// Writes the head of an answer as the library does. `bytes`: of its body, if they are known.
+fn put_head(
+    head: &KeysHead,
+    bytes: Option<usize>,
+    common: &str,
+    (date, now_ms): (&Date, i64),
+    out: &mut Vec<u8>,
+) {
+    let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_REQUEST);
     put_texts(&["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason().unwrap_or("")], out);
     put_texts(&["\r\nContent-Type: ", v2::CONTENT_TYPE], out);
-    put_number("X-Etcd-Index", answer.index, out);
-    if let Some((raft_index, raft_term)) = answer.raft {
+    put_number("X-Etcd-Index", head.index, out);
+    if let Some((raft_index, raft_term)) = head.raft {
         put_number("X-Raft-Index", raft_index, out);
         put_number("X-Raft-Term", raft_term, out);
     }
     put_texts(&["\r\n", common], out);
-    match &answer.body {
-        KeysBody::Whole(body) => {
+    match bytes {
+        Some(bytes) => {
             put_texts(&["Content-Length: "], out);
-            put_decimal(body.len() as u64, out);
+            put_decimal(bytes as u64, out);
         }
-        KeysBody::Lines(_) => put_texts(&["Transfer-Encoding: chunked"], out),
+        None => put_texts(&["Transfer-Encoding: chunked"], out),
     }
     put_texts(&["\r\nDate: "], out);
-    date.put(out);
+    date.put(now_ms, out);
     put_texts(&["\r\n\r\n"], out);
 }
 
