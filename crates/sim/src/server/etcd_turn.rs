@@ -77,7 +77,7 @@ impl Server {
                         runtime.user_forger.message(sabotage, message, auth);
                     }
                 }
-                let (begun, is_left) = runtime.take_input(number, connection, world);
+                let (begun, is_left) = runtime.take_input(number, connection, &self.machine, world);
                 if is_left {
                     runtime.woken.insert(number);
                 }
@@ -86,6 +86,12 @@ impl Server {
                     witness.etcd.on_call(self.origin, id, ticket, call);
                 }
             }
+        }
+        for (number, id, mut result) in core::mem::take(&mut self.etcd_runtimes[front].got) {
+            if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
+                sabotage.result(&mut result, world);
+            }
+            network.send_to_v2(world, number, id, ToV2::Result(result));
         }
         if let Some(output) = self.etcd_runtimes[front].drive(&self.machine, world) {
             self.pass_on(front, output, world, network);

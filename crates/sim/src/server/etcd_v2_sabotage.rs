@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etcd::v2::Ask;
 use machine::etcd_v2::change::DeadlineChange;
 use machine::etcd_v2::reply::{Reason, Refusal};
-use member::etcd_front::{EtcdOutput, V2Found, V2Waited};
+use member::etcd_front::{EtcdOutput, V2Found, V2Result, V2Waited};
 use member::message::FromApply;
 
 use crate::etcd_clients::network::FromClient;
@@ -43,24 +43,28 @@ impl V2Sabotage {
         }
     }
 
+    /// Changes a result of a read or a write, now and then.
+    pub(super) fn result(self, result: &mut V2Result, world: &mut World) {
+        if !world.random.one_in(10) {
+            return;
+        }
+        match (self, &mut *result) {
+            (V2Sabotage::WritesRefused, Ok(V2Found::Written(event))) => {
+                let reason = Reason::KeyExists(event.key.as_ref().into());
+                *result = Err(Refusal { reason, index: event.index() });
+            }
+            (V2Sabotage::IndexesForged, Ok(V2Found::Written(event))) => {
+                Arc::make_mut(event).node.modified += 1;
+            }
+            (V2Sabotage::ValuesForged, Ok(V2Found::Node(found))) => found.index += 1,
+            _ => {}
+        }
+    }
+
     /// Changes what the Front gives.
     pub(super) fn output(self, output: &mut EtcdOutput, world: &mut World) {
         for (_, result) in &mut output.v2_results {
-            if !world.random.one_in(10) {
-                continue;
-            }
-            match (self, &mut *result) {
-                (V2Sabotage::WritesRefused, Ok(V2Found::Written(event))) => {
-                    let (reason, index) =
-                        (Reason::KeyExists(event.key.as_ref().into()), event.index());
-                    *result = Err(Refusal { reason, index });
-                }
-                (V2Sabotage::IndexesForged, Ok(V2Found::Written(event))) => {
-                    Arc::make_mut(event).node.modified += 1;
-                }
-                (V2Sabotage::ValuesForged, Ok(V2Found::Node(found))) => found.index += 1,
-                _ => {}
-            }
+            self.result(result, world);
         }
         for (_, waited) in &mut output.v2_waited {
             let V2Waited::Events(events) = waited else { continue };

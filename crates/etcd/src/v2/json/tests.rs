@@ -29,6 +29,14 @@ fn listed(store: &Store, key: &str, is_recursive: bool, piece_bytes: usize) -> (
     (String::from_utf8(out).unwrap(), pieces)
 }
 
+fn file(store: &Store, key: &str) -> Option<String> {
+    let node = store.get(Key::new(key).unwrap()).unwrap().node;
+    let mut out = Vec::new();
+    let is_written = write_file(key, &node, TIME_MS + 1_200, &mut out);
+    assert_eq!(is_written, !out.is_empty());
+    is_written.then(|| String::from_utf8(out).unwrap())
+}
+
 fn line(event: &Event, hides_nodes: bool) -> String {
     let mut out = Vec::new();
     write_event(event, hides_nodes, &mut out);
@@ -101,6 +109,17 @@ fn a_large_value_may_be_no_utf8() {
         let at_once = String::from_utf8(at_once).unwrap();
         assert!(listed(&store, "/a", false, 1).0.contains(&at_once), "{pattern:?}");
     }
+}
+
+#[test]
+fn the_line_of_a_file_is_that_of_its_listing() {
+    let mut store = Store::default();
+    set(&mut store, "/d/a", "x\u{1}", None);
+    set(&mut store, "/d/b", "1", Some(9));
+    for key in ["/d/a", "/d/b"] {
+        assert_eq!(file(&store, key), Some(listed(&store, key, false, 100).0));
+    }
+    assert_eq!(file(&store, "/d"), None);
 }
 
 #[test]

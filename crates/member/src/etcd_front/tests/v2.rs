@@ -110,6 +110,27 @@ fn a_read_with_a_quorum_waits_for_a_sync_where_there_are_others() {
 }
 
 #[test]
+fn only_a_read_that_needs_no_sync_runs_at_once() {
+    let counted = |rig: &Rig| format!("{:?}", rig.front.config.etcd_v2_counts);
+    for is_alone in [false, true] {
+        let rig = Rig::new(is_alone, Level::ETCD_V2);
+        let before = counted(&rig);
+        let run = |verb, parameters| {
+            rig.front.get_v2(&request(verb, "/a", parameters), rig.machine.etcd_v2())
+        };
+        let is_missing = |result: Option<V2Result>| {
+            result.is_some_and(|it| it.unwrap_err().reason == Reason::KeyNotFound("/a".into()))
+        };
+        assert!(is_missing(run(Verb::Get, "")));
+        assert_eq!(is_missing(run(Verb::Get, "quorum=true")), is_alone);
+        assert!(run(Verb::Put, "value=1").is_none());
+        assert!(run(Verb::Get, "wait=true").is_none());
+        assert_ne!(counted(&rig), before);
+        rig.check_empty();
+    }
+}
+
+#[test]
 fn a_write_waits_for_the_level_of_etcd_v2() {
     let mut rig = Rig::new(true, Level::ETCD);
     let ticket = rig.call_v2(Verb::Put, "/a", "value=1");
