@@ -3,16 +3,18 @@
 //! The clients of a run count their answers here, by atomic additions, while somebody watches. One
 //! run is watched at a time.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use results::schema::Moment;
+use results::schema::{Moment, Usage};
 
 use crate::data_folder::disk_bytes;
 use crate::limits::{COURSE_MOMENTS_MAX, COURSE_PAUSE};
+use crate::process::{Memory, Processes};
 use crate::target::Target;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -78,22 +80,22 @@ pub struct Course {
 }
 
 impl Course {
-    /// Begins to watch the clients of this process and the servers of a target, whose data are in a
-    /// folder.
+    /// Begins to watch the clients of this process and the servers of a target. `data`: the folders
+    /// of each server, in the order of the target's addresses; empty if they are not known.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn watch(target: &Target, folder: Option<PathBuf>) -> anyhow::Result<Course> {
-        Course::of(&ANSWERS, target, folder)
+    pub fn watch(target: &Target, data: &[Vec<PathBuf>]) -> anyhow::Result<Course> {
+        Course::of(&ANSWERS, target, data)
     }
 
     fn of(
         answers: &'static Answers,
         target: &Target,
-        folder: Option<PathBuf>,
+        data: &[Vec<PathBuf>],
     ) -> anyhow::Result<Course> {
         let (end, ended) = channel();
-        let mut looks = Looks::start(answers, target.clone(), folder);
+        let mut looks = Looks::start(answers, target.clone(), data);
         let look = move || {
             while ended.recv_timeout(looks.pause) == Err(RecvTimeoutError::Timeout) {
                 looks.look();
@@ -123,7 +125,9 @@ impl Course {
 struct Looks {
     answers: &'static Answers,
     target: Target,
-    folder: Option<PathBuf>,
+    data: Vec<PathBuf>,
+    /// The servers of several; empty if they cannot be told apart.
+    servers: Vec<Server>,
     began: Instant,
     last_s: f64,
     counts: Vec<u64>,
@@ -133,10 +137,61 @@ struct Looks {
     moments: Vec<Moment>,
 }
 
+/// A server of several.
+struct Server {
+    processes: Processes,
+    data: Vec<PathBuf>,
+    /// At the last look.
+    cpu_ns: Option<u64>,
+}
+
+impl Server {
+    /// The servers of a target, if there are several, each with processes of its own.
+    fn all(target: &Target, data: &[Vec<PathBuf>]) -> Vec<Server> {
+        if target.addresses.len() < 2 || target.processes().is_none() {
+            return Vec::new();
+        }
+        let server = |(at, address): (usize, &SocketAddr)| {
+            let processes = Processes::listening(&[*address]);
+            let cpu_ns = processes.cpu_ns()?;
+            Some(Server {
+                processes,
+                data: data.get(at).cloned().unwrap_or_default(),
+                cpu_ns: Some(cpu_ns),
+            })
+        };
+        let all: Option<Vec<Server>> = target.addresses.iter().enumerate().map(server).collect();
+        all.unwrap_or_default()
+    }
+
+    fn look(&mut self, passed_s: f64) -> Usage {
+        let now_ns = self.processes.cpu_ns();
+        let then_ns = std::mem::replace(&mut self.cpu_ns, now_ns);
+        usage((then_ns, now_ns, passed_s), self.processes.memory(), &self.data)
+    }
+}
+
+/// What servers use: CPU in ns before and now, and the seconds between; their memory; and what is
+/// in their folders.
+fn usage(
+    (then_ns, now_ns, passed_s): (Option<u64>, Option<u64>, f64),
+    memory: Option<Memory>,
+    data: &[PathBuf],
+) -> Usage {
+    let cpu_ns = now_ns.zip(then_ns).map(|(now, then)| now.saturating_sub(then));
+    let disk_bytes = data.iter().map(|folder| disk_bytes(folder)).sum::<u64>();
+    Usage {
+        cpu_cores: cpu_ns.map(|ns| rounded(ns as f64 / 1e9 / passed_s)),
+        resident_mib: memory.map(|memory| rounded(memory.resident as f64 / MIB)),
+        disk_mib: (!data.is_empty()).then(|| rounded(disk_bytes as f64 / MIB)),
+    }
+}
+
 impl Looks {
-    fn start(answers: &'static Answers, target: Target, folder: Option<PathBuf>) -> Looks {
+    fn start(answers: &'static Answers, target: Target, data: &[Vec<PathBuf>]) -> Looks {
         Looks {
             answers,
+            servers: Server::all(&target, data),
             began: Instant::now(),
             last_s: 0.0,
             counts: answers.counts(),
@@ -144,7 +199,7 @@ impl Looks {
             pause: COURSE_PAUSE,
             moments: Vec::new(),
             target,
-            folder,
+            data: data.concat(),
         }
     }
 
@@ -157,15 +212,13 @@ impl Looks {
             return;
         }
         let new: Vec<u64> = counts.iter().zip(&self.counts).map(|(now, then)| now - then).collect();
-        let cpu = cpu_ns.zip(self.cpu_ns).map(|(now, then)| now.saturating_sub(then));
         self.moments.push(Moment {
-            at_s,
-            rate: Some(new.iter().sum::<u64>() as f64 / passed_s),
-            p50_ms: percentile_ms(&new, 0.5),
-            p99_ms: percentile_ms(&new, 0.99),
-            cpu_cores: cpu.map(|ns| ns as f64 / 1e9 / passed_s),
-            resident_mib: self.target.memory().map(|memory| memory.resident as f64 / MIB),
-            disk_mib: self.folder.as_ref().map(|folder| disk_bytes(folder) as f64 / MIB),
+            at_s: rounded(at_s),
+            rate: Some(rounded(new.iter().sum::<u64>() as f64 / passed_s)),
+            p50_ms: percentile_ms(&new, 0.5).map(rounded),
+            p99_ms: percentile_ms(&new, 0.99).map(rounded),
+            all: usage((self.cpu_ns, cpu_ns, passed_s), self.target.memory(), &self.data),
+            servers: self.servers.iter_mut().map(|server| server.look(passed_s)).collect(),
         });
         (self.last_s, self.counts, self.cpu_ns) = (at_s, counts, cpu_ns);
         if self.moments.len() > COURSE_MOMENTS_MAX {
@@ -176,21 +229,36 @@ impl Looks {
 
     /// Makes one moment of each two. Latencies are those of the worse one.
     fn thin_out(&mut self) {
-        let mean = |one: Option<f64>, other: Option<f64>| Some((one? + other?) / 2.0);
+        let mean = |one: Option<f64>, other: Option<f64>| Some(rounded((one? + other?) / 2.0));
         let worse =
             |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).reduce(f64::max);
+        let usage = |one: &Usage, other: &Usage| Usage {
+            cpu_cores: mean(one.cpu_cores, other.cpu_cores),
+            ..*other
+        };
         let of_two = |two: &[Moment]| {
-            let [one, other] = two else { return two[0] };
+            let [one, other] = two else { return two[0].clone() };
             Moment {
+                at_s: other.at_s,
                 rate: mean(one.rate, other.rate),
                 p50_ms: worse(one.p50_ms, other.p50_ms),
                 p99_ms: worse(one.p99_ms, other.p99_ms),
-                cpu_cores: mean(one.cpu_cores, other.cpu_cores),
-                ..*other
+                all: usage(&one.all, &other.all),
+                servers: one
+                    .servers
+                    .iter()
+                    .zip(&other.servers)
+                    .map(|it| usage(it.0, it.1))
+                    .collect(),
             }
         };
         self.moments = self.moments.chunks(2).map(of_two).collect();
     }
+}
+
+/// A value with five digits: a plot shows no more, and files stay small.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
 }
 
 fn percentile_ms(counts: &[u64], part: f64) -> Option<f64> {
@@ -227,7 +295,7 @@ mod tests {
         let null = NullServer::start(1).unwrap();
         let answers: &'static Answers = Box::leak(Box::new(Answers::new()));
         answers.count(1);
-        let course = Course::of(answers, &null.target(), None).unwrap();
+        let course = Course::of(answers, &null.target(), &[]).unwrap();
         (0..100).for_each(|_| answers.count(3_000_000));
         std::thread::sleep(COURSE_PAUSE * 2);
         let moments = course.end();
@@ -246,7 +314,7 @@ mod tests {
     #[test]
     fn a_long_course_is_thinned_out() {
         let null = NullServer::start(1).unwrap();
-        let mut looks = Looks::start(&ANSWERS, null.target(), None);
+        let mut looks = Looks::start(&ANSWERS, null.target(), &[]);
         looks.moments = (1..=4)
             .map(|at| Moment { at_s: f64::from(at), rate: Some(1.0), ..Moment::default() })
             .collect();

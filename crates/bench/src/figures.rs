@@ -267,6 +267,8 @@ pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     }
     let shown = |ratio: f64| match first.good {
         Good::More => format!("{ratio:.2}x"),
+        // Close to 1, a digit more shows a difference of some percent.
+        _ if (0.5..2.0).contains(&ratio) => format!("1/{ratio:.2}"),
         _ => format!("1/{ratio:.1}"),
     };
     let mut out = format!("{:>12}", shown(median(&ratios)));

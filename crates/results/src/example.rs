@@ -3,7 +3,7 @@
 
 use crate::schema::{
     Chart, Curve, Disk, Figure, Good, Machine, Measured, Moment, Published, Results, Role, SCHEMA,
-    Series, System, Test,
+    Series, System, Test, Usage,
 };
 
 /// Rounds of each figure.
@@ -206,14 +206,19 @@ fn curve(name: &str, mean_ms: f64) -> Curve {
 fn moment(second: u32, rate: f64, is_null: bool) -> Moment {
     let wave = 1.0 + 0.05 * (f64::from(second) / 3.0).sin();
     let mean_ms = 1_000.0 / rate;
+    let usage = |part: f64| Usage {
+        cpu_cores: (!is_null).then_some(part * 0.9 * wave),
+        resident_mib: (!is_null).then(|| part * (60.0 + f64::from(second) * rate / 9e4)),
+        disk_mib: None,
+    };
     Moment {
         at_s: f64::from(second),
         rate: Some(rate * wave),
         p50_ms: Some(mean_ms / wave),
         p99_ms: (second > 0).then(|| 3.0 * mean_ms / wave / wave),
-        cpu_cores: (!is_null).then_some(0.9 * wave),
-        resident_mib: (!is_null).then(|| 60.0 + f64::from(second) * rate / 9e4),
-        disk_mib: None,
+        all: usage(1.0),
+        // A leader and two followers, which do less.
+        servers: if is_null { Vec::new() } else { [0.5, 0.3, 0.2].map(usage).to_vec() },
     }
 }
 

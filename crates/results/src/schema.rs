@@ -204,7 +204,7 @@ pub struct Curve {
 }
 
 /// The state of a system at a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moment {
     /// Seconds since the round began.
@@ -215,11 +215,24 @@ pub struct Moment {
     pub p50_ms: Option<f64>,
     /// The 99th percentile of it.
     pub p99_ms: Option<f64>,
-    /// Cores that the servers used since the moment before.
+    /// What all servers use.
+    #[serde(flatten)]
+    pub all: Usage,
+    /// What each server of several uses, in the order of their addresses; empty if they cannot be
+    /// told apart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Usage>,
+}
+
+/// What servers use at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Cores, since the moment before.
     pub cpu_cores: Option<f64>,
-    /// Resident memory of all servers.
+    /// Resident memory.
     pub resident_mib: Option<f64>,
-    /// The data folders of all servers.
+    /// The folders of data and logs.
     pub disk_mib: Option<f64>,
 }
 

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::iter;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -65,10 +66,10 @@ pub struct Servers {
     pub target: Target,
     /// What the results say of them.
     pub system: System,
-    /// The folder of their data; none if they ran already.
-    pub folder: Option<PathBuf>,
-    /// The folder of their logs, if that is another one.
-    logs: Option<PathBuf>,
+    /// The folders of the data and the logs of each; empty if they ran already.
+    pub data: Vec<Vec<PathBuf>>,
+    /// The folders above those.
+    above: Vec<PathBuf>,
     started: Option<Started>,
 }
 
@@ -84,6 +85,8 @@ struct Planned {
     arguments: Vec<OsString>,
     address: SocketAddr,
     output: PathBuf,
+    /// The folders of its data and its log.
+    data: Vec<PathBuf>,
 }
 
 impl Maker {
@@ -132,7 +135,7 @@ impl Maker {
                 address.check_scheme(scheme)?;
                 let started = Started { children: Vec::new(), interrupt: interrupt.clone() };
                 let configuration = vec!["ran already: its cores are its own".to_string()];
-                return self.found(address, configuration, None, started).map(Some);
+                return self.found(address, configuration, started).map(Some);
             }
             How::Program(command) => command,
         };
@@ -151,8 +154,11 @@ impl Maker {
         let addresses: Vec<String> = planned.iter().map(|it| it.address.to_string()).collect();
         let address = format!("{scheme}://{}", addresses.join(","));
         let address = address.parse().map_err(anyhow::Error::msg)?;
-        let mut servers = self.found(&address, configuration, Some(folder), started)?;
-        servers.logs = logs;
+        let mut servers = self.found(&address, configuration, started)?;
+        // The ports of servers that were started say nothing.
+        servers.system.address.clear();
+        servers.data = planned.into_iter().map(|it| it.data).collect();
+        servers.above = [Some(folder), logs].into_iter().flatten().collect();
         Ok(Some(servers))
     }
 
@@ -160,7 +166,6 @@ impl Maker {
         &self,
         address: &TargetAddress,
         configuration: Vec<String>,
-        folder: Option<PathBuf>,
         started: Started,
     ) -> anyhow::Result<Servers> {
         let mut target = Target::find(address)?;
@@ -173,12 +178,12 @@ impl Maker {
             id: self.id.to_string(),
             role: self.role,
             name,
-            // The ports of servers that were started say nothing.
-            address: if folder.is_none() { target.address.clone() } else { String::new() },
+            address: target.address.clone(),
             build,
             configuration,
         };
-        Ok(Servers { id: self.id, target, system, folder, logs: None, started: Some(started) })
+        let (data, above) = (Vec::new(), Vec::new());
+        Ok(Servers { id: self.id, target, system, data, above, started: Some(started) })
     }
 }
 
@@ -191,14 +196,15 @@ impl Servers {
             name: target.name.clone(),
             ..System::default()
         };
-        Servers { id: "null", target, system, folder: None, logs: None, started: None }
+        let (data, above) = (Vec::new(), Vec::new());
+        Servers { id: "null", target, system, data, above, started: None }
     }
 }
 
 impl Drop for Servers {
     fn drop(&mut self) {
         drop(self.started.take());
-        for folder in self.folder.iter().chain(&self.logs) {
+        for folder in &self.above {
             // The folder that it lies in is removed in the end, and tells of what is left.
             let _ = fs::remove_dir_all(folder);
         }
@@ -359,9 +365,9 @@ fn plan_zk(
         fs::create_dir(&data)?;
         fs::write(data.join("myid"), format!("{id}\n"))?;
         let mut own = vec![format!("dataDir={}", data.display()), format!("clientPort={port}")];
-        if let Some(logs) = logs {
-            let log = logs.join(format!("log{id}"));
-            fs::create_dir(&log)?;
+        let log = logs.map(|logs| logs.join(format!("log{id}")));
+        if let Some(log) = &log {
+            fs::create_dir(log)?;
             own.push(format!("dataLogDir={}", log.display()));
         }
         let lines = common.iter().map(|it| (*it).to_string()).chain(own).chain(members.clone());
@@ -371,6 +377,7 @@ fn plan_zk(
             arguments: vec![config.into()],
             address: (Ipv4Addr::LOCALHOST, *port).into(),
             output: folder.join(format!("output{id}")),
+            data: iter::once(data).chain(log).collect(),
         });
     }
     ensure!(!planned.is_empty(), "there is no server to start");
@@ -410,10 +417,12 @@ fn plan_etcd(
         ]
         .map(OsString::from)
         .to_vec();
-        arguments.push(folder.join(format!("data{id}")).into());
+        let data = folder.join(format!("data{id}"));
+        arguments.push(data.clone().into());
         arguments.extend(common.iter().map(OsString::from));
         let address = (Ipv4Addr::LOCALHOST, of_one[0]).into();
-        Planned { arguments, address, output: folder.join(format!("output{id}")) }
+        let output = folder.join(format!("output{id}"));
+        Planned { arguments, address, output, data: vec![data] }
     };
     Ok((ports.chunks(2).enumerate().map(plan).collect(), common))
 }

@@ -224,7 +224,7 @@ impl Session {
         self.measure_in_turn(&places, (work, used), |place, round| {
             let servers = &site.servers[place];
             let turn = Turn::of_session(&servers.target, (place, round, round >= warmup));
-            let course = Course::watch(&servers.target, servers.folder.clone())?;
+            let course = Course::watch(&servers.target, &servers.data)?;
             let block = run(&turn);
             let course = course.end();
             Ok((block.with_context(|| servers.target.name.clone())?, course))
@@ -321,6 +321,11 @@ impl Session {
             test.systems.push(measured);
         }
         Ok(true)
+    }
+
+    /// So much work comes that the plan did not have.
+    pub fn expect(&mut self, units: f64) {
+        self.progress.all += units;
     }
 
     /// Keeps a test that this machine cannot make; it would have been so much work.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use bench::limits::SERVER_END_LIMIT;
 use results::Results;
-use results::schema::{Good, Role};
+use results::schema::{Good, Moment, Role, Test, Usage};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::server::{folder, wait_until};
@@ -75,7 +75,8 @@ fn the_tests_of_hunt_have_the_published_lines_beside_them() {
     let measured = &results.tests[0];
     let course = &measured.of("ours").unwrap().course;
     assert!(course.iter().any(|moment| moment.rate.unwrap_or(0.0) > 0.0), "{course:?}");
-    assert!(course.iter().any(|moment| moment.resident_mib.unwrap_or(0.0) > 0.0), "{course:?}");
+    assert!(course.iter().any(|moment| moment.all.resident_mib > Some(0.0)), "{course:?}");
+    assert!(course.iter().all(|moment| moment.servers.is_empty()), "{course:?}");
     assert!(measured.of("null").is_some());
 }
 
@@ -92,6 +93,20 @@ fn the_rows_of_etcd_are_made_by_both_protocols() {
     let results = reproduce("etcd", 40);
     let groups: Vec<&str> = results.tests.iter().map(|test| test.group.as_str()).collect();
     assert_eq!(groups.iter().filter(|group| **group == groups[0]).count(), 20);
+    // What each of the three servers used.
+    let of_test = |test: &Test| test.of("ours").unwrap().course.clone();
+    let moments: Vec<Moment> = results.tests.iter().flat_map(of_test).collect();
+    assert!(moments.len() >= 40);
+    for moment in moments {
+        assert_eq!(moment.servers.len(), 3);
+        let sum_of = |value: fn(&Usage) -> Option<f64>| -> f64 {
+            moment.servers.iter().map(|server| value(server).unwrap()).sum()
+        };
+        let memory = sum_of(|usage| usage.resident_mib) / moment.all.resident_mib.unwrap();
+        assert!((0.8..1.2).contains(&memory), "{moment:?}");
+        assert!(sum_of(|usage| usage.disk_mib) > 0.0, "{moment:?}");
+        assert!(sum_of(|usage| usage.cpu_cores) >= 0.0, "{moment:?}");
+    }
 }
 
 #[test]

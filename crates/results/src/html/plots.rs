@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::shell::with_unit;
-use crate::schema::{Chart, Curve, Measured, Moment, Results, Role, System, Test};
+use crate::schema::{Chart, Curve, Measured, Moment, Results, Role, System, Test, Usage};
 use crate::svg::{Axis, Line, Plot, STYLE_COUNT, Scale, swatch};
 
 /// The size of a plot that stands alone.
@@ -20,6 +20,9 @@ pub struct Styles<'a> {
 
 /// What one of the small plots of a course shows.
 type Value = fn(&Moment) -> Option<f64>;
+
+/// The same, of what servers use.
+type UsedValue = fn(&Usage) -> Option<f64>;
 
 impl<'a> Styles<'a> {
     /// The styles of a run: each system has the one with its number, without the document's.
@@ -185,38 +188,64 @@ fn curve_figure(heading: &str, lines: Vec<Line>) -> Markup {
 /// How rate, latencies and what the servers use went on over time. The null server is left out: its
 /// rate would press the lines of all others to the ground.
 fn courses(test: &Test, styles: &Styles) -> Vec<Markup> {
-    let courses: [(&str, Scale, Value); 6] = [
+    let of_clients: [(&str, Scale, Value); 3] = [
         ("answers and events, per s", Scale::Linear, |moment| moment.rate),
         ("median latency, ms", Scale::Logarithmic, |moment| moment.p50_ms),
         ("p99 latency, ms", Scale::Logarithmic, |moment| moment.p99_ms),
-        ("CPU of the servers, cores", Scale::Linear, |moment| moment.cpu_cores),
-        ("memory of the servers, MiB", Scale::Linear, |moment| moment.resident_mib),
-        ("data folders of the servers, MiB", Scale::Linear, |moment| moment.disk_mib),
     ];
-    let plots = courses.into_iter().filter_map(|(heading, scale, value)| {
-        let servers = test.systems.iter().filter(|measured| !styles.is_null(&measured.system));
-        let lines = servers.map(|measured| Line {
-            style: styles.of_system(&measured.system),
-            points: measured
-                .course
-                .iter()
-                .map(|moment| value(moment).map(|value| (moment.at_s, value)))
+    let of_servers: [(&str, &str, UsedValue); 3] = [
+        ("CPU of", "cores", |usage| usage.cpu_cores),
+        ("memory of", "MiB", |usage| usage.resident_mib),
+        ("data folders of", "MiB", |usage| usage.disk_mib),
+    ];
+    let shown = || test.systems.iter().filter(|measured| !styles.is_null(&measured.system));
+    let line = |measured: &Measured, value: &dyn Fn(&Moment) -> Option<f64>| Line {
+        style: styles.of_system(&measured.system),
+        points: measured
+            .course
+            .iter()
+            .map(|moment| value(moment).map(|value| (moment.at_s, value)))
+            .collect(),
+        has_dots: false,
+    };
+    let mut plots = Vec::new();
+    for (heading, scale, value) in of_clients {
+        let lines = shown().map(|measured| line(measured, &value)).collect();
+        plots.push(course(heading, scale, lines));
+    }
+    for (what, unit, value) in of_servers {
+        // Servers of several have a line each, in the colour of their system.
+        let are_apart = shown().any(|measured| server_count(measured) > 1);
+        let lines = shown().flat_map(|measured| match server_count(measured) {
+            0 => vec![line(measured, &|moment| value(&moment.all))],
+            count => (0..count)
+                .map(|at| line(measured, &|moment| moment.servers.get(at).and_then(value)))
                 .collect(),
-            has_dots: false,
         });
-        let lines: Vec<Line> = lines.collect();
-        // One moment is no course.
-        let is_course = lines.iter().any(|line| line.points.iter().flatten().count() > 1);
-        let plot = Plot {
-            title: heading.to_string(),
-            x: Axis { name: "seconds".to_string(), scale: Scale::Linear },
-            y: Axis { name: String::new(), scale },
-            lines,
-            size: SMALL,
-        };
-        is_course.then(|| figure(heading, &plot, &[], false))
-    });
-    plots.filter(|markup| !markup.0.is_empty()).collect()
+        let whose = if are_apart { "each server" } else { "the servers" };
+        plots.push(course(&format!("{what} {whose}, {unit}"), Scale::Linear, lines.collect()));
+    }
+    plots.into_iter().flatten().filter(|markup| !markup.0.is_empty()).collect()
+}
+
+/// The servers of a system that are told apart.
+fn server_count(measured: &Measured) -> usize {
+    measured.course.iter().map(|moment| moment.servers.len()).max().unwrap_or(0)
+}
+
+/// One of the small plots of a course; none if no line has two moments.
+fn course(heading: &str, scale: Scale, lines: Vec<Line>) -> Option<Markup> {
+    if !lines.iter().any(|line| line.points.iter().flatten().count() > 1) {
+        return None;
+    }
+    let plot = Plot {
+        title: heading.to_string(),
+        x: Axis { name: "seconds".to_string(), scale: Scale::Linear },
+        y: Axis { name: String::new(), scale },
+        lines,
+        size: SMALL,
+    };
+    Some(figure(heading, &plot, &[], false))
 }
 
 /// The disk before and after the run.

@@ -109,7 +109,26 @@ fn every_plot_shows_a_line() {
     let plots = drawings(&page).iter().filter(|drawing| drawing.contains("role=\"img\"")).count();
     // A chart, the disk, and for each of three tests latencies, rate, two percentiles, CPU, memory.
     assert_eq!(plots, 1 + 1 + 3 * 6);
-    assert!(!page.contains("data folders of the servers"), "nobody measured them");
+    assert!(!page.contains("data folders of"), "nobody measured them");
+}
+
+/// Three servers of two systems each.
+#[test]
+fn each_server_has_a_line_in_the_colour_of_its_system() {
+    let page = page(&run());
+    let drawings = drawings(&page);
+    let drawing = drawings.iter().find(|it| it.contains("CPU of each server, cores")).unwrap();
+    let styles: Vec<&str> = drawing
+        .split("<path class=\"line")
+        .skip(1)
+        .map(|it| it.split('"').next().unwrap())
+        .collect();
+    assert_eq!(styles.len(), 6, "{styles:?}");
+    assert!(styles[..3].iter().all(|style| *style == styles[0]), "{styles:?}");
+    assert!(
+        styles[3..].iter().all(|style| *style == styles[3] && *style != styles[0]),
+        "{styles:?}"
+    );
 }
 
 #[test]
@@ -153,7 +172,7 @@ fn data_without_a_line_have_no_plot() {
     ] {
         assert!(!page.contains(missing), "{missing}");
     }
-    assert_eq!(page.matches("CPU of the servers, cores</figcaption>").count(), 2);
+    assert_eq!(page.matches("CPU of each server, cores</figcaption>").count(), 2);
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub fn measure(
         headlines: &HEADLINES,
         cpu_is_of_rate: false,
     };
+    session.expect(cell.units() * f64::from(session.repeat.all()) * site.servers.len() as f64);
     let goes_on =
         session.measure(site, work, |turn| client.run(turn.target, cell.clients, shape))?;
     add_remark(session, cell);

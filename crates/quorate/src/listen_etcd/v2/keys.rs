@@ -103,12 +103,12 @@ pub(super) async fn answer(
         return waits::answer(runtime, shares, request).await;
     }
     let asked = Asked::of(&request);
-    let result = result(runtime, site, (method, request), &asked).await;
+    let result = run(runtime, site, (method, request), &asked).await;
     answer_with(runtime, shares, &asked, result).await
 }
 
-/// Runs a request of this method about a key, which is no wait.
-pub(super) async fn result(
+/// Runs a request of this method about a key, which is no wait: at once, or by the Front.
+pub(super) async fn run(
     runtime: &Rc<Runtime>,
     site: &Site,
     (method, request): (&str, Request),

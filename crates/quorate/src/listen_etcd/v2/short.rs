@@ -2,7 +2,7 @@
 //! request costs more than the rest of it.
 //!
 //! ```text
-//! bytes -> httparse -> etcd::v2 (a request) -> keys::result -> one write
+//! bytes -> httparse -> etcd::v2 (a request) -> keys::run -> one write
 //! ```
 //!
 //! A request is short if it comes whole in a few reads and needs nothing else: see [`find`]. At the
@@ -69,10 +69,10 @@ where
             None => return Ok(Next::Over),
         };
         read.drain(..bytes);
-        let head = (common, node::wall_ms());
+        let out_for = (common, &mut out);
         let rest = match request {
-            Ok(request) => answer(runtime, (shares, site), (method, request), head, &mut out).await,
-            Err(failure) => put_answer(runtime, keys::failed(&failure), head, &mut out),
+            Ok(request) => answer(runtime, (shares, site), (method, request), out_for).await,
+            Err(failure) => put_answer(runtime, keys::failed(&failure), out_for),
         };
         socket.write_all(&out).await?;
         let is_whole = match rest {
@@ -89,27 +89,23 @@ where
     }
 }
 
-/// The headers that all answers have, and the time in ms since 1970.
-type Head<'a> = (&'a str, i64);
-
 /// Runs a request, and appends its answer; see [`put_answer`].
 async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     (method, request): (&str, Request),
-    (common, now_ms): Head<'_>,
-    out: &mut Vec<u8>,
+    (common, out): (&str, &mut Vec<u8>),
 ) -> Option<KeysBody> {
     let asked = Asked::of(&request);
     let result = {
         let Some(_room) = room_of(shares, &request).await else {
-            return put_answer(runtime, keys::failed(&not_read(runtime)), (common, now_ms), out);
+            return put_answer(runtime, keys::failed(&not_read(runtime)), (common, out));
         };
-        keys::result(runtime, site, (method, request), &asked).await
+        keys::run(runtime, site, (method, request), &asked).await
     };
     // Most answers are small, and go to the buffer of the connection without room of their own.
     {
-        let text = &mut *runtime.text.borrow_mut();
+        let (text, now_ms) = (&mut *runtime.text.borrow_mut(), node::wall_ms());
         text.clear();
         if let Some(head) = keys::small(runtime, &asked, &result, (SHORT_BYTES_MAX, now_ms), text) {
             put_head(&head, Some(text.len()), common, (&runtime.date, now_ms), out);
@@ -118,7 +114,7 @@ async fn answer(
         }
     }
     let answer = keys::answer_with(runtime, shares, &asked, result).await;
-    put_answer(runtime, answer, (common, now_ms), out)
+    put_answer(runtime, answer, (common, out))
 }
 
 /// The room of a request; none if there was none in time.
@@ -130,19 +126,19 @@ async fn room_of(shares: &ConnectionShares, request: &Request) -> Option<Room> {
     has_room.then_some(room)
 }
 
-/// Appends the head of an answer, and its body if it is short. Returns a body that is not.
+/// Appends the head of an answer, and its body if it is short. `common`: the headers that all
+/// answers have. Returns a body that is not short.
 fn put_answer(
     runtime: &Runtime,
     answer: KeysAnswer,
-    (common, now_ms): Head<'_>,
-    out: &mut Vec<u8>,
+    (common, out): (&str, &mut Vec<u8>),
 ) -> Option<KeysBody> {
     let KeysAnswer { head, body } = answer;
     let bytes = match &body {
         KeysBody::Whole(body) => Some(body.len()),
         KeysBody::Lines(_) => None,
     };
-    put_head(&head, bytes, common, (&runtime.date, now_ms), out);
+    put_head(&head, bytes, common, (&runtime.date, node::wall_ms()), out);
     match body {
         KeysBody::Whole(body) if body.len() <= SHORT_BYTES_MAX => {
             out.extend_from_slice(&body);
