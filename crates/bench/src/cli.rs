@@ -21,6 +21,7 @@ use crate::fill::{self, FillArgs};
 use crate::join::{self, JoinArgs};
 use crate::latencies::{self, LatencyArgs};
 use crate::mixed::{self, MixedArgs};
+use crate::pubsub::processes::{self, PartArgs};
 use crate::pubsub::{self, PubsubArgs};
 use crate::restart::{self, RestartArgs};
 use crate::result_files::{self, CompareArgs, GateArgs, ReportArgs};
@@ -67,6 +68,9 @@ enum Workload {
     /// The publish/subscribe test: ephemerals, items that subscribers see, setData
     #[command(name = "pubsub")]
     Pubsub(PubsubArgs),
+    /// A process of clients of that test
+    #[command(name = "pubsub-part", hide = true)]
+    PubsubPart(PartArgs),
     /// Puts, reads and transactions of etcd's clients: the rows of etcd's performance page
     #[command(name = "etcd")]
     Etcd(EtcdArgs),
@@ -130,6 +134,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Notify(args) => zk_notify::command(args),
         Workload::BesideChunks(args) => beside_chunks::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
+        Workload::PubsubPart(args) => processes::part(args),
         Workload::Etcd(args) => etcd_load::command(args),
         Workload::Etcd2(args) => etcd2::command(args),
         Workload::EtcdWatch(args) => etcd_watch::command(args),

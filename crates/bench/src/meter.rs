@@ -1,5 +1,7 @@
 //! The cost of a stretch of work: the time, the CPU of both sides, and the results of its requests.
 
+use serde::{Deserialize, Serialize};
+
 use crate::course;
 use crate::driver::Driver;
 use crate::process::thread_cpu_ns;
@@ -7,7 +9,7 @@ use crate::stats::{Latencies, Phase};
 use crate::target::Target;
 
 /// The results of the requests of a load.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Answers.
     pub answered: u64,
@@ -24,6 +26,13 @@ impl Tally {
         self.answered += 1;
         self.errors += u64::from(!is_right);
         self.latencies.record(took_ns);
+    }
+
+    /// Adds the results of other requests.
+    pub fn add(&mut self, other: &Tally) {
+        self.answered += other.answered;
+        self.errors += other.errors;
+        self.latencies.add(&other.latencies);
     }
 }
 

@@ -114,6 +114,11 @@ pub const FAILOVER: [&str; 2] = [
 ];
 
 impl PubsubRow {
+    /// Whether all clients were on one host, and not on five.
+    pub fn is_of_one_host(&self) -> bool {
+        self.setting == READ_ONE_HOST
+    }
+
     /// Whether the row is about a test of this scenario and size, whose subscribers only see events
     /// or read as well. The document's 255 bytes are 256 elsewhere in it.
     pub fn is_about(&self, scenario: u32, bytes: usize, is_event_only: bool) -> bool {

@@ -12,7 +12,10 @@ pub mod item;
 pub mod options;
 pub mod pace;
 
+pub mod processes;
+
 mod items;
+mod outcome;
 mod subscriptions;
 mod updates;
 
@@ -30,6 +33,8 @@ use crate::published::{PUBSUB, PUBSUB_DOUBTS, PubsubRow};
 use crate::target::Target;
 use crate::tree::{Tree, TreeArgs};
 use options::{Connections, PublishArgs};
+use outcome::Outcome;
+use processes::{Gate, Open};
 
 /// Options of `quorate bench pubsub`.
 #[derive(Debug, Args)]
@@ -49,6 +54,9 @@ pub struct PubsubArgs {
     /// Paths of each connection in scenarios 1 and 3; in scenario 2 each item has a path of its own
     #[arg(long, value_name = "N", default_value_t = 10)]
     paths: usize,
+    /// Processes that the clients of scenario 2 are spread over
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    processes: u16,
 }
 
 /// Runs `quorate bench pubsub` and prints it.
@@ -88,14 +96,18 @@ fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
         "--subscribers: {subscribers} is no multiple of --publishers, {publishers}: each path has as \
          many subscribers as any other"
     );
+    let processes = usize::from(args.processes);
+    anyhow::ensure!(processes <= publishers, "--processes: there are {publishers} publishers");
+    anyhow::ensure!(processes == 1 || rate.is_none(), "--processes: only without --rate");
     let (paths, max) = (args.paths, TREE_ZNODES_MAX / publishers);
     anyhow::ensure!((1..=max).contains(&paths), "--paths: {paths} is not in 1..={max}");
     let of_kind = |kind: Kind| {
         let subscribers = if kind.has_subscribers() { subscribers } else { 0 };
         let connections = Connections { publishers, subscribers };
+        let processes = if kind.has_subscribers() { processes } else { 1 };
         let of_size = move |size: &usize| {
             let (size, warmup) = (*size, warmup_items);
-            Shape { kind, connections, paths, items, warmup, size, rate }
+            Shape { kind, connections, paths, items, warmup, size, rate, processes }
         };
         args.publish.size.iter().map(of_size)
     };
@@ -156,12 +168,25 @@ pub struct Shape {
     pub size: usize,
     /// Items a second; None in closed loop.
     pub rate: Option<u64>,
+    /// Processes that the connections are spread over; 1 in scenarios 1 and 3.
+    pub processes: usize,
 }
 
 impl Shape {
     /// The subscribers of each path.
     fn subscribers_each(&self) -> usize {
         self.connections.subscribers / self.connections.publishers
+    }
+
+    /// The same by one process, with at most so many connections as it may have both ends of.
+    pub fn of_one_process(&self) -> Shape {
+        let connections = self.connections.at_most(open_files::pairs_max());
+        Shape { connections, processes: 1, ..*self }
+    }
+
+    /// A remark if this test has fewer connections than another.
+    pub fn remark_beside(&self, other: &Shape) -> Option<String> {
+        (self.connections != other.connections).then(|| self.connections.remark())
     }
 
     /// The published rows about this test.
@@ -201,7 +226,11 @@ impl std::fmt::Display for Shape {
                     "event {then}, {size} bytes: {publishers} connections create {items} \
                      ephemerals, each watched by {each} of {}",
                     self.connections.subscribers
-                )
+                )?;
+                match self.processes {
+                    1 => Ok(()),
+                    several => write!(f, ", in {several} processes"),
+                }
             }
         }
     }
@@ -213,13 +242,11 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
     let work = format!("{items} items (each after {warmup} more on the same connections)");
     comparison.measure(repeat, &work, |turn| measure(turn, shape))?;
     // Both ends of the null server's connections are in this process.
-    let small = Shape { connections: shape.connections.at_most(open_files::pairs_max()), ..*shape };
+    let small = shape.of_one_process();
     open_files::make_room(small.connections.count() * 2)?;
     comparison.measure_ceiling(&null_server(shape)?, |turn| {
         let mut block = measure(turn, &small)?;
-        if small != *shape {
-            block.notes.push(small.connections.remark());
-        }
+        block.notes.extend(small.remark_beside(shape));
         Ok(block)
     })
 }
@@ -236,11 +263,24 @@ pub fn null_server(shape: &Shape) -> anyhow::Result<NullServer> {
     }
 }
 
-/// Runs one test on one server. Parent `i` of the tree is above the paths of publisher `i`.
+/// Runs one test on one server.
 ///
 /// # Errors
 /// The server does not answer, or an event does not come.
 pub fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
+    match shape.processes {
+        1 => Ok(measure_alone(turn, shape, &mut Open)?.0),
+        _ => processes::measure(turn, shape),
+    }
+}
+
+/// Runs one test by the clients of this process. Parent `i` of the tree is above the paths of
+/// publisher `i`. Scenario 2 has an outcome.
+fn measure_alone(
+    turn: &Turn<'_>,
+    shape: &Shape,
+    gate: &mut dyn Gate,
+) -> anyhow::Result<(Block, Option<Outcome>)> {
     let target = turn.target;
     let mut block = target.block();
     block.figures.push(resident("VmRSS before", target));
@@ -258,17 +298,20 @@ pub fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     turn.say("connecting");
     let connections = shape.connections.count();
     let mut driver = Driver::connect(&target.addresses, connections, SESSION_TIMEOUT_MS)?;
-    match shape.kind.has_subscribers() {
-        true => items::run(&mut driver, turn, shape, &tree, &mut block)?,
-        false => updates::run(&mut driver, turn, shape, &tree, &mut block)?,
-    }
+    let outcome = match shape.kind.has_subscribers() {
+        true => Some(items::run(&mut driver, turn, (shape, &tree), gate, &mut block)?),
+        false => {
+            updates::run(&mut driver, turn, shape, &tree, &mut block)?;
+            None
+        }
+    };
     block.figures.push(resident("VmRSS at the end", target));
     turn.say("closing");
     driver.close();
     let mut remover = Driver::connect(&target.addresses, args.clients, SESSION_TIMEOUT_MS)?;
     block.blame(&tree.remove(&mut remover, target)?);
     remover.close();
-    Ok(block)
+    Ok((block, outcome))
 }
 
 /// The memory of the server now.

@@ -2,12 +2,32 @@
 
 use hdrhistogram::Histogram;
 use results::schema::Curve;
+use serde::{Deserialize, Serialize};
 
 use crate::limits::LATENCY_NS_MAX;
 
 /// Latencies in ns, to three significant digits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(into = "Vec<(u64, u64)>", from = "Vec<(u64, u64)>")]
 pub struct Latencies(Histogram<u64>);
+
+/// Pairs of a latency and how often it was counted.
+impl From<Latencies> for Vec<(u64, u64)> {
+    fn from(latencies: Latencies) -> Vec<(u64, u64)> {
+        let recorded = latencies.0.iter_recorded();
+        recorded.map(|it| (it.value_iterated_to(), it.count_at_value())).collect()
+    }
+}
+
+impl From<Vec<(u64, u64)>> for Latencies {
+    fn from(pairs: Vec<(u64, u64)>) -> Latencies {
+        let mut latencies = Latencies::default();
+        for (ns, count) in pairs {
+            latencies.0.saturating_record_n(ns, count);
+        }
+        latencies
+    }
+}
 
 impl Default for Latencies {
     fn default() -> Latencies {

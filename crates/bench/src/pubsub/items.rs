@@ -14,34 +14,38 @@ use zk::{AclEntry, ErrorCode, JuteReader};
 
 use super::item::ITEM_BYTES;
 use super::options::share;
+use super::outcome::{Outcome, Results};
 use super::pace::Pace;
+use super::processes::Gate;
 use super::subscriptions::{Fired, Subscriptions};
 use super::{Kind, Shape, item, resident};
 use crate::client_zk::Session;
 use crate::comparison::Turn;
 use crate::driver::{Driver, Load, Next};
-use crate::figures::{Block, Figure, Good, of_mean_and_latencies, of_phase};
+use crate::figures::Block;
 use crate::latencies::EPHEMERAL;
 use crate::limits::{SILENCE_LIMIT, SUBSCRIBING_REQUESTS};
 use crate::meter::{Meter, Tally};
-use crate::stats::{Latencies, Phase};
+use crate::stats::Phase;
 use crate::tree::{Tree, open_acl};
 
 /// `Watcher.Event.EventType.NodeCreated`.
 const CREATED: i32 = 1;
 
-/// Runs one test: first the items that warm up, then those that count.
+/// Runs one test: first the items that warm up, then those that count. All processes of a test
+/// publish from the same moment.
 ///
 /// # Errors
 /// The server is silent while answers or events are due.
 pub fn run(
     driver: &mut Driver,
     turn: &Turn<'_>,
-    shape: &Shape,
-    tree: &Tree,
+    (shape, tree): (&Shape, &Tree),
+    gate: &mut dyn Gate,
     block: &mut Block,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Outcome> {
     let mut load = ItemLoad::new(shape, tree);
+    let mut outcome = Outcome::default();
     for (name, items) in [("warm-up", shape.warmup), ("items", shape.items)] {
         turn.say(&format!("{name}, setting watches"));
         let meter = Meter::start(driver, turn.target);
@@ -50,22 +54,27 @@ pub fn run(
         block.blame(&meter.stop(driver, "setting watches", load.results.watches.clone()));
         let subscribed = resident("VmRSS with all watches set", turn.target);
         turn.say(name);
+        gate.pass()?;
         let meter = Meter::start(driver, turn.target);
         load.begin_publishing(Pace::start(driver, shape.rate), driver);
         load.run(driver)?;
-        let mut phase = meter.stop(driver, name, load.results.creates.clone());
+        let cost = meter.stop(driver, name, Tally::default());
         load.begin_settling(driver.now_ns());
-        load.run(driver)?;
-        phase.errors = load.results.errors();
-        phase.elapsed_ns = load.pace.elapsed_ns(load.last_create_ns);
-        block.blame(&phase);
         if name == "items" {
-            block.figures.extend(load.figures(&phase));
-            block.latencies.extend(load.latencies());
+            gate.pass()?;
+            // Nobody was silent meanwhile.
+            load.last_ns = driver.now_ns();
+        }
+        load.run(driver)?;
+        outcome = load.outcome(&cost);
+        block.blame(&Phase { name, ..outcome.phase() });
+        if name == "items" {
+            block.figures.extend(outcome.figures(load.is_reading));
+            block.latencies.extend(outcome.latencies(load.is_reading));
             block.figures.push(subscribed);
         }
     }
-    Ok(())
+    Ok(outcome)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,33 +98,6 @@ struct Publisher {
 struct Reader {
     under_way: Option<usize>,
     waiting: VecDeque<usize>,
-}
-
-/// The answers and events of a stage.
-#[derive(Clone, Debug, Default)]
-struct Results {
-    watches: Tally,
-    creates: Tally,
-    events: Tally,
-    reads: Tally,
-    /// Requests of any kind that were refused, or answered in another way than is due.
-    failed: u64,
-    /// Reads that found data that is not the item's.
-    wrong_data: u64,
-    /// Events that came before.
-    twice: u64,
-    /// Events that no client waited for.
-    not_asked_for: u64,
-    /// Events that were due to subscribers whose sessions were lost.
-    missed: u64,
-}
-
-impl Results {
-    /// Errors after the watches were set.
-    fn errors(&self) -> u64 {
-        let events = self.twice + self.not_asked_for + self.missed;
-        self.failed - self.watches.errors + self.wrong_data + events
-    }
 }
 
 /// The first clients are the publishers; the others are subscribers. Publisher `i % publishers`
@@ -369,46 +351,16 @@ impl ItemLoad<'_> {
         self.reads_left -= reader.waiting.len() + usize::from(reader.under_way.is_some());
     }
 
-    fn latencies(&self) -> Vec<(&'static str, Latencies)> {
-        let Results { creates, events, reads, .. } = &self.results;
-        let all = [("create", creates), ("event", events), ("data", reads)];
-        let count = if self.is_reading { 3 } else { 2 };
-        all.into_iter().take(count).map(|(name, it)| (name, it.latencies.clone())).collect()
-    }
-
-    fn figures(&self, phase: &Phase) -> Vec<Figure> {
-        let results = &self.results;
-        let count = |name, value: u64| Figure::once(name, "", value as f64, Good::Neither);
-        let seconds = |name, last_ns| {
-            Figure::once(name, "s", self.pace.elapsed_ns(last_ns) as f64 / 1e9, Good::Neither)
-        };
-        let mut all = vec![
-            count("watches set", results.watches.answered - results.watches.errors),
-            count("items created", results.creates.answered - results.creates.errors),
-            count("events", results.events.answered),
-        ];
-        if self.is_reading {
-            all.push(count("items read", results.reads.answered - results.reads.errors));
-            all.push(count("reads of wrong data", results.wrong_data));
+    /// What the stage has shown, for this cost.
+    fn outcome(&self, cost: &Phase) -> Outcome {
+        Outcome {
+            results: self.results.clone(),
+            creates_ns: self.pace.elapsed_ns(self.last_create_ns),
+            seen_ns: self.pace.elapsed_ns(self.all_seen_ns),
+            server_cpu_ns: cost.server_cpu_ns,
+            own_cpu_ns: cost.own_cpu_ns,
+            lost: cost.lost,
         }
-        all.extend([
-            count("failed requests", results.failed),
-            count("events missed", results.missed),
-            count("events that came twice", results.twice),
-            count("events not asked for", results.not_asked_for),
-            seconds("time of the creates", self.last_create_ns),
-            seconds("time until all is seen", self.all_seen_ns),
-        ]);
-        all.extend(of_phase(["items", "server CPU per item", "generator CPU per item"], phase));
-        let names = ["create mean", "create p50", "create p90", "create p99", "create max"];
-        all.extend(of_mean_and_latencies(names, &results.creates.latencies));
-        let names = ["event mean", "event p50", "event p90", "event p99", "event max"];
-        all.extend(of_mean_and_latencies(names, &results.events.latencies));
-        if self.is_reading {
-            let names = ["data mean", "data p50", "data p90", "data p99", "data max"];
-            all.extend(of_mean_and_latencies(names, &results.reads.latencies));
-        }
-        all
     }
 }
 

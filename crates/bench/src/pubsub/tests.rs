@@ -12,6 +12,7 @@ const SHAPE: Shape = Shape {
     warmup: 10,
     size: 256,
     rate: None,
+    processes: 1,
 };
 
 const NO_SUBSCRIBERS: Connections = Connections { subscribers: 0, ..SHAPE.connections };

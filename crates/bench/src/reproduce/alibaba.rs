@@ -19,6 +19,9 @@ use crate::target::Scheme;
 /// Servers in the document.
 const SERVERS: usize = 3;
 
+/// Hosts of clients in the document, each with a process.
+const HOSTS: usize = 5;
+
 /// The tests of the document: what is done, and the bytes of an item.
 const TESTS: [(Kind, &[usize]); 4] = [
     (Kind::Ephemerals, &[4096, 1024, 255]),
@@ -76,15 +79,21 @@ fn shapes(is_quick: bool) -> impl Iterator<Item = Shape> {
     let of_kind = move |(kind, sizes): (Kind, &'static [usize])| {
         let is_watched = kind.scenario() == 2;
         let subscribers = if is_watched { 3 * publishers } else { 0 };
-        sizes.iter().map(move |size| Shape {
-            kind,
-            connections: Connections { publishers, subscribers },
-            paths: 10,
-            items,
-            warmup: items / 40,
-            size: *size,
-            rate: None,
-        })
+        // The document has the reads by clients on one host and on several.
+        let processes = if kind == Kind::EventThenRead { &[1, HOSTS][..] } else { &[1] };
+        let of_size = move |size: &'static usize| {
+            processes.iter().map(move |processes| Shape {
+                kind,
+                connections: Connections { publishers, subscribers },
+                paths: 10,
+                items,
+                warmup: items / 40,
+                size: *size,
+                rate: None,
+                processes: *processes,
+            })
+        };
+        sizes.iter().flat_map(of_size)
     };
     TESTS.into_iter().flat_map(of_kind)
 }
@@ -121,17 +130,14 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
         return Ok(false);
     }
     // Both ends of the null server's connections are in this process.
-    let connections = shape.connections.at_most(open_files::pairs_max());
-    let small = Shape { connections, ..*shape };
-    open_files::make_room(connections.count() * 2)?;
+    let small = shape.of_one_process();
+    open_files::make_room(small.connections.count() * 2)?;
     let null_server = pubsub::null_server(&small)?;
     let null = Servers::of_null(null_server.target());
     session.note_system(&null);
     session.measure_ceiling(&null, work(), |turn| {
         let mut block = pubsub::measure(turn, &small)?;
-        if small != *shape {
-            block.notes.push(small.connections.remark());
-        }
+        block.notes.extend(small.remark_beside(shape));
         Ok(block)
     })
 }
@@ -152,10 +158,19 @@ fn test(shape: &Shape) -> Test {
     Test {
         group: format!("scenario {}", shape.kind.scenario()),
         title: shape.to_string(),
-        published: shape.rows().flat_map(|row| published(row, shape.kind)).collect(),
+        published: rows(shape).flat_map(|row| published(row, shape.kind)).collect(),
         remarks,
         ..Test::default()
     }
+}
+
+/// The document's rows about a test: of reads, those by clients on as many hosts.
+fn rows(shape: &Shape) -> impl Iterator<Item = &'static PubsubRow> {
+    let Shape { kind, processes, .. } = *shape;
+    let is_it = move |row: &&PubsubRow| {
+        kind != Kind::EventThenRead || row.is_of_one_host() == (processes == 1)
+    };
+    shape.rows().filter(is_it)
 }
 
 /// The figures of a row: its rate, and its response times, which stand beside the first latency.
@@ -198,8 +213,7 @@ fn describe(session: &mut Session, shape: &Shape) {
     ];
     let deviations = vec![
         "servers and clients share all cores of one machine".to_string(),
-        "all clients are in one process of one thread; in the document each connection had a thread, \
-         in one process or in five"
+        "a process of clients has one thread; in the document each connection had one"
             .to_string(),
         "the document does not say how many paths a connection has in scenarios 1 and 3 (10 here), \
          nor how many updates it makes (as many as there are items in scenario 2)"
@@ -216,7 +230,7 @@ mod tests {
 
     #[test]
     fn each_test_has_its_published_rows_and_each_row_its_test() {
-        let rows: usize = shapes(false).map(|shape| shape.rows().count()).sum();
+        let rows: usize = shapes(false).map(|shape| rows(&shape).count()).sum();
         assert_eq!(rows, crate::published::PUBSUB.len());
         for shape in shapes(false) {
             let test = test(&shape);

@@ -81,3 +81,17 @@ fn a_curve_has_only_percentiles_that_are_known() {
     assert_eq!(curve.points.last().unwrap().1.round(), 200.0);
     assert!(Latencies::default().curve("none").points.is_empty());
 }
+
+/// A process tells another one of them as text.
+#[test]
+fn latencies_are_the_same_behind_a_text() {
+    let mut latencies = Latencies::default();
+    for ns in [0, 1, 999, 1_000_000, 1_000_001, 70_000_000_123, u64::MAX] {
+        latencies.record(ns);
+    }
+    let text = serde_json::to_string(&latencies).unwrap();
+    let read: Latencies = serde_json::from_str(&text).unwrap();
+    assert_eq!(read.count(), 7);
+    assert_eq!(read.curve("a"), latencies.curve("a"));
+    assert_eq!(read.max_us(), latencies.max_us());
+}

@@ -82,10 +82,10 @@ fn the_tests_of_hunt_have_the_published_lines_beside_them() {
 
 #[test]
 fn the_tests_of_alibaba_see_every_event() {
-    let results = reproduce("alibaba", 13);
+    let results = reproduce("alibaba", 16);
     let events = results.tests.iter().filter_map(|test| test.of("ours")?.figure("events"));
     let events: Vec<f64> = events.flat_map(|figure| figure.values.clone()).collect();
-    assert_eq!(events, [1_200.0; 7]);
+    assert_eq!(events, [1_200.0; 10]);
 }
 
 #[test]

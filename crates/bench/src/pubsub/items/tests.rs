@@ -28,7 +28,7 @@ impl Run<'_> {
     fn start(tree: &Tree, kind: Kind, last: ErrorCode) -> Run<'_> {
         let connections = Connections { publishers: 1, subscribers: 2 };
         let (paths, items, warmup, size, rate) = (1, 2, 0, 20, None);
-        let shape = Shape { kind, connections, paths, items, warmup, size, rate };
+        let shape = Shape { kind, connections, paths, items, warmup, size, rate, processes: 1 };
         let sessions = [(); 3].map(|()| Session::connect(1));
         let mut run = Run { load: ItemLoad::new(&shape, tree), sessions };
         run.load.begin_stage(2, 0);

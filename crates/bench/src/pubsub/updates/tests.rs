@@ -10,7 +10,7 @@ fn requests(kind: Kind) -> Vec<(i32, String)> {
     let tree = Tree::new(&args, "t");
     let connections = Connections { publishers: 2, subscribers: 0 };
     let (paths, items, warmup, size, rate) = (3, 9, 0, 16, None);
-    let shape = Shape { kind, connections, paths, items, warmup, size, rate };
+    let shape = Shape { kind, connections, paths, items, warmup, size, rate, processes: 1 };
     let pace = Pace { start_ns: 0, spacing_ns: None };
     let mut load = UpdateLoad::new(&shape, &tree, items, pace);
     let mut all = Vec::new();
