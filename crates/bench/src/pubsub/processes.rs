@@ -2,8 +2,8 @@
 //! its own. The processes begin and end each step together.
 //!
 //! ```text
-//! parent: starts parts -> waits until all are at a gate -> opens it -> ... -> adds up what they saw
-//! part:   at a gate: a line to stdout, then a line from stdin; at the end its outcome as JSON
+//! parent: starts parts -> waits until all are at a gate -> opens it -> ... -> adds up
+//! part:   at a gate: a line to stdout, then a line from stdin; at the end its outcome
 //! ```
 
 use std::io::{BufRead, BufReader, Write};

@@ -128,6 +128,7 @@ const WALLS: [Wall; 14] = [
             "mio",
             "nix",
             "rustix",
+            "serde",
             "serde_json",
             "thiserror",
             "time",

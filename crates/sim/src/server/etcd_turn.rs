@@ -87,12 +87,7 @@ impl Server {
                 }
             }
         }
-        for (number, id, mut result) in core::mem::take(&mut self.etcd_runtimes[front].got) {
-            if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
-                sabotage.result(&mut result, world);
-            }
-            network.send_to_v2(world, number, id, ToV2::Result(result));
-        }
+        self.pass_on_v2_reads(front, world, network);
         if let Some(output) = self.etcd_runtimes[front].drive(&self.machine, world) {
             self.pass_on(front, output, world, network);
         }
@@ -175,6 +170,16 @@ impl Server {
         }
         if let Some(at_us) = password_us {
             self.wake_at(world, self.etcd_actor(front), at_us);
+        }
+    }
+
+    /// Passes on the reads of etcd v2 that were done at once.
+    fn pass_on_v2_reads(&mut self, front: usize, world: &mut World, network: &mut EtcdNetwork) {
+        for (number, id, mut result) in core::mem::take(&mut self.etcd_runtimes[front].got) {
+            if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
+                sabotage.result(&mut result, world);
+            }
+            network.send_to_v2(world, number, id, ToV2::Result(result));
         }
     }
 
