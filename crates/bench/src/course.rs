@@ -187,6 +187,18 @@ fn usage(
     }
 }
 
+/// What several servers use together.
+fn sum(servers: &[Usage]) -> Usage {
+    let sum = |value: fn(&Usage) -> Option<f64>| {
+        servers.iter().map(value).sum::<Option<f64>>().map(rounded)
+    };
+    Usage {
+        cpu_cores: sum(|usage| usage.cpu_cores),
+        resident_mib: sum(|usage| usage.resident_mib),
+        disk_mib: sum(|usage| usage.disk_mib),
+    }
+}
+
 impl Looks {
     fn start(answers: &'static Answers, target: Target, data: &[Vec<PathBuf>]) -> Looks {
         Looks {
@@ -212,13 +224,19 @@ impl Looks {
             return;
         }
         let new: Vec<u64> = counts.iter().zip(&self.counts).map(|(now, then)| now - then).collect();
+        let servers: Vec<Usage> =
+            self.servers.iter_mut().map(|server| server.look(passed_s)).collect();
+        let all = match &servers[..] {
+            [] => usage((self.cpu_ns, cpu_ns, passed_s), self.target.memory(), &self.data),
+            several => sum(several),
+        };
         self.moments.push(Moment {
             at_s: rounded(at_s),
             rate: Some(rounded(new.iter().sum::<u64>() as f64 / passed_s)),
             p50_ms: percentile_ms(&new, 0.5).map(rounded),
             p99_ms: percentile_ms(&new, 0.99).map(rounded),
-            all: usage((self.cpu_ns, cpu_ns, passed_s), self.target.memory(), &self.data),
-            servers: self.servers.iter_mut().map(|server| server.look(passed_s)).collect(),
+            all,
+            servers,
         });
         (self.last_s, self.counts, self.cpu_ns) = (at_s, counts, cpu_ns);
         if self.moments.len() > COURSE_MOMENTS_MAX {

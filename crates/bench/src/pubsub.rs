@@ -178,7 +178,7 @@ impl Shape {
         self.connections.subscribers / self.connections.publishers
     }
 
-    /// The same by one process, with at most so many connections as it may have both ends of.
+    /// This test by one process, with no more connections than it can hold both ends of.
     pub fn of_one_process(&self) -> Shape {
         let connections = self.connections.at_most(open_files::pairs_max());
         Shape { connections, processes: 1, ..*self }

@@ -42,19 +42,20 @@ pub enum V2Found {
 pub(super) struct V2Read(Request);
 
 impl EtcdFront {
-    /// Reads a key at once, if the request does and needs no sync of Loop. Others are for
-    /// [`EtcdFront::on_v2_call`].
+    /// The result of a request that reads a key and needs no sync of Loop. None: the request is
+    /// another one, for [`EtcdFront::on_v2_call`].
     pub fn get_v2(&self, request: &Request, store: &Store) -> Option<V2Result> {
         let is_get = matches!(request.ask, Ask::Get { .. });
         let is_at_once = is_get && (is_local(request) || self.config.is_alone);
         is_at_once.then(|| self.read_v2(request, store))
     }
 
-    /// Reads what was asked for, and counts it.
+    /// Reads what was asked for. A read of a key is counted.
     fn read_v2(&self, request: &Request, store: &Store) -> V2Result {
-        let Ask::Get { is_recursive, .. } = request.ask else {
-            // Commands and waits do not come here.
-            return Ok(V2Found::Auth(store.auth().clone()));
+        let is_recursive = match request.ask {
+            Ask::ReadAuth => return Ok(V2Found::Auth(store.auth().clone())),
+            Ask::Get { is_recursive, .. } => is_recursive,
+            _ => unreachable!("the others are commands or waits"),
         };
         let checked = store.check_read(request.who(), request.key(), is_recursive);
         let result = checked.and_then(|()| store.get(request.key()).map(V2Found::Node));

@@ -97,6 +97,7 @@ fn the_rows_of_etcd_are_made_by_both_protocols() {
     let of_test = |test: &Test| test.of("ours").unwrap().course.clone();
     let moments: Vec<Moment> = results.tests.iter().flat_map(of_test).collect();
     assert!(moments.len() >= 40);
+    let mut busy = 0;
     for moment in moments {
         assert_eq!(moment.servers.len(), 3);
         let sum_of = |value: fn(&Usage) -> Option<f64>| -> f64 {
@@ -105,8 +106,9 @@ fn the_rows_of_etcd_are_made_by_both_protocols() {
         let memory = sum_of(|usage| usage.resident_mib) / moment.all.resident_mib.unwrap();
         assert!((0.8..1.2).contains(&memory), "{moment:?}");
         assert!(sum_of(|usage| usage.disk_mib) > 0.0, "{moment:?}");
-        assert!(sum_of(|usage| usage.cpu_cores) >= 0.0, "{moment:?}");
+        busy += u32::from(sum_of(|usage| usage.cpu_cores) > 0.0);
     }
+    assert!(busy > 0, "no server used a core");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct Styles<'a> {
 /// What one of the small plots of a course shows.
 type Value = fn(&Moment) -> Option<f64>;
 
-/// The same, of what servers use.
+/// What one of the small plots of the servers shows.
 type UsedValue = fn(&Usage) -> Option<f64>;
 
 impl<'a> Styles<'a> {
