@@ -1,13 +1,11 @@
 //! Members that lose what their disks held come back in their own place; leaders that are asked to
 //! hand over do; and members that never met find each other.
 
-mod steady;
-
+use crate::steady::{run, steady};
 use member::bootstrap::Attendance;
 use replica::LogMemory;
 use sim::Summary;
 use sim::fault::{Fault, Whom};
-use steady::{run, steady};
 
 /// Each run checks that all members vote in the end. A member whose process ends right after the
 /// birth is not counted: the next start finds it born.

@@ -1,7 +1,5 @@
 //! Threads that wait for each other, on a disk that waits or is full when the test says so.
 
-mod hooked_disk;
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::hooked_disk::HookedDisk;
 use chunk::ChunkError;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::container::{self, ContainerSpec};
@@ -20,7 +19,6 @@ use chunk::record::{Kind, Position};
 use chunk::scan::Start;
 use chunk::segment::LOG_DIR;
 use chunk::store::{Durability, Stage, Store, StoreOptions, UpkeepBudget, WriteMode};
-use hooked_disk::HookedDisk;
 use parking_lot::{Condvar, Mutex};
 use rustix::process::Pid;
 use rustix::thread::gettid;

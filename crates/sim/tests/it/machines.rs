@@ -1,14 +1,12 @@
 //! Machines that take each other's place, stutter, are suspended, or have two disks.
 
-mod steady;
-
+use crate::steady::run;
 use sim::Options;
 use sim::fault::{Disks, Fault, Whom};
-use steady::run;
 
-/// Like [`steady::steady`], with clients that work for five times as long.
+/// Like [`crate::steady::steady`], with clients that work for five times as long.
 fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
-    let mut options = steady::steady(seed, member_count, faults);
+    let mut options = crate::steady::steady(seed, member_count, faults);
     for client in &mut options.clients {
         client.ops = 2_000;
         client.think_us_max = 6_000_000;

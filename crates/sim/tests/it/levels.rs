@@ -1,13 +1,11 @@
 //! Members whose builds know different levels: the level rises once each of them knows it, and what
 //! does not know it is refused, or ends.
 
-mod steady;
-
+use crate::steady::{run, steady};
 use member::bootstrap::Attendance;
 use sim::LevelCounts;
 use sim::build::{Ask, Build, Builds};
 use sim::fault::{Fault, FaultMix, Whom};
-use steady::{run, steady};
 
 use Build::{New, Old};
 

@@ -1,12 +1,10 @@
 //! Members that have fallen off the leader's log are sent the snapshots of followers, whatever goes
 //! wrong with these followers.
 
-mod steady;
-
+use crate::steady::{run, steady};
 use replica::LogMemory;
 use sim::Options;
 use sim::fault::{Disks, Fault, Whom};
-use steady::{run, steady};
 
 /// Like [`steady`], with so little log in memory that a member which comes back without a directory
 /// needs a snapshot.

@@ -16,19 +16,19 @@ type Files = [(&'static str, &'static [u8]); 4];
 
 /// What version 1 wrote.
 const V1: Files = [
-    ("index/0000000100016000.idx", include_bytes!("fixtures/store-v1/index.idx")),
-    ("log/00000001.log", include_bytes!("fixtures/store-v1/1.log")),
-    ("log/00000002.log", include_bytes!("fixtures/store-v1/2.log")),
-    ("store", include_bytes!("fixtures/store-v1/store")),
+    ("index/0000000100016000.idx", include_bytes!("../fixtures/store-v1/index.idx")),
+    ("log/00000001.log", include_bytes!("../fixtures/store-v1/1.log")),
+    ("log/00000002.log", include_bytes!("../fixtures/store-v1/2.log")),
+    ("store", include_bytes!("../fixtures/store-v1/store")),
 ];
 
 /// What version 2 wrote: an identity with a salt, heads of segments twice, checkpoints that say
 /// where the last record starts.
 const V2: Files = [
-    ("index/0000000100016000.idx", include_bytes!("fixtures/store-v2/index.idx")),
-    ("log/00000001.log", include_bytes!("fixtures/store-v2/1.log")),
-    ("log/00000002.log", include_bytes!("fixtures/store-v2/2.log")),
-    ("store", include_bytes!("fixtures/store-v2/store")),
+    ("index/0000000100016000.idx", include_bytes!("../fixtures/store-v2/index.idx")),
+    ("log/00000001.log", include_bytes!("../fixtures/store-v2/1.log")),
+    ("log/00000002.log", include_bytes!("../fixtures/store-v2/2.log")),
+    ("store", include_bytes!("../fixtures/store-v2/store")),
 ];
 
 fn options() -> StoreOptions {

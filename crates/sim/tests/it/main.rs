@@ -1,0 +1,19 @@
+//! Whole runs of the simulator. They share one program, so that it is linked once and their runs
+//! fill all cores.
+
+mod acknowledgements;
+mod crashes;
+mod ensembles;
+mod etcd;
+mod failover;
+mod full_disk;
+mod lending;
+mod levels;
+mod losses;
+mod machines;
+mod pauses;
+mod restores;
+mod sabotage;
+mod seeds;
+mod stalls;
+mod steady;
