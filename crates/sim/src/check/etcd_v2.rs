@@ -99,7 +99,7 @@ fn judge(
     for call in calls {
         check_answer(call, events, &trees, &mut counts)?;
     }
-    check_order(calls)?;
+    check_order(calls, events, &owners)?;
     check_ends(calls, lines, events, &owners, slack_us)?;
     for line in lines {
         check_line(line, events)?;
@@ -136,6 +136,8 @@ fn owners<'c>(
         .copied()
         .filter(|call| !call.op.is_read() && matches!(call.came, None | Some((_, Came::Unknown))))
         .collect();
+    // Of calls that ask for the same the first one: it may be the write of the most events.
+    unknown.sort_by_key(|call| call.sent_us);
     for (event, owner) in events.iter().zip(&mut owners) {
         if owner.is_some() || event.action == Action::Expire {
             continue;
@@ -311,8 +313,12 @@ fn index_of(came: &Came) -> Option<u64> {
 }
 
 /// Checks that nothing that was sent behind an answer shows an earlier index, but reads that need
-/// not.
-fn check_order(calls: &[&Call]) -> Result<(), String> {
+/// not; and that no write took effect before it was sent, as far as answers tell.
+fn check_order(
+    calls: &[&Call],
+    events: &[Arc<Event>],
+    owners: &[Option<&Call>],
+) -> Result<(), String> {
     let mut answers: Vec<(u64, u64)> = calls
         .iter()
         .filter_map(|call| call.came.as_ref())
@@ -325,14 +331,20 @@ fn check_order(calls: &[&Call]) -> Result<(), String> {
         highest = highest.max(*index);
         *index = highest;
     }
+    let known_before = |call: &Call| {
+        let before = answers.partition_point(|(at_us, _)| *at_us < call.sent_us);
+        before.checked_sub(1).map_or(0, |last| answers[last].1)
+    };
     for call in calls.iter().filter(|call| !call.op.is_read() || call.op.flag) {
         let Some(index) = call.came.as_ref().and_then(|(_, came)| index_of(came)) else { continue };
-        let before = answers.partition_point(|(at_us, _)| *at_us < call.sent_us);
-        let known = before.checked_sub(1).map_or(0, |last| answers[last].1);
-        let is_write = matches!(call.came, Some((_, Came::Written(_))));
-        if index < known || (is_write && index == known) {
+        let known = known_before(call);
+        if index < known {
             return Err(format!("index {known} was known before {call:?} was sent"));
         }
+    }
+    for (event, owner) in events.iter().zip(owners) {
+        let Some(call) = owner.filter(|call| event.index() <= known_before(call)) else { continue };
+        return Err(format!("{event:?} was there before {call:?} was sent"));
     }
     Ok(())
 }
@@ -400,5 +412,74 @@ fn check_line(line: &Line, events: &[Arc<Event>]) -> Result<(), String> {
     match wanted.next() {
         None => Ok(()),
         Some(due) => Err(format!("{line:?} has passed {due:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::etcd_v2::reply::Refusal;
+
+    use super::*;
+
+    const FIRST: u64 = FIRST_INDEX + 1;
+
+    fn call(verb: Verb, sent_us: u64, came: Option<(u64, Came)>) -> Call {
+        let op = Op {
+            verb,
+            key: "/e",
+            value: "v".to_string(),
+            ttl_s: None,
+            prev: Prev::Any,
+            is_refresh: false,
+            flag: false,
+        };
+        Call { op, sent_us, came }
+    }
+
+    fn node(created: u64, modified: u64, value: Option<&str>) -> NodeState {
+        let value = value.map(|text| text.as_bytes().into());
+        NodeState { created, modified, is_dir: false, value, expiration: None }
+    }
+
+    /// A set of a key, then its removal.
+    fn set_and_deleted() -> [Arc<Event>; 2] {
+        let (key, is_refresh) = (Arc::from("/e"), false);
+        let set = node(FIRST, FIRST, Some("v"));
+        let prev = Some(set.clone());
+        [
+            Event { action: Action::Set, key, node: set, prev: None, is_refresh },
+            Event {
+                action: Action::Delete,
+                key: "/e".into(),
+                node: node(FIRST, FIRST + 1, None),
+                prev,
+                is_refresh,
+            },
+        ]
+        .map(Arc::new)
+    }
+
+    fn refused_at(index: u64, reason: Reason) -> Came {
+        Came::Refused(Refusal { reason, index })
+    }
+
+    #[test]
+    fn a_write_of_unknown_fate_takes_effect_behind_its_sending() {
+        let events = set_and_deleted();
+        let set = call(Verb::Put, 10, Some((20, Came::Written(events[0].clone()))));
+        // A read finds the key gone.
+        let gone = refused_at(FIRST + 1, Reason::KeyNotFound("/e".into()));
+        let read = call(Verb::Get, 30, Some((40, gone)));
+        let sent_at = |sent_us| call(Verb::Delete, sent_us, Some((90, Came::Unknown)));
+        let judged = |deletes: &[Call]| {
+            let calls: Vec<&Call> = [&set, &read].into_iter().chain(deletes).collect();
+            judge(&calls, &[], &events, 0).map(|counts| counts.unknown_done)
+        };
+        assert_eq!(judged(&[sent_at(35)]), Ok(1));
+        let early = judged(&[sent_at(50)]).unwrap_err();
+        assert!(early.contains("before"), "{early}");
+        // Of two that ask for the same it was the first one.
+        assert_eq!(judged(&[sent_at(50), sent_at(25)]), Ok(1));
+        assert!(judged(&[]).unwrap_err().contains("nobody asked"));
     }
 }
