@@ -40,9 +40,9 @@ pub(super) struct Runtime {
     /// The tasks that wait for a message of the Front.
     waiting: RefCell<HashMap<Ticket, oneshot::Sender<FromFront>>>,
     /// The tasks of watch streams.
-    watching: RefCell<HashMap<Ticket, Rc<WatchSlot>>>,
+    watching: RefCell<Streams<FromWatch>>,
     /// The tasks of waits of etcd v2.
-    v2_waiting: RefCell<HashMap<Ticket, Rc<V2Slot>>>,
+    v2_waiting: RefCell<Streams<FromV2Wait>>,
     /// Notified when the Front has got something to do.
     stirred: Notify,
     /// Notifies the streams that end without a leader, beside those of watches.
@@ -344,60 +344,13 @@ impl Runtime {
         }
     }
 
-    /// Passes on what is for watch streams, and takes their ends out of the results.
-    fn pass_on_watched(
-        &self,
-        watched: Vec<(Ticket, WatchMessages)>,
-        results: &mut Vec<(Ticket, CallResult)>,
-    ) {
-        let watching = self.watching.borrow();
-        if watching.is_empty() {
-            return;
-        }
-        for (ticket, messages) in watched {
-            if let Some(slot) = watching.get(&ticket) {
-                slot.fill(FromWatch::Messages(messages));
-            }
-        }
-        results.retain_mut(|(ticket, result)| match (watching.get(ticket), result) {
-            (Some(slot), Err(refused)) => {
-                slot.fill(FromWatch::Ended(*refused));
-                false
-            }
-            _ => true,
-        });
-    }
-
-    /// As [`Runtime::pass_on_watched`], of waits of etcd v2.
-    fn pass_on_v2_waited(
-        &self,
-        waited: Vec<(Ticket, V2Waited)>,
-        results: &mut Vec<(Ticket, CallResult)>,
-    ) {
-        let waiting = self.v2_waiting.borrow();
-        if waiting.is_empty() {
-            return;
-        }
-        for (ticket, waited) in waited {
-            if let Some(slot) = waiting.get(&ticket) {
-                slot.push(FromV2Wait::Waited(waited));
-            }
-        }
-        results.retain(|(ticket, result)| match (waiting.get(ticket), result) {
-            (Some(slot), Err(refused)) => {
-                slot.push(FromV2Wait::Refused(*refused));
-                false
-            }
-            _ => true,
-        });
-    }
-
     /// Lets watch streams look again whether they may take a request.
     fn let_go_on(&self, accepting: &[Ticket]) {
         for ticket in accepting {
-            if let Some(slot) = self.watching.borrow().get(ticket) {
-                slot.left.borrow_mut().get_or_insert(FromWatch::Accepts);
-                slot.filled.notify_one();
+            let watching = self.watching.borrow();
+            // What is left there lets the stream look as well.
+            if let Some(slot) = watching.get(ticket).filter(|slot| slot.is_empty()) {
+                slot.push(FromWatch::Accepts);
             }
         }
     }
@@ -438,8 +391,10 @@ impl Runtime {
         for (ticket, work) in output.passwords {
             self.work_on_password(ticket, work);
         }
-        self.pass_on_watched(output.watched, &mut output.results);
-        self.pass_on_v2_waited(output.v2_waited, &mut output.results);
+        let watched = output.watched.into_iter().map(|(of, it)| (of, FromWatch::Messages(it)));
+        pass_on(&self.watching, watched, &mut output.results);
+        let waited = output.v2_waited.into_iter().map(|(of, it)| (of, FromV2Wait::Waited(it)));
+        pass_on(&self.v2_waiting, waited, &mut output.results);
         self.let_go_on(&output.accepting);
         let done = output.results.into_iter().map(|(of, result)| (of, FromFront::Done(result)));
         let pieces = output.pieces.into_iter().map(|(of, piece)| (of, FromFront::Piece(piece)));
@@ -455,6 +410,64 @@ impl Runtime {
     }
 }
 
+/// The streams of one kind that the Front has.
+type Streams<T> = HashMap<Ticket, Rc<Slot<T>>>;
+
+/// Where the Front leaves what is for a stream, until its task takes it. The Front has more only
+/// when its last messages were taken, so few are left here at once.
+struct Slot<T> {
+    left: RefCell<VecDeque<T>>,
+    filled: Notify,
+}
+
+impl<T> Slot<T> {
+    fn new() -> Slot<T> {
+        Slot { left: RefCell::default(), filled: Notify::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.left.borrow().is_empty()
+    }
+
+    fn push(&self, left: T) {
+        self.left.borrow_mut().push_back(left);
+        self.filled.notify_one();
+    }
+
+    async fn next(&self) -> T {
+        loop {
+            if let Some(left) = self.left.borrow_mut().pop_front() {
+                return left;
+            }
+            self.filled.notified().await;
+        }
+    }
+}
+
+/// Passes on what is for streams, and takes their ends out of the results.
+fn pass_on<T: From<CallRefused>>(
+    streams: &RefCell<Streams<T>>,
+    messages: impl Iterator<Item = (Ticket, T)>,
+    results: &mut Vec<(Ticket, CallResult)>,
+) {
+    let streams = streams.borrow();
+    if streams.is_empty() {
+        return;
+    }
+    for (ticket, message) in messages {
+        if let Some(slot) = streams.get(&ticket) {
+            slot.push(message);
+        }
+    }
+    results.retain(|(ticket, result)| match (streams.get(ticket), result) {
+        (Some(slot), Err(refused)) => {
+            slot.push((*refused).into());
+            false
+        }
+        _ => true,
+    });
+}
+
 /// What a watch stream gets from the Front.
 pub(super) enum FromWatch {
     /// Messages for the client.
@@ -465,18 +478,9 @@ pub(super) enum FromWatch {
     Ended(CallRefused),
 }
 
-/// Where the Front leaves what is for a watch stream, until its task takes it: one set of messages
-/// at a time, or the end.
-#[derive(Default)]
-struct WatchSlot {
-    left: RefCell<Option<FromWatch>>,
-    filled: Notify,
-}
-
-impl WatchSlot {
-    fn fill(&self, left: FromWatch) {
-        *self.left.borrow_mut() = Some(left);
-        self.filled.notify_one();
+impl From<CallRefused> for FromWatch {
+    fn from(refused: CallRefused) -> FromWatch {
+        FromWatch::Ended(refused)
     }
 }
 
@@ -484,7 +488,7 @@ impl WatchSlot {
 pub(super) struct WatchCall {
     client: Client,
     ticket: Ticket,
-    slot: Rc<WatchSlot>,
+    slot: Rc<Slot<FromWatch>>,
 }
 
 impl WatchCall {
@@ -495,7 +499,7 @@ impl WatchCall {
         front.set_now(runtime.now());
         let ticket = front.on_watch(requires_leader, &client.credentials());
         drop(front);
-        let slot = Rc::new(WatchSlot::default());
+        let slot = Rc::new(Slot::new());
         runtime.watching.borrow_mut().insert(ticket, slot.clone());
         runtime.stirred.notify_one();
         WatchCall { client, ticket, slot }
@@ -503,12 +507,7 @@ impl WatchCall {
 
     /// Waits for what the Front has next. A caller may stop waiting and call this again.
     pub async fn next(&self) -> FromWatch {
-        loop {
-            if let Some(left) = self.slot.left.borrow_mut().take() {
-                return left;
-            }
-            self.slot.filled.notified().await;
-        }
+        self.slot.next().await
     }
 
     /// Whether the client may send another request now; if not, [`FromWatch::Accepts`] or messages
@@ -549,18 +548,9 @@ pub(super) enum FromV2Wait {
     Refused(CallRefused),
 }
 
-/// Where the Front leaves what came of a wait of etcd v2, until its task takes it: its beginning,
-/// one set of events at a time, and its end.
-#[derive(Default)]
-struct V2Slot {
-    left: RefCell<VecDeque<FromV2Wait>>,
-    filled: Notify,
-}
-
-impl V2Slot {
-    fn push(&self, left: FromV2Wait) {
-        self.left.borrow_mut().push_back(left);
-        self.filled.notify_one();
+impl From<CallRefused> for FromV2Wait {
+    fn from(refused: CallRefused) -> FromV2Wait {
+        FromV2Wait::Refused(refused)
     }
 }
 
@@ -568,7 +558,7 @@ impl V2Slot {
 pub(super) struct V2Wait {
     runtime: Rc<Runtime>,
     ticket: Ticket,
-    slot: Rc<V2Slot>,
+    slot: Rc<Slot<FromV2Wait>>,
 }
 
 impl V2Wait {
@@ -578,7 +568,7 @@ impl V2Wait {
         front.set_now(runtime.now());
         let ticket = front.on_v2_wait(request);
         drop(front);
-        let slot = Rc::new(V2Slot::default());
+        let slot = Rc::new(Slot::new());
         runtime.v2_waiting.borrow_mut().insert(ticket, slot.clone());
         runtime.stirred.notify_one();
         V2Wait { runtime: runtime.clone(), ticket, slot }
@@ -586,12 +576,7 @@ impl V2Wait {
 
     /// Waits for what the Front has next.
     pub async fn next(&self) -> FromV2Wait {
-        loop {
-            if let Some(left) = self.slot.left.borrow_mut().pop_front() {
-                return left;
-            }
-            self.slot.filled.notified().await;
-        }
+        self.slot.next().await
     }
 
     /// Says that the client has taken the last events.
