@@ -352,6 +352,27 @@ fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
     all
 }
 
+/// Our layouts, each with the one of Ozone that it is compared with.
+const BESIDE_OZONE: [(Layout, Layout); 3] = [
+    (Layout::PerChunk, Layout::PerChunk),
+    (Layout::PerBlock, Layout::PerBlock),
+    (Layout::Log, Layout::PerBlock),
+];
+
+/// How well the ratios of our layouts to Ozone's are known: the widest of them.
+fn ratio_width(contenders: &[Contender], rounds: &[Vec<Option<Run>>]) -> Option<f64> {
+    let runs_of = |wanted: Contender| {
+        let at = contenders.iter().position(|it| *it == wanted)?;
+        Some(rounds[at].iter().flatten().copied().collect::<Vec<Run>>())
+    };
+    let pairs = BESIDE_OZONE.into_iter().filter_map(|(ours, theirs)| {
+        runs_of(Contender::Ours(ours)).zip(runs_of(Contender::Ozone(theirs)))
+    });
+    let widths: Option<Vec<f64>> =
+        pairs.map(|(ours, theirs)| table::ratio_width(&ours, &theirs)).collect();
+    widths?.into_iter().max_by(f64::total_cmp)
+}
+
 /// Refuses a comparison with Ozone where our threads share containers: Ozone's never do.
 fn ensure_same_containers(shapes: &[Shape]) -> anyhow::Result<()> {
     let is_same = shapes.iter().all(|shape| shape.containers == shape.threads);
@@ -368,7 +389,9 @@ fn ensure_same_containers(shapes: &[Shape]) -> anyhow::Result<()> {
 /// # Errors
 /// An option is wrong, something cannot be written, or it was asked to end.
 pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
-    args.chunks.repeat.ensure_fixed()?;
+    if args.compare.is_none() {
+        args.chunks.repeat.ensure_fixed()?;
+    }
     let checksums = match args.checksum {
         Some(only) => vec![only],
         None => vec![ChecksumType::None, ChecksumType::Crc32c],
@@ -408,7 +431,10 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
         for shape in &shapes {
             let test = Test::new((&folder, &interrupt), shape, checksum, args.durability);
             let contenders = contenders(args, index == 0);
-            tests.push(test.measure(&contenders, &args.chunks.repeat, &mut freon)?);
+            let has_ratio = contenders.iter().any(|it| matches!(it, Contender::Ozone(_)));
+            let repeat = args.chunks.repeat;
+            let repeat = if has_ratio { repeat } else { repeat.fixed() };
+            tests.push(test.measure(&contenders, &repeat, &mut freon)?);
         }
     }
     println!();
@@ -452,11 +478,15 @@ impl Test<'_> {
         freon: &mut Option<Freon>,
     ) -> anyhow::Result<schema::Test> {
         let title = self.title();
-        let progress = Progress::start(u64::from(repeat.all()) * contenders.len() as u64);
-        let rounds = repeat.take_turns(contenders.len(), |place, round| {
+        let runs = match repeat.goal.until {
+            None => u64::from(repeat.all()) * contenders.len() as u64,
+            Some(_) => 0,
+        };
+        let progress = Progress::start(runs);
+        let turn = |place: usize, round| {
             let contender = contenders[place];
             let name = self.series(contender, freon.as_ref()).label();
-            progress.say(&format!("{title}: round {} of {}: {name}", round + 1, repeat.all()));
+            progress.say(&format!("{title}: {}: {name}", repeat.round_name(round)));
             self.interrupt.check()?;
             let run = match (contender, &mut *freon) {
                 (Contender::Ours(layout), _) => self.run_ours(layout).map(Some),
@@ -466,11 +496,14 @@ impl Test<'_> {
                 (Contender::Generator, _) => self.run_generator().map(Some),
             };
             run.map_err(|error| error.context(name))
-        });
+        };
+        let width = |rounds: &[Vec<Option<Run>>]| ratio_width(contenders, rounds);
+        let measured = repeat.take_turns_until(contenders.len(), turn, width);
         progress.end();
+        let (rounds, until) = measured?;
         let all: Vec<Series> = contenders
             .iter()
-            .zip(rounds?)
+            .zip(rounds)
             .map(|(contender, runs)| {
                 let mut series = self.series(*contender, freon.as_ref());
                 series.runs = runs.into_iter().flatten().collect();
@@ -488,6 +521,7 @@ impl Test<'_> {
         println!("\n== {title}");
         let acknowledged = self.acknowledged(contenders, &all);
         print!("{}", self.text(&all, &published, &acknowledged));
+        until.iter().for_each(|line| println!("{line}"));
         let place = |(place, labels): &(Place, Vec<String>)| {
             format!("acknowledged from {}: {}", place.describe(), labels.join(", "))
         };
@@ -495,7 +529,7 @@ impl Test<'_> {
             title,
             systems: all.iter().map(Series::measured).collect(),
             published: published.iter().map(|row| published_of(row)).collect(),
-            remarks: acknowledged.iter().map(place).collect(),
+            remarks: acknowledged.iter().map(place).chain(until).collect(),
             ..schema::Test::default()
         })
     }
@@ -576,15 +610,10 @@ impl Test<'_> {
             let found = acknowledged.iter().find(|(_, labels)| labels.contains(&label));
             found.map(|(place, _)| place.name())
         };
-        for (ours, other, theirs) in [
-            (Layout::PerChunk, "ozone", Layout::PerChunk.name()),
-            (Layout::PerBlock, "ozone", Layout::PerBlock.name()),
-            (Layout::Log, "ozone", Layout::PerBlock.name()),
-            (Layout::Log, "limit", Limit::Log.name()),
-            (Layout::Log, "limit", Limit::Gathered.name()),
-            (Layout::Log, "limit", Limit::LogGroup.name()),
-            (Layout::Log, "limit", Limit::DirectGroup.name()),
-        ] {
+        let of_ozone = BESIDE_OZONE.map(|(ours, theirs)| (ours, "ozone", theirs.name()));
+        let limits = [Limit::Log, Limit::Gathered, Limit::LogGroup, Limit::DirectGroup];
+        let of_limits = limits.map(|limit| (Layout::Log, "limit", limit.name()));
+        for (ours, other, theirs) in of_ozone.into_iter().chain(of_limits) {
             let both = find("quorate", ours.name()).zip(find(other, theirs));
             let Some((one, two)) = both else { continue };
             out += &table::ratios(one, two);

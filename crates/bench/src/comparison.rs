@@ -44,7 +44,15 @@ pub struct Rounds {
     /// Rounds before the counted ones, which warm the servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub warmup: u32,
-    /// Go on until the ratio of the two servers is known so well: half of its interval (95 %), as
+    /// How well a ratio is to be known.
+    #[command(flatten)]
+    pub goal: Goal,
+}
+
+/// How well the ratio of two systems is to be known, and how long that may take.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Goal {
+    /// Go on until the ratio of the two systems is known so well: half of its interval (95 %), as
     /// `2%`
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub until: Option<f64>,
@@ -52,6 +60,11 @@ pub struct Rounds {
     #[arg(long, value_name = "MINUTES", default_value_t = 10, requires = "until",
           value_parser = clap::value_parser!(u64).range(1..=1440))]
     pub within: u64,
+}
+
+impl Goal {
+    /// There is none: rounds end with their number.
+    pub const NONE: Goal = Goal { until: None, within: 0 };
 }
 
 /// A part of 1, from a number of percent.
@@ -72,15 +85,21 @@ impl Rounds {
 
     /// So many rounds that count, after so many that do not.
     pub const fn of(rounds: u32, warmup: u32) -> Rounds {
-        Rounds { rounds, warmup, until: None, within: 0 }
+        Rounds { rounds, warmup, goal: Goal::NONE }
     }
 
-    /// Refuses `--until`, of a workload whose results have no ratio.
+    /// As many rounds, and no more.
+    pub fn fixed(self) -> Rounds {
+        Rounds { goal: Goal::NONE, ..self }
+    }
+
+    /// Refuses `--until`, where results have no ratio.
     ///
     /// # Errors
     /// It is asked for.
     pub fn ensure_fixed(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.until.is_none(), "--until: this workload has no ratio of two servers");
+        let is_fixed = self.goal.until.is_none();
+        anyhow::ensure!(is_fixed, "--until: there is no ratio of rates to find here");
         Ok(())
     }
 
@@ -103,7 +122,8 @@ impl Rounds {
     }
 
     /// As [`Rounds::take_turns`]; then goes on until `width` of the results is small enough, if
-    /// that is asked for, or the time is over. Also returns the line that says what became of it.
+    /// that is asked for, or the time is over. One place has no ratio, and so no more rounds. Also
+    /// returns the line that says what became of it.
     ///
     /// # Errors
     /// See [`Rounds::take_turns`].
@@ -115,11 +135,15 @@ impl Rounds {
     ) -> anyhow::Result<(Vec<Vec<T>>, Option<String>)> {
         let began = Instant::now();
         let mut all = self.take_turns(places, &mut turn)?;
-        let Some(wanted) = self.until else { return Ok((all, None)) };
+        let Some(wanted) = self.goal.until else { return Ok((all, None)) };
+        if places < 2 {
+            let line = "until: there is one system, and so no ratio".to_string();
+            return Ok((all, Some(line)));
+        }
         let mut round = self.all();
         loop {
             let (found, rounds) = (width(&all), round - self.warmup);
-            let is_over = began.elapsed() >= Duration::from_secs(self.within * 60)
+            let is_over = began.elapsed() >= Duration::from_secs(self.goal.within * 60)
                 || rounds >= UNTIL_ROUNDS_MAX;
             if found.is_some_and(|found| found <= wanted) || is_over {
                 return Ok((all, Some(until_line(wanted, found, (rounds, began.elapsed())))));
@@ -151,6 +175,14 @@ impl Rounds {
     /// All rounds, with those that do not count.
     pub fn all(&self) -> u32 {
         self.warmup + self.rounds
+    }
+
+    /// What a round is called while it is under way, counted from 0.
+    pub fn round_name(&self, round: u32) -> String {
+        match self.goal.until {
+            None => format!("round {} of {}", round + 1, self.all()),
+            Some(_) => format!("round {}", round + 1),
+        }
     }
 
     /// The line that says what was warm when the test began: how often `work` was done before, and
@@ -323,10 +355,9 @@ impl Servers<'_> {
         width: impl FnMut(&[Vec<T>]) -> Option<f64>,
     ) -> anyhow::Result<(Vec<Vec<T>>, Option<String>)> {
         let turn = |place: usize, round: u32| {
-            let prefix = match (repeat.all(), repeat.until) {
-                (1, None) => String::new(),
-                (_, Some(_)) => format!("round {}, ", round + 1),
-                (all, None) => format!("round {} of {all}, ", round + 1),
+            let prefix = match repeat.all() {
+                1 if repeat.goal.until.is_none() => String::new(),
+                _ => format!("{}, ", repeat.round_name(round)),
             };
             let turn = Turn {
                 target: &self.targets[place],
@@ -334,7 +365,7 @@ impl Servers<'_> {
                 round,
                 counts: round >= repeat.warmup,
                 label: format!("{label}-{round}"),
-                may_keep: round + 1 == repeat.all() && repeat.until.is_none(),
+                may_keep: round + 1 == repeat.all() && repeat.goal.until.is_none(),
                 said: Some((prefix, progress)),
             };
             one(&turn, &mut measure)
@@ -638,19 +669,22 @@ mod tests {
 
     #[test]
     fn rounds_go_on_until_a_ratio_is_known() {
-        let repeat = Rounds { until: Some(0.02), within: 1, ..Rounds::of(2, 1) };
+        let repeat = Rounds { goal: Goal { until: Some(0.02), within: 1 }, ..Rounds::of(2, 1) };
         let mut widths = [None, Some(0.05), Some(0.01)].into_iter();
         let turn = |place: usize, round| Ok(10 * round + place as u32);
         let (all, line) = repeat.take_turns_until(2, turn, |_| widths.next().flatten()).unwrap();
         assert_eq!(all, [[10, 20, 30, 40, 50, 60], [11, 21, 31, 41, 51, 61]]);
         assert!(line.unwrap().contains("known to 1.0 % after 6 rounds"));
-        let over = Rounds { within: 0, ..repeat };
+        let over = Rounds { goal: Goal { within: 0, ..repeat.goal }, ..repeat };
         let (all, line) = over.take_turns_until(2, turn, |_| Some(0.04)).unwrap();
         assert_eq!(all[0].len(), 2);
         let line = line.unwrap();
         assert!(line.contains("not reached") && line.contains("4.0 %"), "{line}");
-        let (_, line) = Rounds::of(2, 1).take_turns_until(2, turn, |_| None).unwrap();
+        let (_, line) = repeat.fixed().take_turns_until(2, turn, |_| None).unwrap();
         assert_eq!(line, None);
+        let (all, line) = repeat.take_turns_until(1, turn, |_| None).unwrap();
+        assert_eq!(all, [[10, 20]]);
+        assert!(line.unwrap().contains("no ratio"));
         assert_eq!((percent("2%"), percent("0.5")), (Ok(0.02), Ok(0.005)));
         assert!(percent("0").is_err() && percent("x").is_err());
     }

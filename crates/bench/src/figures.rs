@@ -289,9 +289,35 @@ pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
 /// How well the ratio of the [`headline`] is known: half of its interval.
 pub fn ratio_width(blocks: &[Block]) -> Option<f64> {
     let [first, second, ..] = blocks else { return None };
-    let ours = headline(&first.figures)?;
-    let theirs = second.figures.iter().find(|it| it.name == ours.name)?;
+    width_of(headline(&first.figures)?, second)
+}
+
+/// How well the ratios of some figures are known: the widest of them. Those of rates count, or all
+/// if there is no rate. None if one that is wanted is not known at all.
+pub fn widest_ratio(blocks: &[Block], names: &[&str]) -> Option<f64> {
+    let [first, second, ..] = blocks else { return None };
+    let named = first.figures.iter().filter(|it| names.contains(&it.name));
+    let compared: Vec<&Figure> = named.filter(|it| it.good != Good::Neither).collect();
+    let has_rate = compared.iter().any(|it| it.good == Good::More);
+    let wanted = compared.into_iter().filter(|it| !has_rate || it.good == Good::More);
+    let widths: Option<Vec<f64>> = wanted.map(|it| width_of(it, second)).collect();
+    widths?.into_iter().max_by(f64::total_cmp)
+}
+
+/// Half of the interval of a figure's ratio to the one of that name.
+fn width_of(ours: &Figure, theirs: &Block) -> Option<f64> {
+    half_width(ours, theirs.figures.iter().find(|it| it.name == ours.name)?)
+}
+
+/// How well the ratio of two figures is known: half of its interval.
+pub fn half_width(ours: &Figure, theirs: &Figure) -> Option<f64> {
     Ratio::of(&ours.to_schema(), &theirs.to_schema())?.half_width()
+}
+
+/// How well a figure is known that is a quotient itself: half of its interval.
+pub fn quotient_width(figure: &Figure) -> Option<f64> {
+    let one = Figure { values: vec![1.0; figure.values.len()], ..figure.clone() };
+    half_width(figure, &one)
 }
 
 #[cfg(test)]

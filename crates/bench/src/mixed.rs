@@ -165,7 +165,6 @@ const SERVER_CPU: &str = "server CPU per request";
 /// # Errors
 /// An option is wrong, the servers do not answer, or a file cannot be written.
 pub fn command(args: &MixedArgs) -> anyhow::Result<ExitCode> {
-    args.repeat.ensure_fixed()?;
     args.check()?;
     args.etcd.check_scheme(Scheme::Etcd)?;
     let (target, disk) = (args.target.clone(), args.disk.clone());
@@ -182,23 +181,31 @@ pub fn command(args: &MixedArgs) -> anyhow::Result<ExitCode> {
     let progress = Progress::start(0);
     progress.say("making the znodes and the keys");
     let test = Test::prepare(args, zk.remove(0), etcd)?;
-    let rounds = args.repeat.take_turns(Part::ALL.len(), |place, round| {
+    let turn = |place: usize, round| {
         let part = Part::ALL[place];
-        progress.say(&format!("round {} of {}: {}", round + 1, args.repeat.all(), part.title()));
+        progress.say(&format!("{}: {}", args.repeat.round_name(round), part.title()));
         test.measure(part)
-    });
+    };
+    let width = |rounds: &[Vec<Block>]| {
+        let blocks: Vec<Block> = rounds.iter().cloned().map(Block::of_rounds).collect();
+        width_of(&quotients(&blocks, args.closed), args.closed)
+    };
+    let measured = args.repeat.take_turns_until(Part::ALL.len(), turn, width);
     progress.end();
     stolen.print();
-    let (removed, rounds) = (test.remove(), rounds?);
+    let (removed, measured) = (test.remove(), measured?);
     removed?;
+    let (rounds, until) = measured;
     let mut blocks: Vec<Block> = rounds.into_iter().map(Block::of_rounds).collect();
     blocks.push(quotients(&blocks, args.closed));
     println!("\n{warm}");
     for block in &blocks {
         print!("{}", figures::table(core::slice::from_ref(block)));
     }
+    until.iter().for_each(|line| println!("{line}"));
     let trouble = blocks.iter().map(|block| block.trouble).sum();
     let test = |block: &Block| schema::Test {
+        remarks: until.iter().cloned().collect(),
         title: block.name.clone(),
         warm: warm.clone(),
         systems: vec![block.of_comparison(OURS)],
@@ -394,6 +401,18 @@ fn quotients(blocks: &[Block], is_closed: bool) -> Block {
         block.figures.push(Figure { values, ..quotient });
     }
     block
+}
+
+/// How well the quotients are known that a run is made for: those of the rates in closed loop, that
+/// of the CPU of a request in open loop. The widest of them.
+fn width_of(quotients: &Block, is_closed: bool) -> Option<f64> {
+    let is_wanted = |figure: &&Figure| match is_closed {
+        true => figure.good == Good::More,
+        false => figure.name == SERVER_CPU,
+    };
+    let wanted = quotients.figures.iter().filter(is_wanted);
+    let widths: Option<Vec<f64>> = wanted.map(figures::quotient_width).collect();
+    widths?.into_iter().max_by(f64::total_cmp)
 }
 
 /// The values of a figure, one for each round; none if there is no such figure.

@@ -115,6 +115,26 @@ impl Record {
     }
 }
 
+/// Leaves the folders of this machine out of results that others will read: of an absolute path
+/// stands its last name.
+pub fn leave_out_folders(results: &mut Results) {
+    let Results { command, machine, systems, deviations, .. } = results;
+    let configurations = systems.iter_mut().flat_map(|system| &mut system.configuration);
+    let folder = machine.disk.iter_mut().map(|disk| &mut disk.folder);
+    for text in core::iter::once(command).chain(folder).chain(configurations).chain(deviations) {
+        *text = without_folders(text);
+    }
+}
+
+fn without_folders(text: &str) -> String {
+    let short = |word: &str| {
+        let (name, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
+        let last = value.strip_prefix('/').and_then(|path| path.rsplit('/').next());
+        format!("{name}{}", last.unwrap_or(value))
+    };
+    text.split(' ').map(short).collect::<Vec<_>>().join(" ")
+}
+
 /// Why no figure of a run is to be quoted.
 fn doubts(results: &Results) -> Vec<String> {
     let mut doubts = Vec::new();
@@ -165,6 +185,26 @@ mod tests {
     #[test]
     fn times_are_in_utc() {
         assert_eq!(utc(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn folders_of_the_machine_can_be_left_out() {
+        for (text, short) in [
+            (
+                "/opt/q/quorate reproduce etcd --peer /srv/etcd",
+                "quorate reproduce etcd --peer etcd",
+            ),
+            ("--html=/home/me/it.html tests/peers", "--html=it.html tests/peers"),
+            ("dataDir=/data tickTime=2000", "dataDir=data tickTime=2000"),
+            ("zk://127.0.0.1:2181", "zk://127.0.0.1:2181"),
+        ] {
+            assert_eq!(without_folders(text), short);
+        }
+        let disk = Disk { folder: "/srv/data".to_string(), ..Disk::default() };
+        let machine = Machine { disk: Some(disk), ..Machine::default() };
+        let mut results = Results { machine, ..Results::default() };
+        leave_out_folders(&mut results);
+        assert_eq!(results.machine.disk.unwrap().folder, "data");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use results::schema::Role;
 
-use crate::comparison::Rounds;
+use crate::comparison::{Goal, Rounds};
 use crate::record::{OURS, PEER};
 use crate::target::TargetAddress;
 use servers::{How, Maker};
@@ -50,6 +50,9 @@ pub struct ReproduceArgs {
     /// Write all figures
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Leave the folders of this machine out of both files: of a path stands its last name
+    #[arg(long)]
+    no_folders: bool,
     /// The folder on whose disk the servers have their data; all is removed in the end
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -67,6 +70,9 @@ pub struct ReproduceArgs {
     /// tests/clients/run-c-latencies.sh, if it is there, and not with --quick]
     #[arg(long, value_name = "PROGRAM")]
     c_client: Option<PathBuf>,
+    /// How well the ratio of each test is to be known.
+    #[command(flatten)]
+    goal: Goal,
     /// Only the tests whose titles have this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -128,11 +134,13 @@ impl ReproduceArgs {
     /// How often each test is repeated.
     fn repeat(&self, rounds: u32) -> Rounds {
         let (rounds, warmup) = if self.quick { (1, 0) } else { (rounds, 1) };
-        Rounds::of(self.rounds.unwrap_or(rounds), self.warmup.unwrap_or(warmup))
+        let (rounds, warmup) = (self.rounds.unwrap_or(rounds), self.warmup.unwrap_or(warmup));
+        Rounds { goal: self.goal, ..Rounds::of(rounds, warmup) }
     }
 
     fn outputs(&self) -> Outputs {
-        Outputs { html: self.html.clone(), json: self.json.clone() }
+        let (html, json) = (self.html.clone(), self.json.clone());
+        Outputs { html, json, has_folders: !self.no_folders }
     }
 
     /// Whether a test is asked for.

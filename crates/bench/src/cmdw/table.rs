@@ -7,7 +7,7 @@ use results::schema::{self, Measured, Role, System};
 
 use crate::cmdw::counted_disk::SyncCounts;
 use crate::cmdw::load::{Shape, Took};
-use crate::figures::{Figure, Good, ratio};
+use crate::figures::{Figure, Good, half_width, ratio};
 use crate::published::CmdwRow;
 use crate::stats::median;
 
@@ -360,6 +360,15 @@ pub fn ratios(first: &Series, second: &Series) -> String {
         }
     }
     out
+}
+
+/// How well the ratio of the rates of two contenders is known, with the sync: half of its interval.
+pub fn ratio_width(first: &[Run], second: &[Run]) -> Option<f64> {
+    let rates = |runs: &[Run]| {
+        let values = runs.iter().map(Run::rate_with_sync).collect();
+        Figure { values, ..Figure::once("rate with sync", "", None, Good::More) }
+    };
+    half_width(&rates(first), &rates(second))
 }
 
 /// A line for each run.

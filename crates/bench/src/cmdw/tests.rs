@@ -113,6 +113,34 @@ fn ozone_and_the_limits_are_in_the_first_table() {
 }
 
 #[test]
+fn until_is_about_the_ratios_to_ozone() {
+    assert!(args("--until 2%").unwrap().chunks.repeat.ensure_fixed().is_err());
+    let contenders = contenders(&args("--compare freon:/x --limits false").unwrap(), true);
+    let run = |rate: f64| {
+        Some(Run {
+            shape: tiny(1_024, 1_000),
+            write_s: 1_000.0 / rate,
+            sync_s: 0.0,
+            cpu_us: None,
+            cpu_us_with_sync: None,
+            p50_us: None,
+            p99_us: None,
+            syncs: None,
+        })
+    };
+    let even = vec![run(1.0); 8];
+    let uneven = |part| (0..8).map(|round| run(1.0 + part * f64::from(round))).collect::<Vec<_>>();
+    let of = |part: f64| {
+        // Per chunk, per block, log, and Ozone's two.
+        [even.clone(), uneven(part), uneven(0.1), even.clone(), even.clone()]
+    };
+    let narrow = ratio_width(&contenders, &of(0.0)).unwrap();
+    let wide = ratio_width(&contenders, &of(0.5)).unwrap();
+    assert!(narrow > 0.05 && wide > narrow, "{narrow} {wide}");
+    assert_eq!(ratio_width(&contenders[..3], &of(0.0)[..3]), None);
+}
+
+#[test]
 fn threads_that_share_containers_are_not_compared_with_ozone() {
     let ensure = |words: &str| ensure_same_containers(&args(words).unwrap().chunks.shapes()?);
     assert!(ensure("--threads 4").is_ok());

@@ -103,3 +103,24 @@ fn a_ratio_is_known_by_the_rate_where_there_is_one() {
     assert!(width > 0.05, "{width}");
     assert_eq!(ratio_width(&blocks[..1]), None);
 }
+
+#[test]
+fn the_widest_ratio_of_the_table_counts_and_rates_before_others() {
+    let of = |name, part: f64, good| {
+        let values: Vec<f64> = (0..8).map(|round| 10.0 * (1.0 + part * f64::from(round))).collect();
+        figure(name, &values, good)
+    };
+    let (more, less) = (Good::More, Good::Less);
+    let first = block(vec![of("set", 0.1, more), of("get", 0.3, more), of("p90", 0.9, less)]);
+    let even = block(vec![of("set", 0.0, more), of("get", 0.0, more), of("p90", 0.0, less)]);
+    let both = [first, even];
+    let width = |names: &[&str]| widest_ratio(&both, names);
+    let (set, get) = (width(&["set"]).unwrap(), width(&["get"]).unwrap());
+    assert!(set < get && get < width(&["p90"]).unwrap());
+    assert_eq!(width(&["set", "get", "p90"]), Some(get));
+    assert_eq!(width(&["none"]), None);
+    assert_eq!(widest_ratio(&both[..1], &["set"]), None);
+    // A quotient is as well known as a ratio to what does not change.
+    let quotient = quotient_width(&of("set", 0.1, more)).unwrap();
+    assert!((quotient - set).abs() < 1e-9, "{quotient} {set}");
+}

@@ -87,3 +87,24 @@ fn a_put_of_a_key_is_followed_by_its_read() {
     assert!(key("mixed-7/", MIXED_KEYS_MAX) < end_of("mixed-7/"));
     assert!(key("mixed-7/", 0) > "mixed-7/");
 }
+
+#[test]
+fn closed_loop_is_made_for_rates_and_open_loop_for_the_cpu() {
+    let block = |cpu_part: f64| {
+        let of = |name: &'static str, part: f64, good| {
+            let values = (0..8).map(|round| 1.0 + part * f64::from(round)).collect();
+            Figure { values, ..Figure::once(name, "times", None, good) }
+        };
+        let figures = vec![
+            of(ZK.requests, 0.0, Good::More),
+            of(ETCD.requests, 0.1, Good::More),
+            of(SERVER_CPU, cpu_part, Good::Less),
+        ];
+        Block { figures, ..Block::default() }
+    };
+    let closed = width_of(&block(0.0), true).unwrap();
+    assert!(closed > 0.05, "{closed}");
+    assert_eq!(width_of(&block(0.9), true), Some(closed));
+    assert_eq!(width_of(&block(0.0), false), Some(0.0));
+    assert_eq!(width_of(&Block::default(), false), None);
+}

@@ -146,6 +146,12 @@ fn measure_all(
     (shape, client): (&Shape, Option<&Path>),
 ) -> anyhow::Result<()> {
     let by_client = cell_by_client(cells, session.results().machine.cores);
+    let runs = session.runs();
+    for cell in cells {
+        if session.split(cell.cores).is_none() {
+            session.expect(-cell.units() * runs);
+        }
+    }
     for group in
         cells.chunk_by(|one, other| (one.servers, one.cores) == (other.servers, other.cores))
     {
@@ -153,10 +159,7 @@ fn measure_all(
         let Some(split) = session.split(cores) else {
             let has = session.results().machine.cores;
             let why = format!("this machine has {has} cores");
-            let runs = session.runs();
-            for cell in group {
-                session.skip(cell.test(false), why.clone(), cell.units() * runs);
-            }
+            group.iter().for_each(|cell| session.skip(cell.test(false), why.clone()));
             continue;
         };
         let site = session.start_servers(Scheme::Zk, servers, split)?;

@@ -2,6 +2,7 @@
 //! and what is written in the end. An interrupt ends it after the run under way, and leaves what
 //! was measured.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use super::servers::{Maker, Place, Servers};
 use crate::cmdw::folder::Folder;
 use crate::comparison::{Rounds, Turn};
 use crate::course::Course;
-use crate::figures::Block;
+use crate::figures::{self, Block};
 use crate::interrupt::Interrupt;
 use crate::machine_info::disk_latencies;
 use crate::record::{self, Record};
@@ -29,6 +30,8 @@ pub struct Outputs {
     pub html: Option<PathBuf>,
     /// The JSON.
     pub json: Option<PathBuf>,
+    /// Whether the folders of this machine stand in both.
+    pub has_folders: bool,
 }
 
 impl Outputs {
@@ -257,28 +260,34 @@ impl Session {
         let mut test = work.test;
         let (all, warmup) = (self.repeat.all(), self.repeat.warmup);
         let (progress, interrupt) = (&mut self.progress, &self.interrupt);
-        let mut rounds: Vec<Vec<Block>> = vec![Vec::new(); places.len()];
+        // Not what the turns return: that is gone if one fails.
+        let rounds: RefCell<Vec<Vec<Block>>> = RefCell::new(vec![Vec::new(); places.len()]);
         let mut courses = vec![Vec::new(); places.len()];
-        let taken = self.repeat.take_turns(places.len(), |place, round| {
+        let turn = |place: usize, round: u32| {
             interrupt.check()?;
-            progress.say(&format!(
-                "{}: round {} of {all}, {}",
-                test.title,
-                round + 1,
-                places[place]
-            ));
+            if round >= all {
+                progress.all += work.units;
+            }
+            let name = self.repeat.round_name(round);
+            progress.say(&format!("{}: {name}, {}", test.title, places[place]));
             let (block, course) = run(place, round)?;
             progress.done += work.units;
             courses[place] = course;
             if round >= warmup {
-                rounds[place].push(block);
+                rounds.borrow_mut()[place].push(block);
             }
             Ok(())
-        });
+        };
+        let width = |_: &[Vec<()>]| {
+            let blocks = rounds.borrow().iter().cloned().map(Block::of_rounds).collect::<Vec<_>>();
+            figures::widest_ratio(&blocks, work.headlines)
+        };
+        let taken = self.repeat.take_turns_until(places.len(), turn, width);
         let is_cut = self.interrupt.is_asked();
         if !is_cut {
-            taken?;
+            test.remarks.extend(taken?.1);
         }
+        let rounds = rounds.into_inner();
         let whole = rounds.iter().map(Vec::len).min().unwrap_or(0);
         for ((id, mut blocks), course) in places.iter().zip(rounds).zip(courses) {
             // Behind an interrupt one system may have a run more: values must form pairs.
@@ -323,14 +332,13 @@ impl Session {
         Ok(true)
     }
 
-    /// So much work comes that the plan did not have.
+    /// So much work comes that the plan did not have, or does not come.
     pub fn expect(&mut self, units: f64) {
         self.progress.all += units;
     }
 
-    /// Keeps a test that this machine cannot make; it would have been so much work.
-    pub fn skip(&mut self, test: Test, why: String, units: f64) {
-        self.progress.all -= units;
+    /// Keeps a test that this machine cannot make.
+    pub fn skip(&mut self, test: Test, why: String) {
         self.record.results.tests.push(Test { skipped: Some(why), ..test });
     }
 
@@ -366,8 +374,11 @@ impl Session {
                 self.results().doubts.push(why);
             }
         }
-        let results = self.record.end(Vec::new());
+        let mut results = self.record.end(Vec::new());
         print!("{}", results::text::table(&results));
+        if !self.outputs.has_folders {
+            record::leave_out_folders(&mut results);
+        }
         let written = self.outputs.json.as_ref().map(|path| record::write(&results, path));
         if let Some(path) = &self.outputs.html {
             std::fs::write(path, results::html::page(&results))
@@ -411,6 +422,8 @@ fn limit_of(ours: &Measured, used: [usize; 3]) -> String {
         format!("the generator; cores used: {busy}")
     } else if server > 0.9 * of_servers || server + generator > 0.9 * all {
         format!("the cores; used: {busy}")
+    } else if server > 0.75 * of_servers || server + generator > 0.75 * all {
+        format!("the cores, for the most part; used: {busy}")
     } else {
         format!("waits for the disk or for answers; cores used: {busy}")
     }
