@@ -223,10 +223,7 @@ fn node_config(
     Ok(NodeConfig {
         data_dir: config.storage.data_dir.clone(),
         log_dir: config.storage.log_dir.clone(),
-        fronts: FrontCounts {
-            zk: front_count(),
-            etcd: config.etcd.as_ref().map_or(0, |_| front_count()),
-        },
+        fronts: fronts_for(core_count(), config.etcd.is_some()),
         // These are not the bytes of the Fronts' secret, since others learn the ids.
         drawn: random_bytes()?,
         secret: random_bytes()?,
@@ -258,9 +255,15 @@ fn node_config(
     })
 }
 
-fn front_count() -> u32 {
-    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
-    cores.min(FRONTS_MAX) as u32
+fn core_count() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
+/// The connection runtimes of a server with so many cores: one per core for ZooKeeper's clients,
+/// half as many for etcd's, whose batches are small (`docs/design/runtimes-of-etcds-clients.md`).
+fn fronts_for(cores: usize, has_etcd: bool) -> FrontCounts {
+    let zk = cores.clamp(1, FRONTS_MAX) as u32;
+    FrontCounts { zk, etcd: if has_etcd { (zk / 2).max(1) } else { 0 } }
 }
 
 /// How long the member may take until it is ready.
@@ -488,4 +491,17 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
 fn read_only_after_ms(config: &ServeConfig) -> Option<u64> {
     let is_wanted = config.sessions.read_only_mode && config.cluster.is_some();
     is_wanted.then(|| u64::from(config.sessions.tick_ms).max(READ_ONLY_AFTER_MS_MIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etcds_clients_have_a_runtime_for_each_two_cores() {
+        for (cores, zk, etcd) in [(1, 1, 1), (2, 2, 1), (5, 5, 2), (16, 16, 8), (96, 16, 8)] {
+            assert_eq!(fronts_for(cores, true), FrontCounts { zk, etcd });
+        }
+        assert_eq!(fronts_for(4, false).etcd, 0);
+    }
 }
