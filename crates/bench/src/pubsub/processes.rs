@@ -7,7 +7,10 @@
 //! ```
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -38,6 +41,9 @@ impl Gate for Open {
         Ok(())
     }
 }
+
+/// The exit status of a part whose parent is gone.
+const LEFT_ALONE: i32 = 1;
 
 /// Gates of a test: before the items that warm up, before those that count, behind those.
 const GATES: usize = 3;
@@ -70,15 +76,33 @@ struct Told {
 }
 
 /// The gate of a part: its parent.
-struct Parent;
+struct Parent {
+    /// Has an item for each gate that is open.
+    opened: Receiver<()>,
+}
+
+impl Parent {
+    /// Looks out for the parent from now on, and ends the process at once when that is gone: it may
+    /// be killed while no gate is near, and signals of the terminal do not come here.
+    fn watch() -> Parent {
+        let (open, opened) = channel();
+        thread::spawn(move || {
+            let mut lines = std::io::stdin().lines();
+            while lines.next().is_some_and(|line| line.is_ok()) {
+                // The part may be done.
+                let _ = open.send(());
+            }
+            std::process::exit(LEFT_ALONE);
+        });
+        Parent { opened }
+    }
+}
 
 impl Gate for Parent {
     fn pass(&mut self) -> anyhow::Result<()> {
         println!();
         std::io::stdout().flush()?;
-        let mut line = String::new();
-        ensure!(std::io::stdin().read_line(&mut line)? > 0, "the benchmark is gone");
-        Ok(())
+        self.opened.recv().context("the benchmark is gone")
     }
 }
 
@@ -99,7 +123,7 @@ pub fn part(args: &PartArgs) -> anyhow::Result<ExitCode> {
         processes: 1,
     };
     let turn = Turn::of_session(&target, (0, 0, true));
-    let (block, outcome) = measure_alone(&turn, &shape, &mut Parent)?;
+    let (block, outcome) = measure_alone(&turn, &shape, &mut Parent::watch())?;
     let outcome = outcome.context("a part is of scenario 2")?;
     let told = Told { outcome, trouble: block.trouble, notes: block.notes };
     println!("{}", serde_json::to_string(&told)?);
@@ -132,6 +156,8 @@ impl Part {
             command.arg("--reads");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Ctrl-C is for this process, which ends after the run under way.
+        command.process_group(0);
         let mut child = Interrupt::start(|| Ok(command.spawn()?))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let stdin = stdin.context("it was piped")?;

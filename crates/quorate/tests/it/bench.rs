@@ -547,6 +547,27 @@ fn every_ephemeral_of_the_publishers_is_an_event_of_all_its_subscribers() {
     }
 }
 
+/// A process of clients, which waits at its first gate.
+fn part_at_its_gate(target: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(["bench", "pubsub-part", "--target", target, "--publishers", "2"]);
+    command.args(["--subscribers", "6", "--items", "20", "--warmup", "2", "--size", "16"]);
+    let mut part = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(part.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "\n");
+    part
+}
+
+#[test]
+fn a_process_of_clients_does_not_outlive_the_benchmark() {
+    let ours = Server::start("bench-part", &CONFIG);
+    let mut part = part_at_its_gate(&format!("zk://{}", ours.address()));
+    assert_eq!(part.try_wait().unwrap(), None);
+    drop(part.stdin.take());
+    assert!(!part.wait().unwrap().success());
+}
+
 #[test]
 fn every_change_is_published_and_seen_or_overtaken() {
     let ours = Server::start("bench-notify-ours", &CONFIG);
