@@ -285,7 +285,9 @@ impl Session {
         let taken = self.repeat.take_turns_until(places.len(), turn, width);
         let is_cut = self.interrupt.is_asked();
         if !is_cut {
-            test.remarks.extend(taken?.1);
+            let until = taken?.1;
+            until.iter().for_each(|line| eprintln!("{}: {line}", test.title));
+            test.remarks.extend(until);
         }
         let rounds = rounds.into_inner();
         let whole = rounds.iter().map(Vec::len).min().unwrap_or(0);
