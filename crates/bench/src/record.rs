@@ -118,21 +118,25 @@ impl Record {
 /// Leaves the folders of this machine out of results that others will read: of an absolute path
 /// stands its last name.
 pub fn leave_out_folders(results: &mut Results) {
-    let Results { command, machine, systems, deviations, .. } = results;
+    let Results { command, machine, systems, deviations, doubts, cut_short, .. } = results;
     let configurations = systems.iter_mut().flat_map(|system| &mut system.configuration);
     let folder = machine.disk.iter_mut().map(|disk| &mut disk.folder);
-    for text in core::iter::once(command).chain(folder).chain(configurations).chain(deviations) {
+    let of_machine = core::iter::once(command).chain(folder).chain(configurations);
+    // Errors name paths.
+    for text in of_machine.chain(deviations).chain(doubts).chain(cut_short) {
         *text = without_folders(text);
     }
 }
 
 fn without_folders(text: &str) -> String {
     let short = |word: &str| {
+        let (word, space) = word.split_at(word.trim_end().len());
         let (name, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
-        let last = value.strip_prefix('/').and_then(|path| path.rsplit('/').next());
-        format!("{name}{}", last.unwrap_or(value))
+        let last =
+            value.strip_prefix('/').and_then(|it| it.trim_end_matches('/').rsplit('/').next());
+        format!("{name}{}{space}", last.unwrap_or(value))
     };
-    text.split(' ').map(short).collect::<Vec<_>>().join(" ")
+    text.split_inclusive(char::is_whitespace).map(short).collect()
 }
 
 /// Why no figure of a run is to be quoted.
@@ -196,6 +200,8 @@ mod tests {
             ),
             ("--html=/home/me/it.html tests/peers", "--html=it.html tests/peers"),
             ("dataDir=/data tickTime=2000", "dataDir=data tickTime=2000"),
+            ("--peer /srv/etcd/ --quick", "--peer etcd --quick"),
+            ("no server:\n/srv/zk.sh: ended", "no server:\nzk.sh: ended"),
             ("zk://127.0.0.1:2181", "zk://127.0.0.1:2181"),
         ] {
             assert_eq!(without_folders(text), short);
