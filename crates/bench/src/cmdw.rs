@@ -42,6 +42,7 @@ use crate::cmdw::load::{ChunkBytes, Shape, chunk_data, write_all};
 use crate::cmdw::remote::Workload;
 use crate::cmdw::table::{Kind, Run, Series};
 use crate::comparison::{Progress, Rounds, Stolen};
+use crate::figures::widest;
 use crate::interrupt::Interrupt;
 use crate::limits::{BYTES_PER_CHECKSUM, CHUNK_THREADS_MAX, CHUNKS_MAX, CHUNKS_PER_BLOCK_MAX};
 use crate::machine_info::{MachineInfo, disk_latencies};
@@ -368,9 +369,7 @@ fn ratio_width(contenders: &[Contender], rounds: &[Vec<Option<Run>>]) -> Option<
     let pairs = BESIDE_OZONE.into_iter().filter_map(|(ours, theirs)| {
         runs_of(Contender::Ours(ours)).zip(runs_of(Contender::Ozone(theirs)))
     });
-    let widths: Option<Vec<f64>> =
-        pairs.map(|(ours, theirs)| table::ratio_width(&ours, &theirs)).collect();
-    widths?.into_iter().max_by(f64::total_cmp)
+    widest(pairs.map(|(ours, theirs)| table::ratio_width(&ours, &theirs)))
 }
 
 /// Refuses a comparison with Ozone where our threads share containers: Ozone's never do.

@@ -300,8 +300,12 @@ pub fn widest_ratio(blocks: &[Block], names: &[&str]) -> Option<f64> {
     let compared: Vec<&Figure> = named.filter(|it| it.good != Good::Neither).collect();
     let has_rate = compared.iter().any(|it| it.good == Good::More);
     let wanted = compared.into_iter().filter(|it| !has_rate || it.good == Good::More);
-    let widths: Option<Vec<f64>> = wanted.map(|it| width_of(it, second)).collect();
-    widths?.into_iter().max_by(f64::total_cmp)
+    widest(wanted.map(|it| width_of(it, second)))
+}
+
+/// The widest of some intervals; none if there is none, or one is not known.
+pub fn widest(widths: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    widths.collect::<Option<Vec<f64>>>()?.into_iter().max_by(f64::total_cmp)
 }
 
 /// Half of the interval of a figure's ratio to the one of that name.

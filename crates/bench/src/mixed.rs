@@ -410,9 +410,7 @@ fn width_of(quotients: &Block, is_closed: bool) -> Option<f64> {
         true => figure.good == Good::More,
         false => figure.name == SERVER_CPU,
     };
-    let wanted = quotients.figures.iter().filter(is_wanted);
-    let widths: Option<Vec<f64>> = wanted.map(figures::quotient_width).collect();
-    widths?.into_iter().max_by(f64::total_cmp)
+    figures::widest(quotients.figures.iter().filter(is_wanted).map(figures::quotient_width))
 }
 
 /// The values of a figure, one for each round; none if there is no such figure.
