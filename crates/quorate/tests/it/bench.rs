@@ -1,13 +1,15 @@
 //! `quorate bench`, small, against this server and the real one: the counts match the options.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use bench::cmdw::table::value_of;
 use bench::limits::{
-    STORE_TICK, STORE_UPKEEP_INTERVAL, STORE_UPKEEP_MOVED_BYTES, STORE_UPKEEP_SCRUBBED_BYTES,
+    SILENCE_LIMIT, STORE_TICK, STORE_UPKEEP_INTERVAL, STORE_UPKEEP_MOVED_BYTES,
+    STORE_UPKEEP_SCRUBBED_BYTES,
 };
 use bench::process::Processes;
 use rustix::process::Pid;
@@ -547,25 +549,32 @@ fn every_ephemeral_of_the_publishers_is_an_event_of_all_its_subscribers() {
     }
 }
 
-/// A process of clients, which waits at its first gate.
-fn part_at_its_gate(target: &str) -> Child {
+/// A process of clients that has warmed up, and waits until it may begin with the items.
+fn warm_part(target: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.args(["bench", "pubsub-part", "--target", target, "--publishers", "2"]);
     command.args(["--subscribers", "6", "--items", "20", "--warmup", "2", "--size", "16"]);
     let mut part = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(part.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "\n");
+    let mut lines = BufReader::new(part.stdout.as_mut().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "");
+    part.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "");
     part
 }
 
 #[test]
 fn a_process_of_clients_does_not_outlive_the_benchmark() {
     let ours = Server::start("bench-part", &CONFIG);
-    let mut part = part_at_its_gate(&format!("zk://{}", ours.address()));
-    assert_eq!(part.try_wait().unwrap(), None);
+    let mut part = warm_part(&format!("zk://{}", ours.address()));
+    // It waits for the answer to its first item, and would do so for `SILENCE_LIMIT`.
+    let server = Processes::of(&[ours.pid().as_raw_nonzero().get() as u32]);
+    server.pause().unwrap();
+    part.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let left_at = Instant::now();
     drop(part.stdin.take());
     assert!(!part.wait().unwrap().success());
+    server.resume().unwrap();
+    assert!(left_at.elapsed() < SILENCE_LIMIT / 2);
 }
 
 #[test]
