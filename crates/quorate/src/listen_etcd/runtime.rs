@@ -348,7 +348,7 @@ impl Runtime {
     fn let_go_on(&self, accepting: &[Ticket]) {
         for ticket in accepting {
             let watching = self.watching.borrow();
-            // What is left there lets the stream look as well.
+            // A stream looks anyway when it takes a message.
             if let Some(slot) = watching.get(ticket).filter(|slot| slot.is_empty()) {
                 slot.push(FromWatch::Accepts);
             }
