@@ -165,11 +165,24 @@ impl Driver {
                 driver.open(number % addresses.len(), timeout_ms)?;
             }
             driver.run_until(&mut Connecting, CONNECT_LIMIT)?;
-            if let Some((client, error)) = driver.lost().next() {
-                anyhow::bail!("session {client} cannot be opened: {error}");
-            }
+            driver.ensure_all_open()?;
         }
         Ok(driver)
+    }
+
+    /// An error if a session could not be opened. A server closes what is beyond its limit without
+    /// a word, so the error names the limit if other sessions are open.
+    fn ensure_all_open(&self) -> anyhow::Result<()> {
+        let Some((client, error)) = self.lost().next() else { return Ok(()) };
+        let open_count = self.client_count() - self.lost().count();
+        let hint = match error {
+            SessionError::Lost(_) if open_count > 0 => format!(
+                "; {open_count} are open, and a server takes no more connections of an address \
+                 than its maxClientCnxns, 60 by default"
+            ),
+            _ => String::new(),
+        };
+        anyhow::bail!("session {client} cannot be opened: {error}{hint}")
     }
 
     fn open(&mut self, place: usize, timeout_ms: i32) -> anyhow::Result<()> {

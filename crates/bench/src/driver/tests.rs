@@ -49,6 +49,22 @@ fn an_end_right_behind_the_last_bytes_is_seen() {
     assert_eq!(driver.lost().count(), 1);
 }
 
+/// The server gives one session and closes the next connection, as at the limit of an address.
+#[test]
+fn a_session_too_many_names_the_limit() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let first = accept(&listener, TIMEOUT_MS).0;
+        drop(listener.accept().unwrap());
+        first
+    });
+    let error = Driver::connect(&[address], 2, TIMEOUT_MS).err().unwrap().to_string();
+    assert!(error.starts_with("session 1 cannot be opened: the connection ended"), "{error}");
+    assert!(error.contains("; 1 are open, ") && error.contains("maxClientCnxns"), "{error}");
+    server.join().unwrap();
+}
+
 /// Accepts a connection and opens the session that it names, or session 5.
 fn accept(listener: &TcpListener, timeout_ms: i32) -> (std::net::TcpStream, ConnectRequest) {
     let mut stream = listener.accept().unwrap().0;
