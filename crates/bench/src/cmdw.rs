@@ -440,6 +440,11 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
     for doubt in CMDW_DOUBTS {
         println!("note: {doubt}");
     }
+    if freon.is_some() {
+        for remark in shapes.iter().filter_map(|shape| freon::remark(Layout::PerBlock, shape)) {
+            println!("note: {remark}");
+        }
+    }
     stolen.print();
     args.chunks.finish(record, tests)?;
     Ok(ExitCode::SUCCESS)

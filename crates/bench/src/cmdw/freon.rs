@@ -18,6 +18,7 @@ use crate::cmdw::load::{ChunkBytes, Clock, Shape, Took};
 use crate::cmdw::table::{Run, value_of};
 use crate::interrupt::Interrupt;
 use crate::limits::{FREON_CASE_LIMIT, FREON_START_LIMIT, FREON_WARM_CHUNKS, INTERRUPT_LOOK};
+use crate::open_files;
 use crate::stats::Latencies;
 
 /// The source of the program.
@@ -30,6 +31,8 @@ const JAR: &str = "hdds-container-service-";
 const HEAP: &str = "-Xmx2g";
 /// Lines of the JVM's standard error that are shown when it fails.
 const COMPLAINTS: usize = 5;
+/// Open files of the JVM beside those of blocks: jars, the databases of its containers.
+const JVM_FILES: u64 = 2_000;
 
 /// The value of the option `--compare`: `freon:JAR-DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,7 +156,9 @@ impl Freon {
     /// # Errors
     /// The JVM failed, or has ended.
     pub fn run(&mut self, layout: Layout, shape: &Shape) -> anyhow::Result<Run> {
-        let case = format!("{} {} {} write\n", layout.name(), shape.chunk_bytes.0, shape.chunks);
+        let variant = if leaves_open(layout, shape) { "write" } else { "write+end" };
+        let case =
+            format!("{} {} {} {variant}\n", layout.name(), shape.chunk_bytes.0, shape.chunks);
         self.order(&format!("fresh {}\n", layout.name()), "fresh")?;
         self.folder.sync_file_system()?;
         self.order(&case, "written")?;
@@ -162,10 +167,12 @@ impl Freon {
         let sync = clock.stop(Latencies::default());
         self.say("figures\n")?;
         let line = self.line(FREON_CASE_LIMIT)?;
+        // Where chunks failed, it cannot clean either, and the complaints would be about that.
+        let run = run_of(&line, shape, &sync)
+            .ok_or_else(|| anyhow::anyhow!("{CLASS} says: {line}; {}", self.complaints()))?;
         self.order("clean\n", "cleaned")?;
         self.folder.sync_file_system()?;
-        let run = run_of(&line, shape, &sync);
-        run.ok_or_else(|| anyhow::anyhow!("{CLASS} says: {line}; {}", self.complaints()))
+        Ok(run)
     }
 
     /// Sends a line to the JVM, to which only one answer is good.
@@ -222,6 +229,24 @@ impl Drop for Freon {
     }
 }
 
+/// Whether the files of a shape's blocks stay open until they are cleaned up, as `cmdw` leaves
+/// them. If the JVM may not have so many open files, it closes a block's file behind the last
+/// chunk, as a datanode does. The JVM raises its limit to the hard one itself.
+fn leaves_open(layout: Layout, shape: &Shape) -> bool {
+    layout != Layout::PerBlock || shape.blocks_max() + JVM_FILES <= open_files::hard_limit() as u64
+}
+
+/// What is to be said about Ozone's runs of a shape.
+pub fn remark(layout: Layout, shape: &Shape) -> Option<String> {
+    let text = format!(
+        "Ozone closes the file of each full block here, as a datanode does: freon leaves up to {} \
+         open, and a process may have {} (`ulimit -Hn`)",
+        shape.blocks_max(),
+        open_files::hard_limit()
+    );
+    (!leaves_open(layout, shape)).then_some(text)
+}
+
 /// A command in a process group of its own, which the terminal's signals do not reach: this process
 /// handles them, and ends its child.
 fn command(program: &str) -> Command {
@@ -270,8 +295,10 @@ fn read_lines(output: ChildStdout) -> std::io::Result<Receiver<String>> {
     Ok(receiver)
 }
 
+/// The last lines that say what happened, without those of stack traces.
 fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let says = |line: &&str| !line.trim().is_empty() && !line.starts_with("\tat ");
+    let lines: Vec<&str> = text.lines().filter(says).collect();
     lines[lines.len().saturating_sub(COMPLAINTS)..].join(" | ")
 }
 

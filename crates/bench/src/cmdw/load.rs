@@ -77,6 +77,11 @@ impl Shape {
         self.chunk_bytes.0 * self.chunks
     }
 
+    /// The most blocks that its threads may begin, each with blocks of its own.
+    pub fn blocks_max(&self) -> u64 {
+        self.chunks.div_ceil(self.chunks_per_block) + self.threads as u64
+    }
+
     /// The ids of its containers.
     pub fn container_ids(&self) -> impl Iterator<Item = u64> + use<> {
         1..=self.containers as u64

@@ -12,8 +12,8 @@ use results::schema::{Published, Role, System, Test};
 
 use super::session::{Plan, Session, Work};
 use super::{Peer, ReproduceArgs, SCRIPTS};
-use crate::cmdw::folder::Folder;
-use crate::cmdw::freon::{Freon, FreonPeer};
+use crate::cmdw::folder::{FileSystem, Folder};
+use crate::cmdw::freon::{self, Freon, FreonPeer};
 use crate::cmdw::load::{ChunkBytes, Shape};
 use crate::cmdw::table::Run;
 use crate::cmdw::{self};
@@ -123,8 +123,12 @@ fn measure_all(
             ChecksumType::None,
             Durability::Buffered,
         );
+        let mut described = self::test(row, &shape);
+        if freon.is_some() {
+            described.remarks.extend(freon::remark(layout, &shape));
+        }
         let work = Work {
-            test: self::test(row, &shape),
+            test: described,
             what: format!("{} chunks", shape.chunks),
             units: units(row),
             headlines: &HEADLINES,
@@ -274,6 +278,10 @@ fn describe(session: &mut Session, part: f64) {
     ]
     .map(str::to_string)
     .to_vec();
+    let file_system = FileSystem::of(session.folder.path());
+    if let Some(advice) = file_system.advice() {
+        session.results().traps.push(format!("the folder is on {file_system}: {advice}"));
+    }
 }
 
 #[cfg(test)]

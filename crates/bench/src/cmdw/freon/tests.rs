@@ -66,6 +66,31 @@ fn every_case_has_fresh_containers_and_its_sync_before_its_figures() {
     assert_eq!(told, expected);
 }
 
+/// Of a million chunks of 1 KiB `cmdw` leaves 62,500 files open: more than many machines permit.
+#[test]
+fn files_of_blocks_are_closed_where_there_is_no_room_for_them() {
+    let told = told("quorate-freon-files-test", |freon, shape| {
+        let room = open_files::hard_limit() as u64;
+        let chunks = room.saturating_mul(shape.chunks_per_block);
+        let shape = Shape { chunk_bytes: ChunkBytes(1_024), chunks, ..*shape };
+        for layout in [Layout::PerBlock, Layout::PerChunk] {
+            freon.run(layout, &shape).unwrap();
+        }
+        assert!(remark(Layout::PerBlock, &shape).unwrap().contains("ulimit"));
+        assert_eq!(remark(Layout::PerChunk, &shape), None);
+    });
+    let cases: Vec<_> = told.lines().filter(|line| line.starts_with("FILE")).collect();
+    assert!(cases[0].ends_with(" write+end") && cases[1].ends_with(" write"), "{cases:?}");
+}
+
+/// A stack trace does not hide what it is about.
+#[test]
+fn complaints_are_without_stack_traces() {
+    let text =
+        format!("java.io.IOException: Too many open files\n{}", "\tat A.b(A.java:1)\n".repeat(9));
+    assert_eq!(last_lines(&text), "java.io.IOException: Too many open files");
+}
+
 #[test]
 fn the_jvm_is_warm_before_the_first_case() {
     let told = told("quorate-freon-warm-test", |freon, shape| freon.warm(shape).unwrap());
