@@ -9,7 +9,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use anyhow::{Context, ensure};
@@ -82,15 +82,16 @@ struct Parent {
 }
 
 impl Parent {
-    /// Looks out for the parent from now on, and ends the process at once when that is gone: it may
-    /// be killed while no gate is near, and signals of the terminal do not come here.
+    /// Starts a thread that reads the parent's lines, and ends this process when the parent is
+    /// gone. The parent may be killed between two gates, and the terminal's signals do not reach
+    /// a part.
     fn watch() -> Parent {
-        let (open, opened) = channel();
+        let (open, opened) = sync_channel(GATES);
         thread::spawn(move || {
             let mut lines = std::io::stdin().lines();
             while lines.next().is_some_and(|line| line.is_ok()) {
                 // The part may be done.
-                let _ = open.send(());
+                let _ = open.try_send(());
             }
             std::process::exit(LEFT_ALONE);
         });
