@@ -170,8 +170,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// An error if a session could not be opened. A server closes what is beyond its limit without
-    /// a word, so the error names the limit if other sessions are open.
+    /// Fails if a session could not be opened. The error names `maxClientCnxns` if other sessions
+    /// are open: ZooKeeper closes a connection beyond that limit without an answer.
     fn ensure_all_open(&self) -> anyhow::Result<()> {
         let Some((client, error)) = self.lost().next() else { return Ok(()) };
         let open_count = self.client_count() - self.lost().count();

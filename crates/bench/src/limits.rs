@@ -193,6 +193,10 @@ pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);
 /// has a RocksDB.
 pub const FREON_CASE_LIMIT: Duration = Duration::from_secs(3_600);
 
+/// Open files of Ozone's JVM besides those of blocks: some 250 jars, and a RocksDB for each of its
+/// containers.
+pub const FREON_OPEN_FILES: u64 = 2_000;
+
 /// Chunks that Ozone's load generator writes in each layout before the first case: Java's second
 /// compiler takes a method after some 10,000 calls.
 pub const FREON_WARM_CHUNKS: u64 = 20_000;

@@ -17,7 +17,9 @@ use crate::cmdw::folder::Folder;
 use crate::cmdw::load::{ChunkBytes, Clock, Shape, Took};
 use crate::cmdw::table::{Run, value_of};
 use crate::interrupt::Interrupt;
-use crate::limits::{FREON_CASE_LIMIT, FREON_START_LIMIT, FREON_WARM_CHUNKS, INTERRUPT_LOOK};
+use crate::limits::{
+    FREON_CASE_LIMIT, FREON_OPEN_FILES, FREON_START_LIMIT, FREON_WARM_CHUNKS, INTERRUPT_LOOK,
+};
 use crate::open_files;
 use crate::stats::Latencies;
 
@@ -31,8 +33,6 @@ const JAR: &str = "hdds-container-service-";
 const HEAP: &str = "-Xmx2g";
 /// Lines of the JVM's standard error that are shown when it fails.
 const COMPLAINTS: usize = 5;
-/// Open files of the JVM beside those of blocks: jars, the databases of its containers.
-const JVM_FILES: u64 = 2_000;
 
 /// The value of the option `--compare`: `freon:JAR-DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Freon {
         let sync = clock.stop(Latencies::default());
         self.say("figures\n")?;
         let line = self.line(FREON_CASE_LIMIT)?;
-        // Where chunks failed, it cannot clean either, and the complaints would be about that.
+        // The cleaning fails as well if a write failed, so the write is looked at first.
         let run = run_of(&line, shape, &sync)
             .ok_or_else(|| anyhow::anyhow!("{CLASS} says: {line}; {}", self.complaints()))?;
         self.order("clean\n", "cleaned")?;
@@ -229,14 +229,15 @@ impl Drop for Freon {
     }
 }
 
-/// Whether the files of a shape's blocks stay open until they are cleaned up, as `cmdw` leaves
-/// them. If the JVM may not have so many open files, it closes a block's file behind the last
-/// chunk, as a datanode does. The JVM raises its limit to the hard one itself.
+/// Whether all block files of a run may stay open until `clean`, as `cmdw` leaves them. If not,
+/// Ozone closes a block's file behind the last chunk, as a datanode does. The limit is the hard
+/// one, to which the JVM raises its own.
 fn leaves_open(layout: Layout, shape: &Shape) -> bool {
-    layout != Layout::PerBlock || shape.blocks_max() + JVM_FILES <= open_files::hard_limit() as u64
+    let needed = shape.blocks_max() + FREON_OPEN_FILES;
+    layout != Layout::PerBlock || needed <= open_files::hard_limit() as u64
 }
 
-/// What is to be said about Ozone's runs of a shape.
+/// A remark for the result if Ozone does not leave its block files open in runs of this shape.
 pub fn remark(layout: Layout, shape: &Shape) -> Option<String> {
     let text = format!(
         "Ozone closes the file of each full block here, as a datanode does: freon leaves up to {} \

@@ -77,7 +77,7 @@ impl Shape {
         self.chunk_bytes.0 * self.chunks
     }
 
-    /// The most blocks that its threads may begin, each with blocks of its own.
+    /// Upper bound of the number of blocks: each thread may leave its last one partly filled.
     pub fn blocks_max(&self) -> u64 {
         self.chunks.div_ceil(self.chunks_per_block) + self.threads as u64
     }

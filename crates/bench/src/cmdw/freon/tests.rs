@@ -83,7 +83,7 @@ fn files_of_blocks_are_closed_where_there_is_no_room_for_them() {
     assert!(cases[0].ends_with(" write+end") && cases[1].ends_with(" write"), "{cases:?}");
 }
 
-/// A stack trace does not hide what it is about.
+/// The line with the cause is shown, though a longer stack trace follows it.
 #[test]
 fn complaints_are_without_stack_traces() {
     let text =
