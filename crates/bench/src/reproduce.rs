@@ -162,7 +162,8 @@ impl ReproduceArgs {
         let program = std::env::current_exe()?;
         let ours = std::iter::once(program.into()).chain(ours.iter().map(Into::into)).collect();
         let how = How::Program(ours);
-        let mut makers = vec![Maker { id: OURS, role: Role::Ours, how, is_default: false }];
+        let ours = Maker { id: OURS, role: Role::Ours, how, heap_mb: None, is_default: false };
+        let mut makers = vec![ours];
         let how = match self.peer.as_slice() {
             [] => starter_in(Path::new(SCRIPTS), starters),
             [Peer::None] => None,
@@ -176,7 +177,9 @@ impl ReproduceArgs {
             several => Some(How::Running(running(several)?)),
         };
         let is_default = self.peer.is_empty();
-        makers.extend(how.map(|how| Maker { id: PEER, role: Role::Peer, how, is_default }));
+        let peer =
+            how.map(|how| Maker { id: PEER, role: Role::Peer, how, heap_mb: None, is_default });
+        makers.extend(peer);
         Ok(makers)
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::iter;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use results::schema::{Role, System};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::cores::Cores;
 use crate::etcd2::load;
@@ -32,6 +34,9 @@ pub struct Maker {
     pub role: Role,
     /// The way to get its servers.
     pub how: How,
+    /// The heap that its servers get if they are real ZooKeepers, MB; none: as much as their
+    /// scripts give them. `ZK_HEAP` and `ZK_SERVER_HEAP` of the environment go before it.
+    pub heap_mb: Option<u32>,
     /// Whether nobody asked for it: a run goes on without one that cannot be started.
     pub is_default: bool,
 }
@@ -77,6 +82,8 @@ pub struct Servers {
 #[derive(Debug)]
 struct Started {
     children: Vec<Child>,
+    /// The file with the output of each.
+    outputs: Vec<PathBuf>,
     interrupt: Interrupt,
 }
 
@@ -90,6 +97,11 @@ struct Planned {
 }
 
 impl Maker {
+    /// Whether its servers run already.
+    pub fn is_running(&self) -> bool {
+        matches!(self.how, How::Running(_))
+    }
+
     /// Runs the program once, however long that takes: the scripts of the source tree fetch or
     /// build what they start. What it says of the option does not matter.
     ///
@@ -133,7 +145,7 @@ impl Maker {
                     return Ok(None);
                 };
                 address.check_scheme(scheme)?;
-                let started = Started { children: Vec::new(), interrupt: interrupt.clone() };
+                let started = Started::none(interrupt);
                 let configuration = vec!["ran already: its cores are its own".to_string()];
                 return self.found(address, configuration, started).map(Some);
             }
@@ -150,7 +162,7 @@ impl Maker {
             Scheme::Zk => plan_zk((&folder, logs.as_deref()), count)?,
             Scheme::Etcd | Scheme::Etcd2 => plan_etcd(&folder, count, scheme == Scheme::Etcd2)?,
         };
-        let started = start_all(command, &planned, at.cores, interrupt)?;
+        let started = start_all((command, self.heap_mb), &planned, at.cores, interrupt)?;
         let addresses: Vec<String> = planned.iter().map(|it| it.address.to_string()).collect();
         let address = format!("{scheme}://{}", addresses.join(","));
         let address = address.parse().map_err(anyhow::Error::msg)?;
@@ -165,10 +177,11 @@ impl Maker {
     fn found(
         &self,
         address: &TargetAddress,
-        configuration: Vec<String>,
+        mut configuration: Vec<String>,
         started: Started,
     ) -> anyhow::Result<Servers> {
         let mut target = Target::find(address)?;
+        configuration.extend(jvm_options(&target));
         let (mut name, build) = name_and_build(&target);
         if self.role == Role::Ours {
             name = format!("Quorate {}", env!("CARGO_PKG_VERSION"));
@@ -199,6 +212,12 @@ impl Servers {
         let (data, above) = (Vec::new(), Vec::new());
         Servers { id: "null", target, system, data, above, started: None }
     }
+
+    /// What is wrong with the servers that were started: for an error of a client, which sees only
+    /// that a connection ends. Empty if nothing is.
+    pub fn troubles(&self) -> String {
+        self.started.as_ref().map(Started::troubles).unwrap_or_default()
+    }
 }
 
 impl Drop for Servers {
@@ -212,6 +231,27 @@ impl Drop for Servers {
 }
 
 impl Started {
+    fn none(interrupt: &Interrupt) -> Started {
+        let (children, outputs) = (Vec::new(), Vec::new());
+        Started { children, outputs, interrupt: interrupt.clone() }
+    }
+
+    /// What is wrong with the servers. Empty if nothing is.
+    fn troubles(&self) -> String {
+        let all = (1..).zip(self.children.iter().zip(&self.outputs));
+        let of_one = |(id, (child, output)): (usize, (&Child, &PathBuf))| {
+            let what = if has_ended(child) {
+                format!("has ended: {}", end_of(output))
+            } else {
+                // A JVM goes on without the thread that found no memory.
+                let line = line_with(output, "OutOfMemoryError")?;
+                format!("has too little memory: {line}")
+            };
+            Some(format!("server {id} {what}"))
+        };
+        all.filter_map(of_one).collect::<Vec<_>>().join("; ")
+    }
+
     /// Asks all servers to end, and kills those that do not.
     fn end(&mut self) {
         for child in &self.children {
@@ -239,18 +279,19 @@ impl Drop for Started {
 
 /// Starts the servers, and waits until all serve.
 fn start_all(
-    command: &[OsString],
+    (command, heap_mb): (&[OsString], Option<u32>),
     planned: &[Planned],
     cores: &Cores,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Started> {
     let own = Cores::all()?;
-    let mut started = Started { children: Vec::new(), interrupt: interrupt.clone() };
+    let mut started = Started::none(interrupt);
     cores.take()?;
     let spawned = planned.iter().try_for_each(|server| {
-        let child = Interrupt::start(|| spawn(command, server))?;
+        let child = Interrupt::start(|| spawn((command, heap_mb), server))?;
         interrupt.kill_at_exit(child.id());
         started.children.push(child);
+        started.outputs.push(server.output.clone());
         anyhow::Ok(())
     });
     own.take()?;
@@ -275,19 +316,31 @@ fn start_all(
     Ok(started)
 }
 
-fn spawn(command: &[OsString], server: &Planned) -> anyhow::Result<Child> {
+fn spawn(
+    (command, heap_mb): (&[OsString], Option<u32>),
+    server: &Planned,
+) -> anyhow::Result<Child> {
     let (program, first) = command.split_first().context("the program has no name")?;
     let output = File::create(&server.output)?;
     // A group of its own: Ctrl-C is for this process, which ends its servers.
     let child = Command::new(program)
         .args(first)
         .args(&server.arguments)
+        .envs(heap_mb.into_iter().flat_map(heap_variables))
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
         .spawn();
     child.with_context(|| PathBuf::from(program).display().to_string())
+}
+
+/// The variables that give a real ZooKeeper its heap, without those that the user has set:
+/// `ZK_HEAP` is read by the scripts of the source tree, `ZK_SERVER_HEAP` (MB) by the distribution's
+/// `zkEnv.sh`.
+fn heap_variables(mb: u32) -> impl Iterator<Item = (&'static str, String)> {
+    let both = [("ZK_HEAP", format!("{mb}m")), ("ZK_SERVER_HEAP", mb.to_string())];
+    both.into_iter().filter(|(name, _)| std::env::var_os(name).is_none())
 }
 
 /// Whether a server is ready for clients.
@@ -301,10 +354,34 @@ fn serves(server: &Planned) -> bool {
     }
 }
 
+/// Whether a child is gone. Its status stays for the wait in the end.
+fn has_ended(child: &Child) -> bool {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    pid.is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), how), Ok(Some(_))))
+}
+
 fn end_of(output: &Path) -> String {
     let text = fs::read(output).unwrap_or_default();
     let from = text.len().saturating_sub(OUTPUT_SHOWN);
     String::from_utf8_lossy(&text[from..]).trim().to_string()
+}
+
+/// The first line of a file that has `text`.
+fn line_with(output: &Path, text: &str) -> Option<String> {
+    let lines = BufReader::new(File::open(output).ok()?).lines();
+    lines.map_while(Result::ok).find(|line| line.contains(text))
+}
+
+/// The options of the JVM that the first server of a system has, if it is one: `-Xmx512m` and the
+/// like. Files are left out.
+fn jvm_options(target: &Target) -> Option<String> {
+    let pid = target.processes()?.pids().first().copied()?;
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let of_jvm = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let of_jvm = of_jvm.filter(|it| it.starts_with("-X") && !it.contains('/'));
+    let all = of_jvm.map(std::borrow::Cow::into_owned).collect::<Vec<_>>().join(" ");
+    (!all.is_empty()).then(|| format!("JVM: {all}"))
 }
 
 /// The name of a system without its number of servers, and what tells its build from another one
@@ -453,15 +530,57 @@ mod tests {
         assert!(text.contains(&format!("dataLogDir={}", logs.path().display())), "{text}");
     }
 
-    #[test]
-    fn a_program_that_ends_is_an_error_with_its_output() {
+    fn maker(script: &str, heap_mb: Option<u32>) -> Maker {
+        let how = How::Program(["sh", "-c", script].map(OsString::from).to_vec());
+        Maker { id: "ours", role: Role::Ours, how, heap_mb, is_default: false }
+    }
+
+    fn error_of(maker: &Maker) -> String {
         let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "ends").unwrap();
-        let command = ["sh", "-c", "echo no such port; exit 3"].map(OsString::from).to_vec();
-        let maker =
-            Maker { id: "ours", role: Role::Ours, how: How::Program(command), is_default: false };
         let cores = Cores::all().unwrap();
         let at = Place { folder: folder.path(), logs: None, cores: &cores };
-        let error = maker.start(Scheme::Zk, 1, at, &Interrupt::default()).unwrap_err().to_string();
+        maker.start(Scheme::Zk, 1, at, &Interrupt::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_program_that_ends_is_an_error_with_its_output() {
+        let error = error_of(&maker("echo no such port; exit 3", None));
         assert!(error.contains("no such port") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_real_server_gets_the_heap_of_its_maker() {
+        let script = "echo heap ${ZK_HEAP:-own}, ${ZK_SERVER_HEAP:-own}; exit 3";
+        let error = error_of(&maker(script, Some(3_072)));
+        assert!(error.contains("heap 3072m, 3072"), "{error}");
+        let error = error_of(&maker(script, None));
+        assert!(error.contains("heap own, own"), "{error}");
+    }
+
+    #[test]
+    fn servers_tell_what_is_wrong_with_them() {
+        let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "wrong").unwrap();
+        let scripts = [
+            "echo the disk is full; exit 3",
+            "echo java.lang.OutOfMemoryError: Java heap space; echo later; sleep 60",
+            "echo all is well; sleep 60",
+        ];
+        let mut started = Started::none(&Interrupt::default());
+        for (id, script) in scripts.iter().enumerate() {
+            let output = folder.path().join(format!("output{id}"));
+            let (arguments, data) = (Vec::new(), Vec::new());
+            let address = (Ipv4Addr::LOCALHOST, 0).into();
+            let planned = Planned { arguments, address, output: output.clone(), data };
+            let command = ["sh", "-c", script].map(OsString::from);
+            started.children.push(spawn((&command, None), &planned).unwrap());
+            started.outputs.push(output);
+        }
+        let due_at = Instant::now() + SERVER_END_LIMIT;
+        let expected = "server 1 has ended: the disk is full; server 2 has too little memory: \
+                        java.lang.OutOfMemoryError: Java heap space";
+        while started.troubles() != expected && Instant::now() < due_at {
+            std::thread::sleep(MEMBER_LOOK_PAUSE);
+        }
+        assert_eq!(started.troubles(), expected);
     }
 }

@@ -230,7 +230,11 @@ impl Session {
             let course = Course::watch(&servers.target, &servers.data)?;
             let block = run(&turn);
             let course = course.end();
-            Ok((block.with_context(|| servers.target.name.clone())?, course))
+            let block = block.with_context(|| match servers.troubles() {
+                troubles if troubles.is_empty() => servers.target.name.clone(),
+                troubles => format!("{}: {troubles}", servers.target.name),
+            })?;
+            Ok((block, course))
         })
     }
 
