@@ -12,7 +12,7 @@ use results::schema::{Published, Test};
 
 use crate::census::Census;
 use crate::figures::{self, Block};
-use crate::limits::UNTIL_ROUNDS_MAX;
+use crate::limits::{UNTIL_ROUNDS_MAX, UNTIL_ROUNDS_MIN};
 use crate::machine_info::{MachineInfo, disk_latencies, stolen_ticks};
 use crate::null_server::NullServer;
 use crate::record::{self, NULL, OURS, PEER, Record};
@@ -145,7 +145,9 @@ impl Rounds {
             let (found, rounds) = (width(&all), round - self.warmup);
             let is_over = began.elapsed() >= Duration::from_secs(self.goal.within * 60)
                 || rounds >= UNTIL_ROUNDS_MAX;
-            if found.is_some_and(|found| found <= wanted) || is_over {
+            // The interval of a few pairs may be narrow by chance.
+            let is_known = rounds >= UNTIL_ROUNDS_MIN && found.is_some_and(|it| it <= wanted);
+            if is_known || is_over {
                 return Ok((all, Some(until_line(wanted, found, (rounds, began.elapsed())))));
             }
             // Forward and backward, so that a drift hits all alike.

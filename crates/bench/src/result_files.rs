@@ -17,9 +17,12 @@ pub struct ReportArgs {
     /// The JSON of a run
     #[arg(value_name = "FILE.json")]
     run: PathBuf,
-    /// Write the report there [default: print the tables]
+    /// Write the report there; without any file the tables are printed
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the tables there as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
 }
 
 /// Options of `quorate bench compare`.
@@ -56,9 +59,15 @@ pub struct GateArgs {
 /// The file is no JSON of a run, or the report cannot be written.
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let results = read(&args.run)?;
-    match &args.html {
-        Some(path) => write(path, &results::html::page(&results))?,
-        None => print!("{}", results::text::table(&results)),
+    let ReportArgs { html, markdown, .. } = args;
+    if let Some(path) = html {
+        write(path, &results::html::page(&results))?;
+    }
+    if let Some(path) = markdown {
+        write(path, &results::markdown::document(&results))?;
+    }
+    if html.is_none() && markdown.is_none() {
+        print!("{}", results::text::table(&results));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -92,4 +101,29 @@ fn read(path: &Path) -> anyhow::Result<Results> {
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documents_of_the_reports_are_made_of_their_json() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reports");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let is_json = |path: &PathBuf| path.extension().is_some_and(|it| it == "json");
+        let runs: Vec<PathBuf> = files.filter(is_json).collect();
+        assert!(!runs.is_empty());
+        for run in runs {
+            let results = read(&run).unwrap();
+            let text = |extension| std::fs::read_to_string(run.with_extension(extension)).unwrap();
+            let name = run.file_stem().unwrap().display();
+            assert!(
+                text("md") == results::markdown::document(&results),
+                "quorate bench report {name}.json --markdown {name}.md"
+            );
+            let page = results::html::results_of(&text("html")).unwrap();
+            assert!(page == results, "quorate bench report {name}.json --html {name}.html");
+        }
+    }
 }

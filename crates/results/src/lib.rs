@@ -1,15 +1,16 @@
 //! What a benchmark has found: one JSON schema for all of `quorate bench`, and what is made of it.
 //!
 //! The path of a figure: a workload fills a [`schema::Results`]; [`ratio`] compares two systems
-//! whose runs were made in turn; [`rows`] picks what stands in a table; [`html`] and [`text`] show
-//! it. Of two runs, [`matched`] finds what both have; [`compare`] shows it, [`gate`] judges it.
-//! Pure: figures in, text out.
+//! whose runs were made in turn; [`rows`] picks what stands in a table; [`html`], [`markdown`] and
+//! [`text`] show it. Of two runs, [`matched`] finds what both have; [`compare`] shows it, [`gate`]
+//! judges it. Pure: figures in, text out.
 
 pub mod compare;
 #[cfg(test)]
 mod example;
 pub mod gate;
 pub mod html;
+pub mod markdown;
 pub mod matched;
 pub mod number;
 pub mod ratio;

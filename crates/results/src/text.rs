@@ -29,7 +29,7 @@ const _: () = {
 };
 
 /// The cells of a line, before they are broken.
-type Cells = [String; 7];
+pub(crate) type Cells = [String; 7];
 
 /// A part of a table.
 enum Part {
@@ -62,7 +62,8 @@ pub fn table(results: &Results) -> String {
     lines.map(|line| line.trim_end().replace('\u{a0}', " ") + "\n").collect()
 }
 
-fn summary(group: &Group) -> Option<String> {
+/// What the rows of a group say together; none if there is no ratio.
+pub(crate) fn summary(group: &Group) -> Option<String> {
     let summary = group.summary();
     let (mean, tests) = (summary.mean?, summary.tests);
     let of = if tests == 1 { "test" } else { "tests" };
@@ -99,7 +100,8 @@ fn table_of(results: &Results, group: &Group) -> Vec<String> {
     lines.concat()
 }
 
-fn header(results: &Results) -> Cells {
+/// The names of the columns.
+pub(crate) fn header(results: &Results) -> Cells {
     [
         "test".to_string(),
         "published".to_string(),
@@ -112,7 +114,7 @@ fn header(results: &Results) -> Cells {
 }
 
 /// The cells of a row; `name` stands before the name of the figure.
-fn cells(name: &str, row: &Row) -> Cells {
+pub(crate) fn cells(name: &str, row: &Row) -> Cells {
     let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
     let pair = row.pair.as_ref().map(|pair| format!(" ({pair})")).unwrap_or_default();
     let ratio = row.ratio.map(|ratio| {

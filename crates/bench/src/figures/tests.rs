@@ -13,7 +13,7 @@ fn block(figures: Vec<Figure>) -> Block {
 fn ratios_are_of_rounds_that_belong_together() {
     let ours = figure("last event", &[1.0, 2.0, 4.0], Good::Less);
     let theirs = figure("last event", &[10.0, 30.0, 40.0], Good::Less);
-    let expected = "      1/10.0  (1/10.0 to 1/15.0 in 3 pairs)";
+    let expected = "      1/10.0  (1/10.0 to 1/15.0 in 3 pairs), 95 %: 1/6.4 to 1/20.5";
     assert_eq!(ratio(&ours, &theirs).as_deref(), Some(expected));
     let more = |values| figure("rate", values, Good::More);
     assert_eq!(ratio(&more(&[30.0]), &more(&[20.0])).as_deref(), Some("       1.50x"));
@@ -47,7 +47,7 @@ A (zk://a:1)
   first event                                  25 ms  (20 to 30 in 3 rounds)
   memory                                    12346 ms
 ratios, A to A
-  first event                              1/10.0  (1/10.0 to 1/20.0 in 3 pairs)
+  first event                              1/10.0  (1/10.0 to 1/20.0 in 3 pairs), 95 %: 1/4.7 to 1/34.0
 ";
     assert_eq!(table(&[ours.clone(), theirs]), expected);
     let measured = ours.of_comparison("ours");
