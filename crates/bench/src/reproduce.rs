@@ -59,8 +59,8 @@ pub struct ReproduceArgs {
     /// hunt, alibaba: a folder on another disk for the logs of the servers
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
-    /// Rounds of each test that count [default: 6, which is as few as an interval needs; 3 for
-    /// alibaba, whose rounds take minutes; 1 with --quick]
+    /// Rounds of each test that count [default: 6; 3 for alibaba, whose rounds are long; 1 with
+    /// --quick]. An interval needs 3
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Rounds before them [default: 1; 0 with --quick]

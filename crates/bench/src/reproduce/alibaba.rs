@@ -50,7 +50,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     for maker in makers.iter_mut().filter(|it| it.role == Role::Peer) {
         maker.heap_mb = Some(ZOOKEEPER_HEAP_MB);
     }
-    // A round is minutes long: as few as tell a range.
+    // A round takes up to a minute: as few as have an interval.
     let repeat = args.repeat(3);
     let shapes: Vec<Shape> =
         shapes(args.quick).filter(|shape| args.wants(&shape.to_string())).collect();
@@ -111,9 +111,9 @@ fn shapes(is_quick: bool) -> impl Iterator<Item = Shape> {
     TESTS.into_iter().flat_map(of_kind)
 }
 
-/// How long a run takes, beside those of other tests: an item with subscribers is seven requests.
+/// How long a run takes, beside those of other tests: an item with subscribers is more requests.
 fn units(shape: &Shape) -> f64 {
-    if shape.kind.scenario() == 2 { 4.0 } else { 1.0 }
+    if shape.kind.scenario() == 2 { 2.2 } else { 1.0 }
 }
 
 /// Measures the tests, each on servers of its own: the real server keeps all its logs.
