@@ -82,8 +82,24 @@ own_server_cmd() { # for tests of ours: without SERVER_CMD the release binary of
   [ -n "${SERVER_CMD:-}" ] || export SERVER_CMD="$binary serve --config"
 }
 
-free_port() { # a loopback port nobody listens on
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+free_port() { # free_port [N] : a loopback port that nobody has, the first of N in a row (default 1)
+  # Below those that the system gives to clients: one of them may be taken before the server starts.
+  python3 - "${1:-1}" <<'X'
+import random, socket, sys
+
+def is_free(port):
+    with socket.socket() as one:
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+count = int(sys.argv[1])
+firsts = (random.randrange(20000, 32000) for _ in range(1000))
+found = next((first for first in firsts if all(map(is_free, range(first, first + count)))), None)
+sys.exit(f"there are no {count} free ports in a row") if found is None else print(found)
+X
 }
 
 log_config() { # log_config FILE LEVEL : a logback configuration that writes to the console

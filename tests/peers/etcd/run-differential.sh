@@ -12,7 +12,7 @@ real_or_skip etcd
 # Requests go one at a time, each with an fsync: memory is as good as a disk here, and faster.
 scratch="$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")/etcd-differential.XXXXXX")"
 export ETCD_DATA="$scratch" ETCD_PORT
-ETCD_PORT="$(free_port)"
+ETCD_PORT="$(free_port 2)"
 ours=""
 clean_up() {
   "$ETCD_HERE/etcd-server.sh" stop single
