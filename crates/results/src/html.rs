@@ -14,8 +14,8 @@ use anyhow::Context;
 use maud::{Markup, PreEscaped, html};
 
 use crate::number::duration;
-use crate::rows::{Group, groups, reservations};
-use crate::schema::Results;
+use crate::rows::{Group, groups, reservations, trouble};
+use crate::schema::{Results, Role};
 use plots::Styles;
 
 /// What stands before and behind the JSON in a page.
@@ -60,7 +60,8 @@ fn json(results: &Results) -> String {
 /// Title, time and command, and what a reader must know before any figure.
 fn head(results: &Results) -> Markup {
     let whole = |why: &String| format!("The run was cut short, parts are missing: {why}");
-    let warnings = reservations(results).into_iter().chain(results.cut_short.as_ref().map(whole));
+    let warnings = reservations(results).into_iter().chain(trouble(results, Role::Peer));
+    let warnings = warnings.chain(results.cut_short.as_ref().map(whole));
     html! {
         h1 { (results.title) }
         p.quiet {

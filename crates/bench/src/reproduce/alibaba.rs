@@ -5,11 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use results::schema::{Published, Role, Test};
+use results::schema::{Measured, Published, Role, Test};
 
 use super::ReproduceArgs;
 use super::servers::Servers;
-use super::session::{Plan, Session, Site, Work};
+use super::session::{CpuOf, Plan, Session, Site, Work};
 use crate::limits::ZOOKEEPER_HEAP_MB;
 use crate::open_files;
 use crate::published::{PUBSUB_DOUBTS, PubsubRow};
@@ -136,8 +136,7 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
         what: format!("{} items", shape.items),
         units: units(shape),
         headlines: headlines(shape.kind),
-        // Events and reads go on when the last item is created.
-        cpu_is_of_rate: shape.kind.scenario() != 2,
+        cpu: Some(cpu_of(shape)),
     };
     if !session.measure(site, work(), |turn| pubsub::measure(turn, shape))? {
         return Ok(false);
@@ -153,6 +152,23 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
         block.notes.extend(small.remark_beside(shape));
         Ok(block)
     })
+}
+
+/// Events and reads go on when the last item is created, and their CPU counts.
+fn cpu_of(shape: &Shape) -> CpuOf {
+    match shape.kind {
+        Kind::Ephemerals | Kind::SetData => CpuOf::FIRST_RATE,
+        Kind::EventOnly | Kind::EventThenRead => {
+            CpuOf { rate: items_until_seen, threads: shape.processes }
+        }
+    }
+}
+
+/// Items a second until all are seen.
+fn items_until_seen(measured: &Measured) -> Option<f64> {
+    let median = |name: &str| measured.figure(name)?.median();
+    let rate = median("items created")? / median("time until all is seen")?;
+    Some(rate).filter(|rate| rate.is_finite())
 }
 
 fn test(shape: &Shape) -> Test {
@@ -239,6 +255,8 @@ fn describe(session: &mut Session, shape: &Shape) {
 
 #[cfg(test)]
 mod tests {
+    use results::schema::Figure;
+
     use super::*;
 
     #[test]
@@ -252,5 +270,18 @@ mod tests {
             let is_known = |it: &Published| names.contains(&it.figure.as_str());
             assert!(test.published.iter().all(is_known), "{:?}", test.published);
         }
+    }
+
+    #[test]
+    fn the_rate_of_scenario_2_is_that_until_all_is_seen() {
+        let figure = |name: &str, value: f64| Figure {
+            name: name.to_string(),
+            values: vec![value],
+            ..Figure::default()
+        };
+        let figures = vec![figure("items created", 500.0), figure("time until all is seen", 2.0)];
+        assert_eq!(items_until_seen(&Measured { figures, ..Measured::default() }), Some(250.0));
+        let most = shapes(false).map(|shape| cpu_of(&shape).threads).max();
+        assert_eq!(most, Some(HOSTS));
     }
 }

@@ -132,7 +132,7 @@ fn measure_all(
             what: format!("{} chunks", shape.chunks),
             units: units(row),
             headlines: &HEADLINES,
-            cpu_is_of_rate: false,
+            cpu: None,
         };
         let goes_on = session.measure_places(&places, work, |place, _| {
             let run = match (places[place], &mut freon) {

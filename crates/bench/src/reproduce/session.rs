@@ -113,9 +113,22 @@ pub struct Work<'a> {
     pub units: f64,
     /// The figures that stand in the table.
     pub headlines: &'a [&'a str],
-    /// Whether the CPU for each operation is that of the time of the rate: not where a run goes on
-    /// after the last operation.
-    pub cpu_is_of_rate: bool,
+    /// How its CPU tells what limits it; none if it does not.
+    pub cpu: Option<CpuOf>,
+}
+
+/// The work that the CPU for each operation is of.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuOf {
+    /// Operations a second in the time of that CPU.
+    pub rate: fn(&Measured) -> Option<f64>,
+    /// The threads of the generator.
+    pub threads: usize,
+}
+
+impl CpuOf {
+    /// Of the first rate among the figures, by a generator of one thread.
+    pub const FIRST_RATE: CpuOf = CpuOf { rate: first_rate, threads: 1 };
 }
 
 impl Session {
@@ -223,7 +236,7 @@ impl Session {
         work.test.warm = self.repeat.warm_line(&work.what, &targets);
         let places: Vec<&'static str> = site.servers.iter().map(|it| it.id).collect();
         let warmup = self.repeat.warmup;
-        let used = work.cpu_is_of_rate.then(|| site.split.used());
+        let used = work.cpu.map(|cpu| (cpu, site.split.used()));
         self.measure_in_turn(&places, (work, used), |place, round| {
             let servers = &site.servers[place];
             let turn = Turn::of_session(&servers.target, (place, round, round >= warmup));
@@ -253,12 +266,12 @@ impl Session {
         self.measure_in_turn(places, (work, None), |place, round| run(place, round).map(no_course))
     }
 
-    /// Measures a test on all places in turn. `used`: how many cores the servers have, the
-    /// generator, and both together; none if that does not tell what limits the rate.
+    /// Measures a test on all places in turn. `used`: what the CPU is of, and how many cores the
+    /// servers have, the generator, and both together.
     fn measure_in_turn(
         &mut self,
         places: &[&'static str],
-        (work, used): (Work<'_>, Option<[usize; 3]>),
+        (work, used): (Work<'_>, Option<(CpuOf, [usize; 3])>),
         mut run: impl FnMut(usize, u32) -> anyhow::Result<(Block, Vec<Moment>)>,
     ) -> anyhow::Result<bool> {
         let mut test = work.test;
@@ -410,21 +423,26 @@ pub fn runs(repeat: &Rounds, systems: usize) -> f64 {
     f64::from(repeat.all()) * systems as f64 + 1.0
 }
 
-/// What limits the rate of a test: cores that are busy, or what requests wait for. `used` says how
-/// many cores the servers have, the generator, and both together.
-fn limit_of(ours: &Measured, used: [usize; 3]) -> String {
+/// The first rate among the figures of a system.
+fn first_rate(measured: &Measured) -> Option<f64> {
+    measured.figures.iter().find(|figure| figure.unit == "per s")?.median()
+}
+
+/// What limits a test: cores that are busy, or what requests wait for. `used` says how many cores
+/// the servers have, the generator, and both together.
+fn limit_of(ours: &Measured, (cpu, used): (CpuOf, [usize; 3])) -> String {
     let of = |name: &str| {
         let figure = ours.figures.iter().find(|figure| figure.name.starts_with(name))?;
         figure.median()
     };
-    let rate = ours.figures.iter().find(|figure| figure.unit == "per s").and_then(|it| it.median());
     let both = of("server CPU per").zip(of("generator CPU per"));
-    let Some((rate, (server_us, generator_us))) = rate.zip(both) else { return String::new() };
+    let Some((rate, (server_us, generator_us))) = (cpu.rate)(ours).zip(both) else {
+        return String::new();
+    };
     let (server, generator) = (rate * server_us / 1e6, rate * generator_us / 1e6);
     let [of_servers, of_generator, all] = used.map(|count| count as f64);
     let busy = format!("servers {server:.1} of {of_servers}, generator {generator:.1}");
-    // The generator is one thread.
-    if generator > 0.9 * of_generator.min(1.0) {
+    if generator > 0.9 * of_generator.min(cpu.threads as f64) {
         format!("the generator; cores used: {busy}")
     } else if server > 0.9 * of_servers || server + generator > 0.9 * all {
         format!("the cores; used: {busy}")
@@ -446,5 +464,42 @@ impl Progress {
             _ => String::new(),
         };
         eprintln!("[{:3.0} %{left}] {what}", part * 100.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use results::schema::Figure;
+
+    use super::*;
+
+    fn measured(figures: &[(&str, &str, f64)]) -> Measured {
+        let figure = |(name, unit, value): &(&str, &str, f64)| Figure {
+            name: (*name).to_string(),
+            unit: (*unit).to_string(),
+            values: vec![*value],
+            ..Figure::default()
+        };
+        Measured { figures: figures.iter().map(figure).collect(), ..Measured::default() }
+    }
+
+    #[test]
+    fn what_limits_a_test_is_what_is_busy() {
+        let check = |rate: f64, (server_us, generator_us): (f64, f64), threads, expected: &str| {
+            let ours = measured(&[
+                ("items", "per s", rate),
+                ("server CPU per item", "us", server_us),
+                ("generator CPU per item", "us", generator_us),
+            ]);
+            let cpu = CpuOf { threads, ..CpuOf::FIRST_RATE };
+            let limit = limit_of(&ours, (cpu, [2, 2, 2]));
+            assert!(limit.starts_with(expected), "{limit}");
+        };
+        check(10_000.0, (150.0, 45.0), 1, "the cores; used: servers 1.5 of 2, generator 0.5");
+        check(10_000.0, (50.0, 95.0), 1, "the generator; cores used");
+        check(10_000.0, (70.0, 95.0), 5, "the cores, for the most part");
+        check(10_000.0, (10.0, 10.0), 1, "waits for the disk or for answers");
+        let nothing = measured(&[("items", "per s", 1.0)]);
+        assert_eq!(limit_of(&nothing, (CpuOf::FIRST_RATE, [2, 2, 2])), "");
     }
 }

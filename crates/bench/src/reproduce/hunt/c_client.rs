@@ -65,7 +65,7 @@ pub fn measure(
         what: format!("{} operations of each client", operations(shape)),
         units: cell.units(),
         headlines: &HEADLINES,
-        cpu_is_of_rate: false,
+        cpu: None,
     };
     session.expect(cell.units() * f64::from(session.repeat.all()) * site.servers.len() as f64);
     let goes_on =
