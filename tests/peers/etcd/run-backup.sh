@@ -15,7 +15,8 @@ clean_up() {
   rm -rf "$scratch"
 }
 trap clean_up EXIT
-port="$(free_port)" peer="$(free_port)"
+port="$(free_port 2)"
+peer=$((port + 1))
 ctl() { "$(etcdctl_bin)" --endpoints "127.0.0.1:$port" "$@" 2>>"$scratch/ctl.log"; }
 passed=0 failed=0
 check() { # check WHAT EXPECTED FOUND
