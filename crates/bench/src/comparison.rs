@@ -677,6 +677,9 @@ mod tests {
         let (all, line) = repeat.take_turns_until(2, turn, |_| widths.next().flatten()).unwrap();
         assert_eq!(all, [[10, 20, 30, 40, 50, 60], [11, 21, 31, 41, 51, 61]]);
         assert!(line.unwrap().contains("known to 1.0 % after 6 rounds"));
+        // Six rounds at least, however narrow it is.
+        let (all, _) = repeat.take_turns_until(2, turn, |_| Some(0.0)).unwrap();
+        assert_eq!(all[0].len(), 6);
         let over = Rounds { goal: Goal { within: 0, ..repeat.goal }, ..repeat };
         let (all, line) = over.take_turns_until(2, turn, |_| Some(0.04)).unwrap();
         assert_eq!(all[0].len(), 2);

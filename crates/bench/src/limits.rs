@@ -303,7 +303,7 @@ pub const STEAL_MAX: f64 = 0.03;
 /// How many times slower or faster the disk may be behind a run than before it.
 pub const DRIFT_MAX: f64 = 2.0;
 
-/// Rounds of `--until`, at least.
+/// Rounds of `--until`, at least: the pairs that a bootstrap needs.
 pub const UNTIL_ROUNDS_MIN: u32 = 6;
 
 /// Rounds of `--until`, at most: each keeps the latencies of its phases, some MiB.

@@ -9,7 +9,7 @@ use results::schema::{Measured, Published, Role, Test};
 
 use super::ReproduceArgs;
 use super::servers::Servers;
-use super::session::{CpuOf, Plan, Session, Site, Work};
+use super::session::{CpuUse, Plan, Session, Site, Work};
 use crate::limits::ZOOKEEPER_HEAP_MB;
 use crate::open_files;
 use crate::published::{PUBSUB_DOUBTS, PubsubRow};
@@ -136,7 +136,7 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
         what: format!("{} items", shape.items),
         units: units(shape),
         headlines: headlines(shape.kind),
-        cpu: Some(cpu_of(shape)),
+        cpu: Some(cpu_use(shape)),
     };
     if !session.measure(site, work(), |turn| pubsub::measure(turn, shape))? {
         return Ok(false);
@@ -155,11 +155,11 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
 }
 
 /// Events and reads go on when the last item is created, and their CPU counts.
-fn cpu_of(shape: &Shape) -> CpuOf {
+fn cpu_use(shape: &Shape) -> CpuUse {
     match shape.kind {
-        Kind::Ephemerals | Kind::SetData => CpuOf::FIRST_RATE,
+        Kind::Ephemerals | Kind::SetData => CpuUse::FIRST_RATE,
         Kind::EventOnly | Kind::EventThenRead => {
-            CpuOf { rate: items_until_seen, threads: shape.processes }
+            CpuUse { rate: items_until_seen, threads: shape.processes }
         }
     }
 }
@@ -281,7 +281,7 @@ mod tests {
         };
         let figures = vec![figure("items created", 500.0), figure("time until all is seen", 2.0)];
         assert_eq!(items_until_seen(&Measured { figures, ..Measured::default() }), Some(250.0));
-        let most = shapes(false).map(|shape| cpu_of(&shape).threads).max();
+        let most = shapes(false).map(|shape| cpu_use(&shape).threads).max();
         assert_eq!(most, Some(HOSTS));
     }
 }

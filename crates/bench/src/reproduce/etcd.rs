@@ -8,7 +8,7 @@ use etcd::pb::etcdserverpb as pb;
 use results::schema::{Published, Test};
 
 use super::ReproduceArgs;
-use super::session::{CpuOf, Plan, Session, Work};
+use super::session::{CpuUse, Plan, Session, Work};
 use crate::client_etcd::{Call, PUT, RANGE};
 use crate::comparison::Turn;
 use crate::etcd_load::load::{Load, Loop, accept};
@@ -92,7 +92,7 @@ fn measure_all(session: &mut Session, rows: &[(Api, Row)], time: Duration) -> an
             what: format!("{:.1} s", time.as_secs_f64()),
             units: 1.0,
             headlines: &HEADLINES,
-            cpu: Some(CpuOf::FIRST_RATE),
+            cpu: Some(CpuUse::FIRST_RATE),
         };
         let goes_on = session.measure(&site, work, |turn| match api {
             Api::V2 => etcd2::measure(turn, *row, time),

@@ -14,7 +14,7 @@ use results::schema::{Chart, Published, Role, Series, Test};
 
 use super::ReproduceArgs;
 use super::servers::Servers;
-use super::session::{self, CpuOf, Plan, Session, Site, Work};
+use super::session::{self, CpuUse, Plan, Session, Site, Work};
 use crate::figures::{Block, Figure, Good};
 use crate::latencies;
 use crate::null_server::NullServer;
@@ -202,7 +202,7 @@ fn measure(
         what: what.clone(),
         units: cell.units(),
         headlines: &HEADLINES,
-        cpu: Some(CpuOf::FIRST_RATE),
+        cpu: Some(CpuUse::FIRST_RATE),
     };
     let run = |target: &Target, label: &str| {
         let run = latencies::run(target, cell.clients, shape, label)?;

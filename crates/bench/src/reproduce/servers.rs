@@ -91,6 +91,8 @@ struct Started {
 struct Planned {
     arguments: Vec<OsString>,
     address: SocketAddr,
+    /// Variables of its environment besides those of this process.
+    environment: Vec<(&'static str, String)>,
     output: PathBuf,
     /// The folders of its data and its log.
     data: Vec<PathBuf>,
@@ -159,10 +161,10 @@ impl Maker {
         let folder = make(at.folder)?;
         let logs = at.logs.map(make).transpose()?;
         let (planned, configuration) = match scheme {
-            Scheme::Zk => plan_zk((&folder, logs.as_deref()), count)?,
+            Scheme::Zk => plan_zk((&folder, logs.as_deref()), count, self.heap_mb)?,
             Scheme::Etcd | Scheme::Etcd2 => plan_etcd(&folder, count, scheme == Scheme::Etcd2)?,
         };
-        let started = start_all((command, self.heap_mb), &planned, at.cores, interrupt)?;
+        let started = start_all(command, &planned, at.cores, interrupt)?;
         let addresses: Vec<String> = planned.iter().map(|it| it.address.to_string()).collect();
         let address = format!("{scheme}://{}", addresses.join(","));
         let address = address.parse().map_err(anyhow::Error::msg)?;
@@ -213,8 +215,8 @@ impl Servers {
         Servers { id: "null", target, system, data, above, started: None }
     }
 
-    /// What is wrong with the servers that were started: for an error of a client, which sees only
-    /// that a connection ends. Empty if nothing is.
+    /// Names each started server that has ended or has no memory left. A client sees only that its
+    /// connection ends. Empty if there is no such server.
     pub fn troubles(&self) -> String {
         self.started.as_ref().map(Started::troubles).unwrap_or_default()
     }
@@ -236,7 +238,7 @@ impl Started {
         Started { children, outputs, interrupt: interrupt.clone() }
     }
 
-    /// What is wrong with the servers. Empty if nothing is.
+    /// Names each server that has ended, with its output, or that has no memory left.
     fn troubles(&self) -> String {
         let all = (1..).zip(self.children.iter().zip(&self.outputs));
         let of_one = |(id, (child, output)): (usize, (&Child, &PathBuf))| {
@@ -279,7 +281,7 @@ impl Drop for Started {
 
 /// Starts the servers, and waits until all serve.
 fn start_all(
-    (command, heap_mb): (&[OsString], Option<u32>),
+    command: &[OsString],
     planned: &[Planned],
     cores: &Cores,
     interrupt: &Interrupt,
@@ -288,7 +290,7 @@ fn start_all(
     let mut started = Started::none(interrupt);
     cores.take()?;
     let spawned = planned.iter().try_for_each(|server| {
-        let child = Interrupt::start(|| spawn((command, heap_mb), server))?;
+        let child = Interrupt::start(|| spawn(command, server))?;
         interrupt.kill_at_exit(child.id());
         started.children.push(child);
         started.outputs.push(server.output.clone());
@@ -316,17 +318,14 @@ fn start_all(
     Ok(started)
 }
 
-fn spawn(
-    (command, heap_mb): (&[OsString], Option<u32>),
-    server: &Planned,
-) -> anyhow::Result<Child> {
+fn spawn(command: &[OsString], server: &Planned) -> anyhow::Result<Child> {
     let (program, first) = command.split_first().context("the program has no name")?;
     let output = File::create(&server.output)?;
     // A group of its own: Ctrl-C is for this process, which ends its servers.
     let child = Command::new(program)
         .args(first)
         .args(&server.arguments)
-        .envs(heap_mb.into_iter().flat_map(heap_variables))
+        .envs(server.environment.iter().cloned())
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
@@ -418,6 +417,7 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
 fn plan_zk(
     (folder, logs): (&Path, Option<&Path>),
     count: usize,
+    heap_mb: Option<u32>,
 ) -> anyhow::Result<(Vec<Planned>, Vec<String>)> {
     let ports = free_ports(3 * count)?;
     let common = [
@@ -453,6 +453,7 @@ fn plan_zk(
         planned.push(Planned {
             arguments: vec![config.into()],
             address: (Ipv4Addr::LOCALHOST, *port).into(),
+            environment: heap_mb.into_iter().flat_map(heap_variables).collect(),
             output: folder.join(format!("output{id}")),
             data: iter::once(data).chain(log).collect(),
         });
@@ -499,7 +500,7 @@ fn plan_etcd(
         arguments.extend(common.iter().map(OsString::from));
         let address = (Ipv4Addr::LOCALHOST, of_one[0]).into();
         let output = folder.join(format!("output{id}"));
-        Planned { arguments, address, output, data: vec![data] }
+        Planned { arguments, address, environment: Vec::new(), output, data: vec![data] }
     };
     Ok((ports.chunks(2).enumerate().map(plan).collect(), common))
 }
@@ -515,7 +516,7 @@ mod tests {
     #[test]
     fn each_server_has_its_files_and_ports() {
         let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "plan").unwrap();
-        let (planned, common) = plan_zk((folder.path(), None), 3).unwrap();
+        let (planned, common) = plan_zk((folder.path(), None), 3, None).unwrap();
         assert_eq!(planned.len(), 3);
         let text = fs::read_to_string(&planned[2].arguments[0]).unwrap();
         assert!(text.contains(&format!("clientPort={}\n", planned[2].address.port())), "{text}");
@@ -524,7 +525,7 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.path().join("data3/myid")).unwrap(), "3\n");
         let alone = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "alone").unwrap();
         let logs = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "logs").unwrap();
-        let (planned, _) = plan_zk((alone.path(), Some(logs.path())), 1).unwrap();
+        let (planned, _) = plan_zk((alone.path(), Some(logs.path())), 1, None).unwrap();
         let text = fs::read_to_string(&planned[0].arguments[0]).unwrap();
         assert!(!text.contains("server."), "{text}");
         assert!(text.contains(&format!("dataLogDir={}", logs.path().display())), "{text}");
@@ -568,11 +569,15 @@ mod tests {
         let mut started = Started::none(&Interrupt::default());
         for (id, script) in scripts.iter().enumerate() {
             let output = folder.path().join(format!("output{id}"));
-            let (arguments, data) = (Vec::new(), Vec::new());
-            let address = (Ipv4Addr::LOCALHOST, 0).into();
-            let planned = Planned { arguments, address, output: output.clone(), data };
+            let planned = Planned {
+                arguments: Vec::new(),
+                address: (Ipv4Addr::LOCALHOST, 0).into(),
+                environment: Vec::new(),
+                output: output.clone(),
+                data: Vec::new(),
+            };
             let command = ["sh", "-c", script].map(OsString::from);
-            started.children.push(spawn((&command, None), &planned).unwrap());
+            started.children.push(spawn(&command, &planned).unwrap());
             started.outputs.push(output);
         }
         let due_at = Instant::now() + SERVER_END_LIMIT;

@@ -113,22 +113,22 @@ pub struct Work<'a> {
     pub units: f64,
     /// The figures that stand in the table.
     pub headlines: &'a [&'a str],
-    /// How its CPU tells what limits it; none if it does not.
-    pub cpu: Option<CpuOf>,
+    /// How busy cores follow from its figures; none if they do not.
+    pub cpu: Option<CpuUse>,
 }
 
-/// The work that the CPU for each operation is of.
+/// How the CPU for an operation becomes busy cores.
 #[derive(Clone, Copy, Debug)]
-pub struct CpuOf {
-    /// Operations a second in the time of that CPU.
+pub struct CpuUse {
+    /// Operations a second over the time in which the CPU was used.
     pub rate: fn(&Measured) -> Option<f64>,
     /// The threads of the generator.
     pub threads: usize,
 }
 
-impl CpuOf {
-    /// Of the first rate among the figures, by a generator of one thread.
-    pub const FIRST_RATE: CpuOf = CpuOf { rate: first_rate, threads: 1 };
+impl CpuUse {
+    /// The first rate among the figures, and a generator of one thread.
+    pub const FIRST_RATE: CpuUse = CpuUse { rate: first_rate, threads: 1 };
 }
 
 impl Session {
@@ -266,12 +266,12 @@ impl Session {
         self.measure_in_turn(places, (work, None), |place, round| run(place, round).map(no_course))
     }
 
-    /// Measures a test on all places in turn. `used`: what the CPU is of, and how many cores the
-    /// servers have, the generator, and both together.
+    /// Measures a test on all places in turn. `used`: how busy cores follow from the figures,
+    /// and how many cores the servers have, the generator, and both together.
     fn measure_in_turn(
         &mut self,
         places: &[&'static str],
-        (work, used): (Work<'_>, Option<(CpuOf, [usize; 3])>),
+        (work, used): (Work<'_>, Option<(CpuUse, [usize; 3])>),
         mut run: impl FnMut(usize, u32) -> anyhow::Result<(Block, Vec<Moment>)>,
     ) -> anyhow::Result<bool> {
         let mut test = work.test;
@@ -430,7 +430,7 @@ fn first_rate(measured: &Measured) -> Option<f64> {
 
 /// What limits a test: cores that are busy, or what requests wait for. `used` says how many cores
 /// the servers have, the generator, and both together.
-fn limit_of(ours: &Measured, (cpu, used): (CpuOf, [usize; 3])) -> String {
+fn limit_of(ours: &Measured, (cpu, used): (CpuUse, [usize; 3])) -> String {
     let of = |name: &str| {
         let figure = ours.figures.iter().find(|figure| figure.name.starts_with(name))?;
         figure.median()
@@ -491,7 +491,7 @@ mod tests {
                 ("server CPU per item", "us", server_us),
                 ("generator CPU per item", "us", generator_us),
             ]);
-            let cpu = CpuOf { threads, ..CpuOf::FIRST_RATE };
+            let cpu = CpuUse { threads, ..CpuUse::FIRST_RATE };
             let limit = limit_of(&ours, (cpu, [2, 2, 2]));
             assert!(limit.starts_with(expected), "{limit}");
         };
@@ -500,6 +500,6 @@ mod tests {
         check(10_000.0, (70.0, 95.0), 5, "the cores, for the most part");
         check(10_000.0, (10.0, 10.0), 1, "waits for the disk or for answers");
         let nothing = measured(&[("items", "per s", 1.0)]);
-        assert_eq!(limit_of(&nothing, (CpuOf::FIRST_RATE, [2, 2, 2])), "");
+        assert_eq!(limit_of(&nothing, (CpuUse::FIRST_RATE, [2, 2, 2])), "");
     }
 }
