@@ -68,6 +68,7 @@ pub fn disk_bytes(folder: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmdw::folder::Folder;
 
     #[test]
     fn open_files_tell_the_folders_with_data() {
@@ -86,12 +87,11 @@ mod tests {
 
     #[test]
     fn files_of_all_folders_below_are_counted() {
-        let folder = std::env::temp_dir().join(format!("quorate-disk-{}", std::process::id()));
-        fs::create_dir_all(folder.join("wal")).unwrap();
-        fs::write(folder.join("wal/a"), vec![1; 100_000]).unwrap();
-        fs::write(folder.join("b"), vec![1; 50_000]).unwrap();
-        let bytes = disk_bytes(&folder);
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-disk").unwrap();
+        fs::create_dir(folder.path().join("wal")).unwrap();
+        fs::write(folder.path().join("wal/a"), vec![1; 100_000]).unwrap();
+        fs::write(folder.path().join("b"), vec![1; 50_000]).unwrap();
+        let bytes = disk_bytes(folder.path());
         assert!((150_000..400_000).contains(&bytes), "{bytes}");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

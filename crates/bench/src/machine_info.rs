@@ -90,16 +90,15 @@ fn measure_disk(path: &Path) -> std::io::Result<Latencies> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmdw::folder::Folder;
 
     #[test]
     fn the_disk_is_measured_and_left_clean() {
-        let folder = std::env::temp_dir().join(format!("quorate-disk-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
-        let latencies = disk_latencies(&folder).unwrap();
+        let folder = Folder::make(&std::env::temp_dir(), "quorate-disk").unwrap();
+        let latencies = disk_latencies(folder.path()).unwrap();
         assert_eq!(latencies.count(), DISK_SYNCS as u64);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        fs::remove_dir(&folder).unwrap();
-        assert!(disk_latencies(&folder).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(disk_latencies(&folder.path().join("none")).is_err());
     }
 
     #[test]

@@ -15,14 +15,25 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes a folder in `dir`, which must exist; its name ends in the id of this process.
+    /// Makes a folder in `dir`, which must exist; its name ends in the id of this process. If that
+    /// name is taken, a number follows: this process has another such folder, or a killed process
+    /// of the same id has left one (in a container, ids repeat).
     ///
     /// # Errors
     /// `dir` does not exist, or cannot be written.
     pub fn make(dir: &Path, name: &str) -> anyhow::Result<Folder> {
         anyhow::ensure!(dir.is_dir(), "--dir {}: there is no such folder", dir.display());
-        let path = dir.join(format!("{name}.{}", std::process::id()));
-        let made = fs::create_dir(&path).and_then(|()| File::open(&path));
+        let name = format!("{name}.{}", std::process::id());
+        let (mut path, mut number) = (dir.join(&name), 1);
+        let made = loop {
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    number += 1;
+                    path.set_file_name(format!("{name}-{number}"));
+                }
+                made => break made.and_then(|()| File::open(&path)),
+            }
+        };
         let opened = made.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
         Ok(Folder { path, opened })
     }

@@ -43,3 +43,14 @@ fn a_folder_leaves_nothing_behind() {
     let error = Folder::make(&path, "x").unwrap_err().to_string();
     assert!(error.contains("no such folder"), "{error}");
 }
+
+#[test]
+fn folders_of_one_name_are_two() {
+    let dir = std::env::temp_dir();
+    let make = || Folder::make(&dir, "quorate-folder-twice").unwrap();
+    let (first, second) = (make(), make());
+    fs::write(first.path().join("a"), b"a").unwrap();
+    assert_ne!(first.path(), second.path());
+    drop(second);
+    assert!(first.path().join("a").exists());
+}
