@@ -9,7 +9,7 @@ use crate::html::shell::{self, NONE, with_unit};
 use crate::matched::{Difference, Key, Matching, differences, matching};
 use crate::number::change;
 use crate::ratio::Ratio;
-use crate::rows::{Spread, reservations};
+use crate::rows::{Spread, warnings};
 use crate::schema::{Figure, Results};
 
 /// A figure that both runs have.
@@ -34,8 +34,7 @@ pub fn page(old: &Results, new: &Results) -> String {
             }
         }
         @for (when, run) in [("Before", old), ("Now", new)] {
-            @for reservation in reservations(run) { div.box { (when) ": " (reservation) } }
-            @if let Some(why) = &run.cut_short { div.box { (when) ": cut short, " (why) } }
+            @for warning in warnings(run) { div.box { (when) ": " (warning) } }
         }
         @if !plain.is_empty() {
             h2 { "What was changed" }
@@ -147,7 +146,10 @@ mod tests {
         assert!(page.contains("<strong>−10.0 %</strong><small>[−1"), "{page}");
         assert!(page.contains(r#"<span class="chip worse">worse</span>"#));
         assert!(page.contains(r#"<span class="chip">no difference</span>"#), "of the peer");
-        assert!(!page.contains("class=\"box\"") && !page.contains("Only in"));
+        assert!(!page.contains("must not be compared") && !page.contains("Only in"));
+        // The errors of the peer, once for each run.
+        assert_eq!(page.matches("class=\"box\"").count(), 2, "{page}");
+        assert!(page.contains("Before: ") && page.contains("12 in "));
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
         assert!(page.contains("<h2>Only in the run before</h2>"));
         assert!(page.contains("watches / 50,000 watches / ours / event rate"));
         assert!(page.contains("Now: The run was scaled down"));
-        assert!(page.contains("Now: cut short, no time"));
+        assert!(page.contains("Now: The run was cut short, parts are missing: no time"));
         assert!(!page.contains("Only in the run now"));
     }
 }

@@ -14,8 +14,8 @@ use anyhow::Context;
 use maud::{Markup, PreEscaped, html};
 
 use crate::number::duration;
-use crate::rows::{Group, groups, reservations, trouble};
-use crate::schema::{Results, Role};
+use crate::rows::{Group, groups, reservations, warnings};
+use crate::schema::Results;
 use plots::Styles;
 
 /// What stands before and behind the JSON in a page.
@@ -59,16 +59,13 @@ fn json(results: &Results) -> String {
 
 /// Title, time and command, and what a reader must know before any figure.
 fn head(results: &Results) -> Markup {
-    let whole = |why: &String| format!("The run was cut short, parts are missing: {why}");
-    let warnings = reservations(results).into_iter().chain(trouble(results, Role::Peer));
-    let warnings = warnings.chain(results.cut_short.as_ref().map(whole));
     html! {
         h1 { (results.title) }
         p.quiet {
             (results.workload) " · began " (results.began_at) " · took " (duration(results.seconds))
         }
         @if !results.command.is_empty() { pre.command { (results.command) } }
-        @for warning in warnings { div.box { (warning) } }
+        @for warning in warnings(results) { div.box { (warning) } }
         @for sentence in &results.about { p { (sentence) } }
     }
 }

@@ -2,7 +2,7 @@
 //! Markdown and no HTML. Curves and courses are in the page only.
 
 use crate::number::{bytes, duration, shown};
-use crate::rows::{Group, TestRows, groups, reservations, trouble};
+use crate::rows::{Group, TestRows, groups, reservations, warnings};
 use crate::schema::{Disk, Machine, Results, Role, System};
 use crate::text::{cells, header, summary};
 
@@ -16,18 +16,16 @@ pub fn document(results: &Results) -> String {
     if !results.command.is_empty() {
         parts.push(format!("    {}", results.command));
     }
-    let reservations = reservations(results);
-    let cut = results.cut_short.iter().map(|why| format!("The run was cut short: {why}"));
-    let all = reservations.iter().cloned().chain(trouble(results, Role::Peer)).chain(cut);
-    parts.extend(all.map(|text| format!("> {text}")));
+    parts.extend(warnings(results).iter().map(|warning| format!("> {warning}")));
     parts.extend(results.about.iter().cloned());
     parts.push(list(results.systems.iter().map(system).chain([machine(&results.machine)])));
+    let is_quotable = reservations(results).is_empty();
     for group in groups(results) {
         if !group.name.is_empty() {
             parts.push(format!("## {}", group.name));
         }
         parts.push(table(results, &group));
-        parts.extend(summary(&group).filter(|_| reservations.is_empty()));
+        parts.extend(summary(&group).filter(|_| is_quotable));
     }
     let lists = [
         ("What differs from the method of the document", &results.deviations),

@@ -113,9 +113,19 @@ pub fn reservations(results: &Results) -> Vec<String> {
     quick.into_iter().chain(doubts).chain(trouble(results, Role::Ours)).collect()
 }
 
+/// What a reader must know before any figure: the reservations, errors of the peers, and whether
+/// parts are missing. Pages, Markdown and terminal show them at their head.
+pub fn warnings(results: &Results) -> Vec<String> {
+    let cut = |why: &String| format!("The run was cut short, parts are missing: {why}");
+    let mut warnings = reservations(results);
+    warnings.extend(trouble(results, Role::Peer));
+    warnings.extend(results.cut_short.as_ref().map(cut));
+    warnings
+}
+
 /// The tests in which answers of a system of this role were errors. An error may come faster than
 /// an answer, so a rate with errors means nothing.
-pub fn trouble(results: &Results, role: Role) -> Option<String> {
+fn trouble(results: &Results, role: Role) -> Option<String> {
     let has_role = |id: &str| results.system(id).is_some_and(|system| system.role == role);
     let of_test = |test: &Test| {
         let systems = test.systems.iter().filter(|measured| has_role(&measured.system));

@@ -3,7 +3,8 @@
 use crate::number::{duration, shown};
 use crate::ratio::Verdict;
 use crate::rows::{
-    Group, Row, Spread, TestRows, groups, interval_text, names, reservations, trouble, verdict_text,
+    Group, Row, Spread, TestRows, groups, interval_text, names, reservations, verdict_text,
+    warnings,
 };
 use crate::schema::{Published, Results, Role};
 
@@ -44,17 +45,15 @@ pub fn table(results: &Results) -> String {
     let mut out = vec![results.title.clone()];
     let took = duration(results.seconds);
     out.push(format!("{}, began {}, took {took}", results.workload, results.began_at));
-    let reservations = reservations(results);
-    out.extend(reservations.iter().map(|reservation| format!("! {reservation}")));
-    out.extend(trouble(results, Role::Peer).iter().map(|trouble| format!("! {trouble}")));
-    out.extend(results.cut_short.iter().map(|why| format!("! The run was cut short: {why}")));
+    out.extend(warnings(results).iter().map(|warning| format!("! {warning}")));
+    let is_quotable = reservations(results).is_empty();
     for group in groups(results) {
         out.push(String::new());
         if !group.name.is_empty() {
             out.push(group.name.to_string());
         }
         out.extend(table_of(results, &group));
-        if reservations.is_empty() {
+        if is_quotable {
             out.extend(summary(&group));
         }
     }
@@ -248,7 +247,7 @@ mod tests {
         assert!(text.contains("! No figure of this run is to be quoted: CPU was stolen"));
         assert!(text.contains("! The run was scaled down") && !text.contains("geometric mean"));
         let cut = Results { cut_short: Some("no time".into()), ..run() };
-        assert!(table(&cut).contains("! The run was cut short: no time"));
+        assert!(table(&cut).contains("! The run was cut short, parts are missing: no time"));
     }
 
     #[test]
