@@ -118,12 +118,12 @@ impl Record {
 /// Leaves the folders of this machine out of results that others will read: of an absolute path
 /// stands its last name.
 pub fn leave_out_folders(results: &mut Results) {
-    let Results { command, machine, systems, deviations, doubts, cut_short, .. } = results;
+    let Results { command, machine, systems, deviations, doubts, cut_short, no_peer, .. } = results;
     let configurations = systems.iter_mut().flat_map(|system| &mut system.configuration);
     let folder = machine.disk.iter_mut().map(|disk| &mut disk.folder);
     let of_machine = core::iter::once(command).chain(folder).chain(configurations);
     // Errors name paths.
-    for text in of_machine.chain(deviations).chain(doubts).chain(cut_short) {
+    for text in of_machine.chain(deviations).chain(doubts).chain(cut_short).chain(no_peer) {
         *text = without_folders(text);
     }
 }

@@ -182,6 +182,17 @@ impl ReproduceArgs {
         makers.extend(peer);
         Ok(makers)
     }
+
+    /// Why no real server is among the systems, unless "none" was asked for.
+    fn no_peer(&self, makers: &[Maker]) -> Option<String> {
+        let is_there = makers.iter().any(|maker| maker.role == Role::Peer);
+        (self.peer.is_empty() && !is_there).then(no_script)
+    }
+}
+
+/// Why none was found where it is looked for.
+fn no_script() -> String {
+    format!("this folder has no script in {SCRIPTS} that starts one; --peer names one")
 }
 
 fn running(peers: &[Peer]) -> anyhow::Result<Vec<TargetAddress>> {

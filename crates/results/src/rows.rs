@@ -113,12 +113,15 @@ pub fn reservations(results: &Results) -> Vec<String> {
     quick.into_iter().chain(doubts).chain(trouble(results, Role::Ours)).collect()
 }
 
-/// What a reader must know before any figure: the reservations, errors of the peers, and whether
-/// parts are missing. Pages, Markdown and terminal show them at their head.
+/// What a reader must know before any figure: the reservations, errors of the real servers or why
+/// there are none, and whether parts are missing. Pages, Markdown and terminal show them at their
+/// head.
 pub fn warnings(results: &Results) -> Vec<String> {
+    let alone = |why: &String| format!("There is no real server beside ours: {why}");
     let cut = |why: &String| format!("The run was cut short, parts are missing: {why}");
     let mut warnings = reservations(results);
     warnings.extend(trouble(results, Role::Peer));
+    warnings.extend(results.no_peer.as_ref().map(alone));
     warnings.extend(results.cut_short.as_ref().map(cut));
     warnings
 }

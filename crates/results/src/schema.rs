@@ -28,6 +28,9 @@ pub struct Results {
     pub is_quick: bool,
     /// Why parts of it are missing; none if it is whole.
     pub cut_short: Option<String>,
+    /// Why no real server stands beside ours, where one was looked for and is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_peer: Option<String>,
     /// Why no figure of this run is to be quoted: CPU that was stolen, a disk that drifted.
     pub doubts: Vec<String>,
     /// Where it was made.

@@ -64,6 +64,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         title: "ZooKeeper publish and subscribe (Alibaba, 2011)".to_string(),
         is_quick: args.quick,
         repeat,
+        no_peer: args.no_peer(&makers),
         dir: args.dir.clone(),
         log_dir: args.log_dir.clone(),
         makers,

@@ -56,6 +56,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         title: "etcd 2.2 performance (2015)".to_string(),
         is_quick: args.quick,
         repeat,
+        no_peer: args.no_peer(&makers),
         dir: args.dir.clone(),
         log_dir: args.log_dir.clone(),
         work: (rows.len() * makers.len()) as f64 * f64::from(repeat.all()),

@@ -100,6 +100,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         title: "ZooKeeper service latencies (P. Hunt, 2009)".to_string(),
         is_quick: args.quick,
         repeat,
+        no_peer: args.no_peer(&makers),
         dir: args.dir.clone(),
         log_dir: args.log_dir.clone(),
         makers,

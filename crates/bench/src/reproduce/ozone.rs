@@ -11,7 +11,7 @@ use chunk::store::Durability;
 use results::schema::{Published, Role, System, Test};
 
 use super::session::{Plan, Session, Work};
-use super::{Peer, ReproduceArgs, SCRIPTS};
+use super::{Peer, ReproduceArgs, SCRIPTS, no_script};
 use crate::cmdw::folder::{FileSystem, Folder};
 use crate::cmdw::freon::{self, Freon, FreonPeer};
 use crate::cmdw::load::{ChunkBytes, Shape};
@@ -44,7 +44,7 @@ const INSTALLER: [&str; 2] = ["ozone/install-ozone.sh", "vapor"];
 /// # Errors
 /// Ozone's program does not start, something cannot be written, or a file cannot be.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
-    let peer = peer(&args.peer)?;
+    let (peer, no_peer) = peer(&args.peer)?;
     let repeat = args.repeat(6);
     let part = if args.quick { QUICK_PART } else { 1.0 };
     let rows: Vec<&CmdwRow> = CMDW.iter().filter(|row| args.wants(&title(row))).collect();
@@ -60,6 +60,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
             * f64::from(repeat.all())
             * if peer.is_some() { 3.0 } else { 2.0 },
         makers: Vec::new(),
+        no_peer,
         outputs: args.outputs(),
     })?;
     describe(&mut session, part);
@@ -67,27 +68,42 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     session.finish_after(measured)
 }
 
-/// Ozone's jars, if there are any.
-fn peer(peers: &[Peer]) -> anyhow::Result<Option<FreonPeer>> {
-    let folder = match peers {
-        [] if Path::new(SCRIPTS).join(INSTALLER[0]).is_file() => Path::new(SCRIPTS),
-        [] | [Peer::None] => return Ok(None),
-        [Peer::Folder(folder)] => folder,
+/// Ozone's jars. If there are none and nobody named a folder, the second value says why.
+///
+/// # Errors
+/// The folder that was named has none.
+fn peer(peers: &[Peer]) -> anyhow::Result<(Option<FreonPeer>, Option<String>)> {
+    let installer_in = |folder: &Path| folder.join(INSTALLER[0]);
+    match peers {
+        [Peer::None] => Ok((None, None)),
+        [] if !installer_in(Path::new(SCRIPTS)).is_file() => Ok((None, Some(no_script()))),
+        [] => match install(&installer_in(Path::new(SCRIPTS))) {
+            Ok(peer) => Ok((Some(peer), None)),
+            Err(error) => Ok((None, Some(format!("{error:#}")))),
+        },
+        [Peer::Folder(folder)] if installer_in(folder).is_file() => {
+            Ok((Some(install(&installer_in(folder))?), None))
+        }
+        [Peer::Folder(folder)] => {
+            let peer = FreonPeer { jars: folder.clone() };
+            peer.find()?;
+            Ok((Some(peer), None))
+        }
         _ => anyhow::bail!("--peer: Ozone's side is a folder of its jars"),
-    };
-    let installer = folder.join(INSTALLER[0]);
-    if !installer.is_file() {
-        let peer = FreonPeer { jars: folder.to_path_buf() };
-        peer.find()?;
-        return Ok(Some(peer));
     }
-    let output = Command::new(&installer).arg(INSTALLER[1]).output();
+}
+
+/// Runs the script that fetches Ozone's jars.
+///
+/// # Errors
+/// It cannot be run, or fails.
+fn install(installer: &Path) -> anyhow::Result<FreonPeer> {
+    let output = Command::new(installer).arg(INSTALLER[1]).output();
     let output = output.with_context(|| installer.display().to_string())?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
     let complaint = String::from_utf8_lossy(&output.stderr).trim().to_string();
     anyhow::ensure!(output.status.success(), "{}: {complaint}", installer.display());
-    let jars = said.lines().last().unwrap_or_default().into();
-    Ok(Some(FreonPeer { jars }))
+    Ok(FreonPeer { jars: said.lines().last().unwrap_or_default().into() })
 }
 
 /// How long a run takes, beside those of other tests: a part for each byte, a part for each chunk.

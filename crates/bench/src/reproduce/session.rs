@@ -82,6 +82,8 @@ pub struct Plan {
     pub log_dir: Option<PathBuf>,
     /// The systems.
     pub makers: Vec<Maker>,
+    /// Why there is no real server among them, where one was looked for.
+    pub no_peer: Option<String>,
     /// Where the results go.
     pub outputs: Outputs,
     /// The work of all tests: see [`Work`].
@@ -151,7 +153,7 @@ impl Session {
         record.results.is_quick = plan.is_quick;
         // A quota of CPU may be less than the cores that are there.
         let cores = record.results.machine.cores;
-        Ok(Session {
+        let mut session = Session {
             record,
             repeat: plan.repeat,
             interrupt,
@@ -161,7 +163,11 @@ impl Session {
             cores: Cores::all()?.at_most(cores),
             outputs: plan.outputs,
             progress: Progress { began: Instant::now(), all: plan.work, done: 0.0 },
-        })
+        };
+        if let Some(why) = plan.no_peer {
+            session.go_on_alone(why);
+        }
+        Ok(session)
     }
 
     /// The cores for servers that get so many; none if the machine has too few.
@@ -199,14 +205,19 @@ impl Session {
         }
         if let Some((id, why)) = missing {
             self.makers.retain(|maker| maker.id != id);
-            let text = format!("there is no real server beside ours: {why}");
-            self.record.results.deviations.push(text);
+            self.go_on_alone(why);
         }
         let site = Site { servers, split };
         site.split.generator.take()?;
         std::thread::sleep(super::servers::SETTLE);
         site.servers.iter().for_each(|servers| self.note_system(servers));
         Ok(site)
+    }
+
+    /// Says at once, and in the results, why there is no real server.
+    fn go_on_alone(&mut self, why: String) {
+        eprintln!("there is no real server beside ours: {why}");
+        self.record.results.no_peer = Some(why);
     }
 
     /// Writes a system down, once.

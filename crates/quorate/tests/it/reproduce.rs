@@ -2,6 +2,7 @@
 //! each test its figures.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
@@ -23,7 +24,7 @@ impl Reproduction {
     fn new(document: &str, name: &str) -> Reproduction {
         let folder = folder(&format!("reproduce-{name}"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-        command.args(["reproduce", document, "--quick", "--peer", "none", "--dir"]).arg(&folder);
+        command.args(["reproduce", document, "--quick", "--dir"]).arg(&folder);
         command.arg("--json").arg(folder.join("run.json"));
         command.arg("--html").arg(folder.join("run.html"));
         Reproduction { folder, command }
@@ -47,7 +48,10 @@ fn read(folder: &Path) -> Results {
 
 /// Runs a document. `tests` are to be measured, or to say why not.
 fn reproduce(document: &str, tests: usize) -> Results {
-    let (results, text) = Reproduction::new(document, document).run();
+    let mut reproduction = Reproduction::new(document, document);
+    reproduction.command.args(["--peer", "none"]);
+    let (results, text) = reproduction.run();
+    assert_eq!(results.no_peer, None);
     assert!(results.is_quick && results.cut_short.is_none());
     assert_eq!(results.tests.len(), tests, "{text}");
     let ours = &results.of_role(Role::Ours).unwrap().id;
@@ -197,6 +201,33 @@ fn an_interrupt_leaves_what_was_measured_and_no_server() {
     assert!(!results.tests.is_empty() && results.tests.len() < 18);
     // The data of its servers are gone.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+}
+
+/// Nobody has named a real server, and the folder has no script that starts one, or one that fails.
+#[test]
+fn a_real_server_that_is_missing_is_named() {
+    let at = folder("reproduce-no-peer-scripts");
+    let cell = "1 server, 1 core, 1 client";
+    let scripts = [
+        ("hunt", cell, None, "--peer names one"),
+        ("hunt", cell, Some("real-zk.sh"), "no network"),
+        ("ozone", "1000000 chunks of 1 KiB", Some("ozone/install-ozone.sh"), "no network"),
+    ];
+    for (document, only, script, named) in scripts {
+        if let Some(script) = script {
+            let path = at.join("tests/peers").join(script);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "#!/bin/sh\necho no network >&2\nexit 1\n").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut reproduction = Reproduction::new(document, "no-peer");
+        reproduction.command.args(["--only", only]).current_dir(&at);
+        let (results, text) = reproduction.run();
+        let why = results.no_peer.as_deref().unwrap();
+        assert!(why.contains(named), "{why}");
+        assert!(text.contains("! There is no real server beside ours: "), "{text}");
+        assert!(results.of_role(Role::Peer).is_none());
+    }
 }
 
 #[test]
