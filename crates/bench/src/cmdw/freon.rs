@@ -64,7 +64,7 @@ impl FreonPeer {
             let found = command(program).arg("-version").stderr(Stdio::null()).output();
             anyhow::ensure!(
                 found.is_ok_and(|it| it.status.success()),
-                "--compare freon: {program} of Java 11 or later is not in PATH"
+                "Ozone: {program} of Java 11 or later is not in PATH"
             );
         }
         version_of(&self.jars)

@@ -93,17 +93,19 @@ fn peer(peers: &[Peer]) -> anyhow::Result<(Option<FreonPeer>, Option<String>)> {
     }
 }
 
-/// Runs the script that fetches Ozone's jars.
+/// Runs the script that fetches Ozone's jars, and looks whether they can be run.
 ///
 /// # Errors
-/// It cannot be run, or fails.
+/// The script cannot be run, or fails; a JDK is missing.
 fn install(installer: &Path) -> anyhow::Result<FreonPeer> {
     let output = Command::new(installer).arg(INSTALLER[1]).output();
     let output = output.with_context(|| installer.display().to_string())?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
     let complaint = String::from_utf8_lossy(&output.stderr).trim().to_string();
     anyhow::ensure!(output.status.success(), "{}: {complaint}", installer.display());
-    Ok(FreonPeer { jars: said.lines().last().unwrap_or_default().into() })
+    let peer = FreonPeer { jars: said.lines().last().unwrap_or_default().into() };
+    peer.find()?;
+    Ok(peer)
 }
 
 /// How long a run takes, beside those of other tests: a part for each byte, a part for each chunk.

@@ -165,7 +165,7 @@ impl Session {
             progress: Progress { began: Instant::now(), all: plan.work, done: 0.0 },
         };
         if let Some(why) = plan.no_peer {
-            session.go_on_alone(why);
+            session.go_on_alone(&why);
         }
         Ok(session)
     }
@@ -205,7 +205,7 @@ impl Session {
         }
         if let Some((id, why)) = missing {
             self.makers.retain(|maker| maker.id != id);
-            self.go_on_alone(why);
+            self.go_on_alone(&why);
         }
         let site = Site { servers, split };
         site.split.generator.take()?;
@@ -214,8 +214,11 @@ impl Session {
         Ok(site)
     }
 
-    /// Says at once, and in the results, why there is no real server.
-    fn go_on_alone(&mut self, why: String) {
+    /// Says at once, and in the results, why there is no real server. What a program has printed
+    /// becomes one line.
+    fn go_on_alone(&mut self, why: &str) {
+        let lines: Vec<&str> = why.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
+        let why = lines.join(" | ");
         eprintln!("there is no real server beside ours: {why}");
         self.record.results.no_peer = Some(why);
     }

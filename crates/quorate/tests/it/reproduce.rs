@@ -210,14 +210,15 @@ fn a_real_server_that_is_missing_is_named() {
     let cell = "1 server, 1 core, 1 client";
     let scripts = [
         ("hunt", cell, None, "--peer names one"),
-        ("hunt", cell, Some("real-zk.sh"), "no network"),
-        ("ozone", "1000000 chunks of 1 KiB", Some("ozone/install-ozone.sh"), "no network"),
+        ("hunt", cell, Some("real-zk.sh"), "no network | at all"),
+        ("ozone", "1000000 chunks of 1 KiB", Some("ozone/install-ozone.sh"), "no network | at all"),
     ];
     for (document, only, script, named) in scripts {
         if let Some(script) = script {
             let path = at.join("tests/peers").join(script);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, "#!/bin/sh\necho no network >&2\nexit 1\n").unwrap();
+            fs::write(&path, "#!/bin/sh\necho no network >&2\n\necho at all >&2\nexit 1\n")
+                .unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
         let mut reproduction = Reproduction::new(document, "no-peer");
