@@ -19,7 +19,7 @@ use chunk::container::ContainerSpec;
 use chunk::store::{Durability, Store, StoreOptions, WriteMode};
 use clap::Args;
 
-use crate::cmdw::folder::Folder;
+use crate::folder::Folder;
 use crate::machine_info::MachineInfo;
 use crate::process::Processes;
 use crate::stats::median;

@@ -18,7 +18,6 @@ use clap::Args;
 use results::schema;
 
 use crate::cmdw::background::ticking;
-use crate::cmdw::folder::{Folder, disk_read_bytes};
 use crate::cmdw::load::{Description, Shape, Took, block_of, chunk_data, together};
 use crate::cmdw::remote::{self, Workload};
 use crate::cmdw::table::{self, Kind, Run, Series};
@@ -26,6 +25,7 @@ use crate::cmdw::{
     ChunkArgs, STORE_DIR, checksum_name, checksum_of, open_store, prefix, store_options,
 };
 use crate::comparison::{Progress, Rounds, Stolen};
+use crate::folder::{Folder, disk_read_bytes};
 use crate::interrupt::Interrupt;
 use crate::limits::{BYTES_PER_CHECKSUM, COLD_PART_MIN};
 use crate::random::order_by_chance;

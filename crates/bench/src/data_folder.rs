@@ -68,7 +68,7 @@ pub fn disk_bytes(folder: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmdw::folder::Folder;
+    use crate::folder::Folder;
 
     #[test]
     fn open_files_tell_the_folders_with_data() {

@@ -90,7 +90,7 @@ fn measure_disk(path: &Path) -> std::io::Result<Latencies> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmdw::folder::Folder;
+    use crate::folder::Folder;
 
     #[test]
     fn the_disk_is_measured_and_left_clean() {

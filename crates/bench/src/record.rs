@@ -10,7 +10,7 @@ use results::schema::{Curve, Disk, Machine, Role, SCHEMA, System, Test};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::cmdw::folder::FileSystem;
+use crate::file_system::FileSystem;
 use crate::limits::{DRIFT_MAX, STEAL_MAX};
 use crate::machine_info::{MachineInfo, stolen_ticks};
 use crate::open_files;

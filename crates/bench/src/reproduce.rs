@@ -216,6 +216,7 @@ fn starter_in(folder: &Path, starters: &[(&str, &[&str])]) -> Option<How> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     #[test]
     fn the_other_side_is_a_folder_or_servers() {
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_starter_is_found_with_its_arguments() {
-        let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "starter").unwrap();
+        let folder = Folder::make(&std::env::temp_dir(), "starter").unwrap();
         let starters: [(&str, &[&str]); 2] = [("bin/none", &[]), ("start.sh", &["now"])];
         assert!(starter_in(folder.path(), &starters).is_none());
         std::fs::write(folder.path().join("start.sh"), "").unwrap();

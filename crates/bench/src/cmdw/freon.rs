@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use chunk::layout::Layout;
 
-use crate::cmdw::folder::Folder;
 use crate::cmdw::load::{ChunkBytes, Clock, Shape, Took};
 use crate::cmdw::table::{Run, value_of};
+use crate::folder::Folder;
 use crate::interrupt::Interrupt;
 use crate::limits::{
     FREON_CASE_LIMIT, FREON_OPEN_FILES, FREON_START_LIMIT, FREON_WARM_CHUNKS, INTERRUPT_LOOK,

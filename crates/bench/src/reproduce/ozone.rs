@@ -12,12 +12,13 @@ use results::schema::{Published, Role, System, Test};
 
 use super::session::{Plan, Session, Work};
 use super::{Peer, ReproduceArgs, SCRIPTS, no_script};
-use crate::cmdw::folder::{FileSystem, Folder};
 use crate::cmdw::freon::{self, Freon, FreonPeer};
 use crate::cmdw::load::{ChunkBytes, Shape};
 use crate::cmdw::table::Run;
 use crate::cmdw::{self};
 use crate::figures::{Block, Figure, Good};
+use crate::file_system::FileSystem;
+use crate::folder::Folder;
 use crate::published::{CMDW, CMDW_DOUBTS, CmdwRow};
 use crate::stats::median;
 

@@ -512,10 +512,11 @@ pub const SETTLE: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     #[test]
     fn each_server_has_its_files_and_ports() {
-        let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "plan").unwrap();
+        let folder = Folder::make(&std::env::temp_dir(), "plan").unwrap();
         let (planned, common) = plan_zk((folder.path(), None), 3, None).unwrap();
         assert_eq!(planned.len(), 3);
         let text = fs::read_to_string(&planned[2].arguments[0]).unwrap();
@@ -523,8 +524,8 @@ mod tests {
         assert_eq!(text.lines().filter(|line| line.starts_with("server.")).count(), 3);
         assert!(common.iter().all(|line| text.contains(line)));
         assert_eq!(fs::read_to_string(folder.path().join("data3/myid")).unwrap(), "3\n");
-        let alone = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "alone").unwrap();
-        let logs = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "logs").unwrap();
+        let alone = Folder::make(&std::env::temp_dir(), "alone").unwrap();
+        let logs = Folder::make(&std::env::temp_dir(), "logs").unwrap();
         let (planned, _) = plan_zk((alone.path(), Some(logs.path())), 1, None).unwrap();
         let text = fs::read_to_string(&planned[0].arguments[0]).unwrap();
         assert!(!text.contains("server."), "{text}");
@@ -537,7 +538,7 @@ mod tests {
     }
 
     fn error_of(maker: &Maker) -> String {
-        let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "ends").unwrap();
+        let folder = Folder::make(&std::env::temp_dir(), "ends").unwrap();
         let cores = Cores::all().unwrap();
         let at = Place { folder: folder.path(), logs: None, cores: &cores };
         maker.start(Scheme::Zk, 1, at, &Interrupt::default()).unwrap_err().to_string()
@@ -560,7 +561,7 @@ mod tests {
 
     #[test]
     fn servers_tell_what_is_wrong_with_them() {
-        let folder = crate::cmdw::folder::Folder::make(&std::env::temp_dir(), "wrong").unwrap();
+        let folder = Folder::make(&std::env::temp_dir(), "wrong").unwrap();
         let scripts = [
             "echo the disk is full; exit 3",
             "echo java.lang.OutOfMemoryError: Java heap space; echo later; sleep 60",

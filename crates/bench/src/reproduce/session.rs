@@ -14,10 +14,10 @@ use results::schema::{Measured, Moment, Role, Test};
 
 use super::cores::{Cores, Split};
 use super::servers::{Maker, Place, Servers};
-use crate::cmdw::folder::Folder;
 use crate::comparison::{Rounds, Turn};
 use crate::course::Course;
 use crate::figures::{self, Block};
+use crate::folder::Folder;
 use crate::interrupt::Interrupt;
 use crate::machine_info::disk_latencies;
 use crate::record::{self, Record};

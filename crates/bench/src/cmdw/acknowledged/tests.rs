@@ -7,9 +7,9 @@ use chunk::checksum::ChecksumType;
 use chunk::store::{StoreOptions, WriteMode};
 
 use super::*;
-use crate::cmdw::folder::{Folder, files_below};
 use crate::cmdw::load::{ChunkBytes, Shape, chunk_data};
 use crate::cmdw::{STORE_DIR, open_store, store_options};
+use crate::folder::{Folder, files_below};
 use crate::limits::STORE_TICK;
 
 /// Whether a chunk is in a file when its write has returned.

@@ -10,9 +10,9 @@ use chunk::layout::Layout;
 use chunk::store::WriteMode;
 
 use super::*;
-use crate::cmdw::folder::Folder;
 use crate::cmdw::load::{ChunkBytes, Shape, chunk_data};
 use crate::cmdw::{STORE_DIR, open_store, store_options};
+use crate::folder::Folder;
 
 /// Calls `run` with a store that has one chunk in its log, and the folder of the store.
 fn with_store(name: &str, run: impl FnOnce(&Store<RealDisk>, &Folder)) {

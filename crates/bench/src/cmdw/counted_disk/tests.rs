@@ -1,5 +1,5 @@
 use super::*;
-use crate::cmdw::folder::Folder;
+use crate::folder::Folder;
 
 #[test]
 fn clones_count_their_syncs_together() {

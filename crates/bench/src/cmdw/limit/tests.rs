@@ -1,8 +1,8 @@
 use std::fs;
 
 use super::*;
-use crate::cmdw::folder::Folder;
 use crate::cmdw::load::{ChunkBytes, chunk_data};
+use crate::folder::Folder;
 
 #[test]
 fn every_limit_writes_all_bytes() {

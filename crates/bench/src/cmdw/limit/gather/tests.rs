@@ -1,8 +1,8 @@
 use std::fs;
 
 use super::*;
-use crate::cmdw::folder::Folder;
 use crate::cmdw::load::{ChunkBytes, chunk_data};
+use crate::folder::Folder;
 
 #[test]
 fn chunks_are_gathered_until_a_block_is_full_and_none_is_lost() {

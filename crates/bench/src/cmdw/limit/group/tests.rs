@@ -1,8 +1,8 @@
 use std::{fs, thread};
 
 use super::*;
-use crate::cmdw::folder::Folder;
 use crate::cmdw::load::{ChunkBytes, chunk_data};
+use crate::folder::Folder;
 
 fn shape(chunk_bytes: u64, chunks: u64) -> Shape {
     let (threads, containers, chunks_per_block) = (3, 3, 16);

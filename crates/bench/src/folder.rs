@@ -1,5 +1,5 @@
-//! The folder that chunks are written to. It is removed in the end even after an error. Here are
-//! also the kind of its file system, and calls for what is in memory.
+//! A folder of this process, for chunks or for the data of servers that it starts. It is removed in
+//! the end even after an error. Here are also calls for what the page cache has of it.
 
 use std::fs::{self, File};
 use std::io;
@@ -116,86 +116,6 @@ pub fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
-}
-
-/// The kind of a folder's file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileSystem {
-    /// The name of the kind, as in mount(8).
-    kind: String,
-    /// Whether it has a journal, if that is known; only for ext4.
-    has_journal: Option<bool>,
-}
-
-impl FileSystem {
-    /// The file system of a folder.
-    pub fn of(folder: &Path) -> FileSystem {
-        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let Some((kind, device)) = mount_of(&mounts, &folder) else {
-            return FileSystem { kind: "an unknown file system".to_string(), has_journal: None };
-        };
-        let has_journal = match kind {
-            "ext4" => journal_of(device),
-            _ => None,
-        };
-        FileSystem { kind: kind.to_string(), has_journal }
-    }
-
-    /// Advice to use another file system, if its figures would say more.
-    pub fn advice(&self) -> Option<&'static str> {
-        match (self.kind.as_str(), self.has_journal) {
-            ("ext4", Some(true)) => None,
-            ("ext4", None) => Some(
-                "if that has no journal, take one that has, fresh: without one fdatasync is cheap, \
-                 and creating files gets 5 to 20 times dearer for minutes after many were deleted",
-            ),
-            ("ext4", Some(false)) => Some(
-                "take a fresh ext4 with a journal: without one fdatasync is cheap, and creating \
-                 files gets 5 to 20 times dearer for minutes after many were deleted \
-                 (tests/peers/ozone/loop-image.sh makes one)",
-            ),
-            _ => Some(
-                "take a fresh ext4 with a journal, which is what most clusters have, and where the \
-                 figures in docs/benchmark-results.md are from (tests/peers/ozone/loop-image.sh makes \
-                 one)",
-            ),
-        }
-    }
-}
-
-impl std::fmt::Display for FileSystem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.kind)?;
-        match self.has_journal {
-            Some(true) => f.write_str(" with a journal"),
-            Some(false) => f.write_str(" without a journal"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Kind and device (MAJOR:MINOR) of the innermost mount that a path is in (proc(5), `mountinfo`).
-fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<(&'a str, &'a str)> {
-    let of_line = |line: &'a str| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut fields = left.split(' ').skip(2);
-        let (device, _root, point) = (fields.next()?, fields.next()?, fields.next()?);
-        let point = point.replace("\\040", " ");
-        let kind = right.split(' ').next()?;
-        path.starts_with(&point).then_some((point.len(), kind, device))
-    };
-    // Of two mounts at one place the later one hides the other.
-    let innermost = mounts.lines().filter_map(of_line).max_by_key(|(length, ..)| *length);
-    innermost.map(|(_, kind, device)| (kind, device))
-}
-
-/// Whether an ext4 has a thread that writes its journal.
-fn journal_of(device: &str) -> Option<bool> {
-    let device = fs::canonicalize(format!("/sys/dev/block/{device}")).ok()?;
-    let name = device.file_name()?.to_str()?;
-    let task = fs::read_to_string(format!("/sys/fs/ext4/{name}/journal_task")).ok()?;
-    Some(task.trim().parse::<u32>().is_ok())
 }
 
 #[cfg(test)]
