@@ -76,7 +76,8 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         let text = "log and snapshots are on one disk: --log-dir takes another";
         session.results().deviations.push(text.to_string());
     }
-    if starts_peer {
+    let measured = measure_all(&mut session, &shapes);
+    if starts_peer && session.results().no_peer.is_none() {
         let text = format!(
             "the real server has a heap of {ZOOKEEPER_HEAP_MB} MB, if ZK_HEAP or ZK_SERVER_HEAP names no \
              other one: the 512 MB of its scripts, or the 1000 MB of its distribution, are too few for \
@@ -84,7 +85,6 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         );
         session.results().deviations.push(text);
     }
-    let measured = measure_all(&mut session, &shapes);
     session.finish_after(measured)
 }
 
