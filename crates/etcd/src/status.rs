@@ -183,6 +183,9 @@ pub enum Error {
     Canceled,
     /// The client's deadline has passed.
     DeadlineExceeded,
+    /// The answer is larger than a message of gRPC may be. A read has no result then; a write has
+    /// taken effect. It is grpc-go's error and not etcd's.
+    AnswerTooLarge,
 }
 
 /// An error, with its code and text.
@@ -197,7 +200,7 @@ const fn row(error: Error, code: Code, text: &'static str) -> Row {
 }
 
 /// The number of errors.
-const COUNT: usize = 63;
+const COUNT: usize = 64;
 
 /// Every error, in the order of [`Error`].
 const TABLE: [Row; COUNT] = [
@@ -348,6 +351,12 @@ const TABLE: [Row; COUNT] = [
     row(Error::NoDowngrade, Code::FailedPrecondition, "etcdserver: no inflight downgrade job"),
     row(Error::Canceled, Code::Canceled, "etcdserver: request canceled"),
     row(Error::DeadlineExceeded, Code::DeadlineExceeded, "etcdserver: context deadline exceeded"),
+    // grpc-go names the size, which nobody has worked out here.
+    row(
+        Error::AnswerTooLarge,
+        Code::ResourceExhausted,
+        "grpc: trying to send message larger than max (2147483647)",
+    ),
 ];
 
 impl Error {
@@ -402,6 +411,7 @@ impl From<Refusal> for Error {
             Refusal::AuthOldRevision => Error::AuthOldRevision,
             Refusal::PermissionDenied => Error::PermissionDenied,
             Refusal::Corrupt => Error::Corrupt,
+            Refusal::AnswerTooLarge => Error::AnswerTooLarge,
         }
     }
 }

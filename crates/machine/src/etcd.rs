@@ -2,23 +2,30 @@
 
 pub mod alarm;
 pub mod auth;
+mod budget;
 pub mod change;
 pub mod command;
 pub mod event;
+mod garbage;
 pub mod hash;
 pub mod import;
 mod index;
 pub mod lease;
 pub mod lease_list;
+pub mod lease_read;
+mod path;
 pub mod range;
 pub mod reply;
 pub(crate) mod restore;
 mod run;
 pub mod settings;
+mod sorting;
 pub mod store;
 mod tail;
 pub mod token;
 pub(crate) mod txn;
+pub mod txn_read;
+mod txn_steps;
 pub(crate) mod walk;
 
 pub use settings::Settings;

@@ -40,7 +40,7 @@ pub use ids::{
     SessionId, Zxid,
 };
 pub use level::{Level, StatedLevel};
-pub use machine::{Machine, PreparedImage};
+pub use machine::{ApplyStep, Machine, PreparedImage};
 pub use mark::Mark;
 pub use reply::{Outcome, Reply};
 pub use stamp::Stamp;

@@ -96,6 +96,17 @@ pub const ETCD_TXN_DEPTH_MAX: usize = 128;
 /// this size that one takes some 100 us at most, and a million events are 2,000 chunks.
 pub const ETCD_CHUNK_EVENTS: usize = 512;
 
+/// The most that the versions in the outcome of a command, or in the result of a read, may weigh:
+/// their keys and values, in bytes, each at least [`ETCD_ANSWER_ITEM_WEIGHT`]. A message of gRPC
+/// has 2^31 - 1 bytes at most (`math.MaxInt32`, the bound of etcd's clients). A read that finds more
+/// is refused; a command that shows more takes effect, and its client is told that the answer is
+/// too large.
+pub const ETCD_ANSWER_WEIGHT_MAX: u64 = (1 << 31) - 1;
+
+/// The least that a version in an outcome weighs, and an operation of a transaction: some more than
+/// it takes in memory.
+pub const ETCD_ANSWER_ITEM_WEIGHT: u64 = 64;
+
 /// Keys that a count at an older revision walks through in about the time that it needs for one
 /// event above that revision, where it works back from the present count instead.
 pub const ETCD_CHANGE_COST: u64 = 64;

@@ -52,6 +52,17 @@ pub struct PreparedImage {
     pub machine: Box<Machine>,
 }
 
+/// What a step of a command may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApplyStep {
+    /// The most keys that it may look at, from 1.
+    pub keys_max: u64,
+    /// Whether somebody takes the outcome. Only the member that answers the client does; on the
+    /// others the outcome shows no versions, and reads look at no keys. The state is the same. It
+    /// counts in the first step of a command.
+    pub is_taken: bool,
+}
+
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Machine");
@@ -103,18 +114,18 @@ impl Machine {
         command: &Command<'_>,
         changes: &mut ChangeBatch,
     ) -> Reply {
-        self.apply_step(stamp, command, u64::MAX, changes).expect("a step without a bound is whole")
+        let whole = ApplyStep { keys_max: u64::MAX, is_taken: true };
+        self.apply_step(stamp, command, whole, changes).expect("a step without a bound is whole")
     }
 
-    /// As [`Machine::apply`], but does a part of the command if that changes many of etcd's keys:
-    /// looks at up to `keys_max` keys, from 1. None if more are left. Then the same command comes
-    /// again, before any other, and before the entry ends; its ordinal is the next one until it is
-    /// done.
+    /// As [`Machine::apply`], but does a part of the command if that looks at many of etcd's keys.
+    /// None if more are left. Then the same command comes again, before any other, and before the
+    /// entry ends; its ordinal is the next one until it is done.
     pub fn apply_step(
         &mut self,
         stamp: &Stamp<'_>,
         command: &Command<'_>,
-        keys_max: u64,
+        step: ApplyStep,
         changes: &mut ChangeBatch,
     ) -> Option<Reply> {
         let ordinal = self.ordinal.next();
@@ -130,7 +141,7 @@ impl Machine {
                 Outcome::Zk(self.zk.apply(call, command, changes))
             }
             Command::Etcd(command) => {
-                Outcome::Etcd(self.apply_etcd(stamp, ordinal, command, keys_max, changes)?)
+                Outcome::Etcd(self.apply_etcd(stamp, ordinal, command, step, changes)?)
             }
             Command::EtcdV2(command) => {
                 self.ordinal = ordinal;
@@ -148,7 +159,7 @@ impl Machine {
         stamp: &Stamp<'_>,
         ordinal: Ordinal,
         command: &EtcdCommand<'_>,
-        keys_max: u64,
+        ApplyStep { keys_max, is_taken }: ApplyStep,
         changes: &mut ChangeBatch,
     ) -> Option<Result<EtcdOutcome, EtcdRefusal>> {
         let who = match stamp.connection {
@@ -156,7 +167,7 @@ impl Machine {
             _ => AuthInfo::of(stamp.identities),
         };
         let at = At { ordinal, time_ms: stamp.time_ms, who, member: stamp.origin.member };
-        let outcome = self.etcd.apply_step(at, command, keys_max, changes)?;
+        let outcome = self.etcd.apply_step(at, command, (keys_max, is_taken), changes)?;
         self.ordinal = ordinal;
         let change = match (command, &outcome) {
             (EtcdCommand::Configure(settings), _) => Some(EtcdChange::Configured(*settings)),

@@ -8,6 +8,7 @@
 //! the reads that travelled with a command: nothing else changes the state meanwhile. Images are
 //! taken between entries only.
 
+mod amid;
 mod giving_up;
 
 use std::collections::VecDeque;
@@ -18,9 +19,9 @@ use machine::codec::DecodeError;
 use machine::entry::{self, EntryHeader, Framed};
 use machine::image::FreezeStep;
 use machine::{
-    BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange, ControlCommand,
-    EtcdChange, Level, LogIndex, Machine, Mark, Origin, Owner, PreparedImage, SessionId, Stamp,
-    ZkChange,
+    ApplyStep, BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange,
+    ControlCommand, EtcdChange, Level, LogIndex, Machine, Mark, Origin, Owner, PreparedImage,
+    Reply, SessionId, Stamp, ZkChange,
 };
 use replica::{Entry, EntryKind};
 
@@ -36,6 +37,7 @@ use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::watch_interest::WatchInterest;
+use amid::Amid;
 use giving_up::GiveUp;
 
 /// The third of a member's step functions.
@@ -45,6 +47,8 @@ pub struct Apply {
     /// the replica hands out.
     entries: VecDeque<Entry>,
     at: Option<Position>,
+    /// The command that is done in part.
+    amid: Option<Amid>,
     /// Own batches under way, in the order of their sequences.
     expected: VecDeque<Expected>,
     /// Commands that were given up since the last step.
@@ -146,6 +150,11 @@ struct Expecting {
 }
 
 impl Expecting {
+    /// Whether somebody takes the outcome of the next command.
+    fn takes_next(&self) -> bool {
+        self.waiters.as_slice().first().is_some_and(|waiter| !waiter.is_given_up)
+    }
+
     /// Takes the waiter of the next command of the batch, and its Front. None: there is no waiter,
     /// or it gave the command up.
     fn next(&mut self, framed: &Framed<'_>) -> Option<(FrontId, Waiter)> {
@@ -233,6 +242,7 @@ impl Apply {
             origin,
             entries: VecDeque::new(),
             at: None,
+            amid: None,
             expected: VecDeque::new(),
             give_ups: Vec::new(),
             syncs: VecDeque::new(),
@@ -318,6 +328,7 @@ impl Apply {
                 // The snapshot holds these entries; later ones follow.
                 self.entries.clear();
                 self.at = None;
+                self.amid = None;
                 // A member becomes a voter before it hands any batch over. A batch handed over
                 // after this message comes from a membership that is newer than the snapshot.
                 let may_be_forgotten = !is_voter && self.expects_own();
@@ -615,6 +626,9 @@ impl Apply {
         position: &mut Position,
         commands_max: usize,
     ) -> usize {
+        if let Some(amid) = self.amid.take() {
+            return self.go_on(machine, amid, position, commands_max);
+        }
         let batch = entry::decode_batch(&entry.payload, position.batch_offset)
             .unwrap_or_else(|error| undecodable(entry.index, &error));
         if position.batch.is_none() {
@@ -624,12 +638,7 @@ impl Apply {
         let mut count = 0;
         let mut done = at.skipped;
         self.output.stamped_ms = Some(position.header.time_ms);
-        let ahead_max = match at.skipped {
-            true => 0,
-            // The first command is not done: the step may not come further.
-            false if machine.is_amid_command() => 1,
-            false => commands_max,
-        };
+        let ahead_max = if at.skipped { 0 } else { commands_max };
         let ahead = batch
             .commands(at.command_offset, ahead_max)
             .unwrap_or_else(|error| undecodable(entry.index, &error));
@@ -655,14 +664,17 @@ impl Apply {
                 break;
             }
             let keys_max = (commands_max - count + 1) as u64;
-            let reply = machine.apply_step(&stamp, &framed.command, keys_max, &mut self.changes);
-            // A command that is not done uses up the step.
-            let Some(reply) = reply else { return commands_max };
-            self.etcd_v2_counts.on_command(&framed.command, &reply.outcome);
-            at.command_offset = framed.end;
-            let waiter = at.expected.as_mut().and_then(|expecting| expecting.next(&framed));
-            let Some((front, waiter)) = waiter else { continue };
-            self.pending = Some(Pending::new(front, waiter, reply.mark, Ok(reply.outcome)));
+            let is_taken = at.expected.as_ref().is_some_and(Expecting::takes_next);
+            let step = ApplyStep { keys_max, is_taken };
+            let reply = machine.apply_step(&stamp, &framed.command, step, &mut self.changes);
+            let Some(reply) = reply else {
+                let (time_ms, offset) = (position.header.time_ms, position.batch_offset);
+                self.amid = Some(Amid::new(entry, time_ms, offset, at.command_offset));
+                // A command that is not done uses up the step.
+                return commands_max;
+            };
+            let pending = on_applied(&self.etcd_v2_counts, at, &framed, reply);
+            self.pending = pending;
             self.run_pending(machine);
         }
         if done {
@@ -677,6 +689,26 @@ impl Apply {
             self.answer_refused(machine);
         }
         count
+    }
+
+    /// Goes on with a command that is done in part. Returns how many commands that counts as.
+    fn go_on(
+        &mut self,
+        machine: &mut Machine,
+        amid: Amid,
+        position: &mut Position,
+        commands_max: usize,
+    ) -> usize {
+        let at = position.batch.as_mut().expect("the command's batch was begun");
+        let is_taken = at.expected.as_ref().is_some_and(Expecting::takes_next);
+        let step = ApplyStep { keys_max: commands_max as u64, is_taken };
+        let Some(reply) = amid.step(machine, step, &mut self.changes) else {
+            self.amid = Some(amid);
+            return commands_max;
+        };
+        self.pending = on_applied(&self.etcd_v2_counts, at, amid.framed(), reply);
+        self.run_pending(machine);
+        1
     }
 
     /// Whether an own batch was handed over by a start of this member that this one does not know
@@ -803,6 +835,19 @@ impl Apply {
         };
         self.output.to_loop.push(message);
     }
+}
+
+/// Moves past a command that was applied. What is left to do for its waiter, if it has one.
+fn on_applied(
+    etcd_v2_counts: &EtcdV2Counts,
+    at: &mut BatchPosition,
+    framed: &Framed<'_>,
+    reply: Reply,
+) -> Option<Pending> {
+    etcd_v2_counts.on_command(&framed.command, &reply.outcome);
+    at.command_offset = framed.end;
+    let (front, waiter) = at.expected.as_mut()?.next(framed)?;
+    Some(Pending::new(front, waiter, reply.mark, Ok(reply.outcome)))
 }
 
 impl Position {

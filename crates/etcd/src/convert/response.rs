@@ -75,7 +75,7 @@ impl<'a> Response<'a> {
                 Outcome::Txn(done) => Body::Txn(done),
                 Outcome::Configured | Outcome::Expired => unreachable!("no client's commands"),
                 Outcome::Granted(_) | Outcome::Revoked { .. } => unreachable!("commands of leases"),
-                Outcome::Authenticated { .. } | Outcome::Alarmed { .. } => {
+                Outcome::Authenticated { .. } | Outcome::Alarmed { .. } | Outcome::TooLarge => {
                     unreachable!("they have responses of their own")
                 }
                 Outcome::Compacted { revision } | Outcome::AuthChanged { revision } => {

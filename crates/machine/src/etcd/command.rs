@@ -230,17 +230,6 @@ pub enum CompareTarget<'a> {
     Lease(i64),
 }
 
-impl Txn<'_> {
-    /// Whether no branch, also of nested transactions, holds a write: such a transaction is a read.
-    pub fn is_read_only(&self) -> bool {
-        self.success.iter().chain(&self.failure).all(|op| match op {
-            Op::Range(_) => true,
-            Op::Txn(txn) => txn.is_read_only(),
-            Op::Put(_) | Op::DeleteRange(_) => false,
-        })
-    }
-}
-
 const KIND_PUT: u8 = 1;
 const KIND_DELETE_RANGE: u8 = 2;
 const KIND_TXN: u8 = 3;

@@ -126,6 +126,15 @@ impl Event {
         Version { create_revision, version, lease: self.number(&mut at) as i64 }
     }
 
+    /// How many keys more exist after it than before: 1 for the first version of a key, -1 for a
+    /// removal.
+    pub(crate) fn key_count_change(&self) -> i64 {
+        match self.is_delete() {
+            true => -1,
+            false => i64::from(self.numbers().version == 1),
+        }
+    }
+
     /// The value. Empty for a removal.
     pub fn value(&self) -> &[u8] {
         if self.is_delete() {

@@ -148,19 +148,6 @@ impl Index {
         None
     }
 
-    /// The number of keys of a range that exist at this revision, by a walk through the range.
-    pub fn walk_count(&self, range: KeyRange<'_>, revision: i64) -> u64 {
-        self.keys_of(range).filter(|versions| versions.exists_at(revision)).count() as u64
-    }
-
-    /// Whether the event is the first of its key above this revision; if so, whether the key
-    /// existed at the revision, and whether it exists now.
-    pub fn change_since(&self, revision: i64, event: &Event) -> Option<(bool, bool)> {
-        let versions = self.keys.get(event.key())?;
-        let is_first = versions.above(revision).first()?.place() == event.place();
-        is_first.then(|| (versions.exists_at(revision), versions.is_live()))
-    }
-
     fn keys_of(&self, range: KeyRange<'_>) -> impl Iterator<Item = &Versions> {
         let (alone, several) = match range.end {
             [] => (self.keys.get(range.key), None),

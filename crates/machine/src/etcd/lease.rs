@@ -56,8 +56,13 @@ impl Lease {
 
     /// Its keys behind this one, in their order; all, if none is given.
     pub(crate) fn keys_behind(&self, after: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
+        self.versions_behind(after).map(Event::key)
+    }
+
+    /// The newest version of each of its keys behind this one, in the order of the keys.
+    pub(crate) fn versions_behind(&self, after: Option<&[u8]>) -> impl Iterator<Item = &Event> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.keys.range::<[u8], _>((from, Bound::Unbounded)).map(|attached| attached.0.key())
+        self.keys.range::<[u8], _>((from, Bound::Unbounded)).map(|attached| &attached.0)
     }
 
     /// The newest version of each of its keys, in the order of the keys.

@@ -42,6 +42,9 @@ pub enum Outcome {
         /// The alarm; none if there was none to disarm.
         alarm: Option<Alarm>,
     },
+    /// The command took effect, but what it shows is larger than an answer may be, so nothing is
+    /// shown. See [`crate::limits::ETCD_ANSWER_WEIGHT_MAX`].
+    TooLarge,
     /// A token was made.
     Authenticated {
         /// The store's revision.
@@ -181,4 +184,6 @@ pub enum Refusal {
     PermissionDenied,
     /// The alarm is raised that a member's data is corrupt.
     Corrupt,
+    /// What a read finds is larger than an answer may be.
+    AnswerTooLarge,
 }

@@ -7,12 +7,18 @@
 //! result does not depend on the steps.
 
 use crate::change::ChangeBatch;
+use crate::etcd::auth::permitting::Permitting;
+use crate::etcd::budget::Budget;
 use crate::etcd::change::KeyChange;
 use crate::etcd::command::{DeleteRange, KeyRange, Op, Put, RangeOp, Txn};
 use crate::etcd::event::{Event, Place};
 use crate::etcd::lease::Lease;
+use crate::etcd::path::{Level, Taken, Visit, Walk};
+use crate::etcd::range::RangeRead;
 use crate::etcd::reply::{Branch, Found, OpDone, PutDone, RangeDeleted, Refusal};
 use crate::etcd::store::Store;
+use crate::etcd::txn_steps::{Checking, Judging};
+use crate::limits::{ETCD_ANSWER_ITEM_WEIGHT, ETCD_ANSWER_WEIGHT_MAX};
 
 /// Why a step of a command gives no outcome.
 pub(crate) enum Stop {
@@ -29,24 +35,46 @@ impl From<Refusal> for Stop {
 }
 
 /// A command between two of its steps.
-pub(crate) struct Paused {
-    pub at: PausedAt,
-    pub halt: Halt,
+pub(crate) enum Paused {
+    /// Its user's permissions are being checked.
+    Permitting(Permitting),
+    /// The comparisons of a transaction are being judged.
+    Judging(Judging),
+    /// The operations of a transaction whose comparisons were judged are being checked.
+    Checking(Vec<bool>, Checking),
+    /// It has begun to run.
+    Running(PausedAt, Box<Halt>),
 }
 
-/// Where a command goes on.
+impl Paused {
+    /// The changes of a command that has begun to run.
+    pub fn into_halt(self) -> Option<Box<Halt>> {
+        match self {
+            Paused::Running(_, halt) => Some(halt),
+            Paused::Permitting(_) | Paused::Judging(_) | Paused::Checking(..) => None,
+        }
+    }
+}
+
+/// Where a command goes on that has begun to run.
 pub(crate) enum PausedAt {
     /// In its only operation.
     DeleteRange,
     /// Behind operations of a transaction.
-    Txn {
-        /// The results of the comparisons, of each transaction before those nested in it.
-        judged: Vec<bool>,
-        /// The outcomes so far. The last may be that of a nested transaction which is not done.
-        done: Vec<OpDone>,
-    },
+    Txn(TxnRun),
     /// In the end of the lease with this number in the list of the command.
     Lease(usize, Lease),
+}
+
+/// A transaction while its operations run.
+pub(crate) struct TxnRun {
+    /// The results of the comparisons, of each transaction on the path before those nested in it.
+    judged: Vec<bool>,
+    levels: Vec<Level>,
+    /// The number of transactions that the walk along the path has entered.
+    entered: usize,
+    /// The outcomes so far, of the transactions that are not done.
+    branches: Vec<Branch>,
 }
 
 /// The changes at one revision, which are not complete.
@@ -58,6 +86,10 @@ pub(crate) struct Halt {
     changes: Option<Vec<KeyChange>>,
     /// The removal that is not done.
     delete: Option<DeleteSoFar>,
+    /// The read that is not done.
+    read: Option<Box<RangeRead>>,
+    /// Whether and how far the outcome collects what it shows.
+    shown: Shown,
 }
 
 /// A removal of a range between two steps.
@@ -68,60 +100,53 @@ struct DeleteSoFar {
     prev: Vec<Event>,
 }
 
-/// What a step of a command has to work with.
-pub(crate) struct Step<'c> {
-    /// How many more keys it may look at.
-    pub keys_left: u64,
-    /// For the changes of complete revisions.
-    pub changes: &'c mut ChangeBatch,
+/// Whether the outcome of a command collects what it shows: the versions that operations read or
+/// replace. Only the member that answers the client needs them, and only up to the limit of an
+/// answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Nobody takes the outcome.
+    Nothing,
+    /// As long as they do not weigh more than this.
+    UpTo(u64),
+    /// They have weighed more than an answer may, so there is none.
+    TooMuch,
 }
 
-/// A transaction whose comparisons were judged: the branch to run.
-pub(crate) struct Path<'t> {
-    pub succeeded: bool,
-    pub ops: Vec<PathOp<'t>>,
-}
-
-pub(crate) enum PathOp<'t> {
-    Range(&'t RangeOp<'t>),
-    Put(&'t Put<'t>),
-    DeleteRange(&'t DeleteRange<'t>),
-    Txn(Path<'t>),
-}
-
-impl<'t> Path<'t> {
-    /// The path on which `judge` says whether the comparisons of a transaction hold. It is asked
-    /// for each before those that are nested in it.
-    pub fn of(txn: &'t Txn<'t>, judge: &mut dyn FnMut(&Txn<'t>) -> bool) -> Path<'t> {
-        let succeeded = judge(txn);
-        let ops = if succeeded { &txn.success } else { &txn.failure };
-        let ops = ops.iter().map(|op| match op {
-            Op::Range(range) => PathOp::Range(range),
-            Op::Put(put) => PathOp::Put(put),
-            Op::DeleteRange(delete) => PathOp::DeleteRange(delete),
-            Op::Txn(txn) => PathOp::Txn(Path::of(txn, judge)),
-        });
-        Path { succeeded, ops: ops.collect() }
+impl Shown {
+    /// At the beginning of a command whose outcome somebody takes, or nobody.
+    pub fn at_begin(is_taken: bool) -> Shown {
+        if is_taken { Shown::UpTo(ETCD_ANSWER_WEIGHT_MAX) } else { Shown::Nothing }
     }
 
-    /// The results that it was made from.
-    pub fn judged(&self, results: &mut Vec<bool>) {
-        results.push(self.succeeded);
-        for op in &self.ops {
-            if let PathOp::Txn(path) = op {
-                path.judged(results);
-            }
+    /// Whether versions are collected.
+    fn collects(self) -> bool {
+        matches!(self, Shown::UpTo(_))
+    }
+
+    /// Notes that this much was collected.
+    fn weigh(&mut self, weight: u64) {
+        if let Shown::UpTo(left) = self {
+            *self = left.checked_sub(weight).map_or(Shown::TooMuch, Shown::UpTo);
         }
     }
+}
 
-    /// Whether these are the outcomes of all its operations.
-    fn is_whole(&self, done: &[OpDone]) -> bool {
-        let last_is_whole = match (self.ops.last(), done.last()) {
-            (Some(PathOp::Txn(path)), Some(OpDone::Txn(branch))) => path.is_whole(&branch.done),
-            _ => true,
-        };
-        done.len() == self.ops.len() && last_is_whole
-    }
+/// The weight of a version in an outcome: at least what its reference takes in memory, at most what
+/// it will take in the answer and a little more.
+pub(crate) fn weight_of(event: &Event, keys_only: bool) -> u64 {
+    let shown = event.key().len() + if keys_only { 0 } else { event.value().len() };
+    (shown as u64).max(ETCD_ANSWER_ITEM_WEIGHT)
+}
+
+/// What a step of a command has to work with.
+pub(crate) struct Step<'c> {
+    /// What it may look at.
+    pub budget: Budget,
+    /// Whether somebody takes the outcome.
+    pub is_taken: bool,
+    /// For the changes of complete revisions.
+    pub changes: &'c mut ChangeBatch,
 }
 
 impl Store {
@@ -136,14 +161,17 @@ impl Store {
     pub(crate) fn run<D, U>(
         &mut self,
         step: &mut Step<'_>,
-        halt: Option<Halt>,
+        halt: Option<Box<Halt>>,
         operations: impl FnOnce(&mut Run<'_>) -> Result<D, U>,
-    ) -> Result<D, (U, Halt)> {
+    ) -> Result<D, (U, Box<Halt>)> {
         let first = Place { revision: self.revision + 1, sub: 0 };
         let is_begun = halt.is_some();
-        let (place, delete, kept) = match halt {
-            Some(Halt { place, changes, delete }) => (place, delete, changes),
-            None => (first, None, None),
+        let (place, kept, delete, read, shown) = match halt {
+            None => (first, None, None, None, Shown::at_begin(step.is_taken)),
+            Some(halt) => {
+                let Halt { place, changes, delete, read, shown } = *halt;
+                (place, changes, delete, read, shown)
+            }
         };
         let wants = step.changes.wants_key_changes();
         let mut apart = ChangeBatch::default();
@@ -153,10 +181,10 @@ impl Store {
         }
         let begin = step.changes.key_changes().len();
         let changes = if is_begun { &mut apart } else { &mut *step.changes };
-        let mut run = Run { store: self, changes, place, keys_left: step.keys_left, delete };
+        let budget = &mut step.budget;
+        let mut run = Run { store: self, changes, place, budget, delete, read, shown };
         let done = operations(&mut run);
-        let Run { place, keys_left, delete, .. } = run;
-        step.keys_left = keys_left;
+        let Run { place, delete, read, shown, .. } = run;
         match done {
             Ok(done) => {
                 step.changes.append_key_changes(apart.split_off_key_changes(0));
@@ -171,8 +199,21 @@ impl Store {
                     false => step.changes.split_off_key_changes(begin),
                 };
                 let changes = wants.then_some(so_far);
-                Err((undone, Halt { place, changes, delete }))
+                Err((undone, Box::new(Halt { place, changes, delete, read, shown })))
             }
+        }
+    }
+
+    /// Makes changes at one revision that are never paused.
+    pub(crate) fn run_whole<D>(
+        &mut self,
+        step: &mut Step<'_>,
+        operations: impl FnOnce(&mut Run<'_>) -> D,
+    ) -> D {
+        let done = self.run(step, None, |run| Ok::<D, core::convert::Infallible>(operations(run)));
+        match done {
+            Ok(done) => done,
+            Err((never, _)) => match never {},
         }
     }
 
@@ -186,8 +227,13 @@ impl Store {
     }
 
     /// Notes where a command goes on.
-    pub(crate) fn pause(&mut self, at: PausedAt, halt: Halt) -> Stop {
-        self.paused = Some(Box::new(Paused { at, halt }));
+    pub(crate) fn pause(&mut self, at: PausedAt, halt: Box<Halt>) -> Stop {
+        self.pause_at(Paused::Running(at, halt))
+    }
+
+    /// Notes what a command that has not begun to run goes on with.
+    pub(crate) fn pause_at(&mut self, paused: Paused) -> Stop {
+        self.paused = Some(Box::new(paused));
         Stop::Paused
     }
 }
@@ -198,9 +244,48 @@ pub(crate) struct Run<'s> {
     changes: &'s mut ChangeBatch,
     /// The place of the next event.
     place: Place,
-    keys_left: u64,
+    budget: &'s mut Budget,
     /// The removal that is not done.
     delete: Option<DeleteSoFar>,
+    /// The read that is not done.
+    read: Option<Box<RangeRead>>,
+    shown: Shown,
+}
+
+impl TxnRun {
+    /// Before the first operation.
+    pub fn new(judged: Vec<bool>) -> TxnRun {
+        TxnRun { judged, levels: Vec::new(), entered: 0, branches: Vec::new() }
+    }
+
+    /// Enters the transaction that is ahead of the walk.
+    fn enter(&mut self, walk: &mut Walk<'_>) {
+        let succeeded = self.judged[self.entered];
+        walk.enter(Taken::Branch(succeeded));
+        self.entered += 1;
+        self.branches.push(Branch { succeeded, done: Vec::new() });
+    }
+
+    /// Leaves a transaction whose operations have all run.
+    fn leave(&mut self) {
+        if self.branches.len() > 1
+            && let Some(branch) = self.branches.pop()
+        {
+            self.push(OpDone::Txn(branch));
+        }
+    }
+
+    fn push(&mut self, done: OpDone) {
+        if let Some(branch) = self.branches.last_mut() {
+            branch.done.push(done);
+        }
+    }
+
+    /// The outcome, once all operations have run.
+    pub fn finish(mut self) -> Branch {
+        assert!(self.branches.len() == 1, "all nested transactions were left");
+        self.branches.pop().expect("there is the whole transaction")
+    }
 }
 
 impl Run<'_> {
@@ -209,58 +294,84 @@ impl Run<'_> {
         if self.place.sub > 0 { self.place.revision } else { self.store.revision }
     }
 
-    /// Takes a part of what the step may do. False if nothing is left.
-    fn spend(&mut self, keys: u64) -> bool {
-        let had_some = self.keys_left > 0;
-        self.keys_left = self.keys_left.saturating_sub(keys);
-        had_some
+    /// Whether the outcome has become larger than an answer may be.
+    pub fn shows_too_much(&self) -> bool {
+        self.shown == Shown::TooMuch
     }
 
-    /// Runs the operations of a path behind those that are done. The error is a branch that is not
-    /// done.
-    pub fn branch(&mut self, path: &Path<'_>, mut done: Vec<OpDone>) -> Result<Branch, Branch> {
-        let succeeded = path.succeeded;
-        let mut nested = Vec::new();
-        if let Some(PathOp::Txn(of)) = done.len().checked_sub(1).map(|last| &path.ops[last])
-            && let Some(OpDone::Txn(branch)) = done.pop_if(|last| is_undone(of, last))
-        {
-            nested = branch.done;
+    /// Runs operations of a transaction behind those that are done. Whether all have run.
+    pub fn txn(&mut self, txn: &Txn<'_>, run: &mut TxnRun) -> bool {
+        let mut walk = Walk::at(txn, &run.levels);
+        if run.entered == 0 {
+            run.enter(&mut walk);
         }
-        done.reserve_exact(path.ops.len() - done.len());
-        for op in &path.ops[done.len()..] {
-            let outcome = match op {
-                PathOp::Range(range) => self.range(range).map(OpDone::Range),
-                PathOp::Put(put) => self.put(put).map(OpDone::Put),
-                PathOp::DeleteRange(delete) => self.delete_range(delete).map(OpDone::DeleteRange),
-                PathOp::Txn(path) => match self.branch(path, core::mem::take(&mut nested)) {
-                    Ok(branch) => Some(OpDone::Txn(branch)),
-                    Err(branch) => {
-                        done.push(OpDone::Txn(branch));
-                        None
-                    }
-                },
+        while self.budget.spend_visit() {
+            let op = match walk.visit() {
+                None => return true,
+                Some(Visit::End) => {
+                    run.leave();
+                    continue;
+                }
+                Some(Visit::Op(op)) => op,
             };
-            let Some(outcome) = outcome else { return Err(Branch { succeeded, done }) };
-            done.push(outcome);
+            let done = match op {
+                Op::Txn(_) => {
+                    run.enter(&mut walk);
+                    continue;
+                }
+                Op::Range(range) => self.range(range).map(|found| found.map(OpDone::Range)),
+                Op::Put(put) => self.budget.spend_key().then(|| Some(OpDone::Put(self.put(put)))),
+                Op::DeleteRange(delete) => {
+                    self.delete_range(delete).map(|done| Some(OpDone::DeleteRange(done)))
+                }
+            };
+            let Some(done) = done else {
+                walk.step_back();
+                break;
+            };
+            if self.shown.collects()
+                && let Some(done) = done
+            {
+                self.shown.weigh(ETCD_ANSWER_ITEM_WEIGHT);
+                run.push(done);
+            }
         }
-        Ok(Branch { succeeded, done })
+        run.levels = walk.levels();
+        false
     }
 
-    fn range(&mut self, range: &RangeOp<'_>) -> Option<Found> {
-        if !self.spend(1) {
+    /// A read, or what is left of it. The outer none: the step may do no more. The inner one:
+    /// nobody takes what it finds, so it looks at nothing.
+    fn range(&mut self, range: &RangeOp<'_>) -> Option<Option<Found>> {
+        if !self.shown.collects() {
+            if let Some(read) = self.read.take() {
+                self.store.garbage.add(read.into_events());
+            }
+            return Some(None);
+        }
+        if self.read.is_none() && !self.budget.spend_key() {
             return None;
         }
-        let found = read(self.store, range, self.current());
-        self.spend(found.events.len() as u64);
-        Some(found)
+        let current = self.current();
+        let mut read = self.read.take().unwrap_or_else(|| Box::new(begin_read(range, current)));
+        let held = read.held_weight();
+        let keys_left = &mut self.budget.keys_left;
+        let is_walked = self
+            .store
+            .range_step_within(range, &mut read, keys_left, current)
+            .expect("the revision was checked before the first change");
+        self.shown.weigh(read.held_weight().saturating_sub(held));
+        if is_walked && read.sort_step(range, keys_left) {
+            return Some(Some(read.finish(range)));
+        }
+        self.read = Some(read);
+        None
     }
 
-    /// A put. None if the step may do no more.
-    pub fn put(&mut self, put: &Put<'_>) -> Option<PutDone> {
-        if !self.spend(1) {
-            return None;
-        }
-        let wants_before = put.prev_kv || put.ignore_value || put.ignore_lease;
+    /// A put.
+    pub fn put(&mut self, put: &Put<'_>) -> PutDone {
+        let shows_before = put.prev_kv && self.shown.collects();
+        let wants_before = shows_before || put.ignore_value || put.ignore_lease;
         let before = self.store.index.newest(put.key).filter(|_| wants_before).cloned();
         let (mut value, mut lease) = (put.value, put.lease);
         if let Some(before) = &before {
@@ -274,27 +385,37 @@ impl Run<'_> {
         let place = self.place;
         self.place.sub += 1;
         self.store.put(place, (put.key, value), lease, self.changes);
-        let prev = if put.prev_kv { before } else { None };
-        Some(PutDone { revision: place.revision, prev })
+        let prev = before.filter(|_| shows_before);
+        self.shown.weigh(prev.as_ref().map_or(0, |prev| weight_of(prev, false)));
+        PutDone { revision: place.revision, prev }
     }
 
     /// Removes a range, or what is left of it. None if the step may do no more.
     pub fn delete_range(&mut self, delete: &DeleteRange<'_>) -> Option<RangeDeleted> {
+        // A range without keys costs something, too.
+        if self.delete.is_none() && !self.budget.spend_key() {
+            return None;
+        }
+        self.remove(delete)
+    }
+
+    fn remove(&mut self, delete: &DeleteRange<'_>) -> Option<RangeDeleted> {
         let (begun, mut count, mut prev) = match self.delete.take() {
             Some(DeleteSoFar { from, count, prev }) => (Some(from), count, prev),
             None => (None, 0, Vec::new()),
         };
         let key = begun.as_deref().unwrap_or(delete.range.key);
         let range = KeyRange { key, end: delete.range.end };
-        let Run { store, changes, place, keys_left, .. } = self;
-        let looked_at = store.delete_range(*place, range, *keys_left, changes, |before| {
+        let Run { store, changes, place, budget, shown, .. } = self;
+        let looked_at = store.delete_range(*place, range, budget.keys_left, changes, |before| {
             place.sub += 1;
             count += 1;
-            if delete.prev_kv {
+            if delete.prev_kv && shown.collects() {
+                shown.weigh(weight_of(before, false));
                 prev.push(before.clone());
             }
         });
-        self.keys_left -= looked_at.count;
+        self.budget.keys_left -= looked_at.count;
         if let Some(from) = looked_at.next {
             self.delete = Some(DeleteSoFar { from, count, prev });
             return None;
@@ -305,24 +426,19 @@ impl Run<'_> {
     /// Removes the keys of a lease that was taken out, in their order. The error is what is left
     /// of it.
     pub fn delete_keys(&mut self, mut lease: Lease) -> Result<(), Lease> {
-        while self.keys_left > 0 {
+        while self.budget.keys_left > 0 {
             let Some(version) = lease.take_key() else { return Ok(()) };
             let range = KeyRange { key: version.key(), end: &[] };
-            self.delete_range(&DeleteRange { range, prev_kv: false });
+            self.remove(&DeleteRange { range, prev_kv: false });
         }
         if lease.keys().len() == 0 { Ok(()) } else { Err(lease) }
     }
 }
 
-/// Whether an outcome is that of a nested transaction which is not done.
-fn is_undone(path: &Path<'_>, done: &OpDone) -> bool {
-    matches!(done, OpDone::Txn(branch) if !path.is_whole(&branch.done))
-}
-
-/// Runs a read whose revision was checked. Only a revision below 0 passes the check and is not the
-/// present one where nothing was compacted; it means the present one.
-pub(crate) fn read(store: &Store, range: &RangeOp<'_>, current: i64) -> Found {
-    store.range_from(range, current).expect("the revision was checked before the first change")
+/// Begins a read whose revision was checked. Only a revision below 0 passes the check and is not
+/// the present one where nothing was compacted; it means the present one.
+pub(crate) fn begin_read(range: &RangeOp<'_>, current: i64) -> RangeRead {
+    RangeRead::begin(range, current).expect("the revision was checked before the first change")
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::etcd::alarm::Alarms;
 use crate::etcd::auth::Auth;
 use crate::etcd::command::KeyRange;
 use crate::etcd::event::{Event, Place, Version};
+use crate::etcd::garbage::Garbage;
 use crate::etcd::index::{Index, LookedAt};
 use crate::etcd::lease::{Lease, Leases, UserTag};
 use crate::etcd::reply::Refusal;
@@ -52,6 +53,8 @@ pub struct Store {
     pub(crate) paused: Option<Box<Paused>>,
     /// A running walk for an image. Nothing is pruned meanwhile.
     pub(crate) walk: Option<Box<Walk>>,
+    /// References that nobody takes.
+    pub(crate) garbage: Garbage,
 }
 
 impl Default for Store {
@@ -71,6 +74,7 @@ impl Default for Store {
             user_tag: 0,
             paused: None,
             walk: None,
+            garbage: Garbage::default(),
         }
     }
 }
@@ -154,8 +158,7 @@ impl Store {
     }
 
     /// Shows the versions of the keys of a range that exist at a revision, by key, to `visit`,
-    /// until that wants no more. What is behind is not counted, so a long range can be read in
-    /// pieces.
+    /// until that wants no more.
     ///
     /// # Errors
     /// The revision is compacted, or above the store's.
@@ -163,20 +166,30 @@ impl Store {
         &'s self,
         range: KeyRange<'_>,
         revision: i64,
-        mut visit: impl FnMut(&'s Event) -> bool,
+        visit: impl FnMut(&'s Event) -> bool,
     ) -> Result<(), Refusal> {
+        self.walk_range_step(range, revision, &mut u64::MAX.clone(), visit).map(|_| ())
+    }
+
+    /// As [`Store::walk_range`], but looks at up to `keys_left` keys, and takes them off it. Returns
+    /// where the keys begin that it did not look at, unless `visit` wanted no more.
+    ///
+    /// # Errors
+    /// The revision is compacted, or above the store's.
+    pub fn walk_range_step<'s>(
+        &'s self,
+        range: KeyRange<'_>,
+        revision: i64,
+        keys_left: &mut u64,
+        visit: impl FnMut(&'s Event) -> bool,
+    ) -> Result<Option<Box<[u8]>>, Refusal> {
         if revision > self.revision {
             return Err(Refusal::FutureRevision);
         }
         if revision < self.compacted {
             return Err(Refusal::Compacted);
         }
-        for event in self.index.range(range, revision) {
-            if !visit(event) {
-                break;
-            }
-        }
-        Ok(())
+        Ok(self.index.visit(range, revision, keys_left, visit))
     }
 
     /// The events behind a place up to the store's revision, in their order. None of them is before
@@ -313,7 +326,7 @@ impl Store {
 
     /// Whether [`Store::prune`] has something to do.
     pub fn has_garbage(&self) -> bool {
-        self.walk.is_none() && !self.is_pruned()
+        !self.garbage.is_empty() || (self.walk.is_none() && !self.is_pruned())
     }
 
     /// Whether all versions are freed that no read shows any more. A running walk holds them.
@@ -323,6 +336,7 @@ impl Store {
 
     /// Frees some versions that no read shows any more. It affects memory only.
     pub fn prune(&mut self) {
+        self.garbage.drop_some();
         if self.walk.is_some() {
             return;
         }

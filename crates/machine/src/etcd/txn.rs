@@ -4,21 +4,23 @@
 //! too, are judged on the state before it. Then each operation on the path is checked. Then they
 //! run in order, each seeing the ones before, all at one revision. So nothing is refused after the
 //! first change. etcd 3.6 `txn.Txn`.
+//!
+//! Each of these parts goes in steps of a bounded number of keys, whatever the log holds.
 
-use core::cmp::Ordering;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::change::ChangeBatch;
 use crate::etcd::alarm::{Alarm, AlarmKind};
+use crate::etcd::auth::permitting::Permitting;
 use crate::etcd::auth::{AuthDone, AuthInfo};
+use crate::etcd::budget::Budget;
 use crate::etcd::change::LeaseChange;
-use crate::etcd::command::{Command, Compare, CompareTarget, Op, Put, Relation, Txn};
-use crate::etcd::event::Event;
+use crate::etcd::command::{Command, Op, Put, Txn};
 use crate::etcd::lease::{Grant, Lease};
-use crate::etcd::reply::{Branch, Granted, OpDone, Outcome, Refusal, TxnDone};
-use crate::etcd::run::{Halt, Path, PathOp, Paused, PausedAt, Step, Stop, read};
+use crate::etcd::reply::{Granted, Outcome, Refusal, TxnDone};
+use crate::etcd::run::{Halt, Paused, PausedAt, Step, Stop, TxnRun};
 use crate::etcd::store::Store;
+use crate::etcd::txn_steps::{Checking, Judging};
 use crate::ids::{LeaseId, MemberId, Ordinal};
 use crate::limits::{ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
@@ -35,8 +37,10 @@ pub(crate) struct At<'a> {
 }
 
 impl Store {
-    /// Runs a command, or goes on with the one that is paused. Looks at up to `keys_max` keys, from
-    /// 1. None if more are left: then the same command comes again, before any other.
+    /// Runs a command, or goes on with the one that is paused. Looks at up to `keys_max` keys,
+    /// at least 1. None if more are left: then the same command comes again, before any other.
+    /// `is_taken` says whether somebody takes the outcome; if not, it shows no versions, and reads
+    /// look at no keys.
     ///
     /// # Errors
     /// The command is refused, and nothing has changed but that its refusal may raise an alarm.
@@ -44,11 +48,11 @@ impl Store {
         &mut self,
         at: At<'_>,
         command: &Command<'_>,
-        keys_max: u64,
+        (keys_max, is_taken): (u64, bool),
         changes: &mut ChangeBatch,
     ) -> Option<Result<Outcome, Refusal>> {
         let paused = self.paused.take().map(|paused| *paused);
-        let step = Step { keys_left: keys_max, changes };
+        let step = Step { budget: Budget::new(keys_max), is_taken, changes };
         match self.run_command(at, command, paused, step) {
             Ok(outcome) => Some(Ok(outcome)),
             Err(Stop::Refused(refusal)) => Some(Err(refusal)),
@@ -64,24 +68,40 @@ impl Store {
         mut step: Step<'_>,
     ) -> Result<Outcome, Stop> {
         self.user_tag = self.auth.user_tag(at.who);
-        if paused.is_none() {
-            self.check_alarms(command)?;
-            self.require_for(at.who, command)?;
-        }
+        let paused = match paused {
+            None => {
+                self.check_alarms(command)?;
+                self.permit(at, command, Default::default(), &mut step)?;
+                None
+            }
+            Some(Paused::Permitting(permitting)) => {
+                self.permit(at, command, permitting, &mut step)?;
+                None
+            }
+            begun => begun,
+        };
         match command {
             Command::Put(put) => {
                 // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
                 self.check_lease(put)?;
                 self.check_put(put)?;
                 self.check_quota(at, cost_of_put(put))?;
-                let done = self.run(&mut step, None, |run| run.put(put).ok_or(()));
-                done.map(Outcome::Put).map_err(|_| unreachable!("a step may do one put"))
+                Ok(self.run_whole(&mut step, |run| Outcome::Put(run.put(put))))
             }
             Command::DeleteRange(delete) => {
-                let halt = paused.map(|paused| paused.halt);
-                let done = self.run(&mut step, halt, |run| run.delete_range(delete).ok_or(()));
-                done.map(Outcome::DeleteRange)
-                    .map_err(|((), halt)| self.pause(PausedAt::DeleteRange, halt))
+                let halt = paused.and_then(Paused::into_halt);
+                let done = self.run(&mut step, halt, |run| {
+                    let done = run.delete_range(delete).ok_or(())?;
+                    Ok((done, run.shows_too_much()))
+                });
+                match done {
+                    Ok((done, false)) => Ok(Outcome::DeleteRange(done)),
+                    Ok((done, true)) => {
+                        self.garbage.add(done.prev);
+                        Ok(Outcome::TooLarge)
+                    }
+                    Err(((), halt)) => Err(self.pause(PausedAt::DeleteRange, halt)),
+                }
             }
             Command::Txn(txn) => self.run_txn(at, txn, paused, &mut step),
             Command::Compact { revision } => {
@@ -97,7 +117,7 @@ impl Store {
             }
             Command::Revoke { lease } => {
                 let (halt, rest) = match paused {
-                    Some(Paused { at: PausedAt::Lease(_, rest), halt }) => (Some(halt), rest),
+                    Some(Paused::Running(PausedAt::Lease(_, rest), halt)) => (Some(halt), rest),
                     _ => (None, self.take_lease(*lease).ok_or(Refusal::LeaseNotFound)?),
                 };
                 self.end_lease((0, *lease), rest, halt, &mut step)?;
@@ -123,6 +143,20 @@ impl Store {
         }
     }
 
+    /// Goes on with the check of a command's permissions.
+    fn permit(
+        &mut self,
+        at: At<'_>,
+        command: &Command<'_>,
+        mut permitting: Permitting,
+        step: &mut Step<'_>,
+    ) -> Result<(), Stop> {
+        match self.permit_step(at.who, command, &mut permitting, &mut step.budget)? {
+            true => Ok(()),
+            false => Err(self.pause_at(Paused::Permitting(permitting))),
+        }
+    }
+
     fn run_txn(
         &mut self,
         at: At<'_>,
@@ -130,27 +164,54 @@ impl Store {
         paused: Option<Paused>,
         step: &mut Step<'_>,
     ) -> Result<Outcome, Stop> {
-        let (path, done, halt) = match paused {
-            Some(Paused { at: PausedAt::Txn { judged, done }, halt }) => {
-                let mut judged = judged.into_iter();
-                let path = Path::of(txn, &mut |_| judged.next().expect("each was judged"));
-                (path, done, Some(halt))
-            }
-            _ => {
-                let path = self.path_of(txn);
-                self.check(&path)?;
-                check_kept(&path)?;
+        let (mut run, halt) = match paused {
+            Some(Paused::Running(PausedAt::Txn(run), halt)) => (run, Some(halt)),
+            before => {
+                let judged = self.judge_and_check(txn, before, &mut step.budget)?;
                 self.check_quota(at, cost_of_txn(txn))?;
-                (path, Vec::new(), None)
+                (TxnRun::new(judged), None)
             }
         };
-        match self.run(step, halt, |run| run.branch(&path, done)) {
-            Ok(branch) => Ok(Outcome::Txn(TxnDone { revision: self.revision, branch })),
-            Err((Branch { done, .. }, halt)) => {
-                let mut judged = Vec::new();
-                path.judged(&mut judged);
-                Err(self.pause(PausedAt::Txn { judged, done }, halt))
+        let done = self.run(step, halt, |it| match it.txn(txn, &mut run) {
+            true => Ok(it.shows_too_much()),
+            false => Err(()),
+        });
+        match done {
+            Ok(false) => {
+                Ok(Outcome::Txn(TxnDone { revision: self.revision, branch: run.finish() }))
             }
+            Ok(true) => {
+                self.garbage.add_branch(run.finish());
+                Ok(Outcome::TooLarge)
+            }
+            Err(((), halt)) => Err(self.pause(PausedAt::Txn(run), halt)),
+        }
+    }
+
+    /// Goes on with what comes before the operations of a transaction. The results of the
+    /// comparisons on its path, once all operations on it are checked.
+    fn judge_and_check(
+        &mut self,
+        txn: &Txn<'_>,
+        paused: Option<Paused>,
+        budget: &mut Budget,
+    ) -> Result<Vec<bool>, Stop> {
+        let (judged, mut checking) = match paused {
+            Some(Paused::Checking(judged, checking)) => (judged, checking),
+            other => {
+                let mut judging = match other {
+                    Some(Paused::Judging(judging)) => judging,
+                    _ => Judging::default(),
+                };
+                if !self.judge_step(txn, &mut judging, self.revision, budget)? {
+                    return Err(self.pause_at(Paused::Judging(judging)));
+                }
+                (judging.judged, Checking::default())
+            }
+        };
+        match self.check_step(txn, &judged, &mut checking, budget)? {
+            true => Ok(judged),
+            false => Err(self.pause_at(Paused::Checking(judged, checking))),
         }
     }
 
@@ -161,7 +222,7 @@ impl Store {
         step: &mut Step<'_>,
     ) -> Result<Outcome, Stop> {
         let mut first = 0;
-        if let Some(Paused { at: PausedAt::Lease(number, rest), halt }) = paused {
+        if let Some(Paused::Running(PausedAt::Lease(number, rest), halt)) = paused {
             self.end_lease((number, leases[number].0), rest, Some(halt), step)?;
             first = number + 1;
         }
@@ -209,7 +270,7 @@ impl Store {
         &mut self,
         (number, lease): (usize, LeaseId),
         rest: Lease,
-        halt: Option<Halt>,
+        halt: Option<Box<Halt>>,
         step: &mut Step<'_>,
     ) -> Result<(), Stop> {
         match self.run(step, halt, |run| run.delete_keys(rest)) {
@@ -219,58 +280,6 @@ impl Store {
             }
             Err((rest, halt)) => Err(self.pause(PausedAt::Lease(number, rest), halt)),
         }
-    }
-
-    /// Runs a transaction that only reads, on the present state.
-    ///
-    /// # Errors
-    /// A range is at a revision that is compacted, or above the store's.
-    pub fn read_txn(&self, txn: &Txn<'_>) -> Result<TxnDone, Refusal> {
-        let path = self.path_of(txn);
-        self.check(&path)?;
-        Ok(TxnDone { revision: self.revision, branch: self.read_branch(&path) })
-    }
-
-    fn read_branch(&self, path: &Path<'_>) -> Branch {
-        let done = path.ops.iter().map(|op| match op {
-            PathOp::Txn(path) => OpDone::Txn(self.read_branch(path)),
-            PathOp::Range(range) => OpDone::Range(read(self, range, self.revision)),
-            PathOp::Put(_) | PathOp::DeleteRange(_) => unreachable!("the transaction only reads"),
-        });
-        Branch { succeeded: path.succeeded, done: done.collect() }
-    }
-
-    /// Judges the comparisons of a transaction, and those of nested ones on the path.
-    fn path_of<'t>(&self, txn: &'t Txn<'t>) -> Path<'t> {
-        Path::of(txn, &mut |txn| txn.compares.iter().all(|compare| self.holds(compare)))
-    }
-
-    /// Whether a comparison holds for every key of its range. On a range without keys it is judged
-    /// on zeros, and one of values does not hold (`txn.applyCompare`).
-    fn holds(&self, compare: &Compare<'_>) -> bool {
-        let mut events = self.index.range(compare.range, self.revision).peekable();
-        if events.peek().is_none() {
-            return holds_for(compare, None);
-        }
-        events.all(|event| holds_for(compare, Some(event)))
-    }
-
-    /// Checks each operation on the path, on the state before the transaction (`txn.checkTxn`).
-    fn check(&self, path: &Path<'_>) -> Result<(), Refusal> {
-        path.ops.iter().try_for_each(|op| match op {
-            PathOp::Range(range) => match range.revision {
-                0 => Ok(()),
-                revision if revision > self.revision => Err(Refusal::FutureRevision),
-                revision if revision < self.compacted => Err(Refusal::Compacted),
-                _ => Ok(()),
-            },
-            PathOp::Put(put) => {
-                self.check_put(put)?;
-                self.check_lease(put)
-            }
-            PathOp::DeleteRange(_) => Ok(()),
-            PathOp::Txn(path) => self.check(path),
-        })
     }
 
     /// Refuses puts that would make the store larger than its quota. Removals and compactions are
@@ -311,24 +320,6 @@ impl Store {
             false => Ok(()),
         }
     }
-
-    /// A put that names a lease needs one that exists.
-    fn check_lease(&self, put: &Put<'_>) -> Result<(), Refusal> {
-        match put.lease == 0 || self.leases.get(LeaseId(put.lease)).is_some() {
-            true => Ok(()),
-            false => Err(Refusal::LeaseNotFound),
-        }
-    }
-
-    /// A put that keeps the value or the lease needs the key before the transaction: one that the
-    /// transaction makes does not count.
-    fn check_put(&self, put: &Put<'_>) -> Result<(), Refusal> {
-        let is_there = || self.index.newest(put.key).is_some();
-        match is_kept(put) && !is_there() {
-            true => Err(Refusal::KeyNotFound),
-            false => Ok(()),
-        }
-    }
 }
 
 /// Bytes that a put counts against the quota beside its key and its value (`storage.kvOverhead`).
@@ -350,83 +341,5 @@ fn cost_of_op(op: &Op<'_>) -> u64 {
         Op::Put(put) => cost_of_put(put),
         Op::Txn(txn) => cost_of_txn(txn),
         Op::Range(_) | Op::DeleteRange(_) => 0,
-    }
-}
-
-/// Whether a put keeps the value or the lease.
-fn is_kept(put: &Put<'_>) -> bool {
-    put.ignore_value || put.ignore_lease
-}
-
-/// Refuses a put that keeps the value or the lease behind a delete of its key in the same
-/// transaction. etcd has no such check, and stops there; so this one comes last.
-fn check_kept(path: &Path<'_>) -> Result<(), Refusal> {
-    let mut kept = BTreeSet::new();
-    collect_kept(path, &mut kept);
-    if kept.is_empty() {
-        return Ok(());
-    }
-    check_present(path, &kept, &mut kept.clone())
-}
-
-/// Adds the keys of the puts that keep the value or the lease.
-fn collect_kept<'t>(path: &Path<'t>, kept: &mut BTreeSet<&'t [u8]>) {
-    for op in &path.ops {
-        match op {
-            PathOp::Put(put) if is_kept(put) => drop(kept.insert(put.key)),
-            PathOp::Txn(path) => collect_kept(path, kept),
-            PathOp::Put(_) | PathOp::Range(_) | PathOp::DeleteRange(_) => {}
-        }
-    }
-}
-
-/// Runs the writes of a path on the keys in `kept`, of which `present` exist. A put adds one key at
-/// most to those that deletes remove, so the cost does not grow with deletes times puts.
-fn check_present<'t>(
-    path: &Path<'t>,
-    kept: &BTreeSet<&'t [u8]>,
-    present: &mut BTreeSet<&'t [u8]>,
-) -> Result<(), Refusal> {
-    for op in &path.ops {
-        match op {
-            PathOp::Range(_) => {}
-            PathOp::Put(put) if is_kept(put) && !present.contains(put.key) => {
-                return Err(Refusal::KeyNotFound);
-            }
-            PathOp::Put(put) => {
-                if kept.contains(put.key) {
-                    present.insert(put.key);
-                }
-            }
-            PathOp::DeleteRange(delete) => {
-                let from = present.range(delete.range.key..);
-                let deleted = from.take_while(|key| delete.range.contains(key)).copied();
-                for key in deleted.collect::<Vec<_>>() {
-                    present.remove(key);
-                }
-            }
-            PathOp::Txn(path) => check_present(path, kept, present)?,
-        }
-    }
-    Ok(())
-}
-
-fn holds_for(compare: &Compare<'_>, event: Option<&Event>) -> bool {
-    let number = |operand: i64, of: fn(&Event) -> i64| event.map_or(0, of).cmp(&operand);
-    let ordering = match compare.target {
-        CompareTarget::Version(operand) => number(operand, |event| event.numbers().version),
-        CompareTarget::Create(operand) => number(operand, |event| event.numbers().create_revision),
-        CompareTarget::Mod(operand) => number(operand, Event::revision),
-        CompareTarget::Lease(operand) => number(operand, |event| event.numbers().lease),
-        CompareTarget::Value(operand) => match event {
-            Some(event) => event.value().cmp(operand),
-            None => return false,
-        },
-    };
-    match compare.relation {
-        Relation::Equal => ordering == Ordering::Equal,
-        Relation::Greater => ordering == Ordering::Greater,
-        Relation::Less => ordering == Ordering::Less,
-        Relation::NotEqual => ordering != Ordering::Equal,
     }
 }

@@ -50,7 +50,15 @@ const WALLS: [Wall; 14] = [
     Wall {
         name: "member",
         ours: &["etcd", "machine", "replica", "storage", "zk"],
-        theirs: &["bytes", "foldhash", "hashbrown", "hdrhistogram", "slab", "thiserror"],
+        theirs: &[
+            "bytes",
+            "foldhash",
+            "hashbrown",
+            "hdrhistogram",
+            "self_cell",
+            "slab",
+            "thiserror",
+        ],
     },
     Wall {
         name: "node",

@@ -7,7 +7,6 @@ use crate::etcd::command::{Command, DeleteRange, KeyRange, Op, Put, Txn};
 use crate::etcd::lease::UserTag;
 use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
-use crate::ids::LeaseId;
 use crate::zk::acl::Identity;
 
 /// The scheme of the identity that says who asked for a command of etcd's space.
@@ -106,7 +105,8 @@ impl Auth {
 }
 
 impl Store {
-    /// Refuses a command.
+    /// Refuses a command, but does not look at the keys of leases that it names, which any number
+    /// of keys may have: see [`Store::permit_step`].
     ///
     /// # Errors
     /// Permissions are enforced, and the user may not do this.
@@ -126,10 +126,7 @@ impl Store {
             }
             Command::Txn(txn) => self.require_txn(who, txn),
             Command::Grant { .. } => self.auth.require_user(who),
-            Command::Revoke { lease } => {
-                self.auth.require_user(who)?;
-                self.require_lease(who, *lease, Access::Write)
-            }
+            Command::Revoke { .. } => self.auth.require_user(who),
             Command::Compact { .. } => self.auth.require_root(who),
             Command::Configure(_) | Command::Expire { .. } => Ok(()),
             Command::Auth(AuthCommand::Authenticate { .. }) => Ok(()),
@@ -145,52 +142,44 @@ impl Store {
     /// # Errors
     /// As of [`Auth::require`].
     pub fn require_txn(&self, who: Option<AuthInfo<'_>>, txn: &Txn<'_>) -> Result<(), Refusal> {
-        for compare in &txn.compares {
-            self.auth.require(who, Access::Read, compare.range)?;
-        }
+        self.require_compares(who, txn)?;
         txn.success.iter().chain(&txn.failure).try_for_each(|op| match op {
+            Op::Txn(txn) => self.require_txn(who, txn),
+            op => self.require_op(who, op),
+        })
+    }
+
+    /// Refuses the comparisons of a transaction.
+    pub(crate) fn require_compares(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        txn: &Txn<'_>,
+    ) -> Result<(), Refusal> {
+        let mut compares = txn.compares.iter();
+        compares.try_for_each(|compare| self.auth.require(who, Access::Read, compare.range))
+    }
+
+    /// Refuses an operation; of a nested transaction the comparisons.
+    pub(crate) fn require_op(&self, who: Option<AuthInfo<'_>>, op: &Op<'_>) -> Result<(), Refusal> {
+        match op {
             Op::Range(range) => self.auth.require(who, Access::Read, range.range),
             Op::Put(put) => self.require_put(who, put),
             Op::DeleteRange(delete) => {
                 self.require_prev(who, delete)?;
                 self.auth.require(who, Access::Write, delete.range)
             }
-            Op::Txn(txn) => self.require_txn(who, txn),
-        })
+            Op::Txn(txn) => self.require_compares(who, txn),
+        }
     }
 
-    /// Refuses access to a lease: to all its keys, unless `root` asks. A lease that does not exist
-    /// refuses nobody (`apply.checkLeasePuts`, `EtcdServer.checkLeaseLeases`).
-    ///
-    /// # Errors
-    /// As of [`Auth::require`].
-    pub fn require_lease(
+    /// Refuses a put, but does not look at the keys of its lease.
+    pub(crate) fn require_put(
         &self,
         who: Option<AuthInfo<'_>>,
-        lease: LeaseId,
-        access: Access,
+        put: &Put<'_>,
     ) -> Result<(), Refusal> {
-        let Some(lease) = self.leases.get(lease) else { return Ok(()) };
-        let tag = if access == Access::Write { self.auth.user_tag(who) } else { 0 };
-        if self.auth.require_root(who).is_ok() || lease.is_writable_by(tag) {
-            return Ok(());
-        }
-        let mut keys = lease.keys();
-        keys.try_for_each(|key| self.auth.require(who, access, KeyRange { key, end: &[] }))?;
-        if tag != 0 {
-            lease.set_writer(tag);
-        }
-        Ok(())
-    }
-
-    /// A put needs the keys of its lease as well: a user that may not write all of them could not
-    /// revoke the lease, so may not add one (`apply.checkPutAuth`).
-    fn require_put(&self, who: Option<AuthInfo<'_>>, put: &Put<'_>) -> Result<(), Refusal> {
         let range = KeyRange { key: put.key, end: &[] };
         self.auth.require(who, Access::Write, range)?;
-        if put.lease != 0 {
-            self.require_lease(who, LeaseId(put.lease), Access::Write)?;
-        }
         match put.prev_kv {
             true => self.auth.require(who, Access::Read, range),
             false => Ok(()),

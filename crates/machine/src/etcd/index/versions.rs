@@ -109,14 +109,6 @@ impl Versions {
         events[..end].last().filter(|event| !event.is_delete())
     }
 
-    /// Whether a read at this revision shows the key.
-    pub fn exists_at(&self, revision: i64) -> bool {
-        match self.newest.revision() <= revision {
-            true => self.newest.is_live(),
-            false => self.at(revision).is_some(),
-        }
-    }
-
     /// The versions above this revision.
     pub fn above(&self, revision: i64) -> &[Event] {
         let events = self.as_slice();

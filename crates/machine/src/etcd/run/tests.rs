@@ -2,13 +2,15 @@ use crate::change::ChangeBatch;
 use crate::command::Command as AnyCommand;
 use crate::etcd::change::{KeyChange, LeaseChange};
 use crate::etcd::command::{
-    Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation, Txn,
+    Bounds, Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation,
+    SortOrder, SortTarget, Txn,
 };
 use crate::etcd::event::{Event, Place};
 use crate::etcd::store::Store;
+use crate::etcd::txn_read::TxnRead;
 use crate::ids::{BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin};
-use crate::machine::Machine;
 use crate::machine::tests::rig::Random;
+use crate::machine::{ApplyStep, Machine};
 use crate::reply::Reply;
 use crate::stamp::Stamp;
 
@@ -38,10 +40,25 @@ fn range(random: &mut Random) -> KeyRange<'static> {
 fn op(random: &mut Random, depth: u32) -> Op<'static> {
     let prev_kv = random.below(2) == 0;
     match random.below(if depth == 0 { 3 } else { 4 }) {
-        0 => Op::Range(RangeOp::of(range(random))),
+        0 => Op::Range(read(random)),
         1 => Op::DeleteRange(DeleteRange { range: range(random), prev_kv }),
         2 => Op::Put(put(random)),
         _ => Op::Txn(txn(random, depth - 1)),
+    }
+}
+
+/// A read of any order and limit. Its revision is the present one or one that may be refused.
+fn read(random: &mut Random) -> RangeOp<'static> {
+    let orders = [SortOrder::None, SortOrder::Ascend, SortOrder::Descend];
+    let targets = [SortTarget::Key, SortTarget::Create, SortTarget::Mod, SortTarget::Value];
+    RangeOp {
+        limit: random.below(4) as i64,
+        revision: if random.below(8) == 0 { 1 + random.below(20) as i64 } else { 0 },
+        order: orders[random.below(orders.len())],
+        target: targets[random.below(targets.len())],
+        count_only: random.below(4) == 0,
+        create_revision: Bounds { min: 0, max: 40 * random.below(2) as i64 },
+        ..RangeOp::of(range(random))
     }
 }
 
@@ -101,6 +118,7 @@ fn shown(store: &Store) -> impl PartialEq + std::fmt::Debug + use<> {
 fn apply_in_steps(
     machine: &mut Machine,
     command: &Command<'_>,
+    is_taken: bool,
     random: &mut Random,
 ) -> (Reply, Vec<KeyChange>, Vec<LeaseChange>, bool, usize) {
     let (mut keys, mut leases) = (Vec::new(), Vec::new());
@@ -112,7 +130,8 @@ fn apply_in_steps(
         changes.set_wants_key_changes(is_watched);
         let keys_max = 1 + random.below(4) as u64;
         let step = AnyCommand::Etcd(command.clone());
-        let reply = machine.apply_step(&stamp(), &step, keys_max, &mut changes);
+        let step_max = ApplyStep { keys_max, is_taken };
+        let reply = machine.apply_step(&stamp(), &step, step_max, &mut changes);
         assert_eq!(reply.is_none(), machine.is_amid_command());
         keys.extend_from_slice(changes.key_changes());
         leases.extend_from_slice(changes.lease_changes());
@@ -143,6 +162,7 @@ fn steps_of_any_size_end_in_the_same_state_and_reads_between_them_see_no_part_of
     for seed in 0..400 {
         let mut random = Random(seed);
         let (mut whole, mut stepped) = (Machine::default(), Machine::default());
+        let mut silent = Machine::default();
         for number in 0..60 {
             let command = command(&mut random, &whole.etcd);
             let mut changes = ChangeBatch::default();
@@ -150,7 +170,8 @@ fn steps_of_any_size_end_in_the_same_state_and_reads_between_them_see_no_part_of
             let expected = whole.apply(&stamp(), &AnyCommand::Etcd(command.clone()), &mut changes);
             let ordinal = stepped.mark().ordinal;
             let (reply, keys, leases, is_watched, pauses) =
-                apply_in_steps(&mut stepped, &command, &mut random);
+                apply_in_steps(&mut stepped, &command, true, &mut random);
+            apply_in_steps(&mut silent, &command, false, &mut random);
             assert_eq!(reply, expected, "seed {seed}, command {number}: {command:?}");
             assert_eq!(reply.mark.ordinal, ordinal.next());
             if is_watched {
@@ -161,14 +182,94 @@ fn steps_of_any_size_end_in_the_same_state_and_reads_between_them_see_no_part_of
             }
             assert_eq!(leases, changes.lease_changes());
             assert_eq!(stepped.digest(), whole.digest(), "seed {seed}, command {number}");
+            assert_eq!(silent.digest(), whole.digest(), "seed {seed}, command {number}");
             assert!(shown(&stepped.etcd) == shown(&whole.etcd));
             paused += usize::from(pauses > 0);
             paused_txns += usize::from(pauses > 0 && matches!(command, Command::Txn(_)));
             paused_ends += usize::from(pauses > 0 && !leases.is_empty());
             stepped.finish_entry(LogIndex(2 + number));
             whole.finish_entry(LogIndex(2 + number));
+            silent.finish_entry(LogIndex(2 + number));
         }
     }
     let counts = (paused, paused_txns, paused_ends);
     assert!(paused > 500 && paused_txns > 300 && paused_ends > 40, "{counts:?}");
+}
+
+#[test]
+fn a_transaction_that_only_reads_shows_one_revision_whatever_its_steps() {
+    let mut compacted = 0;
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let mut machine = Machine::default();
+        for _ in 0..30 {
+            let command = AnyCommand::Etcd(command(&mut random, &machine.etcd));
+            machine.apply(&stamp(), &command, &mut ChangeBatch::default());
+        }
+        let txn = reads_only(txn(&mut random, 3));
+        let mut expected = machine.etcd.read_txn(&txn);
+        let mut read = TxnRead::default();
+        let shown = loop {
+            match machine.etcd.txn_read_step(&txn, &mut read, &mut (1 + random.below(3) as u64)) {
+                Ok(true) => break Ok(read.finish()),
+                Ok(false) => {}
+                Err(refusal) => break Err(refusal),
+            }
+            let before = machine.etcd.compacted();
+            let command = AnyCommand::Etcd(command(&mut random, &machine.etcd));
+            machine.apply(&stamp(), &command, &mut ChangeBatch::default());
+            // The revision at which it began is gone: it begins anew.
+            if machine.etcd.compacted() > before {
+                compacted += 1;
+                expected = machine.etcd.read_txn(&txn);
+                read = TxnRead::default();
+            }
+        };
+        assert_eq!(shown, expected, "seed {seed}: {txn:?}");
+    }
+    assert!(compacted > 30, "{compacted}");
+}
+
+/// The transaction with reads in the place of its writes.
+fn reads_only(txn: Txn<'static>) -> Txn<'static> {
+    let of = |ops: Vec<Op<'static>>| -> Vec<Op<'static>> {
+        let read = |op| match op {
+            Op::Put(put) => Op::Range(RangeOp::of(KeyRange { key: put.key, end: b"" })),
+            Op::DeleteRange(delete) => Op::Range(RangeOp::of(delete.range)),
+            Op::Txn(txn) => Op::Txn(reads_only(txn)),
+            read => read,
+        };
+        ops.into_iter().map(read).collect()
+    };
+    Txn { compares: txn.compares, success: of(txn.success), failure: of(txn.failure) }
+}
+
+#[test]
+fn a_step_of_a_transaction_with_many_comparisons_looks_at_its_keys_and_no_more() {
+    let mut machine = Machine::default();
+    for number in 0..100 {
+        let key = format!("{number:03}");
+        let put = Put { key: key.as_bytes(), ..put(&mut Random(0)) };
+        let command = AnyCommand::Etcd(Command::Put(Put { lease: 0, ..put }));
+        machine.apply(&stamp(), &command, &mut ChangeBatch::default());
+    }
+    let (relation, target) = (Relation::Greater, CompareTarget::Version(0));
+    let compares = vec![Compare { range: EVERYTHING, relation, target }; 100];
+    let read = Op::Range(RangeOp { order: SortOrder::Descend, ..RangeOp::of(EVERYTHING) });
+    let command =
+        AnyCommand::Etcd(Command::Txn(Txn { compares, success: vec![read; 100], failure: vec![] }));
+    let steps = |machine: &mut Machine, is_taken| {
+        let step = ApplyStep { keys_max: 10, is_taken };
+        let mut changes = ChangeBatch::default();
+        (1..)
+            .find(|_| machine.apply_step(&stamp(), &command, step, &mut changes).is_some())
+            .expect("it ends")
+    };
+    // 100 comparisons of 100 keys, and one for each comparison itself.
+    let judging = 100 * 101 / 10;
+    let silent = steps(&mut machine, false);
+    assert!((judging..judging + 3).contains(&silent), "{silent}");
+    // As many for the reads, and a step more for each: its result is a run that is sorted at once.
+    let taken = steps(&mut machine, true);
+    assert!((2 * judging..2 * judging + 103).contains(&taken), "{taken}");
 }

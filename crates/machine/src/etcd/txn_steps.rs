@@ -1,0 +1,298 @@
+//! The steps of a transaction before its operations run: the comparisons are judged, then the
+//! operations on its path are checked. Nothing has changed until then.
+
+use core::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use crate::etcd::budget::Budget;
+use crate::etcd::command::{Compare, CompareTarget, KeyRange, Op, Put, RangeOp, Relation, Txn};
+use crate::etcd::event::Event;
+use crate::etcd::path::{Level, Taken, Visit, Walk};
+use crate::etcd::reply::Refusal;
+use crate::etcd::store::Store;
+use crate::ids::LeaseId;
+
+/// The comparisons of a transaction while they are judged.
+#[derive(Debug)]
+pub(crate) struct Judging {
+    levels: Vec<Level>,
+    /// The results, of each transaction on the path before those nested in it.
+    pub judged: Vec<bool>,
+    /// The transaction ahead of the walk, while its comparisons are judged.
+    compares: Option<Compares>,
+}
+
+/// How far the comparisons of one transaction are judged.
+#[derive(Debug, Default)]
+struct Compares {
+    /// The position of the next one that is not done.
+    next: usize,
+    /// The first key of its range that was not looked at; none if none was.
+    from: Option<Box<[u8]>>,
+    /// Whether its range has a key that exists.
+    has_keys: bool,
+}
+
+impl Default for Judging {
+    fn default() -> Judging {
+        Judging { levels: Vec::new(), judged: Vec::new(), compares: Some(Compares::default()) }
+    }
+}
+
+/// The operations on a path while they are checked.
+#[derive(Debug, Default)]
+pub(crate) struct Checking {
+    levels: Vec<Level>,
+    /// The number of transactions that the walk has entered.
+    entered: usize,
+    /// The keys of puts that keep the value or the lease.
+    kept: BTreeSet<Box<[u8]>>,
+    /// Those of them that exist after the operations so far, once all operations were checked.
+    present: Option<BTreeSet<Box<[u8]>>>,
+}
+
+impl Store {
+    /// Goes on judging comparisons at a revision. Whether all on the path are judged.
+    ///
+    /// # Errors
+    /// The revision is compacted by now.
+    pub(crate) fn judge_step(
+        &self,
+        txn: &Txn<'_>,
+        judging: &mut Judging,
+        at: i64,
+        budget: &mut Budget,
+    ) -> Result<bool, Refusal> {
+        if at < self.compacted {
+            return Err(Refusal::Compacted);
+        }
+        let mut walk = Walk::at(txn, &judging.levels);
+        loop {
+            if let Some(compares) = &mut judging.compares {
+                let Some(holds) = self.hold_step(walk.ahead(), compares, at, budget) else { break };
+                judging.judged.push(holds);
+                judging.compares = None;
+                walk.enter(Taken::Branch(holds));
+            }
+            if !budget.spend_visit() {
+                break;
+            }
+            match walk.visit() {
+                None => return Ok(true),
+                Some(Visit::Op(Op::Txn(_))) => judging.compares = Some(Compares::default()),
+                Some(_) => {}
+            }
+        }
+        judging.levels = walk.levels();
+        Ok(false)
+    }
+
+    /// Goes on judging the comparisons of one transaction. Whether all hold; none if the step may
+    /// do no more.
+    fn hold_step(
+        &self,
+        txn: &Txn<'_>,
+        compares: &mut Compares,
+        at: i64,
+        budget: &mut Budget,
+    ) -> Option<bool> {
+        while let Some(compare) = txn.compares.get(compares.next) {
+            if compares.from.is_none() && !budget.spend_key() {
+                return None;
+            }
+            if !self.holds(compare, compares, at, budget)? {
+                return Some(false);
+            }
+            *compares = Compares { next: compares.next + 1, ..Compares::default() };
+        }
+        Some(true)
+    }
+
+    /// Whether a comparison holds for every key of its range. On a range without keys it is judged
+    /// on zeros, and one of values does not hold (`txn.applyCompare`).
+    fn holds(
+        &self,
+        compare: &Compare<'_>,
+        compares: &mut Compares,
+        at: i64,
+        budget: &mut Budget,
+    ) -> Option<bool> {
+        if compare.range.end.is_empty() {
+            // The caller has paid for one key.
+            let mut events = self.index.range(compare.range, at);
+            return Some(holds_for(compare, events.next()));
+        }
+        let key = compares.from.as_deref().unwrap_or(compare.range.key);
+        let rest = KeyRange { key, end: compare.range.end };
+        let mut holds = true;
+        let next = self.index.visit(rest, at, &mut budget.keys_left, |event| {
+            compares.has_keys = true;
+            holds = holds_for(compare, Some(event));
+            holds
+        });
+        if !holds {
+            return Some(false);
+        }
+        if next.is_some() {
+            compares.from = next;
+            return None;
+        }
+        Some(compares.has_keys || holds_for(compare, None))
+    }
+
+    /// Goes on checking the operations on a path, on the state before the transaction
+    /// (`txn.checkTxn`). Whether all are checked.
+    ///
+    /// # Errors
+    /// One is refused.
+    pub(crate) fn check_step(
+        &self,
+        txn: &Txn<'_>,
+        judged: &[bool],
+        checking: &mut Checking,
+        budget: &mut Budget,
+    ) -> Result<bool, Refusal> {
+        while checking.present.is_none() {
+            let check = |op: &Op<'_>, checking: &mut Checking| self.check(op, &mut checking.kept);
+            if !walk_step(txn, judged, checking, budget, check)? {
+                return Ok(false);
+            }
+            if checking.kept.is_empty() {
+                return Ok(true);
+            }
+            let kept = core::mem::take(&mut checking.kept);
+            *checking = Checking { present: Some(kept.clone()), kept, ..Checking::default() };
+        }
+        walk_step(txn, judged, checking, budget, check_present)
+    }
+
+    /// Checks an operation, and notes the key of a put that keeps the value or the lease.
+    fn check(&self, op: &Op<'_>, kept: &mut BTreeSet<Box<[u8]>>) -> Result<(), Refusal> {
+        match op {
+            Op::Range(range) => self.check_revision(range, self.revision),
+            Op::Put(put) => {
+                self.check_put(put)?;
+                self.check_lease(put)?;
+                if is_kept(put) {
+                    kept.insert(put.key.into());
+                }
+                Ok(())
+            }
+            Op::DeleteRange(_) | Op::Txn(_) => Ok(()),
+        }
+    }
+
+    /// Refuses a read at a revision that is compacted, or above the present one.
+    pub(crate) fn check_revision(&self, range: &RangeOp<'_>, current: i64) -> Result<(), Refusal> {
+        match range.revision {
+            0 => Ok(()),
+            revision if revision > current => Err(Refusal::FutureRevision),
+            revision if revision < self.compacted => Err(Refusal::Compacted),
+            _ => Ok(()),
+        }
+    }
+
+    /// A put that names a lease needs one that exists.
+    pub(crate) fn check_lease(&self, put: &Put<'_>) -> Result<(), Refusal> {
+        match put.lease == 0 || self.leases.get(LeaseId(put.lease)).is_some() {
+            true => Ok(()),
+            false => Err(Refusal::LeaseNotFound),
+        }
+    }
+
+    /// A put that keeps the value or the lease needs the key before the transaction: one that the
+    /// transaction makes does not count.
+    pub(crate) fn check_put(&self, put: &Put<'_>) -> Result<(), Refusal> {
+        let is_there = || self.index.newest(put.key).is_some();
+        match is_kept(put) && !is_there() {
+            true => Err(Refusal::KeyNotFound),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Goes on with a walk along a path, and shows each operation to `check`. Whether it is done.
+fn walk_step(
+    txn: &Txn<'_>,
+    judged: &[bool],
+    checking: &mut Checking,
+    budget: &mut Budget,
+    check: impl Fn(&Op<'_>, &mut Checking) -> Result<(), Refusal>,
+) -> Result<bool, Refusal> {
+    let mut walk = Walk::at(txn, &checking.levels);
+    if checking.entered == 0 {
+        walk.enter(Taken::Branch(judged[0]));
+        checking.entered = 1;
+    }
+    loop {
+        if !budget.spend_visit() {
+            checking.levels = walk.levels();
+            return Ok(false);
+        }
+        match walk.visit() {
+            None => return Ok(true),
+            Some(Visit::Op(op)) => {
+                check(op, checking)?;
+                if let Op::Txn(_) = op {
+                    walk.enter(Taken::Branch(judged[checking.entered]));
+                    checking.entered += 1;
+                }
+            }
+            Some(Visit::End) => {}
+        }
+    }
+}
+
+/// Refuses a put that keeps the value or the lease behind a delete of its key in the same
+/// transaction. etcd has no such check, and stops there; so this one comes last. A put adds one key
+/// at most to those that deletes remove, so the cost does not grow with deletes times puts.
+fn check_present(op: &Op<'_>, checking: &mut Checking) -> Result<(), Refusal> {
+    let Checking { kept, present, .. } = checking;
+    let present = present.get_or_insert_default();
+    match op {
+        Op::Put(put) if is_kept(put) && !present.contains(put.key) => Err(Refusal::KeyNotFound),
+        Op::Put(put) => {
+            if kept.contains(put.key) {
+                present.insert(put.key.into());
+            }
+            Ok(())
+        }
+        Op::DeleteRange(delete) => {
+            let from =
+                present.range::<[u8], _>((Bound::Included(delete.range.key), Bound::Unbounded));
+            let deleted: Vec<_> =
+                from.take_while(|key| delete.range.contains(key)).cloned().collect();
+            for key in deleted {
+                present.remove(&key);
+            }
+            Ok(())
+        }
+        Op::Range(_) | Op::Txn(_) => Ok(()),
+    }
+}
+
+/// Whether a put keeps the value or the lease.
+fn is_kept(put: &Put<'_>) -> bool {
+    put.ignore_value || put.ignore_lease
+}
+
+fn holds_for(compare: &Compare<'_>, event: Option<&Event>) -> bool {
+    let number = |operand: i64, of: fn(&Event) -> i64| event.map_or(0, of).cmp(&operand);
+    let ordering = match compare.target {
+        CompareTarget::Version(operand) => number(operand, |event| event.numbers().version),
+        CompareTarget::Create(operand) => number(operand, |event| event.numbers().create_revision),
+        CompareTarget::Mod(operand) => number(operand, Event::revision),
+        CompareTarget::Lease(operand) => number(operand, |event| event.numbers().lease),
+        CompareTarget::Value(operand) => match event {
+            Some(event) => event.value().cmp(operand),
+            None => return false,
+        },
+    };
+    match compare.relation {
+        Relation::Equal => ordering == Ordering::Equal,
+        Relation::Greater => ordering == Ordering::Greater,
+        Relation::Less => ordering == Ordering::Less,
+        Relation::NotEqual => ordering != Ordering::Equal,
+    }
+}

@@ -1,0 +1,69 @@
+//! A command that is done in part. It is decoded once, however many steps it takes: one of a
+//! thousand operations may take a million steps.
+
+use bytes::Bytes;
+use machine::entry::{self, Batch, Framed};
+use machine::{ApplyStep, ChangeBatch, Machine, Reply, Stamp};
+use replica::Entry;
+use self_cell::self_cell;
+
+use super::undecodable;
+
+/// A command with its batch, as they stand in an entry.
+struct Decoded<'a> {
+    batch: Batch<'a>,
+    framed: Framed<'a>,
+}
+
+self_cell! {
+    struct Held {
+        owner: Bytes,
+        #[covariant]
+        dependent: Decoded,
+    }
+}
+
+/// A command between two of its steps.
+pub(super) struct Amid {
+    held: Held,
+    time_ms: i64,
+}
+
+impl Amid {
+    /// The command of an entry at these offsets, of its batch and within that.
+    pub fn new(entry: &Entry, time_ms: i64, batch_offset: usize, command_offset: usize) -> Amid {
+        let held = Held::new(entry.payload.clone(), |payload| {
+            let decode = || {
+                let batch = entry::decode_batch(payload, batch_offset)?;
+                let framed = batch.command(command_offset)?;
+                Ok(framed.map(|framed| Decoded { batch, framed }))
+            };
+            decode()
+                .unwrap_or_else(|error| undecodable(entry.index, &error))
+                .expect("the command was decoded for its first step")
+        });
+        Amid { held, time_ms }
+    }
+
+    /// The command.
+    pub fn framed(&self) -> &Framed<'_> {
+        &self.held.borrow_dependent().framed
+    }
+
+    /// Goes on with the command.
+    pub fn step(
+        &self,
+        machine: &mut Machine,
+        step: ApplyStep,
+        changes: &mut ChangeBatch,
+    ) -> Option<Reply> {
+        let Decoded { batch, framed } = self.held.borrow_dependent();
+        let stamp = Stamp {
+            time_ms: self.time_ms,
+            origin: batch.origin,
+            connection: framed.connection,
+            identities: &batch.identities[framed.identity_list],
+        };
+        machine.apply_step(&stamp, &framed.command, step, changes)
+    }
+}
