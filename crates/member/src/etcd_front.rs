@@ -20,6 +20,7 @@
 
 mod auth;
 mod calls;
+mod cost;
 mod credentials;
 mod hash_call;
 mod lease_call;
@@ -28,6 +29,7 @@ mod method;
 mod passwords;
 mod range;
 mod stream;
+mod txn_call;
 mod v2;
 mod watches;
 
@@ -45,7 +47,8 @@ use machine::etcd::Store;
 use machine::etcd::auth::ETCD_SCHEME;
 use machine::etcd::command::Command as EtcdCommand;
 use machine::etcd::lease_list::LeaseList;
-use machine::etcd::reply::Refusal;
+use machine::etcd::lease_read::LeaseRead;
+use machine::etcd::reply::{Outcome as EtcdOutcome, Refusal};
 use machine::{
     ChangeKind, Command, ConnectionId, ControlChange, EtcdChange, Identity, Level, Machine,
     Outcome, ZkChange,
@@ -64,11 +67,13 @@ use crate::reply_room::ReplyRoom;
 use crate::token_times::TokenTimes;
 use crate::watch_interest::WatchInterest;
 use calls::{Call, Found, Ran, Read, Then};
+use cost::{Cost, Counted};
 use credentials::Asker;
 use hash_call::HashCall;
 use lease_call::LeaseCall;
 use range::Range;
 use stream::Stream;
+use txn_call::{TxnCall, checked_txn, is_read_only};
 use v2::waits::V2Waits;
 use watches::Watches;
 
@@ -184,7 +189,7 @@ pub struct EtcdFront {
     /// Reads that wait until there is room for what they may find.
     roomless: Vec<Ticket>,
     /// Ranges that were read, and are not put in order yet.
-    read: Vec<(Ticket, Range)>,
+    read: VecDeque<(Ticket, Range)>,
     /// Writes that wait until the level of the state allows them.
     held: Vec<Ticket>,
     /// Compactions that wait until the memory is freed.
@@ -214,7 +219,7 @@ impl EtcdFront {
             lease_questions: Vec::new(),
             runnable: VecDeque::new(),
             roomless: Vec::new(),
-            read: Vec::new(),
+            read: VecDeque::new(),
             held: Vec::new(),
             pruning: Vec::new(),
             due: VecDeque::new(),
@@ -359,7 +364,10 @@ impl EtcdFront {
     /// Whether the driver must come again, though nothing arrives: a call waits for the lock, or
     /// [`EtcdFront::take_output`] left new events for its next call.
     pub fn has_more(&self) -> bool {
-        self.is_runnable() || self.watches.has_unmatched() || self.v2_waits.has_unmatched()
+        self.is_runnable()
+            || !self.read.is_empty()
+            || self.watches.has_unmatched()
+            || self.v2_waits.has_unmatched()
     }
 
     /// Whether a call waits for something that no message tells of: memory that is freed, or room
@@ -397,18 +405,22 @@ impl EtcdFront {
             return;
         }
         match self.calls.get_mut(&ticket) {
-            Some(Call::Ready(
-                Read::AskLease(_) | Read::Authenticate(_) | Read::Signed(_) | Read::Change(_),
-                _,
-            )) => {
+            Some(Call::Ready(Read::Authenticate(_) | Read::Signed(_) | Read::Change(_), _)) => {
                 self.hand_over_read(ticket, store);
             }
             Some(Call::Ready(Read::V2(_), _)) => self.run_v2_read(ticket, machine.etcd_v2()),
             Some(Call::Ready(read, asker)) => {
                 let ran = read.run((store, header), asker, keys_left, &self.config.references);
-                self.on_ran(ticket, ran);
+                match ran {
+                    Ok(Ran::HandOver) => self.hand_over_read(ticket, store),
+                    ran => self.on_ran(ticket, ran),
+                }
             }
             Some(Call::Finding { .. }) => self.find_user_of_write(ticket, store.auth()),
+            Some(Call::Counting { cost, .. }) => {
+                let counted = cost.step(store, keys_left);
+                self.on_counted(ticket, counted);
+            }
             Some(Call::Pruning { .. }) if !store.is_pruned() => self.pruning.push(ticket),
             Some(Call::Pruning { .. }) => {
                 if let Some(Call::Pruning { reply }) = self.calls.remove(&ticket) {
@@ -421,12 +433,12 @@ impl EtcdFront {
 
     /// Hands over what begins under the lock, and ends elsewhere.
     fn hand_over_read(&mut self, ticket: Ticket, store: &Store) {
-        let Some(Call::Ready(read, asker)) = self.calls.remove(&ticket) else { return };
+        let Some(Call::Ready(mut read, asker)) = self.calls.remove(&ticket) else { return };
         if let Err(refusal) = read.check(store, credentials::info(&asker)) {
             return self.output.results.push((ticket, Err(Error::from(refusal).into())));
         }
         match read {
-            Read::AskLease(call) => self.ask_lease(ticket, call, store.revision(), asker),
+            Read::AskLease(call, _) => self.ask_lease(ticket, call, store.revision(), asker),
             Read::Authenticate(request) => self.check_password(ticket, request, store),
             Read::Signed(signed) => self.give_signed(ticket, *signed, store),
             Read::Change(change) => self.go_on_with_change(ticket, *change, asker, store.auth()),
@@ -435,19 +447,20 @@ impl EtcdFront {
     }
 
     /// Takes what a turn of a read came to.
-    fn on_ran(&mut self, ticket: Ticket, ran: Result<Ran, Refusal>) {
+    fn on_ran(&mut self, ticket: Ticket, ran: Result<Ran, CallRefused>) {
         match ran {
             Ok(Ran::More) => self.runnable.push_back(ticket),
             Ok(Ran::NoRoom) => self.roomless.push(ticket),
             Ok(Ran::Range) => {
                 if let Some(Call::Ready(Read::Range(range), _)) = self.calls.remove(&ticket) {
-                    self.read.push((ticket, range));
+                    self.read.push_back((ticket, range));
                 }
             }
             Ok(Ran::Found(found)) => self.on_found(ticket, found),
-            Err(refusal) => {
+            Ok(Ran::HandOver) => {}
+            Err(refused) => {
                 self.calls.remove(&ticket);
-                self.output.results.push((ticket, Err(Error::from(refusal).into())));
+                self.output.results.push((ticket, Err(refused)));
             }
         }
     }
@@ -529,11 +542,7 @@ impl EtcdFront {
         self.watches.match_changes();
         self.hand_over();
         self.hand_over_lease_questions();
-        for (ticket, range) in core::mem::take(&mut self.read) {
-            let (found, held) = range.finish();
-            let reply = Reply::of_range(self.header(), found, held);
-            self.output.results.push((ticket, Ok(reply)));
-        }
+        self.sort_ranges();
         if !self.given_up.is_empty() {
             let given_up = core::mem::take(&mut self.given_up);
             self.output.to_loop.push(ToLoop::GiveUp(self.config.id, given_up));
@@ -544,6 +553,23 @@ impl EtcdFront {
         self.output.v2_waited = self.v2_waits.take_output();
         self.output.accepting = self.watches.take_accepting();
         core::mem::take(&mut self.output)
+    }
+
+    /// Puts what ranges have found in order. A long one takes several turns.
+    fn sort_ranges(&mut self) {
+        let mut count_left = self.config.hold_keys_max;
+        while count_left > 0
+            && let Some((ticket, range)) = self.read.front_mut()
+        {
+            let ticket = *ticket;
+            if !range.sort_step(&mut count_left) {
+                return;
+            }
+            let Some((_, range)) = self.read.pop_front() else { return };
+            let (found, held) = range.finish();
+            let reply = Reply::of_range(self.header(), found, held);
+            self.output.results.push((ticket, Ok(reply)));
+        }
     }
 
     /// Calls that are not done.
@@ -584,13 +610,15 @@ impl EtcdFront {
             Method::Txn => {
                 let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::TxnRequest = decode(request)?;
-                let txn = convert::txn(&request, self.config.txn_ops_max)?;
-                if txn.is_read_only() {
+                let ops_max = self.config.txn_ops_max;
+                if is_read_only(&request) {
                     let is_local = is_serializable(&request);
-                    self.begin_read(ticket, Read::Txn(request), is_local, asker);
+                    let read = Read::Txn(Box::new(TxnCall::new(request, ops_max)?));
+                    self.begin_read(ticket, read, is_local, asker);
                     return Ok(());
                 }
-                self.begin_write(ticket, EtcdCommand::Txn(txn), bytes, kept, asker)
+                let txn = EtcdCommand::Txn(convert::txn(&request, ops_max)?);
+                self.begin_write(ticket, txn, bytes, kept, asker)
             }
             Method::Put => {
                 let (bytes, kept) = (request.len(), (method, request.clone()));
@@ -732,6 +760,27 @@ impl EtcdFront {
             }
             asker => asker,
         };
+        if let EtcdCommand::Txn(txn) = &command {
+            let cost = Cost::of(txn);
+            if !cost.is_small() {
+                let (_, request) = kept;
+                self.calls.insert(ticket, Call::Counting { request, asker, cost });
+                self.runnable.push_back(ticket);
+                return Ok(());
+            }
+        }
+        self.begin_counted(ticket, command, bytes, kept, asker)
+    }
+
+    /// Begins a write whose user is known, and whose cost was counted.
+    fn begin_counted(
+        &mut self,
+        ticket: Ticket,
+        command: EtcdCommand<'_>,
+        bytes: usize,
+        kept: (Method, Bytes),
+        asker: Asker,
+    ) -> Result<(), CallRefused> {
         let command = Command::Etcd(command);
         if command.level() > self.level {
             self.hold(ticket, command.level(), kept, asker);
@@ -740,6 +789,35 @@ impl EtcdFront {
         let id = credentials::info(&asker).map(|who| who.to_id());
         let identity = id.as_deref().map(|id| Identity { scheme: ETCD_SCHEME, id });
         self.push_command(ticket, &command, bytes, identity)
+    }
+
+    /// Takes a step of the count of what a transaction with writes costs.
+    fn on_counted(&mut self, ticket: Ticket, counted: Counted) {
+        if counted == Counted::More {
+            return self.runnable.push_back(ticket);
+        }
+        let Some(Call::Counting { request, asker, .. }) = self.calls.remove(&ticket) else {
+            return;
+        };
+        let begun = match counted {
+            Counted::TooMany => Err(Error::RequestTooLarge.into()),
+            _ => self.begin_counted_txn(ticket, request, asker),
+        };
+        if let Err(refused) = begun {
+            self.output.results.push((ticket, Err(refused)));
+        }
+    }
+
+    fn begin_counted_txn(
+        &mut self,
+        ticket: Ticket,
+        request: Bytes,
+        asker: Asker,
+    ) -> Result<(), CallRefused> {
+        let (bytes, kept) = (request.len(), (Method::Txn, request.clone()));
+        let request: pb::TxnRequest = decode(request)?;
+        let txn = EtcdCommand::Txn(checked_txn(&request));
+        self.begin_counted(ticket, txn, bytes, kept, asker)
     }
 
     /// Adds a command, for this client, to the batch. `bytes` is the size of its request.
@@ -806,6 +884,7 @@ impl EtcdFront {
             }
         };
         let result = match outcome {
+            Ok(EtcdOutcome::TooLarge) => Err(Error::AnswerTooLarge.into()),
             Ok(outcome) => Ok(Reply::of_outcome(self.header(), outcome)),
             Err(Refusal::AuthOldRevision) if matches!(then, Then::Token(_)) => {
                 let Then::Token(request) = then else { return };
@@ -872,6 +951,10 @@ impl EtcdFront {
                     stream.on_installed();
                 }
                 Call::Ready(Read::Range(range), _) => range.on_installed(),
+                Call::Ready(Read::Txn(call), _) => call.on_installed(),
+                Call::Ready(Read::AskLease(_, read) | Read::TimeToLive { read, .. }, _) => {
+                    *read = LeaseRead::default();
+                }
                 Call::Ready(Read::Hash(call), _) => call.on_installed(),
                 Call::Ready(Read::Leases(list), _) => *list = LeaseList::default(),
                 _ => {}
@@ -917,6 +1000,7 @@ impl EtcdFront {
                 | Call::Ready(..)
                 | Call::Asking(..)
                 | Call::Finding { .. }
+                | Call::Counting { .. }
                 | Call::Password(_),
             ) => Error::TimedOut,
         };

@@ -538,6 +538,14 @@ pub const ETCD_REFERENCE_BYTES: u64 = 16;
 /// of a range goes on in another hold.
 pub const ETCD_HOLD_KEYS_MAX: u64 = 1_000;
 
+/// Keys that a transaction may look at, beside its largest single operation. One that looks at more
+/// is refused with `request is too large`. etcd has no bound: it does the work while everybody
+/// waits.
+pub const ETCD_TXN_KEYS_MAX: u64 = 1_000_000;
+
+/// What it costs to look up how many keys a range has, in keys that are looked at.
+pub const ETCD_COUNT_COST_KEYS: u64 = 8;
+
 /// Tokens that one hold of the state's lock compares with the state: some 50 us.
 pub const ETCD_HOLD_TOKENS_MAX: usize = 256;
 

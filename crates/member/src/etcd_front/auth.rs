@@ -18,16 +18,15 @@ use bytes::Bytes;
 use etcd::Error;
 use etcd::convert::{self, AuthChange, AuthFlaw, AuthMethod, AuthRequest, NO_PASSWORD_USER};
 use etcd::pb::etcdserverpb as pb;
+use machine::Level;
 use machine::etcd::Store;
 use machine::etcd::auth::{Access, Auth, AuthCommand, AuthInfo, is_valid};
 use machine::etcd::command::Command as EtcdCommand;
 use machine::etcd::reply::Refusal;
 use machine::etcd::token::{Token, TokenPrefix};
-use machine::{LeaseId, Level};
 
-use super::calls::{Call, PendingChange, Read, Reply, Then, checked_txn};
+use super::calls::{Call, PendingChange, Read, Reply, Then};
 use super::credentials::{Asker, Client, NotFound};
-use super::lease_call::LeaseCall;
 use super::method::{CallRefused, Method, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
 use super::{EtcdFront, EtcdFrontConfig, Now};
@@ -46,7 +45,7 @@ impl Read {
     ///
     /// # Errors
     /// Permissions are enforced, and the user may not see this.
-    pub fn check(&self, store: &Store, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
+    pub fn check(&mut self, store: &Store, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
         let auth = store.auth();
         if !auth.is_enabled() {
             return Ok(());
@@ -54,17 +53,12 @@ impl Read {
         match self {
             Read::Range(range) => auth.require(who, Access::Read, range.range()),
             Read::Stream(stream) => auth.require(who, Access::Read, stream.range()),
-            Read::Txn(request) => store.require_txn(who, &checked_txn(request)),
-            Read::AskLease(LeaseCall::KeepAlive(lease)) => {
-                require_lease(store, who, *lease, Some(Access::Write))
+            Read::Txn(call) => call.check(store, who),
+            // The keys of leases are looked at in steps.
+            Read::AskLease(..) | Read::TimeToLive { .. } | Read::Leases(_) => {
+                auth.require_user(who)
             }
-            Read::AskLease(LeaseCall::TimeToLive(lease, with_keys))
-            | Read::TimeToLive { lease, with_keys, .. } => {
-                // A user that asks for the keys must have the right to see them.
-                require_lease(store, who, *lease, with_keys.then_some(Access::Read))
-            }
-            // The keys of each lease are looked at with the lease.
-            Read::Leases(_) | Read::Need(Need::User) => auth.require_user(who),
+            Read::Need(Need::User) => auth.require_user(who),
             // A request for the list alone needs no rights; see `convert::alarms`.
             Read::Alarms(request) if request.action == 0 => auth.require_user(who),
             Read::Alarms(_) => auth.require_root(who),
@@ -74,20 +68,6 @@ impl Read {
             // The answer to a question depends on the user.
             Read::Auth(_) | Read::Authenticate(_) | Read::Signed(_) => Ok(()),
         }
-    }
-}
-
-/// `EtcdServer.checkLeaseRenew`, `checkLeaseTimeToLive`.
-fn require_lease(
-    store: &Store,
-    who: Option<AuthInfo<'_>>,
-    lease: LeaseId,
-    access: Option<Access>,
-) -> Result<(), Refusal> {
-    store.auth().require_user(who)?;
-    match access {
-        Some(access) => store.require_lease(who, lease, access),
-        None => Ok(()),
     }
 }
 

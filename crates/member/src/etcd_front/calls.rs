@@ -4,22 +4,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd::convert::{self, AuthChange, AuthQuestion, Header, LeaseResponse, Piece, Response};
-use etcd::limits::TXN_OPS_TOTAL_MAX;
 use etcd::pb::etcdserverpb as pb;
 use etcd::v2::Request;
 use machine::LeaseId;
 use machine::etcd::Store;
-use machine::etcd::command::Txn;
+use machine::etcd::auth::Access;
 use machine::etcd::lease_list::LeaseList;
-use machine::etcd::reply::{Found as RangeFound, Outcome, Refusal, TxnDone};
+use machine::etcd::lease_read::{LeaseLook, LeaseRead};
+use machine::etcd::reply::{Found as RangeFound, Outcome, TxnDone};
 
+use super::cost::Cost;
 use super::credentials::{self, Asker, Client};
 use super::hash_call::HashCall;
 use super::lease_call::{self, AskedLease, LeaseCall};
-use super::method::{Method, Need};
+use super::method::{CallRefused, Method, Need};
 use super::passwords::PasswordCall;
-use super::range::{self, Range, Stepped};
+use super::range::{Range, Stepped};
 use super::stream::Stream;
+use super::txn_call::{TxnCall, TxnStepped};
 use super::v2::V2Read;
 use crate::lease::LeaseTime;
 use crate::reply_room::{HeldReply, ReplyRoom};
@@ -46,6 +48,15 @@ pub(super) enum Call {
         request: Bytes,
         /// The client.
         client: Box<Client>,
+    },
+    /// A transaction with writes whose cost is being counted under the lock.
+    Counting {
+        /// The bytes of the request.
+        request: Bytes,
+        /// The client.
+        asker: Asker,
+        /// The cost so far.
+        cost: Cost,
     },
     /// A command that was handed over.
     Command {
@@ -86,16 +97,18 @@ pub(super) enum Then {
 /// A request to read. Its form was checked.
 pub(super) enum Read {
     Range(Range),
-    Txn(pb::TxnRequest),
+    Txn(Box<TxnCall>),
     Stream(Stream),
-    /// A question about a lease, which is handed over under the lock.
-    AskLease(LeaseCall),
+    /// A question about a lease, which is handed over under the lock once its keys were looked at.
+    AskLease(LeaseCall, LeaseRead),
     /// The rest of an answer about a lease.
     TimeToLive {
         lease: LeaseId,
         with_keys: bool,
         /// What the leader has said.
         time: Option<LeaseTime>,
+        /// The keys so far.
+        read: LeaseRead,
     },
     /// All leases.
     Leases(LeaseList),
@@ -159,6 +172,8 @@ pub(super) enum Ran {
     More,
     /// It has not begun, since there is no room for what it may find.
     NoRoom,
+    /// It is handed over now.
+    HandOver,
 }
 
 /// The result of a read, or the next piece of it.
@@ -177,33 +192,33 @@ impl Read {
         asker: &Asker,
         keys_left: &mut u64,
         room: &Arc<ReplyRoom>,
-    ) -> Result<Ran, Refusal> {
+    ) -> Result<Ran, CallRefused> {
         self.check(store, credentials::info(asker))?;
         let found = match self {
             Read::Range(range) => {
-                return range.step(store, keys_left, room).map(|stepped| match stepped {
+                return Ok(match range.step(store, keys_left, room)? {
                     Stepped::Done => Ran::Range,
                     Stepped::More => Ran::More,
                     Stepped::NoRoom => Ran::NoRoom,
                 });
             }
-            Read::Txn(request) => {
-                let txn = checked_txn(request);
-                let count = range::reference_count_max_of(store, &txn);
-                let Some(held) = range::hold(room, count) else { return Ok(Ran::NoRoom) };
-                *keys_left = keys_left.saturating_sub(count);
-                Found::Txn(store.read_txn(&txn)?, held)
+            Read::Txn(call) => match call.step(store, keys_left, room)? {
+                TxnStepped::Done(done, held) => Found::Txn(done, held),
+                TxnStepped::More => return Ok(Ran::More),
+                TxnStepped::NoRoom => return Ok(Ran::NoRoom),
+            },
+            Read::Stream(stream) => match stream.step(store, keys_left)? {
+                Some((piece, is_last)) => Found::Piece { piece, is_last },
+                None => return Ok(Ran::More),
+            },
+            Read::AskLease(call, read) => {
+                let (who, look) = (credentials::info(asker), call.look());
+                let done = store.lease_read_step(who, call.lease(), look, read, keys_left)?;
+                return Ok(if done { Ran::HandOver } else { Ran::More });
             }
-            Read::Stream(stream) => {
-                let (piece, is_last) = stream.next(store)?;
-                *keys_left = keys_left.saturating_sub(piece.events().len() as u64);
-                Found::Piece { piece, is_last }
+            Read::Authenticate(_) | Read::Signed(_) | Read::Change(_) | Read::V2(_) => {
+                unreachable!("it is handed over")
             }
-            Read::AskLease(_)
-            | Read::Authenticate(_)
-            | Read::Signed(_)
-            | Read::Change(_)
-            | Read::V2(_) => unreachable!("it is handed over"),
             Read::Auth(question) => {
                 Found::Encoded(question.answer(header, store, credentials::info(asker))?)
             }
@@ -213,8 +228,15 @@ impl Read {
                 None => return Ok(Ran::More),
                 Some(response) => Found::Encoded(response),
             },
-            Read::TimeToLive { lease, with_keys, time } => {
-                Found::Lease(lease_call::time_to_live(store, *lease, *with_keys, *time))
+            Read::TimeToLive { lease, with_keys, time, read } => {
+                // A user that asks for the keys must have the right to see them.
+                let look = LeaseLook { access: Some(Access::Read), shows: true };
+                let who = credentials::info(asker);
+                if *with_keys && !store.lease_read_step(who, *lease, look, read, keys_left)? {
+                    return Ok(Ran::More);
+                }
+                let keys = core::mem::take(&mut read.found);
+                Found::Lease(lease_call::time_to_live(store, *lease, *time, keys))
             }
             Read::Leases(list) => {
                 if !store.list_leases(credentials::info(asker), list, keys_left)? {
@@ -226,12 +248,6 @@ impl Read {
         };
         Ok(Ran::Found(found))
     }
-}
-
-/// The transaction of a request whose form was checked. The setting that it was checked with may
-/// have changed since.
-pub(super) fn checked_txn(request: &pb::TxnRequest) -> Txn<'_> {
-    convert::txn(request, TXN_OPS_TOTAL_MAX).expect("the request was checked when it came")
 }
 
 impl Reply {

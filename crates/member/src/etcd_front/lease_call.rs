@@ -4,6 +4,9 @@ use etcd::convert::{LeaseResponse, TimeToLive};
 use etcd::pb::etcdserverpb as pb;
 use machine::LeaseId;
 use machine::etcd::Store;
+use machine::etcd::auth::Access;
+use machine::etcd::event::Event;
+use machine::etcd::lease_read::LeaseLook;
 
 use crate::lease::{LeaseQuestion, LeaseTime};
 
@@ -33,6 +36,22 @@ impl LeaseCall {
         LeaseCall::TimeToLive(LeaseId(request.id), request.keys)
     }
 
+    /// The look at the lease before the question is handed over. A user that asks for the keys must
+    /// have the right to see them, which is checked when they are shown, too.
+    pub fn look(self) -> LeaseLook {
+        let access = match self {
+            LeaseCall::KeepAlive(_) => Some(Access::Write),
+            LeaseCall::TimeToLive(_, with_keys) => with_keys.then_some(Access::Read),
+        };
+        LeaseLook { access, shows: false }
+    }
+
+    pub fn lease(self) -> LeaseId {
+        match self {
+            LeaseCall::KeepAlive(lease) | LeaseCall::TimeToLive(lease, _) => lease,
+        }
+    }
+
     pub fn question(self) -> LeaseQuestion {
         match self {
             LeaseCall::KeepAlive(lease) => LeaseQuestion { lease, renews: true },
@@ -45,20 +64,17 @@ impl LeaseCall {
 pub(super) fn time_to_live(
     store: &Store,
     lease: LeaseId,
-    with_keys: bool,
     time: Option<LeaseTime>,
+    keys: Vec<Event>,
 ) -> LeaseResponse {
     let revision = store.revision();
-    let found = store.leases().get(lease);
-    let response = match (time, found) {
-        (Some(LeaseTime { granted_s, left_ms }), Some(found)) => {
+    let response = match time.filter(|_| store.leases().get(lease).is_some()) {
+        Some(LeaseTime { granted_s, left_ms }) => {
             // Some time has passed since the clock was looked at: whole seconds are less.
             let ttl_s = (left_ms.saturating_sub(1) / 1_000) as i64;
-            let shown = found.versions().filter(|_| with_keys);
-            let keys = shown.cloned().collect();
             TimeToLive { revision, lease, ttl_s, granted_ttl_s: granted_s, keys }
         }
-        _ => TimeToLive { revision, lease, ttl_s: -1, granted_ttl_s: 0, keys: Vec::new() },
+        None => TimeToLive { revision, lease, ttl_s: -1, granted_ttl_s: 0, keys: Vec::new() },
     };
     LeaseResponse::TimeToLive(response)
 }

@@ -11,6 +11,7 @@
 use etcd::Error;
 use etcd::convert::LeaseResponse;
 use machine::Level;
+use machine::etcd::lease_read::LeaseRead;
 
 use super::EtcdFront;
 use super::calls::{Call, Read, Reply};
@@ -32,7 +33,8 @@ impl EtcdFront {
         if self.level < Level::ETCD {
             self.hold(ticket, Level::ETCD, kept, asker);
         } else {
-            self.calls.insert(ticket, Call::Ready(Read::AskLease(call), asker));
+            self.calls
+                .insert(ticket, Call::Ready(Read::AskLease(call, LeaseRead::default()), asker));
             self.runnable.push_back(ticket);
         }
         Ok(())
@@ -77,7 +79,8 @@ impl EtcdFront {
                 self.output.results.push((ticket, Ok(Reply::of_lease(self.header(), response))));
             }
             LeaseCall::TimeToLive(lease, with_keys) => {
-                let read = Read::TimeToLive { lease, with_keys, time };
+                let read = LeaseRead::default();
+                let read = Read::TimeToLive { lease, with_keys, time, read };
                 self.calls.insert(ticket, Call::Ready(read, asker));
                 self.runnable.push_back(ticket);
             }

@@ -2,6 +2,7 @@
 
 use etcd::Error;
 use etcd::convert::{AuthMethod, StreamRefused};
+use machine::etcd::reply::Refusal;
 
 /// A method of etcd's services `KV`, `Lease`, `Auth` and `Maintenance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,12 @@ pub enum CallRefused {
 impl From<Error> for CallRefused {
     fn from(error: Error) -> CallRefused {
         CallRefused::Error(error)
+    }
+}
+
+impl From<Refusal> for CallRefused {
+    fn from(refusal: Refusal) -> CallRefused {
+        CallRefused::Error(refusal.into())
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use etcd::convert;
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
-use machine::etcd::command::{KeyRange, Op, RangeOp, Txn};
-use machine::etcd::range::{self, RangeRead};
+use machine::etcd::command::{KeyRange, RangeOp};
+use machine::etcd::range::RangeRead;
 use machine::etcd::reply::{Found, Refusal};
+use machine::limits::ETCD_ANSWER_WEIGHT_MAX;
 
 use crate::limits::{ETCD_REFERENCE_BYTES, SMALL_REPLY_BYTES};
 use crate::reply_room::{HeldReply, ReplyRoom};
@@ -56,7 +57,8 @@ impl Range {
     /// Reads on, and takes the keys that it looks at off `keys_left`.
     ///
     /// # Errors
-    /// The revision is above the store's, or is compacted.
+    /// The revision is above the store's, or is compacted, or what it finds is larger than an
+    /// answer may be.
     pub fn step(
         &mut self,
         store: &Store,
@@ -71,7 +73,11 @@ impl Range {
             self.begun = Some(Begun { read: store.begin_range(&op)?, held });
         }
         let begun = self.begun.as_mut().expect("it was just begun");
-        match store.range_step(&op, &mut begun.read, keys_left) {
+        let stepped = store.range_step(&op, &mut begun.read, keys_left);
+        if begun.read.held_weight() > ETCD_ANSWER_WEIGHT_MAX {
+            return Err(Refusal::AnswerTooLarge);
+        }
+        match stepped {
             Err(Refusal::Compacted) if op.revision <= 0 => {
                 self.begun = None;
                 Ok(Stepped::More)
@@ -82,11 +88,17 @@ impl Range {
         }
     }
 
-    /// The result of a read that is done. Putting a long one in order takes its time, so the caller
-    /// does not hold the state's lock.
+    /// Goes on putting the result in order, of a read whose keys were all looked at. That takes its
+    /// time, so the caller does not hold the state's lock. Whether it is done.
+    pub fn sort_step(&mut self, count_left: &mut u64) -> bool {
+        let op = op(&self.request);
+        self.begun.as_mut().is_none_or(|begun| begun.read.sort_step(&op, count_left))
+    }
+
+    /// The result, once it is in order.
     pub fn finish(self) -> (Found, Option<HeldReply>) {
         let Begun { read, held } = self.begun.expect("a read that is done was begun");
-        (range::finish(&op(&self.request), read), held)
+        (read.finish(&op(&self.request)), held)
     }
 }
 
@@ -117,18 +129,7 @@ fn reference_count_max(store: &Store, op: &RangeOp<'_>) -> u64 {
     }
     let all = store.key_count_of(op.range);
     match u64::try_from(op.limit) {
-        Ok(limit @ 1..) if range::is_plain(op) => all.min(limit + 1),
+        Ok(limit @ 1..) => all.min(limit.saturating_add(1)),
         _ => all,
     }
-}
-
-/// The most versions that the reads of a transaction can find now, on both branches.
-pub(super) fn reference_count_max_of(store: &Store, txn: &Txn<'_>) -> u64 {
-    let ops = txn.success.iter().chain(&txn.failure);
-    let counts = ops.map(|op| match op {
-        Op::Range(range) => reference_count_max(store, range),
-        Op::Txn(txn) => reference_count_max_of(store, txn),
-        Op::Put(_) | Op::DeleteRange(_) => 0,
-    });
-    counts.fold(0, u64::saturating_add)
 }

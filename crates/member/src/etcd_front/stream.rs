@@ -8,6 +8,7 @@ use etcd::convert::{self, Piece, PieceEnd};
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
 use machine::etcd::command::{KeyRange, RangeOp};
+use machine::etcd::range::RangeRead;
 use machine::etcd::reply::Refusal;
 
 use crate::limits::ETCD_PIECE_KEYS_MAX;
@@ -33,6 +34,10 @@ struct Begun {
     next_key: Bytes,
     /// Keys of the pieces so far.
     key_count: u64,
+    /// The piece that is being filled.
+    piece: Option<Piece>,
+    /// The count of the keys behind the last piece.
+    counting: Option<RangeRead>,
 }
 
 impl Stream {
@@ -56,78 +61,117 @@ impl Stream {
         self.is_cut = self.has_begun();
     }
 
-    /// Reads the next piece. The flag says whether it is the last one.
+    /// Goes on with the next piece, and takes the keys that it looks at off `keys_left`. The piece,
+    /// once it is read; the flag says whether it is the last one.
     ///
     /// # Errors
     /// The revision is above the store's, or is compacted by now.
-    pub fn next(&mut self, store: &Store) -> Result<(Piece, bool), Refusal> {
+    pub fn step(
+        &mut self,
+        store: &Store,
+        keys_left: &mut u64,
+    ) -> Result<Option<(Piece, bool)>, Refusal> {
         if self.is_cut {
             return Err(Refusal::Compacted);
         }
         let op = convert::range_stream(&self.request).expect("the request was checked");
-        let mut piece = Piece::new(op.keys_only);
-        if op.count_only {
-            let found = store.range(&op)?;
-            piece.finish(PieceEnd { revision: found.revision, more: false, count: found.count });
-            return Ok((piece, true));
-        }
-        let mut begun = self.begun.take().unwrap_or_else(|| Begun {
+        let begun = self.begun.get_or_insert_with(|| Begun {
             revision: if op.revision > 0 { op.revision } else { store.revision() },
             revision_then: store.revision(),
             next_key: self.request.key.clone(),
             key_count: 0,
+            piece: None,
+            counting: None,
         });
-        let keys_left = match u64::try_from(op.limit) {
-            Ok(limit @ 1..) => limit - begun.key_count,
-            _ => u64::MAX,
-        };
-        let keys_max = usize::try_from(keys_left).unwrap_or(usize::MAX).min(ETCD_PIECE_KEYS_MAX);
-        let is_full = |piece: &Piece| {
-            piece.events().len() >= keys_max || piece.kvs_bytes() >= self.piece_bytes
-        };
-        let more = fill(&mut piece, store, begun.range(&op), begun.revision, is_full)?;
-        let key_count = piece.events().len() as u64;
-        begun.key_count += key_count;
-        if let Some(last) = piece.events().last().filter(|_| more) {
-            // No other key is between a key and the key with one zero more.
-            begun.next_key = [last.key(), &[0]].concat().into();
+        if begun.counting.is_none() && !op.count_only {
+            let Some(more) = begun.fill(&op, self.piece_bytes, store, keys_left)? else {
+                return Ok(None);
+            };
+            if more != More::BehindLimit {
+                let is_last = more == More::No;
+                let mut piece = begun.piece.take().unwrap_or_else(|| Piece::new(op.keys_only));
+                if is_last {
+                    let (revision, count) = (begun.revision_then, begun.key_count);
+                    piece.finish(PieceEnd { revision, more: false, count });
+                }
+                return Ok(Some((piece, is_last)));
+            }
         }
-        if more && key_count < keys_left {
-            self.begun = Some(begun);
-            return Ok((piece, false));
-        }
-        let mut count = begun.key_count;
-        if more {
-            let (range, revision) = (begun.range(&op), begun.revision);
-            count += store.range(&RangeOp { range, revision, count_only: true, ..op })?.count;
-        }
-        piece.finish(PieceEnd { revision: begun.revision_then, more, count });
-        Ok((piece, true))
+        let Some(count) = begun.count(&op, store, keys_left)? else { return Ok(None) };
+        let mut piece = begun.piece.take().unwrap_or_else(|| Piece::new(op.keys_only));
+        let (revision, more) = (begun.revision_then, !op.count_only);
+        piece.finish(PieceEnd { revision, more, count: begun.key_count + count });
+        Ok(Some((piece, true)))
     }
+}
+
+/// Whether a range has keys behind a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum More {
+    No,
+    ForNextPiece,
+    /// The client wants no more of them.
+    BehindLimit,
 }
 
 impl Begun {
-    /// The keys that no piece had yet.
-    fn range<'a>(&'a self, op: &RangeOp<'a>) -> KeyRange<'a> {
-        KeyRange { key: &self.next_key, end: op.range.end }
-    }
-}
-
-/// Fills a piece with keys of a range until it is full. Whether the range has more.
-fn fill(
-    piece: &mut Piece,
-    store: &Store,
-    range: KeyRange<'_>,
-    revision: i64,
-    is_full: impl Fn(&Piece) -> bool,
-) -> Result<bool, Refusal> {
-    let mut more = false;
-    store.walk_range(range, revision, |event| {
-        more = is_full(piece);
-        if !more {
-            piece.push(event.clone());
+    /// Goes on filling the piece. None if the step may do no more.
+    fn fill(
+        &mut self,
+        op: &RangeOp<'_>,
+        piece_bytes: usize,
+        store: &Store,
+        keys_left: &mut u64,
+    ) -> Result<Option<More>, Refusal> {
+        let wanted = match u64::try_from(op.limit) {
+            Ok(limit @ 1..) => limit - self.key_count,
+            _ => u64::MAX,
+        };
+        let keys_max = usize::try_from(wanted).unwrap_or(usize::MAX).min(ETCD_PIECE_KEYS_MAX);
+        let piece = self.piece.get_or_insert_with(|| Piece::new(op.keys_only));
+        let range = KeyRange { key: &self.next_key, end: op.range.end };
+        let mut more = false;
+        let next = store.walk_range_step(range, self.revision, keys_left, |event| {
+            more = piece.events().len() >= keys_max || piece.kvs_bytes() >= piece_bytes;
+            if !more {
+                piece.push(event.clone());
+            }
+            !more
+        })?;
+        if let Some(next) = next {
+            self.next_key = next.into();
+            return Ok(None);
         }
-        !more
-    })?;
-    Ok(more)
+        let key_count = piece.events().len() as u64;
+        self.key_count += key_count;
+        if let Some(last) = piece.events().last().filter(|_| more) {
+            // No other key is between a key and the key with one zero more.
+            self.next_key = [last.key(), &[0]].concat().into();
+        }
+        Ok(Some(match more {
+            false => More::No,
+            true if key_count < wanted => More::ForNextPiece,
+            true => More::BehindLimit,
+        }))
+    }
+
+    /// Goes on counting the keys behind the pieces. None if the step may do no more.
+    fn count(
+        &mut self,
+        op: &RangeOp<'_>,
+        store: &Store,
+        keys_left: &mut u64,
+    ) -> Result<Option<u64>, Refusal> {
+        let range = KeyRange { key: &self.next_key, end: op.range.end };
+        let rest = RangeOp { range, revision: self.revision, count_only: true, ..*op };
+        let mut counting = match self.counting.take() {
+            Some(counting) => counting,
+            None => store.begin_range(&rest)?,
+        };
+        if !store.range_step(&rest, &mut counting, keys_left)? {
+            self.counting = Some(counting);
+            return Ok(None);
+        }
+        Ok(Some(counting.finish(&rest).count))
+    }
 }

@@ -1,0 +1,141 @@
+//! A transaction that only reads. Its cost is counted, then room is held for what it may find, then
+//! it is read: each in steps, so that no hold of the state's lock is long.
+
+use std::sync::Arc;
+
+use etcd::Error;
+use etcd::convert;
+use etcd::limits::TXN_OPS_TOTAL_MAX;
+use etcd::pb::etcdserverpb::request_op::Request;
+use etcd::pb::etcdserverpb::{self as pb};
+use machine::etcd::Store;
+use machine::etcd::auth::AuthInfo;
+use machine::etcd::command::Txn;
+use machine::etcd::reply::{Refusal, TxnDone};
+use machine::etcd::txn_read::TxnRead;
+use self_cell::self_cell;
+
+use super::cost::{Cost, Counted};
+use super::method::CallRefused;
+use super::range::hold;
+use crate::reply_room::{HeldReply, ReplyRoom};
+
+self_cell! {
+    /// A request, and the transaction that it asks for.
+    struct Converted {
+        owner: pb::TxnRequest,
+        #[covariant]
+        dependent: Txn,
+    }
+}
+
+/// A transaction that only reads.
+pub(super) struct TxnCall {
+    converted: Converted,
+    stage: Stage,
+    /// The revision of users and roles at which the transaction was permitted.
+    permitted_at: Option<u64>,
+}
+
+enum Stage {
+    Counting(Cost),
+    /// It waits for room for this many references to versions.
+    Waiting(u64),
+    Reading(Box<TxnRead>, Option<HeldReply>),
+    Done,
+}
+
+/// How a step of the read ended.
+pub(super) enum TxnStepped {
+    /// The read is done.
+    Done(TxnDone, Option<HeldReply>),
+    /// It goes on in another hold.
+    More,
+    /// It has not begun, since others hold the room for what it may find.
+    NoRoom,
+}
+
+impl TxnCall {
+    /// A transaction whose form was checked with `ops_max`.
+    ///
+    /// # Errors
+    /// The form is wrong.
+    pub fn new(request: pb::TxnRequest, ops_max: usize) -> Result<TxnCall, Error> {
+        let converted = Converted::try_new(request, |request| convert::txn(request, ops_max))?;
+        let stage = Stage::Counting(Cost::of(converted.borrow_dependent()));
+        Ok(TxnCall { converted, stage, permitted_at: None })
+    }
+
+    /// Another state took the place of the one before: the read begins anew.
+    pub fn on_installed(&mut self) {
+        self.stage = Stage::Counting(Cost::of(self.converted.borrow_dependent()));
+        self.permitted_at = None;
+    }
+
+    /// Refuses it. A transaction has any number of operations, so they are not all looked at again
+    /// while users and roles stay as they are.
+    ///
+    /// # Errors
+    /// Permissions are enforced, and the user may not see this.
+    pub fn check(&mut self, store: &Store, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
+        let now = store.auth().revision();
+        if self.permitted_at != Some(now) {
+            store.require_txn(who, self.converted.borrow_dependent())?;
+            self.permitted_at = Some(now);
+        }
+        Ok(())
+    }
+
+    /// Goes on, and takes the keys that it looks at off `keys_left`.
+    ///
+    /// # Errors
+    /// It costs too much, a range is at a revision that cannot be read, or what it finds is larger
+    /// than an answer may be.
+    pub fn step(
+        &mut self,
+        store: &Store,
+        keys_left: &mut u64,
+        room: &Arc<ReplyRoom>,
+    ) -> Result<TxnStepped, CallRefused> {
+        loop {
+            match &mut self.stage {
+                Stage::Counting(cost) => match cost.step(store, keys_left) {
+                    Counted::More => return Ok(TxnStepped::More),
+                    Counted::TooMany => return Err(Error::RequestTooLarge.into()),
+                    Counted::Within(found_max) => self.stage = Stage::Waiting(found_max),
+                },
+                Stage::Waiting(found_max) => match hold(room, *found_max) {
+                    None => return Ok(TxnStepped::NoRoom),
+                    Some(held) => self.stage = Stage::Reading(Box::default(), held),
+                },
+                Stage::Reading(read, _) => {
+                    let txn = self.converted.borrow_dependent();
+                    let done = store.txn_read_step(txn, read, keys_left);
+                    if !done.map_err(Error::from)? {
+                        return Ok(TxnStepped::More);
+                    }
+                    return Ok(match core::mem::replace(&mut self.stage, Stage::Done) {
+                        Stage::Reading(read, held) => TxnStepped::Done(read.finish(), held),
+                        _ => unreachable!("the stage was just looked at"),
+                    });
+                }
+                Stage::Done => return Ok(TxnStepped::More),
+            }
+        }
+    }
+}
+
+/// Whether no branch of a request, also of nested ones, holds a write: such a transaction is a read.
+pub(super) fn is_read_only(request: &pb::TxnRequest) -> bool {
+    request.success.iter().chain(&request.failure).all(|op| match &op.request {
+        Some(Request::RequestPut(_) | Request::RequestDeleteRange(_)) => false,
+        Some(Request::RequestTxn(request)) => is_read_only(request),
+        Some(Request::RequestRange(_)) | None => true,
+    })
+}
+
+/// The transaction of a request whose form was checked. The setting that it was checked with may
+/// have changed since.
+pub(super) fn checked_txn(request: &pb::TxnRequest) -> Txn<'_> {
+    convert::txn(request, TXN_OPS_TOTAL_MAX).expect("the request was checked when it came")
+}
