@@ -46,7 +46,9 @@ fn encode_again(bytes: &[u8]) -> Vec<u8> {
         let mut at = 0;
         while let Some(framed) = batch.command(at).expect("the entry was verified") {
             let identities = batch.identities[framed.identity_list].iter().copied();
-            builder.push(framed.connection, &encode_identities(identities), &framed.command);
+            builder
+                .push(framed.connection, &encode_identities(identities), &framed.command)
+                .expect("it fits");
             at = framed.end;
         }
         assert_eq!(builder.command_count(), batch.command_count as usize);
@@ -220,7 +222,7 @@ pub fn entry_seeds() -> Vec<Vec<u8>> {
             let identities = IDENTITIES.into_iter().take(position % 3);
             let identities: Vec<Identity<'_>> = identities.collect();
             let identities = encode_identities(identities.into_iter());
-            builder.push(ConnectionId(1), &identities, command);
+            builder.push(ConnectionId(1), &identities, command).expect("it fits");
         }
         let origin = Origin { member: MemberId(1), boot: BootId(1) };
         builder.finish().stamp(origin, sequence)

@@ -14,6 +14,7 @@
 //! All little-endian; text is a 32-bit length and UTF-8.
 
 mod nothing;
+mod oversize;
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
@@ -25,11 +26,13 @@ use crate::control::command::{Command as ControlCommand, decode_level};
 use crate::ids::{BootId, ConnectionId, MemberId, Origin};
 use crate::level::Level;
 use crate::limits::{
-    BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, ENTRY_BYTES_MAX, IDENTITIES_MAX, IDENTITY_LISTS_MAX,
+    BATCH_ALONE_BYTES_MAX, BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, ENTRY_BYTES_MAX, IDENTITIES_MAX,
+    IDENTITY_LISTS_MAX,
 };
 use crate::zk::acl::Identity;
 
 pub use nothing::{Replaced, replace_by_nothing};
+pub use oversize::refuse_oversize;
 
 /// Version of the entry format.
 pub const FORMAT_VERSION: u8 = 1;
@@ -65,6 +68,18 @@ pub struct BatchBuilder {
     list_index: HashMap<Vec<u8>, u16, FixedState>,
 }
 
+/// Why a command is not added to a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdded {
+    /// The batch has as many commands, or as many bytes, as it may have.
+    Full,
+    /// No entry can hold the command, which has this many bytes.
+    TooLarge {
+        /// The size of the encoded command.
+        bytes: usize,
+    },
+}
+
 /// A finished batch that Loop has not stamped yet.
 #[derive(Clone, Debug)]
 pub struct UnstampedBatch {
@@ -90,39 +105,54 @@ impl Default for BatchBuilder {
 
 impl BatchBuilder {
     /// Adds a command sent by `connection` with the identities that [`encode_identities`] wrote.
-    pub fn push(&mut self, connection: ConnectionId, identities: &[u8], command: &Command<'_>) {
-        assert!(self.command_count < BATCH_COMMANDS_MAX);
-        let list = self.intern(identities);
+    ///
+    /// Its size is checked here, exactly: no rule for the size of a request says how large the
+    /// command is that it becomes.
+    ///
+    /// # Errors
+    /// The command is not added: it must go into the next batch, or no entry can hold it.
+    pub fn push(
+        &mut self,
+        connection: ConnectionId,
+        identities: &[u8],
+        command: &Command<'_>,
+    ) -> Result<(), NotAdded> {
+        if self.command_count >= BATCH_COMMANDS_MAX {
+            return Err(NotAdded::Full);
+        }
+        let known_list = self.list_index.get(identities).copied();
         let start = self.bytes.len();
         self.bytes.put_u32(0);
-        self.bytes.put_u16(list);
+        self.bytes.put_u16(known_list.unwrap_or(self.list_count));
         self.bytes.put_u64(connection.0);
         command.encode(&mut self.bytes);
+        let command_bytes = self.bytes.len() - start;
+        let alone_bytes = BATCH_HEADER_BYTES + command_bytes + 2 + identities.len();
+        let not_added = if alone_bytes > BATCH_ALONE_BYTES_MAX {
+            Some(NotAdded::TooLarge { bytes: command_bytes })
+        } else if self.command_count > 0 && self.bytes.len() > BATCH_BYTES_MAX {
+            Some(NotAdded::Full)
+        } else {
+            None
+        };
+        if let Some(not_added) = not_added {
+            self.bytes.truncate(start);
+            return Err(not_added);
+        }
         patch_length(&mut self.bytes, start);
+        if known_list.is_none() {
+            self.lists.extend_from_slice(identities);
+            self.list_index.insert(identities.to_vec(), self.list_count);
+            self.list_count += 1;
+        }
         self.command_count += 1;
         self.level = self.level.max(command.level());
-    }
-
-    fn intern(&mut self, identities: &[u8]) -> u16 {
-        if let Some(&list) = self.list_index.get(identities) {
-            return list;
-        }
-        let list = self.list_count;
-        self.lists.extend_from_slice(identities);
-        self.list_index.insert(identities.to_vec(), list);
-        self.list_count += 1;
-        list
+        Ok(())
     }
 
     /// The number of commands.
     pub fn command_count(&self) -> usize {
         self.command_count
-    }
-
-    /// Whether another command of `bytes` must wait for the next batch.
-    pub fn is_full_for(&self, bytes: usize) -> bool {
-        self.command_count >= BATCH_COMMANDS_MAX
-            || (self.command_count > 0 && self.bytes.len() + bytes > BATCH_BYTES_MAX)
     }
 
     /// Ends the batch and starts anew.
@@ -205,7 +235,8 @@ fn decode_list<'a>(reader: &mut Reader<'a>) -> Result<Vec<Identity<'a>>, DecodeE
 }
 
 /// Packs stamped batches, whose commands need that level, into the payload of one entry. Called by
-/// Loop on the leader.
+/// Loop on the leader. Each batch has [`BATCH_ALONE_BYTES_MAX`] at most; several have
+/// [`BATCH_BYTES_MAX`] in all.
 pub fn encode(time_ms: i64, group: u32, level: Level, batches: &[Bytes]) -> Bytes {
     let bytes: usize = batches.iter().map(Bytes::len).sum();
     let mut out = Vec::with_capacity(HEADER_BYTES + bytes);

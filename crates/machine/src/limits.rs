@@ -11,6 +11,10 @@ pub const BATCH_BYTES_MAX: usize = 256 * 1024;
 /// format, above any value of that setting that the configuration accepts.
 pub const ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Bytes of a batch that has an entry for itself, since it has one command that is larger than
+/// [`BATCH_BYTES_MAX`]. A larger command is refused where it is encoded.
+pub const BATCH_ALONE_BYTES_MAX: usize = ENTRY_BYTES_MAX - crate::entry::HEADER_BYTES;
+
 /// Bytes of a path. ZooKeeper has no bound but `jute.maxbuffer`; this is the format's.
 pub const PATH_BYTES_MAX: usize = ENTRY_BYTES_MAX;
 

@@ -42,7 +42,7 @@ use etcd::convert::{self, Header};
 use etcd::pb::{Message, etcdserverpb as pb};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use machine::entry::encode_identities;
+use machine::entry::{NotAdded, encode_identities};
 use machine::etcd::Store;
 use machine::etcd::auth::ETCD_SCHEME;
 use machine::etcd::command::Command as EtcdCommand;
@@ -831,17 +831,16 @@ impl EtcdFront {
         if !self.commands.has_credit(FRONT_COMMANDS_MAX) {
             return Err(Error::TooManyRequests.into());
         }
-        if self.commands.batch.is_full_for(bytes) {
-            self.hand_over();
-        }
         let connection = self.config.connection;
-        match who {
-            None => self.commands.batch.push(connection, &self.identity_bytes, command),
-            Some(who) => {
-                let identities = encode_identities([who].into_iter());
-                self.commands.batch.push(connection, &identities, command);
-            }
+        let named = who.map(|who| encode_identities([who].into_iter()));
+        let identities = named.as_ref().unwrap_or(&self.identity_bytes);
+        let mut added = self.commands.batch.push(connection, identities, command);
+        if added == Err(NotAdded::Full) {
+            let submission = self.commands.finish(self.config.id);
+            self.output.to_loop.extend(submission.map(ToLoop::Submit));
+            added = self.commands.batch.push(connection, identities, command);
         }
+        added.map_err(|_| Error::RequestTooLarge)?;
         self.commands.waiters.push(Waiter::new(connection, ticket));
         self.commands.take(bytes);
         let call = Call::Command { bytes, then: Then::Reply, is_cancelled: false };

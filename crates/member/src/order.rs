@@ -1122,7 +1122,8 @@ impl Loop {
     fn submit_own(&mut self, command: &Command<'_>) {
         let nobody = entry::encode_identities([].into_iter());
         let mut builder = BatchBuilder::default();
-        builder.push(ConnectionId(0), &nobody, command);
+        let added = builder.push(ConnectionId(0), &nobody, command);
+        assert!(added.is_ok(), "Loop's own commands are bounded far below an entry");
         let batch = builder.finish();
         self.waiting.push_back(Waiting::Own { front: None, batch, waiters: Vec::new() });
     }

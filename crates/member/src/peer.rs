@@ -32,6 +32,7 @@ use bytes::Bytes;
 use machine::codec::{DecodeError, Reader, Write};
 use machine::digest::Digest;
 use machine::entry::{self, BatchHeader};
+use machine::limits::BATCH_ALONE_BYTES_MAX;
 use machine::{BootId, Level, MemberId, Owner, SessionId};
 use thiserror::Error;
 
@@ -236,6 +237,15 @@ impl ForwardedBatch {
     /// The numbers of commands and bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.header.command_count as usize, self.bytes.len())
+    }
+
+    /// The batch, with a refused command in the place of each that no entry can hold. None if no
+    /// entry can hold the batch even so.
+    pub(crate) fn refuse_oversize(self) -> Option<ForwardedBatch> {
+        match entry::refuse_oversize(&self.bytes) {
+            Some((header, bytes)) => Some(ForwardedBatch { header, bytes }),
+            None => Some(self).filter(|batch| batch.bytes.len() <= BATCH_ALONE_BYTES_MAX),
+        }
     }
 }
 

@@ -45,7 +45,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use machine::entry::encode_identities;
+use machine::entry::{NotAdded, encode_identities};
 use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
 use zk::four_letter::Word;
 use zk::sasl::Exchange;
@@ -682,15 +682,27 @@ impl Front {
 
     // Handing over.
 
-    /// Puts the command of a request of `bytes` bytes into the batch.
-    fn submit(&mut self, id: ConnectionId, command: &Command<'_>, bytes: usize) {
-        if self.commands.batch.is_full_for(bytes) {
-            self.hand_over();
-        }
+    /// Puts the command of a request into the batch. False: no entry of the log can hold it.
+    #[must_use]
+    fn submit(&mut self, id: ConnectionId, command: &Command<'_>) -> bool {
         let connection = self.connections.get(&id).expect("the caller checked that it exists");
-        self.commands.batch.push(id, &connection.identity_bytes, command);
-        let ticket = connection.next_ticket;
-        self.commands.waiters.push(Waiter::new(id, ticket));
+        let (identities, ticket) = (&connection.identity_bytes, connection.next_ticket);
+        let mut added = self.commands.batch.push(id, identities, command);
+        if added == Err(NotAdded::Full) {
+            let submission = self.commands.finish(self.config.id);
+            self.output.to_loop.extend(submission.map(ToLoop::Submit));
+            added = self.commands.batch.push(id, identities, command);
+        }
+        if added.is_ok() {
+            self.commands.waiters.push(Waiter::new(id, ticket));
+        }
+        added.is_ok()
+    }
+
+    /// Puts a command into the batch that is a few bytes long.
+    fn submit_small(&mut self, id: ConnectionId, command: &Command<'_>) {
+        let is_added = self.submit(id, command);
+        assert!(is_added, "an entry holds a small command, and the identities of a connection");
     }
 
     /// Ends the batch and passes it on.
@@ -829,10 +841,8 @@ fn set_identities(connection: &mut Connection, identities: Vec<OwnedIdentity>) {
 }
 
 const _: () = assert!(
-    zk::limits::FRAME_BYTES_MAX_LIMIT as usize
-        + crate::limits::CONNECTION_IDENTITY_BYTES_MAX
-        + machine::limits::BATCH_BYTES_MAX
-        <= machine::limits::ENTRY_BYTES_MAX
+    crate::limits::CONNECTION_IDENTITY_BYTES_MAX + machine::limits::BATCH_BYTES_MAX
+        <= machine::limits::BATCH_ALONE_BYTES_MAX
 );
 
 #[cfg(test)]

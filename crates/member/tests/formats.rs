@@ -30,7 +30,9 @@ const AT: SnapshotAt = SnapshotAt { index: 7_000_000_000, term: 12 };
 fn forwarded(sequence: u64) -> ForwardedBatch {
     let mut builder = BatchBuilder::default();
     let nobody = encode_identities([].into_iter());
-    builder.push(ConnectionId(0), &nobody, &Command::Control(ControlCommand::Nothing));
+    builder
+        .push(ConnectionId(0), &nobody, &Command::Control(ControlCommand::Nothing))
+        .expect("it fits");
     let bytes = builder.finish().stamp(Origin { member: FROM, boot: BOOT }, sequence);
     let (header, _) = check_batch(&bytes, 0).expect("a good batch");
     ForwardedBatch { header, bytes }

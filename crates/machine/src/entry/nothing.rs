@@ -72,24 +72,36 @@ fn chosen(
 /// A copy of the batch, with `Nothing` at these places.
 fn with_nothing_at(batch: &[u8], places: &[(usize, ConnectionId)]) -> Vec<u8> {
     let nothing = nothing();
+    let replaced = with_bodies(batch, |position, _| {
+        let is_replaced = places.binary_search_by_key(&position, |(place, _)| *place).is_ok();
+        is_replaced.then(|| nothing.clone())
+    });
+    assert!(replaced.len() <= batch.len(), "Nothing is the shortest command");
+    replaced
+}
+
+/// A copy of a batch that decodes, with other bodies of commands: those that `replace` gives for a
+/// position and a body.
+pub(super) fn with_bodies(
+    batch: &[u8],
+    mut replace: impl FnMut(usize, &[u8]) -> Option<Vec<u8>>,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(batch.len());
     out.extend_from_slice(&batch[..BATCH_HEADER_BYTES]);
     let mut command_bytes = 0;
     for (position, command) in commands_of(batch).enumerate() {
         command_bytes += 4 + command.len();
-        let is_replaced = places.binary_search_by_key(&position, |(place, _)| *place).is_ok();
         let (header, body) = command.split_at(COMMAND_HEADER_BYTES);
         let start = out.len();
         out.put_u32(0);
         out.extend_from_slice(header);
-        out.extend_from_slice(if is_replaced { &nothing } else { body });
+        out.extend_from_slice(replace(position, body).as_deref().unwrap_or(body));
         patch_length(&mut out, start);
     }
     let command_bytes_now = (out.len() - BATCH_HEADER_BYTES) as u32;
     put_at(&mut out, 32, &command_bytes_now.to_le_bytes());
     out.extend_from_slice(&batch[BATCH_HEADER_BYTES + command_bytes..]);
     patch_length(&mut out, 0);
-    assert!(out.len() <= batch.len(), "Nothing is the shortest command");
     out
 }
 
@@ -116,7 +128,7 @@ fn nothing() -> Vec<u8> {
 }
 
 /// The reason why a batch always decodes here.
-const OWN: &str = "this member built the batch";
+const OWN: &str = "this member built the batch, or has checked it";
 
 #[cfg(test)]
 mod tests;

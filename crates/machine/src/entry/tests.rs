@@ -2,6 +2,7 @@ use super::*;
 use crate::ZkCommand;
 use crate::ids::SessionId;
 use crate::machine::tests::rig::{Random, parse_op};
+use crate::zk::command::Op;
 
 const ORIGIN: Origin = Origin { member: MemberId(0x0102_0304), boot: BootId(9) };
 const USER: Identity<'static> = Identity { scheme: "digest", id: "u:x" };
@@ -18,10 +19,14 @@ fn identities(list: &[Identity<'static>]) -> Vec<u8> {
 /// An entry of two batches; the second one holds two commands with different identities.
 fn entry() -> Bytes {
     let mut builder = BatchBuilder::default();
-    builder.push(ConnectionId(1), &identities(&[]), &write("create /a"));
+    builder.push(ConnectionId(1), &identities(&[]), &write("create /a")).expect("it fits");
     let first = builder.finish().stamp(ORIGIN, 1);
-    builder.push(ConnectionId(2), &identities(&[ADDRESS]), &write("set /a data v3"));
-    builder.push(ConnectionId(3), &identities(&[ADDRESS, USER]), &write("delete /a"));
+    builder
+        .push(ConnectionId(2), &identities(&[ADDRESS]), &write("set /a data v3"))
+        .expect("it fits");
+    builder
+        .push(ConnectionId(3), &identities(&[ADDRESS, USER]), &write("delete /a"))
+        .expect("it fits");
     let second = builder.finish().stamp(ORIGIN, 2);
     encode(-77, 4, Level::FIRST, &[first, second])
 }
@@ -146,7 +151,7 @@ fn equal_identity_lists_stand_once_in_a_batch() {
     let mut builder = BatchBuilder::default();
     let lists = [identities(&[USER]), identities(&[]), identities(&[USER]), identities(&[USER])];
     for (connection, list) in lists.iter().enumerate() {
-        builder.push(ConnectionId(connection as u64), list, &write("check /"));
+        builder.push(ConnectionId(connection as u64), list, &write("check /")).expect("it fits");
     }
     let entry = encode(0, 0, Level::FIRST, &[builder.finish().stamp(ORIGIN, 1)]);
     let batch = decode_batch(&entry, HEADER_BYTES).unwrap();
@@ -163,10 +168,10 @@ fn equal_identity_lists_stand_once_in_a_batch() {
 #[test]
 fn a_finished_builder_starts_anew() {
     let mut builder = BatchBuilder::default();
-    builder.push(ConnectionId(1), &identities(&[USER]), &write("create /a"));
+    builder.push(ConnectionId(1), &identities(&[USER]), &write("create /a")).expect("it fits");
     let first = builder.finish();
     assert_eq!((first.command_count, builder.command_count()), (1, 0));
-    builder.push(ConnectionId(1), &identities(&[USER]), &write("create /a"));
+    builder.push(ConnectionId(1), &identities(&[USER]), &write("create /a")).expect("it fits");
     let second = builder.finish();
     assert_eq!(first.byte_count(), second.byte_count());
     assert_eq!(first.stamp(ORIGIN, 1), second.stamp(ORIGIN, 1));
@@ -175,17 +180,28 @@ fn a_finished_builder_starts_anew() {
 #[test]
 fn a_batch_is_full_at_its_commands_or_bytes_but_takes_one_of_any_size() {
     let mut builder = BatchBuilder::default();
-    assert!(!builder.is_full_for(ENTRY_BYTES_MAX));
+    let small = |builder: &mut BatchBuilder| {
+        builder.push(ConnectionId(1), &identities(&[]), &write("malformed"))
+    };
     for _ in 0..BATCH_COMMANDS_MAX {
-        assert!(!builder.is_full_for(0));
-        builder.push(ConnectionId(1), &identities(&[]), &write("malformed"));
+        assert_eq!(small(&mut builder), Ok(()));
     }
-    assert!(builder.is_full_for(0));
-    let mut builder = BatchBuilder::default();
-    builder.push(ConnectionId(1), &identities(&[]), &write("malformed"));
-    let free = BATCH_BYTES_MAX - builder.bytes.len();
-    assert!(!builder.is_full_for(free));
-    assert!(builder.is_full_for(free + 1));
+    assert_eq!(small(&mut builder), Err(NotAdded::Full));
+    let (data, mut builder) = (vec![b'v'; BATCH_BYTES_MAX], BatchBuilder::default());
+    let mut free = BATCH_BYTES_MAX - HEADER_BYTES;
+    let large = |builder: &mut BatchBuilder, bytes: usize| {
+        let op =
+            Op::SetData { path: "/a", malformed: false, data: Some(&data[..bytes]), version: 0 };
+        let command = Command::Zk(ZkCommand::Write { session: SessionId(1), op });
+        builder.push(ConnectionId(1), &identities(&[]), &command)
+    };
+    assert_eq!(small(&mut builder), Ok(()));
+    while large(&mut builder, free) == Err(NotAdded::Full) {
+        free -= 1;
+    }
+    assert_eq!(builder.bytes.len(), BATCH_BYTES_MAX);
+    assert_eq!(small(&mut builder), Err(NotAdded::Full));
+    assert_eq!(large(&mut BatchBuilder::default(), BATCH_BYTES_MAX), Ok(()), "it goes alone");
 }
 
 #[test]
@@ -194,7 +210,7 @@ fn a_full_batch_with_as_many_identity_lists_is_read_back() {
     for number in 0..BATCH_COMMANDS_MAX {
         let id = number.to_string();
         let list = encode_identities([Identity { scheme: "ip", id: &id }].into_iter());
-        builder.push(ConnectionId(number as u64), &list, &write("malformed"));
+        builder.push(ConnectionId(number as u64), &list, &write("malformed")).expect("it fits");
     }
     let entry = encode(0, 0, Level::FIRST, &[builder.finish().stamp(ORIGIN, 1)]);
     let batch = decode_batch(&entry, HEADER_BYTES).unwrap();

@@ -43,7 +43,9 @@ type Sent = (ConnectionId, &'static [Identity<'static>], Command<'static>);
 fn batch(origin: Origin, sequence: u64, sent: &[Sent]) -> Bytes {
     let mut builder = BatchBuilder::default();
     for (connection, identities, command) in sent {
-        builder.push(*connection, &encode_identities(identities.iter().copied()), command);
+        builder
+            .push(*connection, &encode_identities(identities.iter().copied()), command)
+            .expect("it fits");
     }
     builder.finish().stamp(origin, sequence)
 }

@@ -41,7 +41,7 @@ fn batch(commands: &[(u64, Command<'_>)]) -> UnstampedBatch {
     let mut builder = BatchBuilder::default();
     let nobody = encode_identities([].into_iter());
     for (connection, command) in commands {
-        builder.push(ConnectionId(*connection), &nobody, command);
+        builder.push(ConnectionId(*connection), &nobody, command).expect("it fits");
     }
     builder.finish()
 }

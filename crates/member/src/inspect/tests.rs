@@ -39,7 +39,7 @@ fn put(index: u64, term: u64) -> LogEntry {
     });
     let mut builder = BatchBuilder::default();
     let identities = encode_identities([].into_iter());
-    builder.push(ConnectionId(1), &identities, &Command::Etcd(command));
+    builder.push(ConnectionId(1), &identities, &Command::Etcd(command)).expect("it fits");
     let batch = builder.finish().stamp(ORIGIN, index);
     let payload = entry::encode(1, 0, Level::ETCD, &[batch]);
     LogEntry { index, term, kind: EntryKind::Normal, payload }

@@ -9,7 +9,7 @@ use super::{Condemned, Differs, Loop, Waiting};
 use crate::leader::digests::Difference;
 use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS};
 use crate::message::SnapshotJob;
-use crate::peer::{Forward, PeerError, PeerFrame, PeerMessage};
+use crate::peer::{Forward, ForwardedBatch, PeerError, PeerFrame, PeerMessage};
 use crate::servers::LinkedServer;
 
 impl Loop {
@@ -79,7 +79,11 @@ impl Loop {
     fn on_forward(&mut self, from: MemberId, forward: Forward) {
         let Some(leading) = &mut self.leading else { return };
         match leading.followed.take(from, forward) {
-            Ok(batches) => self.waiting.extend(batches.into_iter().map(Waiting::Forwarded)),
+            Ok(batches) => {
+                // A batch that is left out is handed over again, and no version makes one.
+                let fitting = batches.into_iter().filter_map(ForwardedBatch::refuse_oversize);
+                self.waiting.extend(fitting.map(Waiting::Forwarded));
+            }
             Err(Some(answer)) => self.send(from, answer),
             Err(None) => {}
         }

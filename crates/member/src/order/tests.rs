@@ -59,11 +59,13 @@ fn submission_of(commands: usize, bytes: usize) -> ToLoop {
     for _ in 0..commands {
         let (path, malformed, version) = ("/a", false, -1);
         let op = machine::Op::SetData { path, malformed, data: Some(&data), version };
-        builder.push(
-            ConnectionId(1),
-            &nobody,
-            &Command::Zk(ZkCommand::Write { session: SessionId(1), op }),
-        );
+        builder
+            .push(
+                ConnectionId(1),
+                &nobody,
+                &Command::Zk(ZkCommand::Write { session: SessionId(1), op }),
+            )
+            .expect("it fits");
     }
     let waiter = Waiter::new(ConnectionId(1), Ticket(0));
     let waiters = vec![waiter; commands];

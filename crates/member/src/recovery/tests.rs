@@ -394,7 +394,7 @@ fn a_snapshot_of_a_later_version_is_not_set_aside_whatever_the_others_are() {
 fn raise(index: u64, level: Level) -> LogEntry {
     let mut builder = BatchBuilder::default();
     let command = Command::Control(ControlCommand::Raise(level.into()));
-    builder.push(ConnectionId(0), &encode_identities([].into_iter()), &command);
+    builder.push(ConnectionId(0), &encode_identities([].into_iter()), &command).expect("it fits");
     let batch = builder.finish().stamp(Origin::default(), 1);
     let payload = entry::encode(1, 0, level, &[batch]);
     LogEntry { index, term: 1, kind: storage::wal::EntryKind::Normal, payload }

@@ -20,7 +20,7 @@ fn entry(index: u64, origin: Origin, sequence: u64, commands: &[Command<'_>]) ->
     let nobody = entry::encode_identities([].into_iter());
     let mut builder = BatchBuilder::default();
     for command in commands {
-        builder.push(ConnectionId(1), &nobody, command);
+        builder.push(ConnectionId(1), &nobody, command).expect("it fits");
     }
     let batch = builder.finish().stamp(origin, sequence);
     let payload = entry::encode(index as i64, 0, machine::Level::FIRST, &[batch]);

@@ -184,7 +184,7 @@ impl Front {
         // The command gets a batch of its own, so that Loop can drop it if the client does not
         // wait.
         self.hand_over();
-        self.submit(id, &command, CONNECT_BYTES_MAX as usize);
+        self.submit_small(id, &command);
         self.commands.take(0);
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         connection.state = State::Connecting { connect, session, password, timeout_ms, since_ms };

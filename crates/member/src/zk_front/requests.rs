@@ -2,7 +2,7 @@
 //! over.
 
 use bytes::Bytes;
-use machine::{Command, ConnectionId, DescendantCount, ZkCommand};
+use machine::{Command, ConnectionId, DescendantCount, SessionId, ZkCommand};
 use zk::jute::{JuteError, JuteReader};
 use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
 use zk::response::WriteForm;
@@ -110,7 +110,7 @@ impl Front {
                 match refused_with_a_zxid(header.opcode, &error) {
                     Some(error) => {
                         let (bytes, form) = (frame.len(), WriteForm::Refused(error));
-                        self.submit(id, &ops::refused_command(session), bytes);
+                        self.submit_small(id, &ops::refused_command(session));
                         self.push_slot(id, header.xid, SlotKind::Write { form, bytes });
                     }
                     None => self.fail(id, header.xid, ErrorCode::MARSHALLING_ERROR, None, false),
@@ -250,19 +250,20 @@ impl Front {
         let session = self.connections[&id].session.expect("an attached connection has a session");
         match request {
             Request::Write(write) => {
-                let form = WriteForm::of(write);
-                self.submit(id, &ops::write_command(session, write), bytes);
+                let command = ops::write_command(session, write);
+                let form = self.submit_or_refuse(id, session, &command, WriteForm::of(write));
                 self.push_slot(id, xid, SlotKind::Write { form, bytes });
                 self.keep_pending(id, request);
             }
             Request::Multi(writes) => {
+                let command = ops::multi_command(session, writes);
                 let form = WriteForm::of_multi(writes);
-                self.submit(id, &ops::multi_command(session, writes), bytes);
+                let form = self.submit_or_refuse(id, session, &command, form);
                 self.push_slot(id, xid, SlotKind::Write { form, bytes });
                 self.keep_pending(id, request);
             }
             Request::CloseSession => {
-                self.submit(id, &Command::Zk(ZkCommand::CloseSession { session }), bytes);
+                self.submit_small(id, &Command::Zk(ZkCommand::CloseSession { session }));
                 self.push_slot(id, xid, SlotKind::Close { bytes });
             }
             // PrepRequestProcessor: a standalone server's answer, allowed or not.
@@ -271,11 +272,27 @@ impl Front {
                     true => ErrorCode::UNIMPLEMENTED,
                     false => ErrorCode::RECONFIG_DISABLED,
                 });
-                self.submit(id, &ops::refused_command(session), bytes);
+                self.submit_small(id, &ops::refused_command(session));
                 self.push_slot(id, xid, SlotKind::Write { form, bytes });
             }
             _ => unreachable!("the caller checked that it exists"),
         }
+    }
+
+    /// Puts the command of a write into the batch, or one that is refused if no entry of the log can
+    /// hold it. Returns the form of the answer.
+    fn submit_or_refuse(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        command: &Command<'_>,
+        form: WriteForm,
+    ) -> WriteForm {
+        if self.submit(id, command) {
+            return form;
+        }
+        self.submit_small(id, &ops::refused_command(session));
+        WriteForm::Refused(ErrorCode::MARSHALLING_ERROR)
     }
 
     /// Takes a request about the connection's own watches.

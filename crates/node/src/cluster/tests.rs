@@ -129,7 +129,7 @@ fn open_session(node: &Node, session: i64) {
     let connection = ConnectionId(session as u64);
     let (session, password) = (SessionId(session), [7; 16]);
     let command = Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms: 3_600_000 });
-    builder.push(connection, &nobody, &command);
+    builder.push(connection, &nobody, &command).expect("it fits");
     let handle = &node.zk_fronts()[0];
     let waiters = vec![Waiter::new(connection, Ticket(0))];
     let (front, batch) = (handle.id(), builder.finish());

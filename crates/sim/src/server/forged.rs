@@ -80,7 +80,8 @@ pub(super) fn forge_writes(
         if let Ok(header) = RequestHeader::decode(&mut reader)
             && let Ok(Request::Write(write)) = Request::decode(header.opcode, &mut reader)
         {
-            batch.push(connection, &identities, &write_command(session, &write));
+            // As many as one batch takes.
+            let _ = batch.push(connection, &identities, &write_command(session, &write));
         }
         input = rest;
     }

@@ -153,7 +153,7 @@ fn handed(command_count: usize) -> Witness {
     let nobody = encode_identities([].into_iter());
     for _ in 0..command_count {
         let command = Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() });
-        builder.push(ConnectionId(0), &nobody, &command);
+        builder.push(ConnectionId(0), &nobody, &command).expect("it fits");
     }
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let payload = entry::encode(0, 0, machine::Level::FIRST, &[builder.finish().stamp(origin, 1)]);
@@ -240,7 +240,7 @@ fn levelled(entries: &[(Level, &[Level])]) -> Result<Level, String> {
         let batch = |level: &Level| {
             let mut builder = BatchBuilder::default();
             let raise = Command::Control(ControlCommand::Raise((*level).into()));
-            builder.push(ConnectionId(0), &nobody, &raise);
+            builder.push(ConnectionId(0), &nobody, &raise).expect("it fits");
             sequence += 1;
             builder.finish().stamp(origin, sequence)
         };

@@ -21,7 +21,9 @@ fn batch_of(count: usize) -> UnstampedBatch {
     for number in 0..count {
         let id = number.to_string();
         let list = encode_identities([Identity { scheme: "ip", id: &id }].into_iter());
-        builder.push(ConnectionId(100 + number as u64), &list, &set(&vec![b'x'; 10 + number]));
+        builder
+            .push(ConnectionId(100 + number as u64), &list, &set(&vec![b'x'; 10 + number % 128]))
+            .expect("it fits");
     }
     builder.finish()
 }
@@ -62,7 +64,7 @@ fn check(count: usize, positions: &[usize]) {
     assert!(bytes.len() < stamped.len() || positions.is_empty());
     let expected: Vec<_> = (0..count)
         .map(|number| {
-            let data_bytes = (!positions.contains(&number)).then_some(10 + number);
+            let data_bytes = (!positions.contains(&number)).then_some(10 + number % 128);
             (100 + number as u64, number, data_bytes)
         })
         .collect();
@@ -99,7 +101,9 @@ fn a_batch_of_as_many_commands_and_identity_lists_as_there_may_be_stays_valid() 
 fn a_command_as_large_as_an_entry_is_replaced() {
     let mut builder = BatchBuilder::default();
     let data = vec![b'x'; ENTRY_BYTES_MAX - 200];
-    builder.push(ConnectionId(1), &encode_identities([].into_iter()), &set(&data));
+    builder
+        .push(ConnectionId(1), &encode_identities([].into_iter()), &set(&data))
+        .expect("it fits");
     let batch = builder.finish().stamp(ORIGIN, 1);
     let replaced = replace_by_nothing(&batch, |_, _| true).unwrap();
     assert!(replaced.bytes.len() < 100);
@@ -125,8 +129,8 @@ fn a_batch_without_what_needed_its_level_needs_it_no_more() {
     let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
     let mut builder = BatchBuilder::default();
     let nobody = encode_identities([].into_iter());
-    builder.push(ConnectionId(1), &nobody, &set(b"x"));
-    builder.push(ConnectionId(2), &nobody, &raise);
+    builder.push(ConnectionId(1), &nobody, &set(b"x")).expect("it fits");
+    builder.push(ConnectionId(2), &nobody, &raise).expect("it fits");
     let mut batch = builder.finish();
     assert_eq!(batch.level, Level::ETCD);
     let stamped = batch.clone().stamp(ORIGIN, 1);

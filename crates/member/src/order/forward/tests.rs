@@ -17,11 +17,13 @@ fn batch_of(bytes: usize) -> UnstampedBatch {
     let data = vec![b'x'; bytes];
     let (path, malformed, version) = ("/a", false, -1);
     let op = machine::Op::SetData { path, malformed, data: Some(&data), version };
-    builder.push(
-        ConnectionId(1),
-        &nobody,
-        &Command::Zk(ZkCommand::Write { session: SessionId(1), op }),
-    );
+    builder
+        .push(
+            ConnectionId(1),
+            &nobody,
+            &Command::Zk(ZkCommand::Write { session: SessionId(1), op }),
+        )
+        .expect("it fits");
     builder.finish()
 }
 
@@ -199,7 +201,7 @@ fn push_of(forwarder: &mut Forwarder, front: u32, count: u64) -> u64 {
     let mut builder = BatchBuilder::default();
     for connection in 1..=count {
         let command = Command::Zk(ZkCommand::CloseSession { session: SessionId(1) });
-        builder.push(ConnectionId(connection), &nobody, &command);
+        builder.push(ConnectionId(connection), &nobody, &command).expect("it fits");
     }
     let tickets = (1..=count).map(|connection| Ticket(10 * connection)).collect();
     forwarder.push(builder.finish(), Some(Callers { front: FrontId(front), tickets }))

@@ -15,7 +15,7 @@ fn submit(real: &mut Real, front: u32, connections: &[u64]) {
     let mut builder = BatchBuilder::default();
     for connection in connections {
         let command = Command::Zk(ZkCommand::CloseSession { session: SessionId(1) });
-        builder.push(ConnectionId(*connection), &nobody, &command);
+        builder.push(ConnectionId(*connection), &nobody, &command).expect("it fits");
     }
     let waiter = |it: &u64| Waiter::new(ConnectionId(*it), Ticket(10 * it));
     let waiters = connections.iter().map(waiter).collect();

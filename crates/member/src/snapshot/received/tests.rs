@@ -79,12 +79,12 @@ fn receive(disk: &FaultDisk, bytes: &[u8]) -> Result<PreparedImage, RecoveryErro
 fn append_install(found: &mut Recovered<FaultDisk>, hash: u128) {
     let mut builder = BatchBuilder::default();
     let nobody = entry::encode_identities([].into_iter());
-    builder.push(ConnectionId(0), &nobody, &Command::Zk(ZkCommand::Configure(Settings::default())));
-    builder.push(
-        ConnectionId(0),
-        &nobody,
-        &Command::Control(ControlCommand::InstallImage { hash }),
-    );
+    builder
+        .push(ConnectionId(0), &nobody, &Command::Zk(ZkCommand::Configure(Settings::default())))
+        .expect("it fits");
+    builder
+        .push(ConnectionId(0), &nobody, &Command::Control(ControlCommand::InstallImage { hash }))
+        .expect("it fits");
     let batch = builder.finish().stamp(found.origin, 1);
     let payload = entry::encode(1, 0, machine::Level::FIRST, &[batch]);
     let entry = LogEntry { index: 2, term: 1, kind: EntryKind::Normal, payload };
@@ -231,7 +231,7 @@ fn entry_of(index: u64, commands: &[Command<'_>]) -> LogEntry {
     let mut builder = BatchBuilder::default();
     let nobody = entry::encode_identities([].into_iter());
     for command in commands {
-        builder.push(ConnectionId(0), &nobody, command);
+        builder.push(ConnectionId(0), &nobody, command).expect("it fits");
     }
     let batch = builder.finish().stamp(Origin::default(), index);
     LogEntry {

@@ -18,7 +18,7 @@ fn batch(sequence: u64, connections: &[u64], replaced: &[u64]) -> Bytes {
     let mut builder = BatchBuilder::default();
     for connection in connections {
         let command = Command::Zk(ZkCommand::CloseSession { session: SessionId(1) });
-        builder.push(ConnectionId(*connection), &nobody, &command);
+        builder.push(ConnectionId(*connection), &nobody, &command).expect("it fits");
     }
     let mut batch = builder.finish();
     batch.replace_by_nothing(|_, connection| replaced.contains(&connection.0));

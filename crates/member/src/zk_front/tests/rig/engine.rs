@@ -180,7 +180,7 @@ impl Real {
 pub(crate) fn own_batch(connection: u64, command: &Command<'_>) -> machine::entry::UnstampedBatch {
     let mut builder = machine::entry::BatchBuilder::default();
     let nobody = encode_identities([].into_iter());
-    builder.push(ConnectionId(connection), &nobody, command);
+    builder.push(ConnectionId(connection), &nobody, command).expect("it fits");
     builder.finish()
 }
 
