@@ -8,7 +8,7 @@ mod bounds;
 mod certificates;
 mod concurrency;
 mod connections;
-mod grpc_client;
+pub mod grpc_client;
 mod health;
 mod leaderless;
 mod leases;

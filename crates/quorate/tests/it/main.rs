@@ -1,6 +1,7 @@
 //! Tests of the real binary, as a process: one test program, one module a subject.
 #![allow(clippy::unwrap_used)]
 
+mod attack;
 mod bad_input;
 mod bench;
 mod chaos;

@@ -1,0 +1,252 @@
+//! A server under attack: its well-behaved clients, and its memory.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, spawn};
+use std::time::{Duration, Instant};
+
+use etcd::pb::Message;
+use etcd::pb::etcdserverpb as pb;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use zk::ErrorCode;
+use zk::request::{ReadKind, Request, WriteRequest};
+
+use super::requests::{Connection, count, fill};
+use crate::client::{Client, SEQUENTIAL, create, read};
+use crate::ensemble::open;
+use crate::etcd::grpc_client::{call, connect, framed, head, kv, run};
+use crate::etcd::request;
+use crate::server::Server;
+
+const ETCD: &str = "quorate.etcdAddr=127.0.0.1:0";
+const V2: &str = "quorate.etcdEnableV2=true";
+
+pub const MIB: u64 = 1 << 20;
+
+/// How much memory an attack may cost that is refused, or whose answer is small. The state of these
+/// tests is below 100 MiB; the machine of a test may be slow to give memory back.
+pub const RISE_MAX: u64 = 256 * MIB;
+
+/// Address space of a server: an attack that takes all memory ends the server and not the machine.
+const ADDRESS_SPACE: u64 = 4096 * MIB;
+
+/// Limits the address space of a process that has started.
+pub fn limit_address_space(pid: Pid) {
+    let limit = Rlimit { current: Some(ADDRESS_SPACE), maximum: Some(ADDRESS_SPACE) };
+    prlimit(Some(pid), Resource::As, limit).expect("may be lowered");
+}
+
+/// A line of `/proc/PID/status` that has an amount of memory, in bytes.
+fn memory(pid: Pid, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.expect("the process lives").trim().trim_end_matches(" kB");
+    kib.parse::<u64>().unwrap() * 1_024
+}
+
+/// The most memory that a process has had in use, since its start or the last [`Memory::of`].
+pub fn peak(pid: Pid) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+/// The memory of a process from a moment on.
+pub struct Memory {
+    pid: Pid,
+    before: u64,
+}
+
+impl Memory {
+    pub fn of(pid: Pid) -> Memory {
+        // 5 forgets the peak so far (proc_pid_clear_refs(5)).
+        fs::write(format!("/proc/{}/clear_refs", pid.as_raw_pid()), "5").unwrap();
+        Memory { pid, before: memory(pid, "VmRSS:") }
+    }
+
+    /// How much more than at the beginning it had at most.
+    pub fn rise(&self) -> u64 {
+        peak(self.pid).saturating_sub(self.before)
+    }
+}
+
+/// What a well-behaved client saw.
+#[derive(Debug, Default)]
+struct Seen {
+    rounds: u64,
+    longest: Duration,
+    /// Rounds that were not answered, by a server without a leader.
+    unanswered: u64,
+}
+
+/// Well-behaved clients, each in a thread of its own. A wrong answer ends the thread by a panic.
+pub struct Witnesses {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<(&'static str, JoinHandle<Seen>)>,
+}
+
+impl Witnesses {
+    /// A client of each face that is served.
+    pub fn of(zk: SocketAddr, etcd: SocketAddr, has_v2: bool) -> Witnesses {
+        let mut witnesses = Witnesses { is_over: Arc::default(), threads: Vec::new() };
+        witnesses.add("ZooKeeper", move |is_over| witness_zk(zk, &is_over));
+        witnesses.add("etcd", move |is_over| run(witness_etcd(etcd, &is_over)));
+        if has_v2 {
+            witnesses.add("etcd v2", move |is_over| witness_v2(etcd, &is_over));
+        }
+        witnesses
+    }
+
+    fn add(
+        &mut self,
+        name: &'static str,
+        witness: impl FnOnce(Arc<AtomicBool>) -> Seen + Send + 'static,
+    ) {
+        let is_over = self.is_over.clone();
+        self.threads.push((name, spawn(move || witness(is_over))));
+    }
+
+    /// Waits until each has been served once more. Returns how many rounds were not answered.
+    pub fn finish(self) -> u64 {
+        self.is_over.store(true, Ordering::Release);
+        let seen = self.threads.into_iter().map(|(name, thread)| {
+            let seen = thread.join().unwrap_or_else(|_| panic!("{name} is not served"));
+            println!("beside: {name}, {seen:?}");
+            seen.unanswered
+        });
+        seen.sum()
+    }
+}
+
+/// Runs rounds until it is over, the last one after that. A round returns whether it was answered.
+async fn rounds(is_over: &AtomicBool, mut round: impl AsyncFnMut(u64) -> bool) -> Seen {
+    let mut seen = Seen::default();
+    loop {
+        let (is_last, begun_at) = (is_over.load(Ordering::Acquire), Instant::now());
+        let is_answered = round(seen.rounds).await;
+        seen.rounds += 1;
+        seen.longest = seen.longest.max(begun_at.elapsed());
+        seen.unanswered += u64::from(!is_answered);
+        if is_last && is_answered {
+            return seen;
+        }
+    }
+}
+
+fn witness_zk(address: SocketAddr, is_over: &AtomicBool) -> Seen {
+    let mut client = open(address);
+    run(rounds(is_over, async |_| {
+        let is_answered = zk_round(&mut client).is_some();
+        if !is_answered {
+            client = open(address);
+        }
+        is_answered
+    }))
+}
+
+/// Creates, reads and deletes a znode. `None` if the connection ended.
+fn zk_round(client: &mut Client) -> Option<()> {
+    let answer = client.try_call(&Request::Write(create("/well-", b"behaved", SEQUENTIAL)))?;
+    assert_eq!(answer.header.error, ErrorCode::OK);
+    let path = answer.text();
+    let answer = client.try_call(&read(ReadKind::GetData, &path))?;
+    assert_eq!(answer.header.error, ErrorCode::OK);
+    assert_eq!(answer.data().as_deref(), Some(&b"behaved"[..]));
+    let delete = WriteRequest::Delete { path: &path, version: -1 };
+    assert_eq!(client.try_call(&Request::Write(delete))?.header.error, ErrorCode::OK);
+    Some(())
+}
+
+async fn witness_etcd(address: SocketAddr, is_over: &AtomicBool) -> Seen {
+    let mut requests = connect(address).await;
+    rounds(is_over, async |number| {
+        let is_answered = etcd_round(&requests, number).await.is_some();
+        if !is_answered {
+            requests = connect(address).await;
+        }
+        is_answered
+    })
+    .await
+}
+
+/// Puts and reads a key of its own. `None` if there is no leader, or the connection ended.
+async fn etcd_round(requests: &Connection, number: u64) -> Option<()> {
+    let key = format!("well{number}");
+    let put = pb::PutRequest { key: key.clone().into(), value: "1".into(), ..Default::default() };
+    answered(requests, "Put", &put).await?;
+    let range = pb::RangeRequest { key: key.into(), ..Default::default() };
+    let found = answered(requests, "Range", &range).await?;
+    let found = pb::RangeResponse::decode(found).unwrap();
+    assert_eq!((found.count, &found.kvs[0].value[..]), (1, &b"1"[..]));
+    Some(())
+}
+
+async fn answered(
+    requests: &Connection,
+    method: &str,
+    request: &impl Message,
+) -> Option<bytes::Bytes> {
+    let head = head(&format!("/etcdserverpb.KV/{method}"));
+    let answer = call(requests, head, framed(&request.encode_to_vec())).await.ok()?;
+    let (code, text) = answer.status();
+    assert!(["0", "14"].contains(&code.as_str()), "{text}");
+    (code == "0").then(|| answer.messages[0].clone())
+}
+
+fn witness_v2(address: SocketAddr, is_over: &AtomicBool) -> Seen {
+    run(rounds(is_over, async |number| {
+        let put = request(address, &format!("PUT /v2/keys/well?value={number}"), "");
+        let Some((200 | 201, _)) = put else { return false };
+        let Some((200, body)) = request(address, "GET /v2/keys/well", "") else { return false };
+        assert!(body.contains(&format!("\"value\":\"{number}\"")), "{body}");
+        true
+    }))
+}
+
+/// A standalone server with keys, its clients, and its memory from the end of the preparation on.
+pub struct Attack {
+    pub server: Server,
+    witnesses: Witnesses,
+    memory: Memory,
+    /// Keys in `[k,l)` that a restart must have.
+    pub key_count: usize,
+}
+
+impl Attack {
+    /// Starts a server with these lines in its configuration, puts so many keys, and starts the
+    /// clients.
+    pub fn prepare(name: &str, lines: &[&str], key_count: usize) -> Attack {
+        let server = Server::start(&format!("attack-{name}"), &[&[ETCD, V2], lines].concat());
+        limit_address_space(server.pid());
+        run(async { fill(&connect(server.face("etcd")).await, key_count, 0).await });
+        let witnesses = Witnesses::of(server.address(), server.face("etcd"), true);
+        let memory = Memory::of(server.pid());
+        Attack { server, witnesses, memory, key_count }
+    }
+
+    pub fn etcd(&self) -> SocketAddr {
+        self.server.face("etcd")
+    }
+
+    /// Checks that the clients were served, that the memory rose by no more than this, and that a
+    /// restart after `kill -9` has the data.
+    pub fn end(mut self, rise_max: u64) {
+        assert_eq!(self.witnesses.finish(), 0, "all rounds are answered");
+        let rise = self.memory.rise();
+        println!("the memory rose by {} MiB", rise / MIB);
+        assert!(rise <= rise_max, "{} MiB", rise / MIB);
+        let log = self.server.log();
+        assert!(!log.contains("panicked"), "{log}");
+        self.server.kill_nine();
+        self.server.restart();
+        let mut zk = open(self.server.address());
+        assert!(zk.create("/after", b"", 0).is_ok());
+        run(async {
+            let requests = connect(self.server.face("etcd")).await;
+            assert_eq!(count(&requests).await, self.key_count);
+            let put = pb::PutRequest { key: "after".into(), ..Default::default() };
+            assert_eq!(kv(&requests, "Put", &put).await.status().0, "0");
+        });
+        println!("a start took {} MiB", peak(self.server.pid()) / MIB);
+    }
+}

@@ -1,0 +1,82 @@
+//! Transactions that look at many keys are refused before the log, by the number of these keys.
+
+use etcd::pb::etcdserverpb as pb;
+
+use super::requests::{
+    all, allowed, compare_all, delete, delete_all, exists, first_by_value, nested, nested_64, put,
+    put_and_comparisons, put_and_ranges, range, refused, txn,
+};
+use super::rig::{Attack, RISE_MAX};
+use crate::etcd::grpc_client::{connect, run};
+
+/// Checks that a transaction is refused, whole.
+fn is_refused(attack: Attack, request: &pb::TxnRequest) {
+    run(async {
+        let requests = connect(attack.etcd()).await;
+        refused(&requests, request).await;
+        assert!(!exists(&requests, "a").await, "nothing of it is done");
+    });
+    attack.end(RISE_MAX);
+}
+
+#[test]
+fn a_put_with_thousands_of_nested_ranges_is_refused() {
+    is_refused(Attack::prepare("ranges", &[], 20_000), &put_and_ranges());
+}
+
+#[test]
+fn thousands_of_comparisons_of_ranges_are_refused() {
+    is_refused(Attack::prepare("comparisons", &[], 100_000), &put_and_comparisons());
+}
+
+#[test]
+fn thousands_of_sorts_for_one_key_each_are_refused() {
+    let attack = Attack::prepare("sorts", &[], 20_000);
+    let sorts = nested_64(56, &range(first_by_value()));
+    run(async {
+        let requests = connect(attack.etcd()).await;
+        // A transaction that only reads passes no log, and is refused, too.
+        refused(&requests, &txn(sorts.clone())).await;
+    });
+    is_refused(attack, &txn([vec![put("a")], sorts].concat()));
+}
+
+/// 1,000,000 keys may be looked at, beside the largest operation. 10,000 keys are here: so 101
+/// operations on all may be in one transaction, and no other key.
+#[test]
+fn a_transaction_may_look_at_a_million_keys_beside_its_largest_operation() {
+    let attack = Attack::prepare("million", &["quorate.etcdMaxTxnOps=1000"], 10_000);
+    let one = || range(pb::RangeRequest { key: "none".into(), ..Default::default() });
+    let counted = || range(pb::RangeRequest { count_only: true, ..all() });
+    let sorts = |count| vec![range(first_by_value()); count];
+    let compare = |count| vec![compare_all(); count];
+    run(async {
+        let requests = connect(attack.etcd()).await;
+        let requests = &requests;
+        let passes = async |request: pb::TxnRequest| {
+            let _: pb::TxnResponse = allowed(requests, "KV/Txn", &request).await;
+        };
+        passes(txn(sorts(101))).await;
+        refused(requests, &txn([sorts(101), vec![one()]].concat())).await;
+        refused(requests, &txn([sorts(101), vec![counted()]].concat())).await;
+        passes(txn([sorts(100), vec![counted(); 900]].concat())).await;
+        // Comparisons, nested transactions and the branch that is not taken count.
+        let success = sorts(50);
+        passes(pb::TxnRequest {
+            compare: compare(51),
+            success: success.clone(),
+            ..Default::default()
+        })
+        .await;
+        refused(requests, &pb::TxnRequest { compare: compare(52), success, ..Default::default() })
+            .await;
+        let failure = vec![nested(txn(sorts(52)))];
+        refused(requests, &pb::TxnRequest { failure, success: sorts(50), ..Default::default() })
+            .await;
+        // A removal counts, and none of these removals takes place.
+        let deletes = vec![delete(delete_all(false)); 102];
+        let lone = pb::TxnRequest { failure: deletes, ..Default::default() };
+        refused(requests, &lone).await;
+    });
+    attack.end(RISE_MAX);
+}
