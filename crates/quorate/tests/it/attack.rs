@@ -14,4 +14,5 @@ mod requests;
 mod rig;
 mod three;
 mod transactions;
+mod trees;
 mod watches;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::client::{Client, SEQUENTIAL, create, read};
 use crate::ensemble::open;
 use crate::etcd::grpc_client::{call, connect, framed, head, kv, run};
 use crate::etcd::request;
-use crate::server::Server;
+use crate::server::{Server, wait_until};
 
 const ETCD: &str = "quorate.etcdAddr=127.0.0.1:0";
 const V2: &str = "quorate.etcdEnableV2=true";
@@ -82,28 +82,29 @@ struct Seen {
 /// Well-behaved clients, each in a thread of its own. A wrong answer ends the thread by a panic.
 pub struct Witnesses {
     is_over: Arc<AtomicBool>,
+    /// How many of them were served.
+    served: Arc<AtomicUsize>,
     threads: Vec<(&'static str, JoinHandle<Seen>)>,
 }
 
 impl Witnesses {
-    /// A client of each face that is served.
+    /// A client of each face that is served. Each has had an answer when this returns.
     pub fn of(zk: SocketAddr, etcd: SocketAddr, has_v2: bool) -> Witnesses {
-        let mut witnesses = Witnesses { is_over: Arc::default(), threads: Vec::new() };
-        witnesses.add("ZooKeeper", move |is_over| witness_zk(zk, &is_over));
-        witnesses.add("etcd", move |is_over| run(witness_etcd(etcd, &is_over)));
+        let (is_over, served) = (Arc::default(), Arc::default());
+        let mut witnesses = Witnesses { is_over, served, threads: Vec::new() };
+        witnesses.add("ZooKeeper", move |signals| witness_zk(zk, signals));
+        witnesses.add("etcd", move |signals| run(witness_etcd(etcd, signals)));
         if has_v2 {
-            witnesses.add("etcd v2", move |is_over| witness_v2(etcd, &is_over));
+            witnesses.add("etcd v2", move |signals| witness_v2(etcd, signals));
         }
+        let count = witnesses.threads.len();
+        wait_until("all are served", || witnesses.served.load(Ordering::Acquire) == count);
         witnesses
     }
 
-    fn add(
-        &mut self,
-        name: &'static str,
-        witness: impl FnOnce(Arc<AtomicBool>) -> Seen + Send + 'static,
-    ) {
-        let is_over = self.is_over.clone();
-        self.threads.push((name, spawn(move || witness(is_over))));
+    fn add(&mut self, name: &'static str, witness: impl FnOnce(&Signals) -> Seen + Send + 'static) {
+        let signals = Signals { is_over: self.is_over.clone(), served: self.served.clone() };
+        self.threads.push((name, spawn(move || witness(&signals))));
     }
 
     /// Waits until each has been served once more. Returns how many rounds were not answered.
@@ -118,24 +119,33 @@ impl Witnesses {
     }
 }
 
+/// What a well-behaved client and the test tell each other.
+struct Signals {
+    is_over: Arc<AtomicBool>,
+    served: Arc<AtomicUsize>,
+}
+
 /// Runs rounds until it is over, the last one after that. A round returns whether it was answered.
-async fn rounds(is_over: &AtomicBool, mut round: impl AsyncFnMut(u64) -> bool) -> Seen {
+async fn rounds(signals: &Signals, mut round: impl AsyncFnMut(u64) -> bool) -> Seen {
     let mut seen = Seen::default();
     loop {
-        let (is_last, begun_at) = (is_over.load(Ordering::Acquire), Instant::now());
+        let (is_last, begun_at) = (signals.is_over.load(Ordering::Acquire), Instant::now());
         let is_answered = round(seen.rounds).await;
         seen.rounds += 1;
         seen.longest = seen.longest.max(begun_at.elapsed());
         seen.unanswered += u64::from(!is_answered);
+        if seen.rounds - seen.unanswered == 1 && is_answered {
+            signals.served.fetch_add(1, Ordering::AcqRel);
+        }
         if is_last && is_answered {
             return seen;
         }
     }
 }
 
-fn witness_zk(address: SocketAddr, is_over: &AtomicBool) -> Seen {
+fn witness_zk(address: SocketAddr, signals: &Signals) -> Seen {
     let mut client = open(address);
-    run(rounds(is_over, async |_| {
+    run(rounds(signals, async |_| {
         let is_answered = zk_round(&mut client).is_some();
         if !is_answered {
             client = open(address);
@@ -157,9 +167,9 @@ fn zk_round(client: &mut Client) -> Option<()> {
     Some(())
 }
 
-async fn witness_etcd(address: SocketAddr, is_over: &AtomicBool) -> Seen {
+async fn witness_etcd(address: SocketAddr, signals: &Signals) -> Seen {
     let mut requests = connect(address).await;
-    rounds(is_over, async |number| {
+    rounds(signals, async |number| {
         let is_answered = etcd_round(&requests, number).await.is_some();
         if !is_answered {
             requests = connect(address).await;
@@ -193,8 +203,8 @@ async fn answered(
     (code == "0").then(|| answer.messages[0].clone())
 }
 
-fn witness_v2(address: SocketAddr, is_over: &AtomicBool) -> Seen {
-    run(rounds(is_over, async |number| {
+fn witness_v2(address: SocketAddr, signals: &Signals) -> Seen {
+    run(rounds(signals, async |number| {
         let put = request(address, &format!("PUT /v2/keys/well?value={number}"), "");
         let Some((200 | 201, _)) = put else { return false };
         let Some((200, body)) = request(address, "GET /v2/keys/well", "") else { return false };

@@ -41,6 +41,25 @@ fn thousands_of_sorts_for_one_key_each_are_refused() {
     is_refused(attack, &txn([vec![put("a")], sorts].concat()));
 }
 
+/// 192,000 ranges of a key that does not exist, in four levels of transactions: each is cheap, and
+/// all of them are below every limit. A step through them costs no more than what it does.
+#[test]
+fn a_transaction_of_many_cheap_operations_is_done() {
+    let attack = Attack::prepare("cheap", &[], 0);
+    let mut ops = vec![range(pb::RangeRequest { key: "x".into(), ..Default::default() }); 32];
+    for count in [30, 20, 10] {
+        ops = vec![nested(txn(ops)); count];
+    }
+    run(async {
+        let requests = connect(attack.etcd()).await;
+        let request = txn([vec![put("a")], ops].concat());
+        let done: pb::TxnResponse = allowed(&requests, "KV/Txn", &request).await;
+        assert_eq!(done.responses.len(), 11);
+        assert!(exists(&requests, "a").await);
+    });
+    attack.end(2 * RISE_MAX);
+}
+
 /// 1,000,000 keys may be looked at, beside the largest operation. 10,000 keys are here: so 101
 /// operations on all may be in one transaction, and no other key.
 #[test]

@@ -14,7 +14,7 @@ use bench::differential::wire::Received;
 const CONNECTION_COUNT: usize = 40;
 
 /// Paths of one request, which together are below `jute.maxbuffer`, 1 MB.
-const PATH_COUNT: usize = 70_000;
+const PATH_COUNT: usize = 69_000;
 
 /// The number of watches that the server has.
 fn watch_count(attack: &Attack) -> usize {
