@@ -11,7 +11,7 @@ use crate::etcd::auth::Auth;
 use crate::etcd::command::KeyRange;
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::lease::Grant;
-use crate::etcd::store::{FIRST_REVISION, Store};
+use crate::etcd::store::{Edge, FIRST_REVISION, Store};
 use crate::ids::{LeaseId, LogIndex, Ordinal};
 use crate::limits::{ETCD_ALARMS_MAX, ETCD_LEASE_TTL_S_MAX, ETCD_REVISION_MAX};
 use crate::machine::Machine;
@@ -163,9 +163,9 @@ impl Import {
             self.store.prune();
         }
         let mut edge = core::mem::take(&mut self.edge);
-        edge.extend(self.store.edge.iter().cloned());
+        edge.extend(self.store.edge.events.iter().cloned());
         edge.sort_by_key(Event::place);
-        self.store.set_edge(edge.into());
+        self.store.set_edge(Edge::of(edge));
     }
 
     /// Ends the import: a state with these keys and nothing else, as of an entry of the log that

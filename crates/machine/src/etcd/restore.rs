@@ -8,7 +8,7 @@ use crate::etcd::auth::Auth;
 use crate::etcd::event::{Event, Place};
 use crate::etcd::lease::{self, Grant};
 use crate::etcd::settings::Settings;
-use crate::etcd::store::Store;
+use crate::etcd::store::{Edge, Store};
 use crate::etcd::tail::{Passed, Sum, TailRestore};
 use crate::etcd::walk::{
     TAG_ALARM, TAG_AUTH, TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START,
@@ -278,7 +278,7 @@ impl StoreRestore {
             || RestoreError::Inconsistent("a chunk of events is not whole".to_string());
         self.store.tail = self.tail.finish().ok_or_else(incomplete)?;
         self.edge.sort_by_key(Event::place);
-        self.store.set_edge(self.edge.into());
+        self.store.set_edge(Edge::of(self.edge));
         Ok(self.store)
     }
 }

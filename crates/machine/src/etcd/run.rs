@@ -16,7 +16,7 @@ use crate::etcd::lease::Lease;
 use crate::etcd::path::{Level, Taken, Visit, Walk};
 use crate::etcd::range::RangeRead;
 use crate::etcd::reply::{Branch, Found, OpDone, PutDone, RangeDeleted, Refusal};
-use crate::etcd::store::Store;
+use crate::etcd::store::{CompactSoFar, Store};
 use crate::etcd::txn_steps::{Checking, Judging};
 use crate::limits::{ETCD_ANSWER_ITEM_WEIGHT, ETCD_ANSWER_WEIGHT_MAX};
 
@@ -38,6 +38,8 @@ impl From<Refusal> for Stop {
 pub(crate) enum Paused {
     /// Its user's permissions are being checked.
     Permitting(Permitting),
+    /// The events of a compaction's revision are being looked at.
+    Compacting(CompactSoFar),
     /// The comparisons of a transaction are being judged.
     Judging(Judging),
     /// The operations of a transaction whose comparisons were judged are being checked.
@@ -51,7 +53,10 @@ impl Paused {
     pub fn into_halt(self) -> Option<Box<Halt>> {
         match self {
             Paused::Running(_, halt) => Some(halt),
-            Paused::Permitting(_) | Paused::Judging(_) | Paused::Checking(..) => None,
+            Paused::Permitting(_)
+            | Paused::Compacting(_)
+            | Paused::Judging(_)
+            | Paused::Checking(..) => None,
         }
     }
 }
@@ -83,13 +88,21 @@ pub(crate) struct Halt {
     place: Place,
     /// The changes so far, for watchers, who get those of one revision together. None if nobody
     /// watched.
-    changes: Option<Vec<KeyChange>>,
+    changes: Option<ChangesSoFar>,
     /// The removal that is not done.
     delete: Option<DeleteSoFar>,
     /// The read that is not done.
     read: Option<Box<RangeRead>>,
     /// Whether and how far the outcome collects what it shows.
     shown: Shown,
+}
+
+/// The changes for watchers between two steps.
+struct ChangesSoFar {
+    changes: Vec<KeyChange>,
+    /// The place of the first event that is not among them: the place of the next event, unless
+    /// the first watcher has come since the command began.
+    next: Place,
 }
 
 /// A removal of a range between two steps.
@@ -175,14 +188,18 @@ impl Store {
         };
         let wants = step.changes.wants_key_changes();
         let mut apart = ChangeBatch::default();
+        let (mut next, mut is_behind) = (place, false);
         if is_begun && wants {
+            let mut kept = kept.unwrap_or(ChangesSoFar { changes: Vec::new(), next: first });
+            is_behind = !self.catch_up(&mut kept, place, &mut step.budget);
+            next = kept.next;
             apart.set_wants_key_changes(true);
-            apart.append_key_changes(kept.unwrap_or_else(|| self.changes_from(first)));
+            apart.append_key_changes(kept.changes);
         }
         let begin = step.changes.key_changes().len();
         let changes = if is_begun { &mut apart } else { &mut *step.changes };
         let budget = &mut step.budget;
-        let mut run = Run { store: self, changes, place, budget, delete, read, shown };
+        let mut run = Run { store: self, changes, place, budget, is_behind, delete, read, shown };
         let done = operations(&mut run);
         let Run { place, delete, read, shown, .. } = run;
         match done {
@@ -198,7 +215,8 @@ impl Store {
                     true => apart.split_off_key_changes(0),
                     false => step.changes.split_off_key_changes(begin),
                 };
-                let changes = wants.then_some(so_far);
+                let next = if is_behind { next } else { place };
+                let changes = wants.then_some(ChangesSoFar { changes: so_far, next });
                 Err((undone, Box::new(Halt { place, changes, delete, read, shown })))
             }
         }
@@ -217,13 +235,27 @@ impl Store {
         }
     }
 
-    /// The changes from this place on. Each costs a search, so it is for the command during which
-    /// the first watcher came.
-    fn changes_from(&self, first: Place) -> Vec<KeyChange> {
-        let before_first = Place { revision: first.revision - 1, sub: u32::MAX };
-        let events = self.tail.behind(before_first);
-        let before = |event: &Event| self.index.before_revision(event).cloned();
-        events.map(|event| KeyChange { event: event.clone(), before: before(event) }).collect()
+    /// Adds the changes before this place that are not among those so far. Each costs a search, and
+    /// the first watcher may come late in a long command, so this goes in steps. Whether all are
+    /// added.
+    fn catch_up(&self, kept: &mut ChangesSoFar, to: Place, budget: &mut Budget) -> bool {
+        if kept.next >= to {
+            return true;
+        }
+        // Sub-revisions count from 0, so the place before the first one is of another revision.
+        let behind = match kept.next.sub.checked_sub(1) {
+            Some(sub) => Place { sub, ..kept.next },
+            None => Place { revision: kept.next.revision - 1, sub: u32::MAX },
+        };
+        for event in self.tail.behind(behind) {
+            if !budget.spend_key() {
+                return false;
+            }
+            let before = self.index.before_revision(event).cloned();
+            kept.changes.push(KeyChange { event: event.clone(), before });
+            kept.next = Place { sub: event.place().sub + 1, ..event.place() };
+        }
+        true
     }
 
     /// Notes where a command goes on.
@@ -245,6 +277,8 @@ pub(crate) struct Run<'s> {
     /// The place of the next event.
     place: Place,
     budget: &'s mut Budget,
+    /// Whether changes so far are still to be shown to watchers. No operation runs until then.
+    is_behind: bool,
     /// The removal that is not done.
     delete: Option<DeleteSoFar>,
     /// The read that is not done.
@@ -301,6 +335,9 @@ impl Run<'_> {
 
     /// Runs operations of a transaction behind those that are done. Whether all have run.
     pub fn txn(&mut self, txn: &Txn<'_>, run: &mut TxnRun) -> bool {
+        if self.is_behind {
+            return false;
+        }
         let mut walk = Walk::at(txn, &run.levels);
         if run.entered == 0 {
             run.enter(&mut walk);
@@ -393,7 +430,7 @@ impl Run<'_> {
     /// Removes a range, or what is left of it. None if the step may do no more.
     pub fn delete_range(&mut self, delete: &DeleteRange<'_>) -> Option<RangeDeleted> {
         // A range without keys costs something, too.
-        if self.delete.is_none() && !self.budget.spend_key() {
+        if self.is_behind || (self.delete.is_none() && !self.budget.spend_key()) {
             return None;
         }
         self.remove(delete)
@@ -426,12 +463,12 @@ impl Run<'_> {
     /// Removes the keys of a lease that was taken out, in their order. The error is what is left
     /// of it.
     pub fn delete_keys(&mut self, mut lease: Lease) -> Result<(), Lease> {
-        while self.budget.keys_left > 0 {
+        while self.budget.keys_left > 0 && !self.is_behind {
             let Some(version) = lease.take_key() else { return Ok(()) };
             let range = KeyRange { key: version.key(), end: &[] };
             self.remove(&DeleteRange { range, prev_kv: false });
         }
-        if lease.keys().len() == 0 { Ok(()) } else { Err(lease) }
+        if lease.keys().len() == 0 && !self.is_behind { Ok(()) } else { Err(lease) }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::codec::Write;
 use crate::digest::Digest;
 use crate::etcd::alarm::Alarms;
 use crate::etcd::auth::Auth;
+use crate::etcd::budget::Budget;
 use crate::etcd::command::KeyRange;
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::garbage::Garbage;
@@ -42,8 +43,8 @@ pub struct Store {
     pub(crate) tail: Tail,
     pub(crate) base_sum: Sum,
     pub(crate) tail_sum: Sum,
-    /// The events at the compacted revision, in their order.
-    pub(crate) edge: Arc<[Event]>,
+    /// The events at the compacted revision.
+    pub(crate) edge: Edge,
     pub(crate) leases: Leases,
     pub(crate) auth: Arc<Auth>,
     pub(crate) alarms: Alarms,
@@ -57,6 +58,39 @@ pub struct Store {
     pub(crate) garbage: Garbage,
 }
 
+/// The events at the compacted revision, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub events: Arc<Vec<Event>>,
+    /// The sum of the removals among them.
+    pub removals: Sum,
+}
+
+impl Edge {
+    /// Adds the next event.
+    fn push(&mut self, event: &Event) {
+        if event.is_delete() {
+            self.removals.add(Sum::of(event));
+        }
+        Arc::make_mut(&mut self.events).push(event.clone());
+    }
+
+    /// The edge of these events.
+    pub fn of(events: impl IntoIterator<Item = Event>) -> Edge {
+        let mut edge = Edge::default();
+        events.into_iter().for_each(|event| edge.push(&event));
+        edge
+    }
+}
+
+/// A compaction between two of its steps.
+#[derive(Debug, Default)]
+pub(crate) struct CompactSoFar {
+    /// The last event of its revision that was looked at.
+    last: Option<Place>,
+    edge: Edge,
+}
+
 impl Default for Store {
     fn default() -> Self {
         Store {
@@ -67,7 +101,7 @@ impl Default for Store {
             tail: Tail::default(),
             base_sum: Sum::default(),
             tail_sum: Sum::default(),
-            edge: Arc::new([]),
+            edge: Edge::default(),
             leases: Leases::default(),
             auth: Arc::default(),
             alarms: Alarms::default(),
@@ -197,9 +231,10 @@ impl Store {
     /// left.
     pub fn events_behind(&self, place: Place) -> impl Iterator<Item = &Event> {
         let above = Place { revision: self.compacted, sub: u32::MAX };
-        let at_compacted = self.edge.partition_point(|event| event.place() <= place);
+        let edge = &self.edge.events;
+        let at_compacted = edge.partition_point(|event| event.place() <= place);
         let behind = self.tail.behind(place.max(above));
-        self.edge[at_compacted..].iter().chain(self.shown(behind))
+        edge[at_compacted..].iter().chain(self.shown(behind))
     }
 
     /// The events of a key above a revision up to the store's, oldest first.
@@ -282,29 +317,56 @@ impl Store {
         Some(taken)
     }
 
-    /// Forgets, for reads, what is older than this revision.
+    /// Compacts at once.
+    ///
+    /// # Errors
+    /// As of [`Store::compact_step`].
+    pub(crate) fn compact(&mut self, revision: i64) -> Result<(), Refusal> {
+        let (mut so_far, mut budget) = (CompactSoFar::default(), Budget::new(u64::MAX));
+        let is_done = self.compact_step(revision, &mut so_far, &mut budget)?;
+        assert!(is_done, "a step without a bound is whole");
+        Ok(())
+    }
+
+    /// Goes on with a compaction: forgets, for reads, what is older than this revision. Whether it
+    /// is done; nothing has changed until then.
     ///
     /// etcd 3.6 `mvcc.store.updateCompactRev`.
     ///
     /// # Errors
     /// The revision is compacted already, or above the store's.
-    pub(crate) fn compact(&mut self, revision: i64) -> Result<(), Refusal> {
+    pub(crate) fn compact_step(
+        &mut self,
+        revision: i64,
+        so_far: &mut CompactSoFar,
+        budget: &mut Budget,
+    ) -> Result<bool, Refusal> {
         if revision <= self.compacted {
             return Err(Refusal::Compacted);
         }
         if revision > self.revision {
             return Err(Refusal::FutureRevision);
         }
+        let before_revision = Place { revision: revision - 1, sub: u32::MAX };
+        for event in self.tail.behind(so_far.last.unwrap_or(before_revision)) {
+            if event.revision() != revision {
+                break;
+            }
+            if !budget.spend_key() {
+                return Ok(false);
+            }
+            so_far.last = Some(event.place());
+            if event.is_delete() || self.shows(event) {
+                so_far.edge.push(event);
+            }
+        }
         self.compacted = revision;
         let index = &self.index;
         let passed = self.tail.pass(revision, |event| index.before(event));
         self.tail_sum.subtract(passed.events);
         self.base_sum.add(passed.base);
-        let from = Place { revision: revision - 1, sub: u32::MAX };
-        let events = self.tail.behind(from).take_while(|event| event.revision() == revision);
-        let is_left = |event: &&Event| event.is_delete() || self.shows(event);
-        self.set_edge(events.filter(is_left).cloned().collect());
-        Ok(())
+        self.set_edge(core::mem::take(&mut so_far.edge));
+        Ok(true)
     }
 
     /// Whether a read at the revision of an event shows it.
@@ -314,14 +376,14 @@ impl Store {
     }
 
     /// Replaces the events at the compacted revision. Removals among them are in the base.
-    pub(crate) fn set_edge(&mut self, edge: Arc<[Event]>) {
-        for removal in self.edge.iter().filter(|event| event.is_delete()) {
-            self.base_sum.subtract(Sum::of(removal));
+    pub(crate) fn set_edge(&mut self, edge: Edge) {
+        self.base_sum.subtract(self.edge.removals);
+        self.base_sum.add(edge.removals);
+        let before = core::mem::replace(&mut self.edge, edge);
+        // A running walk may have the events, too.
+        if let Some(events) = Arc::into_inner(before.events) {
+            self.garbage.add(events);
         }
-        for removal in edge.iter().filter(|event| event.is_delete()) {
-            self.base_sum.add(Sum::of(removal));
-        }
-        self.edge = edge;
     }
 
     /// Whether [`Store::prune`] has something to do.

@@ -652,7 +652,12 @@ fn sums_of(store: &Store) -> (Sum, Sum) {
         let found = store.range(&at).expect("the compacted revision can be read");
         found.events.iter().for_each(|event| base.add(Sum::of(event)));
     }
-    store.edge.iter().filter(|event| event.is_delete()).for_each(|event| base.add(Sum::of(event)));
+    store
+        .edge
+        .events
+        .iter()
+        .filter(|event| event.is_delete())
+        .for_each(|event| base.add(Sum::of(event)));
     for event in store.tail.behind(Default::default()) {
         if event.revision() > store.compacted() {
             tail.add(Sum::of(event));

@@ -19,7 +19,7 @@ use crate::etcd::command::{Command, Op, Put, Txn};
 use crate::etcd::lease::{Grant, Lease};
 use crate::etcd::reply::{Granted, Outcome, Refusal, TxnDone};
 use crate::etcd::run::{Halt, Paused, PausedAt, Step, Stop, TxnRun};
-use crate::etcd::store::Store;
+use crate::etcd::store::{CompactSoFar, Store};
 use crate::etcd::txn_steps::{Checking, Judging};
 use crate::ids::{LeaseId, MemberId, Ordinal};
 use crate::limits::{ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
@@ -105,8 +105,14 @@ impl Store {
             }
             Command::Txn(txn) => self.run_txn(at, txn, paused, &mut step),
             Command::Compact { revision } => {
-                self.compact(*revision)?;
-                Ok(Outcome::Compacted { revision: self.revision })
+                let mut so_far = match paused {
+                    Some(Paused::Compacting(so_far)) => so_far,
+                    _ => CompactSoFar::default(),
+                };
+                match self.compact_step(*revision, &mut so_far, &mut step.budget)? {
+                    true => Ok(Outcome::Compacted { revision: self.revision }),
+                    false => Err(self.pause_at(Paused::Compacting(so_far))),
+                }
             }
             Command::Configure(settings) => {
                 self.settings = *settings;

@@ -60,7 +60,7 @@ pub(crate) struct Walk {
     auth: Option<Arc<Auth>>,
     alarms: Alarms,
     /// The events at the compacted revision.
-    edge: Arc<[Event]>,
+    edge: Arc<Vec<Event>>,
     /// The last command in the image: leases that a later one granted are not in it.
     ordinal: Ordinal,
     /// Leases of the image that have ended since, and are not written yet.
@@ -93,7 +93,7 @@ impl Store {
             settings,
             auth,
             alarms: self.alarms.clone(),
-            edge: self.edge.clone(),
+            edge: self.edge.events.clone(),
             ordinal,
             ended: Vec::new(),
             at: Cursor::Start,
@@ -267,7 +267,8 @@ impl Store {
 
     /// Records that an image of the present state can have at most.
     pub(crate) fn record_count_max(&self) -> u64 {
-        let event_count = self.edge.len() as u64 + self.index.key_count() + self.tail.count();
+        let event_count =
+            self.edge.events.len() as u64 + self.index.key_count() + self.tail.count();
         2 + self.alarms.iter().len() as u64
             + self.leases.len() as u64
             + self.chunk_count_max()
