@@ -8,6 +8,7 @@ use crate::etcd::event::Event;
 use crate::etcd::lease::Leases;
 use crate::etcd_v2::Store as EtcdV2Store;
 use crate::etcd_v2::change::Changes as EtcdV2Changes;
+use crate::ids::SessionId;
 use crate::limits::QUOTA_WARNINGS_MAX;
 use crate::mark::Mark;
 use crate::zk::change::{Change as ZkChange, QuotaExceeded};
@@ -63,10 +64,21 @@ pub struct ChangeBatch {
     lease_changes: Vec<LeaseChange>,
     etcd_v2: EtcdV2Changes,
     quotas_exceeded: Vec<QuotaExceeded>,
+    /// The transaction of ZooKeeper's whose changes are not all here: more come in later batches.
+    open: Option<OpenTransaction>,
+    /// Whether a command of ZooKeeper's that was paused has ended.
+    ends_pause: bool,
     /// Whether a change concerns the clients of every protocol.
     concerns_all: bool,
     /// Whether the batch keeps nothing.
     is_for_nobody: bool,
+}
+
+/// A transaction of ZooKeeper's under way, some of whose changes were given already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenTransaction {
+    /// The session that it ends, if it is the end of one.
+    pub session: Option<SessionId>,
 }
 
 /// A batch on its way to every connection runtime.
@@ -204,14 +216,72 @@ impl ChangeBatch {
         self.concerns_all
     }
 
-    /// Whether there are no changes but of etcd's keys.
+    /// Whether there is nothing but changes of etcd's keys.
     pub fn has_only_keys(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && !self.ends_pause
     }
 
-    /// Whether there are no changes.
+    /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.key_changes.is_empty() && self.etcd_v2.is_empty()
+        self.has_only_keys() && self.key_changes.is_empty() && self.etcd_v2.is_empty()
+    }
+
+    /// The transaction of ZooKeeper's that the last change belongs to, if more of its changes come
+    /// in later batches.
+    pub fn open_transaction(&self) -> Option<OpenTransaction> {
+        self.open
+    }
+
+    /// Whether a command of ZooKeeper's has ended for which readers of the tree may have waited.
+    pub fn ends_pause(&self) -> bool {
+        self.ends_pause
+    }
+
+    /// Notes that a command of ZooKeeper's is paused, and which of its transactions is not whole.
+    pub(crate) fn pause(&mut self, open: Option<OpenTransaction>) {
+        self.open = open;
+    }
+
+    /// Notes that a command of ZooKeeper's that was paused goes on.
+    pub(crate) fn go_on(&mut self) {
+        self.open = None;
+    }
+
+    /// Notes that a command of ZooKeeper's that was paused has ended.
+    pub(crate) fn end_pause(&mut self) {
+        self.ends_pause = true;
+    }
+
+    /// Takes the changes from number `count` on, of a command that is not done, with the warnings
+    /// left here.
+    pub(crate) fn split_off(&mut self, count: usize) -> ChangeBatch {
+        let mut rest = ChangeBatch { is_for_nobody: self.is_for_nobody, ..ChangeBatch::default() };
+        let Some(first) = self.changes.get(count) else { return rest };
+        let begin = first.path_start;
+        rest.paths = self.paths.split_off(begin as usize);
+        rest.changes = self.changes.split_off(count);
+        for change in &mut rest.changes {
+            change.path_start -= begin;
+        }
+        rest
+    }
+
+    /// Adds the changes and the warnings of another batch.
+    pub(crate) fn append(&mut self, other: ChangeBatch) {
+        for warning in other.quotas_exceeded {
+            self.warn_of_quota(warning);
+        }
+        if self.changes.is_empty() {
+            self.changes = other.changes;
+            self.paths = other.paths;
+            return;
+        }
+        let begin = u32::try_from(self.paths.len()).expect("a batch is far below 4 GiB");
+        self.paths.push_str(&other.paths);
+        self.changes.extend(other.changes.into_iter().map(|change| {
+            let path_start = change.path_start + begin;
+            Change { path_start, ..change }
+        }));
     }
 
     /// Notes that a quota was exceeded, unless [`QUOTA_WARNINGS_MAX`] were noted already.

@@ -28,7 +28,7 @@ mod stamp;
 pub mod together;
 pub mod zk;
 
-pub use change::{Change, ChangeBatch, ChangeKind};
+pub use change::{Change, ChangeBatch, ChangeKind, OpenTransaction};
 pub use command::Command;
 pub use control::servers::{ServerId, ServerList, ServerRecord, ServerRole, Servers, ZkAddresses};
 pub use control::{Change as ControlChange, Command as ControlCommand, Control};

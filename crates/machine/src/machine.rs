@@ -22,6 +22,8 @@ use crate::mark::Mark;
 use crate::reply::{Outcome, Reply};
 use crate::stamp::Stamp;
 use crate::together::Together;
+use crate::zk::pause::Step;
+use crate::zk::steps::Steps;
 use crate::zk::txn::Call;
 use crate::zk::{self, Zk};
 
@@ -118,9 +120,9 @@ impl Machine {
         self.apply_step(stamp, command, whole, changes).expect("a step without a bound is whole")
     }
 
-    /// As [`Machine::apply`], but does a part of the command if that looks at many of etcd's keys.
-    /// None if more are left. Then the same command comes again, before any other, and before the
-    /// entry ends; its ordinal is the next one until it is done.
+    /// As [`Machine::apply`], but does a part of the command if that looks at many of etcd's keys
+    /// or of ZooKeeper's znodes. None if more are left. Then the same command comes again, before
+    /// any other, and before the entry ends; its ordinal is the next one until it is done.
     pub fn apply_step(
         &mut self,
         stamp: &Stamp<'_>,
@@ -136,9 +138,13 @@ impl Machine {
                 Outcome::Control
             }
             Command::Zk(command) => {
+                let keys_max = step.keys_max;
+                let mut step = Step { steps: Steps::new(keys_max), changes };
+                let outcome = self.zk.apply_step(Call { stamp, ordinal }, command, &mut step);
+                assert!(step.steps.looked_at() <= keys_max, "a step is bounded");
+                let outcome = outcome?;
                 self.ordinal = ordinal;
-                let call = Call { stamp, ordinal };
-                Outcome::Zk(self.zk.apply(call, command, changes))
+                Outcome::Zk(outcome)
             }
             Command::Etcd(command) => {
                 Outcome::Etcd(self.apply_etcd(stamp, ordinal, command, step, changes)?)
@@ -181,9 +187,10 @@ impl Machine {
         Some(outcome)
     }
 
-    /// Whether a command is done in part. Reads do not see its changes; the digest does.
+    /// Whether a command is done in part. Reads of etcd's keys do not see its changes, and readers
+    /// of ZooKeeper's tree wait ([`Zk::is_amid_change`]); the digest shows them.
     pub fn is_amid_command(&self) -> bool {
-        self.etcd.is_paused()
+        self.etcd.is_paused() || self.zk.is_paused()
     }
 
     fn apply_control(
@@ -249,7 +256,7 @@ impl Machine {
 
     /// The numbers of the last command.
     pub fn mark(&self) -> Mark {
-        Mark { ordinal: self.ordinal, zxid: self.zk.zxid }
+        Mark { ordinal: self.ordinal, zxid: self.zk.zxid() }
     }
 
     /// The state of the ensemble.

@@ -12,14 +12,18 @@ use crate::stamp::Stamp;
 use crate::zk::acl::Acl;
 use crate::zk::change::Change;
 use crate::zk::command::Command;
+use crate::zk::pause::{Paused, PausedAt, Step, Stepped};
 use crate::zk::reply::{Outcome, Refusal};
 use crate::zk::sessions::{Session, Sessions};
 use crate::zk::settings::Settings;
 use crate::zk::tree::Tree;
-use crate::zk::txn::{Call, Txn};
+use crate::zk::txn::Call;
 
 /// `ZooDefs.CONFIG_NODE`.
 const CONFIG_PATH: &str = "/zookeeper/config";
+
+/// Why the command that is paused is the one that comes.
+const ANOTHER: &str = "a command that is paused comes again before any other";
 
 /// The state that ZooKeeper's clients see.
 #[derive(Default)]
@@ -29,33 +33,97 @@ pub struct Zk {
     pub(crate) settings: Settings,
     /// The last zxid consumed.
     pub(crate) zxid: Zxid,
+    /// The command that is not done. It is no state: between two entries there is none.
+    pub(crate) paused: Option<Box<Paused>>,
 }
 
 impl Zk {
-    /// Changes the state, and appends the changes that clients may watch to `changes`.
-    pub(crate) fn apply(
+    /// A step of a command: changes the state, and appends the changes that clients may watch. None
+    /// if the command is not done; the same one comes again then, before any other.
+    pub(crate) fn apply_step(
         &mut self,
         call: Call<'_>,
         command: &Command<'_>,
-        changes: &mut ChangeBatch,
-    ) -> Result<Outcome, Refusal> {
-        match command {
-            Command::OpenSession { session, password, timeout_ms } => {
-                self.open_session(call, *session, *password, *timeout_ms, changes)
+        step: &mut Step<'_>,
+    ) -> Option<Result<Outcome, Refusal>> {
+        let paused = self.paused.take();
+        let was_paused = paused.is_some();
+        let zxid_before = paused.as_ref().map_or(self.zxid, |paused| paused.zxid_before);
+        if was_paused {
+            step.changes.go_on();
+        }
+        match self.go_on(call, command, paused.map(|paused| paused.at), step) {
+            Ok(outcome) => {
+                if was_paused {
+                    step.changes.end_pause();
+                }
+                Some(outcome)
             }
-            Command::Attach { session, password, timeout_ms } => {
-                self.attach(call, *session, password, *timeout_ms, changes)
+            Err(at) => {
+                step.changes.pause(at.open_transaction());
+                self.paused = Some(Box::new(Paused { zxid_before, at }));
+                None
             }
-            Command::CloseSession { session } => self.close_session(call, *session, changes),
-            Command::ExpireSessions { sessions } => {
-                Ok(self.expire_sessions(call, sessions, changes))
+        }
+    }
+
+    /// Begins a command, or goes on with it from `begun`.
+    fn go_on(
+        &mut self,
+        call: Call<'_>,
+        command: &Command<'_>,
+        begun: Option<PausedAt>,
+        step: &mut Step<'_>,
+    ) -> Stepped {
+        match (command, begun) {
+            (Command::OpenSession { session, password, timeout_ms }, None) => {
+                Ok(self.open_session(call, *session, *password, *timeout_ms, step.changes))
             }
-            Command::Configure(settings) => Ok(self.configure(call, settings, changes)),
-            Command::Write { session, op } => self.write(call, *session, op, changes),
-            Command::Multi { session, ops } => self.multi(call, *session, ops, changes),
-            Command::DeleteContainers { paths, never_used_ms_max } => {
-                Ok(self.delete_container_znodes(call, paths, *never_used_ms_max, changes))
+            (Command::Attach { session, password, timeout_ms }, None) => {
+                Ok(self.attach(call, *session, password, *timeout_ms, step.changes))
             }
+            (Command::Configure(settings), None) => {
+                Ok(Ok(self.configure(call, settings, step.changes)))
+            }
+            (Command::CloseSession { session }, begun) => {
+                let begun = begun.map(|at| match at {
+                    PausedAt::Close(ending) => ending,
+                    _ => unreachable!("{ANOTHER}"),
+                });
+                self.close_session(call, *session, begun, step).map_err(PausedAt::Close)
+            }
+            (Command::ExpireSessions { sessions }, begun) => {
+                let begun = begun.map(|at| match at {
+                    PausedAt::Expire(expiry) => expiry,
+                    _ => unreachable!("{ANOTHER}"),
+                });
+                let done = self.expire_sessions(call, sessions, begun, step);
+                done.map(Ok).map_err(PausedAt::Expire)
+            }
+            (Command::Write { session, op }, begun) => {
+                let begun = begun.map(|at| match at {
+                    PausedAt::Create(counting) => counting,
+                    _ => unreachable!("{ANOTHER}"),
+                });
+                self.write(call, (*session, op), begun, step).map_err(PausedAt::Create)
+            }
+            (Command::Multi { session, ops }, begun) => {
+                let begun = begun.map(|at| match at {
+                    PausedAt::Multi(multi) => multi,
+                    _ => unreachable!("{ANOTHER}"),
+                });
+                self.multi(call, (*session, ops), begun, step).map_err(PausedAt::Multi)
+            }
+            (Command::DeleteContainers { paths, never_used_ms_max }, begun) => {
+                let begun = begun.map_or((0, 0), |at| match at {
+                    PausedAt::Containers { passed, removed } => (passed, removed),
+                    _ => unreachable!("{ANOTHER}"),
+                });
+                let of = (&paths[..], *never_used_ms_max);
+                let done = self.delete_container_znodes(call, of, begun, step);
+                done.map(Ok).map_err(|(passed, removed)| PausedAt::Containers { passed, removed })
+            }
+            (_, Some(_)) => unreachable!("{ANOTHER}"),
         }
     }
 
@@ -74,9 +142,9 @@ impl Zk {
         &self.settings
     }
 
-    /// The last zxid consumed.
+    /// The last zxid consumed; that of a command which is not done does not count.
     pub fn zxid(&self) -> Zxid {
-        self.zxid
+        self.paused.as_ref().map_or(self.zxid, |paused| paused.zxid_before)
     }
 
     /// The terms of this space: of znodes, of sessions, and one of the rest.
@@ -96,7 +164,7 @@ impl Zk {
     }
 
     /// The numbers of the command with this ordinal.
-    fn mark(&self, ordinal: Ordinal) -> Mark {
+    pub(crate) fn mark(&self, ordinal: Ordinal) -> Mark {
         Mark { ordinal, zxid: self.zxid }
     }
 
@@ -214,47 +282,6 @@ impl Zk {
         Ok(Outcome::Attached)
     }
 
-    fn close_session(
-        &mut self,
-        call: Call<'_>,
-        session: SessionId,
-        changes: &mut ChangeBatch,
-    ) -> Result<Outcome, Refusal> {
-        let mark = self.consume_zxid(call.ordinal);
-        self.check_owner(call.stamp, session)?;
-        self.end_session(session, &mut Txn::new(mark, changes));
-        Ok(Outcome::Closed)
-    }
-
-    fn expire_sessions(
-        &mut self,
-        call: Call<'_>,
-        judged: &[(SessionId, Ordinal)],
-        changes: &mut ChangeBatch,
-    ) -> Outcome {
-        let mut count = 0;
-        for &(session, attached) in judged {
-            let still = self.sessions.get(session).is_some_and(|found| found.attached == attached);
-            if still {
-                let mark = self.consume_zxid(call.ordinal);
-                self.end_session(session, &mut Txn::new(mark, changes));
-                count += 1;
-            }
-        }
-        Outcome::Expired(count)
-    }
-
-    /// Removes the session and its ephemerals, in the order of their paths, which is equal on every
-    /// member.
-    fn end_session(&mut self, session: SessionId, txn: &mut Txn<'_>) {
-        for path in self.ephemeral_paths(session) {
-            let id = self.tree.find(&path).expect("an ephemeral of a session exists").id();
-            self.remove_znode(id, &path, txn);
-        }
-        self.sessions.remove(session).expect("apply looked the session up");
-        txn.tell(Change::SessionClosed { session }, "");
-    }
-
     /// ZooKeeper's `SessionTracker.checkSession`: precedes every operation of a session.
     pub(crate) fn check_owner(&self, stamp: &Stamp<'_>, session: SessionId) -> Result<(), Refusal> {
         let found = self.sessions.get(session).ok_or(Refusal::SessionExpired)?;
@@ -270,8 +297,12 @@ pub mod change;
 pub mod command;
 pub(crate) mod containers;
 mod digester;
+mod ending;
 pub(crate) mod freeze;
+mod multi;
 pub mod path;
+mod path_sort;
+pub(crate) mod pause;
 pub mod query;
 mod quota;
 pub mod reply;
@@ -279,6 +310,7 @@ pub(crate) mod restore;
 pub mod sessions;
 pub mod settings;
 pub mod stat;
+pub(crate) mod steps;
 pub mod tree;
 pub(crate) mod txn;
 pub(crate) mod walk;

@@ -8,6 +8,7 @@ mod model;
 mod multi;
 mod refusals;
 pub(crate) mod rig;
+mod steps;
 
 use crate::together::one_by_one;
 use crate::zk::query::DescendantCount;

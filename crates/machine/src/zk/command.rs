@@ -232,6 +232,23 @@ const FLAG_OPEN_ACL: u8 = 2;
 const FLAGS_ALL: u8 = 3;
 
 impl Op<'_> {
+    /// Bytes of its data and of the ACL that it asks for.
+    pub(crate) fn content_bytes(&self) -> usize {
+        let of_acl = |acl: &AskedAcl| match acl {
+            AskedAcl::Open => 0,
+            AskedAcl::Entries(entries) => {
+                entries.iter().map(|entry| entry.scheme.len() + entry.id.len() + 16).sum()
+            }
+        };
+        let of_data = |data: &Option<&[u8]>| data.map_or(0, <[u8]>::len);
+        match self {
+            Op::Create { data, acl, .. } => of_data(data) + of_acl(acl),
+            Op::SetData { data, .. } => of_data(data),
+            Op::SetAcl { acl, .. } => of_acl(acl),
+            Op::Delete { .. } | Op::Check { .. } | Op::Malformed => 0,
+        }
+    }
+
     /// The path that it names; none if it has no path to look up.
     pub(crate) fn path(&self) -> Option<&str> {
         match self {

@@ -10,11 +10,11 @@
 //! ZooKeeper 3.9.5. There, a found znode is removed if it still has no children, whatever else
 //! happened to it.
 
-use crate::change::ChangeBatch;
 use crate::limits::{
     BATCH_BYTES_MAX, CONTAINER_ZNODES_DELETED_MAX, CONTAINER_ZNODES_LOOKED_AT_MAX,
 };
 use crate::zk::Zk;
+use crate::zk::pause::Step;
 use crate::zk::reply::Outcome;
 use crate::zk::tree::{CONTAINER_OWNER, Znode, ZnodeId, ttl_ms};
 use crate::zk::txn::{Call, Txn};
@@ -62,25 +62,31 @@ impl Zk {
         ContainersFound { paths, next: None }
     }
 
-    /// Removes the znodes that are due, each in a transaction of its own. No permission is needed.
+    /// Begins to remove the znodes that are due, each in a transaction of its own, or goes on
+    /// behind the paths that it has passed. No permission is needed. The error says where it goes
+    /// on, with the number of removed ones.
     pub(crate) fn delete_container_znodes(
         &mut self,
         call: Call<'_>,
-        paths: &[&str],
-        never_used_ms_max: u64,
-        changes: &mut ChangeBatch,
-    ) -> Outcome {
-        let mut count = 0;
-        for path in paths {
+        (paths, never_used_ms_max): (&[&str], u64),
+        (mut passed, mut removed): (usize, usize),
+        step: &mut Step<'_>,
+    ) -> Result<Outcome, (usize, usize)> {
+        while let Some(path) = paths.get(passed) {
+            if !step.steps.take() {
+                return Err((passed, removed));
+            }
+            step.steps.handle_path(path);
+            passed += 1;
             let Some(znode) = self.tree().find(path) else { continue };
             if is_due(znode, call.stamp.time_ms, never_used_ms_max) {
                 let id = znode.id();
                 let mark = self.consume_zxid(call.ordinal);
-                self.remove_znode(id, path, &mut Txn::new(mark, changes));
-                count += 1;
+                self.remove_znode(id, path, &mut Txn::new(mark, step.changes));
+                removed += 1;
             }
         }
-        Outcome::ContainersDeleted(count)
+        Ok(Outcome::ContainersDeleted(removed))
     }
 }
 

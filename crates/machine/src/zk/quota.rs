@@ -15,8 +15,9 @@ use crate::change::ChangeBatch;
 use crate::limits::QUOTA_TEXT_BYTES_MAX;
 use crate::zk::Zk;
 use crate::zk::change::QuotaExceeded;
-use crate::zk::reply::Refusal;
-use crate::zk::tree::{QUOTAS_PATH, Znode, ZnodeId};
+use crate::zk::reply::{Outcome, Refusal};
+use crate::zk::steps::Steps;
+use crate::zk::tree::{QUOTAS_PATH, Tree, Znode, ZnodeId};
 use crate::zk::txn::{Txn, Undo};
 
 const LIMITS: &str = "zookeeper_limits";
@@ -142,17 +143,32 @@ impl Zk {
         self.rewrite_usage(usage.id(), quota.path, &numbers, txn);
     }
 
-    /// Counts a subtree if `path` was just made to hold its usage. That takes time with the size of
-    /// the subtree, and all clients wait, as in ZooKeeper.
-    pub(crate) fn begin_quota(&mut self, path: &str, txn: &mut Txn<'_>) {
-        let Some(inner) = path.strip_prefix(QUOTAS_PATH) else { return };
-        let Some((of, USAGE)) = inner.rsplit_once('/') else { return };
-        if !of.starts_with('/') {
-            return;
+    /// The count that a create begins if `path`, which it has just made, is to hold the usage of a
+    /// subtree. It takes time with the size of the subtree, and all clients of ZooKeeper wait, as
+    /// in ZooKeeper.
+    pub(crate) fn begin_count(&self, path: &str) -> Option<UsageCount> {
+        let counted = self.tree().find(counted_by(path)?).map(Znode::id);
+        let usage = Usage { znodes: 0, bytes: 0 };
+        Some(UsageCount { usage, counted, next: counted.map(Next::Down) })
+    }
+
+    /// Goes on with a create that counts a subtree. The error is what is left to do.
+    pub(crate) fn finish_create(
+        &mut self,
+        mut counting: Box<Counting>,
+        txn: &mut Txn<'_>,
+        steps: &mut Steps,
+    ) -> Result<Outcome, Box<Counting>> {
+        if !counting.count.go_on(self.tree(), steps) {
+            return Err(counting);
         }
-        let Usage { znodes, bytes } = self.usage_of(of);
-        let usage = self.tree().find(path).expect("it was just made").id();
+        let Counting { path, more, count, outcome } = *counting;
+        let Usage { znodes, bytes } = count.usage;
+        let usage = self.tree().find(&path).expect("it was just made").id();
+        let of = counted_by(&path).expect("the count was begun for it");
         self.rewrite_usage(usage, of, &Numbers { count: znodes, bytes, others: Vec::new() }, txn);
+        self.charge_quota(&path, more, txn);
+        Ok(outcome)
     }
 
     fn rewrite_usage(&mut self, id: ZnodeId, of: &str, numbers: &Numbers, txn: &mut Txn<'_>) {
@@ -181,17 +197,65 @@ impl Zk {
         }
         found
     }
+}
 
-    /// The usage at and below `path`; 0 if that does not exist.
-    fn usage_of(&self, path: &str) -> Usage {
-        let mut usage = Usage { znodes: 0, bytes: 0 };
-        let mut waiting: Vec<Znode<'_>> = self.tree().find(path).into_iter().collect();
-        while let Some(znode) = waiting.pop() {
-            usage.znodes += 1;
-            usage.bytes += data_bytes(znode.data());
-            waiting.extend(znode.children());
+/// The path of the subtree whose usage a znode at `path` holds, if it holds one.
+fn counted_by(path: &str) -> Option<&str> {
+    match path.strip_prefix(QUOTAS_PATH)?.rsplit_once('/')? {
+        (of, USAGE) if of.starts_with('/') => Some(of),
+        _ => None,
+    }
+}
+
+/// A create that has made its znode, and counts the subtree whose usage that is to hold.
+pub(crate) struct Counting {
+    pub path: Box<str>,
+    /// What the create adds to the quota that it is under.
+    pub more: Usage,
+    pub count: UsageCount,
+    pub outcome: Outcome,
+}
+
+/// A count of a subtree, which nothing changes meanwhile. It follows the links between znodes, so
+/// it holds none of them.
+pub(crate) struct UsageCount {
+    usage: Usage,
+    /// The top of the subtree. None: there is none.
+    counted: Option<ZnodeId>,
+    next: Option<Next>,
+}
+
+#[derive(Clone, Copy)]
+enum Next {
+    /// A znode that is not counted.
+    Down(ZnodeId),
+    /// A znode that is counted, with all below it.
+    Up(ZnodeId),
+}
+
+impl UsageCount {
+    /// False if the step is over before all are counted.
+    fn go_on(&mut self, tree: &Tree, steps: &mut Steps) -> bool {
+        while let Some(next) = self.next {
+            if !steps.take() {
+                return false;
+            }
+            self.next = match next {
+                Next::Down(id) => {
+                    let znode = tree.znode(id);
+                    self.usage.znodes += 1;
+                    self.usage.bytes += data_bytes(znode.data());
+                    let child = znode.first_child().map(Znode::id);
+                    Some(child.map_or(Next::Up(id), Next::Down))
+                }
+                Next::Up(id) if Some(id) == self.counted => None,
+                Next::Up(id) => {
+                    let sibling = tree.znode(id).next_sibling().map(Znode::id);
+                    Some(sibling.map_or_else(|| Next::Up(tree.parent(id)), Next::Down))
+                }
+            };
         }
-        usage
+        true
     }
 }
 

@@ -243,7 +243,8 @@ impl ZkRestore {
         }
         self.tree.finish_restore(together).map_err(RestoreError::Inconsistent)?;
         let (tree, sessions) = (self.tree, self.sessions);
-        Ok(Zk { tree, sessions, settings: start.settings, zxid: start.zxid })
+        let (settings, zxid) = (start.settings, start.zxid);
+        Ok(Zk { tree, sessions, settings, zxid, paused: None })
     }
 }
 

@@ -1,8 +1,10 @@
 //! Sessions: replicated state. Opening, attaching, closing and expiring are replicated; renewals
 //! are not.
 
+use std::collections::BTreeSet;
+
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use crate::codec::Write;
 use crate::digest::Digest;
@@ -20,8 +22,9 @@ pub struct Session {
     pub owner: Attachment,
     /// The command that gave it to that connection. A command that expires the session names it.
     pub attached: Ordinal,
-    /// Its ephemeral znodes. Derived from the tree, not state of its own.
-    pub ephemerals: HashSet<ZnodeId, FixedState>,
+    /// Its ephemeral znodes. Derived from the tree, not state of its own. A tree and no table: a
+    /// walk through it goes on where it stopped, and it never grows by copying a million ids.
+    pub ephemerals: BTreeSet<ZnodeId>,
 }
 
 impl Session {
@@ -31,8 +34,7 @@ impl Session {
         owner: Attachment,
         attached: Ordinal,
     ) -> Session {
-        let ephemerals = HashSet::with_hasher(FixedState::default());
-        Session { timeout_ms, password, owner, attached, ephemerals }
+        Session { timeout_ms, password, owner, attached, ephemerals: BTreeSet::new() }
     }
 
     fn digest(&self, id: SessionId) -> Digest {

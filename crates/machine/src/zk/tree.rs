@@ -14,6 +14,7 @@
 //! [`Tree::set_data`], [`Tree::set_acl`]) and their inverses: they keep the digest and the running
 //! freeze right.
 
+use core::cmp::Ordering;
 use core::hash::BuildHasher;
 use std::collections::BTreeSet;
 
@@ -334,6 +335,20 @@ impl<'t> Znode<'t> {
         self.tree.directory(self.id.0).map_or(0, |directory| directory.cversion)
     }
 
+    /// One of its children, from which [`Znode::next_sibling`] leads to all.
+    pub(crate) fn first_child(self) -> Option<Znode<'t>> {
+        self.at(self.tree.directory(self.id.0).map_or(NONE, |directory| directory.first_child))
+    }
+
+    /// The child of its parent behind it, in no promised order.
+    pub(crate) fn next_sibling(self) -> Option<Znode<'t>> {
+        self.at(self.slot().next)
+    }
+
+    fn at(self, id: u32) -> Option<Znode<'t>> {
+        (id != NONE).then_some(Znode { tree: self.tree, id: ZnodeId(id) })
+    }
+
     /// Number of children.
     pub fn child_count(self) -> u32 {
         self.tree.directory(self.id.0).map_or(0, |directory| directory.child_count)
@@ -351,16 +366,7 @@ impl<'t> Znode<'t> {
 
     /// The children, in no promised order.
     pub fn children(self) -> impl Iterator<Item = Znode<'t>> {
-        let tree = self.tree;
-        let mut next = tree.directory(self.id.0).map_or(NONE, |directory| directory.first_child);
-        core::iter::from_fn(move || {
-            if next == NONE {
-                return None;
-            }
-            let id = ZnodeId(next);
-            next = tree.slot(next).next;
-            Some(Znode { tree, id })
-        })
+        core::iter::successors(self.first_child(), |child| child.next_sibling())
     }
 
     /// The stat that clients see.
@@ -535,6 +541,35 @@ impl Tree {
             path.push_str(name);
         }
         path
+    }
+
+    /// The order of the paths of two znodes, as texts, and how many znodes were looked at for it.
+    pub(crate) fn compare_paths(&self, one: ZnodeId, other: ZnodeId) -> (Ordering, usize) {
+        if one != ROOT && other != ROOT && self.slot(one.0).parent == self.slot(other.0).parent {
+            return (self.slot(one.0).name().cmp(self.slot(other.0).name()), 2);
+        }
+        let (mut of_one, mut of_other) = (self.way_up(one), self.way_up(other));
+        let levels = of_one.len() + of_other.len();
+        while !of_one.is_empty() && of_one.last() == of_other.last() {
+            of_one.pop();
+            of_other.pop();
+        }
+        let text = |way: Vec<u32>| {
+            let names = way.into_iter().rev().map(|id| self.slot(id).name());
+            names.flat_map(|name| core::iter::once(b'/').chain(name.bytes()))
+        };
+        (text(of_one).cmp(text(of_other)), levels)
+    }
+
+    /// A znode and all above it but for the root.
+    fn way_up(&self, id: ZnodeId) -> Vec<u32> {
+        let mut way = Vec::new();
+        let mut at = id.0;
+        while at != ROOT.0 {
+            way.push(at);
+            at = self.slot(at).parent;
+        }
+        way
     }
 
     /// The parent of a znode other than the root.

@@ -1,19 +1,17 @@
 //! Writes of the tree: the checks of each operation, in ZooKeeper's order, and its changes.
 //!
 //! An operation first checks everything and then changes everything, so a single one needs no undo.
-//! A multi applies its operations one after the other, so that later ones see the effects of
-//! earlier ones, and undoes them in reverse order when one is refused.
 //!
 //! Source of the order of checks: `PrepRequestProcessor.pRequest2Txn`, ZooKeeper 3.9.5.
 
-use crate::change::ChangeBatch;
 use crate::ids::SessionId;
 use crate::stamp::Stamp;
 use crate::zk::Zk;
 use crate::zk::acl::{self, Acl, AclEntry, perms};
 use crate::zk::change::Change;
 use crate::zk::command::{AskedAcl, CreateMode, Op};
-use crate::zk::quota::{Usage, data_bytes};
+use crate::zk::pause::Step;
+use crate::zk::quota::{Counting, Usage, data_bytes};
 use crate::zk::reply::{Outcome, Refusal};
 use crate::zk::tree::{CONTAINER_OWNER, NewZnode, Tree, Znode, ZnodeId, ephemeral_session};
 use crate::zk::txn::{Call, Txn, Undo};
@@ -23,56 +21,64 @@ const TTL_MS_MAX: i64 = (1 << 40) - 1;
 /// The top byte that marks the owner word of a TTL znode.
 const TTL_OWNER: i64 = (0xff_u64 << 56) as i64;
 
+/// What became of an operation that passed its checks.
+pub(crate) enum Operated {
+    Done(Outcome),
+    /// A create is to count a subtree.
+    Counts(Box<Counting>),
+}
+
 impl Zk {
+    /// Begins a write or goes on with it. The error is what is left to do.
     pub(crate) fn write(
         &mut self,
         call: Call<'_>,
-        session: SessionId,
-        op: &Op<'_>,
-        changes: &mut ChangeBatch,
-    ) -> Result<Outcome, Refusal> {
-        let mark = self.consume_zxid(call.ordinal);
-        self.check_owner(call.stamp, session)?;
-        self.operate(call.stamp, session, op, &mut Txn::new(mark, changes))
-    }
-
-    pub(crate) fn multi(
-        &mut self,
-        call: Call<'_>,
-        session: SessionId,
-        ops: &[Op<'_>],
-        changes: &mut ChangeBatch,
-    ) -> Result<Outcome, Refusal> {
-        let mark = self.consume_zxid(call.ordinal);
-        self.check_owner(call.stamp, session)?;
-        let changes_before = changes.len();
-        let mut txn = Txn { mark, changes, undo: Some(Vec::with_capacity(ops.len())) };
-        let mut outcomes = Vec::with_capacity(ops.len());
-        for (position, op) in ops.iter().enumerate() {
-            match self.operate(call.stamp, session, op, &mut txn) {
-                Ok(outcome) => outcomes.push(outcome),
-                Err(refusal) => {
-                    for step in txn.undo.into_iter().flatten().rev() {
-                        self.undo(step);
-                    }
-                    txn.changes.truncate(changes_before);
-                    let refusal = Box::new(refusal);
-                    return Err(Refusal::Multi { position, count: ops.len(), refusal });
+        (session, op): (SessionId, &Op<'_>),
+        begun: Option<Box<Counting>>,
+        step: &mut Step<'_>,
+    ) -> Result<Result<Outcome, Refusal>, Box<Counting>> {
+        let counting = match begun {
+            Some(counting) => counting,
+            None => {
+                let mark = self.consume_zxid(call.ordinal);
+                if let Err(refusal) = self.check_owner(call.stamp, session) {
+                    return Ok(Err(refusal));
+                }
+                let mut txn = Txn::new(mark, step.changes);
+                match self.operate(call.stamp, session, op, &mut txn) {
+                    Ok(Operated::Done(outcome)) => return Ok(Ok(outcome)),
+                    Ok(Operated::Counts(counting)) => counting,
+                    Err(refusal) => return Ok(Err(refusal)),
                 }
             }
-        }
-        Ok(Outcome::Multi(outcomes))
+        };
+        let mut txn = Txn::new(self.mark(call.ordinal), step.changes);
+        self.finish_create(counting, &mut txn, &mut step.steps).map(Ok)
     }
 
-    fn operate(
+    /// Checks an operation and does it, but for a count of a subtree that a create begins.
+    pub(crate) fn operate(
         &mut self,
         stamp: &Stamp<'_>,
         session: SessionId,
         op: &Op<'_>,
         txn: &mut Txn<'_>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Operated, Refusal> {
         match op {
             Op::Create { .. } => self.create(stamp, session, op, txn),
+            _ => self.operate_on_one(stamp, op, txn).map(Operated::Done),
+        }
+    }
+
+    /// Checks an operation on a znode that exists, and does it.
+    fn operate_on_one(
+        &mut self,
+        stamp: &Stamp<'_>,
+        op: &Op<'_>,
+        txn: &mut Txn<'_>,
+    ) -> Result<Outcome, Refusal> {
+        match op {
+            Op::Create { .. } => unreachable!("operate hands over other operations only"),
             Op::Delete { path, version } => self.delete(stamp, path, *version, txn),
             Op::SetData { path, malformed, data, version } => {
                 let znode = self.find_valid(path, *malformed)?;
@@ -116,7 +122,7 @@ impl Zk {
         session: SessionId,
         op: &Op<'_>,
         txn: &mut Txn<'_>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Operated, Refusal> {
         let Op::Create { path, malformed, data, acl, mode, ttl_ms } = op else {
             unreachable!("operate hands over creates only")
         };
@@ -154,9 +160,16 @@ impl Zk {
         let stat = znode.stat();
         txn.tell(Change::Created { acl: znode.restricting_acl(), parent_acl }, &path);
         txn.did(|| Undo::Create { path: path.as_str().into(), created });
-        self.begin_quota(&path, txn);
-        self.charge_quota(&path, more, txn);
-        Ok(Outcome::Created { path: path.into(), stat })
+        let count = self.begin_count(&path);
+        if count.is_none() {
+            self.charge_quota(&path, more, txn);
+        }
+        let path: Box<str> = path.into();
+        let outcome = Outcome::Created { path: path.clone(), stat };
+        Ok(match count {
+            None => Operated::Done(outcome),
+            Some(count) => Operated::Counts(Box::new(Counting { path, more, count, outcome })),
+        })
     }
 
     /// The owner word for a mode; `PrepRequestProcessor.validateCreateRequest` and `EphemeralType`.
@@ -226,7 +239,8 @@ impl Zk {
         self.charge_quota(path, less, txn);
     }
 
-    fn undo(&mut self, step: Undo) {
+    /// Takes back a step of a multi; the later ones were taken back before.
+    pub(crate) fn undo(&mut self, step: Undo) {
         match step {
             Undo::Create { path, created } => {
                 let id = Tree::created_id(&created);

@@ -71,13 +71,24 @@ impl Default for Rig {
 impl Rig {
     /// Applies a command at the time 1000 * its ordinal.
     pub(crate) fn apply(&mut self, sent: &Sent<'_>) -> Reply {
+        let reply = Rig::step(&mut self.machine, sent, u64::MAX, &mut self.changes);
+        reply.expect("a step without a bound is whole")
+    }
+
+    /// A step of a command at the time 1000 * its ordinal.
+    pub(crate) fn step(
+        machine: &mut Machine,
+        sent: &Sent<'_>,
+        keys_max: u64,
+        changes: &mut ChangeBatch,
+    ) -> Option<Reply> {
         let stamp = Stamp {
-            time_ms: 1000 * (self.machine.ordinal.0 as i64 + 1),
+            time_ms: 1000 * (machine.ordinal.0 as i64 + 1),
             origin: ORIGIN,
             connection: ConnectionId(sent.connection),
             identities: &sent.identities,
         };
-        self.machine.apply(&stamp, &sent.command, &mut self.changes)
+        machine.apply_step(&stamp, &sent.command, keys_max, changes)
     }
 
     /// Applies a script; the answer to its last command.
@@ -168,7 +179,7 @@ fn outcome_text(outcome: &ZkOutcome) -> String {
     }
 }
 
-fn parse<'a>(line: &'a str) -> Sent<'a> {
+pub(crate) fn parse<'a>(line: &'a str) -> Sent<'a> {
     let mut session = SessionId(1);
     let mut connection = None;
     let mut identities = Vec::new();
