@@ -9,7 +9,7 @@ mod x500_name;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
@@ -55,6 +55,10 @@ pub struct AclEntry {
 
 /// A whole ACL. Shared: changes carry it to the watchers.
 pub type Acl = Arc<[AclEntry]>;
+
+/// Pairs of an entry and an identity that are compared one by one. Beyond, the identities are
+/// indexed first.
+const PAIRS_MAX: usize = 64;
 
 /// The id of the ACL that lets everyone do everything (`OPEN_ACL_UNSAFE`).
 pub const OPEN: AclId = AclId(0);
@@ -197,11 +201,56 @@ pub fn allows(
     if identities.iter().any(|identity| identity.scheme == "super") {
         return true;
     }
-    acl.iter().filter(|entry| entry.perms & wanted != 0).any(|entry| {
-        (&*entry.scheme == "world" && &*entry.id == "anyone")
+    let is_anyone = |entry: &AclEntry| &*entry.scheme == "world" && &*entry.id == "anyone";
+    let mut entries = acl.iter().filter(|entry| entry.perms & wanted != 0);
+    if acl.len() * identities.len() > PAIRS_MAX {
+        let known = KnownIdentities::new(settings, identities);
+        return entries.any(|entry| is_anyone(entry) || known.match_one(entry));
+    }
+    entries.any(|entry| {
+        is_anyone(entry)
             || (scheme_is_served(settings, &entry.scheme)
                 && identities.iter().any(|identity| matches(settings, entry, identity)))
     })
+}
+
+/// Identities of someone who has many, or who is looked for in a long ACL: each entry is looked at
+/// once, and not once for each identity.
+struct KnownIdentities<'a> {
+    settings: &'a Settings,
+    exact: HashSet<(&'a str, &'a str), FixedState>,
+    addresses: Vec<Vec<u8>>,
+    has_sasl: bool,
+}
+
+impl<'a> KnownIdentities<'a> {
+    fn new(settings: &'a Settings, identities: &[Identity<'a>]) -> KnownIdentities<'a> {
+        let mut exact = HashSet::with_hasher(FixedState::default());
+        exact.extend(identities.iter().map(|identity| (identity.scheme, identity.id)));
+        let mut addresses: Vec<Vec<u8>> = Vec::new();
+        let of_ip = identities.iter().filter(|identity| identity.scheme == "ip");
+        addresses.extend(of_ip.filter_map(|identity| ip_bytes(identity.id)));
+        let has_sasl = identities.iter().any(|identity| identity.scheme == "sasl");
+        KnownIdentities { settings, exact, addresses, has_sasl }
+    }
+
+    /// As [`matches`] with one of the identities.
+    fn match_one(&self, entry: &AclEntry) -> bool {
+        let (scheme, id) = (&*entry.scheme, &*entry.id);
+        let is_exact = || self.exact.contains(&(scheme, id));
+        scheme_is_served(self.settings, scheme)
+            && match scheme {
+                "ip" => ip_pattern(id).is_some_and(|pattern| {
+                    self.addresses.iter().any(|address| address_matches(address, &pattern))
+                }),
+                "sasl" => {
+                    let is_any_user = self.settings.sasl_any_user.as_deref() == Some(id);
+                    let is_super = || self.exact.contains(&(scheme, "super"));
+                    self.has_sasl && (is_any_user || is_exact() || is_super())
+                }
+                _ => is_exact(),
+            }
+    }
 }
 
 fn matches(settings: &Settings, entry: &AclEntry, identity: &Identity<'_>) -> bool {
@@ -217,7 +266,7 @@ fn matches(settings: &Settings, entry: &AclEntry, identity: &Identity<'_>) -> bo
 
 /// Makes the stored ACL out of the one that was asked for: duplicates are folded, `auth` is
 /// replaced by the identities that the connection has proved, unknown schemes and malformed ids are
-/// refused.
+/// refused, and so is more than [`ACL_ENTRIES_MAX`] entries.
 ///
 /// ZooKeeper 3.9 `PrepRequestProcessor.fixupACL`.
 pub fn resolve(
@@ -226,8 +275,9 @@ pub fn resolve(
     identities: &[Identity<'_>],
 ) -> Result<Acl, Refusal> {
     let mut resolved: Vec<AclEntry> = Vec::with_capacity(asked.len());
-    for (position, entry) in asked.iter().enumerate() {
-        if asked[..position].contains(entry) {
+    let mut seen = HashSet::with_hasher(FixedState::default());
+    for entry in asked {
+        if !seen.insert(entry) {
             continue;
         }
         match (&*entry.scheme, &*entry.id) {
@@ -241,7 +291,8 @@ pub fn resolve(
                         id: identity.id.into(),
                     });
                 }
-                if resolved.len() == before {
+                // Each of many such entries may stand for many identities.
+                if resolved.len() == before || resolved.len() > ACL_ENTRIES_MAX {
                     return Err(Refusal::InvalidAcl);
                 }
             }
@@ -253,7 +304,7 @@ pub fn resolve(
             }
         }
     }
-    if resolved.is_empty() {
+    if resolved.is_empty() || resolved.len() > ACL_ENTRIES_MAX {
         return Err(Refusal::InvalidAcl);
     }
     Ok(resolved.into())
@@ -365,13 +416,17 @@ fn java_int(text: &str, radix: u32) -> Option<i32> {
 
 /// IPAuthenticationProvider.matches: the leading bits are equal.
 fn ip_matches(address: &str, pattern: &str) -> bool {
-    let (Some((wanted, bits)), Some(have)) = (ip_pattern(pattern), ip_bytes(address)) else {
+    let (Some(pattern), Some(have)) = (ip_pattern(pattern), ip_bytes(address)) else {
         return false;
     };
+    address_matches(&have, &pattern)
+}
+
+fn address_matches(have: &[u8], (wanted, bits): &(Vec<u8>, u32)) -> bool {
     if wanted.len() != have.len() {
         return false;
     }
-    wanted.iter().zip(&have).enumerate().all(|(position, (a, b))| {
+    wanted.iter().zip(have).enumerate().all(|(position, (a, b))| {
         let covered = bits.saturating_sub(position as u32 * 8).min(8);
         let mask = if covered == 0 { 0 } else { 0xff_u8 << (8 - covered) };
         a & mask == b & mask

@@ -358,3 +358,71 @@ fn an_acl_of_the_most_entries_is_read_back() {
     encode(&acl, &mut bytes);
     assert_eq!(decode(&mut Reader::new(&bytes)), Ok(acl));
 }
+
+#[test]
+fn many_identities_and_long_acls_are_judged_like_short_ones() {
+    use crate::machine::tests::rig::Random;
+    const ENTRIES: [&str; 9] = [
+        "digest:a:b=r",
+        "digest:c:d=w",
+        "ip:10.0.0.0/8=r",
+        "ip:::1=r",
+        "sasl:bob=r",
+        "sasl:any=r",
+        "x509:CN=a=r",
+        "world:anyone=w",
+        "ip:10.1.2.3=w",
+    ];
+    const PROVED: [(&str, &str); 9] = [
+        ("ip", "10.1.2.3"),
+        ("ip", "::1"),
+        ("digest", "a:b"),
+        ("digest", "x:y"),
+        ("sasl", "bob"),
+        ("sasl", "super"),
+        ("x509", "CN=a"),
+        ("sasl", "eve"),
+        ("ip", "nonsense"),
+    ];
+    let all = sasl_settings(Some("any"));
+    let settings = [settings(), Settings { digest_enabled: false, ..all.clone() }, all];
+    let mut random = Random(5);
+    let mut allowed = 0;
+    for _ in 0..3_000 {
+        let settings = &settings[random.below(3)];
+        let few = |random: &mut Random| 1 + random.below(3);
+        let entry = |_| parse_acl_entry(random.pick(&ENTRIES));
+        let acl: Vec<AclEntry> = (0..2).map(entry).collect();
+        let identity = |_| {
+            let (scheme, id) = random.pick(&PROVED);
+            Identity { scheme, id }
+        };
+        let identities: Vec<Identity<'_>> = (0..2).map(identity).collect();
+        let wanted = random.pick(&[perms::READ, perms::WRITE]);
+        let short = allows(settings, &acl, wanted, &identities);
+        let long: Vec<AclEntry> = acl.iter().cycle().take(PAIRS_MAX).cloned().collect();
+        let long = allows(settings, &long, wanted, &identities.repeat(few(&mut random)));
+        assert_eq!(long, short, "{acl:?} {identities:?}");
+        allowed += usize::from(short);
+    }
+    assert!((500..2_500).contains(&allowed), "{allowed}");
+}
+
+#[test]
+fn an_acl_that_stands_for_too_many_identities_is_refused() {
+    let ids: Vec<String> = (0..100).map(|number| format!("u{number}:x")).collect();
+    let identities: Vec<_> = ids.iter().map(|id| Identity { scheme: "digest", id }).collect();
+    let entry = |number: usize| parse_acl_entry(&format!("auth:{number}=r"));
+    let asked: Vec<AclEntry> = (0..655).map(entry).collect();
+    assert_eq!(resolve(&settings(), &asked, &identities).unwrap().len(), 65_500);
+    let asked: Vec<AclEntry> = (0..656).map(entry).collect();
+    assert_eq!(resolve(&settings(), &asked, &identities), Err(Refusal::InvalidAcl));
+}
+
+#[test]
+fn a_long_acl_is_resolved_without_comparing_each_entry_with_all_before() {
+    let entry = |number: usize| parse_acl_entry(&format!("digest:u{number}:x=r"));
+    let mut asked: Vec<AclEntry> = (0..ACL_ENTRIES_MAX - 1).map(entry).collect();
+    asked.push(asked[0].clone());
+    assert_eq!(resolve(&settings(), &asked, NOBODY).unwrap().len(), ACL_ENTRIES_MAX - 1);
+}
