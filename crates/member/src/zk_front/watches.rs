@@ -11,14 +11,17 @@
 //! and a kind, and 8 bytes in a table of its connection that says where in that list it stands: so
 //! a closed connection removes its watches without a walk through the lists. Spots and watchers
 //! have numbers of 4 bytes for this; the path of a spot is stored once.
+//!
+//! A connection may have half a million watches. When it closes they fire no more, and are removed
+//! in pieces ([`Watches::forget_closed`]).
 
-use core::hash::BuildHasher;
+use core::hash::{BuildHasher, Hash, Hasher};
 use core::ops::{Index, IndexMut};
+use std::collections::VecDeque;
 
 use foldhash::fast::FixedState;
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashSet, HashTable};
-use machine::zk::path::parent_path;
 use machine::{ConnectionId, Ordinal};
 use zk::request::{AddWatchMode, WatcherType};
 
@@ -101,6 +104,17 @@ struct Watcher {
     places: Places,
     /// About how many bytes its watches take.
     bytes: usize,
+    /// Number of its watches of each kind.
+    counts: [u32; 4],
+    /// Whether the connection is closed: its watches do not count and do not fire.
+    is_closed: bool,
+}
+
+/// A closed connection whose watches are being removed.
+struct Closed {
+    watcher: u32,
+    /// The next bucket of the table of its places.
+    bucket: usize,
 }
 
 /// The watches of one Front.
@@ -111,8 +125,10 @@ pub struct Watches {
     spot_index: HashTable<u32>,
     watchers: Slab<Watcher>,
     watcher_index: HashMap<ConnectionId, u32, FixedState>,
-    /// Number of watches of each kind.
+    /// Number of watches of each kind, without those of closed connections.
     counts: [usize; 4],
+    /// Closed connections in the order in which they were closed.
+    closed: VecDeque<Closed>,
 }
 
 impl Watches {
@@ -153,8 +169,12 @@ impl Watches {
             if let Some(found) = found.filter(|found| found.kind != WatchKind::Child) {
                 let watches = found.watches.get(position as usize..).unwrap_or_default();
                 let taken = &watches[..watches.len().min(WATCH_PAGE_COUNT)];
-                let connection = |watch: &Watch| self.watchers[watch.watcher].connection;
-                page.push((&*found.path, taken.iter().map(connection).collect()));
+                let open = taken.iter().map(|watch| &self.watchers[watch.watcher]);
+                let open = open.filter(|watcher| !watcher.is_closed);
+                let connections: Vec<_> = open.map(|watcher| watcher.connection).collect();
+                if !connections.is_empty() {
+                    page.push((&*found.path, connections));
+                }
                 count += taken.len();
                 bytes += found.path.len();
                 if taken.len() < watches.len() {
@@ -177,6 +197,7 @@ impl Watches {
             return;
         }
         own.bytes += path.len() + WATCH_BYTES;
+        own.counts[kind as usize] += 1;
         push(list, Watch { set_at: at, watcher });
         self.counts[kind as usize] += 1;
     }
@@ -189,7 +210,7 @@ impl Watches {
     /// Removes a watch; false if there is none.
     pub fn remove(&mut self, connection: ConnectionId, kind: WatchKind, path: &str) -> bool {
         let Some((watcher, place)) = self.find(connection, kind, path) else { return false };
-        self.forget(watcher, place.spot, path);
+        self.forget(watcher, place.spot, (kind, path));
         self.unlist(watcher, place);
         true
     }
@@ -212,11 +233,8 @@ impl Watches {
             self.add_fired(WatchKind::Persistent, path, ordinal, &mut fired);
         }
         if kind == WatchKind::Data && self.count_of(WatchKind::PersistentRecursive) > 0 {
-            let mut above = path;
-            self.add_fired(WatchKind::PersistentRecursive, above, ordinal, &mut fired);
-            while above != "/" {
-                above = parent_path(above);
-                self.add_fired(WatchKind::PersistentRecursive, above, ordinal, &mut fired);
+            for spot in self.recursive_spots(path) {
+                self.add_fired_at(spot, ordinal, &mut fired);
             }
         }
         if fired.len() > once_count {
@@ -228,9 +246,34 @@ impl Watches {
 
     /// Adds the connections with a watch of `kind` on `path` that was set before `ordinal`.
     fn add_fired(&self, kind: WatchKind, path: &str, at: Ordinal, fired: &mut Vec<ConnectionId>) {
-        let Some(spot) = self.find_spot(kind, path) else { return };
+        if let Some(spot) = self.find_spot(kind, path) {
+            self.add_fired_at(spot, at, fired);
+        }
+    }
+
+    fn add_fired_at(&self, spot: u32, at: Ordinal, fired: &mut Vec<ConnectionId>) {
         let watches = self.spots[spot].watches.iter().filter(|watch| { watch.set_at } < at);
-        fired.extend(watches.map(|watch| self.watchers[watch.watcher].connection));
+        let watchers = watches.map(|watch| &self.watchers[watch.watcher]);
+        let open = watchers.filter(|watcher| !watcher.is_closed);
+        fired.extend(open.map(|watcher| watcher.connection));
+    }
+
+    /// The spots of recursive watches on `path` and all above it, from the path on up. The hash of
+    /// each prefix goes on from the one before: a path may have half a million levels.
+    fn recursive_spots(&self, path: &str) -> Vec<u32> {
+        let kind = WatchKind::PersistentRecursive;
+        let mut hasher = RecursiveHasher::new();
+        let mut found = Vec::new();
+        let mut look = |hash, path| found.extend(self.find_spot_by(hash, kind, path));
+        look(hasher.hash(), "/");
+        let mut end = 0;
+        for name in path.split('/').skip(1).filter(|_| path != "/") {
+            hasher.add(name);
+            end += 1 + name.len();
+            look(hasher.hash(), &path[..end]);
+        }
+        found.reverse();
+        found
     }
 
     /// Removes the watches of `kind` on `path` that were set before `ordinal`, and returns their
@@ -243,7 +286,7 @@ impl Watches {
         for position in 0..list.len() {
             let Watch { set_at, watcher } = list[position];
             if set_at < ordinal {
-                fired.push(self.forget(watcher, spot, path));
+                fired.extend(self.forget(watcher, spot, (kind, path)));
                 continue;
             }
             if kept != position {
@@ -254,49 +297,95 @@ impl Watches {
             kept += 1;
         }
         list.truncate(kept);
-        self.counts[kind as usize] -= fired.len();
         self.spots[spot].watches = list;
         self.trim_spot(spot);
         fired
     }
 
-    /// Removes a watch from the table of its watcher, because it fired or was removed.
-    fn forget(&mut self, watcher: u32, spot: u32, path: &str) -> ConnectionId {
+    /// Removes a watch from the table of its watcher, because it fired or was removed. Returns its
+    /// connection, unless that is closed.
+    fn forget(
+        &mut self,
+        watcher: u32,
+        spot: u32,
+        (kind, path): (WatchKind, &str),
+    ) -> Option<ConnectionId> {
         let own = &mut self.watchers[watcher];
+        if own.is_closed {
+            // The buckets keep their places: the removal of the others goes through them.
+            own.places.remove_in_place(spot);
+            return None;
+        }
         let connection = own.connection;
         own.places.remove(spot);
         own.bytes -= path.len() + WATCH_BYTES;
+        own.counts[kind as usize] -= 1;
+        self.counts[kind as usize] -= 1;
         if own.places.is_empty() {
             self.watchers.remove(watcher);
             self.watcher_index.remove(&connection);
         }
-        connection
+        Some(connection)
     }
 
-    /// Forgets all watches of a connection that is gone.
+    /// Ends all watches of a connection that is gone.
     pub fn close(&mut self, connection: ConnectionId) {
         let Some(watcher) = self.watcher_index.remove(&connection) else { return };
-        for place in self.watchers.remove(watcher).places.0 {
-            self.unlist(watcher, place);
+        let own = &mut self.watchers[watcher];
+        own.is_closed = true;
+        for (all, own) in self.counts.iter_mut().zip(own.counts) {
+            *all -= own as usize;
         }
+        self.closed.push_back(Closed { watcher, bucket: 0 });
+    }
+
+    /// Whether watches of closed connections are to be removed.
+    pub fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// Removes some watches of closed connections: looks at up to `count_max` places for them.
+    pub fn forget_closed(&mut self, count_max: usize) {
+        let mut looked_at = 0;
+        while looked_at < count_max
+            && let Some(Closed { watcher, bucket }) = self.closed.front_mut()
+        {
+            let (watcher, places) = (*watcher, &mut self.watchers[*watcher].places.0);
+            looked_at += 1;
+            if *bucket == places.num_buckets() {
+                assert!(places.is_empty(), "each of its places was looked at");
+                self.watchers.remove(watcher);
+                self.closed.pop_front();
+                continue;
+            }
+            let place = places.get_bucket_entry(*bucket).ok().map(|entry| entry.remove().0);
+            *bucket += 1;
+            if let Some(place) = place {
+                self.unlist(watcher, place);
+            }
+        }
+        assert!(looked_at <= count_max, "a piece is bounded");
     }
 
     /// Removes a watch from the list of its spot. Its watcher has forgotten it already.
     fn unlist(&mut self, watcher: u32, place: Place) {
-        let Spot { kind, watches: list, .. } = &mut self.spots[place.spot];
+        let list = &mut self.spots[place.spot].watches;
         let removed = list.swap_remove(place.position as usize);
         assert!({ removed.watcher } == watcher);
         if let Some(moved) = list.get(place.position as usize) {
             self.watchers[moved.watcher].places.replace(place);
         }
-        self.counts[*kind as usize] -= 1;
         self.trim_spot(place.spot);
     }
 
     fn find_spot(&self, kind: WatchKind, path: &str) -> Option<u32> {
+        self.find_spot_by(hash_of_spot(kind, path), kind, path)
+    }
+
+    /// As [`Watches::find_spot`], for a known hash.
+    fn find_spot_by(&self, hash: u64, kind: WatchKind, path: &str) -> Option<u32> {
         let spots = &self.spots;
-        let found = self.spot_index.find(hash(&(kind, path)), |spot| spots[*spot].is(kind, path));
-        found.copied()
+        self.spot_index.find(hash, |spot| spots[*spot].is(kind, path)).copied()
     }
 
     /// The spot of this kind and path. A new spot must get a watch.
@@ -306,7 +395,8 @@ impl Watches {
         }
         let spot = self.spots.insert(Spot { path: path.into(), kind, watches: Vec::new() });
         let spots = &self.spots;
-        self.spot_index.insert_unique(hash(&(kind, path)), spot, |spot| spots[*spot].hash());
+        let hash = hash_of_spot(kind, path);
+        self.spot_index.insert_unique(hash, spot, |spot| spots[*spot].hash());
         spot
     }
 
@@ -314,7 +404,8 @@ impl Watches {
     fn watcher(&mut self, connection: ConnectionId) -> u32 {
         let watchers = &mut self.watchers;
         *self.watcher_index.entry(connection).or_insert_with(|| {
-            watchers.insert(Watcher { connection, places: Places::default(), bytes: 0 })
+            let (places, counts) = (Places::default(), [0; 4]);
+            watchers.insert(Watcher { connection, places, bytes: 0, counts, is_closed: false })
         })
     }
 
@@ -344,8 +435,39 @@ impl Spot {
     }
 
     fn hash(&self) -> u64 {
-        hash(&(self.kind, &*self.path))
+        hash_of_spot(self.kind, &self.path)
     }
+}
+
+/// The hash of a path with recursive watches, and those of all paths above it on the way: it is
+/// made name by name.
+struct RecursiveHasher(<FixedState as BuildHasher>::Hasher);
+
+impl RecursiveHasher {
+    /// Of the root.
+    fn new() -> RecursiveHasher {
+        let mut hasher = FixedState::default().build_hasher();
+        WatchKind::PersistentRecursive.hash(&mut hasher);
+        RecursiveHasher(hasher)
+    }
+
+    /// Of the child with this name.
+    fn add(&mut self, name: &str) {
+        name.hash(&mut self.0);
+    }
+
+    fn hash(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+fn hash_of_spot(kind: WatchKind, path: &str) -> u64 {
+    if kind != WatchKind::PersistentRecursive {
+        return hash(&(kind, path));
+    }
+    let mut hasher = RecursiveHasher::new();
+    path.split('/').skip(1).filter(|_| path != "/").for_each(|name| hasher.add(name));
+    hasher.hash()
 }
 
 /// The places of one connection's watches: at most one for each spot.
@@ -379,9 +501,14 @@ impl Places {
         *found.expect("each listed watch has its place") = place;
     }
 
-    fn remove(&mut self, spot: u32) {
+    /// Removes a place. The others keep their buckets.
+    fn remove_in_place(&mut self, spot: u32) {
         let found = self.0.find_entry(hash(&spot), |other| other.spot == spot);
         found.expect("each listed watch has its place").remove();
+    }
+
+    fn remove(&mut self, spot: u32) {
+        self.remove_in_place(spot);
         if is_roomy(self.0.len(), self.0.capacity()) {
             self.0.shrink_to(2 * self.0.len(), |other| hash(&other.spot));
         }

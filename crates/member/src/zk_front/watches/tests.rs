@@ -65,9 +65,24 @@ fn check(watches: &Watches) {
         }
     }
     assert_eq!(count, watches.counts.iter().sum::<usize>());
+    for Closed { watcher, .. } in &watches.closed {
+        let own = &watches.watchers[*watcher];
+        assert!(own.is_closed);
+        for place in &own.places.0 {
+            let listed = watches.spots[place.spot].watches[place.position as usize];
+            assert_eq!({ listed.watcher }, *watcher);
+            count += 1;
+        }
+    }
     let spots = watches.spots.slots.iter().flatten();
     assert!(spots.clone().all(|spot| !spot.watches.is_empty()));
     assert_eq!(spots.map(|spot| spot.watches.len()).sum::<usize>(), count);
+}
+
+fn forget_all_closed(watches: &mut Watches) {
+    while watches.has_closed() {
+        watches.forget_closed(7);
+    }
 }
 
 /// Plays random watches of some connections on some paths, beside the model.
@@ -99,6 +114,10 @@ fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
             watches.close(ConnectionId(connection));
             model.0.retain(|key, _| key.0 != connection);
         }
+        // The watches of closed connections go some time later.
+        if random.percent(30) {
+            watches.forget_closed(random.below(20));
+        }
         assert_eq!(watches.len(), model.len());
         for (kind, of) in KINDS.into_iter().enumerate() {
             let found = watches.contains(ConnectionId(connection), of, "/");
@@ -111,6 +130,7 @@ fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
     }
     (0..connections as u64).for_each(|connection| watches.close(ConnectionId(connection)));
     assert_eq!(watches.len(), 0);
+    forget_all_closed(&mut watches);
     assert!(watches.spots.slots.is_empty());
     assert!(watches.spot_index.is_empty());
     assert!(watches.watchers.slots.is_empty());
@@ -152,6 +172,7 @@ fn watches_that_are_gone_leave_no_memory_behind() {
     }
     assert!(watches.spots[0].watches.capacity() <= 2_500);
     (10..2_000).for_each(|connection| watches.close(ConnectionId(connection)));
+    forget_all_closed(&mut watches);
     (10..2_000).for_each(|at| {
         assert!(!watches.fire(WatchKind::Child, &format!("/{at}"), Ordinal(2)).is_empty())
     });
@@ -258,4 +279,49 @@ fn a_page_of_long_paths_is_short() {
         watches.set(ConnectionId(1), WatchKind::Data, &path, Ordinal(1));
     }
     assert_eq!(pages(&watches).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 1]);
+}
+
+#[test]
+fn a_closed_connection_with_many_watches_is_forgotten_in_pieces() {
+    let mut watches = Watches::default();
+    for number in 0..1_000 {
+        for connection in 1..=2 {
+            let path = format!("/{number}");
+            watches.set(ConnectionId(connection), WatchKind::Data, &path, Ordinal(1));
+        }
+    }
+    watches.close(ConnectionId(1));
+    assert_eq!(watches.len(), 1_000);
+    assert_eq!(watches.bytes_of(ConnectionId(1)), 0);
+    let mut pieces = 0;
+    while watches.has_closed() {
+        // Some fire before their turn comes.
+        let path = format!("/{}", pieces * 7);
+        assert_eq!(watches.fire(WatchKind::Data, &path, Ordinal(2)), [ConnectionId(2)]);
+        watches.forget_closed(16);
+        check(&watches);
+        pieces += 1;
+    }
+    assert!(pieces > 1_000 / 16, "{pieces}");
+    assert_eq!(watches.len(), 1_000 - pieces);
+}
+
+#[test]
+fn recursive_watches_above_a_long_path_are_found_by_a_walk_through_it() {
+    let mut watches = Watches::default();
+    let path = "/a".repeat(100_000);
+    for above in ["/", "/a", "/a/a/a", &path[..100_000], &path] {
+        watches.set(
+            ConnectionId(above.len() as u64),
+            WatchKind::PersistentRecursive,
+            above,
+            Ordinal(1),
+        );
+    }
+    for above in ["/aa", "/a/aa"] {
+        watches.set(ConnectionId(0), WatchKind::PersistentRecursive, above, Ordinal(1));
+    }
+    let fired = watches.fire(WatchKind::Data, &path, Ordinal(2));
+    assert_eq!(fired, [200_000, 100_000, 6, 2, 1].map(ConnectionId));
+    assert_eq!(watches.fire(WatchKind::Data, "/", Ordinal(2)), [ConnectionId(1)]);
 }
