@@ -205,6 +205,13 @@ impl ChangeBatch {
         })
     }
 
+    /// A change with its path, by its place in the order.
+    pub fn get(&self, index: usize) -> Option<(&Change, &str)> {
+        let change = self.changes.get(index)?;
+        let start = change.path_start as usize;
+        Some((change, &self.paths[start..start + change.path_bytes as usize]))
+    }
+
     /// The number of changes.
     pub fn len(&self) -> usize {
         self.changes.len()

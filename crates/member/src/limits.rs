@@ -117,6 +117,21 @@ pub const READ_HOLD_BYTES_MAX: usize = 64 * 1024;
 /// znodes takes some hundred holds, and other requests run in between.
 pub const COUNT_STEP_SLOTS_MAX: u32 = 128;
 
+/// Paths of a setWatches that are handled before the next client's turn. Each counts as a request
+/// in the bounds of a hold: a request of a megabyte has fifty thousand.
+pub const SET_WATCHES_STEP_PATHS: usize = READ_HOLD_REQUESTS_MAX;
+
+/// Changes, answers and events that a Front takes out of the deliveries of Apply at once.
+pub const FEED_PIECE_EVENTS: usize = 256;
+
+/// Bytes of the path of a change that count as one more event: each level above it is looked at for
+/// recursive watches.
+pub const FEED_PIECE_PATH_BYTES: usize = 256;
+
+/// Places in the tables of closed connections that a Front looks at at once to remove their
+/// watches.
+pub const CLOSED_PIECE_WATCHES: usize = 256;
+
 /// Requests of one connection that are answered before the next one's turn.
 pub const READ_TURN_REQUESTS_MAX: usize = 16;
 

@@ -26,6 +26,7 @@ pub mod auth;
 mod connection;
 mod departed;
 mod events;
+mod feed;
 mod handshake;
 mod heard;
 mod held;
@@ -53,10 +54,11 @@ use zk::sasl::Exchange;
 use crate::commands::Commands;
 use crate::identities::{OwnedIdentity, borrow};
 use crate::limits::{
-    CLOCK_INTERVAL_MS, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX, CONNECT_HOLD_PART, CONTACT_MS_USUAL,
-    READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, READ_TURN_REQUESTS_MAX, REST_TICK_MS_MAX,
+    CLOCK_INTERVAL_MS, CLOSED_PIECE_WATCHES, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX,
+    CONNECT_HOLD_PART, CONTACT_MS_USUAL, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX,
+    READ_TURN_REQUESTS_MAX, REST_TICK_MS_MAX,
 };
-use crate::message::{Answer, Delivery, FrontId, Ticket, ToLoop, Waiter};
+use crate::message::{Answer, FrontId, Ticket, ToLoop, Waiter};
 use crate::reply_room::ReplyRoom;
 use crate::summary::Latency;
 use crate::throttle::Throttle;
@@ -64,6 +66,7 @@ use admission::Admission;
 use auth::AuthConfig;
 use connection::{Connection, ReadOnly, Slot, SlotKind, Spare, State, Stats};
 use departed::Departed;
+use feed::Feed;
 use heard::Heard;
 use held::HeldReplies;
 use journal::SlowRequests;
@@ -167,6 +170,10 @@ pub struct Front {
     /// The connection here that speaks for each session.
     sessions: HashMap<SessionId, ConnectionId, FixedState>,
     watches: Watches,
+    feed: Feed,
+    /// Whether a hold of the lock found the tree amid a change. Apply delivers something when that
+    /// is over.
+    waits_for_tree: bool,
     commands: Commands,
     turns: Turns,
     admission: Admission,
@@ -234,6 +241,8 @@ impl Front {
             connections: HashMap::with_hasher(FixedState::default()),
             sessions: HashMap::with_hasher(FixedState::default()),
             watches: Watches::default(),
+            feed: Feed::default(),
+            waits_for_tree: false,
             commands: Commands::default(),
             turns: Turns::default(),
             admission: Admission::default(),
@@ -337,19 +346,35 @@ impl Front {
         self.hand_over();
     }
 
-    /// Whether any connection waits for the state's lock.
+    /// Whether any connection waits for the state's lock, and may have it: all deliveries are
+    /// taken, and the tree is not known to be amid a change.
     pub fn is_runnable(&self) -> bool {
-        !self.turns.runnable.is_empty()
+        !self.turns.runnable.is_empty() && self.feed.is_empty() && !self.waits_for_tree
     }
 
     /// Whether [`Front::resume`] or [`Front::run_reads`] has work to do.
     pub fn may_go_on(&self) -> bool {
-        !self.turns.runnable.is_empty() || !self.turns.resumable.is_empty()
+        self.is_runnable() || !self.turns.resumable.is_empty() || self.is_behind()
+    }
+
+    /// Whether some of what happened before is not done, for which the driver is to call
+    /// [`Front::resume`] again once other tasks had a turn: deliveries to be taken, or watches of
+    /// closed connections to be removed.
+    pub fn is_behind(&self) -> bool {
+        !self.feed.is_empty() || self.watches.has_closed()
     }
 
     /// Runs the requests that wait for the lock, up to the bounds of one hold. The driver holds the
-    /// lock for reading, and has handed over every delivery that was pushed before.
+    /// lock for reading, and has handed over every delivery that was pushed before. Nothing runs if
+    /// they were too long to be taken at once: the state shows their changes already.
     pub fn run_reads(&mut self, machine: &Machine) {
+        if !self.feed.is_empty() {
+            return;
+        }
+        if machine.zk().is_amid_change() {
+            self.waits_for_tree = true;
+            return;
+        }
         let mut requests = 0;
         let mut bytes = 0;
         while requests < READ_HOLD_REQUESTS_MAX && bytes < READ_HOLD_BYTES_MAX {
@@ -360,8 +385,9 @@ impl Front {
             let mut written = 0;
             let turn_max = READ_TURN_REQUESTS_MAX.min(READ_HOLD_REQUESTS_MAX - requests);
             while more && turn < turn_max && bytes + written < READ_HOLD_BYTES_MAX {
-                more = self.run_one(id, machine);
-                turn += 1;
+                let ran = self.run_one(id, machine);
+                more = ran.is_some();
+                turn += ran.unwrap_or(1);
                 written = self.output_bytes(id).saturating_sub(before);
             }
             requests += turn;
@@ -379,8 +405,11 @@ impl Front {
     }
 
     /// Goes on decoding connections that were held back. Called after [`Front::run_reads`] and
-    /// [`Front::on_delivery`], without the lock.
+    /// [`Front::on_delivery`], without the lock. Before, takes a piece of what was left
+    /// ([`Front::is_behind`]).
     pub fn resume(&mut self) {
+        self.take_feed();
+        self.watches.forget_closed(CLOSED_PIECE_WATCHES);
         self.unpark();
         if self.has_credit() {
             for id in core::mem::take(&mut self.commands.starved) {
@@ -399,22 +428,6 @@ impl Front {
             self.decode(id);
         }
         self.hand_over();
-    }
-
-    /// Takes a delivery of Apply: events and answers, merged by ordinal.
-    pub fn on_delivery(&mut self, delivery: Delivery) {
-        let mut changes = delivery.changes.iter().peekable();
-        for answer in delivery.answers {
-            while let Some((change, path)) =
-                changes.next_if(|(change, _)| change.mark.ordinal <= answer.ordinal())
-            {
-                self.on_change(change, path);
-            }
-            self.on_answer(answer);
-        }
-        for (change, path) in changes {
-            self.on_change(change, path);
-        }
     }
 
     /// The socket took the first `count` bytes of a connection's output.

@@ -291,8 +291,9 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<ToRuntime>) {
     }
 }
 
-/// Runs the Front when a socket has taken enough bytes for its connection to go on. This needs a
-/// turn of its own: a client that takes bytes as fast as they come would block the other clients.
+/// Runs the Front when a socket has taken enough bytes for its connection to go on, or when the
+/// Front left some of its work for later. This needs a turn of its own: a client that takes bytes
+/// as fast as they come would block the other clients.
 async fn go_on(runtime: Rc<Runtime>) {
     loop {
         runtime.has_room.notified().await;
@@ -540,6 +541,10 @@ impl Runtime {
             front.run_reads(&machine);
             drop(machine);
             front.resume();
+        }
+        // The tasks of other sockets have their turn first.
+        if front.is_behind() {
+            self.has_room.notify_one();
         }
         // Without a watch here, no client waits for changes by others.
         mail.set_wakes_always(front.has_watches());

@@ -48,9 +48,9 @@ impl Ending {
         self.session
     }
 
-    /// Whether the transaction has begun.
-    pub fn removes(&self) -> bool {
-        matches!(self.stage, Stage::Removing(_))
+    /// Whether some of the ephemerals are removed.
+    pub fn has_removed(&self) -> bool {
+        matches!(self.stage, Stage::Removing(1..))
     }
 }
 

@@ -57,7 +57,7 @@ impl PausedAt {
     pub fn open_transaction(&self) -> Option<OpenTransaction> {
         let of_ending = |ending: &Ending| {
             let ends = |session: SessionId| OpenTransaction { session: Some(session) };
-            ending.removes().then(|| ends(ending.session()))
+            ending.has_removed().then(|| ends(ending.session()))
         };
         match self {
             PausedAt::Create(_) => Some(OpenTransaction { session: None }),

@@ -8,6 +8,7 @@
 use crate::message::Ticket;
 use crate::summary::Latency;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use machine::{DescendantCount, SessionId};
@@ -88,8 +89,8 @@ pub(super) enum SlotKind {
     Read(OwnedRead),
     /// Runs here, once it is at the front.
     MultiRead(Vec<OwnedRead>),
-    /// Runs here, once it is at the front.
-    SetWatches(Box<OwnedSetWatches>),
+    /// Runs here in steps, once it is at the front; so many of its paths are done.
+    SetWatches { asked: Arc<OwnedSetWatches>, done: usize },
     /// Runs here, once it is at the front.
     AddWatch { path: Box<str>, mode: AddWatchMode },
     /// Runs here, once it is at the front.
@@ -127,7 +128,7 @@ impl SlotKind {
             self,
             SlotKind::Read(_)
                 | SlotKind::MultiRead(_)
-                | SlotKind::SetWatches(_)
+                | SlotKind::SetWatches { .. }
                 | SlotKind::AddWatch { .. }
                 | SlotKind::CheckWatches { .. }
                 | SlotKind::RemoveWatches { .. }
@@ -137,41 +138,64 @@ impl SlotKind {
     }
 }
 
-/// Watches to be set again, owned.
+/// Watches to be set again, owned: up to some hundred thousand, in one text.
 pub(super) struct OwnedSetWatches {
     pub relative_zxid: i64,
-    pub data: Vec<Box<str>>,
-    pub exist: Vec<Box<str>>,
-    pub child: Vec<Box<str>>,
-    pub persistent: Vec<Box<str>>,
-    pub persistent_recursive: Vec<Box<str>>,
     pub null_behind: bool,
+    /// All paths, one behind the other.
+    text: String,
+    /// The kind of each, and the end of its path.
+    ends: Vec<(AskedWatch, usize)>,
+}
+
+/// The list of a setWatches that a path is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AskedWatch {
+    Data,
+    Exist,
+    Child,
+    Persistent,
+    PersistentRecursive,
 }
 
 impl OwnedSetWatches {
     pub fn of(request: &SetWatchesRequest<'_>) -> OwnedSetWatches {
-        OwnedSetWatches {
-            relative_zxid: request.relative_zxid,
-            data: own(&request.data),
-            exist: own(&request.exist),
-            child: own(&request.child),
-            persistent: Vec::new(),
-            persistent_recursive: Vec::new(),
-            null_behind: request.null_behind,
-        }
+        let SetWatchesRequest { relative_zxid, data, exist, child, null_behind } = request;
+        let (relative_zxid, null_behind) = (*relative_zxid, *null_behind);
+        let (text, ends) = (String::new(), Vec::new());
+        let mut owned = OwnedSetWatches { relative_zxid, null_behind, text, ends };
+        owned.add(AskedWatch::Data, data);
+        owned.add(AskedWatch::Exist, exist);
+        owned.add(AskedWatch::Child, child);
+        owned
     }
 
     pub fn of_all(request: &SetWatches2Request<'_>) -> OwnedSetWatches {
-        OwnedSetWatches {
-            persistent: own(&request.persistent),
-            persistent_recursive: own(&request.persistent_recursive),
-            ..OwnedSetWatches::of(&request.watches)
+        let mut owned = OwnedSetWatches::of(&request.watches);
+        owned.add(AskedWatch::Persistent, &request.persistent);
+        owned.add(AskedWatch::PersistentRecursive, &request.persistent_recursive);
+        owned
+    }
+
+    fn add(&mut self, kind: AskedWatch, paths: &[&str]) {
+        self.ends.reserve(paths.len());
+        for path in paths {
+            self.text.push_str(path);
+            self.ends.push((kind, self.text.len()));
         }
     }
-}
 
-fn own(paths: &[&str]) -> Vec<Box<str>> {
-    paths.iter().map(|path| (*path).into()).collect()
+    /// How many paths there are.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// A path, and its list.
+    pub fn get(&self, index: usize) -> (AskedWatch, &str) {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        let (kind, end) = self.ends[index];
+        (kind, &self.text[start..end])
+    }
 }
 
 /// The statistics of a connection that `cons` shows.

@@ -9,6 +9,7 @@ use machine::{Acl, Attachment, Change, ChangeKind, ConnectionId, Ordinal, Sessio
 use zk::response::{EventType, encode_event};
 
 use super::connection::{Connection, State};
+use super::feed::Firing;
 use super::watches::WatchKind;
 use super::{Front, LENGTH_BYTES};
 use crate::identities::borrow;
@@ -17,7 +18,6 @@ use crate::limits::{OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX};
 impl Front {
     pub(super) fn on_change(&mut self, change: &Change, path: &str) {
         let (zxid, at) = (change.mark.zxid.0, change.mark.ordinal);
-        self.last_zxid = self.last_zxid.max(zxid);
         match &change.kind {
             ChangeKind::Zk(ZkChange::Created { acl, parent_acl }) => {
                 self.fire(WatchKind::Data, EventType::Created, path, zxid, at, acl);
@@ -54,18 +54,18 @@ impl Front {
         acl: &Option<Acl>,
     ) {
         let fired = self.watches.fire(kind, path, at);
-        if !fired.is_empty() {
-            let count = fired.len() as u64;
-            match event {
-                EventType::Created => &mut self.metrics.node_created_watch_count,
-                EventType::DataChanged => &mut self.metrics.node_changed_watch_count,
-                _ => &mut self.metrics.node_children_watch_count,
-            }
-            .record(count, self.now.monotonic_ms);
+        if fired.is_empty() {
+            return;
         }
-        for connection in fired {
-            self.send_permitted_event(connection, zxid, event, path, acl);
+        let count = fired.len() as u64;
+        match event {
+            EventType::Created => &mut self.metrics.node_created_watch_count,
+            EventType::DataChanged => &mut self.metrics.node_changed_watch_count,
+            _ => &mut self.metrics.node_children_watch_count,
         }
+        .record(count, self.now.monotonic_ms);
+        let (path, acl, connections) = (path.into(), acl.clone(), fired.into_iter());
+        self.send_to_all(Firing { zxid, event, path, acl, connections });
     }
 
     /// Fires the data and child watches of a removed znode: one event per connection.
@@ -77,17 +77,18 @@ impl Front {
         }
         let told: HashSet<ConnectionId, FixedState> = data.iter().copied().collect();
         let rest = child.into_iter().filter(|connection| !told.contains(connection));
-        let rest: Vec<ConnectionId> = rest.collect();
-        let count = (data.len() + rest.len()) as u64;
+        let mut fired = data;
+        fired.extend(rest);
+        let count = fired.len() as u64;
         self.metrics.node_deleted_watch_count.record(count, self.now.monotonic_ms);
-        for connection in data.iter().copied().chain(rest) {
-            self.send_permitted_event(connection, zxid, EventType::Deleted, path, acl);
-        }
+        let (event, connections) = (EventType::Deleted, fired.into_iter());
+        let (path, acl) = (path.into(), acl.clone());
+        self.send_to_all(Firing { zxid, event, path, acl, connections });
     }
 
     /// Sends an event if the watcher may read the znode, as ZooKeeper does since 3.9
     /// (`NIOServerCnxn.process`).
-    fn send_permitted_event(
+    pub(super) fn send_permitted_event(
         &mut self,
         id: ConnectionId,
         zxid: i64,

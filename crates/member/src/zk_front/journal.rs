@@ -8,7 +8,7 @@
 
 use core::fmt;
 
-use machine::{ChangeBatch, ChangeKind, ConnectionId, ZkChange, ZkOutcome, Zxid};
+use machine::{ChangeBatch, ChangeKind, ConnectionId, SessionId, ZkChange, ZkOutcome, Zxid};
 use zk::request::{ReadKind, Request};
 
 use super::answered::ZkAnswered;
@@ -189,6 +189,20 @@ impl Front {
 pub fn audit_ended_sessions(changes: &ChangeBatch, user: &str, mut tell: impl FnMut(&AuditEvent)) {
     let mut removed: Vec<&str> = Vec::new();
     let mut removed_at = Zxid(0);
+    let mut tell_removed = |session: SessionId, removed: &mut Vec<&str>| {
+        for path in removed.drain(..) {
+            tell(&AuditEvent {
+                session: session.0,
+                user: user.to_string(),
+                ip: String::new(),
+                operation: EPHEMERAL_ENDED,
+                znode: Some(path.to_string()),
+                znode_type: None,
+                acl: None,
+                result: AuditResult::Success,
+            });
+        }
+    };
     for (change, path) in changes.iter() {
         if change.mark.zxid != removed_at {
             removed.clear();
@@ -199,21 +213,14 @@ pub fn audit_ended_sessions(changes: &ChangeBatch, user: &str, mut tell: impl Fn
                 removed.push(path);
             }
             ChangeKind::Zk(ZkChange::SessionClosed { session }) => {
-                for path in removed.drain(..) {
-                    tell(&AuditEvent {
-                        session: session.0,
-                        user: user.to_string(),
-                        ip: String::new(),
-                        operation: EPHEMERAL_ENDED,
-                        znode: Some(path.to_string()),
-                        znode_type: None,
-                        acl: None,
-                        result: AuditResult::Success,
-                    });
-                }
+                tell_removed(*session, &mut removed);
             }
             _ => {}
         }
+    }
+    // The end of the last session goes on in the next batch.
+    if let Some(session) = changes.open_transaction().and_then(|open| open.session) {
+        tell_removed(session, &mut removed);
     }
 }
 
@@ -272,7 +279,7 @@ fn described(slot: &Slot) -> (&'static str, &str) {
             (operation, &read.path)
         }
         SlotKind::MultiRead(_) => ("multiRead", ""),
-        SlotKind::SetWatches(_) => ("setWatches", ""),
+        SlotKind::SetWatches { .. } => ("setWatches", ""),
         SlotKind::AddWatch { path, .. } => ("addWatch", path),
         SlotKind::Sync { path, .. } => ("sync", path.as_deref().unwrap_or_default()),
         SlotKind::Write { .. } => ("write", ""),

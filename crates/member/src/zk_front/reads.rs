@@ -11,35 +11,42 @@ use zk::response::{
 use zk::{ErrorCode, ops};
 
 use super::Front;
-use super::connection::{OwnedSetWatches, Slot, SlotKind, State};
+use super::connection::{AskedWatch, Slot, SlotKind, State};
 use super::watches::WatchKind;
 use crate::identities::borrow;
 use crate::limits::{
-    COUNT_STEP_SLOTS_MAX, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_MAX, SMALL_REPLY_BYTES,
-    WATCH_BYTES_MAX,
+    COUNT_STEP_SLOTS_MAX, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_MAX, SET_WATCHES_STEP_PATHS,
+    SMALL_REPLY_BYTES, WATCH_BYTES_MAX,
 };
 use crate::local_read::OwnedRead;
 
 impl Front {
-    pub(super) fn run_one(&mut self, id: ConnectionId, machine: &Machine) -> bool {
-        let Some(connection) = self.connections.get(&id) else { return false };
+    /// Runs the request at the front of a window, or a step of it. Returns for how many requests
+    /// it counts. None: the connection cannot go on.
+    pub(super) fn run_one(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
+        let connection = self.connections.get(&id)?;
         if !connection.is_runnable() {
-            return false;
+            return None;
         }
         let mark = machine.mark();
         self.last_zxid = self.last_zxid.max(mark.zxid.0);
         if let State::Greeting(_) = connection.state {
             self.greet(id, machine);
-            return false;
+            return None;
         }
-        if let Some(SlotKind::Count { .. }) = connection.window.front().map(|slot| &slot.kind) {
+        let first = connection.window.front().map(|slot| &slot.kind);
+        if let Some(SlotKind::Count { .. }) = first {
             self.run_count(id, machine);
-            return true;
+            return Some(1);
         }
+        let sets_watches = matches!(first, Some(SlotKind::SetWatches { .. }));
         if !self.config.replies.is_calm()
             && let Some(bytes) = self.wants_room(id, machine)
         {
-            return self.wait_for_room(id, bytes, mark.zxid.0);
+            return self.wait_for_room(id, bytes, mark.zxid.0).then_some(1);
+        }
+        if sets_watches {
+            return self.run_set_watches(id, machine);
         }
         let slot = self.pop_slot(id);
         let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
@@ -47,18 +54,6 @@ impl Front {
             SlotKind::Read(read) => self.run_read(id, &slot, read, machine),
             SlotKind::MultiRead(reads) => self.run_multi_read(id, &slot, reads, machine),
             SlotKind::Ephemerals(prefix) => self.run_ephemerals(id, &slot, prefix, machine),
-            SlotKind::SetWatches(watches) => {
-                self.set_watches(id, watches, machine);
-                if !self.is_attached(id) {
-                    return false;
-                }
-                let error = match watches.null_behind {
-                    true => ErrorCode::MARSHALLING_ERROR,
-                    false => ErrorCode::OK,
-                };
-                let header = ReplyHeader { xid, zxid, error };
-                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
-            }
             // `FinalRequestProcessor` checks no permission here: events are checked against the
             // ACL.
             SlotKind::AddWatch { path, mode } => {
@@ -80,7 +75,7 @@ impl Front {
             _ => unreachable!("only reads are runnable"),
         }
         self.settle(id);
-        true
+        Some(1)
     }
 
     /// The room, in bytes, that the request at the front of the window, which runs here, must wait
@@ -228,38 +223,39 @@ impl Front {
         self.reply(id, slot, zxid, |out| encode_empty(header, out));
     }
 
-    /// `DataTree.setWatches`: a watch that missed a change fires at once, the others are set.
-    /// Persistent ones are only set, even if they missed changes.
-    fn set_watches(&mut self, id: ConnectionId, asked: &OwnedSetWatches, machine: &Machine) {
-        let at = machine.mark().ordinal;
-        let since = asked.relative_zxid;
-        let find = |path: &str| machine.zk().tree().find(path).map(|znode| znode.stat());
-        for path in &asked.data {
-            let missed = match find(path) {
-                None => Some(EventType::Deleted),
-                Some(stat) if stat.mzxid > since => Some(EventType::DataChanged),
-                Some(_) => None,
+    /// Runs a step of the setWatches at the front of the window, and answers it if that was the
+    /// last. Each path is compared with the state of its own step: what changes behind it fires
+    /// the watch. Returns how many paths were handled; none: the connection has ended.
+    fn run_set_watches(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
+        let mark = machine.mark();
+        let connection = self.connections.get_mut(&id)?;
+        let first = connection.window.front_mut().map(|slot| &mut slot.kind);
+        let Some(SlotKind::SetWatches { asked, done }) = first else {
+            unreachable!("the caller checked that it exists");
+        };
+        let (asked, from) = (asked.clone(), *done);
+        let to = asked.count().min(from + SET_WATCHES_STEP_PATHS);
+        *done = to;
+        for index in from..to {
+            let (kind, path) = asked.get(index);
+            let (missed, kind) = missed_event(machine, kind, path, asked.relative_zxid);
+            self.fire_or_set(id, missed, kind, path, mark.ordinal);
+        }
+        if !self.is_attached(id) {
+            return None;
+        }
+        if to == asked.count() {
+            let slot = self.pop_slot(id);
+            let error = match asked.null_behind {
+                true => ErrorCode::MARSHALLING_ERROR,
+                false => ErrorCode::OK,
             };
-            self.fire_or_set(id, missed, WatchKind::Data, path, at);
+            let (xid, zxid) = (slot.xid, mark.zxid.0);
+            let header = ReplyHeader { xid, zxid, error };
+            self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+            self.settle(id);
         }
-        for path in &asked.exist {
-            let missed = find(path).map(|_| EventType::Created);
-            self.fire_or_set(id, missed, WatchKind::Data, path, at);
-        }
-        for path in &asked.child {
-            let missed = match find(path) {
-                None => Some(EventType::Deleted),
-                Some(stat) if stat.pzxid > since => Some(EventType::ChildrenChanged),
-                Some(_) => None,
-            };
-            self.fire_or_set(id, missed, WatchKind::Child, path, at);
-        }
-        for path in &asked.persistent {
-            self.fire_or_set(id, None, WatchKind::Persistent, path, at);
-        }
-        for path in &asked.persistent_recursive {
-            self.fire_or_set(id, None, WatchKind::PersistentRecursive, path, at);
-        }
+        Some((to - from).max(1))
     }
 
     fn fire_or_set(
@@ -276,6 +272,39 @@ impl Front {
             None if self.is_attached(id) => self.set_watch(id, kind, path, at),
             None => {}
         }
+    }
+}
+
+/// `DataTree.setWatches`: the event of a change behind `since` that a watch has missed, and the kind
+/// of the watch. It fires if it missed one, and is set otherwise. Persistent ones are only set,
+/// even if they missed changes.
+fn missed_event(
+    machine: &Machine,
+    asked: AskedWatch,
+    path: &str,
+    since: i64,
+) -> (Option<EventType>, WatchKind) {
+    let find = || machine.zk().tree().find(path).map(|znode| znode.stat());
+    match asked {
+        AskedWatch::Data => {
+            let missed = match find() {
+                None => Some(EventType::Deleted),
+                Some(stat) if stat.mzxid > since => Some(EventType::DataChanged),
+                Some(_) => None,
+            };
+            (missed, WatchKind::Data)
+        }
+        AskedWatch::Exist => (find().map(|_| EventType::Created), WatchKind::Data),
+        AskedWatch::Child => {
+            let missed = match find() {
+                None => Some(EventType::Deleted),
+                Some(stat) if stat.pzxid > since => Some(EventType::ChildrenChanged),
+                Some(_) => None,
+            };
+            (missed, WatchKind::Child)
+        }
+        AskedWatch::Persistent => (None, WatchKind::Persistent),
+        AskedWatch::PersistentRecursive => (None, WatchKind::PersistentRecursive),
     }
 }
 

@@ -1,6 +1,8 @@
 //! From frames to slots of the window: the checks of a request before it may wait, run or be handed
 //! over.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use machine::{Command, ConnectionId, DescendantCount, SessionId, ZkCommand};
 use zk::jute::{JuteError, JuteReader};
@@ -299,12 +301,12 @@ impl Front {
     fn on_watches(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>) {
         match request {
             Request::SetWatches(watches) => {
-                let watches = Box::new(OwnedSetWatches::of(watches));
-                self.push_slot(id, xid, SlotKind::SetWatches(watches));
+                let asked = Arc::new(OwnedSetWatches::of(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches { asked, done: 0 });
             }
             Request::SetWatches2(watches) => {
-                let watches = Box::new(OwnedSetWatches::of_all(watches));
-                self.push_slot(id, xid, SlotKind::SetWatches(watches));
+                let asked = Arc::new(OwnedSetWatches::of_all(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches { asked, done: 0 });
             }
             Request::AddWatch { path, mode } => {
                 let (path, mode) = ((*path).into(), *mode);

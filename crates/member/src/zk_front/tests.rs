@@ -9,3 +9,4 @@ mod random;
 pub(crate) mod rig;
 mod room;
 mod scripts;
+mod steps;

@@ -52,7 +52,8 @@ impl ApplyRunner {
         }
         if is_serving {
             for (front, delivery) in deliveries {
-                let is_urgent = !delivery.answers.is_empty();
+                let ends_wait = delivery.changes.ends_pause();
+                let is_urgent = !delivery.answers.is_empty() || ends_wait;
                 shared.fronts[front.0 as usize].push(delivery, is_urgent);
             }
         }

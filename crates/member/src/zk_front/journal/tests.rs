@@ -148,3 +148,17 @@ fn an_ephemeral_that_goes_with_its_session_is_a_line_of_the_server() {
     };
     assert_eq!(log, [line("0x11", "/a"), line("0x11", "/b"), line("0x13", "/c")]);
 }
+
+#[test]
+fn the_ephemerals_of_a_session_that_ends_in_steps_are_a_line_each() {
+    let mut rig = Rig::default();
+    rig.play("c1: connect\nc1: create /a x | create /b x | create /c x f1 | create /d x f1");
+    rig.play("c1: create /e x f1 | delete /a\nc1~ delete /b | bye\nloop");
+    let mut log = Vec::new();
+    while rig.apply.has_work() {
+        rig.apply.step(&mut rig.machine, 1);
+        let output = rig.apply.take_output();
+        audit_ended_sessions(&output.changes, "me", |event| log.extend(event.znode.clone()));
+    }
+    assert_eq!(log, ["/c", "/d", "/e"]);
+}

@@ -5,7 +5,7 @@ use machine::{Attachment, BootId, ChangeBatch, Mark, Ordinal, ZkChange};
 
 use super::super::*;
 use super::rig::*;
-use crate::message::Unavailable;
+use crate::message::{Delivery, Unavailable};
 
 /// The first client has a session on Front 0, and has handed over two writes that Loop keeps.
 fn waiting() -> Rig {

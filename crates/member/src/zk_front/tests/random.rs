@@ -15,6 +15,9 @@ struct History {
 
 impl History {
     fn note(&mut self, machine: &Machine) {
+        if machine.zk().is_amid_change() {
+            return;
+        }
         for key in KEYS {
             let Some(znode) = machine.zk().tree().find(key) else { continue };
             let value = String::from_utf8(znode.data().unwrap().to_vec()).unwrap();
@@ -102,6 +105,10 @@ impl Chaos {
             0..=2 => format!("set {key} {value}"),
             3..=5 => format!("get {key}{watch}"),
             6 => format!("exists {key}{watch}"),
+            7 if value % 2 == 0 => {
+                let undone = self.random.pick(&["check,/a,-1", "delete,/missing,-1"]);
+                format!("multi set,{key},{value} create,/m,x {undone} delete,/m,-1")
+            }
             7 => format!("multi set,{key},{value} check,/a,-1"),
             8 => format!("set {key} {value} 0"),
             9 => "sync /".to_string(),

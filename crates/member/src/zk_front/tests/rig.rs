@@ -30,7 +30,7 @@ pub(crate) use engine::{
 use super::super::auth::EnsembleNames;
 use super::super::*;
 use crate::limits::WINDOW_REQUESTS_MAX;
-use crate::message::{FrontCounts, LoopInput, Start, ToApply};
+use crate::message::{Delivery, FrontCounts, LoopInput, Start, ToApply};
 use crate::{Apply, WatchInterest};
 
 /// A seeded generator (splitmix64): the same seed, the same test.
@@ -453,7 +453,7 @@ impl Rig {
             for number in numbers {
                 progress |= self.pump(number);
             }
-            progress |= self.fronts.iter().any(|front| !front.turns.resumable.is_empty());
+            progress |= self.fronts.iter().any(Front::may_go_on);
             if !progress {
                 self.check();
                 return;
@@ -487,7 +487,7 @@ impl Rig {
                         SlotKind::TravellingRead(_) => travelling_reads += 1,
                         SlotKind::Read(_)
                         | SlotKind::MultiRead(_)
-                        | SlotKind::SetWatches(_)
+                        | SlotKind::SetWatches { .. }
                         | SlotKind::AddWatch { .. }
                         | SlotKind::CheckWatches { .. }
                         | SlotKind::RemoveWatches { .. } => {
