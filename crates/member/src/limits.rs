@@ -121,6 +121,10 @@ pub const COUNT_STEP_SLOTS_MAX: u32 = 128;
 /// in the bounds of a hold: a request of a megabyte has fifty thousand.
 pub const SET_WATCHES_STEP_PATHS: usize = READ_HOLD_REQUESTS_MAX;
 
+/// Znodes that one step of a getEphemerals looks at. Each counts as a request in the bounds of a
+/// hold.
+pub const EPHEMERALS_STEP_ZNODES: usize = READ_HOLD_REQUESTS_MAX;
+
 /// Changes, answers and events that a Front takes out of the deliveries of Apply at once.
 pub const FEED_PIECE_EVENTS: usize = 256;
 

@@ -425,6 +425,7 @@ impl Front {
             }
         }
         for id in core::mem::take(&mut self.turns.resumable) {
+            self.settle(id);
             self.decode(id);
         }
         self.hand_over();

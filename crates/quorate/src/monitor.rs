@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use images::Images;
 use machine::{Level, Machine, Servers};
@@ -29,6 +30,9 @@ use crate::config::{ClusterConfig, ImageConfig};
 use crate::listen_chunk::Chunks;
 use crate::listen_zk::{Face, Question, ToRuntime};
 use ensemble::{Ensemble, MembersView, Part};
+
+/// How long a reader of the tree waits before it looks again whether a command is done.
+const TREE_WAIT: Duration = Duration::from_millis(1);
 
 /// Facts for the words beside the numbers of the Fronts.
 pub struct About {
@@ -155,6 +159,21 @@ impl Monitor {
     /// Reads the state under the lock, for a short time.
     pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.node.machine().read())
+    }
+
+    /// As [`Monitor::look`], once no command of ZooKeeper's clients is done in part: for what must
+    /// not see a part of a multi.
+    pub async fn look_at_tree<T>(&self, look: impl Fn(&Machine) -> T) -> T {
+        loop {
+            let seen = self.look(|machine| {
+                let is_whole = !machine.zk().is_amid_change();
+                is_whole.then(|| look(machine))
+            });
+            match seen {
+                Some(seen) => return seen,
+                None => tokio::time::sleep(TREE_WAIT).await,
+            }
+        }
     }
 
     /// The trace mask for `gtmk`.

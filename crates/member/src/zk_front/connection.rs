@@ -7,10 +7,11 @@
 
 use crate::message::Ticket;
 use crate::summary::Latency;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use machine::zk::tree::ZnodeId;
 use machine::{DescendantCount, SessionId};
 use zk::request::{
     AddWatchMode, ConnectRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
@@ -26,6 +27,7 @@ use crate::limits::{
     SMALL_REPLIES_TO_TRAVEL, SMALL_REPLY_BYTES, SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
 };
 use crate::local_read::OwnedRead;
+use crate::reply_room::HeldReply;
 
 /// The state of a connection.
 pub(super) enum State {
@@ -99,8 +101,10 @@ pub(super) enum SlotKind {
     RemoveWatches { path: Box<str>, watcher_type: WatcherType },
     /// Runs here in steps, once it is at the front.
     Count { path: Box<str>, so_far: DescendantCount },
-    /// Runs here, once it is at the front. Holds the prefix.
-    Ephemerals(Box<str>),
+    /// Runs here in steps, once it is at the front.
+    Ephemerals(Box<AskedEphemerals>),
+    /// The paths of a session's ephemerals as of this zxid. Answered when its turn comes.
+    EphemeralsFound { paths: Vec<String>, zxid: i64 },
     /// Handed over; `done` once it is answered. It leaves once it is at the front.
     Sync { path: Option<Box<str>>, done: bool },
     /// Answered when its turn comes.
@@ -135,6 +139,26 @@ impl SlotKind {
                 | SlotKind::Count { .. }
                 | SlotKind::Ephemerals(_)
         )
+    }
+}
+
+/// The ephemerals of the own session whose paths begin with a prefix, as far as they were looked
+/// for.
+pub(super) struct AskedEphemerals {
+    pub prefix: Box<str>,
+    /// The last that was looked at, in the order of their ids.
+    pub last: Option<ZnodeId>,
+    pub found: BTreeSet<String>,
+    /// Bytes of the paths found, as the reply has them.
+    pub bytes: u64,
+    /// Their place in the room for replies.
+    pub held: Option<HeldReply>,
+}
+
+impl AskedEphemerals {
+    pub fn new(prefix: &str) -> AskedEphemerals {
+        let (prefix, found) = (prefix.into(), BTreeSet::new());
+        AskedEphemerals { prefix, last: None, found, bytes: 0, held: None }
     }
 }
 

@@ -1,24 +1,28 @@
 //! The requests that run here, under the lock for reading: reads, the watches that they set, and
 //! the requests about watches.
 
-use machine::{ConnectionId, Machine, Ordinal};
+use core::ops::Bound;
+
+use machine::{ConnectionId, Machine, Ordinal, SessionId};
 use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
 use zk::request::ReadKind;
 use zk::response::{
     EventType, ReplyHeader, encode_add_watch, encode_all_children_number, encode_empty,
-    encode_ephemerals, encode_multi_read, encode_read, result_bytes,
+    encode_multi_read, encode_read, result_bytes,
 };
 use zk::{ErrorCode, ops};
 
 use super::Front;
-use super::connection::{AskedWatch, Slot, SlotKind, State};
+use super::connection::{AskedEphemerals, AskedWatch, Slot, SlotKind, State};
 use super::watches::WatchKind;
 use crate::identities::borrow;
 use crate::limits::{
-    COUNT_STEP_SLOTS_MAX, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_MAX, SET_WATCHES_STEP_PATHS,
-    SMALL_REPLY_BYTES, WATCH_BYTES_MAX,
+    COUNT_STEP_SLOTS_MAX, EPHEMERALS_STEP_ZNODES, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_MAX,
+    READ_HOLD_BYTES_MAX, REPLIES_BYTES_MAX, SET_WATCHES_STEP_PATHS, SMALL_REPLY_BYTES,
+    WATCH_BYTES_MAX,
 };
 use crate::local_read::OwnedRead;
+use crate::reply_room::HeldReply;
 
 impl Front {
     /// Runs the request at the front of a window, or a step of it. Returns for how many requests
@@ -40,6 +44,7 @@ impl Front {
             return Some(1);
         }
         let sets_watches = matches!(first, Some(SlotKind::SetWatches { .. }));
+        let asks_ephemerals = matches!(first, Some(SlotKind::Ephemerals(_)));
         if !self.config.replies.is_calm()
             && let Some(bytes) = self.wants_room(id, machine)
         {
@@ -48,12 +53,18 @@ impl Front {
         if sets_watches {
             return self.run_set_watches(id, machine);
         }
+        if asks_ephemerals {
+            return self.run_ephemerals(id, machine);
+        }
         let slot = self.pop_slot(id);
         let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
+        let mut count = 1;
         match &slot.kind {
             SlotKind::Read(read) => self.run_read(id, &slot, read, machine),
-            SlotKind::MultiRead(reads) => self.run_multi_read(id, &slot, reads, machine),
-            SlotKind::Ephemerals(prefix) => self.run_ephemerals(id, &slot, prefix, machine),
+            SlotKind::MultiRead(reads) => {
+                count = reads.len().max(1);
+                self.run_multi_read(id, &slot, reads, machine);
+            }
             // `FinalRequestProcessor` checks no permission here: events are checked against the
             // ACL.
             SlotKind::AddWatch { path, mode } => {
@@ -75,7 +86,7 @@ impl Front {
             _ => unreachable!("only reads are runnable"),
         }
         self.settle(id);
-        Some(1)
+        Some(count)
     }
 
     /// The room, in bytes, that the request at the front of the window, which runs here, must wait
@@ -152,18 +163,45 @@ impl Front {
         }
     }
 
-    fn run_ephemerals(&mut self, id: ConnectionId, slot: &Slot, prefix: &str, machine: &Machine) {
-        let (xid, zxid) = (slot.xid, machine.mark().zxid.0);
-        let session = self.connections[&id].session;
-        let session = session.expect("an attached connection has a session");
-        let mut paths = machine.zk().ephemeral_paths(session);
-        paths.retain(|path| path.starts_with(prefix));
-        let bytes = paths.iter().map(|path| 4 + path.len() as u64).sum();
-        if self.is_too_large_a_reply(bytes) {
-            self.refuse_reply(id, slot, zxid, prefix, bytes);
-            return;
+    /// Runs a step of the getEphemerals at the front of the window. Behind the last, the reply is
+    /// ready to be made without the lock. One that others remove meanwhile may be in it. Returns
+    /// how many znodes were looked at.
+    fn run_ephemerals(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
+        let zxid = machine.mark().zxid.0;
+        let connection = self.connections.get_mut(&id)?;
+        let session = connection.session.expect("an attached connection has a session");
+        let Some(SlotKind::Ephemerals(asked)) =
+            connection.window.front_mut().map(|slot| &mut slot.kind)
+        else {
+            unreachable!("the caller checked that it exists");
+        };
+        let (is_whole, count) = look_for_ephemerals(asked, session, machine);
+        asked.held = Some(HeldReply::new(&self.config.replies, asked.bytes as usize));
+        let bytes = asked.bytes;
+        let is_too_large = bytes > REPLIES_BYTES_MAX;
+        if is_too_large || self.is_too_large_a_reply(bytes) {
+            let slot = self.pop_slot(id);
+            if let SlotKind::Ephemerals(asked) = &slot.kind {
+                self.refuse_reply(id, &slot, zxid, &asked.prefix, bytes);
+            }
+            self.settle(id);
+        } else if is_whole {
+            self.end_search(id, zxid);
         }
-        self.reply(id, slot, zxid, |out| encode_ephemerals(xid, zxid, &paths, out));
+        Some(count.max(1))
+    }
+
+    /// Makes the getEphemerals at the front of the window, which has found all, ready for its
+    /// reply.
+    fn end_search(&mut self, id: ConnectionId, zxid: i64) {
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        let first = connection.window.front_mut().expect("the caller checked that it exists");
+        if let SlotKind::Ephemerals(asked) = &mut first.kind {
+            let paths = core::mem::take(&mut asked.found).into_iter().collect();
+            first.kind = SlotKind::EphemeralsFound { paths, zxid };
+            connection.local_reads -= 1;
+            connection.wants_room_since_ms = None;
+        }
     }
 
     /// Runs one step of the count at the front of the window, and answers it if that was the last.
@@ -273,6 +311,32 @@ impl Front {
             None => {}
         }
     }
+}
+
+/// Goes on looking for the ephemerals of a session. Returns whether that were all, and how many were
+/// looked at.
+fn look_for_ephemerals(
+    asked: &mut AskedEphemerals,
+    session: SessionId,
+    machine: &Machine,
+) -> (bool, usize) {
+    let Some(session) = machine.zk().sessions().get(session) else { return (true, 0) };
+    let (mut count, mut bytes) = (0, 0);
+    let from = asked.last.map_or(Bound::Unbounded, Bound::Excluded);
+    for &znode in session.ephemerals.range((from, Bound::Unbounded)) {
+        if count == EPHEMERALS_STEP_ZNODES || bytes >= READ_HOLD_BYTES_MAX {
+            return (false, count);
+        }
+        let path = machine.zk().tree().path(znode);
+        count += 1;
+        bytes += path.len();
+        asked.last = Some(znode);
+        if path.starts_with(&*asked.prefix) {
+            asked.bytes += 4 + path.len() as u64;
+            asked.found.insert(path);
+        }
+    }
+    (true, count)
 }
 
 /// `DataTree.setWatches`: the event of a change behind `since` that a watch has missed, and the kind

@@ -10,7 +10,7 @@ use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
 use zk::response::WriteForm;
 use zk::{ErrorCode, ops};
 
-use super::connection::{Connection, OwnedSetWatches, ReadOnly, SlotKind};
+use super::connection::{AskedEphemerals, Connection, OwnedSetWatches, ReadOnly, SlotKind};
 use super::{Front, Halt, take_frame};
 use crate::limits::{
     FRONT_TRAVELLING_READS_MAX, OUTPUT_BYTES_MAX, TRAVELLED_WRITE_BYTES_MAX, TRAVELLING_READS_MAX,
@@ -204,8 +204,8 @@ impl Front {
                 self.push_slot(id, xid, SlotKind::Count { path, so_far });
             }
             Request::GetEphemerals { prefix } => {
-                let prefix = ops::ephemerals_prefix(*prefix).into();
-                self.push_slot(id, xid, SlotKind::Ephemerals(prefix));
+                let asked = AskedEphemerals::new(ops::ephemerals_prefix(*prefix));
+                self.push_slot(id, xid, SlotKind::Ephemerals(Box::new(asked)));
             }
             Request::WhoAmI => {
                 let identities = connection.identities.clone();

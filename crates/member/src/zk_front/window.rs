@@ -5,8 +5,8 @@ use machine::{ConnectionId, Mark, Refusal};
 use zk::ErrorCode;
 use zk::request::XID_PING;
 use zk::response::{
-    ReplyHeader, encode_empty, encode_sasl, encode_sync, encode_unavailable, encode_who_am_i,
-    encode_write,
+    ReplyHeader, encode_empty, encode_ephemerals, encode_sasl, encode_sync, encode_unavailable,
+    encode_who_am_i, encode_write,
 };
 
 use super::answered::of_zk;
@@ -95,6 +95,7 @@ impl Front {
                 | SlotKind::WhoAmI(_)
                 | SlotKind::AuthAccepted
                 | SlotKind::Sasl { .. }
+                | SlotKind::EphemeralsFound { .. }
                 | SlotKind::Failed { .. } => true,
                 SlotKind::Sync { done, .. } => *done,
                 _ => false,
@@ -140,6 +141,11 @@ impl Front {
                 if *close {
                     self.close_after_output(id);
                 }
+            }
+            SlotKind::EphemeralsFound { paths, zxid } => {
+                let bytes = paths.iter().map(|path| 4 + path.len()).sum();
+                self.reply(id, &slot, *zxid, |out| encode_ephemerals(xid, *zxid, paths, out));
+                self.note_reply(id, bytes);
             }
             SlotKind::Sync { path, .. } => {
                 self.reply(id, &slot, last_zxid, |out| {

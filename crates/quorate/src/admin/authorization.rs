@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use machine::Identity;
 use machine::zk::acl::{allows, perms};
+use machine::{Identity, Machine};
 use zk::auth::digest_identities;
 
 use super::{Answer, CommandResponse, json_answer};
@@ -21,23 +21,23 @@ enum NotAllowed {
 }
 
 /// The refusal of a command; none if the caller may give it.
-pub fn refusal(
+pub async fn refusal(
     monitor: &Monitor,
     peer: SocketAddr,
     headers: &HeaderMap,
     command: &str,
 ) -> Option<Answer> {
-    prove(monitor, peer, headers).err().map(|reason| refuse(command, reason))
+    prove(monitor, peer, headers).await.err().map(|reason| refuse(command, reason))
 }
 
 /// Checks that the `Authorization` header proves an identity with every permission on the root
 /// (`Commands.handleAuthentication`, `handleAuthorization`). The header has a scheme, and for
 /// `digest` a blank and `user:password`.
-fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Result<(), NotAllowed> {
+async fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Result<(), NotAllowed> {
     let said = headers.get(AUTHORIZATION).ok_or(NotAllowed::NothingSaid)?;
     let said = said.to_str().map_err(|_| NotAllowed::NotProved)?;
     let parts: Vec<&str> = said.trim_end_matches(' ').split(' ').collect();
-    monitor.look(|machine| {
+    let look = |machine: &Machine| {
         let settings = machine.zk().settings();
         let proved = match *parts {
             ["digest", credentials] => digest_identities(settings, credentials.as_bytes()),
@@ -53,7 +53,8 @@ fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Result<(),
             true => Ok(()),
             false => Err(NotAllowed::NotPermitted),
         }
-    })
+    };
+    monitor.look_at_tree(look).await
 }
 
 fn refuse(command: &str, reason: NotAllowed) -> Answer {

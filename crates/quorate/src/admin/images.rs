@@ -62,7 +62,7 @@ pub async fn run(
     if (*request.method() == Method::POST) != (wanted == Method::POST) {
         return wrong_method(name, wanted.as_str());
     }
-    if let Some(refused) = authorization::refusal(monitor, peer, request.headers(), name) {
+    if let Some(refused) = authorization::refusal(monitor, peer, request.headers(), name).await {
         return refused;
     }
     match command {

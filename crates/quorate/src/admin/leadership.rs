@@ -32,7 +32,8 @@ pub async fn transfer(
     if *request.method() != Method::POST {
         return wrong_method(TRANSFER, "POST");
     }
-    if let Some(refused) = authorization::refusal(monitor, peer, request.headers(), TRANSFER) {
+    if let Some(refused) = authorization::refusal(monitor, peer, request.headers(), TRANSFER).await
+    {
         return refused;
     }
     let to = query.iter().find(|(key, _)| key == "to").map(|(_, value)| value.parse::<u32>());

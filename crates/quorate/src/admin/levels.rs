@@ -26,7 +26,7 @@ pub async fn upgrade(monitor: &Monitor, peer: SocketAddr, request: &Request<Inco
     if *request.method() != Method::POST {
         return wrong_method(UPGRADE, "POST");
     }
-    if let Some(refused) = authorization::refusal(monitor, peer, request.headers(), UPGRADE) {
+    if let Some(refused) = authorization::refusal(monitor, peer, request.headers(), UPGRADE).await {
         return refused;
     }
     let before = monitor.level();

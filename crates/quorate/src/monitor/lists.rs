@@ -119,7 +119,11 @@ impl Monitor {
         let (mut found, mut count, mut bytes) = (Vec::new(), 0, 0);
         let mut sessions = sessions.iter().peekable();
         while sessions.peek().is_some() && bytes < LIST_BYTES_MAX {
+            self.look_at_tree(|_| ()).await;
             let machine = self.node.machine().read();
+            if machine.zk().is_amid_change() {
+                continue;
+            }
             let mut held = 0;
             for session in sessions.by_ref().take(SESSIONS_HOLD_MAX) {
                 let paths = paths_of(&machine, *session);

@@ -4,7 +4,9 @@ use machine::{ConnectionId, Ordinal};
 
 use super::super::watches::WatchKind;
 use super::rig::*;
-use crate::limits::{CLOSED_PIECE_WATCHES, FEED_PIECE_EVENTS, SET_WATCHES_STEP_PATHS};
+use crate::limits::{
+    CLOSED_PIECE_WATCHES, EPHEMERALS_STEP_ZNODES, FEED_PIECE_EVENTS, SET_WATCHES_STEP_PATHS,
+};
 
 /// A multi of so many creates below a path.
 fn creates(path: &str, count: usize) -> String {
@@ -181,4 +183,32 @@ fn watches_of_a_closed_connection_go_in_pieces_and_fire_no_more() {
     assert!(pieces >= 2, "{pieces}");
     assert!(!rig.fronts[0].may_go_on());
     assert_eq!(rig.play("c2: create /7 x"), "c2: create /7 x -> /7 @3");
+}
+
+#[test]
+fn ephemerals_are_looked_for_in_steps_and_are_in_order() {
+    let count = 2 * EPHEMERALS_STEP_ZNODES + 5;
+    let mut rig = Rig::default();
+    rig.play("c1@0: connect\nc2@0: connect");
+    let mut expected = Vec::new();
+    for number in 0..count {
+        let name = format!("/{}", number * 7919 % 1_009);
+        rig.play(&format!("c1: create {name} x f1"));
+        expected.push(name);
+    }
+    expected.sort_unstable();
+    let zxid = 2 + count;
+    rig.play("c1~ ephemerals / | delete /0\nc2~ exists /0");
+    let mut holds = 0;
+    let mut seen = String::new();
+    while !seen.contains("c1: ephemerals") {
+        seen.push_str(&rig.play("reads"));
+        holds += 1;
+    }
+    assert!(holds >= 3, "{holds}");
+    assert!(seen.find("c2: exists").unwrap() < seen.find("c1: ephemerals").unwrap());
+    let found = format!("c1: ephemerals / -> [{}] @{zxid}", expected.join(" "));
+    assert!(seen.contains(&found), "{seen}");
+    assert!(rig.play("run").contains("c1: delete /0 ->"));
+    rig.check();
 }
