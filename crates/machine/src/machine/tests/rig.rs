@@ -88,7 +88,7 @@ impl Rig {
             connection: ConnectionId(sent.connection),
             identities: &sent.identities,
         };
-        machine.apply_step(&stamp, &sent.command, keys_max, changes)
+        machine.apply_step(&stamp, &sent.command, ApplyStep { keys_max, is_taken: true }, changes)
     }
 
     /// Applies a script; the answer to its last command.
