@@ -5,6 +5,7 @@ pub mod auth;
 mod budget;
 pub mod change;
 pub mod command;
+mod created;
 pub mod event;
 mod garbage;
 pub mod hash;

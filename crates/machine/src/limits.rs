@@ -118,6 +118,35 @@ pub const ETCD_CHANGE_COST: u64 = 64;
 /// Events that one step of pruning removes, under the state's lock: some 100 us.
 pub const ETCD_PRUNED_EVENTS_MAX: usize = 256;
 
+/// Keys of a range from which on Apply keeps them by their revisions of creation, once a read has
+/// asked for the first or the last created. A walk through fewer takes some 10 us.
+pub const ETCD_ORDER_KEYS_MIN: u64 = 128;
+
+/// Keys of all ranges that are kept by their revisions of creation. A read of a range with more
+/// walks. They take up to some 90 MB with [`ETCD_ORDER_KEY_BYTES_MAX`], 30 MB with keys of 40
+/// bytes, and for a while as much again that is being freed.
+pub const ETCD_ORDERED_KEYS_MAX: usize = 262_144;
+
+/// Bytes of a key that is kept by its revision of creation. Reads of a range with a longer key
+/// walk. A lock's key is its name and the number of a lease.
+pub const ETCD_ORDER_KEY_BYTES_MAX: usize = 256;
+
+/// Ranges whose keys are kept by their revisions of creation. One more takes the place of the range
+/// whose last read is the longest ago.
+pub const ETCD_ORDERS_MAX: usize = 32;
+
+/// Reads by revision of creation, none of which is for a range whose keys are kept by it, until
+/// another range that overlaps it takes its place. Until then the reads of that other range walk.
+pub const ETCD_ORDER_IDLE_READS: u64 = 256;
+
+/// Keys created and removed in a range since the last read that needed them by their revisions of
+/// creation, from which on they are no longer kept so. Keeping them up to then takes some 50 ms.
+pub const ETCD_ORDER_IDLE_WRITES: u64 = 65_536;
+
+/// Keys that one step adds to those kept by their revisions of creation, or frees, under the
+/// state's lock: some 100 us.
+pub const ETCD_ORDER_STEP_KEYS: u64 = 128;
+
 /// The highest revision that a store may begin with. Writes reach none that a number cannot hold.
 pub const ETCD_REVISION_MAX: i64 = 1 << 62;
 

@@ -11,7 +11,7 @@
 use machine::codec::{DecodeError, Reader};
 use machine::entry::{self, Batch, EntryHeader, Framed};
 use machine::together::Together;
-use machine::{ChangeBatch, Command, ControlCommand, LogIndex, Machine, Origin, Stamp};
+use machine::{ApplyStep, ChangeBatch, Command, ControlCommand, LogIndex, Machine, Origin, Stamp};
 use replica::{Entry, EntryKind, LogMemory, Restored};
 
 use crate::limits::{REPLAY_LOOK_AHEAD_COMMANDS, REPLAY_STEP_BYTES, REPLAY_WINDOW_BYTES};
@@ -166,7 +166,9 @@ pub(crate) fn apply(machine: &mut Machine, entry: &DecodedEntry<'_>) {
                     connection: framed.connection,
                     identities: &batch.identities[framed.identity_list],
                 };
-                machine.apply(&stamp, &framed.command, &mut changes);
+                let whole = ApplyStep { keys_max: u64::MAX, is_taken: false };
+                let reply = machine.apply_step(&stamp, &framed.command, whole, &mut changes);
+                assert!(reply.is_some(), "a step without a bound is whole");
             }
         }
     }

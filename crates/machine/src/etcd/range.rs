@@ -164,6 +164,15 @@ impl Store {
         if at < self.compacted {
             return Err(Refusal::Compacted);
         }
+        if !op.count_only
+            && read.counting.is_none()
+            && let Some(first) = self.first_created(op, at, current)
+        {
+            *keys_left = keys_left.saturating_sub(first.len() as u64);
+            read.kept.set_first(first, self.index.live_count_of(op.range));
+            read.is_walked = true;
+            return Ok(true);
+        }
         if !op.count_only && read.counting.is_none() {
             let key = read.next.as_deref().unwrap_or(op.range.key);
             let range = KeyRange { key, end: op.range.end };
@@ -255,6 +264,14 @@ impl Kept {
             _ => {}
         }
         false
+    }
+
+    /// Takes the versions that an order of creation has given in the place of a walk: the first,
+    /// and another one if there is one.
+    fn set_first(&mut self, first: Vec<Event>, count: u64) {
+        self.best.clear();
+        self.admitted = first.len() as u64;
+        (self.found.events, self.found.count) = (first, count);
     }
 
     fn push(&mut self, op: &RangeOp<'_>, event: &Event) {

@@ -386,10 +386,13 @@ impl Run<'_> {
             }
             return Some(None);
         }
-        if self.read.is_none() && !self.budget.spend_key() {
-            return None;
-        }
         let current = self.current();
+        if self.read.is_none() {
+            let keys_left = &mut self.budget.keys_left;
+            if !self.store.order_step(range, current, keys_left) || !self.budget.spend_key() {
+                return None;
+            }
+        }
         let mut read = self.read.take().unwrap_or_else(|| Box::new(begin_read(range, current)));
         let held = read.held_weight();
         let keys_left = &mut self.budget.keys_left;

@@ -14,7 +14,8 @@ use crate::digest::Digest;
 use crate::etcd::alarm::Alarms;
 use crate::etcd::auth::Auth;
 use crate::etcd::budget::Budget;
-use crate::etcd::command::KeyRange;
+use crate::etcd::command::{KeyRange, RangeOp};
+use crate::etcd::created::CreationOrders;
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::garbage::Garbage;
 use crate::etcd::index::{Index, LookedAt};
@@ -40,6 +41,8 @@ pub struct Store {
     pub(crate) revision: i64,
     pub(crate) compacted: i64,
     pub(crate) index: Index,
+    /// Keys of some ranges by their revisions of creation. They are not state.
+    pub(crate) orders: CreationOrders,
     pub(crate) tail: Tail,
     pub(crate) base_sum: Sum,
     pub(crate) tail_sum: Sum,
@@ -98,6 +101,7 @@ impl Default for Store {
             revision: FIRST_REVISION,
             compacted: NEVER_COMPACTED,
             index: Index::default(),
+            orders: CreationOrders::default(),
             tail: Tail::default(),
             base_sum: Sum::default(),
             tail_sum: Sum::default(),
@@ -274,6 +278,9 @@ impl Store {
         };
         let event = Event::put(place, key, numbers, value);
         let before = self.push(event.clone());
+        if before.is_none() {
+            self.orders.on_create(key, place.revision);
+        }
         self.leases.on_put(&event, before.as_ref(), self.user_tag);
         changes.push_event(event, before);
     }
@@ -289,11 +296,12 @@ impl Store {
         mut show: impl FnMut(&Event),
     ) -> LookedAt {
         let mut place = first;
-        let Store { index, tail, tail_sum, leases, .. } = self;
+        let Store { index, tail, tail_sum, leases, orders, .. } = self;
         index.remove_range(range, first.revision, keys_max, |before, shown| {
             let event = Event::delete(place, before.key());
             tail_sum.add(tail.push(event.clone(), Some(before)));
             leases.on_delete(before);
+            orders.on_delete(before);
             changes.push_event_after(&event, shown);
             place.sub += 1;
             show(before);
@@ -306,6 +314,31 @@ impl Store {
         let before = self.index.push(event.clone());
         self.tail_sum.add(self.tail.push(event, before.as_ref()));
         before
+    }
+
+    /// The versions that a read at a revision keeps, if it needs no walk; see
+    /// [`CreationOrders::first_created`]. `current` is the present revision.
+    pub(crate) fn first_created(
+        &self,
+        op: &RangeOp<'_>,
+        at: i64,
+        current: i64,
+    ) -> Option<Vec<Event>> {
+        let is_present = at == current && !self.is_paused();
+        is_present.then(|| self.orders.first_created(op, &self.index)).flatten()
+    }
+
+    /// Prepares a read within a transaction, so that it may need no walk: looks at up to
+    /// `keys_left` keys, and takes them off it. False if it is not done. Then the caller comes
+    /// again before any other command.
+    pub(crate) fn order_step(
+        &mut self,
+        op: &RangeOp<'_>,
+        current: i64,
+        keys_left: &mut u64,
+    ) -> bool {
+        let is_present = op.revision <= 0 || op.revision == current;
+        !is_present || self.orders.step(op, &self.index, keys_left)
     }
 
     /// Takes a lease out. A running walk that has not reached it keeps it.
@@ -388,7 +421,8 @@ impl Store {
 
     /// Whether [`Store::prune`] has something to do.
     pub fn has_garbage(&self) -> bool {
-        !self.garbage.is_empty() || (self.walk.is_none() && !self.is_pruned())
+        let is_unpruned = self.walk.is_none() && !self.is_pruned();
+        is_unpruned || !self.garbage.is_empty() || self.orders.has_work()
     }
 
     /// Whether all versions are freed that no read shows any more. A running walk holds them.
@@ -396,9 +430,11 @@ impl Store {
         !self.tail.has_garbage()
     }
 
-    /// Frees some versions that no read shows any more. It affects memory only.
+    /// Frees some versions that no read shows any more. It affects memory only, and the time that
+    /// some reads take.
     pub fn prune(&mut self) {
         self.garbage.drop_some();
+        self.orders.tend(&self.index);
         if self.walk.is_some() {
             return;
         }
