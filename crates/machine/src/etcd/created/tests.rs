@@ -361,8 +361,8 @@ fn of_20_000_waiters_each_one_but_the_first_looks_at_a_few_keys() {
     assert!((20..=23).contains(&steps), "{steps}");
     for number in 0..1_000 {
         let (own, holder) = (format!("lock/y{number}"), format!("lock/{:05}", 19_999 - number));
-        // Put and range.
-        let (found, steps) = run(&mut machine, vec![a_put(&own), Op::Range(first(LOCK))], 4);
+        // Put and range, whose two versions are put in order.
+        let (found, steps) = run(&mut machine, vec![a_put(&own), Op::Range(first(LOCK))], 6);
         let found = found.expect("it has a range");
         assert_eq!((found.events[0].key(), found.more, steps), (holder.as_bytes(), true, 1));
         // The wait for the one before.
