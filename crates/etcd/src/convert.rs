@@ -21,6 +21,6 @@ pub use request::{
     StreamRefused, compaction, delete_range, grant, put, range, range_stream, revoke, txn,
 };
 pub use response::{
-    Header, LeaseResponse, NO_WATCH_ID, Piece, PieceEnd, Response, TimeToLive, WatchHead,
+    Encoder, Header, LeaseResponse, NO_WATCH_ID, Piece, PieceEnd, Response, TimeToLive, WatchHead,
     key_value_bytes, watch_event_bytes, write_key_value, write_watch_event,
 };

@@ -4,6 +4,7 @@
 //! from the shared events to the bytes in one step. The numbers of the fields stand here again,
 //! because the generated messages own what they hold; a test compares both.
 
+mod encoder;
 mod lease;
 mod piece;
 mod watch;
@@ -15,6 +16,7 @@ use prost::encoding::{encode_varint, encoded_len_varint};
 
 use crate::pb::etcdserverpb as pb;
 
+pub use encoder::Encoder;
 pub use lease::{LeaseResponse, TimeToLive};
 pub use piece::{Piece, PieceEnd};
 pub use watch::{NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};

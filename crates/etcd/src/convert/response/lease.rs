@@ -12,15 +12,15 @@ use super::{
 
 // Fields of `LeaseGrantResponse` and `LeaseKeepAliveResponse`, the first two of
 // `LeaseTimeToLiveResponse` as well.
-const ID: u32 = 2;
-const TTL: u32 = 3;
+pub(super) const ID: u32 = 2;
+pub(super) const TTL: u32 = 3;
 // Fields of `LeaseTimeToLiveResponse`.
-const GRANTED_TTL: u32 = 4;
-const KEYS: u32 = 5;
+pub(super) const GRANTED_TTL: u32 = 4;
+pub(super) const KEYS: u32 = 5;
 // Fields of `LeaseLeasesResponse`.
-const LEASES: u32 = 2;
+pub(super) const LEASES: u32 = 2;
 // Fields of `LeaseStatus`.
-const STATUS_ID: u32 = 1;
+pub(super) const STATUS_ID: u32 = 1;
 
 /// A response about leases. Each has the revision of its header.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -176,6 +176,137 @@ fn random_responses_have_the_bytes_of_prost() {
     }
 }
 
+/// Checks that an encoder makes these bytes whatever the steps and the pieces, and that no piece is
+/// longer than its bound and one item.
+fn check_pieces(begin: impl Fn() -> Encoder, expected: &[u8], chance: &mut Chance) {
+    for (items_max, bytes_max) in [(1, usize::MAX), (usize::MAX, usize::MAX), (3, 100), (7, 1)] {
+        let items_max = if items_max == 7 { 1 + chance.below(9) as usize } else { items_max };
+        let mut encoder = begin();
+        let mut steps = 1;
+        let bytes = loop {
+            if let Some(bytes) = encoder.measure(items_max) {
+                break bytes;
+            }
+            steps += 1;
+            assert!(steps < 10_000, "each step measures something");
+        };
+        assert_eq!(bytes, expected.len());
+        assert_eq!(encoder.measure(1), Some(bytes), "it stays measured");
+        assert!(items_max < usize::MAX || steps == 1);
+        let (mut out, mut pieces) = (Vec::new(), 1);
+        loop {
+            let start = out.len();
+            let goes_on = encoder.write(items_max, bytes_max, &mut out);
+            // The longest item has a key and a value of 20,000 bytes.
+            assert!(out.len() - start < bytes_max.saturating_add(41_000));
+            if !goes_on {
+                break;
+            }
+            pieces += 1;
+        }
+        assert!(bytes_max < usize::MAX || items_max < usize::MAX || pieces == 1);
+        assert!(!encoder.write(items_max, bytes_max, &mut out), "it is over");
+        assert!(out == expected, "steps of {items_max}, pieces of {bytes_max}");
+    }
+}
+
+#[test]
+fn pieces_are_the_bytes_of_the_whole_response() {
+    for seed in 0..2_000 {
+        let mut chance = Chance(seed);
+        let header = HEADER_OF_TESTS;
+        let found = chance.found();
+        let expected = Response::of_range(header, &found).to_vec();
+        check_pieces(|| Encoder::of_range(header, found.clone()), &expected, &mut chance);
+        let done = chance.put();
+        let expected = Response::of_outcome(header, &Outcome::Put(done.clone())).to_vec();
+        check_pieces(|| Encoder::of_put(header, done.clone()), &expected, &mut chance);
+        let done = chance.deleted();
+        let expected = Response::of_outcome(header, &Outcome::DeleteRange(done.clone())).to_vec();
+        check_pieces(|| Encoder::of_deleted(header, done.clone()), &expected, &mut chance);
+        let done = TxnDone { revision: chance.number(), branch: chance.branch(5) };
+        let expected = Response::of_txn(header, &done).to_vec();
+        check_pieces(|| Encoder::of_txn(header, done.clone()), &expected, &mut chance);
+    }
+}
+
+#[test]
+fn pieces_of_lists_about_leases_are_the_bytes_of_the_whole() {
+    for seed in 0..500 {
+        let mut chance = Chance(seed);
+        let (revision, lease) = (chance.number(), LeaseId(chance.number()));
+        let (ttl_s, granted_ttl_s) = (chance.number(), chance.number());
+        let keys = chance.events();
+        let found = TimeToLive { revision, lease, ttl_s, granted_ttl_s, keys };
+        let leases = (0..chance.below(9)).map(|_| LeaseId(chance.number())).collect();
+        for response in
+            [LeaseResponse::TimeToLive(found), LeaseResponse::Leases { revision, leases }]
+        {
+            let mut expected = Vec::new();
+            response.write(HEADER_OF_TESTS, &mut expected);
+            let begin = || Encoder::of_lease(HEADER_OF_TESTS, response.clone()).unwrap();
+            check_pieces(begin, &expected, &mut chance);
+        }
+    }
+    let revoked = LeaseResponse::Revoked { revision: 1 };
+    assert!(Encoder::of_lease(HEADER_OF_TESTS, revoked).is_err());
+}
+
+#[test]
+fn each_step_of_measuring_and_writing_looks_at_few_items() {
+    let event = Event::put(
+        Place { revision: 1, sub: 0 },
+        b"k",
+        Version { create_revision: 1, version: 1, lease: 0 },
+        b"v",
+    );
+    let found =
+        Found { revision: 1, events: vec![event; 100], keys_only: false, count: 100, more: false };
+    let ops = |count| (0..count).map(|_| OpDone::Range(found.clone())).collect();
+    let mut branch = Branch { succeeded: true, done: ops(5) };
+    for _ in 0..40 {
+        branch = Branch { succeeded: false, done: vec![OpDone::Txn(branch)] };
+    }
+    let mut encoder = Encoder::of_txn(HEADER_OF_TESTS, TxnDone { revision: 1, branch });
+    let mut steps = 1;
+    while encoder.measure(10).is_none() {
+        steps += 1;
+    }
+    // 500 versions, 45 operations, 41 ends of branches.
+    assert!((55..70).contains(&steps), "{steps}");
+    let (mut out, mut pieces) = (Vec::new(), 1);
+    while encoder.write(10, usize::MAX, &mut out) {
+        pieces += 1;
+    }
+    assert!((55..75).contains(&pieces), "{pieces}");
+}
+
+/// Bytes of a response that nobody could hold are counted, not made.
+#[test]
+fn a_response_of_many_gigabytes_is_measured() {
+    let value = vec![7; 1_400_000];
+    let event = Event::put(
+        Place { revision: 9, sub: 0 },
+        b"k",
+        Version { create_revision: 1, version: 1, lease: 0 },
+        &value,
+    );
+    let found = Found { revision: 9, events: vec![event], keys_only: false, count: 1, more: false };
+    let done = vec![OpDone::Range(found.clone()); 10_000];
+    let branch = Branch { succeeded: true, done };
+    let mut encoder = Encoder::of_txn(HEADER_OF_TESTS, TxnDone { revision: 9, branch });
+    let mut bytes = None;
+    for _ in 0..100 {
+        bytes = bytes.or(encoder.measure(1_000));
+    }
+    let one = Response::of_range(Header::default(), &found).bytes();
+    let bytes = bytes.unwrap();
+    assert!(bytes > 10_000 * one && bytes < 10_000 * (one + 20), "{bytes}");
+    let mut out = Vec::new();
+    assert!(encoder.write(1_000, 1_000, &mut out));
+    assert!(out.len() < 1_401_000);
+}
+
 #[test]
 fn a_piece_has_the_bytes_of_prost() {
     for seed in 0..1_000 {

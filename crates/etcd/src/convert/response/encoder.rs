@@ -1,0 +1,493 @@
+//! Encodes a response that may be large: it is measured in steps, then written in pieces, so that
+//! no piece of work is long and only one piece is held as bytes.
+//!
+//! The bytes are those of [`Response`](super::Response) and [`LeaseResponse`], which do the same at
+//! once. The versions that a piece has shown are dropped with it.
+
+use std::vec;
+
+use machine::LeaseId;
+use machine::etcd::event::Event;
+use machine::etcd::reply::{Branch, Found, OpDone, PutDone, RangeDeleted, TxnDone};
+
+use super::lease::{GRANTED_TTL, ID, KEYS, LEASES, STATUS_ID, TTL};
+use super::{
+    COUNT, DELETED, HEADER, Header, KVS, LeaseResponse, MORE, PREV_KV, PREV_KVS,
+    RESPONSE_DELETE_RANGE, RESPONSE_PUT, RESPONSE_RANGE, RESPONSE_TXN, RESPONSES, SUCCEEDED,
+    TimeToLive, header_bytes, kv_bytes, message_bytes, nested_header_bytes, number_bytes,
+    start_message, write_blob, write_header, write_kv, write_nested_header, write_number,
+};
+
+/// A response on its way to its bytes. It owns the outcome that it reports.
+#[derive(Debug)]
+pub struct Encoder {
+    header: Header,
+    revision: i64,
+    body: Body,
+    /// The lengths of the operations of a transaction, in the order in which they are written.
+    lengths: Lengths,
+    measuring: Measuring,
+    /// Bytes that were measured, without the header.
+    body_bytes: usize,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// A response with one list.
+    List(List),
+    /// A response with a branch: its flag, and what is left of its operations and of those of the
+    /// transactions within it, the innermost last.
+    Branch { succeeded: bool, levels: Vec<vec::IntoIter<OpDone>>, list: Option<List> },
+}
+
+/// Where the encoder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Measuring,
+    /// Nothing was written.
+    Measured,
+    Writing,
+    /// All was written.
+    Done,
+}
+
+/// Lengths, written one after the other and then read in the same order.
+#[derive(Debug, Default)]
+struct Lengths {
+    all: Vec<usize>,
+    read: usize,
+}
+
+/// How far a response is measured.
+#[derive(Debug, Default)]
+struct Measuring {
+    /// The branches that are not measured to their end, the innermost last.
+    open: Vec<Open>,
+    /// Items of the present list that were measured, and their bytes.
+    items: usize,
+    items_bytes: usize,
+}
+
+/// A branch that is not measured to its end.
+#[derive(Debug)]
+struct Open {
+    /// The operation that is measured next, or that is being measured.
+    op: usize,
+    /// The place among the lengths of the operation that this branch is; none for the outermost.
+    place: Option<usize>,
+    /// Bytes so far.
+    bytes: usize,
+}
+
+/// Numbers, a list, and numbers: every response but that to a transaction.
+#[derive(Debug)]
+struct List {
+    before: [(u32, u64); 3],
+    items: Items,
+    after: [(u32, u64); 2],
+    /// Whether the numbers before the items were written.
+    is_begun: bool,
+}
+
+/// The items of a list that were not written yet.
+#[derive(Debug)]
+enum Items {
+    Versions { field: u32, events: vec::IntoIter<Event>, keys_only: bool },
+    Keys(vec::IntoIter<Event>),
+    Leases(vec::IntoIter<LeaseId>),
+}
+
+/// A number that is not there.
+const NONE: (u32, u64) = (0, 0);
+
+impl Encoder {
+    /// Encodes a `RangeResponse`.
+    pub fn of_range(header: Header, found: Found) -> Encoder {
+        Encoder::of_list(header, found.revision, List::of_found(found))
+    }
+
+    /// Encodes a `PutResponse`.
+    pub fn of_put(header: Header, done: PutDone) -> Encoder {
+        Encoder::of_list(header, done.revision, List::of_put(done))
+    }
+
+    /// Encodes a `DeleteRangeResponse`.
+    pub fn of_deleted(header: Header, done: RangeDeleted) -> Encoder {
+        Encoder::of_list(header, done.revision, List::of_deleted(done))
+    }
+
+    /// Encodes a `TxnResponse`.
+    pub fn of_txn(header: Header, done: TxnDone) -> Encoder {
+        let Branch { succeeded, done: ops } = done.branch;
+        let body = Body::Branch { succeeded, levels: vec![ops.into_iter()], list: None };
+        Encoder::new(header, done.revision, body)
+    }
+
+    /// Encodes a `LeaseTimeToLiveResponse`.
+    pub fn of_time_to_live(header: Header, found: TimeToLive) -> Encoder {
+        let numbers = [(ID, found.lease.0), (TTL, found.ttl_s), (GRANTED_TTL, found.granted_ttl_s)];
+        let list = List {
+            before: numbers.map(|(field, number)| (field, number as u64)),
+            items: Items::Keys(found.keys.into_iter()),
+            after: [NONE; 2],
+            is_begun: false,
+        };
+        Encoder::of_list(header, found.revision, list)
+    }
+
+    /// Encodes a `LeaseLeasesResponse`.
+    pub fn of_leases(header: Header, revision: i64, leases: Vec<LeaseId>) -> Encoder {
+        let items = Items::Leases(leases.into_iter());
+        let list = List { before: [NONE; 3], items, after: [NONE; 2], is_begun: false };
+        Encoder::of_list(header, revision, list)
+    }
+
+    /// Encodes a response about leases that has a list; gives another one back.
+    ///
+    /// # Errors
+    /// The response has no list, so it is small.
+    pub fn of_lease(header: Header, response: LeaseResponse) -> Result<Encoder, LeaseResponse> {
+        match response {
+            LeaseResponse::TimeToLive(found) => Ok(Encoder::of_time_to_live(header, found)),
+            LeaseResponse::Leases { revision, leases } => {
+                Ok(Encoder::of_leases(header, revision, leases))
+            }
+            small => Err(small),
+        }
+    }
+
+    fn of_list(header: Header, revision: i64, list: List) -> Encoder {
+        Encoder::new(header, revision, Body::List(list))
+    }
+
+    fn new(header: Header, revision: i64, body: Body) -> Encoder {
+        Encoder {
+            header,
+            revision,
+            body,
+            lengths: Lengths::default(),
+            measuring: Measuring::default(),
+            body_bytes: 0,
+            stage: Stage::Measuring,
+        }
+    }
+
+    /// Measures on, past at most this many items (versions, keys, leases, operations), at least
+    /// one. The length of the message, once all is measured.
+    pub fn measure(&mut self, items_max: usize) -> Option<usize> {
+        if self.stage == Stage::Measuring {
+            let bytes = match &self.body {
+                Body::List(list) => {
+                    let mut left = items_max.max(1);
+                    let is_over = self.measuring.measure_items(&list.shown(), &mut left);
+                    is_over.then(|| list.numbers_bytes() + self.measuring.take_items_bytes())
+                }
+                Body::Branch { succeeded, levels, .. } => {
+                    let ops = levels.first().map_or(&[][..], |level| level.as_slice());
+                    self.measuring.measure_ops((*succeeded, ops), items_max, &mut self.lengths)
+                }
+            };
+            self.body_bytes = bytes?;
+            self.stage = Stage::Measured;
+        }
+        Some(message_bytes(header_bytes(self.header, self.revision)) + self.body_bytes)
+    }
+
+    /// Appends the next piece: it ends at the first item behind `bytes_max` bytes, or after
+    /// `items_max` items. So it may be longer by one item. Whether the message goes on.
+    ///
+    /// # Panics
+    /// The message was not measured to its end.
+    pub fn write(&mut self, items_max: usize, bytes_max: usize, out: &mut Vec<u8>) -> bool {
+        assert!(self.stage != Stage::Measuring, "a message is measured before it is written");
+        let end = out.len().saturating_add(bytes_max);
+        if self.stage == Stage::Measured {
+            start_message(HEADER, header_bytes(self.header, self.revision), out);
+            write_header(self.header, self.revision, out);
+            if let Body::Branch { succeeded, .. } = &self.body {
+                write_number(SUCCEEDED, u64::from(*succeeded), out);
+            }
+            self.stage = Stage::Writing;
+        }
+        for _ in 0..items_max.max(1) {
+            if self.stage == Stage::Done || out.len() >= end {
+                break;
+            }
+            self.write_next(out);
+        }
+        self.stage != Stage::Done
+    }
+
+    /// Writes the next item, or the beginning or the end of what contains items.
+    fn write_next(&mut self, out: &mut Vec<u8>) {
+        let (levels, list) = match &mut self.body {
+            Body::List(list) => {
+                if !list.write_next(out) {
+                    self.stage = Stage::Done;
+                }
+                return;
+            }
+            Body::Branch { levels, list, .. } => (levels, list),
+        };
+        if let Some(present) = list {
+            if !present.write_next(out) {
+                *list = None;
+            }
+            return;
+        }
+        let Some(level) = levels.last_mut() else {
+            self.stage = Stage::Done;
+            return;
+        };
+        let Some(op) = level.next() else {
+            levels.pop();
+            return;
+        };
+        let len = self.lengths.next();
+        start_message(RESPONSES, message_bytes(len), out);
+        let (field, revision, of_op) = match op {
+            OpDone::Txn(nested) => {
+                start_message(RESPONSE_TXN, len, out);
+                // The header of a nested transaction is there, and empty.
+                start_message(HEADER, 0, out);
+                write_number(SUCCEEDED, u64::from(nested.succeeded), out);
+                return levels.push(nested.done.into_iter());
+            }
+            OpDone::Range(found) => (RESPONSE_RANGE, found.revision, List::of_found(found)),
+            OpDone::Put(done) => (RESPONSE_PUT, done.revision, List::of_put(done)),
+            OpDone::DeleteRange(done) => {
+                (RESPONSE_DELETE_RANGE, done.revision, List::of_deleted(done))
+            }
+        };
+        start_message(field, len, out);
+        write_nested_header(revision, out);
+        *list = Some(of_op);
+    }
+}
+
+impl Lengths {
+    fn next(&mut self) -> usize {
+        let len = self.all.get(self.read).copied();
+        self.read += 1;
+        len.expect("every operation was measured, in the order in which it is written")
+    }
+}
+
+impl Measuring {
+    /// Measures the items of a list on. Whether it came to the end.
+    fn measure_items(&mut self, shown: &Shown<'_>, left: &mut usize) -> bool {
+        let end = shown.len().min(self.items.saturating_add(*left));
+        self.items_bytes += shown.bytes(self.items..end);
+        *left -= end - self.items;
+        self.items = end;
+        end == shown.len()
+    }
+
+    /// The bytes of the list that was measured; the next one begins.
+    fn take_items_bytes(&mut self) -> usize {
+        self.items = 0;
+        core::mem::take(&mut self.items_bytes)
+    }
+
+    /// Measures a branch on. Its bytes, if it came to the end. `lengths` gets the lengths of each
+    /// operation before those within it.
+    fn measure_ops<'a>(
+        &mut self,
+        (succeeded, ops): (bool, &'a [OpDone]),
+        items_max: usize,
+        lengths: &mut Lengths,
+    ) -> Option<usize> {
+        if self.open.is_empty() {
+            self.open.push(Open::new(succeeded, None));
+        }
+        // The operations of the open branches, found again by their places.
+        let mut levels: Vec<&'a [OpDone]> = vec![ops];
+        for open in self.open.iter().take(self.open.len() - 1) {
+            let level = levels.last().and_then(|ops| ops.get(open.op));
+            if let Some(OpDone::Txn(nested)) = level {
+                levels.push(&nested.done);
+            }
+        }
+        let mut left = items_max.max(1);
+        while left > 0 {
+            let (open, ops) = (self.open.last_mut()?, *levels.last()?);
+            match ops.get(open.op) {
+                Some(OpDone::Txn(nested)) => {
+                    lengths.all.push(0);
+                    let place = Some(lengths.all.len() - 1);
+                    self.open.push(Open::new(nested.succeeded, place));
+                    levels.push(&nested.done);
+                }
+                Some(op) => {
+                    let (numbers_bytes, shown) = Shown::of_op(op);
+                    if self.measure_items(&shown, &mut left) {
+                        let len = numbers_bytes + self.take_items_bytes();
+                        lengths.all.push(len);
+                        self.close_op(len);
+                    }
+                }
+                None => {
+                    levels.pop();
+                    let closed = self.open.pop()?;
+                    let Some(place) = closed.place else { return Some(closed.bytes) };
+                    let len = message_bytes(0) + closed.bytes;
+                    lengths.all[place] = len;
+                    self.close_op(len);
+                }
+            }
+            left = left.saturating_sub(1);
+        }
+        None
+    }
+
+    /// Counts an operation of the innermost open branch, which was measured.
+    fn close_op(&mut self, len: usize) {
+        if let Some(open) = self.open.last_mut() {
+            open.bytes += message_bytes(message_bytes(len));
+            open.op += 1;
+        }
+    }
+}
+
+impl Open {
+    fn new(succeeded: bool, place: Option<usize>) -> Open {
+        Open { op: 0, place, bytes: number_bytes(u64::from(succeeded)) }
+    }
+}
+
+/// The items of a list, to be measured.
+enum Shown<'a> {
+    Versions { events: &'a [Event], keys_only: bool },
+    Keys(&'a [Event]),
+    Leases(&'a [LeaseId]),
+}
+
+impl<'a> Shown<'a> {
+    /// The items of an operation, and the bytes of all beside them. A nested transaction has none.
+    fn of_op(op: &'a OpDone) -> (usize, Shown<'a>) {
+        let versions = |events: &'a [Event], keys_only| Shown::Versions { events, keys_only };
+        match op {
+            OpDone::Range(found) => {
+                let numbers = number_bytes(u64::from(found.more)) + number_bytes(found.count);
+                let shown = versions(&found.events, found.keys_only);
+                (nested_header_bytes(found.revision) + numbers, shown)
+            }
+            OpDone::Put(done) => {
+                (nested_header_bytes(done.revision), versions(done.prev.as_slice(), false))
+            }
+            OpDone::DeleteRange(done) => {
+                let bytes = nested_header_bytes(done.revision) + number_bytes(done.count);
+                (bytes, versions(&done.prev, false))
+            }
+            OpDone::Txn(_) => (0, versions(&[], false)),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Shown::Versions { events, .. } | Shown::Keys(events) => events.len(),
+            Shown::Leases(leases) => leases.len(),
+        }
+    }
+
+    fn bytes(&self, range: core::ops::Range<usize>) -> usize {
+        match self {
+            Shown::Versions { events, keys_only } => {
+                let events = events.get(range).unwrap_or_default().iter();
+                events.map(|event| message_bytes(kv_bytes(event, *keys_only))).sum()
+            }
+            Shown::Keys(events) => {
+                let events = events.get(range).unwrap_or_default().iter();
+                events.map(|event| message_bytes(event.key().len())).sum()
+            }
+            Shown::Leases(leases) => {
+                let leases = leases.get(range).unwrap_or_default().iter();
+                leases.map(|lease| message_bytes(number_bytes(lease.0 as u64))).sum()
+            }
+        }
+    }
+}
+
+impl List {
+    fn of_found(found: Found) -> List {
+        List {
+            before: [NONE; 3],
+            items: Items::Versions {
+                field: KVS,
+                events: found.events.into_iter(),
+                keys_only: found.keys_only,
+            },
+            after: [(MORE, u64::from(found.more)), (COUNT, found.count)],
+            is_begun: false,
+        }
+    }
+
+    fn of_put(done: PutDone) -> List {
+        let events = Vec::from_iter(done.prev).into_iter();
+        let items = Items::Versions { field: PREV_KV, events, keys_only: false };
+        List { before: [NONE; 3], items, after: [NONE; 2], is_begun: false }
+    }
+
+    fn of_deleted(done: RangeDeleted) -> List {
+        let events = done.prev.into_iter();
+        let items = Items::Versions { field: PREV_KVS, events, keys_only: false };
+        let before = [(DELETED, done.count), NONE, NONE];
+        List { before, items, after: [NONE; 2], is_begun: false }
+    }
+
+    fn numbers_bytes(&self) -> usize {
+        self.before.iter().chain(&self.after).map(|(_, number)| number_bytes(*number)).sum()
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        match &self.items {
+            Items::Versions { events, keys_only, .. } => {
+                Shown::Versions { events: events.as_slice(), keys_only: *keys_only }
+            }
+            Items::Keys(events) => Shown::Keys(events.as_slice()),
+            Items::Leases(leases) => Shown::Leases(leases.as_slice()),
+        }
+    }
+
+    /// Writes the next item, and what is around the items with the first and the last. Whether more
+    /// follows.
+    fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
+        if !core::mem::replace(&mut self.is_begun, true) {
+            write_numbers(&self.before, out);
+        }
+        let has_item = self.items.write_next(out);
+        if !has_item {
+            write_numbers(&self.after, out);
+        }
+        has_item
+    }
+}
+
+impl Items {
+    /// Writes the next item, if there is one.
+    fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
+        match self {
+            Items::Versions { field, events, keys_only } => {
+                let Some(event) = events.next() else { return false };
+                write_kv(*field, &event, *keys_only, out);
+            }
+            Items::Keys(events) => {
+                let Some(event) = events.next() else { return false };
+                write_blob(KEYS, event.key(), out);
+            }
+            Items::Leases(leases) => {
+                let Some(lease) = leases.next() else { return false };
+                start_message(LEASES, number_bytes(lease.0 as u64), out);
+                write_number(STATUS_ID, lease.0 as u64, out);
+            }
+        }
+        true
+    }
+}
+
+fn write_numbers(numbers: &[(u32, u64)], out: &mut Vec<u8>) {
+    for (field, number) in numbers {
+        write_number(*field, *number, out);
+    }
+}
