@@ -15,6 +15,7 @@ mod scan;
 pub mod schema;
 #[rustfmt::skip]
 mod table;
+mod transcoder;
 
 use core::fmt;
 
@@ -22,6 +23,7 @@ pub use response::BadMessage;
 pub use route::{NoRoute, PREFIXES, method, route};
 pub use scan::Scanner;
 pub use schema::Method;
+pub use transcoder::Transcoder;
 
 use crate::status::Code;
 
@@ -72,11 +74,22 @@ impl Method {
         response::decode(schema::Message::at(self.output), message)
     }
 
+    /// Turns a response into its body in pieces.
+    pub fn transcoder(&self) -> Transcoder {
+        Transcoder::new(schema::Message::at(self.output))
+    }
+
     /// The line of one response of a stream.
     pub fn streamed_response(&self, message: &[u8]) -> Result<String, BadMessage> {
-        Ok(format!("{{\"result\":{}}}\n", self.response(message)?))
+        Ok(format!("{STREAMED_BEGIN}{}{STREAMED_END}", self.response(message)?))
     }
 }
+
+/// The text before a response of a stream, in its line.
+pub const STREAMED_BEGIN: &str = "{\"result\":";
+
+/// The text behind a response of a stream, in its line.
+pub const STREAMED_END: &str = "}\n";
 
 /// The body of an error. etcd up to 3.5 has the text in `error`, too: with both every client finds
 /// it.

@@ -19,7 +19,7 @@ pub struct BadMessage;
 
 /// Messages within each other in a response: those of the deepest transaction, and a few within
 /// them.
-const DEPTH_MAX: usize = 2 * TXN_DEPTH_MAX + 8;
+pub(super) const DEPTH_MAX: usize = 2 * TXN_DEPTH_MAX + 8;
 
 /// The JSON of a message.
 pub fn decode(message: &'static Message, bytes: &[u8]) -> Result<String, BadMessage> {
@@ -30,7 +30,7 @@ pub fn decode(message: &'static Message, bytes: &[u8]) -> Result<String, BadMess
 
 /// The value of a field as it stands on the wire.
 #[derive(Clone, Copy)]
-enum Value<'a> {
+pub(super) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
@@ -87,7 +87,7 @@ fn write_field(
 }
 
 /// Whether a field stands for the same as no field. An empty message does not.
-fn is_left_out(field: &Field, value: Value<'_>) -> bool {
+pub(super) fn is_left_out(field: &Field, value: Value<'_>) -> bool {
     let is_zero = match value {
         Value::Number(number) => number == 0,
         Value::Bytes(bytes) => bytes.is_empty(),
@@ -145,7 +145,7 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], BadMessage> {
     Ok(taken)
 }
 
-fn write_value(
+pub(super) fn write_value(
     kind: Kind,
     value: Value<'_>,
     depth_left: usize,
