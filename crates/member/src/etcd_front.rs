@@ -28,6 +28,7 @@ mod leases;
 mod method;
 mod passwords;
 mod range;
+mod reply;
 mod stream;
 mod txn_call;
 mod v2;
@@ -66,24 +67,25 @@ use crate::message::{
 use crate::reply_room::ReplyRoom;
 use crate::token_times::TokenTimes;
 use crate::watch_interest::WatchInterest;
-use calls::{Call, Found, Ran, Read, Then};
+use calls::{Call, Ran, Read, Then};
 use cost::{Cost, Counted};
 use credentials::Asker;
 use hash_call::HashCall;
 use lease_call::LeaseCall;
 use range::Range;
+use reply::Found;
 use stream::Stream;
 use txn_call::{TxnCall, checked_txn, is_read_only};
 use v2::waits::V2Waits;
 use watches::Watches;
 
-pub use calls::Reply;
 pub use credentials::Credentials;
 pub use method::{CallRefused, Method, Need};
 pub use passwords::{PasswordDone, PasswordTask, PasswordWork};
+pub use reply::{Reply, ReplyPieces};
 pub use v2::waits::V2Waited;
 pub use v2::{V2Found, V2Result};
-pub use watches::{WatchBounds, WatchMessage, WatchMessages};
+pub use watches::{WatchBounds, WatchMessage, WatchMessages, WatchPieces};
 
 /// The configuration of an EtcdFront.
 #[derive(Clone, Debug)]
@@ -468,7 +470,7 @@ impl EtcdFront {
     /// Takes what a read found: all of it, or the next piece.
     fn on_found(&mut self, ticket: Ticket, found: Found) {
         let is_over = !matches!(found, Found::Piece { is_last: false, .. });
-        let reply = Reply::of_found(self.header(), found);
+        let reply = Reply::of_found(self.header(), found, &self.config.references);
         match self.calls.remove(&ticket) {
             Some(Call::Ready(Read::Stream(stream), asker)) if !is_over => {
                 self.calls.insert(ticket, Call::Sent(stream, asker));
@@ -884,7 +886,7 @@ impl EtcdFront {
         };
         let result = match outcome {
             Ok(EtcdOutcome::TooLarge) => Err(Error::AnswerTooLarge.into()),
-            Ok(outcome) => Ok(Reply::of_outcome(self.header(), outcome)),
+            Ok(outcome) => Ok(Reply::of_outcome(self.header(), outcome, &self.config.references)),
             Err(Refusal::AuthOldRevision) if matches!(then, Then::Token(_)) => {
                 let Then::Token(request) = then else { return };
                 return self.authenticate_again(ticket, *request);

@@ -553,6 +553,14 @@ pub const ETCD_PIECE_BYTES: usize = 256 * 1024;
 /// Bytes of a reference to a version of a key, which a response holds until it is encoded.
 pub const ETCD_REFERENCE_BYTES: u64 = 16;
 
+/// Items of a response (versions, keys, leases, operations) that one step of measuring or writing
+/// it looks at: some 100 us. A response with more is encoded in steps, and others go on in between.
+pub const ETCD_ENCODED_ITEMS_MAX: usize = 2_048;
+
+/// Bytes after which a piece of a response that is encoded in pieces ends. It has up to one version
+/// more.
+pub const ETCD_ENCODED_BYTES: usize = 64 * 1024;
+
 /// Keys that the reads of one hold of the state's lock look at: some 100 us at most. A longer read
 /// of a range goes on in another hold.
 pub const ETCD_HOLD_KEYS_MAX: u64 = 1_000;

@@ -25,10 +25,11 @@ use machine::etcd::command::Command as EtcdCommand;
 use machine::etcd::reply::Refusal;
 use machine::etcd::token::{Token, TokenPrefix};
 
-use super::calls::{Call, PendingChange, Read, Reply, Then};
+use super::calls::{Call, PendingChange, Read, Then};
 use super::credentials::{Asker, Client, NotFound};
 use super::method::{CallRefused, Method, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
+use super::reply::Reply;
 use super::{EtcdFront, EtcdFrontConfig, Now};
 use crate::limits::ETCD_CALL_MS_MAX;
 use crate::message::Ticket;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use etcd::convert::{self, AuthChange, AuthQuestion, Header, LeaseResponse, Piece, Response};
+use etcd::convert::{self, AuthChange, AuthQuestion, Header, LeaseResponse};
 use etcd::pb::etcdserverpb as pb;
 use etcd::v2::Request;
 use machine::LeaseId;
@@ -11,7 +11,6 @@ use machine::etcd::Store;
 use machine::etcd::auth::Access;
 use machine::etcd::lease_list::LeaseList;
 use machine::etcd::lease_read::{LeaseLook, LeaseRead};
-use machine::etcd::reply::{Found as RangeFound, Outcome, TxnDone};
 
 use super::cost::Cost;
 use super::credentials::{self, Asker, Client};
@@ -20,11 +19,12 @@ use super::lease_call::{self, AskedLease, LeaseCall};
 use super::method::{CallRefused, Method, Need};
 use super::passwords::PasswordCall;
 use super::range::{Range, Stepped};
+use super::reply::{Found, Reply};
 use super::stream::Stream;
 use super::txn_call::{TxnCall, TxnStepped};
 use super::v2::V2Read;
 use crate::lease::LeaseTime;
-use crate::reply_room::{HeldReply, ReplyRoom};
+use crate::reply_room::ReplyRoom;
 
 /// A call that is not done.
 pub(super) enum Call {
@@ -142,26 +142,6 @@ pub(super) struct PendingChange {
     pub kept: (Method, Bytes),
 }
 
-/// The response to a call or a piece of it, not encoded yet: it shares the versions that it shows.
-/// So it takes little memory until there is room to send it, and its size is known before.
-#[derive(Debug)]
-pub struct Reply {
-    header: Header,
-    body: Body,
-    /// The room for references that it takes until it is dropped.
-    _held: Option<HeldReply>,
-}
-
-#[derive(Debug)]
-enum Body {
-    Outcome(Outcome),
-    Range(RangeFound),
-    Txn(TxnDone),
-    Piece(Piece),
-    Lease(LeaseResponse),
-    Encoded(Vec<u8>),
-}
-
 /// How a turn of a read under the lock ended, if it is not refused.
 pub(super) enum Ran {
     /// With the result, or the next piece of it.
@@ -174,14 +154,6 @@ pub(super) enum Ran {
     NoRoom,
     /// It is handed over now.
     HandOver,
-}
-
-/// The result of a read, or the next piece of it.
-pub(super) enum Found {
-    Txn(TxnDone, Option<HeldReply>),
-    Piece { piece: Piece, is_last: bool },
-    Lease(LeaseResponse),
-    Encoded(Vec<u8>),
 }
 
 impl Read {
@@ -250,77 +222,4 @@ impl Read {
     }
 }
 
-impl Reply {
-    pub(super) fn of_outcome(header: Header, outcome: Outcome) -> Reply {
-        let body = match (LeaseResponse::of_outcome(&outcome), outcome) {
-            (Some(response), _) => Body::Lease(response),
-            (None, Outcome::Authenticated { revision, token }) => {
-                Body::Encoded(convert::authenticated(header, revision, token.to_string()))
-            }
-            (None, Outcome::Alarmed { revision, alarm }) => {
-                Body::Encoded(convert::alarmed(header, revision, alarm))
-            }
-            (None, outcome) => Body::Outcome(outcome),
-        };
-        Reply { header, body, _held: None }
-    }
-
-    /// A response whose bytes were made.
-    pub(super) fn of_bytes(header: Header, response: Vec<u8>) -> Reply {
-        Reply { header, body: Body::Encoded(response), _held: None }
-    }
-
-    pub(super) fn of_lease(header: Header, response: LeaseResponse) -> Reply {
-        Reply { header, body: Body::Lease(response), _held: None }
-    }
-
-    /// The result of a range, with the room that it holds.
-    pub(super) fn of_range(header: Header, found: RangeFound, held: Option<HeldReply>) -> Reply {
-        Reply { header, body: Body::Range(found), _held: held }
-    }
-
-    pub(super) fn of_found(header: Header, found: Found) -> Reply {
-        let (body, held) = match found {
-            Found::Txn(done, held) => (Body::Txn(done), held),
-            Found::Piece { piece, .. } => (Body::Piece(piece), None),
-            Found::Lease(response) => (Body::Lease(response), None),
-            Found::Encoded(response) => (Body::Encoded(response), None),
-        };
-        Reply { header, body, _held: held }
-    }
-
-    /// Bytes of the message.
-    pub fn bytes(&self) -> usize {
-        match &self.body {
-            Body::Outcome(outcome) => Response::of_outcome(self.header, outcome).bytes(),
-            Body::Range(found) => Response::of_range(self.header, found).bytes(),
-            Body::Txn(done) => Response::of_txn(self.header, done).bytes(),
-            Body::Piece(piece) => piece.bytes(self.header),
-            Body::Lease(response) => response.bytes(self.header),
-            Body::Encoded(response) => response.len(),
-        }
-    }
-
-    /// Appends the message.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        match &self.body {
-            Body::Outcome(outcome) => append(&Response::of_outcome(self.header, outcome), out),
-            Body::Range(found) => append(&Response::of_range(self.header, found), out),
-            Body::Txn(done) => append(&Response::of_txn(self.header, done), out),
-            Body::Piece(piece) => {
-                out.reserve(piece.bytes(self.header));
-                piece.write(self.header, out);
-            }
-            Body::Lease(response) => {
-                out.reserve(response.bytes(self.header));
-                response.write(self.header, out);
-            }
-            Body::Encoded(response) => out.extend_from_slice(response),
-        }
-    }
-}
-
-fn append(response: &Response<'_>, out: &mut Vec<u8>) {
-    out.reserve(response.bytes());
-    response.write(out);
 }

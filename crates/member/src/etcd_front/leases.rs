@@ -14,10 +14,11 @@ use machine::Level;
 use machine::etcd::lease_read::LeaseRead;
 
 use super::EtcdFront;
-use super::calls::{Call, Read, Reply};
+use super::calls::{Call, Read};
 use super::credentials::Asker;
 use super::lease_call::{AskedLease, LeaseCall};
 use super::method::{CallRefused, Method};
+use super::reply::Reply;
 use crate::lease::NoLeaseTime;
 use crate::message::{Caller, LeaseAnswered, Ticket, ToLoop};
 

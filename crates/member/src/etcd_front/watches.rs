@@ -44,7 +44,7 @@ use groups::{Groups, WatcherNumber};
 use message::{Item, Shown};
 use stream::{Flags, Gather, WatchStream, Watcher};
 
-pub use message::{WatchMessage, WatchMessages};
+pub use message::{WatchMessage, WatchMessages, WatchPieces};
 pub use stream::WatchBounds;
 
 /// The text for a range that ends before it begins (`mvcc.ErrEmptyWatcherRange`).

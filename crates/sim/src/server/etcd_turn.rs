@@ -346,6 +346,10 @@ fn encoded(result: CallResult) -> SentResult {
     result.map(|reply| {
         let mut bytes = Vec::new();
         reply.write(&mut bytes);
+        let (mut pieces, mut of_pieces) = (reply.into_pieces(), Vec::new());
+        while pieces.measure().is_none() {}
+        while pieces.write(&mut of_pieces) {}
+        assert!(of_pieces == bytes, "pieces are the bytes of the whole response");
         bytes
     })
 }

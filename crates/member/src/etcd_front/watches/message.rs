@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 use etcd::convert::{Header, NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};
 use machine::etcd::change::KeyChange;
 
-use crate::limits::ETCD_WATCH_SHARED_BYTES_MAX;
+use crate::limits::{
+    ETCD_ENCODED_BYTES, ETCD_ENCODED_ITEMS_MAX, ETCD_WATCH_BATCH_BYTES, ETCD_WATCH_SHARED_BYTES_MAX,
+};
 
 /// Bytes that a message counts for beside its events, while it waits.
 const MESSAGE_COST_BYTES: usize = 160;
@@ -158,6 +160,55 @@ impl WatchMessages {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = WatchMessage<'_>> {
         self.items.iter().map(|item| WatchMessage { header: self.header, item })
     }
+
+    /// The only message, if it is large. A large message is never among others.
+    ///
+    /// # Errors
+    /// The messages are small.
+    pub fn into_pieces(mut self) -> Result<WatchPieces, WatchMessages> {
+        match &mut self.items[..] {
+            [only] if only.cost() > ETCD_WATCH_BATCH_BYTES => {}
+            _ => return Err(self),
+        }
+        let header = self.header;
+        let only = self.items.pop();
+        only.map(|item| WatchPieces { header, item, is_begun: false, written: 0 }).ok_or(self)
+    }
+}
+
+/// One large message, which is written in pieces.
+#[derive(Debug)]
+pub struct WatchPieces {
+    header: Header,
+    item: Item,
+    is_begun: bool,
+    /// Events that were written.
+    written: usize,
+}
+
+impl WatchPieces {
+    /// Bytes of the message.
+    pub fn bytes(&self) -> usize {
+        WatchMessage { header: self.header, item: &self.item }.bytes()
+    }
+
+    /// Appends the next piece. Whether more follows.
+    pub fn write(&mut self, out: &mut Vec<u8>) -> bool {
+        if !core::mem::replace(&mut self.is_begun, true) {
+            self.item.head.write(self.header, out);
+        }
+        let Some((shown, with_before)) = &self.item.events else { return false };
+        let (start, end) = (self.written, out.len().saturating_add(ETCD_ENCODED_BYTES));
+        let piece = shown.changes.get(start..).unwrap_or_default();
+        for change in piece.iter().take(ETCD_ENCODED_ITEMS_MAX) {
+            if out.len() >= end {
+                break;
+            }
+            write_watch_event(change, *with_before, out);
+            self.written += 1;
+        }
+        self.written < shown.changes.len()
+    }
 }
 
 impl WatchMessage<'_> {
@@ -172,5 +223,57 @@ impl WatchMessage<'_> {
         if let Some((shown, with_before)) = &self.item.events {
             shown.write(*with_before, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::etcd::event::{Event, Place, Version};
+
+    use super::*;
+
+    const HEADER: Header = Header { cluster_id: 5, member_id: 6, raft_term: 7 };
+
+    fn change(number: usize, value_bytes: usize) -> KeyChange {
+        let numbers = Version { create_revision: 9, version: 1, lease: 0 };
+        let place = Place { revision: 9, sub: number as u32 };
+        let key = format!("key{number}");
+        let event = Event::put(place, key.as_bytes(), numbers, &vec![7; value_bytes]);
+        KeyChange { before: Some(event.clone()), event }
+    }
+
+    fn messages(changes: Vec<KeyChange>, with_before: bool) -> WatchMessages {
+        let item = Item::events(3, 9, Shown::new(changes), with_before);
+        WatchMessages { header: HEADER, items: vec![item] }
+    }
+
+    #[test]
+    fn pieces_are_the_bytes_of_a_large_message() {
+        let large = [(10_000, 1), (5, 30_000), (1, 100_000)];
+        for ((count, value_bytes), with_before) in
+            large.into_iter().flat_map(|large| [(large, false), (large, true)])
+        {
+            let changes: Vec<KeyChange> = (0..count).map(|it| change(it, value_bytes)).collect();
+            let messages = messages(changes, with_before);
+            let mut expected = Vec::new();
+            messages.iter().for_each(|message| message.write(&mut expected));
+            let mut pieces = messages.into_pieces().unwrap();
+            assert_eq!(pieces.bytes(), expected.len());
+            let (mut out, mut goes_on) = (Vec::new(), true);
+            while goes_on {
+                let start = out.len();
+                goes_on = pieces.write(&mut out);
+                let largest = 2 * value_bytes + 100;
+                assert!(out.len() - start <= ETCD_ENCODED_BYTES + largest);
+            }
+            assert!(out == expected);
+        }
+    }
+
+    #[test]
+    fn small_messages_are_not_in_pieces() {
+        assert!(messages(vec![change(1, 10)], true).into_pieces().is_err());
+        let head_alone = WatchMessages { header: HEADER, items: vec![Item::created(1, 2)] };
+        assert!(head_alone.into_pieces().is_err());
     }
 }
