@@ -7,7 +7,7 @@
 //! ```text
 //! socket -> connection (a task; always reads) -> head (headers, against the table of methods)
 //!   -> call (a task that runs the face's handler) -> requests (frames; room, credits) -> assembly
-//! call -> answers (one message of a stream at a time) -> connection -> socket
+//! call -> answers (one message of a stream at a time, if large in pieces) -> connection -> socket
 //! ```
 //!
 //! Three rules hold. A connection never waits for a handler. The library holds at most one answer
@@ -31,12 +31,13 @@ mod keep_alive;
 mod limits;
 mod metadata;
 mod methods;
+mod outgoing;
 mod requests;
 mod room;
 mod socket;
 mod status;
 
-pub use assembly::{PREFIX_BYTES, frame, framed};
+pub use assembly::{PREFIX_BYTES, check_sent, frame, framed, framed_of};
 pub use call::Call;
 pub use connection::{Server, serve};
 pub use counts::{CallCounts, CallNumbers, TIME_BOUNDS_US};
@@ -45,6 +46,7 @@ pub use keep_alive::PingPolicy;
 pub use limits::{Limits, Patience};
 pub use metadata::Metadata;
 pub use methods::{Kind, Method, Methods};
+pub use outgoing::Outgoing;
 pub use requests::Message;
 pub use room::{Room, Share, Shares, SharesBySize};
 pub use status::{Code, End, Status};

@@ -21,6 +21,7 @@ mod health;
 mod health_counts;
 mod http;
 mod http_head;
+mod large;
 mod limits;
 mod maintenance;
 mod member_view;

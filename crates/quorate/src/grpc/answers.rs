@@ -1,6 +1,7 @@
 //! The sending half of a call. The library holds at most one message of a stream: the next one may
 //! be handed over when the socket has taken the last byte of the one before. So a slow client costs
-//! the memory of one message.
+//! the memory of one message, or of some pieces of it, if it is made in pieces: the next piece is
+//! made when the client's window and the library have room for its first byte.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +19,7 @@ use super::counts::CallCounts;
 use super::deadline::Deadline;
 use super::head::{response_head, status_alone};
 use super::limits::{Limits, Patience};
+use super::outgoing::Outgoing;
 use super::room::Room;
 use super::status::{Code, End};
 
@@ -26,7 +28,7 @@ use super::status::{Code, End};
 pub(super) struct Piece {
     bytes: Bytes,
     sent: Arc<Sent>,
-    /// The room of the whole answer; free again when its last piece is dropped.
+    /// The room of this piece; with the last piece the room of the message, or what is left of it.
     _room: Option<Arc<Room>>,
 }
 
@@ -85,12 +87,12 @@ impl Sent {
 /// The answers to a client on a stream.
 pub struct Answers {
     half: Half,
-    /// Bytes of the last message that the library does not hold yet.
-    left: Bytes,
-    /// The room of the last message, until the library holds all of it.
-    room: Option<Arc<Room>>,
-    /// The room of the last message, until the socket has taken all of it.
-    room_until_taken: Weak<Room>,
+    /// The part of the last message that the library does not hold yet.
+    left: Outgoing,
+    /// The room of that part.
+    room: Option<Room>,
+    /// The room of the last piece, until the socket has taken it.
+    last_room: Weak<Room>,
     sent: Arc<Sent>,
     /// When the last message must be sent, if others wait for its room. The first wait sets it.
     due_at_if_waited_for: Option<Instant>,
@@ -124,9 +126,9 @@ impl Answers {
             begun_at: counts.has_times().then(Instant::now),
             counts,
             half: Half::Waiting(respond),
-            left: Bytes::new(),
+            left: Bytes::new().into(),
             room: None,
-            room_until_taken: Weak::new(),
+            last_room: Weak::new(),
             sent: Arc::default(),
             due_at_if_waited_for: None,
             stalled_since: None,
@@ -142,7 +144,11 @@ impl Answers {
     ///
     /// # Errors
     /// The call ends: the client is gone or takes nothing, or the deadline has passed.
-    pub async fn send(&mut self, message: Bytes, room: Option<Room>) -> Result<(), End> {
+    pub async fn send(
+        &mut self,
+        message: impl Into<Outgoing>,
+        room: Option<Room>,
+    ) -> Result<(), End> {
         self.deadline.check()?;
         self.taken().await?;
         self.hand_over(message, room);
@@ -154,21 +160,22 @@ impl Answers {
     ///
     /// # Panics
     /// The message before was not taken yet.
-    pub fn hand_over(&mut self, message: Bytes, room: Option<Room>) {
+    pub fn hand_over(&mut self, message: impl Into<Outgoing>, room: Option<Room>) {
         assert!(self.is_taken(), "a stream has one message under way");
-        self.counts.send(message.len().saturating_sub(PREFIX_BYTES));
-        self.room = room.map(|mut room| {
-            room.shrink_to(message.len());
-            Arc::new(room)
-        });
+        self.left = message.into();
+        let bytes = self.left.bytes();
+        self.counts.send(bytes.saturating_sub(PREFIX_BYTES));
+        self.room = room;
+        if let Some(room) = &mut self.room {
+            room.shrink_to(bytes);
+        }
         self.due_at_if_waited_for = None;
-        self.room_until_taken = self.room.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        self.left = message;
+        self.last_room = Weak::new();
     }
 
     /// Whether the socket has taken the whole message.
     pub fn is_taken(&self) -> bool {
-        self.left.is_empty() && self.sent.is_empty()
+        self.left.bytes() == 0 && self.sent.is_empty()
     }
 
     /// Sends the message that was handed over, and waits until the socket has taken it. A caller
@@ -187,10 +194,15 @@ impl Answers {
 
     /// Hands the library the bytes that are left, as fast as the client's window allows.
     async fn flush(&mut self) -> Result<(), End> {
-        while !self.left.is_empty() {
-            let wanted = self.left.len();
+        loop {
+            let wanted = self.left.bytes();
+            if wanted == 0 {
+                break;
+            }
+            // The library holds no more, so more would only be a claim on the connection's window.
+            let reserved = wanted.min(self.limits.send_bytes_max);
             let stream = self.stream()?;
-            stream.reserve_capacity(wanted);
+            stream.reserve_capacity(reserved);
             if stream.capacity() == 0 {
                 let capacity = |half: &mut Half, context: &mut Context<'_>| match half {
                     Half::Sending(stream) => stream.poll_capacity(context),
@@ -201,15 +213,50 @@ impl Answers {
                 capacity.ok_or(End::Gone)??;
             }
             let capacity = self.stream()?.capacity();
-            let bytes = self.left.split_to(capacity.min(wanted));
-            if !bytes.is_empty() {
-                self.sent.pieces.fetch_add(1, Ordering::AcqRel);
-                let piece = Piece { bytes, sent: self.sent.clone(), _room: self.room.clone() };
-                self.stream()?.send_data(piece, false)?;
+            if capacity > 0 {
+                let is_in_pieces = self.left.rest.is_some();
+                self.hand_piece(capacity)?;
+                if is_in_pieces {
+                    // Others on this thread come between two pieces.
+                    tokio::task::yield_now().await;
+                }
             }
         }
         self.room = None;
         Ok(())
+    }
+
+    /// Hands the library up to so many bytes. Makes the next piece if there are none.
+    fn hand_piece(&mut self, bytes_max: usize) -> Result<(), End> {
+        self.left.make_piece()?;
+        let made = &mut self.left.made;
+        let bytes = made.split_to(bytes_max.min(made.len()));
+        // The library drops the parts of a piece in their order, so the last one has its room.
+        let (is_end_of_piece, left_bytes) = (made.is_empty(), self.left.bytes());
+        let room = if left_bytes == 0 {
+            self.room.take()
+        } else if is_end_of_piece {
+            let room = self.room.as_mut().map(|room| room.split_beyond(left_bytes));
+            room.filter(|room| !room.is_empty())
+        } else {
+            None
+        };
+        let room = room.map(Arc::new);
+        if left_bytes == 0 {
+            self.last_room = room.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        }
+        self.sent.pieces.fetch_add(1, Ordering::AcqRel);
+        let piece = Piece { bytes, sent: self.sent.clone(), _room: room };
+        self.stream()?.send_data(piece, false)?;
+        Ok(())
+    }
+
+    /// Asks the room of the message, until the socket has taken all of it.
+    fn room_says(&self, says: impl Fn(&Room) -> bool) -> bool {
+        match &self.room {
+            Some(room) => says(room),
+            None => self.last_room.upgrade().is_some_and(|room| says(&room)),
+        }
     }
 
     /// The stream, with the head of the response sent.
@@ -231,9 +278,7 @@ impl Answers {
         mut poll: impl FnMut(&mut Half, &mut Context<'_>) -> Poll<T>,
     ) -> Result<T, End> {
         let Patience { stall_time, waited_time, finish_time, .. } = self.limits.patience;
-        let room = self.room_until_taken.clone();
-        let is_finisher = room.upgrade().is_some_and(|room| room.is_finisher());
-        let is_waited_for = || room.upgrade().is_some_and(|room| room.is_waited_for());
+        let is_finisher = self.room_says(Room::is_finisher);
         let begun_at = Instant::now();
         let due_at = *self.stalled_since.get_or_insert(begun_at) + stall_time;
         let time_max = if is_finisher { finish_time } else { stall_time };
@@ -241,7 +286,7 @@ impl Answers {
             *self.due_at_if_waited_for.get_or_insert_with(|| begun_at + time_max);
         loop {
             let now = Instant::now();
-            if now >= due_at_if_waited_for && is_waited_for() {
+            if now >= due_at_if_waited_for && self.room_says(Room::is_waited_for) {
                 return Err(End::Gone);
             }
             let look_at = due_at.min(now + waited_time);
@@ -251,7 +296,9 @@ impl Answers {
                     self.stalled_since = None;
                     return Ok(taken);
                 }
-                None if Instant::now() >= due_at || is_waited_for() => return Err(End::Gone),
+                None if Instant::now() >= due_at || self.room_says(Room::is_waited_for) => {
+                    return Err(End::Gone);
+                }
                 None => {}
             }
         }
@@ -270,7 +317,7 @@ impl Answers {
     /// Ends the stream. A client that is gone needs no status. A client that has a part of a
     /// message gets none either: a status would say that the message ends there.
     pub(super) fn finish(self, end: &End) {
-        let end = if self.left.is_empty() { end } else { &End::Gone };
+        let end = if self.left.bytes() == 0 { end } else { &End::Gone };
         let code = match end {
             End::Status(status) => status.code,
             End::Gone => Code::Cancelled,

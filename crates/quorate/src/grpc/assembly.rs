@@ -1,8 +1,9 @@
 //! Assembles messages from the frames of a stream. Frames end independently of messages; but most
 //! small messages come in one frame, and are then slices of it.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
+use super::limits::SENT_BYTES_MAX;
 use super::status::{Code, Status};
 
 /// Bytes before each message: whether it is compressed, and its length, big-endian.
@@ -143,21 +144,64 @@ impl Assembly {
 }
 
 /// A message with its prefix; `encode` appends the bytes of the message to a buffer.
-pub fn framed(encode: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    let mut out = Vec::new();
-    frame(&mut out, encode);
-    out.into()
+///
+/// # Errors
+/// The message is too long to be sent.
+pub fn framed(encode: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes, Status> {
+    framed_of(0, encode)
+}
+
+/// A message of about so many bytes with its prefix.
+///
+/// # Errors
+/// The message is too long to be sent.
+pub fn framed_of(bytes: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes, Status> {
+    let mut out = Vec::with_capacity(PREFIX_BYTES + bytes);
+    frame(&mut out, encode)?;
+    Ok(out.into())
 }
 
 /// Appends a message with its prefix.
-pub fn frame(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+///
+/// # Errors
+/// The message is too long to be sent; nothing is appended.
+pub fn frame(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), Status> {
     let start = out.len();
     out.extend([0; PREFIX_BYTES]);
+    let behind_prefix = out.len();
     encode(out);
-    let length = out.len() - start - PREFIX_BYTES;
-    let length = u32::try_from(length).expect("answers have a limit");
-    let mut prefix = &mut out[start + 1..start + PREFIX_BYTES];
-    prefix.put_u32(length);
+    match prefix(out.len() - behind_prefix) {
+        Ok(prefix) => {
+            out[start..behind_prefix].copy_from_slice(&prefix);
+            Ok(())
+        }
+        Err(too_long) => {
+            out.truncate(start);
+            Err(too_long)
+        }
+    }
+}
+
+/// The prefix of a message of so many bytes.
+///
+/// # Errors
+/// The message is too long to be sent; the text is grpc-go's (`Server.sendResponse`).
+pub(super) fn prefix(bytes: usize) -> Result<[u8; PREFIX_BYTES], Status> {
+    if bytes > SENT_BYTES_MAX {
+        let text =
+            format!("grpc: trying to send message larger than max ({bytes} vs. {SENT_BYTES_MAX})");
+        return Err(Status::new(Code::ResourceExhausted, text));
+    }
+    let [.., a, b, c, d] = (bytes as u64).to_be_bytes();
+    Ok([0, a, b, c, d])
+}
+
+/// Checks the length of a message that is to be sent.
+///
+/// # Errors
+/// The message is too long.
+pub fn check_sent(bytes: usize) -> Result<(), Status> {
+    prefix(bytes).map(drop)
 }
 
 #[cfg(test)]

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use super::keep_alive::PingPolicy;
 
+/// Bytes of one answer message, as in grpc-go (`defaultServerMaxSendMessageSize`; etcd sets the
+/// same). A call with a longer one ends with `RESOURCE_EXHAUSTED`.
+pub const SENT_BYTES_MAX: usize = (1 << 31) - 1;
+
 /// Bounds of the connections of a face, and of their streams.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -198,6 +198,19 @@ impl Room {
         }
     }
 
+    /// Splits off all room beyond `bytes`. The rest stays what it is, a finisher if it is one.
+    pub fn split_beyond(&mut self, bytes: usize) -> Room {
+        let mut beyond = Room::new(&self.shares);
+        for (number, permit) in self.permits.iter_mut().enumerate() {
+            let Some(permit) = permit else { continue };
+            let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);
+            if surplus > 0 {
+                beyond.permits[number] = permit.split(surplus);
+            }
+        }
+        beyond
+    }
+
     /// Whether other requests wait for room in one of the shares.
     pub fn is_waited_for(&self) -> bool {
         self.shares.iter().any(|share| share.waiting.load(Ordering::Relaxed) > 0)

@@ -45,15 +45,18 @@ enum Does {
     Metadata,
     /// Waits for a thing that never comes.
     Wait,
+    /// Answers a message of as many bytes as its request says, made in pieces.
+    Large,
 }
 
-const METHODS: [Method<Does>; 6] = [
+const METHODS: [Method<Does>; 7] = [
     method("Echo", Kind::BidiStreaming, Does::Echo),
     method("Count", Kind::ClientStreaming, Does::Count),
     method("Flood", Kind::ServerStreaming, Does::Flood),
     method("Status", Kind::Unary, Does::Status),
     method("Metadata", Kind::Unary, Does::Metadata),
     method("Wait", Kind::Unary, Does::Wait),
+    method("Large", Kind::Unary, Does::Large),
 ];
 
 const fn method(name: &'static str, kind: Kind, method: Does) -> Method<Does> {
@@ -84,7 +87,7 @@ const CODES: [Code; 17] = [
 struct Rig {
     server: Arc<Server<Does>>,
     shares: Shares,
-    /// Messages that Flood has handed over.
+    /// Messages that Flood has handed over, or bytes that Large has made.
     flooded: Arc<AtomicUsize>,
     ends: mpsc::Receiver<End>,
     end_sender: mpsc::Sender<End>,
@@ -140,9 +143,10 @@ impl Rig {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (server, shares) = (self.server.clone(), self.shares.clone());
         let (flooded, ends) = (self.flooded.clone(), self.end_sender.clone());
+        let of_all = shares.clone();
         tokio::spawn(async move {
             let handle = move |call| {
-                tokio::spawn(serve_call(call, flooded.clone(), ends.clone()));
+                tokio::spawn(serve_call(call, (flooded.clone(), of_all.clone()), ends.clone()));
             };
             // The client of each test ends the connection, so its error does not matter.
             let shares = SharesBySize::of_all_sizes(shares);
@@ -158,7 +162,11 @@ impl Rig {
     }
 }
 
-async fn serve_call(mut call: Box<Call<Does>>, flooded: Arc<AtomicUsize>, ends: mpsc::Sender<End>) {
+async fn serve_call(
+    mut call: Box<Call<Does>>,
+    (flooded, shares): (Arc<AtomicUsize>, Shares),
+    ends: mpsc::Sender<End>,
+) {
     let outcome = match call.method {
         Does::Echo => echo(&mut call).await,
         Does::Count => count(&mut call).await,
@@ -166,6 +174,7 @@ async fn serve_call(mut call: Box<Call<Does>>, flooded: Arc<AtomicUsize>, ends: 
         Does::Status => status(&mut call).await,
         Does::Metadata => metadata(&mut call).await,
         Does::Wait => wait(&mut call).await,
+        Does::Large => large(&mut call, &flooded, &shares).await,
     };
     if let Err(end @ (End::Gone | End::Status(Status { code: Code::DeadlineExceeded, .. }))) =
         &outcome
@@ -181,7 +190,7 @@ async fn serve_call(mut call: Box<Call<Does>>, flooded: Arc<AtomicUsize>, ends: 
 
 async fn echo(call: &mut Call<Does>) -> Result<(), End> {
     while let Some(message) = call.requests.next().await? {
-        let answer = framed(|out| out.extend_from_slice(&message.bytes));
+        let answer = framed(|out| out.extend_from_slice(&message.bytes))?;
         call.answers.send(answer, Some(message.room)).await?;
     }
     Ok(())
@@ -192,16 +201,37 @@ async fn count(call: &mut Call<Does>) -> Result<(), End> {
     while let Some(message) = call.requests.next().await? {
         bytes += message.bytes.len() as u64;
     }
-    call.answers.send(framed(|out| out.put_u64(bytes)), None).await
+    call.answers.send(framed(|out| out.put_u64(bytes))?, None).await
 }
 
 async fn flood(call: &mut Call<Does>, flooded: &AtomicUsize) -> Result<(), End> {
     let message = call.requests.only().await?;
     loop {
         call.answers.taken().await?;
-        call.answers.hand_over(framed(|out| out.extend_from_slice(&message.bytes)), None);
+        call.answers.hand_over(framed(|out| out.extend_from_slice(&message.bytes))?, None);
         flooded.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// The byte of a large answer at this place.
+fn byte_at(place: usize) -> u8 {
+    (place % 251) as u8
+}
+
+async fn large(call: &mut Call<Does>, made: &Arc<AtomicUsize>, shares: &Shares) -> Result<(), End> {
+    let message = call.requests.only().await?;
+    let bytes: usize = std::str::from_utf8(&message.bytes).unwrap().parse().unwrap();
+    let (made, mut place) = (made.clone(), 0);
+    let encode = move |out: &mut Vec<u8>| {
+        let end = bytes.min(place + 10_000);
+        out.extend((place..end).map(byte_at));
+        place = end;
+        made.store(end, Ordering::Relaxed);
+    };
+    let answer = Outgoing::in_pieces(bytes, Box::new(encode))?;
+    let mut room = Room::new(shares);
+    room.grow_to(bytes).await;
+    call.answers.send(answer, Some(room)).await
 }
 
 async fn status(call: &mut Call<Does>) -> Result<(), End> {
@@ -216,7 +246,7 @@ async fn metadata(call: &mut Call<Does>) -> Result<(), End> {
     for bytes in call.metadata.binaries("name-bin") {
         text.push_str(&format!(" {bytes:?}"));
     }
-    call.answers.send(framed(|out| out.extend_from_slice(text.as_bytes())), None).await
+    call.answers.send(framed(|out| out.extend_from_slice(text.as_bytes()))?, None).await
 }
 
 async fn wait(call: &mut Call<Does>) -> Result<(), End> {
@@ -248,7 +278,7 @@ async fn open(
 }
 
 fn message(bytes: &[u8]) -> Bytes {
-    framed(|out| out.extend_from_slice(bytes))
+    framed(|out| out.extend_from_slice(bytes)).unwrap()
 }
 
 /// The result of a call.
@@ -648,6 +678,92 @@ fn a_client_that_reads_nothing_from_its_socket_costs_one_message() {
         // the server holds a frame and one message.
         let handed_over = settled(&rig).await;
         assert!((1..=450).contains(&handed_over), "{handed_over}");
+    });
+}
+
+#[test]
+fn an_answer_in_pieces_is_one_message() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        for bytes in [0, 1, 9_999, 10_000, 10_001, 2_000_000] {
+            let of_large = message(bytes.to_string().as_bytes());
+            let answer = exchange(&connection, head("Large", &[]), of_large).await;
+            let expected: Vec<u8> = (0..bytes).map(byte_at).collect();
+            answer.assert_is(200, &message(&expected), Code::Ok, "");
+        }
+        for share in rig.shares.iter() {
+            assert_eq!(share.free_bytes(), SHARE_BYTES);
+        }
+    });
+}
+
+#[test]
+fn pieces_are_made_as_the_client_takes_them() {
+    run(|rig| async move {
+        let handshake = h2::client::Builder::new()
+            .initial_connection_window_size(1 << 20)
+            .handshake::<_, Bytes>(rig.socket());
+        let (connection, driver) = handshake.await.unwrap();
+        tokio::spawn(driver);
+        let bytes = 40_000_000;
+        let (response, mut stream) = open(&connection, head("Large", &[])).await;
+        stream.send_data(message(bytes.to_string().as_bytes()), true).unwrap();
+        let response = soon("a response", response).await.unwrap();
+        // The window has 65,535 bytes, which are six pieces and a part of the seventh.
+        assert_eq!(settled(&rig).await, 70_000);
+        let mut body = response.into_body();
+        let mut taken = 0;
+        while taken < 20_000_000 {
+            let frame = soon("data", body.data()).await.unwrap().unwrap();
+            body.flow_control().release_capacity(frame.len()).unwrap();
+            taken += frame.len();
+        }
+        let made = settled(&rig).await;
+        assert!(made <= taken + 65_535 + 10_000, "{made} of {taken}");
+        // What the client has taken is free for others.
+        let held = SHARE_BYTES - rig.shares[0].free_bytes();
+        assert!(held <= bytes - taken + 100_000, "{held}");
+        assert!(held >= bytes - made, "{held}");
+        // A client that goes away gives back all.
+        drop((body, stream));
+        assert_eq!(settled(&rig).await, made);
+        assert_eq!(rig.shares[0].free_bytes(), SHARE_BYTES);
+    });
+}
+
+#[test]
+fn an_answer_that_is_too_long_is_refused_before_a_byte_is_made() {
+    run(|rig| async move {
+        let connection = rig.connect().await;
+        for bytes in [limits::SENT_BYTES_MAX + 1, 5_000_000_000, usize::MAX] {
+            let of_large = message(bytes.to_string().as_bytes());
+            let refused = exchange(&connection, head("Large", &[]), of_large).await;
+            let text =
+                format!("grpc: trying to send message larger than max ({bytes} vs. 2147483647)");
+            refused.assert_is(200, b"", Code::ResourceExhausted, &text);
+        }
+        assert_eq!(rig.flooded.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_client_with_a_part_of_a_message_is_reset() {
+    let patience = Patience { stall_time: Duration::from_millis(20), ..limits().patience };
+    run_with(Limits { patience, ..limits() }, None, |mut rig| async move {
+        let connection = rig.connect().await;
+        let (response, mut stream) = open(&connection, head("Large", &[])).await;
+        stream.send_data(message(b"300000"), true).unwrap();
+        let response = soon("a response", response).await.unwrap();
+        assert_gone(soon("an end", rig.ends.recv()).await);
+        let mut body = response.into_body();
+        let error = loop {
+            match soon("data", body.data()).await {
+                Some(Ok(frame)) => assert!(frame.len() <= 65_535),
+                Some(Err(error)) => break error,
+                None => panic!("the message seems to be whole"),
+            }
+        };
+        assert_eq!(error.reason(), Some(Reason::CANCEL));
     });
 }
 

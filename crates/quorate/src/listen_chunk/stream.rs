@@ -56,8 +56,9 @@ async fn answer(client: &Client, message: Message, call: &mut Call<()>) -> Resul
     }
     let mut held = Room::new(&client.answers);
     if service.handler.is_quick(&request, QUICK_BYTES_MAX) {
-        let encoded = service.handler.begin(request).answer.map(|answer| encode(service, &answer));
+        let answer = service.handler.begin(request).answer;
         drop(room);
+        let encoded = answer.map(|answer| encode(service, &answer)).transpose()?;
         let encoded = encoded.unwrap_or_default();
         held.grow_to(encoded.len()).await;
         return call.answers.send(encoded, Some(held)).await;
@@ -96,11 +97,12 @@ async fn in_pool(
         (answer.map(|answer| encode(&service, &answer)), rest)
     });
     // A panic has ended the process already.
-    done.await.map_err(|_| End::Gone)
+    let (encoded, rest) = done.await.map_err(|_| End::Gone)?;
+    Ok((encoded.transpose()?, rest))
 }
 
 /// Encodes an answer with its prefix. Logs a failure that no client caused.
-fn encode(service: &Service, answer: &pb::ContainerCommandResponseProto) -> Bytes {
+fn encode(service: &Service, answer: &pb::ContainerCommandResponseProto) -> Result<Bytes, Status> {
     service.counts.answer(answer);
     if matches!(answer.result(), pb::Result::IoException | pb::Result::DiskOutOfSpace) {
         let what = answer.cmd_type().as_str_name();

@@ -39,13 +39,13 @@ pub(super) async fn answer(
     {
         let mut out = Vec::with_capacity(BACKUP_READ_BYTES + BACKUP_READ_BYTES / 64);
         for response in &responses {
-            frame(&mut out, |out| write(response, out));
+            frame(&mut out, |out| write(response, out))?;
         }
         let mut room = Room::new(shares.of(out.len()));
         if !room.try_grow_to(out.len()) {
             call.unless_ended(room.grow_to(out.len())).await?;
         }
-        call.answers.send(out.into(), Some(room)).await?;
+        call.answers.send(Bytes::from(out), Some(room)).await?;
         call.answers.taken().await?;
     }
     Ok(())

@@ -6,10 +6,12 @@ use etcd::Error;
 use member::etcd_front::{Method as KvMethod, Reply};
 
 use super::client::Client;
+use super::large::{bytes_if_short, measured};
+use super::limits::WHOLE_BYTES_MAX;
 use super::methods::{ClusterMethod, Method};
 use super::runtime::{FromFront, status_of};
 use super::{backup, cluster, concurrency, health, watch};
-use crate::grpc::{Call, End, Room, SharesBySize, framed};
+use crate::grpc::{Call, End, Outgoing, Room, SharesBySize, framed, framed_of};
 
 /// Serves a call until it ends.
 pub(super) async fn serve(client: Client, mut call: Box<Call<Method>>, answers: SharesBySize) {
@@ -78,7 +80,7 @@ async fn answer_about_cluster(
     let message = call.requests.only().await?;
     let work = cluster::run(client, method, message.bytes);
     let response = call.unless_ended(work).await?.map_err(status_of)?;
-    call.answers.send(framed(|out| out.extend(response)), None).await
+    call.answers.send(framed(|out| out.extend(response))?, None).await
 }
 
 /// Answers a streamed read: each piece is asked for when the socket has taken the one before.
@@ -123,12 +125,34 @@ async fn keep_alive(
 /// Sends one message, when there is room for it. From then on it no longer holds the versions that
 /// it shows.
 async fn send(call: &mut Call<Method>, answers: &SharesBySize, reply: Reply) -> Result<(), End> {
-    let bytes = reply.bytes();
+    let Some(bytes) = bytes_if_short(&reply, WHOLE_BYTES_MAX) else {
+        return Box::pin(send_in_pieces(call, answers, reply)).await;
+    };
     let mut room = Room::new(answers.of(bytes));
     if !room.try_grow_to(bytes) {
         call.unless_ended(pin!(room.grow_to(bytes))).await?;
     }
-    let message = framed(|out| reply.write(out));
+    let message = framed_of(bytes, |out| reply.write(out))?;
     drop(reply);
+    call.answers.send(message, Some(room)).await
+}
+
+/// Sends one message that is made as the client takes it. It holds the versions that the pieces to
+/// come show.
+async fn send_in_pieces(
+    call: &mut Call<Method>,
+    answers: &SharesBySize,
+    reply: Reply,
+) -> Result<(), End> {
+    let mut pieces = reply.into_pieces();
+    let bytes = call.unless_ended(measured(&mut pieces)).await?;
+    let encode = move |out: &mut Vec<u8>| {
+        pieces.write(out);
+    };
+    let message = Outgoing::in_pieces(bytes, Box::new(encode))?;
+    let mut room = Room::new(answers.of(bytes));
+    if !room.try_grow_to(bytes) {
+        call.unless_ended(room.grow_to(bytes)).await?;
+    }
     call.answers.send(message, Some(room)).await
 }

@@ -58,7 +58,7 @@ async fn send(
     if !room.try_grow_to(response.len()) {
         call.unless_ended(room.grow_to(response.len())).await?;
     }
-    call.answers.send(framed(|out| out.extend(response)), Some(room)).await
+    call.answers.send(framed(|out| out.extend(response))?, Some(room)).await
 }
 
 /// Runs a call with one response. Dropping the future ends what it waits for.

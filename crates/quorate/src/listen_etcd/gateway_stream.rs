@@ -3,7 +3,9 @@
 //! body, and JSON that is no request, end only the requests. Responses of watches go on until the
 //! client goes away; keep-alives end with the answer to the last one.
 
+use std::cell::Cell;
 use std::future::pending;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::Error;
@@ -11,7 +13,7 @@ use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use etcd::pb::Message;
 use http_body_util::BodyExt;
-use member::etcd_front::Method as KvMethod;
+use member::etcd_front::{Method as KvMethod, WatchMessages};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -20,6 +22,7 @@ use super::backup::{self, Download};
 use super::body::{RequestBody, next_frame};
 use super::client::Client;
 use super::concurrency::Observer;
+use super::large::LargeJson;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, WatchCall};
 use crate::grpc::{Deadline, Room};
@@ -35,14 +38,15 @@ pub(super) fn watch(
     let (lines, body_of_response) = mpsc::channel(1);
     let (watch, deadline) = (client.open_watch(client.requires_leader), client.deadline);
     let requests = Requests::new(method, body, shares);
-    let shares = shares.clone();
+    let (shares, is_whole) = (shares.clone(), Rc::new(Cell::new(true)));
+    let body_of_response = Lines::of_one(body_of_response, is_whole.clone());
     tokio::task::spawn_local(async move {
         tokio::select! {
-            () = serve_watch(&watch, method, requests, &shares, &lines) => {}
+            () = serve_watch(&watch, method, requests, &shares, (&lines, &is_whole)) => {}
             () = end_late(deadline, &lines) => {}
         }
     });
-    Lines::of_stream(body_of_response)
+    body_of_response
 }
 
 /// Begins a stream of keep-alives. Each is answered before the next one is read.
@@ -205,12 +209,51 @@ async fn serve_keep_alive(
     }
 }
 
+/// Sends messages, each as a line. `is_whole` says whether the last line that was begun is whole.
+/// Whether all were sent.
+async fn send_messages(
+    method: &gateway::Method,
+    messages: WatchMessages,
+    shares: &ConnectionShares,
+    (lines, is_whole): (&mpsc::Sender<Bytes>, &Cell<bool>),
+) -> bool {
+    let messages = match messages.into_pieces() {
+        Ok(mut pieces) => {
+            let bytes = pieces.bytes();
+            let write = Box::new(move |out: &mut Vec<u8>| pieces.write(out));
+            let json = match LargeJson::of_stream(method, bytes, write) {
+                Ok(json) => json,
+                Err(too_long) => {
+                    let code = etcd::Code::ResourceExhausted;
+                    let line = gateway::streamed_error(code, &too_long.message);
+                    let _ = lines.send(line.into()).await;
+                    return false;
+                }
+            };
+            let room = json.room(shares).await;
+            is_whole.set(false);
+            let is_sent = json.send(room, lines).await;
+            is_whole.set(is_sent);
+            return is_sent;
+        }
+        Err(messages) => messages,
+    };
+    for message in messages.iter() {
+        let write = |out: &mut Vec<u8>| message.write(out);
+        let line = line_of(method, message.bytes(), write, shares).await;
+        if lines.send(line).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
 async fn serve_watch(
     watch: &WatchCall,
     method: &gateway::Method,
     mut requests: Requests,
     shares: &ConnectionShares,
-    lines: &mpsc::Sender<Bytes>,
+    (lines, is_whole): (&mpsc::Sender<Bytes>, &Cell<bool>),
 ) {
     loop {
         let from_front = tokio::select! {
@@ -225,12 +268,8 @@ async fn serve_watch(
         match from_front {
             FromWatch::Accepts => {}
             FromWatch::Messages(messages) => {
-                for message in messages.iter() {
-                    let write = |out: &mut Vec<u8>| message.write(out);
-                    let line = line_of(method, message.bytes(), write, shares).await;
-                    if lines.send(line).await.is_err() {
-                        return;
-                    }
+                if !send_messages(method, messages, shares, (lines, is_whole)).await {
+                    return;
                 }
                 watch.taken();
             }

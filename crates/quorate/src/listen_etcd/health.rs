@@ -35,12 +35,12 @@ pub(super) async fn answer(call: &mut Call<FaceMethod>, method: HealthMethod) ->
             // The status never changes.
             call.unless_ended(pending()).await
         }
-        HealthMethod::List => call.answers.send(framed(|out| out.extend(LIST)), None).await,
+        HealthMethod::List => call.answers.send(framed(|out| out.extend(LIST))?, None).await,
     }
 }
 
 async fn send(call: &mut Call<FaceMethod>, status: ServingStatus) -> Result<(), End> {
     let response = HealthCheckResponse { status: status.into() };
-    let message = framed(|out| out.extend(response.encode_to_vec()));
+    let message = framed(|out| out.extend(response.encode_to_vec()))?;
     call.answers.send(message, None).await
 }

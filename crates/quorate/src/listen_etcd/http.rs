@@ -14,7 +14,6 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use member::etcd_front::Reply;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
@@ -26,6 +25,7 @@ use super::client::{Client, Site};
 use super::cluster;
 use super::concurrency::{self, Observer};
 use super::gateway_stream;
+use super::large;
 use super::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIME_MAX};
 use super::methods::{ClusterMethod, ConcurrencyMethod, unary_of_front};
 use super::routes;
@@ -225,15 +225,7 @@ async fn call_unary(
         return refused(etcd::Code::Unimplemented, "this call is not served yet");
     };
     match client.run(kv_method, message.into()).await {
-        Ok(reply) => {
-            let bytes = reply.bytes().saturating_mul(JSON_TIMES);
-            let mut room = Room::new(shares.answers.of(bytes));
-            room.grow_to(bytes).await;
-            match method.response(&encoded(&reply)) {
-                Ok(json) => of_large(json, room),
-                Err(bad) => refused(etcd::Code::Internal, &bad.to_string()),
-            }
-        }
+        Ok(reply) => large::answered(shares, method, reply).await,
         Err(why) => {
             let (code, text) = code_and_text(why);
             refused(code, text)
@@ -289,10 +281,4 @@ async fn concurrent(
         Ok(response) => answered(shares, method, &response).await,
         Err(status) => refused(etcd::Code::Unknown, &status.message),
     }
-}
-
-fn encoded(reply: &Reply) -> Vec<u8> {
-    let mut message = Vec::new();
-    reply.write(&mut message);
-    message
 }

@@ -74,6 +74,10 @@ pub(super) const BODY_TIMES: usize = 3;
 /// a short key without a value takes 11 bytes there, and 75 in JSON.
 pub(super) const JSON_TIMES: usize = 8;
 
+/// Bytes of the JSON of a large response that are made and not yet in the socket: one piece that is
+/// made, one in hand, and two with the library of HTTP, each of 64 KiB of the message.
+pub(super) const JSON_PIECES_BYTES: usize = 4 * 64 * 1024 * JSON_TIMES;
+
 /// Bytes of a form of etcd v2, as a multiple of the bytes of a request to write: each byte may be
 /// written as three.
 pub(super) const FORM_TIMES: usize = 3;
@@ -138,9 +142,14 @@ pub(super) const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// [`REQUESTS_BYTES_MAX`] and [`RESPONSES_BYTES_MAX`].
 pub(super) const SMALL_ROOM_BYTES: usize = 64 * 1024 * 1024;
 
+/// Bytes of a gRPC response that is made at once. The library would hold all of it anyway.
+pub(super) const WHOLE_BYTES_MAX: usize = SEND_BYTES_MAX;
+
 /// Bytes of memory of all responses until the sockets have taken them. A response is encoded when
-/// there is room for it, and so is its JSON. One larger than a share goes alone: see
-/// [`crate::grpc::Room`].
+/// there is room for it, and so is its JSON. A large one is encoded in pieces, as its client takes
+/// them: the rest counts as well, since the versions that it shows may be in memory for it alone.
+/// One larger than a share goes alone: see [`crate::grpc::Room`]. It has at most 2^31 - 1 bytes,
+/// the longest message that is sent.
 pub(super) const RESPONSES_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// By how much threads for long work are nicer than those that serve.

@@ -8,7 +8,7 @@ use member::etcd_front::WatchMessages;
 use super::client::Client;
 use super::methods::Method;
 use super::runtime::{FromWatch, status_of};
-use crate::grpc::{Call, End, Message, PREFIX_BYTES, Room, SharesBySize, frame};
+use crate::grpc::{Call, End, Message, Outgoing, PREFIX_BYTES, Room, SharesBySize, Status, frame};
 
 enum Step {
     Taken,
@@ -42,12 +42,13 @@ pub(super) async fn answer(
                 watch.taken();
             }
             Step::Messages(FromWatch::Messages(messages)) => {
-                let bytes = bytes_of(&messages);
+                let next = Next::of(messages)?;
+                let bytes = next.bytes();
                 let mut room = Room::new(shares.of(bytes));
                 if !room.try_grow_to(bytes) {
                     call.unless_ended(room.grow_to(bytes)).await?;
                 }
-                call.answers.hand_over(encoded(&messages, bytes), Some(room));
+                call.answers.hand_over(next.outgoing()?, Some(room));
                 is_sending = true;
             }
             Step::Messages(FromWatch::Accepts) => {}
@@ -58,14 +59,48 @@ pub(super) async fn answer(
     }
 }
 
-fn bytes_of(messages: &WatchMessages) -> usize {
-    messages.iter().map(|message| PREFIX_BYTES + message.bytes()).sum()
+/// What a client gets next, not encoded yet.
+enum Next {
+    Messages(WatchMessages),
+    /// One large message, of so many bytes.
+    Large(usize, Outgoing),
 }
 
-fn encoded(messages: &WatchMessages, bytes: usize) -> Bytes {
-    let mut out = Vec::with_capacity(bytes);
-    for message in messages.iter() {
-        frame(&mut out, |out| message.write(out));
+impl Next {
+    /// # Errors
+    /// A message is too long to be sent.
+    fn of(messages: WatchMessages) -> Result<Next, Status> {
+        match messages.into_pieces() {
+            Ok(mut pieces) => {
+                let bytes = pieces.bytes();
+                let encode = move |out: &mut Vec<u8>| {
+                    pieces.write(out);
+                };
+                Ok(Next::Large(bytes, Outgoing::in_pieces(bytes, Box::new(encode))?))
+            }
+            Err(messages) => Ok(Next::Messages(messages)),
+        }
     }
-    out.into()
+
+    fn bytes(&self) -> usize {
+        match self {
+            Next::Messages(messages) => {
+                messages.iter().map(|message| PREFIX_BYTES + message.bytes()).sum()
+            }
+            Next::Large(bytes, _) => *bytes,
+        }
+    }
+
+    fn outgoing(self) -> Result<Outgoing, Status> {
+        match self {
+            Next::Messages(ref messages) => {
+                let mut out = Vec::with_capacity(self.bytes());
+                for message in messages.iter() {
+                    frame(&mut out, |out| message.write(out))?;
+                }
+                Ok(Bytes::from(out).into())
+            }
+            Next::Large(_, outgoing) => Ok(outgoing),
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The gateway's streams over WebSocket (RFC 6455), as etcd has them (`grpc-websocket-proxy`): what
-//! a client sends is the body of the request, and each line of the response is a text message.
+//! a client sends is the body of the request, and each line of the response is a text message. A
+//! line that is made in parts is a message of several frames.
 //!
 //! Payload goes on as it comes, in pieces of what one read brings, so that a message costs no more
 //! here than in the stream that reads it. Pings are answered; a client that breaks the rules is
@@ -26,7 +27,7 @@ use tokio::sync::mpsc;
 
 use super::answer::{Answer, Lines};
 use super::body::RequestBody;
-use frames::{CloseCode, Control, Parser, Piece, head};
+use frames::{CloseCode, Control, Parser, Piece, head, head_of_part};
 
 const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
 const ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
@@ -146,20 +147,25 @@ async fn send_lines(
     answers: &mut mpsc::Receiver<Bytes>,
     is_between_frames: &mut bool,
 ) -> std::io::Result<CloseCode> {
+    // A long line comes in parts, and only the last part has the line end.
+    let mut is_within_line = false;
     loop {
         let (opcode, body) = tokio::select! {
             Some(body) = answers.recv() => (Control::PONG, body),
             line = lines.next() => match line {
+                Some(line) if is_within_line => (Control::CONTINUATION, line),
                 Some(line) => (Control::TEXT, line),
                 None => return Ok(CloseCode::Normal),
             },
         };
-        let length = match body.last() {
-            Some(b'\n') if opcode == Control::TEXT => body.len() - 1,
-            _ => body.len(),
+        let is_line_end = body.ends_with(b"\n");
+        let (length, is_last) = match opcode {
+            Control::PONG => (body.len(), true),
+            _ => (body.len() - usize::from(is_line_end), is_line_end),
         };
+        is_within_line = if opcode == Control::PONG { is_within_line } else { !is_last };
         *is_between_frames = false;
-        let head = head(opcode, length);
+        let head = head_of_part(opcode, length, is_last);
         write.write_all_buf(&mut head.chain(body.take(length))).await?;
         write.flush().await?;
         *is_between_frames = true;

@@ -1,6 +1,8 @@
 //! Messages from frames.
 #![allow(clippy::unwrap_used)]
 
+use bytes::BufMut;
+
 use super::*;
 
 const BYTES_MAX: usize = 1 << 20;
@@ -83,8 +85,19 @@ fn compressed_and_oversize_messages_are_refused_by_their_prefix() {
 
 #[test]
 fn messages_have_their_length_before_them() {
-    let encoded = framed(|out| out.extend_from_slice(b"hello"));
+    let encoded = framed(|out| out.extend_from_slice(b"hello")).unwrap();
     assert_eq!(&encoded[..], &THREE[..10]);
+}
+
+#[test]
+fn the_longest_message_that_is_sent_is_that_of_grpc_go() {
+    assert_eq!(prefix(0).unwrap(), [0; 5]);
+    assert_eq!(prefix(SENT_BYTES_MAX).unwrap(), [0, 0x7f, 0xff, 0xff, 0xff]);
+    let Status { code, message } = prefix(SENT_BYTES_MAX + 1).unwrap_err();
+    assert_eq!(code, Code::ResourceExhausted);
+    let text = "grpc: trying to send message larger than max (2147483648 vs. 2147483647)";
+    assert_eq!(message, text);
+    assert!(check_sent(usize::MAX).is_err());
 }
 
 #[test]

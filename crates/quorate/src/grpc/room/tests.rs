@@ -122,3 +122,34 @@ fn room_beside_that_of_a_finisher_is_had_at_once() {
         assert!(part.is_finisher());
     });
 }
+
+#[test]
+fn room_that_is_split_off_comes_back_by_itself() {
+    run(async {
+        let all = Share::new(8 * KIB);
+        let mut room = Room::new(&shares(&all));
+        room.grow_to(6 * KIB).await;
+        let piece = room.split_beyond(5 * KIB);
+        let nothing = room.split_beyond(5 * KIB);
+        assert!(nothing.is_empty());
+        assert_eq!(all.free.available_permits(), 2);
+        drop(piece);
+        assert_eq!(all.free.available_permits(), 3);
+        drop(room);
+        assert_eq!(all.free.available_permits(), 8);
+    });
+}
+
+#[test]
+fn what_is_larger_than_a_share_gives_nothing_back_before_the_rest_fits() {
+    run(async {
+        let all = Share::new(8 * KIB);
+        let mut room = Room::new(&shares(&all));
+        room.grow_to(100 * KIB).await;
+        drop(room.split_beyond(99 * KIB));
+        drop(room.split_beyond(8 * KIB));
+        assert_eq!(all.free.available_permits(), 0);
+        drop(room.split_beyond(7 * KIB));
+        assert_eq!(all.free.available_permits(), 1);
+    });
+}

@@ -1,7 +1,6 @@
 //! What the store says to a request about keys of etcd v2, before it is written as HTTP.
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -12,14 +11,15 @@ use machine::etcd_v2::query::Found;
 use machine::etcd_v2::reply::Refusal;
 use member::etcd_front::{CallRefused, V2Found, V2Result};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::super::answer::{Lines, Roomy, code_and_text};
 use super::super::audit::{Audited, AuditedClient, Operation};
 use super::super::client::Site;
+use super::super::large::send_while_wanted;
 use super::super::limits::{
     FINISH_TIME_MAX, STALL_TIME_MAX, V2_FRAME_BYTES, V2_PIECE_BYTES, V2_PIECES_ON_THEIR_WAY,
-    V2_TEXT_TIMES, WAITED_TIME_MAX,
+    V2_TEXT_TIMES,
 };
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::waits;
@@ -312,23 +312,6 @@ async fn send_pieces(
         }
         if !has_more {
             return true;
-        }
-    }
-}
-
-/// Sends a part of an answer. False if the client is gone, or takes nothing while others wait for
-/// `room`, or for room of the same shares.
-pub(super) async fn send_while_wanted(
-    lines: &mpsc::Sender<Bytes>,
-    part: Bytes,
-    room: &Room,
-) -> bool {
-    let mut sending = pin!(lines.send(part));
-    loop {
-        match timeout(WAITED_TIME_MAX, &mut sending).await {
-            Ok(sent) => return sent.is_ok(),
-            Err(_) if room.is_waited_for() => return false,
-            Err(_) => {}
         }
     }
 }

@@ -8,10 +8,9 @@ use member::etcd_front::V2Waited;
 use tokio::sync::mpsc;
 
 use super::super::answer::Lines;
+use super::super::large::send_while_wanted;
 use super::super::runtime::{ConnectionShares, FromV2Wait, Runtime, V2Wait};
-use super::keys::{
-    KeysAnswer, KeysBody, failed, failure_of, line, refused, send_while_wanted, succeeded,
-};
+use super::keys::{KeysAnswer, KeysBody, failed, failure_of, line, refused, succeeded};
 use crate::grpc::Room;
 
 /// Answers a request to wait. The wait ends when its client goes away.

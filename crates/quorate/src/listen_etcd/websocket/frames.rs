@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 pub(super) struct Control;
 
 impl Control {
-    const CONTINUATION: u8 = 0;
+    pub const CONTINUATION: u8 = 0;
     pub const TEXT: u8 = 1;
     const BINARY: u8 = 2;
     pub const CLOSE: u8 = 8;
@@ -151,8 +151,13 @@ impl Parser {
 
 /// The head of a frame of ours that is the whole of its message.
 pub(super) fn head(opcode: u8, length: usize) -> Bytes {
+    head_of_part(opcode, length, true)
+}
+
+/// The head of a frame of ours. The frames of a message behind the first one are continuations.
+pub(super) fn head_of_part(opcode: u8, length: usize, is_last: bool) -> Bytes {
     let mut head = BytesMut::with_capacity(10);
-    head.put_u8(0x80 | opcode);
+    head.put_u8(if is_last { 0x80 | opcode } else { opcode });
     match length {
         0..126 => head.put_u8(length as u8),
         126..0x1_0000 => {
@@ -240,6 +245,8 @@ mod tests {
     #[test]
     fn lengths_have_three_forms() {
         assert_eq!(head(1, 125)[..], [0x81, 125]);
+        assert_eq!(head_of_part(1, 125, false)[..], [0x01, 125]);
+        assert_eq!(head_of_part(0, 125, true)[..], [0x80, 125]);
         assert_eq!(head(1, 126)[..], [0x81, 126, 0, 126]);
         assert_eq!(head(1, 65_536)[..], [0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
     }
