@@ -10,6 +10,7 @@ mod concurrency;
 mod connections;
 pub mod grpc_client;
 mod health;
+mod large;
 mod leaderless;
 mod leases;
 mod malformed;
@@ -39,9 +40,14 @@ const ETCD: &str = "quorate.etcdAddr=127.0.0.1:0";
 
 /// Bytes of memory that the process of a server has in use (`VmRSS`).
 fn resident_bytes(server: &Server) -> usize {
+    memory_bytes(server, "VmRSS:")
+}
+
+/// Bytes of memory of the process of a server, by the name that the kernel has for them.
+fn memory_bytes(server: &Server, name: &str) -> usize {
     let status = format!("/proc/{}/status", server.pid().as_raw_nonzero());
     let status = std::fs::read_to_string(status).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kib * 1_024
 }
@@ -59,6 +65,20 @@ pub fn request(address: SocketAddr, line: &str, body: &str) -> Option<(u16, Stri
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
     Some((status, body.to_string()))
+}
+
+/// A body that came in chunks.
+fn dechunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    loop {
+        let (length, behind) = body.split_once("\r\n").unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return whole;
+        }
+        whole.push_str(&behind[..length]);
+        body = behind[length..].strip_prefix("\r\n").unwrap();
+    }
 }
 
 pub fn call(address: SocketAddr, name: &str, body: &str) -> (u16, String) {

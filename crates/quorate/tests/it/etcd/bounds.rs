@@ -33,7 +33,7 @@ fn sized(small: usize, large: usize) -> usize {
 }
 
 /// The longest of some puts and ranges of a client that behaves.
-async fn longest_call(requests: &SendRequest<Bytes>) -> Duration {
+pub async fn longest_call(requests: &SendRequest<Bytes>) -> Duration {
     let mut longest = Duration::ZERO;
     let put = pb::PutRequest { key: "a".into(), value: "1".into(), ..Default::default() };
     let range = pb::RangeRequest { key: "a".into(), ..Default::default() };

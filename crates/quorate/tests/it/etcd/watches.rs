@@ -12,7 +12,7 @@ use super::grpc_client::{Bidi, PATIENCE, connect, connect_with_window, head, kv,
 use super::{ETCD, base64, call, put, request};
 use crate::server::Server;
 
-const WATCH: &str = "/etcdserverpb.Watch/Watch";
+pub const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 fn create(key: &str, start_revision: i64) -> pb::WatchRequest {
     let key = Bytes::from(key.to_string());
@@ -34,7 +34,7 @@ fn cancel(watch_id: i64) -> pb::WatchRequest {
     pb::WatchRequest { request_union: Some(request) }
 }
 
-async fn put_value(requests: &SendRequest<Bytes>, key: &str, value: Bytes) {
+pub async fn put_value(requests: &SendRequest<Bytes>, key: &str, value: Bytes) {
     let put = pb::PutRequest { key: key.to_string().into(), value, ..Default::default() };
     assert_eq!(kv(requests, "Put", &put).await.status().0, "0");
 }

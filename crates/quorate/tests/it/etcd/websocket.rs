@@ -54,20 +54,27 @@ impl Socket {
         self.0.write_all(&frame).unwrap();
     }
 
-    /// The next frame: its opcode and its payload.
+    /// The next frame, which is the whole of its message: its opcode and its payload.
     fn receive(&mut self) -> (u8, Vec<u8>) {
+        let (first, payload) = self.receive_frame();
+        assert!(first & 0x80 != 0, "{first}");
+        (first & 0x0f, payload)
+    }
+
+    /// The next frame: its first byte and its payload.
+    fn receive_frame(&mut self) -> (u8, Vec<u8>) {
         let mut head = [0; 2];
         self.0.read_exact(&mut head).unwrap();
-        assert!(head[0] & 0x80 != 0 && head[1] & 0x80 == 0, "{head:?}");
-        let mut length = usize::from(head[1]);
-        if length == 126 {
-            let mut bytes = [0; 2];
-            self.0.read_exact(&mut bytes).unwrap();
-            length = usize::from(u16::from_be_bytes(bytes));
+        assert!(head[1] & 0x80 == 0, "{head:?}");
+        let mut length = [0; 8];
+        match head[1] {
+            126 => self.0.read_exact(&mut length[6..]).unwrap(),
+            127 => self.0.read_exact(&mut length).unwrap(),
+            small => length[7] = small,
         }
-        let mut payload = vec![0; length];
+        let mut payload = vec![0; u64::from_be_bytes(length) as usize];
         self.0.read_exact(&mut payload).unwrap();
-        (head[0] & 0x0f, payload)
+        (head[0], payload)
     }
 
     fn message(&mut self) -> Value {
@@ -110,6 +117,43 @@ fn watches_and_keep_alives_go_over_websocket() {
     socket.send(3, b"x");
     assert_eq!(socket.receive(), (8, 1_002_u16.to_be_bytes().to_vec()));
     assert_eq!(request(etcd, "GET /health", "").unwrap().0, 200);
+}
+
+#[test]
+fn a_long_message_comes_in_several_frames() {
+    let server = Server::start("etcd-websocket-long", &[super::ETCD]);
+    let etcd = server.face("etcd");
+    let value = "v".repeat(100_000);
+    for number in 0..10 {
+        assert!(put(etcd, &format!("key{number}"), &value));
+    }
+    let mut socket = Socket::open(etcd, "/v3/watch");
+    let range = format!("\"key\":\"{}\",\"range_end\":\"{}\"", base64("key"), base64("kez"));
+    let create = format!("{{\"create_request\":{{{range},\"prev_kv\":true}}}}");
+    socket.send(1, create.as_bytes());
+    assert_eq!(socket.message()["result"]["created"], true);
+    let (status, _) = request(etcd, "POST /v3/kv/deleterange", &format!("{{{range}}}")).unwrap();
+    assert_eq!(status, 200);
+    let (mut text, mut frames) = (Vec::new(), 0);
+    loop {
+        let (first, payload) = socket.receive_frame();
+        // A text, and its continuations.
+        assert_eq!(first & 0x0f, u8::from(frames == 0));
+        text.extend(payload);
+        frames += 1;
+        if first & 0x80 != 0 {
+            break;
+        }
+    }
+    assert!(frames > 1, "{frames}");
+    let message: Value = serde_json::from_slice(&text).unwrap();
+    let events = message["result"]["events"].as_array().unwrap();
+    assert_eq!(events.len(), 10);
+    assert!(events.iter().all(|event| event["prev_kv"]["value"] == base64(&value)));
+    // Short ones follow.
+    assert!(put(etcd, "key", "value"));
+    let events = socket.message();
+    assert_eq!(events["result"]["events"][0]["kv"]["value"], base64("value"), "{events}");
 }
 
 /// etcd agrees to WebSocket here, never runs the call and never answers: it waits for the end of
