@@ -143,9 +143,24 @@ pub fn etcd_json_seeds() -> Vec<Vec<u8>> {
     [txn, watch, member, grant].map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
-/// The message of a response. What it becomes is one JSON object.
+/// The JSON of a message that comes in pieces of so many bytes; none if it is no message.
+fn transcoded(call: &Method, bytes: &[u8], piece_bytes: usize) -> Option<String> {
+    let (mut transcoder, mut json) = (call.transcoder(), String::new());
+    for piece in bytes.chunks(piece_bytes.max(1)) {
+        transcoder.push(piece, &mut json).ok()?;
+    }
+    transcoder.finish(&mut json).ok()?;
+    Some(json)
+}
+
+/// The message of a response. What it becomes is one JSON object, in pieces as at once.
 pub fn etcd_message(bytes: &[u8]) {
     for call in calls() {
+        let [at_once, in_pieces] = [bytes.len(), 3].map(|piece| transcoded(call, bytes, piece));
+        assert_eq!(at_once, in_pieces);
+        if let Some(json) = at_once {
+            assert_eq!(Scanner::default().scan(json.as_bytes()), Ok(Some(json.len())));
+        }
         let Ok(json) = call.response(bytes) else { continue };
         assert_eq!(Scanner::default().scan(json.as_bytes()), Ok(Some(json.len())));
     }
