@@ -221,5 +221,3 @@ impl Read {
         Ok(Ran::Found(found))
     }
 }
-
-}
