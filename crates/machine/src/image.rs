@@ -64,9 +64,10 @@ impl Machine {
     /// The most bytes that an image of the present state can have, however small its pieces are.
     /// Loop reserves room on the disk by it. It is computed without a walk.
     pub fn image_bytes_max(&self) -> u64 {
-        // One frame of control, one that starts ZooKeeper's section, one for each znode, and one
-        // for each record of etcd's sections.
+        // One frame of control, one that starts ZooKeeper's section, one for each session and each
+        // znode, and one for each record of etcd's sections.
         let frames = 2
+            + self.zk.sessions().len() as u64
             + u64::from(self.zk.tree.znode_count())
             + self.etcd.record_count_max()
             + self.etcd_v2.record_count();

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::change::ChangeBatch;
 use crate::codec::{Reader, Write};
@@ -276,6 +278,26 @@ fn many_sessions_and_many_old_images_stand_in_pieces_of_their_own() {
 }
 
 #[test]
+fn sessions_are_cut_into_pieces_between_two_of_them() {
+    let mut rig = Rig::default();
+    rig.run("create /a x");
+    for session in 100..300 {
+        rig.run(&format!("#{session} open"));
+    }
+    rig.run("#299 create /e x mode=1");
+    let before = dump(&rig.machine);
+    for bytes in [1, 60, 61, 62, 1_000] {
+        let pieces = image(&mut rig.machine, bytes, u32::MAX);
+        // A piece has one session more at most, and the first one header, control and settings.
+        let longest = pieces[1..].iter().map(Vec::len).max().unwrap();
+        assert!(longest < bytes + 300, "{longest} of {bytes}");
+        assert_eq!(dump(&restore(&pieces).unwrap()), before);
+        let total: usize = pieces.iter().map(Vec::len).sum();
+        assert!(total as u64 <= rig.machine.image_bytes_max(), "{total}");
+    }
+}
+
+#[test]
 fn a_thawed_or_replaced_freeze_is_forgotten() {
     let mut rig = Rig::default();
     rig.run("create /a");
@@ -435,7 +457,7 @@ fn check(znodes: &[Handmade], expected: &str) {
     zk.put_u64(0);
     zk.put_u32(10);
     zk.put_u32(znodes.len() as u32);
-    let mut encoder = TreeFreeze::new(Vec::new(), 0, 0);
+    let mut encoder = TreeFreeze::new(Vec::new(), Bytes::new(), 0, 0);
     for znode in znodes {
         let image = Image {
             id: znode.id,

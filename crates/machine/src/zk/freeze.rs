@@ -14,6 +14,7 @@
 //! The start comes first, once. Ids are labels that tie children to parents within the image; they
 //! are not state.
 
+use bytes::Bytes;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -27,8 +28,10 @@ pub(crate) const FLAG_COUNTERS: u8 = 1;
 
 /// The tree's part of a running freeze.
 pub(crate) struct TreeFreeze {
-    /// The start record and the sessions. The first step takes them.
+    /// The start record. The first step takes it.
     pub start: Vec<u8>,
+    /// The sessions that no step has taken.
+    pub sessions: Bytes,
     pub slot_count: u32,
     /// Slots below this one are walked.
     pub cursor: u32,
@@ -42,9 +45,15 @@ pub(crate) struct TreeFreeze {
 }
 
 impl TreeFreeze {
-    pub fn new(start: Vec<u8>, slot_count: u32, old_bytes_max: usize) -> TreeFreeze {
+    pub fn new(
+        start: Vec<u8>,
+        sessions: Bytes,
+        slot_count: u32,
+        old_bytes_max: usize,
+    ) -> TreeFreeze {
         TreeFreeze {
             start,
+            sessions,
             slot_count,
             cursor: 0,
             settled: vec![0; (slot_count as usize).div_ceil(64)],
