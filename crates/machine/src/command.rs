@@ -92,5 +92,17 @@ impl Command<'_> {
     }
 }
 
+/// Whether these bytes of a command are those of a change of the ensemble, which only a leader
+/// makes. `Nothing` is none: it also takes the place of what a client gave up.
+pub(crate) fn is_of_ensemble(bytes: &[u8]) -> bool {
+    match bytes {
+        [KIND_OF_SPACE, space, kind, ..] => {
+            *space == Space::Control.number() && *kind != control::KIND_NOTHING
+        }
+        [kind, ..] => control::KINDS.contains(kind),
+        [] => false,
+    }
+}
+
 #[cfg(test)]
 mod tests;

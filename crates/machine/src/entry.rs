@@ -13,6 +13,7 @@
 //! ```
 //! All little-endian; text is a 32-bit length and UTF-8.
 
+mod forwarded;
 mod nothing;
 mod oversize;
 
@@ -31,6 +32,7 @@ use crate::limits::{
 };
 use crate::zk::acl::Identity;
 
+pub use forwarded::may_be_forwarded;
 pub use nothing::{Replaced, replace_by_nothing};
 pub use oversize::refuse_oversize;
 

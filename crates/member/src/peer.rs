@@ -269,6 +269,14 @@ pub enum PeerError {
         /// The member that sent the message.
         from: u64,
     },
+    /// Commands that only a leader makes: of the ensemble, or of no connection.
+    #[error(
+        "forwarded commands that are none of a client's, in the batch with sequence {sequence}"
+    )]
+    OwnCommand {
+        /// The sequence of the batch.
+        sequence: u64,
+    },
     /// A message that installs a snapshot comes as an offer, and no other does.
     #[error("a Raft message that is no offer of a snapshot, or an offer that is none")]
     NoOffer,
@@ -409,6 +417,7 @@ impl PeerMessage {
         };
         if let PeerMessage::Forward(forward) = &message {
             check_origins(from, forward)?;
+            check_commands(forward)?;
         }
         Ok(message)
     }
@@ -502,6 +511,15 @@ fn check_origins(from: MemberId, forward: &Forward) -> Result<(), PeerError> {
         before = Some(sequence);
     }
     Ok(())
+}
+
+/// Checks that the commands are those of clients. A member that no longer leads forwards none of its
+/// own, and apply trusts those.
+fn check_commands(forward: &Forward) -> Result<(), PeerError> {
+    match forward.batches.iter().find(|batch| !entry::may_be_forwarded(&batch.bytes)) {
+        Some(batch) => Err(PeerError::OwnCommand { sequence: batch.header.sequence }),
+        None => Ok(()),
+    }
 }
 
 fn decode_need_level(reader: &mut Reader<'_>) -> Result<PeerMessage, DecodeError> {

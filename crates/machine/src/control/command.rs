@@ -47,7 +47,7 @@ const KIND_FORGET: u8 = 11;
 pub(crate) const KINDS: RangeInclusive<u8> = KIND_INSTALL_IMAGE..=KIND_FORGET;
 
 /// Kinds of the commands that follow the number of their space.
-const KIND_NOTHING: u8 = 1;
+pub(crate) const KIND_NOTHING: u8 = 1;
 const KIND_RAISE: u8 = 2;
 const KIND_SET_SERVERS: u8 = 3;
 

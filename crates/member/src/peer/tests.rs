@@ -1,7 +1,7 @@
 //! Messages of members: written and read, cut off anywhere, changed anywhere, of another origin.
 
-use machine::entry::UnstampedBatch;
-use machine::{LeaseId, LogIndex, Origin};
+use machine::entry::{BatchBuilder, UnstampedBatch, encode_identities};
+use machine::{Command, ConnectionId, ControlCommand, LeaseId, LogIndex, Origin, ZkCommand};
 
 use super::*;
 use crate::lease::{LeaseQuestion, LeaseTime};
@@ -163,4 +163,27 @@ fn only_own_batches_are_forwarded_and_in_order() {
     ] {
         assert_eq!(PeerMessage::decode(FROM, message.encode()), foreign);
     }
+}
+
+/// What a member does with a forwarded batch of this command of this connection.
+fn forwarded(connection: u64, command: &Command<'_>) -> Result<PeerMessage, PeerError> {
+    let mut builder = BatchBuilder::default();
+    builder.push(ConnectionId(connection), &encode_identities([].into_iter()), command);
+    let bytes = builder.finish().stamp(ORIGIN, 6);
+    let (header, _) = entry::check_batch(&bytes, 0).unwrap();
+    let batches = vec![ForwardedBatch { header, bytes }];
+    let forward = Forward { boot: ORIGIN.boot, stream: 3, position: 8, batches };
+    PeerMessage::decode(FROM, PeerMessage::Forward(forward).encode())
+}
+
+#[test]
+fn commands_that_only_a_leader_makes_are_not_taken_from_a_peer() {
+    let refused = Err(PeerError::OwnCommand { sequence: 6 });
+    let install = Command::Control(ControlCommand::InstallImage { hash: 7 });
+    assert_eq!(forwarded(5, &install), refused);
+    assert_eq!(forwarded(0, &install), refused);
+    let close = Command::Zk(ZkCommand::CloseSession { session: SessionId(4) });
+    assert_eq!(forwarded(0, &close), refused);
+    assert!(forwarded(5, &close).is_ok());
+    assert!(forwarded(5, &Command::Control(ControlCommand::Nothing)).is_ok());
 }

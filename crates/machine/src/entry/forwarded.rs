@@ -1,0 +1,31 @@
+//! What a member may forward to the leader: commands of its clients.
+//!
+//! Commands of the ensemble, and those of connection 0, which need no permission, are made by the
+//! leader alone. A member that no longer leads empties its batches of them before it forwards.
+
+use super::BATCH_HEADER_BYTES;
+use crate::codec::{DecodeError, Reader};
+use crate::command::is_of_ensemble;
+
+/// Whether a stamped batch has only commands that a member may forward. It looks at the first
+/// bytes of each command.
+pub fn may_be_forwarded(batch: &[u8]) -> bool {
+    only_of_clients(batch).unwrap_or(false)
+}
+
+fn only_of_clients(batch: &[u8]) -> Result<bool, DecodeError> {
+    let mut reader = Reader::new(batch);
+    reader.take(BATCH_HEADER_BYTES - 4)?;
+    let mut commands = Reader::new(reader.bytes()?);
+    while commands.remaining() > 0 {
+        let mut command = Reader::new(commands.bytes()?);
+        let (_identity_list, connection) = (command.u16()?, command.u64()?);
+        if connection == 0 || is_of_ensemble(command.take(command.remaining())?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests;
