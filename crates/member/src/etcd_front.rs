@@ -119,6 +119,9 @@ pub struct EtcdFrontConfig {
     pub progress_ms: u64,
     /// The bounds of watch streams.
     pub watch_bounds: WatchBounds,
+    /// The seed of the tree that finds watchers of ranges. No client may know it: one who does could
+    /// choose ranges that make the tree a list.
+    pub watch_seed: u64,
     /// Tells Apply whether this Front has watchers.
     pub watch_interest: Arc<WatchInterest>,
     /// The counts of etcd v2, which the Fronts of etcd's clients share with Apply.
@@ -232,6 +235,7 @@ impl EtcdFront {
                 config.watch_interest.clone(),
                 config.progress_ms,
                 config.watch_bounds,
+                config.watch_seed,
             ),
             v2_waits: V2Waits::new(
                 config.id,

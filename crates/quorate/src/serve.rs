@@ -159,7 +159,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let acceptor = listen_zk::start(fronts(&config, &node)?, asker, tls.clone())?;
     let face = config.etcd.clone().zip(tokens);
     let member = face.map(|(face, tokens)| MemberView::of(face, tokens, &node, &config));
-    let etcd = listen_etcd::start(etcd_fronts(&config, &node), member)?;
+    let etcd = listen_etcd::start(etcd_fronts(&config, &node)?, member)?;
     let begin = Begin {
         node: node.monitor_handle(),
         face: acceptor.face(),
@@ -447,8 +447,14 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
 }
 
 /// A Front for etcd's clients for each of the member's handles.
-fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront)> {
-    let Some(etcd) = &config.etcd else { return Vec::new() };
+fn etcd_fronts(
+    config: &ServeConfig,
+    node: &Node,
+) -> anyhow::Result<Vec<(FrontHandle, EtcdFront)>> {
+    let Some(etcd) = &config.etcd else { return Ok(Vec::new()) };
+    let drawn = random_bytes()?;
+    let watch_seed =
+        u64::from_le_bytes(*drawn.first_chunk().expect("they are more than a word's"));
     let (progress_ms, request_bytes_max) = (etcd.progress_ms, etcd.request_bytes_max);
     let references = Arc::<ReplyRoom>::default();
     let ttl_ms = etcd.auth.token_ttl_s.saturating_mul(1_000);
@@ -477,13 +483,14 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> Vec<(FrontHandle, EtcdFront
             level,
             progress_ms,
             watch_bounds: Default::default(),
+            watch_seed,
             watch_interest: node.watch_interest(),
             etcd_v2_counts: node.etcd_v2_counts(),
             names_users: config.logging.audit,
         });
         (handle, front)
     };
-    node.etcd_fronts().into_iter().map(front).collect()
+    Ok(node.etcd_fronts().into_iter().map(front).collect())
 }
 
 /// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), ms; none if it

@@ -274,6 +274,12 @@ impl MemberConfig {
         secret
     }
 
+    /// The seed of the watch tree of the Front with this id.
+    fn watch_seed(&self, id: FrontId) -> u64 {
+        let drawn = with_word(self.secret, 0, u64::from(id.0) << 32 | self.number as u64);
+        u64::from_le_bytes(*drawn.first_chunk().expect("a secret is longer than a word"))
+    }
+
     /// How a start reads the directory.
     pub fn reading(&self) -> Reading {
         let level_max = self.options.known.level_max;
@@ -342,6 +348,7 @@ impl MemberConfig {
             level: Level::FIRST,
             progress_ms: self.progress_ms,
             watch_bounds: self.watch_bounds,
+            watch_seed: self.watch_seed(id),
             watch_interest: interest.clone(),
             etcd_v2_counts: Arc::default(),
             names_users: false,

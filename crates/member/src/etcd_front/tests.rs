@@ -50,6 +50,7 @@ impl Rig {
             level,
             progress_ms: 10_000,
             watch_bounds: Default::default(),
+            watch_seed: 1,
             watch_interest: Arc::default(),
             etcd_v2_counts: Arc::default(),
             names_users: true,

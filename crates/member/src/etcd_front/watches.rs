@@ -100,6 +100,7 @@ impl Watches {
         interest: Arc<WatchInterest>,
         progress_ms: u64,
         bounds: WatchBounds,
+        seed: u64,
     ) -> Watches {
         Watches {
             front,
@@ -107,7 +108,7 @@ impl Watches {
             watching: None,
             progress_ms,
             bounds,
-            groups: Groups::default(),
+            groups: Groups::new(seed),
             queues: Queues { bounds, ..Queues::default() },
             changes: VecDeque::new(),
             matched_of_first: 0,

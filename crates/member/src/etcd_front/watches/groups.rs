@@ -22,7 +22,6 @@ pub(super) struct GroupPlace {
 }
 
 /// All watchers by their keys.
-#[derive(Default)]
 pub(super) struct Groups {
     groups: Slab<Group>,
     /// The groups of one key each, by the hash of the key.
@@ -62,6 +61,17 @@ fn end_of(range: KeyRange<'_>) -> Option<End> {
 }
 
 impl Groups {
+    /// No watchers. The seed must be one that no client knows ([`Intervals::new`]).
+    pub fn new(seed: u64) -> Groups {
+        Groups {
+            groups: Slab::new(),
+            alone: HashTable::new(),
+            ranges: Intervals::new(seed),
+            hasher: FixedState::default(),
+            key_bytes: 0,
+        }
+    }
+
     /// Bytes of the keys and ends that watchers have.
     pub fn key_bytes(&self) -> usize {
         self.key_bytes

@@ -1,7 +1,8 @@
 //! Ranges of keys, found by a key that they contain: an interval tree.
 //!
 //! The tree is a treap: a search tree by the start of a range that is a heap by random priorities,
-//! so it stays flat whatever comes in which order. Each node knows the greatest end in its subtree,
+//! so it stays flat whatever comes in which order. The priorities come from a seed that no client
+//! knows: one who knew them could choose ranges that make a list, and walks recurse. Each node knows the greatest end in its subtree,
 //! so a search leaves out subtrees that end before the key.
 
 use std::cmp::Ordering;
@@ -36,7 +37,6 @@ impl End {
 }
 
 /// A set of ranges, each with a value.
-#[derive(Default)]
 pub(super) struct Intervals {
     nodes: Slab<Node>,
     root: Option<u32>,
@@ -55,6 +55,11 @@ struct Node {
 }
 
 impl Intervals {
+    /// A set without ranges, whose priorities come from this seed.
+    pub fn new(seed: u64) -> Intervals {
+        Intervals { nodes: Slab::new(), root: None, random: seed }
+    }
+
     /// The number of ranges.
     #[cfg(test)]
     pub fn len(&self) -> usize {

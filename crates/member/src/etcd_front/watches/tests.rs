@@ -59,7 +59,7 @@ impl Rig {
         let interest = Arc::<WatchInterest>::default();
         Rig {
             machine: Machine::default(),
-            watches: Watches::new(FRONT, interest.clone(), PROGRESS_MS, WatchBounds::default()),
+            watches: Watches::new(FRONT, interest.clone(), PROGRESS_MS, WatchBounds::default(), 1),
             interest,
             batches: Vec::new(),
             sent: BTreeMap::new(),

@@ -2,7 +2,7 @@ use super::*;
 
 /// A small generator (splitmix64), as the tree has one.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut source = Intervals { random: seed, ..Intervals::default() };
+    let mut source = Intervals::new(seed);
     move |bound| source.next_priority() % bound
 }
 
@@ -14,7 +14,7 @@ fn key(number: u64) -> Box<[u8]> {
 fn a_key_finds_the_ranges_that_contain_it_whatever_was_added_and_removed() {
     for seed in 0..200 {
         let mut below = numbers(seed);
-        let (mut tree, mut plain) = (Intervals::default(), Vec::<(Box<[u8]>, End, u32)>::new());
+        let (mut tree, mut plain) = (Intervals::new(seed), Vec::<(Box<[u8]>, End, u32)>::new());
         for value in 0..120 {
             let start = key(below(30));
             let end = if below(8) == 0 { End::Never } else { End::At(key(1 + below(30))) };
@@ -56,10 +56,25 @@ fn depth(tree: &Intervals, at: Option<u32>) -> usize {
 
 #[test]
 fn ranges_that_come_in_order_do_not_make_a_list() {
-    let mut tree = Intervals::default();
+    let mut tree = Intervals::new(0);
     for number in 0..20_000_u32 {
         tree.insert(&number.to_be_bytes(), End::Never, number);
     }
     let depth = depth(&tree, tree.root);
+    assert!(depth < 60, "{depth}");
+}
+
+#[test]
+fn ranges_chosen_for_the_priorities_of_another_seed_do_not_make_a_list() {
+    // The tree is a heap by priority: ranges whose keys are their priorities make a list.
+    let mut guessed = Intervals::new(0);
+    let keys: Vec<_> = (0..2_000).map(|_| guessed.next_priority().to_be_bytes()).collect();
+    let depth_for = |seed| {
+        let mut tree = Intervals::new(seed);
+        keys.iter().for_each(|key| tree.insert(key, End::Never, 0));
+        depth(&tree, tree.root)
+    };
+    assert_eq!(depth_for(0), keys.len());
+    let depth = depth_for(1);
     assert!(depth < 60, "{depth}");
 }
