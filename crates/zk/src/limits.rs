@@ -23,3 +23,8 @@ pub const STAT_BYTES: usize = 68;
 /// (`DigestMD5Base.MAX_RESPONSE_LENGTH`). A longer one fails the authentication, which closes the
 /// connection unless failures are allowed.
 pub const SASL_TOKEN_BYTES_MAX: usize = 4096;
+
+/// Bytes of the result of a read, as [`crate::response::result_bytes`] counts them: a frame has 31
+/// bits for its length, and header, Stat and two lengths come on top. ZooKeeper fails beyond 2 GiB.
+pub const RESULT_BYTES_MAX: u64 =
+    i32::MAX as u64 - (REPLY_HEADER_BYTES + STAT_BYTES + 2 * 4) as u64;

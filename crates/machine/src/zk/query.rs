@@ -132,15 +132,34 @@ impl Zk {
         Ok((next == tree.slot_count()).then_some(so_far.count))
     }
 
-    /// Paths of a session's ephemeral znodes, sorted. They are its own, so no ACL is asked
-    /// (`FinalRequestProcessor`, getEphemerals).
+    /// Paths of a session's ephemeral znodes, sorted.
     pub fn ephemeral_paths(&self, session: SessionId) -> Vec<String> {
-        let Some(session) = self.sessions().get(session) else {
-            return Vec::new();
-        };
-        let mut paths: Vec<String> =
-            session.ephemerals.iter().map(|&id| self.tree().path(id)).collect();
+        self.ephemeral_paths_from(session, "", u64::MAX).expect("no bytes are more")
+    }
+
+    /// Paths of a session's ephemeral znodes that start with `prefix`, sorted. They are its own, so
+    /// no ACL is asked (`FinalRequestProcessor`, getEphemerals).
+    ///
+    /// # Errors
+    /// The paths, with 4 bytes each for their length, take more than `bytes_max` bytes. None more
+    /// are made; the error has the bytes up to there.
+    pub fn ephemeral_paths_from(
+        &self,
+        session: SessionId,
+        prefix: &str,
+        bytes_max: u64,
+    ) -> Result<Vec<String>, u64> {
+        let session = self.sessions().get(session);
+        let ids = session.into_iter().flat_map(|session| &session.ephemerals);
+        let (mut paths, mut bytes) = (Vec::new(), 0);
+        for path in ids.map(|&id| self.tree().path(id)).filter(|path| path.starts_with(prefix)) {
+            bytes += 4 + path.len() as u64;
+            if bytes > bytes_max {
+                return Err(bytes);
+            }
+            paths.push(path);
+        }
         paths.sort_unstable();
-        paths
+        Ok(paths)
     }
 }

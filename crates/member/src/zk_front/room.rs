@@ -9,6 +9,7 @@
 
 use machine::{ConnectionId, SessionId};
 use zk::ErrorCode;
+use zk::limits::RESULT_BYTES_MAX;
 use zk::response::{ReplyHeader, encode_empty};
 
 use super::Front;
@@ -149,9 +150,14 @@ impl Front {
         }
     }
 
-    /// Whether a reply of `bytes` bytes is larger than the configuration allows.
+    /// Whether a reply of `bytes` bytes is larger than the configuration or the wire allows.
     pub(super) fn is_too_large_a_reply(&self, bytes: u64) -> bool {
-        self.config.reply_bytes_max.is_some_and(|bytes_max| bytes > bytes_max)
+        bytes > self.result_bytes_max()
+    }
+
+    /// The bytes that the result of a read may have.
+    pub(super) fn result_bytes_max(&self) -> u64 {
+        self.config.reply_bytes_max.unwrap_or(u64::MAX).min(RESULT_BYTES_MAX)
     }
 
     /// Answers a read whose reply would be too large with a marshalling error: all clients know the

@@ -296,3 +296,26 @@ fn a_small_reply_is_no_larger_than_what_a_full_room_lets_pass() {
     drop(held);
     assert!(rig.play("run").contains("v2"));
 }
+
+#[test]
+fn a_reply_that_no_frame_holds_is_refused_without_a_configured_bound() {
+    let rig = Rig::default();
+    assert_eq!(rig.fronts[0].config.reply_bytes_max, None);
+    // A stat and the lengths of a list and of its frame come on top.
+    let most = i32::MAX as u64 - 16 - 68 - 8;
+    assert!(!rig.fronts[0].is_too_large_a_reply(most));
+    assert!(rig.fronts[0].is_too_large_a_reply(most + 1));
+}
+
+#[test]
+fn ephemerals_beyond_reply_bytes_max_are_refused_before_they_are_all_listed() {
+    // Each path takes 2 + 4 bytes.
+    let mut rig = bounded(12);
+    rig.play("c1: create /a x f1 | create /b x f1");
+    assert_eq!(rig.play("c1: ephemerals"), "c1: ephemerals -> [/a /b] @4");
+    rig.play("c1: create /c x f1");
+    assert_eq!(rig.play("c1: ephemerals"), "c1: ephemerals -> marshalling error @5");
+    assert_eq!(rig.play("c1: ephemerals /c"), "c1: ephemerals /c -> [/c] @5");
+    let (session, _) = rig.attached(1);
+    assert_eq!(rig.machine.zk().ephemeral_paths_from(session, "/", 5), Err(6));
+}
