@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use machine::change::SharedChanges;
-use machine::codec::DecodeError;
+use machine::codec::{DecodeError, Reader};
 use machine::entry::{self, EntryHeader, Framed};
 use machine::image::FreezeStep;
 use machine::{
@@ -31,7 +31,7 @@ use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
     Answer, Answered, Caller, Delivery, FromApply, FrontCounts, FrontId, LeaseAnswered, OwnerEvent,
-    Ticket, ToApply, Unavailable, UnknownEntry, Waiter,
+    Ticket, ToApply, Unavailable, UnknownEntry, UnreadableEntry, Waiter,
 };
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
@@ -571,7 +571,9 @@ impl Apply {
                     self.output.to_loop.push(FromApply::Unknown(unknown));
                     return 0;
                 }
-                Position::at_start(&entry)
+                let header = entry::decode_header(&entry.payload);
+                let Some(header) = self.readable(&entry, header) else { return 0 };
+                Position::at_start(header)
             }
         };
         let mut count = 0;
@@ -583,12 +585,29 @@ impl Apply {
             count += self.apply_batch(machine, &entry, &mut position, commands_max - count);
         }
         if position.batches_left == 0 {
-            assert!(position.batch_offset == entry.payload.len(), "an entry ends with its batches");
-            self.finish_entry(machine);
+            let ended = Reader::new(&entry.payload[position.batch_offset..]).finish();
+            if self.readable(&entry, ended).is_some() {
+                self.finish_entry(machine);
+            }
         } else {
             self.at = Some(position);
         }
         count
+    }
+
+    /// What was read of an entry. If it cannot be read, this member ends: an entry was checked when
+    /// it was made and by checksums since, so a newer program wrote it, or somebody is wrong, and
+    /// going on would make this member differ from the others.
+    fn readable<T>(&mut self, entry: &Entry, decoded: Result<T, DecodeError>) -> Option<T> {
+        match decoded {
+            Ok(decoded) => Some(decoded),
+            Err(cause) => {
+                self.is_ended = true;
+                let unreadable = UnreadableEntry { index: entry.index, cause };
+                self.output.to_loop.push(FromApply::Unreadable(unreadable));
+                None
+            }
+        }
     }
 
     fn finish_entry(&mut self, machine: &mut Machine) {
@@ -629,8 +648,8 @@ impl Apply {
         if let Some(amid) = self.amid.take() {
             return self.go_on(machine, amid, position, commands_max);
         }
-        let batch = entry::decode_batch(&entry.payload, position.batch_offset)
-            .unwrap_or_else(|error| undecodable(entry.index, &error));
+        let batch = entry::decode_batch(&entry.payload, position.batch_offset);
+        let Some(batch) = self.readable(entry, batch) else { return 0 };
         if position.batch.is_none() {
             position.batch = self.begin_batch(machine, batch.origin, batch.sequence);
         }
@@ -639,9 +658,8 @@ impl Apply {
         let mut done = at.skipped;
         self.output.stamped_ms = Some(position.header.time_ms);
         let ahead_max = if at.skipped { 0 } else { commands_max };
-        let ahead = batch
-            .commands(at.command_offset, ahead_max)
-            .unwrap_or_else(|error| undecodable(entry.index, &error));
+        let ahead = batch.commands(at.command_offset, ahead_max);
+        let Some(ahead) = self.readable(entry, ahead) else { return 0 };
         machine.look_ahead(&ahead);
         let is_rest = ahead.len() < ahead_max;
         let mut ahead = ahead.into_iter();
@@ -851,9 +869,7 @@ fn on_applied(
 }
 
 impl Position {
-    fn at_start(entry: &Entry) -> Position {
-        let header = entry::decode_header(&entry.payload)
-            .unwrap_or_else(|error| undecodable(entry.index, &error));
+    fn at_start(header: EntryHeader) -> Position {
         Position {
             header,
             batches_left: header.batch_count,
@@ -861,13 +877,6 @@ impl Position {
             batch: None,
         }
     }
-}
-
-/// Panics. An entry was checked when it was made and by checksums since: one that does not decode
-/// is a bug or was written by a newer program, and going on would make this member differ from the
-/// others.
-fn undecodable(index: u64, error: &DecodeError) -> ! {
-    panic!("log entry {index} cannot be applied: {error}")
 }
 
 fn push_answer(answers: &mut Vec<(FrontId, Vec<Answer>)>, front: FrontId, answer: Answer) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use machine::change::SharedChanges;
+use machine::codec::DecodeError;
 use machine::entry::{self, UnstampedBatch};
 use machine::etcd_v2::change::DeadlineChange;
 use machine::{
@@ -439,6 +440,18 @@ impl UnknownEntry {
     }
 }
 
+/// An entry of the log that cannot be read, though its checksums are right: another member or a
+/// later version made it, or this build is wrong. Going on without it would make this member differ
+/// from the others.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("log entry {index} cannot be applied: {cause}")]
+pub struct UnreadableEntry {
+    /// The index of the entry.
+    pub index: u64,
+    /// The reason, with the offset in the entry or in the command.
+    pub cause: DecodeError,
+}
+
 /// A message of Apply to Loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromApply {
@@ -507,6 +520,8 @@ pub enum FromApply {
     Raised(StatedLevel),
     /// The log has an entry of a level that this build does not know. Apply applies nothing more.
     Unknown(UnknownEntry),
+    /// An entry cannot be read: it and all later ones stay unapplied.
+    Unreadable(UnreadableEntry),
     /// Another member has taken this member's place, and the state has forgotten this one. Apply
     /// applies nothing more.
     Forgotten,

@@ -54,7 +54,7 @@ use crate::limits::{
 };
 use crate::message::{
     Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, OwnerEvent, SnapshotJob, Start,
-    ToApply, ToLoop, Unavailable, UnknownEntry, Waiter,
+    ToApply, ToLoop, Unavailable, UnknownEntry, UnreadableEntry, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::order::hearing::Hearing;
@@ -442,6 +442,9 @@ pub struct LoopOutput {
     /// Set if the log has an entry that this build cannot apply. The driver ends the process; the
     /// data directory stays as it is.
     pub unknown: Option<UnknownEntry>,
+    /// Set if the log has an entry that cannot be read. The driver ends the process; the data
+    /// directory stays as it is.
+    pub unreadable: Option<UnreadableEntry>,
     /// The state's level, each time it rises, for the driver to tell other servers.
     pub raised: Option<StatedLevel>,
     /// The revision that the leader compacts etcd's keys to by itself; for people.
@@ -662,6 +665,7 @@ impl Loop {
                 self.end_configuring();
             }
             FromApply::Unknown(entry) => self.output.unknown = Some(entry),
+            FromApply::Unreadable(entry) => self.output.unreadable = Some(entry),
             FromApply::Servers(servers) => {
                 if let Some(leading) = &mut self.leading {
                     leading.is_configuring &= *servers.list() == *self.servers.registered.list();

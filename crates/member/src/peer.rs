@@ -294,6 +294,14 @@ pub enum PeerError {
         /// The term of that entry.
         term: u64,
     },
+    /// An entry of a leader that no member can apply.
+    #[error("entry {index} of the log, which cannot be applied: {cause}")]
+    Entry {
+        /// The index of the entry.
+        index: u64,
+        /// The reason, with the offset in the entry or in the command.
+        cause: DecodeError,
+    },
     /// The replica refuses the message.
     #[error("a Raft message: {0}")]
     Raft(#[from] replica::MessageError),

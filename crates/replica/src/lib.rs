@@ -33,7 +33,7 @@ pub use effects::{
     Position, ReadId, Restored, Role, RoleChange, SnapshotMeta, SnapshotWanted,
 };
 pub use members::{MemberChange, Membership, MembershipChange, Transition};
-pub use message::{Peek, peek};
+pub use message::{Peek, each_payload, peek};
 pub use replica::{
     CampaignObstacle, Config, LogMemory, PeerStatus, Refused, Replica, ReplicaError, Status,
 };

@@ -76,6 +76,31 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
     Ok(Peek { group_id: header.group_id, to: header.to, from: header.from, snapshot, is_append })
 }
 
+/// Shows the index and the payload of each normal entry that a message appends, until `visit` fails.
+/// Memberships and empty entries are passed over. Nothing is copied.
+///
+/// # Errors
+/// As `Replica::step`, for the decoded part; or the error of `visit`.
+pub fn each_payload<E: From<MessageError>>(
+    bytes: &[u8],
+    mut visit: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut reader = Reader::of_message(bytes)?;
+    let header = Header::decode(&mut reader)?;
+    reader.take(header.context_bytes)?;
+    if header.kind != MessageType::MsgAppend {
+        return Ok(());
+    }
+    for _ in 0..header.entry_count {
+        let entry = decode_entry_header(&mut reader)?;
+        let payload = reader.take(entry.bytes)?;
+        if entry.kind == EntryKind::Normal && !payload.is_empty() {
+            visit(entry.index, payload)?;
+        }
+    }
+    Ok(())
+}
+
 /// A message that a peer sent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decoded {
@@ -296,7 +321,15 @@ fn decode_entries(
     Ok(entries)
 }
 
-fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, MessageError> {
+/// An entry without its payload.
+struct EntryHeader {
+    index: u64,
+    term: u64,
+    kind: EntryKind,
+    bytes: usize,
+}
+
+fn decode_entry_header(reader: &mut Reader<'_>) -> Result<EntryHeader, MessageError> {
     let index = reader.u64_within(0, INDEX_MAX)?;
     let term = reader.u64_within(0, TERM_MAX)?;
     let offset = reader.offset();
@@ -310,6 +343,11 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, MessageError> {
     if bytes > ENTRY_BYTES_MAX {
         return Err(MessageError::TooLarge { offset, bytes, bytes_max: ENTRY_BYTES_MAX });
     }
+    Ok(EntryHeader { index, term, kind, bytes })
+}
+
+fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, MessageError> {
+    let EntryHeader { index, term, kind, bytes } = decode_entry_header(reader)?;
     Ok(Entry { index, term, kind, payload: Bytes::copy_from_slice(reader.take(bytes)?) })
 }
 

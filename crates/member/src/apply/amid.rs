@@ -7,7 +7,8 @@ use machine::{ApplyStep, ChangeBatch, Machine, Reply, Stamp};
 use replica::Entry;
 use self_cell::self_cell;
 
-use super::undecodable;
+/// The reason why the command decodes here.
+const DECODED: &str = "the command was decoded for its first step";
 
 /// A command with its batch, as they stand in an entry.
 struct Decoded<'a> {
@@ -33,14 +34,9 @@ impl Amid {
     /// The command of an entry at these offsets, of its batch and within that.
     pub fn new(entry: &Entry, time_ms: i64, batch_offset: usize, command_offset: usize) -> Amid {
         let held = Held::new(entry.payload.clone(), |payload| {
-            let decode = || {
-                let batch = entry::decode_batch(payload, batch_offset)?;
-                let framed = batch.command(command_offset)?;
-                Ok(framed.map(|framed| Decoded { batch, framed }))
-            };
-            decode()
-                .unwrap_or_else(|error| undecodable(entry.index, &error))
-                .expect("the command was decoded for its first step")
+            let batch = entry::decode_batch(payload, batch_offset).expect(DECODED);
+            let framed = batch.command(command_offset).expect(DECODED).expect(DECODED);
+            Decoded { batch, framed }
         });
         Amid { held, time_ms }
     }

@@ -197,6 +197,48 @@ fn a_snapshot_that_holds_what_another_life_handed_over_does_not_become_the_state
 }
 
 #[test]
+fn nothing_is_applied_from_an_entry_on_that_cannot_be_read() {
+    let whole = entry_of(3, &[batch(&[(1, open(1)), (2, open(2))]).stamp(ORIGIN, 1)]).payload;
+    let end = whole.len();
+    let cut = |count: usize| whole.slice(..count);
+    let longer = [&whole[..], b"x"].concat().into();
+    let mut kind = whole.to_vec();
+    // The last byte of the header of the first command is followed by its kind.
+    kind[entry::HEADER_BYTES + 36 + 14] = 200;
+    for (payload, applied) in [
+        (cut(1), 0),
+        (cut(entry::HEADER_BYTES), 0),
+        (cut(end - 1), 0),
+        (longer, 2),
+        (kind.into(), 0),
+    ] {
+        let mut apply = Apply::new(OTHER_ORIGIN, LogIndex(1), 1, Level::RELEASED);
+        let mut machine = Machine::default();
+        let unreadable = Entry { payload, ..entry_of(3, &[]) };
+        apply.receive(entries(vec![entry_of(2, &[]), unreadable, entry_of(4, &[])]));
+        (0..9).for_each(|_| {
+            apply.step(&mut machine, 1);
+        });
+        let told = apply.take_output().to_loop;
+        let said: Vec<String> = told
+            .iter()
+            .filter_map(|message| match message {
+                FromApply::Unreadable(entry) => Some(entry.to_string()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("log entry 3 cannot be applied: "), "{said:?}");
+        assert_eq!(machine.index(), LogIndex(2));
+        assert_eq!(machine.zk().sessions().len(), applied);
+        assert!(apply.is_ended());
+        assert!(!apply.has_work());
+    }
+}
+
+const OTHER_ORIGIN: Origin = Origin { member: MemberId(77), boot: BootId(1) };
+
+#[test]
 fn nothing_is_applied_from_an_entry_on_that_needs_a_level_that_is_not_known() {
     let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
     let raising = batch(&[(0, raise)]).stamp(Origin { member: MemberId(9), ..ORIGIN }, 1);

@@ -16,6 +16,11 @@ impl Loop {
             return Err(PeerError::OwnSnapshot);
         }
         if self.replica.status().commit_index >= meta.index {
+            let (index, term) = (meta.index, meta.term);
+            // A snapshot holds only committed entries, and so does this log up to there.
+            if self.replica.term_of(index).is_some_and(|own| own != term) {
+                return Err(PeerError::ForeignSnapshot { index, term });
+            }
             self.replica.step(from.0, &offer.message)?;
             return Ok(());
         }

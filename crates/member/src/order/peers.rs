@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use machine::{Digest, MemberId};
+use machine::{Digest, MemberId, entry};
 use replica::{MessageError, PeerStatus};
 
 use super::{Condemned, Differs, Loop, Waiting};
@@ -27,6 +27,7 @@ impl Loop {
                 // Entries that a stalled disk cannot take are dropped; the replica asks for them
                 // again.
                 if !seen.is_append || self.persisting.bytes() < PERSISTING_BYTES_MAX {
+                    self.check_entries(&bytes)?;
                     self.step(from, &bytes)?;
                 }
             }
@@ -74,6 +75,20 @@ impl Loop {
             PeerMessage::NeedLevel(level) => self.need_level(level),
         }
         Ok(())
+    }
+
+    /// Checks that this member can apply the entries of a message, or that they are of a later
+    /// version, at which Apply ends.
+    fn check_entries(&self, bytes: &[u8]) -> Result<(), PeerError> {
+        let level_max = self.levels.own_max();
+        replica::each_payload(bytes, |index, payload| {
+            let refused = |cause| PeerError::Entry { index, cause };
+            let header = entry::decode_header(payload).map_err(refused)?;
+            if header.level <= level_max {
+                entry::verify(payload).map_err(refused)?;
+            }
+            Ok(())
+        })
     }
 
     fn on_forward(&mut self, from: MemberId, forward: Forward) {

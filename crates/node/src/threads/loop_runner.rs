@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use member::log_writer::LogInput;
-use member::message::{LoopInput, ToApply, UnknownEntry};
+use member::message::{LoopInput, ToApply, UnknownEntry, UnreadableEntry};
 use member::{BadPeer, Condemned, Loop, LoopOutput};
 
 use super::announce::announce;
@@ -138,6 +138,9 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
     if let Some(entry) = output.unknown {
         end_at_unknown(&entry);
     }
+    if let Some(entry) = output.unreadable {
+        end_at_unreadable(&entry);
+    }
     if let (Some(stated), Some(peers)) = (output.raised, &shared.peers) {
         peers.set_level(stated);
     }
@@ -161,6 +164,12 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
 
 /// A later version wrote the log: this build cannot go on, and changes nothing.
 fn end_at_unknown(entry: &UnknownEntry) -> ! {
+    tracing::error!("{entry}; this server stops, and its data directory stays as it is");
+    std::process::exit(70);
+}
+
+/// The log has an entry that cannot be read: this member cannot go on, and changes nothing.
+fn end_at_unreadable(entry: &UnreadableEntry) -> ! {
     tracing::error!("{entry}; this server stops, and its data directory stays as it is");
     std::process::exit(70);
 }

@@ -92,6 +92,9 @@ impl Server {
         if let Some(entry) = output.unknown {
             return Err(Death::TooOld(entry.to_string()));
         }
+        if let Some(entry) = output.unreadable {
+            return Err(Death::Bug(entry.to_string()));
+        }
         if let Some(stated) = output.raised {
             self.tell_level(stated);
         }

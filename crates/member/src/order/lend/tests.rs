@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use machine::codec::Write;
 use machine::limits::BATCH_BYTES_MAX;
-use machine::{BootId, Command, Digest, Machine, Mark, Origin, ZkCommand};
+use machine::{BootId, Command, Digest, Level, Machine, Mark, Origin, SessionId, ZkCommand, entry};
 use replica::LogMemory;
 
 use super::super::tests::applied_up_to;
@@ -15,7 +16,7 @@ use crate::message::{
     FromApply, FromSnapshot, FromTransfer, LoopInput, SnapshotJob, Start, ToApply,
 };
 use crate::order::{Condemned, LoopOutput, Waiting};
-use crate::peer::{Piece, Want};
+use crate::peer::{Offer, Piece, Want};
 use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::zk_front::tests::rig::{own_batch, plenty_of_room, start};
@@ -718,4 +719,73 @@ fn whoever_could_not_write_a_snapshot_lends_none_for_a_while() {
     assert!(member.has_failed_to_write());
     member.pass(1);
     assert!(!member.has_failed_to_write());
+}
+
+/// The beginning of a Raft message of the first member to the second (`replica::message`).
+fn raft_message(kind: u8, term: u64, (index, log_term): (u64, u64), entry_count: u32) -> Vec<u8> {
+    let mut message = vec![1, kind, 0, 0];
+    message.put_u32(0);
+    for field in [id(1).0, id(0).0, term, log_term, index, 0, 0, 0] {
+        message.put_u64(field);
+    }
+    message.put_u32(entry_count);
+    message
+}
+
+#[test]
+fn an_entry_that_cannot_be_applied_ends_the_link() {
+    let mut world = World::new(3);
+    world.come(2);
+    world.run(100);
+    let replica = &world.nodes[1].member.replica;
+    let (index, term) = (replica.status().last_index, replica.term());
+    let log_term = replica.term_of(index).unwrap();
+    let close = Command::Zk(ZkCommand::CloseSession { session: SessionId(1) });
+    let origin = Origin { member: id(0), boot: BootId(1) };
+    let batch = own_batch(7, &close).stamp(origin, 1_000);
+    let whole = entry::encode(0, 0, Level::FIRST, &[batch]);
+    let mut of_later_level = whole[..entry::HEADER_BYTES].to_vec();
+    of_later_level[2] = 0xff;
+    let mut appended = |payload: &[u8]| {
+        let mut message = raft_message(3, term, (index, log_term), 1);
+        message.put_u64(index + 1);
+        message.put_u64(term);
+        message.put_u8(0);
+        message.put_bytes(payload);
+        let frame = PeerMessage::Raft(message.into()).encode();
+        let input = LoopInput::Peer { from: id(0), frame };
+        world.nodes[1].member.handle(input).map_err(|bad| bad.error)
+    };
+    for payload in [&b"x"[..], &whole[..whole.len() - 1], &[&whole[..], b"x"].concat()] {
+        let refused = appended(payload);
+        assert!(
+            matches!(refused, Err(PeerError::Entry { index: at, .. }) if at == index + 1),
+            "{refused:?}"
+        );
+    }
+    // Apply ends at an entry of a later level, and names the version that it needs.
+    assert_eq!(appended(&of_later_level), Ok(()));
+    assert_eq!(appended(&whole), Ok(()));
+}
+
+#[test]
+fn an_offer_of_another_entry_than_the_committed_one_ends_the_link() {
+    let mut world = World::new(3);
+    world.come(2);
+    world.run(100);
+    let replica = &world.nodes[1].member.replica;
+    let (index, term_now) = (replica.commit_index(), replica.term());
+    let term = replica.term_of(index).unwrap();
+    let membership = replica.membership().encode();
+    let mut offered = |term: u64| {
+        let mut message = raft_message(7, term_now.max(term), (0, 0), 0);
+        message.put_u64(index);
+        message.put_u64(term);
+        message.extend_from_slice(&membership);
+        let offer = PeerMessage::Offer(Offer { holder: id(0), message: message.into() });
+        let input = LoopInput::Peer { from: id(0), frame: offer.encode() };
+        world.nodes[1].member.handle(input).map_err(|bad| bad.error)
+    };
+    assert_eq!(offered(term + 1), Err(PeerError::ForeignSnapshot { index, term: term + 1 }));
+    assert_eq!(offered(term), Ok(()));
 }
