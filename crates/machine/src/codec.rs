@@ -5,6 +5,8 @@
 
 use thiserror::Error;
 
+use crate::limits::RESTORED_NUMBER_MAX;
+
 /// Why bytes of our own format could not be read.
 #[derive(Debug, Error, PartialEq, Eq, Clone)]
 pub enum DecodeError {
@@ -156,6 +158,14 @@ impl<'a> Reader<'a> {
             return Err(self.bad(what, u64::from(value)));
         }
         Ok(value as usize)
+    }
+
+    /// A 64-bit number from which commands count on ([`RESTORED_NUMBER_MAX`]).
+    pub(crate) fn counted(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        match self.u64()? {
+            value if value > RESTORED_NUMBER_MAX => Err(self.bad(what, value)),
+            value => Ok(value),
+        }
     }
 
     /// An error about the value just read.

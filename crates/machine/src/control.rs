@@ -166,7 +166,7 @@ impl Control {
                 return Err(reader.bad("member of a batch", member));
             }
             let boot = BootId(reader.u64()?);
-            origins.insert(MemberId(member), (boot, reader.u64()?));
+            origins.insert(MemberId(member), (boot, reader.counted("sequence of a batch")?));
         }
         Ok(Control::new(origins, steady))
     }

@@ -79,10 +79,17 @@ pub const QUOTA_WARNINGS_MAX: usize = 4;
 /// scheduled anew.
 pub const FREEZE_OLD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The highest index, ordinal, zxid, revision, version or sequence that an image or a backup may
+/// hold. Later commands count on from it, and no process lives so long that it counts up the rest
+/// of 63 bits. An image with a higher one is damaged.
+pub const RESTORED_NUMBER_MAX: u64 = 3 << 61;
+
 /// Znodes in the tree: ids are 32 bits and the two highest are markers.
 pub const ZNODES_MAX: u32 = u32::MAX - 2;
 
 const _: () = assert!(BATCH_BYTES_MAX < ENTRY_BYTES_MAX);
+const _: () = assert!(RESTORED_NUMBER_MAX < i64::MAX as u64);
+const _: () = assert!(RESTORED_NUMBER_MAX > ETCD_REVISION_MAX as u64);
 
 /// Commands from which on their places in the tree are loaded before they are applied. With fewer,
 /// looking each place up twice costs as much as waiting for one after the other.

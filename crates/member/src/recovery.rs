@@ -159,11 +159,8 @@ pub fn draw_ids(drawn: &[u8; 32]) -> (u128, MemberId) {
 }
 
 /// The id of the start with number `count` of its directory.
-///
-/// # Panics
-/// `count` is 2^32 or more: nobody starts a server that often.
 fn boot_id(count: u64, drawn: &[u8; 32]) -> BootId {
-    let count = u32::try_from(count).expect("nobody starts a server 2^32 times");
+    let count = u32::try_from(count).expect("BOOT_COUNT_MAX has 32 bits");
     // These bytes follow the ones that `draw_ids` uses.
     let random = drawn[24..28].try_into().expect("4 bytes are left");
     BootId::new(count, u32::from_le_bytes(random))
@@ -484,7 +481,22 @@ fn restore<D: Disk + Clone>(
     let machine = read_image_together(&mut reader, name, reading.together, START_PIECES, || ())?;
     let unknown = |cause| RecoveryError::Snapshot { name: name.to_string(), cause };
     machine.check_level(reading.level_max).map_err(unknown)?;
+    check_index(&machine, reader.meta(), name)?;
     Ok((reader.meta().clone(), machine))
+}
+
+/// Checks that the state of a snapshot is the one at the index that its file is named by.
+pub(crate) fn check_index(
+    machine: &Machine,
+    meta: &SnapshotMeta,
+    name: &str,
+) -> Result<(), StorageError> {
+    if machine.index() == LogIndex(meta.index) {
+        return Ok(());
+    }
+    let (found, index) = (machine.index().0, meta.index);
+    let what = format!("the state is the one at entry {found}, and the snapshot that at {index}");
+    Err(StorageError::corrupt(name, 0, what))
 }
 
 /// Reads the state of a snapshot to its end. `rest` is called after each piece.

@@ -25,8 +25,8 @@ use crate::effects::{
 use crate::jitter::{self, Draw};
 use crate::limits::{
     APPEND_BYTES_MAX, APPENDS_IN_FLIGHT_MAX, AWAY_TIMEOUTS, COMMITTED_BYTES_PER_EFFECTS_MAX,
-    ENTRY_BYTES_MAX, LOG_BYTES_AWAY_MAX, LOG_BYTES_MAX, LOG_BYTES_PINNED_MAX, READ_RETRY_TICKS,
-    UNCOMMITTED_BYTES_MAX,
+    ENTRY_BYTES_MAX, INDEX_MAX, LOG_BYTES_AWAY_MAX, LOG_BYTES_MAX, LOG_BYTES_PINNED_MAX,
+    READ_RETRY_TICKS, TERM_MAX, UNCOMMITTED_BYTES_MAX,
 };
 use crate::log::{Log, Needed};
 use crate::members::{self, Membership, MembershipChange};
@@ -125,6 +125,10 @@ pub enum ReplicaError {
     Config { reason: String },
     #[error("the restored membership is invalid: {what}")]
     Membership { what: &'static str },
+    #[error("the restored {what} {value} is above {value_max}")]
+    TooHigh { what: &'static str, value: u64, value_max: u64 },
+    #[error("entry {index} has {bytes} bytes, {bytes_max} allowed")]
+    TooLarge { index: u64, bytes: usize, bytes_max: usize },
     #[error("the entry after index {index_before} is {index}")]
     Gap { index_before: u64, index: u64 },
     #[error("entry {index} has term {term}, the one before has {term_before}")]
@@ -1087,7 +1091,12 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
         return Err(ReplicaError::Membership { what });
     }
     let mut last = restored.entries_after();
+    check_numbers(&restored)?;
     for entry in &restored.entries {
+        let (bytes, bytes_max) = (entry.payload.len(), ENTRY_BYTES_MAX);
+        if bytes > bytes_max {
+            return Err(ReplicaError::TooLarge { index: entry.index, bytes, bytes_max });
+        }
         if Some(entry.index) != last.index.checked_add(1) {
             return Err(ReplicaError::Gap { index_before: last.index, index: entry.index });
         }
@@ -1115,6 +1124,27 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
         return Err(ReplicaError::Applied { applied_index, index_min, index_max: last.index });
     }
     Ok(restored)
+}
+
+/// Checks that no term and no index is above those that a message may have: others would refuse this
+/// member's messages, and raft-rs counts on from them without a check. Terms and indexes of entries
+/// do not fall, so those of the last one are enough.
+fn check_numbers(restored: &Restored) -> Result<(), ReplicaError> {
+    let (after, state) = (restored.entries_after(), &restored.hard_state);
+    let last = restored.entries.last();
+    let (last_term, last_index) =
+        last.map_or((after.term, after.index), |entry| (entry.term, entry.index));
+    for (what, value, value_max) in [
+        ("term", state.term, TERM_MAX),
+        ("term of the log", after.term.max(last_term), TERM_MAX),
+        ("index of the log", after.index.max(last_index), INDEX_MAX),
+        ("commit index", state.commit, INDEX_MAX),
+    ] {
+        if value > value_max {
+            return Err(ReplicaError::TooHigh { what, value, value_max });
+        }
+    }
+    Ok(())
 }
 
 fn restore_log(restored: Restored) -> Result<Log, ReplicaError> {

@@ -28,7 +28,7 @@ use crate::codec::{DecodeError, Reader, put_u64_list};
 use crate::disk::Disk;
 pub use crate::disk::SET_ASIDE_PREFIX;
 use crate::error::StorageError;
-use crate::limits::{MEMBERS_MAX, SET_ASIDE_MAX, SMALL_FILE_BYTES_MAX};
+use crate::limits::{BOOT_COUNT_MAX, MEMBERS_MAX, SET_ASIDE_MAX, SMALL_FILE_BYTES_MAX};
 use crate::record::{HardState, Membership, SnapshotPoint};
 use crate::snapshot::{self, SNAPSHOT_DIR, SnapshotMeta, SnapshotWriter};
 use crate::wal::{self, WAL_DIR, Wal, WalOptions};
@@ -229,12 +229,21 @@ impl<D: Disk> DataDir<D> {
 
     /// Counts this start, durably, and returns its number: larger than at any start before. Called
     /// once, before anything is sent to other members.
+    ///
+    /// # Errors
+    /// The count cannot be read or written, or is one that no server comes to
+    /// ([`BOOT_COUNT_MAX`]).
     pub fn next_boot(&self) -> Result<u64, StorageError> {
         let found = read_boot(&self.disk)?;
         // A slot that does not check, because it was torn or is damaged, may have held the start
         // behind the one that the other holds: that number is left out.
         let step = if found.is_whole { 1 } else { 2 };
-        let boot = found.count.checked_add(step).expect("nobody starts a server 2^64 times");
+        let boot = found.count.saturating_add(step);
+        if boot > BOOT_COUNT_MAX {
+            let offset = BOOT_SLOT_OFFSETS[found.position] as u64;
+            let what = format!("{} starts are more than a server comes to", found.count);
+            return Err(StorageError::corrupt(BOOT_FILE, offset, what));
+        }
         let io = |op| move |error| StorageError::io(BOOT_FILE, op, error);
         let file = self.disk.open(BOOT_FILE).map_err(io("open"))?;
         let write = |position: usize| {

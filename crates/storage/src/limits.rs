@@ -52,6 +52,13 @@ pub const SEGMENTS_MAX: usize = 65_536;
 /// number for the next file.
 pub const FILE_NUMBER_MAX: u64 = u64::MAX / 2;
 
+/// The largest index and the largest term of a record. Both grow by one at a time, so none comes
+/// near it: a larger one is damage, and counting on from it would end at the end of the numbers.
+pub const POSITION_MAX: u64 = u64::MAX / 2;
+
+/// The largest number of a start. The id of a start has 32 bits for it.
+pub const BOOT_COUNT_MAX: u64 = u32::MAX as u64;
+
 /// Capacity of the write buffer that is kept between batches; a larger one is given back.
 pub const WRITE_BUFFER_KEPT_BYTES: usize = 4 * 1024 * 1024;
 

@@ -18,7 +18,9 @@ use bytes::Bytes;
 
 use crate::codec::{DecodeError, Reader, put_u64_list};
 use crate::error::StorageError;
-use crate::limits::{BODY_BYTES_MAX, MEMBERS_MAX, PAYLOAD_BYTES_MAX, SHARED_PAYLOAD_BYTES_MIN};
+use crate::limits::{
+    BODY_BYTES_MAX, MEMBERS_MAX, PAYLOAD_BYTES_MAX, POSITION_MAX, SHARED_PAYLOAD_BYTES_MIN,
+};
 
 /// Version of the log's format, in each segment's head.
 pub const LOG_FORMAT_VERSION: u32 = 1;
@@ -295,6 +297,9 @@ pub fn decode_entry(header: &FrameHeader, body: &Bytes) -> Result<LogEntry, Deco
     if header.index == 0 {
         return Err(reader.bad("an entry has index 0"));
     }
+    if header.index > POSITION_MAX || header.term > POSITION_MAX {
+        return Err(reader.bad("an index or a term is over the limit"));
+    }
     Ok(LogEntry {
         index: header.index,
         term: header.term,
@@ -406,7 +411,16 @@ pub fn encode_hard_state(state: &HardState) -> Vec<u8> {
 }
 
 fn read_hard_state(reader: &mut Reader) -> Result<HardState, DecodeError> {
-    Ok(HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? })
+    let (term, vote) = (read_position(reader)?, reader.u64()?);
+    Ok(HardState { term, vote, commit: read_position(reader)? })
+}
+
+/// Reads an index or a term.
+pub(crate) fn read_position(reader: &mut Reader) -> Result<u64, DecodeError> {
+    match reader.u64()? {
+        value if value > POSITION_MAX => Err(reader.bad("an index or a term is over the limit")),
+        value => Ok(value),
+    }
 }
 
 /// Reads what [`encode_hard_state`] wrote.
@@ -426,7 +440,7 @@ pub fn encode_snapshot_point(point: &SnapshotPoint) -> Vec<u8> {
 }
 
 fn read_snapshot_point(reader: &mut Reader) -> Result<SnapshotPoint, DecodeError> {
-    Ok(SnapshotPoint { index: reader.u64()?, term: reader.u64()? })
+    Ok(SnapshotPoint { index: read_position(reader)?, term: read_position(reader)? })
 }
 
 /// Reads what [`encode_snapshot_point`] wrote.

@@ -20,7 +20,7 @@ use crate::error::StorageError;
 use crate::limits::{
     PIECE_BYTES_MAX, SNAPSHOT_META_BYTES_MAX, SNAPSHOT_SYNC_BYTES, SNAPSHOTS_MAX, ZSTD_LEVEL,
 };
-use crate::record::{Membership, check_membership, put_membership, read_membership};
+use crate::record::{Membership, check_membership, put_membership, read_membership, read_position};
 use crate::snapshot::room::Room;
 use crate::wal::parse_number;
 
@@ -139,8 +139,8 @@ pub fn decode_header(bytes: &[u8]) -> Result<SnapshotMeta, DecodeError> {
     let mut reader = Reader::new(covered);
     reader.take(PREFIX_BYTES)?;
     let meta = SnapshotMeta {
-        index: reader.u64()?,
-        term: reader.u64()?,
+        index: read_position(&mut reader)?,
+        term: read_position(&mut reader)?,
         cluster_id: reader.u128()?,
         membership: read_membership(&mut reader)?,
     };

@@ -8,6 +8,7 @@ use machine::etcd::alarm::Alarm;
 use machine::etcd::auth::{Auth, Permission, Role, User, is_valid};
 use machine::etcd::event::{Event, Place, Version};
 use machine::etcd::import::{Import, ImportError, MissingLease};
+use machine::limits::RESTORED_NUMBER_MAX;
 use machine::{LeaseId, LogIndex, Machine};
 use prost::Message;
 use thiserror::Error;
@@ -147,6 +148,7 @@ fn auth<F: Read + Seek>(
             is_enabled = value == [1];
         } else if key == AUTH_REVISION.as_bytes() {
             revision = number(AUTH, key, value)?;
+            ensure(revision <= RESTORED_NUMBER_MAX, AUTH, key)?;
         }
         Ok(())
     })?;

@@ -409,7 +409,8 @@ impl Auth {
             flag @ 0..=1 => flag == 1,
             flag => return Err(reader.bad("flag of enforced permissions", u64::from(flag))),
         };
-        let mut auth = Auth { is_enabled, revision: reader.u64()?, ..Auth::default() };
+        let mut auth = Auth { is_enabled, ..Auth::default() };
+        auth.revision = reader.counted("revision of users and roles")?;
         for _ in 0..reader.count("count of users", reader.remaining())? {
             let (name, user) = decode_user(reader)?;
             let is_next = auth.users.last_key_value().is_none_or(|(last, _)| **last < *name);

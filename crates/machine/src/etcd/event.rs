@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
+use crate::limits::RESTORED_NUMBER_MAX;
 
 /// One change of one key: a version of the key, or its removal. Cloning shares the bytes, so a
 /// reader may keep an event without the lock of the state, whatever is compacted meanwhile.
@@ -80,10 +81,11 @@ impl Event {
         match kind {
             KIND_PUT => {
                 let since_create = read_number(&mut reader)?;
-                let version = read_number(&mut reader)? as i64;
+                let version = read_number(&mut reader)?;
                 read_number(&mut reader)?;
-                if since_create >= revision as u64 || version < 1 {
-                    return Err(reader.bad("version of a key", version as u64));
+                let is_version = (1..=RESTORED_NUMBER_MAX).contains(&version);
+                if since_create >= revision as u64 || !is_version {
+                    return Err(reader.bad("version of a key", version));
                 }
             }
             KIND_DELETE => reader.finish()?,

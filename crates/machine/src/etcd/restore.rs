@@ -15,6 +15,7 @@ use crate::etcd::walk::{
 };
 use crate::ids::{LeaseId, Ordinal};
 use crate::image::error::RestoreError;
+use crate::limits::RESTORED_NUMBER_MAX;
 
 /// The records of one piece, each of the right form.
 #[derive(Default)]
@@ -104,7 +105,10 @@ impl RecordDecoder {
                     let (revision, compacted) = (reader.i64()?, reader.i64()?);
                     let settings = Settings::decode(reader)?;
                     let start = Start { revision, compacted, settings };
-                    if start.revision < 1 || !(-1..=start.revision).contains(&start.compacted) {
+                    if !(1..=RESTORED_NUMBER_MAX as i64).contains(&start.revision) {
+                        return Err(reader.bad("revision", start.revision as u64).into());
+                    }
+                    if !(-1..=start.revision).contains(&start.compacted) {
                         return Err(reader.bad("revisions", start.compacted as u64).into());
                     }
                     self.start = Some(start);

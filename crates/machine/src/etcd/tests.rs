@@ -22,6 +22,7 @@ use crate::image::FreezeStep;
 use crate::image::restore::{Restore, RestoreError};
 use crate::image::step::WalkStep;
 use crate::limits::ETCD_ALARMS_MAX;
+use crate::limits::RESTORED_NUMBER_MAX;
 use crate::machine::tests::rig::Random;
 use crate::stamp::Stamp;
 
@@ -869,7 +870,10 @@ fn an_event_has_one_form_and_keeps_the_largest_numbers() {
     let too_long = [&[b'D'][..], &[0xff; 10], &[0, 1, b'a']].concat();
     assert!(Event::decode(&too_long).is_err(), "70 bits");
     let place = Place { revision: i64::MAX, sub: u32::MAX };
-    let numbers = Version { create_revision: 1, version: i64::MAX, lease: -1 };
+    let too_high = Version { create_revision: 1, version: i64::MAX, lease: -1 };
+    let refused = Event::decode(Event::put(place, b"k", too_high, b"v").bytes());
+    assert!(refused.is_err(), "the next version would be none");
+    let numbers = Version { version: RESTORED_NUMBER_MAX as i64, ..too_high };
     let event = Event::put(place, b"k", numbers, b"v");
     assert_eq!(Event::decode(event.bytes()).as_ref(), Ok(&event));
     assert_eq!((event.place(), event.numbers()), (place, numbers));

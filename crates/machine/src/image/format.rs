@@ -111,8 +111,8 @@ impl Header {
             return Err(RestoreError::UnknownFormat { version, known: FORMAT_VERSION });
         }
         Ok(Header {
-            index: LogIndex(reader.u64()?),
-            ordinal: Ordinal(reader.u64()?),
+            index: LogIndex(reader.counted("index of an image")?),
+            ordinal: Ordinal(reader.counted("ordinal of an image")?),
             digest: reader.u128()?,
             sections: Sections::decode(reader)?,
         })

@@ -6,13 +6,15 @@ use super::*;
 use crate::change::ChangeBatch;
 use crate::codec::{Reader, Write};
 use crate::command::Command;
-use crate::ids::{BootId, ConnectionId, MemberId, Origin};
+use crate::ids::{Attachment, BootId, ConnectionId, MemberId, Origin, SessionId};
 use crate::image::format::{FORMAT_VERSION, TAG_END, TAG_FRAME};
 use crate::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
+use crate::limits::RESTORED_NUMBER_MAX;
 use crate::machine::tests::rig::{Random, Rig, check_invariants, dump, random_sent};
 use crate::stamp::Stamp;
 use crate::zk::acl;
 use crate::zk::freeze::{Image, TAG_SESSION, TAG_START, TAG_ZNODE, TreeFreeze};
+use crate::zk::sessions::Session;
 use crate::zk::settings::Settings;
 use crate::{ControlCommand, Outcome};
 
@@ -451,12 +453,21 @@ const fn znode(id: u32, parent: u32, name: &'static str) -> Handmade {
 
 /// Restores an image with these znodes; the text of the error.
 fn check(znodes: &[Handmade], expected: &str) {
+    check_with(None, znodes, expected);
+}
+
+/// As `check`, with this session.
+fn check_with(session: Option<SessionId>, znodes: &[Handmade], expected: &str) {
     let machine = Machine::default();
     let mut zk = vec![TAG_START];
     machine.zk.encode_scalars(&mut zk);
-    zk.put_u64(0);
+    zk.put_u64(session.iter().count() as u64);
     zk.put_u32(10);
     zk.put_u32(znodes.len() as u32);
+    if let Some(id) = session {
+        zk.put_u8(TAG_SESSION);
+        Session::new(1_000, [0; 16], Attachment::default(), machine.ordinal).encode(id, &mut zk);
+    }
     let mut encoder = TreeFreeze::new(Vec::new(), Bytes::new(), 0, 0);
     for znode in znodes {
         let image = Image {
@@ -518,6 +529,35 @@ fn trees_that_cannot_be_are_refused() {
     check(&[TOP, znode(3, 2, "a"), znode(2, 1, "b"), znode(1, 3, "c")], "reachable");
     let stray = Handmade { owner: 5, ..znode(3, 0, "a") };
     check(&[TOP, zookeeper, znode(2, 1, "quota"), stray], "belongs to session 0x5");
+}
+
+#[test]
+fn znodes_that_could_not_go_by_themselves_are_refused() {
+    let (zookeeper, quota) = (znode(1, 0, "zookeeper"), znode(2, 1, "quota"));
+    let container = |znode: Handmade| Handmade { owner: i64::MIN, ..znode };
+    check(&[TOP, zookeeper, container(quota)], "/zookeeper/quota is not persistent");
+    check(&[TOP, container(zookeeper), quota], "/zookeeper is not persistent");
+    check(&[container(TOP), zookeeper, quota], "/ is not persistent");
+    let ephemeral = Handmade { owner: 5, ..znode(3, 0, "e") };
+    let session = Some(SessionId(5));
+    check_with(session, &[TOP, zookeeper, quota, ephemeral], "digest");
+    let below = znode(4, 3, "below");
+    check_with(session, &[TOP, zookeeper, quota, ephemeral, below], "has children");
+}
+
+#[test]
+fn numbers_from_which_nothing_counts_on_are_refused() {
+    let bytes = small_image();
+    let zxid = slots_position(&bytes);
+    let zxid = bytes[..zxid].iter().rposition(|byte| *byte == TAG_START).unwrap() + 1;
+    for (position, what) in [(2, "index"), (10, "ordinal"), (zxid, "zxid")] {
+        for value in [RESTORED_NUMBER_MAX + 1, i64::MAX as u64] {
+            let mut changed = bytes.clone();
+            changed[position..position + 8].copy_from_slice(&value.to_le_bytes());
+            let error = restore_bytes(&changed).unwrap_err().to_string();
+            assert!(error.contains(&format!("bad {what} of an image")), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use crate::codec::{DecodeError, Reader};
 use crate::ids::{Attachment, BootId, ConnectionId, MemberId, Ordinal, Origin, SessionId, Zxid};
 use crate::image::error::RestoreError;
-use crate::limits::ZNODES_MAX;
+use crate::limits::{RESTORED_NUMBER_MAX, ZNODES_MAX};
 use crate::together::Together;
 use crate::zk::Zk;
 use crate::zk::acl::{self, Acl, AclId};
@@ -139,6 +139,9 @@ fn does_not_fit(id: u32) -> RestoreError {
 
 fn decode_start(reader: &mut Reader<'_>) -> Result<Start, DecodeError> {
     let zxid = Zxid(reader.i64()?);
+    if zxid.0 > RESTORED_NUMBER_MAX as i64 {
+        return Err(reader.bad("zxid of an image", zxid.0 as u64));
+    }
     let settings = Settings::decode(reader)?;
     let session_count = reader.u64()?;
     let slot_count = reader.u32()?;

@@ -1363,7 +1363,31 @@ impl Tree {
         self.enter_restored(together)?;
         let quotas = self.find(QUOTAS_PATH).map(Znode::id);
         self.quotas = quotas.ok_or_else(|| format!("the image holds no {QUOTAS_PATH}"))?;
+        self.check_owners()?;
         self.recount_together(together);
+        Ok(())
+    }
+
+    /// Checks the znodes that go by themselves: an ephemeral one has no children, and the ones that
+    /// no client can delete are not among them.
+    fn check_owners(&self) -> Result<(), String> {
+        let is_parent = |id: u32| self.znode(ZnodeId(id)).child_count() > 0;
+        for id in 0..self.slot_count {
+            let slot = self.slot(id);
+            if slot.parent == VACANT || slot.extra == NONE {
+                continue;
+            }
+            if ephemeral_session(self.extra(slot).owner).is_some() && is_parent(id) {
+                return Err(format!("the ephemeral znode in slot {id} has children"));
+            }
+        }
+        let mut kept = Some(self.znode(self.quotas));
+        while let Some(znode) = kept {
+            if znode.owner() != 0 {
+                return Err(format!("{} is not persistent", self.path(znode.id())));
+            }
+            kept = (znode.id() != ROOT).then(|| self.znode(self.parent(znode.id())));
+        }
         Ok(())
     }
 

@@ -150,3 +150,15 @@ fn an_entry_that_was_written_again_counts_where_it_stands_last() {
     assert_eq!(that_count(&[(5, 1), (9, 1), (6, 1), (3, 1)]), [0, 2]);
     assert_eq!(that_count(&[]), [0; 0]);
 }
+
+#[test]
+fn a_snapshot_of_another_index_than_its_file_says_is_damage() {
+    let (disk, _wal) = born(&[put(2, 1), put(3, 1)]);
+    write_snapshot(&disk, SnapshotPoint { index: 3, term: 1 }, &mut state_after(&[put(2, 1)]));
+    let mut skipped = Vec::new();
+    let (meta, _) = restore_newest(&disk, 0, |error| skipped.push(error.to_string())).unwrap();
+    assert_eq!(meta.index, datadir::BIRTH_POINT.index);
+    let [said] = &skipped[..] else { panic!("{skipped:?}") };
+    let what = "the state is the one at entry 2, and the snapshot that at 3";
+    assert!(said.contains(what), "{said}");
+}

@@ -16,7 +16,7 @@ use storage::snapshot::{self, ReceivedWriter, SnapshotMeta, SnapshotWriter as Fi
 use crate::limits::{FETCHED_PIECE_BYTES, SNAPSHOTS_KEPT};
 use crate::message::{FromSnapshot, FromTransfer, RoomKept, RoomWanted, SnapshotJob};
 use crate::peer::{PeerMessage, Piece, SnapshotAt, Want};
-use crate::recovery::{RecoveryError, read_image};
+use crate::recovery::{RecoveryError, check_index, read_image};
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::snapshot::received;
 
@@ -167,6 +167,7 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
             return Err(StorageError::corrupt(name, 0, what).into());
         }
         let machine = Box::new(read_image(&mut reader, name, rest)?);
+        check_index(&machine, &meta, name)?;
         drop(reader);
         snapshot::name_received(&self.disk, at.index, at.term)?;
         Ok(FromTransfer::Whole(WholeSnapshot { at, machine }))

@@ -137,6 +137,28 @@ fn boots_only_grow_whatever_crashes() {
 }
 
 #[test]
+fn a_count_that_no_server_comes_to_is_damage() {
+    let disk = FaultDisk::new(1);
+    drop(birth(&disk).expect("is born"));
+    for (count, is_counted) in
+        [(BOOT_COUNT_MAX - 1, true), (BOOT_COUNT_MAX, false), (u64::MAX, false)]
+    {
+        let mut bytes = vec![0; BOOT_FILE_BYTES];
+        for offset in BOOT_SLOT_OFFSETS {
+            bytes[offset..offset + BOOT_SLOT_BYTES].copy_from_slice(&encode_boot(count));
+        }
+        disk.set_content(BOOT_FILE, bytes);
+        match started(disk.clone()) {
+            Ok(()) => assert!(is_counted, "{count}"),
+            Err(error) => {
+                assert!(!is_counted, "{count}");
+                assert!(matches!(&error, StorageError::Corrupt { file, .. } if file == BOOT_FILE));
+            }
+        }
+    }
+}
+
+#[test]
 fn a_second_server_is_refused_until_the_first_is_gone() {
     let disk = FaultDisk::new(1);
     let first = birth(&disk).expect("is born");

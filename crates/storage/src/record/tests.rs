@@ -210,3 +210,27 @@ fn large_payloads_share_the_bytes_that_were_read_and_small_ones_are_copied() {
         assert_eq!(payload.as_ptr() == read.as_ptr(), is_shared, "{bytes} bytes");
     }
 }
+
+#[test]
+fn an_index_or_a_term_that_no_log_comes_to_is_damage() {
+    let is_refused = |value: u64| {
+        let state = HardState { term: 1, vote: u64::MAX, commit: 1 };
+        let point = SnapshotPoint { index: 1, term: 1 };
+        let body = Bytes::new();
+        let refused = [
+            decode_hard_state(&encode_hard_state(&HardState { term: value, ..state })).is_err(),
+            decode_hard_state(&encode_hard_state(&HardState { commit: value, ..state })).is_err(),
+            decode_snapshot_point(&encode_snapshot_point(&SnapshotPoint { index: value, ..point }))
+                .is_err(),
+            decode_snapshot_point(&encode_snapshot_point(&SnapshotPoint { term: value, ..point }))
+                .is_err(),
+            decode_entry(&FrameHeader { index: value, ..header() }, &body).is_err(),
+            decode_entry(&FrameHeader { term: value, ..header() }, &body).is_err(),
+        ];
+        assert!(refused.iter().all(|it| *it == refused[0]), "{value}: {refused:?}");
+        refused[0]
+    };
+    assert!(!is_refused(POSITION_MAX));
+    assert!(is_refused(POSITION_MAX + 1));
+    assert!(is_refused(u64::MAX));
+}

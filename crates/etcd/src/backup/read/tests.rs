@@ -241,6 +241,19 @@ fn a_compaction_that_has_not_ended_is_ended() {
     assert_eq!(shown, [6, 7], "a watch from the compacted revision sees the removal at it");
 }
 
+#[test]
+fn a_revision_of_users_from_which_nothing_counts_on_is_damage() {
+    let of_users = |revision: u64| {
+        let record = (AUTH_REVISION.as_bytes().to_vec(), revision.to_be_bytes().to_vec());
+        written(vec![(KEY, vec![version(3, "a", 0)]), (AUTH, vec![record])])
+    };
+    assert!(read_all(&of_users(RESTORED_NUMBER_MAX)).is_ok());
+    for revision in [RESTORED_NUMBER_MAX + 1, u64::MAX] {
+        let error = read_all(&of_users(revision)).map(drop).unwrap_err().to_string();
+        assert!(error.contains("the bucket auth"), "{error}");
+    }
+}
+
 /// `etcdutl snapshot restore --bump-revision` leaves a record without a key.
 #[test]
 fn a_revision_that_was_raised_stays() {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use raft::eraftpb::{self, MessageType};
 
 use crate::codec::MessageError;
-use crate::limits::{APPEND_BYTES_MAX, ENTRY_BYTES_MAX};
+use crate::limits::{APPEND_BYTES_MAX, ENTRY_BYTES_MAX, INDEX_MAX, TERM_MAX};
 use crate::message;
 use crate::{
     CampaignObstacle, Config, Effects, Entry, EntryKind, HardState, LogMemory, MemberChange,
@@ -250,6 +250,27 @@ fn state_that_contradicts_itself_is_refused() {
     check(
         Restored { hard_state, ..born() },
         ReplicaError::CommitBeyondLog { commit: 2, last_index: 1 },
+    );
+    let hard_state = HardState { term: TERM_MAX + 1, ..HardState::default() };
+    let (value, value_max) = (TERM_MAX + 1, TERM_MAX);
+    check(
+        Restored { hard_state, ..born() },
+        ReplicaError::TooHigh { what: "term", value, value_max },
+    );
+    check(
+        Restored { snapshot_term: value, ..born() },
+        ReplicaError::TooHigh { what: "term of the log", value, value_max },
+    );
+    let (value, value_max) = (INDEX_MAX + 1, INDEX_MAX);
+    check(
+        Restored { snapshot_index: value, applied_index: value, ..born() },
+        ReplicaError::TooHigh { what: "index of the log", value, value_max },
+    );
+    let payload = Bytes::from(vec![0; ENTRY_BYTES_MAX + 1]);
+    let (bytes, bytes_max) = (ENTRY_BYTES_MAX + 1, ENTRY_BYTES_MAX);
+    check(
+        Restored { entries: vec![Entry { payload, ..normal(2, 1, "") }], ..born() },
+        ReplicaError::TooLarge { index: 2, bytes, bytes_max },
     );
     let membership = Membership { learners: vec![1], ..Membership::of_voters([1]) };
     let what = "a member is both voter and learner";
