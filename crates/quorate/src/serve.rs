@@ -447,14 +447,10 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
 }
 
 /// A Front for etcd's clients for each of the member's handles.
-fn etcd_fronts(
-    config: &ServeConfig,
-    node: &Node,
-) -> anyhow::Result<Vec<(FrontHandle, EtcdFront)>> {
+fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, EtcdFront)>> {
     let Some(etcd) = &config.etcd else { return Ok(Vec::new()) };
     let drawn = random_bytes()?;
-    let watch_seed =
-        u64::from_le_bytes(*drawn.first_chunk().expect("they are more than a word's"));
+    let watch_seed = u64::from_le_bytes(*drawn.first_chunk().expect("they are more than a word's"));
     let (progress_ms, request_bytes_max) = (etcd.progress_ms, etcd.request_bytes_max);
     let references = Arc::<ReplyRoom>::default();
     let ttl_ms = etcd.auth.token_ttl_s.saturating_mul(1_000);

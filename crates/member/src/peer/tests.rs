@@ -168,7 +168,9 @@ fn only_own_batches_are_forwarded_and_in_order() {
 /// What a member does with a forwarded batch of this command of this connection.
 fn forwarded(connection: u64, command: &Command<'_>) -> Result<PeerMessage, PeerError> {
     let mut builder = BatchBuilder::default();
-    builder.push(ConnectionId(connection), &encode_identities([].into_iter()), command);
+    builder
+        .push(ConnectionId(connection), &encode_identities([].into_iter()), command)
+        .expect("it fits");
     let bytes = builder.finish().stamp(ORIGIN, 6);
     let (header, _) = entry::check_batch(&bytes, 0).unwrap();
     let batches = vec![ForwardedBatch { header, bytes }];
