@@ -144,8 +144,13 @@ impl ChangeBatch {
             return;
         }
         let kind = kind.into();
-        self.concerns_all |= !matches!(kind, ChangeKind::Zk(_))
-            || matches!(kind, ChangeKind::Zk(ZkChange::Installed { .. }));
+        if matches!(kind, ChangeKind::Zk(ZkChange::Installed { .. })) {
+            // A command that was not done is gone with the state before.
+            self.open = None;
+            self.ends_pause = true;
+            self.concerns_all = true;
+        }
+        self.concerns_all |= !matches!(kind, ChangeKind::Zk(_));
         let path_start = u32::try_from(self.paths.len()).expect("a batch is far below 4 GiB");
         let path_bytes = u32::try_from(path.len()).expect("a path is far below 4 GiB");
         self.paths.push_str(path);

@@ -127,6 +127,18 @@ impl Zk {
         }
     }
 
+    /// Whether a command is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// Whether a command has done a part of its changes. Then the tree must not be read: readers
+    /// wait until it has done all.
+    pub fn is_amid_change(&self) -> bool {
+        // Each transaction consumes its zxid before its first change.
+        self.paused.as_ref().is_some_and(|paused| paused.zxid_before != self.zxid)
+    }
+
     /// The tree.
     pub fn tree(&self) -> &Tree {
         &self.tree
@@ -313,5 +325,6 @@ pub mod stat;
 pub(crate) mod steps;
 pub mod tree;
 pub(crate) mod txn;
+pub(crate) mod usage;
 pub(crate) mod walk;
 mod write;

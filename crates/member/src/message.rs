@@ -367,6 +367,14 @@ pub struct Delivery {
     pub answers: Vec<Answer>,
 }
 
+impl Delivery {
+    /// Whether a client may wait for it, if none has a watch: it has an answer, or ends the time in
+    /// which nothing may read ZooKeeper's tree.
+    pub fn is_urgent(&self) -> bool {
+        !self.answers.is_empty() || self.changes.ends_pause()
+    }
+}
+
 /// A change to a session, for the deadlines that Loop keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerEvent {

@@ -24,6 +24,7 @@ mod admission;
 mod answered;
 pub mod auth;
 mod connection;
+mod deliveries;
 mod departed;
 mod events;
 mod feed;

@@ -1231,9 +1231,7 @@ impl Server {
                     self.judged.answers_kept.extend(delivery.answers.iter().cloned());
                 }
                 // A runtime without watches or answers finds the changes when it looks next.
-                let ends_wait = delivery.changes.ends_pause();
-                let has_answers = !delivery.answers.is_empty();
-                let is_urgent = has_answers || ends_wait || runtime.has_watches();
+                let is_urgent = delivery.is_urgent() || runtime.has_watches();
                 match self.conditions.sabotage {
                     Some(Sabotage::ChangesLost) if world.random.one_in(10) => {
                         let (changes, answers) = (SharedChanges::default(), delivery.answers);

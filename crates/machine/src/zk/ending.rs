@@ -1,58 +1,18 @@
 //! Ends of sessions, in steps.
 //!
 //! The ephemerals of a session are removed in the order of their paths, which is equal on every
-//! member. First they are collected and sorted, which changes nothing; then the transaction begins.
+//! member. First their paths are looked at, and they are collected and sorted, which changes
+//! nothing; then the transaction begins.
 
 use core::ops::Bound;
 
 use crate::ids::{Ordinal, SessionId};
 use crate::zk::Zk;
 use crate::zk::change::Change;
-use crate::zk::path_sort::PathSort;
-use crate::zk::pause::Step;
+use crate::zk::pause::{Ending, EndingAt, Expiry, Step};
 use crate::zk::reply::{Outcome, Refusal};
 use crate::zk::steps::Steps;
-use crate::zk::tree::ZnodeId;
 use crate::zk::txn::{Call, Txn};
-
-/// The end of a session between two steps.
-pub(crate) struct Ending {
-    session: SessionId,
-    /// Its ephemerals, as far as they are collected and sorted.
-    ephemerals: PathSort,
-    stage: Stage,
-}
-
-enum Stage {
-    /// The ephemerals behind this one are to be collected.
-    Collecting(Option<ZnodeId>),
-    /// All are collected.
-    Sorting,
-    /// So many are removed.
-    Removing(usize),
-}
-
-/// The end of several sessions between two steps.
-#[derive(Default)]
-pub(crate) struct Expiry {
-    /// How many sessions of the list were looked at.
-    passed: usize,
-    /// How many of them have ended.
-    count: usize,
-    /// The end of the last that was looked at, if that is not done.
-    pub ending: Option<Ending>,
-}
-
-impl Ending {
-    pub fn session(&self) -> SessionId {
-        self.session
-    }
-
-    /// Whether some of the ephemerals are removed.
-    pub fn has_removed(&self) -> bool {
-        matches!(self.stage, Stage::Removing(1..))
-    }
-}
 
 impl Zk {
     /// Begins to close a session or goes on with it. The error is what is left to do.
@@ -70,7 +30,7 @@ impl Zk {
                     self.consume_zxid(call.ordinal);
                     return Ok(Err(refusal));
                 }
-                Box::new(self.begin_end(session))
+                Box::new(Ending::new(session))
             }
         };
         match self.end_session(call.ordinal, &mut ending, step) {
@@ -105,15 +65,9 @@ impl Zk {
             }
             expiry.passed += 1;
             if self.sessions.get(session).is_some_and(|found| found.attached == attached) {
-                expiry.ending = Some(self.begin_end(session));
+                expiry.ending = Some(Ending::new(session));
             }
         }
-    }
-
-    fn begin_end(&self, session: SessionId) -> Ending {
-        let count = self.sessions.get(session).map_or(0, |found| found.ephemerals.len());
-        let ephemerals = PathSort::with_capacity(count);
-        Ending { session, ephemerals, stage: Stage::Collecting(None) }
     }
 
     /// Goes on removing a session and its ephemerals. False if the step is over before that is
@@ -122,18 +76,18 @@ impl Zk {
         if !self.collect_ephemerals(ending, &mut step.steps) {
             return false;
         }
-        if let Stage::Sorting = ending.stage {
+        if let EndingAt::Sorting = ending.stage {
             if !ending.ephemerals.sort(&self.tree, &mut step.steps) {
                 return false;
             }
             self.consume_zxid(ordinal);
-            ending.stage = Stage::Removing(0);
+            ending.stage = EndingAt::Removing(0);
         }
-        let Stage::Removing(removed) = &mut ending.stage else {
+        let EndingAt::Removing(removed) = &mut ending.stage else {
             unreachable!("collecting and sorting are done")
         };
         let mut txn = Txn::new(self.mark(ordinal), step.changes);
-        while let Some(&id) = ending.ephemerals.ids().get(*removed) {
+        while let Some(id) = ending.ephemerals.get(*removed) {
             if !step.steps.take() {
                 return false;
             }
@@ -147,19 +101,30 @@ impl Zk {
         true
     }
 
-    /// Goes on collecting the ephemerals. False if the step is over before that is done.
+    /// Goes on looking at the ephemerals, and then on collecting them. False if the step is over
+    /// before that is done.
     fn collect_ephemerals(&self, ending: &mut Ending, steps: &mut Steps) -> bool {
-        let Stage::Collecting(last) = &mut ending.stage else { return true };
         let found = self.sessions.get(ending.session).expect("apply looked the session up");
-        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-        for &id in found.ephemerals.range((from, Bound::Unbounded)) {
-            if !steps.take() {
-                return false;
+        loop {
+            let (last, collects) = match &mut ending.stage {
+                EndingAt::Looking(last) => (last, false),
+                EndingAt::Collecting(last) => (last, true),
+                EndingAt::Sorting | EndingAt::Removing(_) => return true,
+            };
+            let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+            for &id in found.ephemerals.range((from, Bound::Unbounded)) {
+                if !steps.take() {
+                    return false;
+                }
+                let path = self.tree.path(id);
+                steps.handle_path(&path);
+                match collects {
+                    true => ending.ephemerals.push(&self.tree, id, &path, steps),
+                    false => ending.ephemerals.see(&path),
+                }
+                *last = Some(id);
             }
-            ending.ephemerals.push(&self.tree, id, steps);
-            *last = Some(id);
+            ending.stage = if collects { EndingAt::Sorting } else { EndingAt::Collecting(None) };
         }
-        ending.stage = Stage::Sorting;
-        true
     }
 }

@@ -3,45 +3,17 @@
 //! A multi applies its operations one after the other, so that later ones see the effects of
 //! earlier ones. If one is refused, the effects are undone in reverse order. Both go in steps.
 
-use crate::change::ChangeBatch;
 use crate::ids::SessionId;
 use crate::zk::Zk;
 use crate::zk::command::Op;
-use crate::zk::pause::Step;
-use crate::zk::quota::Counting;
+use crate::zk::pause::{Counting, Multi, Step};
 use crate::zk::reply::{Outcome, Refusal};
 use crate::zk::steps::Steps;
-use crate::zk::txn::{Call, Txn, Undo};
+use crate::zk::txn::{Call, Txn};
 use crate::zk::write::Operated;
 
 /// Inverses of steps that are freed as one znode of a step: the multi has succeeded.
 const FREED_TOGETHER: usize = 16;
-
-/// A multi between two of its steps.
-pub(crate) struct Multi {
-    /// The outcomes of the operations that are done.
-    outcomes: Vec<Outcome>,
-    /// The inverses of what those have changed.
-    undo: Vec<Undo>,
-    /// The changes for watchers, if the multi was paused.
-    changes: ChangeBatch,
-    /// The create that is under way: it counts a subtree.
-    counting: Option<Box<Counting>>,
-    /// The operation that was refused: what was done before is being undone.
-    refused: Option<(usize, Refusal)>,
-}
-
-impl Multi {
-    fn new(count: usize) -> Multi {
-        Multi {
-            outcomes: Vec::with_capacity(count),
-            undo: Vec::with_capacity(count),
-            changes: ChangeBatch::default(),
-            counting: None,
-            refused: None,
-        }
-    }
-}
 
 impl Zk {
     /// Begins a multi or goes on with it. The error is what is left to do.

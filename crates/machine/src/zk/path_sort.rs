@@ -1,21 +1,39 @@
 //! Sorting znodes by their paths, in steps.
 //!
 //! The paths of a session's ephemerals may together be far larger than the tree: a long one may
-//! have a million children. So the ids are sorted, and two paths are compared in the tree. It is a
-//! merge sort of the runs that are there already: ids of znodes that were made in the order of
-//! their names come in that order, and are one run.
+//! have a million children. So each znode has a short key, made of the bytes behind those that all
+//! paths begin with; where two keys are equal, the paths are compared in the tree. It is a merge
+//! sort, which goes through memory in order, of the runs that are there already: znodes that were
+//! made in the order of their names come in that order, and are one run.
+
+use core::cmp::Ordering;
 
 use crate::zk::steps::Steps;
 use crate::zk::tree::{Tree, ZnodeId};
 
+/// Bytes of a key. Names of sequential znodes differ within these.
+const KEY_BYTES: usize = 40;
+
+#[derive(Clone, Copy)]
+struct Keyed {
+    /// The beginning of the path behind what all have in common, filled up with zeros.
+    key: [u8; KEY_BYTES],
+    id: ZnodeId,
+}
+
 /// Znodes that are being sorted by their paths. They must stay in the tree until that is done.
+#[derive(Default)]
 pub(crate) struct PathSort {
+    /// The bytes that all paths begin with. None before the first is seen.
+    common: Option<Vec<u8>>,
+    /// How many paths were seen.
+    seen: usize,
     /// Sorted runs, one behind the other.
-    ids: Vec<ZnodeId>,
+    ids: Vec<Keyed>,
     /// The ends of the runs.
     ends: Vec<usize>,
     /// The runs that this pass has made out of pairs of those, and the run that it makes.
-    merged: Vec<ZnodeId>,
+    merged: Vec<Keyed>,
     merged_ends: Vec<usize>,
     /// The number of the first run of the pair that is being merged.
     pair: usize,
@@ -25,23 +43,29 @@ pub(crate) struct PathSort {
 }
 
 impl PathSort {
-    /// Room for so many znodes.
-    pub fn with_capacity(count: usize) -> PathSort {
-        PathSort {
-            ids: Vec::with_capacity(count),
-            ends: Vec::new(),
-            merged: Vec::new(),
-            merged_ends: Vec::new(),
-            pair: 0,
-            left: 0,
-            right: 0,
-        }
+    /// Looks at the path of each znode, before the first call of [`PathSort::push`].
+    pub fn see(&mut self, path: &str) {
+        self.seen += 1;
+        let Some(common) = &mut self.common else {
+            self.common = Some(path.as_bytes().to_vec());
+            return;
+        };
+        let pairs = common.iter().zip(path.as_bytes());
+        let count = pairs.take_while(|(one, other)| one == other).count();
+        common.truncate(count);
     }
 
-    /// Adds a znode, before the first call of [`PathSort::sort`].
-    pub fn push(&mut self, tree: &Tree, id: ZnodeId, steps: &mut Steps) {
-        let goes_on = self.ids.last().is_some_and(|&last| is_before(tree, last, id, steps));
-        self.ids.push(id);
+    /// Adds a znode whose path was seen, before the first call of [`PathSort::sort`].
+    pub fn push(&mut self, tree: &Tree, id: ZnodeId, path: &str, steps: &mut Steps) {
+        let common = self.common.as_ref().expect("each path was seen").len();
+        let mut key = [0; KEY_BYTES];
+        key.iter_mut().zip(&path.as_bytes()[common..]).for_each(|(key, byte)| *key = *byte);
+        let next = Keyed { key, id };
+        if self.ids.is_empty() {
+            self.ids.reserve_exact(self.seen);
+        }
+        let goes_on = self.ids.last().is_some_and(|last| is_before(tree, last, &next, steps));
+        self.ids.push(next);
         match self.ends.last_mut().filter(|_| goes_on) {
             Some(end) => *end += 1,
             None => self.ends.push(self.ids.len()),
@@ -79,7 +103,7 @@ impl PathSort {
             }
             let takes_left = self.right == right_end
                 || (self.left < left_end
-                    && is_before(tree, self.ids[self.left], self.ids[self.right], steps));
+                    && is_before(tree, &self.ids[self.left], &self.ids[self.right], steps));
             let next = if takes_left { &mut self.left } else { &mut self.right };
             self.merged.push(self.ids[*next]);
             *next += 1;
@@ -91,16 +115,22 @@ impl PathSort {
         true
     }
 
-    /// The znodes, in the order of their paths once they are sorted.
-    pub fn ids(&self) -> &[ZnodeId] {
-        &self.ids
+    /// A znode by its place in the order of the paths, once they are sorted.
+    pub fn get(&self, index: usize) -> Option<ZnodeId> {
+        self.ids.get(index).map(|keyed| keyed.id)
     }
 }
 
-fn is_before(tree: &Tree, one: ZnodeId, other: ZnodeId, steps: &mut Steps) -> bool {
-    let (order, levels) = tree.compare_paths(one, other);
-    steps.handle_levels(levels);
-    order.is_lt()
+fn is_before(tree: &Tree, one: &Keyed, other: &Keyed, steps: &mut Steps) -> bool {
+    match one.key.cmp(&other.key) {
+        Ordering::Less => true,
+        Ordering::Greater => false,
+        Ordering::Equal => {
+            let (order, levels) = tree.compare_paths(one.id, other.id);
+            steps.handle_levels(levels);
+            order.is_lt()
+        }
+    }
 }
 
 #[cfg(test)]

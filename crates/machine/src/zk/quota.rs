@@ -15,25 +15,15 @@ use crate::change::ChangeBatch;
 use crate::limits::QUOTA_TEXT_BYTES_MAX;
 use crate::zk::Zk;
 use crate::zk::change::QuotaExceeded;
+use crate::zk::pause::Counting;
 use crate::zk::reply::{Outcome, Refusal};
 use crate::zk::steps::Steps;
-use crate::zk::tree::{QUOTAS_PATH, Tree, Znode, ZnodeId};
+use crate::zk::tree::{QUOTAS_PATH, Znode, ZnodeId};
 use crate::zk::txn::{Txn, Undo};
+use crate::zk::usage::{Usage, UsageCount};
 
 const LIMITS: &str = "zookeeper_limits";
 const USAGE: &str = "zookeeper_stats";
-
-/// The znodes and bytes that a write adds to its subtree, or takes away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Usage {
-    pub znodes: i64,
-    pub bytes: i64,
-}
-
-/// Bytes of data as quotas count them: null has none.
-pub(crate) fn data_bytes(data: Option<&[u8]>) -> i64 {
-    data.map_or(0, |data| data.len() as i64)
-}
 
 /// The quota that a znode is under.
 struct Quota<'p> {
@@ -148,8 +138,7 @@ impl Zk {
     /// in ZooKeeper.
     pub(crate) fn begin_count(&self, path: &str) -> Option<UsageCount> {
         let counted = self.tree().find(counted_by(path)?).map(Znode::id);
-        let usage = Usage { znodes: 0, bytes: 0 };
-        Some(UsageCount { usage, counted, next: counted.map(Next::Down) })
+        Some(UsageCount::new(counted))
     }
 
     /// Goes on with a create that counts a subtree. The error is what is left to do.
@@ -163,7 +152,7 @@ impl Zk {
             return Err(counting);
         }
         let Counting { path, more, count, outcome } = *counting;
-        let Usage { znodes, bytes } = count.usage;
+        let Usage { znodes, bytes } = count.usage();
         let usage = self.tree().find(&path).expect("it was just made").id();
         let of = counted_by(&path).expect("the count was begun for it");
         self.rewrite_usage(usage, of, &Numbers { count: znodes, bytes, others: Vec::new() }, txn);
@@ -204,58 +193,6 @@ fn counted_by(path: &str) -> Option<&str> {
     match path.strip_prefix(QUOTAS_PATH)?.rsplit_once('/')? {
         (of, USAGE) if of.starts_with('/') => Some(of),
         _ => None,
-    }
-}
-
-/// A create that has made its znode, and counts the subtree whose usage that is to hold.
-pub(crate) struct Counting {
-    pub path: Box<str>,
-    /// What the create adds to the quota that it is under.
-    pub more: Usage,
-    pub count: UsageCount,
-    pub outcome: Outcome,
-}
-
-/// A count of a subtree, which nothing changes meanwhile. It follows the links between znodes, so
-/// it holds none of them.
-pub(crate) struct UsageCount {
-    usage: Usage,
-    /// The top of the subtree. None: there is none.
-    counted: Option<ZnodeId>,
-    next: Option<Next>,
-}
-
-#[derive(Clone, Copy)]
-enum Next {
-    /// A znode that is not counted.
-    Down(ZnodeId),
-    /// A znode that is counted, with all below it.
-    Up(ZnodeId),
-}
-
-impl UsageCount {
-    /// False if the step is over before all are counted.
-    fn go_on(&mut self, tree: &Tree, steps: &mut Steps) -> bool {
-        while let Some(next) = self.next {
-            if !steps.take() {
-                return false;
-            }
-            self.next = match next {
-                Next::Down(id) => {
-                    let znode = tree.znode(id);
-                    self.usage.znodes += 1;
-                    self.usage.bytes += data_bytes(znode.data());
-                    let child = znode.first_child().map(Znode::id);
-                    Some(child.map_or(Next::Up(id), Next::Down))
-                }
-                Next::Up(id) if Some(id) == self.counted => None,
-                Next::Up(id) => {
-                    let sibling = tree.znode(id).next_sibling().map(Znode::id);
-                    Some(sibling.map_or_else(|| Next::Up(tree.parent(id)), Next::Down))
-                }
-            };
-        }
-        true
     }
 }
 

@@ -10,11 +10,11 @@ use crate::zk::Zk;
 use crate::zk::acl::{self, Acl, AclEntry, perms};
 use crate::zk::change::Change;
 use crate::zk::command::{AskedAcl, CreateMode, Op};
-use crate::zk::pause::Step;
-use crate::zk::quota::{Counting, Usage, data_bytes};
+use crate::zk::pause::{Counting, Step};
 use crate::zk::reply::{Outcome, Refusal};
 use crate::zk::tree::{CONTAINER_OWNER, NewZnode, Tree, Znode, ZnodeId, ephemeral_session};
 use crate::zk::txn::{Call, Txn, Undo};
+use crate::zk::usage::{Usage, data_bytes};
 
 /// Longest time to live: 40 bits of ms (`EphemeralType.TTL.maxValue`).
 const TTL_MS_MAX: i64 = (1 << 40) - 1;

@@ -1,39 +1,32 @@
-//! Deliveries of Apply, taken in pieces.
-//!
-//! One delivery may have the changes of a multi with ten thousand operations, and one change may
-//! concern as many connections. So a Front takes a bounded number of changes, answers and events at
-//! once, and its other clients are served in between; but for reads, since the state shows all of a
-//! delivery already, and events come before the replies that show their changes.
+//! The deliveries of Apply that wait to be taken.
 
 use std::collections::VecDeque;
 
 use machine::change::SharedChanges;
-use machine::{Acl, ConnectionId, Zxid};
+use machine::{Acl, ConnectionId};
 use zk::response::EventType;
 
-use super::Front;
-use crate::limits::{FEED_PIECE_EVENTS, FEED_PIECE_PATH_BYTES};
-use crate::message::{Answer, Delivery};
+use crate::message::Answer;
 
 /// The deliveries that are not taken yet.
 #[derive(Default)]
 pub(super) struct Feed {
-    deliveries: VecDeque<Incoming>,
+    pub deliveries: VecDeque<Incoming>,
     /// Events of the change that was taken last, which are not sent yet.
-    firing: VecDeque<Firing>,
+    pub firing: VecDeque<Firing>,
     /// How many more changes, answers and events the present piece may have.
-    left: usize,
+    pub left: usize,
     /// The highest zxid of the changes that were taken. Replies show it once all changes with it
     /// were taken.
-    zxid: i64,
+    pub zxid: i64,
 }
 
 /// The delivery that is being taken.
-struct Incoming {
-    changes: SharedChanges,
+pub(super) struct Incoming {
+    pub changes: SharedChanges,
     /// How many of the changes were taken.
-    taken: usize,
-    answers: std::vec::IntoIter<Answer>,
+    pub taken: usize,
+    pub answers: std::vec::IntoIter<Answer>,
 }
 
 /// An event on its way to many connections.
@@ -51,90 +44,7 @@ impl Feed {
     }
 
     /// Counts something that was done as a part of the present piece. It may be more than is left.
-    fn spend(&mut self, count: usize) {
+    pub fn spend(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count);
-    }
-}
-
-impl Front {
-    /// Takes a delivery of Apply: events and answers, merged by ordinal. The rest of a long one is
-    /// taken by later calls, and by [`Front::resume`].
-    pub fn on_delivery(&mut self, delivery: Delivery) {
-        let Delivery { changes, answers } = delivery;
-        self.waits_for_tree &= changes.open_transaction().is_some();
-        let answers = answers.into_iter();
-        self.feed.deliveries.push_back(Incoming { changes, taken: 0, answers });
-        self.take_feed();
-    }
-
-    /// Takes a piece of the deliveries.
-    pub(super) fn take_feed(&mut self) {
-        self.feed.left = FEED_PIECE_EVENTS;
-        while self.feed.left > 0 && !self.feed.is_empty() {
-            self.feed.spend(1);
-            if !self.feed.firing.is_empty() {
-                self.send_next();
-            } else {
-                self.take_next();
-            }
-        }
-    }
-
-    /// Takes the next change or answer.
-    fn take_next(&mut self) {
-        let Some(first) = self.feed.deliveries.front_mut() else { return };
-        let changes = first.changes.clone();
-        let change = changes.get(first.taken);
-        let answer_at = first.answers.as_slice().first().map(Answer::ordinal);
-        match change {
-            Some((change, path)) if answer_at.is_none_or(|at| change.mark.ordinal <= at) => {
-                first.taken += 1;
-                self.feed.spend(path.len() / FEED_PIECE_PATH_BYTES);
-                self.pass_zxid(change.mark.zxid);
-                self.on_change(change, path);
-            }
-            _ => match first.answers.next() {
-                Some(answer) => self.on_answer(answer),
-                None => {
-                    self.feed.deliveries.pop_front();
-                    let has_all = changes.open_transaction().is_none();
-                    if has_all && !changes.has_only_keys() {
-                        self.last_zxid = self.last_zxid.max(self.feed.zxid);
-                    }
-                }
-            },
-        }
-    }
-
-    /// Notes the zxid of a change. All changes of the one before were taken.
-    fn pass_zxid(&mut self, zxid: Zxid) {
-        if zxid.0 > self.feed.zxid {
-            self.last_zxid = self.last_zxid.max(self.feed.zxid);
-            self.feed.zxid = zxid.0;
-        }
-    }
-
-    /// Sends an event to the connections whose watches fired: to a few at once, to many in pieces.
-    pub(super) fn send_to_all(&mut self, firing: Firing) {
-        self.feed.firing.push_back(firing);
-        while self.feed.left > 0 && !self.feed.firing.is_empty() {
-            self.feed.spend(1);
-            self.send_next();
-        }
-    }
-
-    /// Sends the next event to the next connection.
-    fn send_next(&mut self) {
-        let Some(firing) = self.feed.firing.front_mut() else { return };
-        let Some(connection) = firing.connections.next() else {
-            self.feed.firing.pop_front();
-            return;
-        };
-        let (zxid, event) = (firing.zxid, firing.event);
-        let (path, acl) = (core::mem::take(&mut firing.path), firing.acl.take());
-        self.send_permitted_event(connection, zxid, event, &path, &acl);
-        if let Some(firing) = self.feed.firing.front_mut() {
-            (firing.path, firing.acl) = (path, acl);
-        }
     }
 }

@@ -313,8 +313,8 @@ impl Front {
     }
 }
 
-/// Goes on looking for the ephemerals of a session. Returns whether that were all, and how many were
-/// looked at.
+/// Goes on looking for the ephemerals of a session. Returns whether that were all, and how many
+/// were looked at.
 fn look_for_ephemerals(
     asked: &mut AskedEphemerals,
     session: SessionId,
@@ -339,9 +339,9 @@ fn look_for_ephemerals(
     (true, count)
 }
 
-/// `DataTree.setWatches`: the event of a change behind `since` that a watch has missed, and the kind
-/// of the watch. It fires if it missed one, and is set otherwise. Persistent ones are only set,
-/// even if they missed changes.
+/// `DataTree.setWatches`: the event of a change behind `since` that a watch has missed, and the
+/// kind of the watch. It fires if it missed one, and is set otherwise. Persistent ones are only
+/// set, even if they missed changes.
 fn missed_event(
     machine: &Machine,
     asked: AskedWatch,

@@ -52,8 +52,7 @@ impl ApplyRunner {
         }
         if is_serving {
             for (front, delivery) in deliveries {
-                let ends_wait = delivery.changes.ends_pause();
-                let is_urgent = !delivery.answers.is_empty() || ends_wait;
+                let is_urgent = delivery.is_urgent();
                 shared.fronts[front.0 as usize].push(delivery, is_urgent);
             }
         }

@@ -105,7 +105,7 @@ impl Chaos {
             0..=2 => format!("set {key} {value}"),
             3..=5 => format!("get {key}{watch}"),
             6 => format!("exists {key}{watch}"),
-            7 if value % 2 == 0 => {
+            7 if self.random.percent(50) => {
                 let undone = self.random.pick(&["check,/a,-1", "delete,/missing,-1"]);
                 format!("multi set,{key},{value} create,/m,x {undone} delete,/m,-1")
             }
