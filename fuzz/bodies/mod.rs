@@ -26,7 +26,7 @@ pub struct Body {
 }
 
 /// Every body.
-pub const BODIES: [Body; 49] = [
+pub const BODIES: [Body; 50] = [
     Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
     Body {
         name: "chunk_checkpoint",
@@ -56,6 +56,7 @@ pub const BODIES: [Body; 49] = [
     },
     Body { name: "chunk_answer", run: of_chunk::chunk_answer, seeds: of_chunk::chunk_answer_seeds },
     Body { name: "command", run: of_machine::command, seeds: of_machine::command_seeds },
+    Body { name: "steps", run: of_machine::steps, seeds: of_machine::steps_seeds },
     Body { name: "entry", run: of_machine::entry, seeds: of_machine::entry_seeds },
     Body { name: "identities", run: of_machine::identities, seeds: of_machine::identities_seeds },
     Body { name: "image", run: of_machine::image, seeds: of_machine::image_seeds },

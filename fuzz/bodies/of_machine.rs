@@ -1,16 +1,19 @@
 //! Entries, commands and images.
 
 use machine::entry::{
-    self, BatchBuilder, decode_batch, decode_header, decode_identities, encode_identities,
+    self, BatchBuilder, NotAdded, decode_batch, decode_header, decode_identities, encode_identities,
 };
-use machine::etcd::command::{Command as EtcdCommand, Put};
+use machine::etcd::command::{
+    Command as EtcdCommand, Compare as EtcdCompare, CompareTarget, DeleteRange, KeyRange,
+    Op as EtcdOp, Put, RangeOp, Relation, SortOrder, Txn as EtcdTxn,
+};
 use machine::etcd_v2::command::{Compare, Judged, Write};
 use machine::etcd_v2::key::Key;
 use machine::image::FreezeStep;
 use machine::image::restore::{Restore, RestoreError};
 use machine::zk::command::AskedAcl;
 use machine::{
-    AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode,
+    AclEntry, ApplyStep, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode,
     EtcdV2Command, Identity, LeaseId, Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin,
     ServerList, ServerRecord, ServerRole, SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
 };
@@ -25,6 +28,36 @@ pub fn command(bytes: &[u8]) {
     let mut encoded = Vec::new();
     command.encode(&mut encoded);
     assert_eq!(Command::decode(&encoded), Ok(command));
+}
+
+/// Steps of a command that a step is allowed; a longer one is left alone.
+const STEPS_MAX: u32 = 20_000;
+
+/// What a command may cost: whatever its bytes ask for, a step looks at few keys, the state does
+/// not depend on the steps, and nobody else's outcome holds versions. (`Machine::apply_step` counts
+/// the keys where assertions for debugging are on.)
+pub fn steps(bytes: &[u8]) {
+    let Some((&keys_max, bytes)) = bytes.split_first() else { return };
+    let Ok(command) = Command::decode(bytes) else { return };
+    // An image that was not prepared ends the process: no peer may forward this command.
+    if let Command::Control(_) = command {
+        return;
+    }
+    let mut encoded = Vec::new();
+    command.encode(&mut encoded);
+    assert!(encoded.len() <= bytes.len(), "a command in the log is as large as it was decoded");
+    let (mut whole, stamp, _) = machine_with_keys();
+    let (mut stepped, ..) = machine_with_keys();
+    whole.apply(&stamp, &command, &mut ChangeBatch::default());
+    let step = ApplyStep { keys_max: 1 + u64::from(keys_max % 16), is_taken: keys_max < 128 };
+    for _ in 0..STEPS_MAX {
+        let reply = stepped.apply_step(&stamp, &command, step, &mut ChangeBatch::default());
+        assert_eq!(reply.is_none(), stepped.is_amid_command());
+        if reply.is_some() {
+            assert_eq!(stepped.digest(), whole.digest());
+            return;
+        }
+    }
 }
 
 /// An entry, with all its batches and commands.
@@ -46,9 +79,12 @@ fn encode_again(bytes: &[u8]) -> Vec<u8> {
         let mut at = 0;
         while let Some(framed) = batch.command(at).expect("the entry was verified") {
             let identities = batch.identities[framed.identity_list].iter().copied();
-            builder
-                .push(framed.connection, &encode_identities(identities), &framed.command)
-                .expect("it fits");
+            let identities = encode_identities(identities);
+            let added = builder.push(framed.connection, &identities, &framed.command);
+            if let Err(NotAdded::Full | NotAdded::TooLarge { .. }) = added {
+                // A batch that no Front makes: several commands that are large together.
+                return bytes.to_vec();
+            }
             at = framed.end;
         }
         assert_eq!(builder.command_count(), batch.command_count as usize);
@@ -209,6 +245,71 @@ pub fn command_seeds() -> Vec<Vec<u8>> {
         out
     };
     commands().iter().map(encode).collect()
+}
+
+pub fn steps_seeds() -> Vec<Vec<u8>> {
+    let everything = KeyRange { key: b"\0", end: b"\0" };
+    let read = |order| RangeOp { order, limit: 2, ..RangeOp::of(everything) };
+    let (relation, target) = (Relation::Greater, CompareTarget::Version(0));
+    let compares = vec![EtcdCompare { range: everything, relation, target }; 3];
+    let put = |key| Put {
+        key,
+        value: b"w",
+        lease: 3,
+        prev_kv: true,
+        ignore_value: false,
+        ignore_lease: false,
+    };
+    let innermost = EtcdTxn {
+        compares: compares.clone(),
+        success: vec![EtcdOp::Range(read(SortOrder::Descend)); 4],
+        failure: vec![EtcdOp::Put(put(b"f"))],
+    };
+    let nested = EtcdTxn {
+        compares: compares.clone(),
+        success: vec![EtcdOp::Txn(innermost.clone()), EtcdOp::Txn(innermost)],
+        failure: vec![],
+    };
+    let delete = DeleteRange { range: KeyRange { key: b"k1", end: b"k4" }, prev_kv: true };
+    let txn = EtcdTxn {
+        compares,
+        success: vec![
+            EtcdOp::Put(put(b"k0")),
+            EtcdOp::Txn(nested.clone()),
+            EtcdOp::DeleteRange(delete.clone()),
+            EtcdOp::Txn(nested),
+            EtcdOp::Put(put(b"k2")),
+        ],
+        failure: vec![EtcdOp::Range(read(SortOrder::None))],
+    };
+    let etcd = [
+        EtcdCommand::Txn(txn),
+        EtcdCommand::DeleteRange(delete),
+        EtcdCommand::Compact { revision: 5 },
+        EtcdCommand::Revoke { lease: LeaseId(3) },
+    ];
+    let encode = |command: &Command<'_>| {
+        let mut out = vec![2];
+        command.encode(&mut out);
+        out
+    };
+    etcd.map(Command::Etcd).iter().chain(&commands()).map(encode).collect()
+}
+
+/// A machine with a session, a lease and keys of it.
+fn machine_with_keys() -> (Machine, Stamp<'static>, SessionId) {
+    let (mut machine, stamp, session) = machine_with_session();
+    let mut apply = |command| {
+        machine.apply(&stamp, &Command::Etcd(command), &mut ChangeBatch::default());
+    };
+    apply(EtcdCommand::Grant { lease: LeaseId(3), ttl_s: 60 });
+    for key in [b"k0", b"k1", b"k2", b"k3", b"k4", b"k5"] {
+        let lease = i64::from(key[1] % 2) * 3;
+        let (prev_kv, ignore_value, ignore_lease) = (false, false, false);
+        let put = Put { key, value: b"v", lease, prev_kv, ignore_value, ignore_lease };
+        apply(EtcdCommand::Put(put));
+    }
+    (machine, stamp, session)
 }
 
 pub fn identities_seeds() -> Vec<Vec<u8>> {

@@ -22,6 +22,31 @@ pub(crate) struct LookedAt {
 #[derive(Default)]
 pub(crate) struct Index {
     keys: Tree,
+    looks: LookCount,
+}
+
+/// Counts the keys that walks look at, where assertions for debugging are on: whatever a command
+/// says of its own cost, its steps are judged by this.
+#[derive(Default)]
+pub(crate) struct LookCount {
+    #[cfg(debug_assertions)]
+    keys: core::sync::atomic::AtomicU64,
+}
+
+impl LookCount {
+    fn add(&self, keys: u64) {
+        #[cfg(debug_assertions)]
+        self.keys.fetch_add(keys, core::sync::atomic::Ordering::Relaxed);
+        let _ = keys;
+    }
+
+    /// The keys since the last call.
+    pub fn take(&mut self) -> u64 {
+        #[cfg(debug_assertions)]
+        return core::mem::take(self.keys.get_mut());
+        #[cfg(not(debug_assertions))]
+        return 0;
+    }
 }
 
 impl Index {
@@ -72,6 +97,7 @@ impl Index {
     ) -> LookedAt {
         let all = self.counts_of(range).keys;
         let count = all.min(keys_max);
+        self.looks.add(count);
         let mut next = (count == 0 && all > 0).then(|| range.key.into());
         let mut left = count;
         self.keys.change_from(range.key, count, |versions| {
@@ -119,7 +145,18 @@ impl Index {
         self.keys.get(key).map_or(&[], |versions| versions.above(above))
     }
 
-    /// The versions of the keys of a range that exist at this revision, by key.
+    /// The version of a key that exists at this revision.
+    pub fn at(&self, key: &[u8], revision: i64) -> Option<&Event> {
+        self.keys.get(key)?.at(revision)
+    }
+
+    /// Keys that walks have looked at.
+    pub fn looks(&mut self) -> &mut LookCount {
+        &mut self.looks
+    }
+
+    /// The versions of the keys of a range that exist at this revision, by key. It has no bound, so
+    /// it is not for commands and reads of clients.
     pub fn range(&self, range: KeyRange<'_>, revision: i64) -> impl Iterator<Item = &Event> {
         self.keys_of(range).filter_map(move |versions| versions.at(revision))
     }
@@ -139,6 +176,7 @@ impl Index {
                 return Some(versions.key().into());
             }
             *keys_left -= 1;
+            self.looks.add(1);
             if let Some(event) = versions.at(revision)
                 && !visit(event)
             {

@@ -404,8 +404,8 @@ impl Store {
 
     /// Whether a read at the revision of an event shows it.
     fn shows(&self, event: &Event) -> bool {
-        let alone = KeyRange { key: event.key(), end: &[] };
-        self.index.range(alone, event.revision()).any(|shown| shown.place() == event.place())
+        let shown = self.index.at(event.key(), event.revision());
+        shown.is_some_and(|shown| shown.place() == event.place())
     }
 
     /// Replaces the events at the compacted revision. Removals among them are in the base.

@@ -16,13 +16,14 @@ use crate::etcd::auth::{AuthDone, AuthInfo};
 use crate::etcd::budget::Budget;
 use crate::etcd::change::LeaseChange;
 use crate::etcd::command::{Command, Op, Put, Txn};
+use crate::etcd::event::Event;
 use crate::etcd::lease::{Grant, Lease};
-use crate::etcd::reply::{Granted, Outcome, Refusal, TxnDone};
-use crate::etcd::run::{Halt, Paused, PausedAt, Step, Stop, TxnRun};
+use crate::etcd::reply::{Branch, Granted, OpDone, Outcome, Refusal, TxnDone};
+use crate::etcd::run::{Halt, Paused, PausedAt, Step, Stop, TxnRun, weight_of};
 use crate::etcd::store::{CompactSoFar, Store};
 use crate::etcd::txn_steps::{Checking, Judging};
 use crate::ids::{LeaseId, MemberId, Ordinal};
-use crate::limits::{ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
+use crate::limits::{ETCD_ANSWER_WEIGHT_MAX, ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
 /// The moment at which a command is applied.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +54,15 @@ impl Store {
     ) -> Option<Result<Outcome, Refusal>> {
         let paused = self.paused.take().map(|paused| *paused);
         let step = Step { budget: Budget::new(keys_max), is_taken, changes };
-        match self.run_command(at, command, paused, step) {
-            Ok(outcome) => Some(Ok(outcome)),
+        self.index.looks().take();
+        let ran = self.run_command(at, command, paused, step);
+        let looked_at = self.index.looks().take();
+        assert!(looked_at <= keys_max, "a step is bounded: {looked_at} keys of {keys_max}");
+        match ran {
+            Ok(outcome) => {
+                debug_assert!(is_bounded(&outcome, is_taken), "an outcome is bounded");
+                Some(Ok(outcome))
+            }
             Err(Stop::Refused(refusal)) => Some(Err(refusal)),
             Err(Stop::Paused) => None,
         }
@@ -326,6 +334,31 @@ impl Store {
             false => Ok(()),
         }
     }
+}
+
+/// Whether an outcome holds no more versions than it may: none if nobody takes it.
+fn is_bounded(outcome: &Outcome, is_taken: bool) -> bool {
+    let weight = match outcome {
+        Outcome::Put(done) => done.prev.as_ref().map_or(0, |prev| weight_of(prev, false)),
+        Outcome::DeleteRange(done) => weight_of_list(&done.prev),
+        Outcome::Txn(done) => weight_of_branch(&done.branch),
+        _ => 0,
+    };
+    weight <= if is_taken { ETCD_ANSWER_WEIGHT_MAX } else { 0 }
+}
+
+fn weight_of_list(events: &[Event]) -> u64 {
+    events.iter().map(|event| weight_of(event, false)).sum()
+}
+
+fn weight_of_branch(branch: &Branch) -> u64 {
+    let weights = branch.done.iter().map(|done| match done {
+        OpDone::Range(found) => found.events.iter().map(|it| weight_of(it, found.keys_only)).sum(),
+        OpDone::Put(done) => done.prev.as_ref().map_or(0, |prev| weight_of(prev, false)),
+        OpDone::DeleteRange(done) => weight_of_list(&done.prev),
+        OpDone::Txn(branch) => weight_of_branch(branch),
+    });
+    weights.sum()
 }
 
 /// Bytes that a put counts against the quota beside its key and its value (`storage.kvOverhead`).

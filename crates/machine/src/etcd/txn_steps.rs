@@ -120,8 +120,7 @@ impl Store {
     ) -> Option<bool> {
         if compare.range.end.is_empty() {
             // The caller has paid for one key.
-            let mut events = self.index.range(compare.range, at);
-            return Some(holds_for(compare, events.next()));
+            return Some(holds_for(compare, self.index.at(compare.range.key, at)));
         }
         let key = compares.from.as_deref().unwrap_or(compare.range.key);
         let rest = KeyRange { key, end: compare.range.end };

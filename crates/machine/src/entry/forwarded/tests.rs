@@ -12,8 +12,8 @@ fn check(connection: u64, command: &Command<'_>, expected: bool) {
     let write = Command::Zk(ZkCommand::Write { session, op: Op::Malformed });
     let identities = encode_identities([].into_iter());
     let mut builder = BatchBuilder::default();
-    builder.push(ConnectionId(7), &identities, &write);
-    builder.push(ConnectionId(connection), &identities, command);
+    builder.push(ConnectionId(7), &identities, &write).expect("it fits");
+    builder.push(ConnectionId(connection), &identities, command).expect("it fits");
     let origin = Origin { member: MemberId(1), boot: BootId(2) };
     let batch = builder.finish().stamp(origin, 3);
     assert_eq!(may_be_forwarded(&batch), expected, "{connection}: {command:?}");
