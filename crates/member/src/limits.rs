@@ -186,6 +186,11 @@ pub const CONNECTION_IDENTITIES_MAX: usize = 100;
 /// with more is disconnected.
 pub const CONNECTION_IDENTITY_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes of the entries that `auth` may stand for in the ACLs of one request: each `auth` entry
+/// becomes as many as the connection has identities. As much as a request has by default; an ACL
+/// that goes beyond is refused as invalid. ZooKeeper has no bound.
+pub const ACL_AUTH_BYTES_MAX: usize = 1024 * 1024;
+
 /// Connections of one Front that ended before their commands were answered. At the bound the
 /// commands of further connections that end are not given up: they are handed over, though nobody
 /// waits for them. Each connection had credit for its commands, so only clients that come and go

@@ -20,6 +20,7 @@
 //! A client's output is ordered by ordinal: events come before the replies that show their changes,
 //! and the zxids of its replies never fall.
 
+mod acls;
 mod admission;
 mod answered;
 pub mod auth;

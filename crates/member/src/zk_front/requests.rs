@@ -10,6 +10,7 @@ use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
 use zk::response::WriteForm;
 use zk::{ErrorCode, ops};
 
+use super::acls::empty_expanded_acls;
 use super::connection::{AskedEphemerals, Connection, OwnedSetWatches, ReadOnly, SlotKind};
 use super::{Front, Halt, take_frame};
 use crate::limits::{
@@ -253,14 +254,14 @@ impl Front {
         match request {
             Request::Write(write) => {
                 let command = ops::write_command(session, write);
-                let form = self.submit_or_refuse(id, session, &command, WriteForm::of(write));
+                let form = self.submit_or_refuse(id, session, command, WriteForm::of(write));
                 self.push_slot(id, xid, SlotKind::Write { form, bytes });
                 self.keep_pending(id, request);
             }
             Request::Multi(writes) => {
                 let command = ops::multi_command(session, writes);
                 let form = WriteForm::of_multi(writes);
-                let form = self.submit_or_refuse(id, session, &command, form);
+                let form = self.submit_or_refuse(id, session, command, form);
                 self.push_slot(id, xid, SlotKind::Write { form, bytes });
                 self.keep_pending(id, request);
             }
@@ -281,16 +282,17 @@ impl Front {
         }
     }
 
-    /// Puts the command of a write into the batch, or one that is refused if no entry of the log can
-    /// hold it. Returns the form of the answer.
+    /// Puts the command of a write into the batch, without the ACLs that are refused; or one that
+    /// is refused itself if no entry of the log can hold it. Returns the form of the answer.
     fn submit_or_refuse(
         &mut self,
         id: ConnectionId,
         session: SessionId,
-        command: &Command<'_>,
+        mut command: Command<'_>,
         form: WriteForm,
     ) -> WriteForm {
-        if self.submit(id, command) {
+        empty_expanded_acls(&mut command, &self.connections[&id].identities);
+        if self.submit(id, &command) {
             return form;
         }
         self.submit_small(id, &ops::refused_command(session));

@@ -3,11 +3,11 @@
 use super::super::*;
 use super::rig::*;
 use crate::limits::{
-    CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX, COUNT_STEP_SLOTS_MAX,
-    FRONT_BYTES_MAX, FRONT_COMMANDS_MAX, HEARD_INTERVAL_MS, INPUT_BYTES_MAX, MULTI_READ_BYTES_MAX,
-    OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES,
-    TRAVELLING_READS_MAX, WATCH_BYTES_MAX, WINDOW_BYTES_MAX, WINDOW_KEPT_REQUESTS,
-    WINDOW_REQUESTS_MAX,
+    ACL_AUTH_BYTES_MAX, CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX,
+    COUNT_STEP_SLOTS_MAX, FRONT_BYTES_MAX, FRONT_COMMANDS_MAX, HEARD_INTERVAL_MS, INPUT_BYTES_MAX,
+    MULTI_READ_BYTES_MAX, OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES,
+    OUTPUT_KEPT_IDLE_BYTES, TRAVELLING_READS_MAX, WATCH_BYTES_MAX, WINDOW_BYTES_MAX,
+    WINDOW_KEPT_REQUESTS, WINDOW_REQUESTS_MAX,
 };
 
 use crate::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig};
@@ -571,4 +571,51 @@ fn a_client_that_is_not_read_because_its_requests_are_held_back_counts_as_heard(
         rig.fronts[0].on_tick();
         assert_eq!(rig.fronts[0].take_output().to_loop.len(), 1);
     }
+}
+
+/// An ACL of so many `auth` entries that are no duplicates of each other.
+fn auth_entries(count: usize) -> String {
+    (0..count).map(|number| format!("auth|{number}|31")).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn what_auth_stands_for_in_a_request_is_bounded() {
+    let name_bytes = 10_000;
+    // 12 bytes, the scheme, and the name with a hash of 28 behind a colon.
+    let entry_bytes = 12 + 6 + name_bytes + 29;
+    let most = ACL_AUTH_BYTES_MAX / entry_bytes;
+    let mut rig = begun(1);
+    rig.read_bytes = INPUT_BYTES_MAX;
+    rig.play(&format!("c1: auth digest {}:p", "u".repeat(name_bytes)));
+    let seen = rig.play(&format!("c1: setacl /a {}", auth_entries(most)));
+    assert!(seen.contains("-> v0"), "{seen}");
+    let seen = rig.play(&format!("c1: setacl /a {}", auth_entries(most + 1)));
+    assert!(seen.contains("-> invalid ACL"), "{seen}");
+    // Those of a multi count together, and the culprit has its place in it.
+    let commas = |count| auth_entries(count).replace(',', "+");
+    let half = most / 2 + 1;
+    let (one, other) = (commas(half), commas(half));
+    let multi = format!("multi create,/b,x,acl={one} create,/c,x,acl={other} create,/d,x");
+    let seen = rig.play(&format!("c1: {multi}"));
+    assert!(seen.contains("ok, invalid ACL, runtime inconsistency"), "{seen}");
+}
+
+#[test]
+fn an_acl_that_auth_makes_too_long_is_refused_before_the_log() {
+    let mut rig = begun(1);
+    rig.read_bytes = INPUT_BYTES_MAX;
+    rig.play("c1: auth digest a:p | auth digest b:p");
+    let count = machine::limits::ACL_ENTRIES_MAX / 2 + 1;
+    rig.play(&format!("c1~ setacl /a {}", auth_entries(count)));
+    let bytes: usize = rig
+        .to_loop
+        .iter()
+        .map(|message| match message {
+            ToLoop::Submit(submission) => submission.batch.byte_count(),
+            other => panic!("{other:?}"),
+        })
+        .sum();
+    assert!(bytes < 1_000, "{bytes}");
+    let seen = rig.play("run");
+    assert!(seen.contains("-> invalid ACL"), "{seen}");
 }

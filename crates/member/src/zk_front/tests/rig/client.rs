@@ -377,7 +377,8 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// `open`, `own` (the creator), or entries like `digest|user:hash|1` separated by `,`.
+/// `open`, `own` (the creator), or entries like `digest|user:hash|1` separated by `,`, or
+/// in a multi by `+`.
 fn acl_of(word: &str) -> Vec<AclEntry> {
     let entry = |perms: u32, scheme: &str, id: &str| AclEntry {
         perms,
@@ -388,7 +389,7 @@ fn acl_of(word: &str) -> Vec<AclEntry> {
         "open" => vec![entry(31, "world", "anyone")],
         "own" => vec![entry(31, "auth", "")],
         _ => word
-            .split(',')
+            .split([',', '+'])
             .map(|part| {
                 let parts: Vec<&str> = part.split('|').collect();
                 entry(parts[2].parse().unwrap(), parts[0], parts[1])

@@ -1,0 +1,69 @@
+//! ACLs that are refused before the log, since `auth` would make too much of them.
+//!
+//! Apply replaces each `auth` entry of an ACL by all identities that the connection has proved. So
+//! a request of 1 MiB could become an ACL of 1 GiB on every member, and one that no snapshot can
+//! hold. The Front knows the identities and the entries, and so an upper bound of what apply makes.
+
+use machine::limits::ACL_ENTRIES_MAX;
+use machine::zk::command::AskedAcl;
+use machine::{AclEntry, Command, Op, ZkCommand};
+
+use crate::identities::OwnedIdentity;
+use crate::limits::ACL_AUTH_BYTES_MAX;
+
+/// Bytes of an entry of an ACL in an image, beside its scheme and its id.
+const ENTRY_BYTES: usize = 12;
+
+/// Empties the ACLs of the command whose `auth` entries stand for more entries or bytes than an ACL
+/// or a request may have. Apply refuses an empty ACL (`InvalidACL`), at its place in a multi.
+pub(super) fn empty_expanded_acls(command: &mut Command<'_>, identities: &[OwnedIdentity]) {
+    let ops = match command {
+        Command::Zk(ZkCommand::Write { op, .. }) => std::slice::from_mut(op),
+        Command::Zk(ZkCommand::Multi { ops, .. }) => &mut ops[..],
+        _ => return,
+    };
+    let mut expansion = None;
+    for op in ops {
+        let (Op::Create { acl, .. } | Op::SetAcl { acl, .. }) = op else { continue };
+        let AskedAcl::Entries(entries) = acl else { continue };
+        let auth_count = entries.iter().filter(|entry| &*entry.scheme == "auth").count();
+        if auth_count == 0 {
+            continue;
+        }
+        let expansion = expansion.get_or_insert_with(|| Expansion::of(identities));
+        if !expansion.takes(entries, auth_count) {
+            entries.clear();
+        }
+    }
+}
+
+/// What `auth` stands for on a connection, and how much of it a request may still have.
+struct Expansion {
+    identity_count: usize,
+    identity_bytes: usize,
+    bytes_left: usize,
+}
+
+impl Expansion {
+    fn of(identities: &[OwnedIdentity]) -> Expansion {
+        // An address is proved by nobody (`resolve`).
+        let proved = || identities.iter().filter(|identity| &*identity.scheme != "ip");
+        let bytes = |it: &OwnedIdentity| ENTRY_BYTES + it.scheme.len() + it.id.len();
+        Expansion {
+            identity_count: proved().count(),
+            identity_bytes: proved().map(bytes).sum(),
+            bytes_left: ACL_AUTH_BYTES_MAX,
+        }
+    }
+
+    /// Takes the bytes of an ACL with so many `auth` entries out of the rest, if they fit it.
+    fn takes(&mut self, entries: &[AclEntry], auth_count: usize) -> bool {
+        let count = entries.len() - auth_count + auth_count.saturating_mul(self.identity_count);
+        let bytes = auth_count.saturating_mul(self.identity_bytes);
+        let fits = count <= ACL_ENTRIES_MAX && bytes <= self.bytes_left;
+        if fits {
+            self.bytes_left -= bytes;
+        }
+        fits
+    }
+}
