@@ -58,13 +58,18 @@ impl Machine {
         self.prepared = Some(image);
     }
 
+    /// Whether the image with this hash is prepared, so that a command can install it.
+    pub fn has_image(&self, hash: u128) -> bool {
+        self.prepared.as_ref().is_some_and(|image| image.hash == hash)
+    }
+
     /// Takes the state before the last image was installed, to be dropped where nobody waits.
     pub fn take_replaced(&mut self) -> Option<Box<Machine>> {
         self.replaced.take()
     }
 
-    /// Installs the prepared image. Panics if there is none: it was removed from the data
-    /// directory, and without it the log cannot be applied.
+    /// Installs the prepared image. Panics if there is none: the caller checks it
+    /// ([`Machine::has_image`]).
     pub(crate) fn install_image(
         &mut self,
         stamp: &Stamp<'_>,

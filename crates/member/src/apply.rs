@@ -31,7 +31,7 @@ use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
     Answer, Answered, Caller, Delivery, FromApply, FrontCounts, FrontId, LeaseAnswered, OwnerEvent,
-    Ticket, ToApply, Unavailable, UnknownEntry, UnreadableEntry, Waiter,
+    Ticket, ToApply, Unavailable, UnknownEntry, Unreadable, UnreadableEntry, Waiter,
 };
 use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
@@ -595,6 +595,31 @@ impl Apply {
         count
     }
 
+    /// Ends if this member cannot apply the command, or may not.
+    fn ends_at(&mut self, machine: &Machine, entry: &Entry, command: &Command<'_>) -> bool {
+        let own = self.origin.member;
+        match command {
+            Command::Control(ControlCommand::Forget { member })
+                if *member == own && self.is_known(machine) =>
+            {
+                self.on_forgotten();
+            }
+            Command::Control(ControlCommand::InstallImage { hash })
+                if !machine.has_image(*hash) =>
+            {
+                self.end_at(entry, Unreadable::NoImage { hash: *hash });
+            }
+            _ => {}
+        }
+        self.is_ended
+    }
+
+    fn end_at(&mut self, entry: &Entry, cause: Unreadable) {
+        self.is_ended = true;
+        let unreadable = UnreadableEntry { index: entry.index, cause };
+        self.output.to_loop.push(FromApply::Unreadable(unreadable));
+    }
+
     /// What was read of an entry. If it cannot be read, this member ends: an entry was checked when
     /// it was made and by checksums since, so a newer program wrote it, or somebody is wrong, and
     /// going on would make this member differ from the others.
@@ -602,9 +627,7 @@ impl Apply {
         match decoded {
             Ok(decoded) => Some(decoded),
             Err(cause) => {
-                self.is_ended = true;
-                let unreadable = UnreadableEntry { index: entry.index, cause };
-                self.output.to_loop.push(FromApply::Unreadable(unreadable));
+                self.end_at(entry, cause.into());
                 None
             }
         }
@@ -675,10 +698,7 @@ impl Apply {
                 connection: framed.connection,
                 identities: &batch.identities[framed.identity_list],
             };
-            let forgets_own = framed.command
-                == Command::Control(ControlCommand::Forget { member: self.origin.member });
-            if forgets_own && self.is_known(machine) {
-                self.on_forgotten();
+            if self.ends_at(machine, entry, &framed.command) {
                 break;
             }
             let keys_max = (commands_max - count + 1) as u64;

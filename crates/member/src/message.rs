@@ -448,7 +448,7 @@ impl UnknownEntry {
     }
 }
 
-/// An entry of the log that cannot be read, though its checksums are right: another member or a
+/// An entry of the log that cannot be applied, though its checksums are right: another member or a
 /// later version made it, or this build is wrong. Going on without it would make this member differ
 /// from the others.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -456,8 +456,22 @@ impl UnknownEntry {
 pub struct UnreadableEntry {
     /// The index of the entry.
     pub index: u64,
-    /// The reason, with the offset in the entry or in the command.
-    pub cause: DecodeError,
+    /// The reason.
+    pub cause: Unreadable,
+}
+
+/// Why an entry cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unreadable {
+    /// It does not decode.
+    #[error("{0}")]
+    Malformed(#[from] DecodeError),
+    /// It installs an image that was not prepared.
+    #[error("it installs image {hash:032x}, which is not in the data directory")]
+    NoImage {
+        /// The hash of the image's file.
+        hash: u128,
+    },
 }
 
 /// A message of Apply to Loop.

@@ -236,6 +236,23 @@ fn nothing_is_applied_from_an_entry_on_that_cannot_be_read() {
     }
 }
 
+#[test]
+fn an_entry_that_installs_an_image_that_is_not_there_ends_the_member() {
+    let install = Command::Control(ControlCommand::InstallImage { hash: 7 });
+    let payload = entry::encode(1, 0, Level::FIRST, &[own_batch(0, &install).stamp(ORIGIN, 1)]);
+    let mut apply = Apply::new(OTHER_ORIGIN, LogIndex(1), 1, Level::RELEASED);
+    let mut machine = Machine::default();
+    apply.receive(entries(vec![Entry { payload, ..entry_of(2, &[]) }, entry_of(3, &[])]));
+    (0..9).for_each(|_| {
+        apply.step(&mut machine, 1);
+    });
+    let cause = Unreadable::NoImage { hash: 7 };
+    let told = apply.take_output().to_loop;
+    assert!(told.contains(&FromApply::Unreadable(UnreadableEntry { index: 2, cause })), "{told:?}");
+    assert_eq!(machine.index(), LogIndex(1));
+    assert!(apply.is_ended());
+}
+
 const OTHER_ORIGIN: Origin = Origin { member: MemberId(77), boot: BootId(1) };
 
 #[test]
