@@ -5,6 +5,7 @@ use member::message::LoopInput;
 use std::fmt;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use member::bootstrap::{Attendance, Decision, absent_server};
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use storage::disk::RealDisk;
 use storage::wal::WalOptions;
 
-use crate::limits::WAITING_INTERVAL;
+use crate::limits::{PEER_INPUT_BYTES_MAX, WAITING_INTERVAL};
 use crate::peer_hello::Channel;
 use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
 use crate::queue::Inbox;
@@ -58,13 +59,18 @@ pub(crate) struct PeerGate {
 }
 
 impl PeerGate {
-    fn give(&self, inputs: Vec<PeerInput>) {
+    /// Passes inputs on. Returns whether there is room for more.
+    fn give(&self, inputs: Vec<PeerInput>) -> bool {
         let target = self.target.lock();
         match &*target {
-            Some(shared) => shared.tell_loop_of_peers(inputs.into_iter().filter_map(to_loop)),
+            Some(shared) => {
+                shared.tell_loop_of_peers(inputs.into_iter().filter_map(to_loop).collect());
+                shared.peer_input_bytes.load(Ordering::Relaxed) <= PEER_INPUT_BYTES_MAX
+            }
             None => {
                 let is_frame = |input: &PeerInput| matches!(input, PeerInput::Frame { .. });
                 self.early.push(inputs.into_iter().filter(|input| !is_frame(input)));
+                true
             }
         }
     }

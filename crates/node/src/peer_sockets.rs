@@ -40,8 +40,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::limits::{
     ADDRESSES_TRIED_MAX, HANDSHAKE_FRAME_BYTES_MAX, HANDSHAKE_LIMIT, HANDSHAKES_MAX, LINK_LASTED,
     PEER_ACCEPT_REST, PEER_BEAT, PEER_BEATS_BULK, PEER_COMPLAINT_INTERVAL, PEER_COMPLAINTS_MAX,
-    PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX, PEER_SILENT_BEATS_MAX, PEER_WRITE_BYTES_MAX,
-    PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
+    PEER_INPUT_REST, PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX, PEER_SILENT_BEATS_MAX,
+    PEER_WRITE_BYTES_MAX, PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
 };
 use crate::peer_frame::{FrameBatch, FrameReader};
 use crate::peer_hello::{
@@ -230,7 +230,7 @@ struct Links {
     seen: BTreeMap<u64, [Notify; 2]>,
     handshakes: Mutex<VecDeque<Arc<Notify>>>,
     complaints: Mutex<Complaints>,
-    give: Box<dyn Fn(Vec<PeerInput>) + Send + Sync>,
+    give: Box<dyn Fn(Vec<PeerInput>) -> bool + Send + Sync>,
 }
 
 /// A link from the end of its handshake.
@@ -284,14 +284,16 @@ struct Waiting {
 }
 
 impl PeerSockets {
-    /// Starts the thread. It calls `give` with the inputs, in order; `give` must not wait.
+    /// Starts the thread. It calls `give` with the inputs, in order; `give` must not wait. It returns
+    /// whether there is room for more: if not, no link is read that gives something, until `give`,
+    /// called again without inputs, has room.
     ///
     /// # Errors
     /// The system has no thread, or refuses what a listener needs.
     pub fn start(
         config: PeerConfig,
         hello: Hello,
-        give: impl Fn(Vec<PeerInput>) + Send + Sync + 'static,
+        give: impl Fn(Vec<PeerInput>) -> bool + Send + Sync + 'static,
     ) -> io::Result<PeerSockets> {
         let PeerConfig { servers, listeners, auth, secret, connect_timeout, keep_alive } = config;
         let others = servers.iter().filter(|server| server.number != hello.server);
@@ -1147,7 +1149,7 @@ impl Links {
             // Frames that came with the handshake go first.
             match take_frames(&mut frames, &open.link) {
                 Ok(inputs) if inputs.is_empty() => {}
-                Ok(inputs) => (self.give)(inputs),
+                Ok(inputs) => self.give_frames(inputs, open).await,
                 Err(error) => return Ended::Refused(error),
             }
             match read.read_buf(frames.room()).await {
@@ -1158,6 +1160,17 @@ impl Links {
                 }
                 Err(error) => return Ended::Io(error),
             }
+        }
+    }
+
+    /// Gives frames, and waits until there is room for more. A link that is not read meanwhile is
+    /// not silent.
+    async fn give_frames(&self, inputs: Vec<PeerInput>, open: &Registered) {
+        let mut has_room = (self.give)(inputs);
+        while !has_room {
+            open.life.has_heard.store(true, Ordering::Relaxed);
+            tokio::time::sleep(PEER_INPUT_REST).await;
+            has_room = (self.give)(Vec::new());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The queues between threads. They have no bound of their own, because a bounded queue would make
 //! Loop wait. Their content is bounded by the credits of the Fronts (`member::limits`), by
-//! `ENTRIES_TO_DISK_MAX`, and for deliveries by `MAIL_MAX`.
+//! `ENTRIES_TO_DISK_MAX`, for frames of other members by `PEER_INPUT_BYTES_MAX`, and for deliveries
+//! by `MAIL_MAX`.
 //!
 //! A consumer takes everything at once, so a burst costs one wake-up.
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -209,6 +209,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         main_loop: Mutex::new(LoopRunner::new(member, raft_tick)),
         apply: Mutex::new(ApplyRunner::new(apply, listener)),
         to_loop: Inbox::default(),
+        peer_input_bytes: AtomicUsize::new(0),
         to_apply: Inbox::default(),
         to_disk: Inbox::default(),
         to_snapshot: Inbox::default(),

@@ -21,7 +21,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::{Machine, Mark};
@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub main_loop: Mutex<LoopRunner>,
     pub apply: Mutex<ApplyRunner>,
     pub to_loop: Inbox<LoopInput>,
+    /// Bytes of the frames of other members in `to_loop`.
+    pub peer_input_bytes: AtomicUsize,
     pub to_apply: Inbox<ToApply>,
     pub to_disk: Inbox<LogInput<RealDisk>>,
     pub to_snapshot: Inbox<SnapshotJob>,
@@ -164,6 +166,15 @@ fn age_ms(stamped_ms: i64) -> Option<u64> {
     u64::try_from(wall_ms().saturating_sub(stamped_ms)).ok()
 }
 
+/// Bytes of the frames of other members among inputs of Loop.
+fn peer_bytes(inputs: &[LoopInput]) -> usize {
+    let bytes = |input: &LoopInput| match input {
+        LoopInput::Peer { frame, .. } => frame.body.len(),
+        _ => 0,
+    };
+    inputs.iter().map(bytes).sum()
+}
+
 impl Shared {
     /// Ms since the node started.
     pub fn now_ms(&self) -> u64 {
@@ -240,7 +251,8 @@ impl Shared {
 
     /// Gives Loop inputs of the links, which often commit something. So Apply gets one hold on this
     /// thread; only one, as other links wait for the thread.
-    pub fn tell_loop_of_peers(&self, inputs: impl IntoIterator<Item = LoopInput>) {
+    pub fn tell_loop_of_peers(&self, inputs: Vec<LoopInput>) {
+        self.peer_input_bytes.fetch_add(peer_bytes(&inputs), Ordering::Relaxed);
         self.to_loop.push_quietly(inputs);
         // A client that waits for Apply comes before the members that are told the commit index.
         let mut is_sending = false;

@@ -49,7 +49,15 @@ struct Peers {
     sockets: PeerSockets,
     handle: PeerHandle,
     inputs: Receiver<PeerInput>,
+    room: Arc<Room>,
     port: u16,
+}
+
+/// Whether there is room for what the links give, and how often they have looked for some.
+#[derive(Default)]
+struct Room {
+    is_full: AtomicBool,
+    looks: AtomicU64,
 }
 
 impl Peers {
@@ -72,12 +80,16 @@ impl Peers {
             connect_timeout: PATIENCE,
             keep_alive: true,
         };
+        let room = Arc::<Room>::default();
+        let of_links = room.clone();
         let sockets = PeerSockets::start(config, hello, move |inputs| {
+            of_links.looks.fetch_add(u64::from(inputs.is_empty()), Ordering::SeqCst);
             // A test that has seen enough has dropped its receiver.
             inputs.into_iter().for_each(|input| drop(give.send(input)));
+            !of_links.is_full.load(Ordering::SeqCst)
         });
         let sockets = sockets.expect("the thread starts");
-        Peers { handle: sockets.handle(), sockets, inputs, port }
+        Peers { handle: sockets.handle(), sockets, inputs, room, port }
     }
 
     /// A peer that only accepts links, from servers 1 to 3.
@@ -480,6 +492,31 @@ fn garbage_of_every_kind_is_refused_and_disturbs_no_link() {
     // The first that comes: nothing was told in between.
     let (from, channel) = (MemberId(20), Channel::Log);
     assert_eq!(peers.next(), PeerInput::Frame { from, channel, frame: frame(1, 3) });
+    peers.sockets.stop();
+}
+
+#[test]
+fn a_link_is_not_read_while_there_is_no_room_for_what_it_gives() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut linked = Stranger::connect(&peers);
+    linked.link(offer(hello(3)));
+    peers.wait_up();
+    peers.room.is_full.store(true, Ordering::SeqCst);
+    let came = |bytes| {
+        let (from, channel) = (MemberId(30), Channel::Log);
+        PeerInput::Frame { from, channel, frame: frame(1, bytes) }
+    };
+    linked.send(&FrameBatch::new(vec![frame(1, 3)]).to_bytes());
+    assert_eq!(peers.next(), came(3));
+    linked.send(&FrameBatch::new(vec![frame(1, 4)]).to_bytes());
+    let deadline = Instant::now() + PATIENCE;
+    while peers.room.looks.load(Ordering::SeqCst) < 10 {
+        assert!(Instant::now() < deadline, "it does not look for room");
+        std::thread::yield_now();
+    }
+    assert_eq!(peers.inputs.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
+    peers.room.is_full.store(false, Ordering::SeqCst);
+    assert_eq!(peers.next(), came(4));
     peers.sockets.stop();
 }
 

@@ -10,7 +10,7 @@ use member::message::{LoopInput, ToApply, UnknownEntry, UnreadableEntry};
 use member::{BadPeer, Condemned, Loop, LoopOutput};
 
 use super::announce::announce;
-use super::{Shared, fail, wall_ms};
+use super::{Shared, fail, peer_bytes, wall_ms};
 use crate::ack_latency::AckClock;
 use crate::peer_hello::Channel;
 
@@ -42,6 +42,7 @@ impl LoopRunner {
     pub fn turn(&mut self, shared: &Shared, wakes_apply: bool) -> bool {
         let mut inputs = mem::take(&mut self.inputs);
         shared.to_loop.take_now(&mut inputs);
+        shared.peer_input_bytes.fetch_sub(peer_bytes(&inputs), Ordering::Relaxed);
         let is_time = self.advance();
         for input in inputs.drain(..) {
             if let Err(BadPeer { from, error }) = self.member.handle(input)
