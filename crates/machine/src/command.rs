@@ -92,16 +92,20 @@ impl Command<'_> {
     }
 }
 
-/// Whether these bytes of a command are those of a change of the ensemble, which only a leader
-/// makes. `Nothing` is none: it also takes the place of what a client gave up.
+/// Whether these bytes of a command are those of the ensemble's own. Only a leader makes one, but
+/// for `Nothing` ([`is_nothing`]).
 pub(crate) fn is_of_ensemble(bytes: &[u8]) -> bool {
     match bytes {
-        [KIND_OF_SPACE, space, kind, ..] => {
-            *space == Space::Control.number() && *kind != control::KIND_NOTHING
-        }
+        [KIND_OF_SPACE, space, ..] => *space == Space::Control.number(),
         [kind, ..] => control::KINDS.contains(kind),
         [] => false,
     }
+}
+
+/// Whether these bytes are those of `Nothing`, which takes the place of a command that was given
+/// up.
+pub(crate) fn is_nothing(bytes: &[u8]) -> bool {
+    bytes == [IN_CONTROL[0], IN_CONTROL[1], control::KIND_NOTHING]
 }
 
 #[cfg(test)]

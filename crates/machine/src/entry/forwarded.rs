@@ -2,10 +2,11 @@
 //!
 //! Commands of the ensemble, and those of connection 0, which need no permission, are made by the
 //! leader alone. A member that no longer leads empties its batches of them before it forwards.
+//! `Nothing` does no harm, whoever it is from.
 
 use super::BATCH_HEADER_BYTES;
 use crate::codec::{DecodeError, Reader};
-use crate::command::is_of_ensemble;
+use crate::command::{is_nothing, is_of_ensemble};
 
 /// Whether a stamped batch has only commands that a member may forward. It looks at the first
 /// bytes of each command.
@@ -20,7 +21,8 @@ fn only_of_clients(batch: &[u8]) -> Result<bool, DecodeError> {
     while commands.remaining() > 0 {
         let mut command = Reader::new(commands.bytes()?);
         let (_identity_list, connection) = (command.u16()?, command.u64()?);
-        if connection == 0 || is_of_ensemble(command.take(command.remaining())?) {
+        let body = command.take(command.remaining())?;
+        if !is_nothing(body) && (connection == 0 || is_of_ensemble(body)) {
             return Ok(false);
         }
     }

@@ -36,6 +36,7 @@ fn commands_of_the_ensemble_are_not_forwarded() {
         check(7, &Command::Control(command), false);
     }
     check(7, &Command::Control(ControlCommand::Nothing), true);
+    check(0, &Command::Control(ControlCommand::Nothing), true);
 }
 
 #[test]
