@@ -195,9 +195,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
     };
     let mark = recovered.machine.mark();
     let last_snapshot = newest_snapshot_s(&config.data_dir).map(|at_s| (mark, at_s));
-    let replay_began = Instant::now();
-    recovered.replay(together);
-    startup.log_apply_ms = replay_began.elapsed().as_millis() as u64;
+    startup.log_apply_ms = replay(&mut recovered);
     let (origin, options) = (recovered.origin, config.member.clone());
     let raft_tick = Duration::from_millis(options.raft_tick_ms);
     let (member, apply) =
@@ -239,6 +237,13 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         it.sockets
     });
     Ok(Node { shared, threads, links, origin, of_apply, dir: recovered.dir })
+}
+
+/// Applies the log of a standalone server. Returns how long it took, in ms.
+fn replay(recovered: &mut Recovered<RealDisk>) -> u64 {
+    let began = Instant::now();
+    recovered.replay(together);
+    began.elapsed().as_millis() as u64
 }
 
 fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {

@@ -89,12 +89,9 @@ impl Server {
             datadir::condemn(&self.disk, &why.to_string()).map_err(disk_failed)?;
             return Err(Death::Condemned(why));
         }
-        if let Some(entry) = output.unknown {
-            return Err(Death::TooOld(entry.to_string()));
-        }
-        if let Some(entry) = output.unreadable {
-            return Err(Death::Bug(entry.to_string()));
-        }
+        let unknown = output.unknown.map(|entry| Death::TooOld(entry.to_string()));
+        let unreadable = output.unreadable.map(|entry| Death::Bug(entry.to_string()));
+        unknown.or(unreadable).map_or(Ok(()), Err)?;
         if let Some(stated) = output.raised {
             self.tell_level(stated);
         }
