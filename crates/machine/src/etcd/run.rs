@@ -366,11 +366,13 @@ impl Run<'_> {
                 walk.step_back();
                 break;
             };
-            if self.shown.collects()
-                && let Some(done) = done
-            {
-                self.shown.weigh(ETCD_ANSWER_ITEM_WEIGHT);
-                run.push(done);
+            match done {
+                Some(done) if self.shown.collects() => {
+                    self.shown.weigh(ETCD_ANSWER_ITEM_WEIGHT);
+                    run.push(done);
+                }
+                Some(OpDone::DeleteRange(deleted)) => self.store.garbage.add(deleted.prev),
+                _ => {}
             }
         }
         run.levels = walk.levels();
