@@ -90,6 +90,11 @@ impl ChangeBatch {
         ChangeBatch { is_for_nobody: true, ..ChangeBatch::default() }
     }
 
+    /// Whether it keeps nothing.
+    pub(crate) fn is_for_nobody(&self) -> bool {
+        self.is_for_nobody
+    }
+
     /// Keeps changes of etcd's keys from now on, or not. Without watchers they are not worth their
     /// cost.
     pub fn set_wants_key_changes(&mut self, wants: bool) {

@@ -185,14 +185,25 @@ pub const ETCD_AUTH_ENTRY_BYTES: usize = 256;
 /// key is longer is refused before the log.
 pub const ETCD_V2_KEY_BYTES_MAX: usize = 16 * 1024;
 
-/// Levels of a key of etcd v2, and so of its tree: walks through the tree and its removal recurse.
-/// etcd has no bound. A client whose key is deeper is refused before the log.
+/// Levels of a key of etcd v2, and so of its tree: walks through the tree, and the drop of
+/// a part of it, recurse. etcd has no bound. A client whose key is deeper is refused before the log.
 pub const ETCD_V2_LEVELS_MAX: usize = 256;
 
 /// Nodes of one chunk of a directory of etcd v2. A write copies one chunk and the list of chunks of
 /// each directory on its way that somebody holds. With this size both are short up to 100,000
 /// nodes.
 pub const ETCD_V2_CHUNK_NODES_MAX: usize = 256;
+
+/// Nodes or chunks of removed directories of etcd v2 that one step frees, under the state's lock:
+/// some 100 us.
+pub const ETCD_V2_DROPPED_NODES_MAX: usize = 1_024;
+
+/// Removed directories of etcd v2 that are kept while others hold them, to free them in steps. With
+/// more, who is the last to hold one frees it at once.
+pub const ETCD_V2_HELD_NODES_MAX: usize = 1_024;
+
+/// Removed directories of which one step asks whether others still hold them.
+pub const ETCD_V2_HELD_LOOKS_MAX: usize = 64;
 
 /// Events that the history of etcd v2 keeps, as in etcd (`v2store.newStore`). A wait for an older
 /// one is refused.

@@ -15,6 +15,9 @@ use crate::etcd::reply::{Outcome as EtcdOutcome, Refusal as EtcdRefusal};
 use crate::etcd::txn::At;
 use crate::etcd_v2;
 use crate::etcd_v2::auth::{ETCD_V2_SCHEME, Who as V2Who};
+use crate::etcd_v2::command::Command as V2Command;
+use crate::etcd_v2::removal::Budget;
+use crate::etcd_v2::reply::{Outcome as V2Outcome, Refusal as V2Refusal};
 use crate::ids::{ConnectionId, LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
@@ -121,7 +124,7 @@ impl Machine {
     }
 
     /// As [`Machine::apply`], but does a part of the command if that looks at many of etcd's keys
-    /// or of ZooKeeper's znodes. None if more are left. Then the same command comes again, before
+    /// or nodes or of ZooKeeper's znodes. None if more are left. Then the same command comes again, before
     /// any other, and before the entry ends; its ordinal is the next one until it is done.
     pub fn apply_step(
         &mut self,
@@ -150,10 +153,9 @@ impl Machine {
                 Outcome::Etcd(self.apply_etcd(stamp, ordinal, command, step, changes)?)
             }
             Command::EtcdV2(command) => {
+                let outcome = self.apply_etcd_v2(stamp, command, step.keys_max, changes)?;
                 self.ordinal = ordinal;
-                let (store, whose) = (&mut self.etcd_v2, (v2_client(stamp), stamp.time_ms));
-                let apply = |changes: &mut _| store.apply(whose, command, changes);
-                Outcome::EtcdV2(changes.add_etcd_v2(apply))
+                Outcome::EtcdV2(outcome)
             }
         };
         Some(Reply { mark: self.mark(), outcome })
@@ -187,10 +189,31 @@ impl Machine {
         Some(outcome)
     }
 
-    /// Whether a command is done in part. Reads of etcd's keys do not see its changes, and readers
-    /// of ZooKeeper's tree wait ([`Zk::is_amid_change`]); the digest shows them.
+    /// A step of a command of etcd v2's.
+    fn apply_etcd_v2(
+        &mut self,
+        stamp: &Stamp<'_>,
+        command: &V2Command<'_>,
+        keys_max: u64,
+        changes: &mut ChangeBatch,
+    ) -> Option<Result<V2Outcome, V2Refusal>> {
+        let (store, whose) = (&mut self.etcd_v2, (v2_client(stamp), stamp.time_ms));
+        let mut budget = Budget::new(keys_max);
+        let apply = |changes: &mut _| store.apply_step(whose, command, &mut budget, changes);
+        let outcome = changes.add_etcd_v2(apply);
+        assert!(budget.looked_at() <= keys_max, "a step is bounded");
+        if changes.is_for_nobody() {
+            // A start applies many commands, and prunes behind the last only.
+            store.garbage.drop_all();
+        }
+        outcome
+    }
+
+    /// Whether a command is done in part. Reads of etcd's keys do not see its changes, readers of
+    /// ZooKeeper's tree wait ([`Zk::is_amid_change`]), and those of etcd v2's see whole removals;
+    /// the digest shows them.
     pub fn is_amid_command(&self) -> bool {
-        self.etcd.is_paused() || self.zk.is_paused()
+        self.etcd.is_paused() || self.zk.is_paused() || self.etcd_v2.is_paused()
     }
 
     fn apply_control(
@@ -279,9 +302,15 @@ impl Machine {
         &self.etcd_v2
     }
 
+    /// Whether [`Machine::prune`] has something to do.
+    pub fn has_garbage(&self) -> bool {
+        self.etcd.has_garbage() || self.etcd_v2.has_garbage()
+    }
+
     /// Frees some memory that no read needs any more. It is not part of the state.
     pub fn prune(&mut self) {
         self.etcd.prune();
+        self.etcd_v2.prune();
     }
 
     /// The digest of everything replicated: each space adds its own terms.

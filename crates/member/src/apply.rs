@@ -423,7 +423,7 @@ impl Apply {
         self.answer_syncs(machine);
         self.answer_lease_times(machine);
         machine.prune();
-        self.has_garbage = machine.etcd().has_garbage();
+        self.has_garbage = machine.has_garbage();
         self.output.replaced = machine.take_replaced().or(self.output.replaced.take());
         self.image_bytes_max = machine.image_bytes_max();
         self.etcd_revision = machine.etcd().revision();

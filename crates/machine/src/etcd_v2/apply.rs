@@ -1,4 +1,5 @@
-//! Apply: each command looks up, refuses with a reason, or changes everything at once.
+//! Apply: each command looks up, refuses with a reason, or changes everything at once. A removal may
+//! need several steps before it does.
 
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use crate::etcd_v2::change::{Changes, DeadlineChange, KeyChange};
 use crate::etcd_v2::command::{Command, Compare, Judged, Write};
 use crate::etcd_v2::event::{Action, Event, NodeState};
 use crate::etcd_v2::key::Key;
+use crate::etcd_v2::removal::{self, Budget, Paused, Stop, Walk};
 use crate::etcd_v2::reply::{Mismatch, OtherIndex, OtherValue, Outcome, Reason, Refusal};
 use crate::etcd_v2::store::Store;
 use crate::etcd_v2::tree::{Missing, Node, NodeStat, Ttl};
@@ -18,38 +20,38 @@ impl Store {
     /// The command is refused, and nothing has changed.
     pub fn apply(
         &mut self,
-        (who, time_ms): (Who<'_>, i64),
+        whose: (Who<'_>, i64),
         command: &Command<'_>,
         changes: &mut Changes,
     ) -> Result<Outcome, Refusal> {
-        if command.access().is_some_and(|access| !self.auth.permits(who, access)) {
-            return Err(Refusal::UNAUTHORIZED);
+        let mut whole = Budget::new(u64::MAX);
+        let done = self.apply_step(whose, command, &mut whole, changes);
+        done.expect("a step without a bound is whole")
+    }
+
+    /// As [`Store::apply`], but does a part of the command if it needs more than the budget. None
+    /// if more is left. Then the same command comes again, before any other.
+    pub(crate) fn apply_step(
+        &mut self,
+        (who, time_ms): (Who<'_>, i64),
+        command: &Command<'_>,
+        budget: &mut Budget,
+        changes: &mut Changes,
+    ) -> Option<Result<Outcome, Refusal>> {
+        let begun = self.paused.take().map(|paused| *paused);
+        let is_permitted =
+            begun.is_some() || command.access().is_none_or(|access| self.auth.permits(who, access));
+        if !is_permitted {
+            return Some(Err(Refusal::UNAUTHORIZED));
         }
-        let mut call = Call { store: self, time_ms, changes };
-        let written = match command {
-            Command::Set { write, is_dir, is_refresh } => call.set(write, *is_dir, *is_refresh),
-            Command::Create { write, is_dir, is_in_order } => {
-                call.create(write, *is_dir, *is_in_order)
+        let mut call = Call { store: self, time_ms, budget, changes };
+        match call.run(who, command, begun) {
+            Ok(outcome) => Some(Ok(outcome)),
+            Err(Stop::Refused(reason)) => Some(Err(self.refusal(reason))),
+            Err(Stop::Paused(paused)) => {
+                self.paused = Some(Box::new(paused));
+                None
             }
-            Command::Update { write, is_refresh } => call.update(write, *is_refresh),
-            Command::CompareAndSwap { write, compare, is_refresh } => {
-                call.compare_and_swap(write, compare, *is_refresh)
-            }
-            Command::Delete { key, is_dir, is_recursive } => {
-                call.delete(*key, *is_dir, *is_recursive)
-            }
-            Command::CompareAndDelete { key, compare } => call.compare_and_delete(*key, compare),
-            Command::Expire { keys } => return Ok(Outcome::Expired { count: call.expire(keys) }),
-            Command::Auth(command) => {
-                let done = Auth::apply(&mut self.auth, who, command);
-                return done
-                    .map(Outcome::AuthDone)
-                    .map_err(|refused| self.refusal(Reason::Auth(refused)));
-            }
-        };
-        match written {
-            Ok(event) => Ok(Outcome::Written(event)),
-            Err(reason) => Err(self.refusal(reason)),
         }
     }
 }
@@ -58,10 +60,45 @@ impl Store {
 struct Call<'c> {
     store: &'c mut Store,
     time_ms: i64,
+    budget: &'c mut Budget,
     changes: &'c mut Changes,
 }
 
 impl Call<'_> {
+    /// Runs the command, or goes on with it.
+    fn run(
+        &mut self,
+        who: Who<'_>,
+        command: &Command<'_>,
+        begun: Option<Paused>,
+    ) -> Result<Outcome, Stop> {
+        let may_pause = matches!(command, Command::Delete { .. } | Command::Expire { .. });
+        assert!(begun.is_none() || may_pause, "the same command comes again");
+        let written = match command {
+            Command::Set { write, is_dir, is_refresh } => self.set(write, *is_dir, *is_refresh)?,
+            Command::Create { write, is_dir, is_in_order } => {
+                self.create(write, *is_dir, *is_in_order)?
+            }
+            Command::Update { write, is_refresh } => self.update(write, *is_refresh)?,
+            Command::CompareAndSwap { write, compare, is_refresh } => {
+                self.compare_and_swap(write, compare, *is_refresh)?
+            }
+            Command::Delete { key, is_dir, is_recursive } => {
+                self.delete(*key, *is_dir, *is_recursive, begun)?
+            }
+            Command::CompareAndDelete { key, compare } => self.compare_and_delete(*key, compare)?,
+            Command::Expire { keys } => {
+                let count = self.expire(keys, begun.unwrap_or_default())?;
+                return Ok(Outcome::Expired { count });
+            }
+            Command::Auth(command) => {
+                let done = Auth::apply(&mut self.store.auth, who, command);
+                return Ok(Outcome::AuthDone(done.map_err(Reason::Auth)?));
+            }
+        };
+        Ok(Outcome::Written(written))
+    }
+
     /// etcd 3.4 `v2store.store.Set`.
     fn set(
         &mut self,
@@ -147,7 +184,25 @@ impl Call<'_> {
         key: Key<'_>,
         is_dir: bool,
         is_recursive: bool,
-    ) -> Result<Arc<Event>, Reason> {
+        begun: Option<Paused>,
+    ) -> Result<Arc<Event>, Stop> {
+        let mut walk = match begun.and_then(|paused| paused.walk) {
+            Some(walk) => walk,
+            None => Walk::of(self.find_to_delete(key, is_dir, is_recursive)?),
+        };
+        if !walk.go_on(self.budget, &mut self.changes.deadlines) {
+            return Err(Stop::Paused(Paused { walk: Some(walk), ..Paused::default() }));
+        }
+        Ok(self.remove_node(Action::Delete, key))
+    }
+
+    /// The node that a delete is to remove.
+    fn find_to_delete(
+        &mut self,
+        key: Key<'_>,
+        is_dir: bool,
+        is_recursive: bool,
+    ) -> Result<Arc<Node>, Reason> {
         if key.is_root() {
             return Err(Reason::RootReadOnly);
         }
@@ -158,7 +213,9 @@ impl Call<'_> {
         if node.below().node_count > 0 && !is_recursive {
             return Err(Reason::DirNotEmpty(key.text().into()));
         }
-        Ok(self.remove_node(Action::Delete, key))
+        let is_within = self.budget.take();
+        assert!(is_within, "it is the first of the step");
+        Ok(node.clone())
     }
 
     /// Unlike other commands it takes the root for a directory as any other.
@@ -171,23 +228,39 @@ impl Call<'_> {
     ) -> Result<Arc<Event>, Reason> {
         let node = self.store.tree.find(key)?;
         check(key, node, compare)?;
+        removal::tell(node, &mut self.changes.deadlines);
         Ok(self.remove_node(Action::CompareAndDelete, key))
     }
 
     /// Removes the nodes that still have the time to live that was judged. Returns their number.
     ///
     /// etcd 3.4 `v2store.store.DeleteExpiredKeys`.
-    fn expire(&mut self, keys: &[Judged<'_>]) -> u64 {
-        let mut count = 0;
-        for judged in keys {
-            let found = self.store.tree.find(judged.key).ok();
-            let since = found.and_then(|node| node.stat.ttl).map(|ttl| ttl.since);
-            if since == Some(judged.since) {
-                self.remove_node(Action::Expire, judged.key);
-                count += 1;
+    fn expire(&mut self, keys: &[Judged<'_>], mut at: Paused) -> Result<u64, Stop> {
+        while let Some(judged) = keys.get(at.passed) {
+            if at.walk.is_none() {
+                if !self.budget.take() {
+                    return Err(Stop::Paused(at));
+                }
+                at.walk = self.find_to_expire(judged).map(Walk::of);
             }
+            if let Some(walk) = &mut at.walk {
+                if !walk.go_on(self.budget, &mut self.changes.deadlines) {
+                    return Err(Stop::Paused(at));
+                }
+                at.walk = None;
+                self.remove_node(Action::Expire, judged.key);
+                at.count += 1;
+            }
+            at.passed += 1;
         }
-        count
+        Ok(at.count)
+    }
+
+    /// The node at a key, if it still has the time to live that was judged.
+    fn find_to_expire(&self, judged: &Judged<'_>) -> Option<Arc<Node>> {
+        let node = self.store.tree.find(judged.key).ok()?;
+        let since = node.stat.ttl.map(|ttl| ttl.since);
+        (since == Some(judged.since)).then(|| node.clone())
     }
 
     fn next_index(&self) -> u64 {
@@ -260,13 +333,11 @@ impl Call<'_> {
         self.finish(Event { action, key, node, prev: Some(prev), is_refresh }, None)
     }
 
-    /// Removes the node that was found at a key, with all that is below it.
+    /// Removes the node that was found at a key, with all that is below it. The times to live
+    /// there were told to end.
     fn remove_node(&mut self, action: Action, key: Key<'_>) -> Arc<Event> {
         let removed = self.store.tree.remove(key);
-        let deadlines = &mut self.changes.deadlines;
-        removed.ttls(&mut String::new(), &mut |_, ttl| {
-            deadlines.push(DeadlineChange::Ended { since: ttl.since });
-        });
+        self.store.garbage.add(removed.clone());
         let node = NodeState {
             created: removed.stat.created,
             modified: self.next_index(),

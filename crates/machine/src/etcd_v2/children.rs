@@ -10,11 +10,14 @@ use crate::limits::ETCD_V2_CHUNK_NODES_MAX;
 /// A name and its node.
 type Child<T> = (Arc<str>, Arc<T>);
 
+/// Some nodes by name.
+pub type Chunk<T> = Vec<Child<T>>;
+
 /// Nodes by name.
 #[derive(Clone, Debug)]
 pub struct Children<T> {
     /// None of the chunks is empty. The names ascend in each, and from chunk to chunk.
-    chunks: Vec<Arc<Vec<Child<T>>>>,
+    chunks: Vec<Arc<Chunk<T>>>,
 }
 
 impl<T> Default for Children<T> {
@@ -93,6 +96,11 @@ impl<T> Children<T> {
         let begin = after.map_or(0, |after| first.partition_point(|(name, _)| **name <= *after));
         let others = others.iter().flat_map(|chunk| chunk.iter());
         first[begin..].iter().chain(others).map(|(name, node)| (name, node))
+    }
+
+    /// The nodes, to drop them part by part.
+    pub fn into_chunks(self) -> Vec<Arc<Chunk<T>>> {
+        self.chunks
     }
 
     /// The position of the chunk that has a name, or would have it.

@@ -6,8 +6,10 @@ use crate::codec::Write;
 use crate::digest::Digest;
 use crate::etcd_v2::auth::Auth;
 use crate::etcd_v2::change::DeadlineChange;
+use crate::etcd_v2::garbage::Garbage;
 use crate::etcd_v2::history::History;
 use crate::etcd_v2::key::Key;
+use crate::etcd_v2::removal::Paused;
 use crate::etcd_v2::tree::{NodeStat, Tree, Ttl};
 use crate::etcd_v2::walk::Walk;
 
@@ -26,6 +28,10 @@ pub struct Store {
     pub(crate) auth: Arc<Auth>,
     /// A running walk for an image.
     pub(crate) walk: Option<Box<Walk>>,
+    /// A command that is done in part.
+    pub(crate) paused: Option<Box<Paused>>,
+    /// Nodes that are not part of the tree any more.
+    pub(crate) garbage: Garbage,
 }
 
 impl Default for Store {
@@ -36,6 +42,8 @@ impl Default for Store {
             history: History::default(),
             auth: Arc::default(),
             walk: None,
+            paused: None,
+            garbage: Garbage::default(),
         }
     }
 }
@@ -65,6 +73,21 @@ impl Store {
     /// section in an image and no terms in the digest.
     pub fn is_unused(&self) -> bool {
         self.index == FIRST_INDEX && self.auth.is_unused()
+    }
+
+    /// Whether a command is done in part. Reads are right nevertheless: no removal is done by halves.
+    pub fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// Whether [`Store::prune`] has something to do.
+    pub fn has_garbage(&self) -> bool {
+        self.garbage.has_work()
+    }
+
+    /// Frees some nodes that are not part of the tree any more. It affects memory only.
+    pub fn prune(&mut self) {
+        self.garbage.drop_some();
     }
 
     /// The terms of the store: of each node, each event and each record of users and roles, and one

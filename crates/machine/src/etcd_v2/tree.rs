@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
-use crate::etcd_v2::children::Children;
+use crate::etcd_v2::children::{Children, Chunk};
 use crate::etcd_v2::event::{Expiration, NodeState};
 use crate::etcd_v2::key::{Key, is_hidden};
 use crate::limits::{ETCD_V2_INDEX_MAX, ETCD_V2_TTL_S_MAX};
@@ -187,6 +187,14 @@ impl Node {
         match &self.content {
             Content::Dir(dir) => dir.below,
             Content::File(_) => Sums::default(),
+        }
+    }
+
+    /// The nodes in a directory, to drop them part by part; none in a file.
+    pub(crate) fn into_chunks(self) -> Vec<Arc<Chunk<Node>>> {
+        match self.content {
+            Content::Dir(dir) => dir.children.into_chunks(),
+            Content::File(_) => Vec::new(),
         }
     }
 

@@ -11,7 +11,7 @@
 //!
 //! Nodes and events never change while they are shared. The walk shares those of the state that it
 //! began at, so it needs no old values. What commands replace meanwhile stays in memory until the
-//! walk is over.
+//! walk is over, and is freed in steps then.
 
 use std::sync::Arc;
 
@@ -35,6 +35,8 @@ pub(crate) struct Walk {
     start: Option<Vec<u8>>,
     /// Users and roles, until all are written, and the record of them that was written last.
     auth: Option<(Arc<Auth>, Option<RecordAt>)>,
+    /// The root of the state that it began at: it is the last to go.
+    root: Arc<Node>,
     /// The directories that the walk is in, the root first.
     path: Vec<Place>,
     /// The key of the last node.
@@ -62,11 +64,13 @@ impl Store {
         start.put_u64(self.history.cleared());
         let mut events: Vec<_> = self.history.events().cloned().collect();
         events.reverse();
-        let root = Place { dir: self.tree.root().clone(), key_bytes: 0, after: None };
+        let root = self.tree.root().clone();
+        let path = vec![Place { dir: root.clone(), key_bytes: 0, after: None }];
         self.walk = Some(Box::new(Walk {
             start: Some(start),
             auth: Some((self.auth.clone(), None)),
-            path: vec![root],
+            root,
+            path,
             key: String::new(),
             events,
             is_aborted: false,
@@ -75,7 +79,17 @@ impl Store {
 
     /// Gives up a running walk.
     pub(crate) fn thaw(&mut self) {
-        self.walk = None;
+        self.end_walk();
+    }
+
+    /// Forgets the walk. What commands have replaced meanwhile is freed later.
+    fn end_walk(&mut self) {
+        let Some(walk) = self.walk.take() else { return };
+        let Walk { root, path, .. } = *walk;
+        drop(path);
+        if !Arc::ptr_eq(&root, self.tree.root()) {
+            self.garbage.add(root);
+        }
     }
 
     /// Marks a running walk as worthless: another state takes the place of this one.
@@ -95,7 +109,7 @@ impl Store {
     ) -> WalkStep {
         let walk = self.walk.as_mut().expect("the machine has started the walk");
         if walk.is_aborted {
-            self.walk = None;
+            self.end_walk();
             return WalkStep::Aborted;
         }
         let end = piece.len().saturating_add(bytes);
@@ -104,7 +118,7 @@ impl Store {
         }
         for _ in 0..count_max.max(1) {
             if !walk.put_record(piece) {
-                self.walk = None;
+                self.end_walk();
                 return WalkStep::Ended;
             }
             if piece.len() >= end {

@@ -8,7 +8,7 @@ use crate::ids::{BootId, ConnectionId, LogIndex, MemberId, Origin};
 use crate::image::FreezeStep;
 use crate::image::restore::Restore;
 use crate::level::Level;
-use crate::machine::{Machine, PreparedImage};
+use crate::machine::{ApplyStep, Machine, PreparedImage};
 use crate::reply::Outcome as AnyOutcome;
 use crate::stamp::Stamp;
 
@@ -149,4 +149,60 @@ fn an_installed_image_gives_full_times_and_no_lower_index() {
     });
     assert!(aborted, "the image of the old state is worthless");
     machine.finish_entry(LogIndex(2));
+}
+
+/// A machine with a directory of 20 files that have a time to live.
+fn a_machine_with_a_directory() -> Machine {
+    let mut machine = Machine::default();
+    for number in 0..20 {
+        set(&mut machine, &format!("/d/{number}"), "value=1&ttl=9");
+    }
+    machine
+}
+
+#[test]
+fn a_removal_in_steps_gives_what_it_gives_as_a_whole() {
+    let removal = AnyCommand::EtcdV2(command("DELETE", "/d", "recursive=true"));
+    for keys_max in [1, 2, 7] {
+        let (mut whole, mut stepped) = (a_machine_with_a_directory(), a_machine_with_a_directory());
+        let mut changes = [ChangeBatch::default(), ChangeBatch::default()];
+        let reply = whole.apply(&STAMP, &removal, &mut changes[0]);
+        let (mark, digest) = (stepped.mark(), stepped.digest());
+        let step = ApplyStep { keys_max, is_taken: false };
+        let mut steps = 1;
+        let seen = loop {
+            match stepped.apply_step(&STAMP, &removal, step, &mut changes[1]) {
+                Some(seen) => break seen,
+                None => steps += 1,
+            }
+            assert!(stepped.is_amid_command());
+            assert_eq!((stepped.mark(), stepped.digest()), (mark, digest));
+        };
+        assert_eq!(steps, 21_u64.div_ceil(keys_max));
+        assert!(!stepped.is_amid_command());
+        assert_eq!((seen, stepped.digest()), (reply, whole.digest()));
+        let texts = changes.each_ref().map(|changes| {
+            let keys = changes.etcd_v2().keys.iter().map(|change| event_text(&change.event));
+            let deadlines = changes.etcd_v2().deadlines.iter().map(deadline_text);
+            keys.chain(deadlines).collect::<Vec<_>>()
+        });
+        assert_eq!(texts[0], texts[1]);
+        assert_eq!(texts[0].len(), 21);
+    }
+}
+
+#[test]
+fn a_removed_directory_is_garbage_unless_a_start_applies_the_removal() {
+    let removal = AnyCommand::EtcdV2(command("DELETE", "/d", "recursive=true"));
+    let mut machine = a_machine_with_a_directory();
+    machine.apply(&STAMP, &removal, &mut ChangeBatch::default());
+    assert!(machine.has_garbage());
+    while machine.has_garbage() {
+        machine.prune();
+    }
+    let mut machine = a_machine_with_a_directory();
+    let file = machine.etcd_v2().get(Key::new("/d/1").unwrap()).unwrap().node;
+    machine.apply(&STAMP, &removal, &mut ChangeBatch::for_nobody());
+    assert!(!machine.has_garbage());
+    assert_eq!(Arc::strong_count(&file), 1);
 }
