@@ -185,8 +185,8 @@ pub const ETCD_AUTH_ENTRY_BYTES: usize = 256;
 /// key is longer is refused before the log.
 pub const ETCD_V2_KEY_BYTES_MAX: usize = 16 * 1024;
 
-/// Levels of a key of etcd v2, and so of its tree: walks through the tree, and the drop of
-/// a part of it, recurse. etcd has no bound. A client whose key is deeper is refused before the log.
+/// Levels of a key of etcd v2, and so of its tree: walks through the tree, and the drop of a part
+/// of it, recurse. etcd has no bound. A client whose key is deeper is refused before the log.
 pub const ETCD_V2_LEVELS_MAX: usize = 256;
 
 /// Nodes of one chunk of a directory of etcd v2. A write copies one chunk and the list of chunks of

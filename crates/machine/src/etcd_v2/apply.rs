@@ -1,5 +1,5 @@
-//! Apply: each command looks up, refuses with a reason, or changes everything at once. A removal may
-//! need several steps before it does.
+//! Apply: each command looks up, refuses with a reason, or changes everything at once. A removal
+//! may need several steps before it does.
 
 use std::sync::Arc;
 

@@ -75,7 +75,8 @@ impl Store {
         self.index == FIRST_INDEX && self.auth.is_unused()
     }
 
-    /// Whether a command is done in part. Reads are right nevertheless: no removal is done by halves.
+    /// Whether a command is done in part. Reads are right nevertheless: no removal is done by
+    /// halves.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
     }

@@ -3,6 +3,9 @@
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::HeldReply;
 use machine::entry::{BatchBuilder, UnstampedBatch, encode_identities};
+use machine::etcd_v2::change::DeadlineChange;
+use machine::etcd_v2::command::{Command as EtcdV2Command, Write};
+use machine::etcd_v2::key::Key;
 use machine::zk::command::AskedAcl;
 use machine::{
     BootId, Command, ConnectionId, ControlCommand, CreateMode, MemberId, Op, SessionId, Settings,
@@ -925,4 +928,42 @@ fn who_has_no_place_in_a_batch_is_told_before_those_who_have() {
     ] {
         assert_eq!(reason.fate(), fate);
     }
+}
+
+/// The removal of a directory of etcd v2, whose nodes have times to live, goes on over several
+/// holds, and so does freeing them, while nothing else comes.
+#[test]
+fn the_removal_of_a_directory_of_etcd_v2_ends_and_leaves_no_garbage() {
+    const FILES: usize = 3_000;
+    let keys: Vec<String> = (0..FILES).map(|number| format!("/d/{number}")).collect();
+    let set = |key| {
+        let write = Write { key: Key::new(key).unwrap(), value: b"v", ttl_s: Some(60) };
+        let (is_dir, is_refresh) = (false, false);
+        (0, Command::EtcdV2(EtcdV2Command::Set { write, is_dir, is_refresh }))
+    };
+    let sets: Vec<_> = keys.iter().map(|key| set(key)).collect();
+    let (key, is_dir, is_recursive) = (Key::new("/d").unwrap(), true, true);
+    let delete = Command::EtcdV2(EtcdV2Command::Delete { key, is_dir, is_recursive });
+    let other = Origin { member: MemberId(9), boot: BootId(2) };
+    let mut log: Vec<_> = sets.chunks(1_000).map(batch).collect();
+    log.push(batch(&[(0, delete)]));
+    let log = (1..).zip(log).map(|(number, it)| entry_of(number + 1, &[it.stamp(other, number)]));
+    let mut player = Player::new();
+    player.apply.receive(entries(log.collect()));
+    let (mut ended, mut parts) = (0, 0);
+    while player.apply.has_work() {
+        assert!(player.apply.step(&mut player.machine, 256) <= 256);
+        let has_ended = player.machine.etcd_v2().tree().sums().node_count == 0;
+        let told = player.apply.take_output().changes.etcd_v2().deadlines.clone();
+        let told = told.iter().filter(|it| matches!(it, DeadlineChange::Ended { .. })).count();
+        assert!(told <= 256, "a hold is bounded");
+        ended += told;
+        parts += usize::from(told > 0);
+        let has_begun = ended > 0;
+        assert_eq!(player.machine.is_amid_command(), has_begun && !has_ended);
+    }
+    assert_eq!(ended, FILES);
+    assert!(parts >= FILES.div_ceil(256));
+    assert!(!player.machine.has_garbage());
+    assert_eq!(player.machine.index().0, 5);
 }
