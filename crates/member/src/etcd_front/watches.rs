@@ -13,6 +13,7 @@
 //! compacted. Sources: `v3rpc/watch.go`, `mvcc/watchable_store.go` of etcd 3.6.
 
 mod groups;
+mod hits;
 mod intervals;
 mod message;
 mod stream;
@@ -282,36 +283,33 @@ impl Watches {
         let mut watcher_count = 0;
         if let [change] = changes {
             let mut shown = None;
-            groups.find(change.event.key(), |watchers| {
+            groups.find(change.event.key(), |group| {
+                let watchers = groups.watchers(group);
                 watcher_count += watchers.len();
                 for number in watchers {
                     let make = || Shown::new(vec![change.clone()]);
-                    if queues.is_wanted(*number, change, revision) {
-                        queues.give(*number, revision, shown.get_or_insert_with(make));
+                    if queues.is_wanted(*number, revision, |flags| flags.admits(change)) {
+                        queues.give(*number, revision, || shown.get_or_insert_with(make).clone());
                     }
                 }
             });
             return watcher_count;
         }
-        let mut hits: Vec<(WatcherNumber, u32)> = Vec::new();
-        for (number, change) in (0..).zip(changes) {
-            groups.find(change.event.key(), |watchers| {
-                watcher_count += watchers.len();
-                let wanted = watchers.iter().filter(|it| queues.is_wanted(**it, change, revision));
-                hits.extend(wanted.map(|watcher| (*watcher, number)));
-            });
+        let (mut found, looks) = hits::find(changes, groups);
+        watcher_count += looks;
+        let mut wanting: Vec<(WatcherNumber, usize)> = Vec::new();
+        for (place, hits) in found.iter().enumerate() {
+            let watchers = groups.watchers(hits.group);
+            watcher_count += watchers.len();
+            let wants = |flags| hits.are_wanted(flags);
+            let wanted = watchers.iter().filter(|it| queues.is_wanted(**it, revision, wants));
+            wanting.extend(wanted.map(|number| (*number, place)));
         }
-        hits.sort_unstable();
+        wanting.sort_unstable();
         let mut all = None;
-        for of_one in hits.chunk_by(|one, other| one.0 == other.0) {
-            let number = of_one[0].0;
-            if of_one.len() == changes.len() {
-                let make = || Shown::new(changes.to_vec());
-                queues.give(number, revision, all.get_or_insert_with(make));
-            } else {
-                let some = of_one.iter().map(|(_, change)| changes[*change as usize].clone());
-                queues.give(number, revision, &Shown::new(some.collect()));
-            }
+        for (number, place) in wanting {
+            let flags = queues.watchers[number as usize].flags;
+            queues.give(number, revision, || found[place].shown(flags, changes, &mut all));
         }
         watcher_count
     }
@@ -582,22 +580,27 @@ impl Watches {
 }
 
 impl Queues {
-    /// Whether a watcher takes a new event: it is not behind, has not had it, and wants it.
-    fn is_wanted(&self, number: WatcherNumber, change: &KeyChange, revision: i64) -> bool {
+    /// Whether a watcher takes new events: it is not behind, has not had them, and wants them.
+    fn is_wanted(
+        &self,
+        number: WatcherNumber,
+        revision: i64,
+        wants: impl FnOnce(Flags) -> bool,
+    ) -> bool {
         let watcher = &self.watchers[number as usize];
-        !watcher.is_behind && revision >= watcher.next && watcher.flags.admits(change)
+        !watcher.is_behind && revision >= watcher.next && wants(watcher.flags)
     }
 
     /// Gives a watcher the events of a new revision, or lets it fall behind where they have no
     /// room.
-    fn give(&mut self, number: WatcherNumber, revision: i64, shown: &Arc<Shown>) {
+    fn give(&mut self, number: WatcherNumber, revision: i64, shown: impl FnOnce() -> Arc<Shown>) {
         let Queues { watchers, streams, bytes, .. } = self;
         let watcher = &mut watchers[number as usize];
         let ticket = watcher.stream;
         let stream = streams.get_mut(&ticket).expect("its stream is there");
         if !stream.is_full() && (stream.is_empty() || *bytes < ETCD_WATCH_QUEUES_BYTES_MAX) {
             watcher.next = revision + 1;
-            return self.push_events(number, revision, shown);
+            return self.push_events(number, revision, &shown());
         }
         watcher.next = revision;
         watcher.is_behind = true;

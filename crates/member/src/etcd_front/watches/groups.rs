@@ -14,6 +14,9 @@ use super::intervals::{End, Intervals};
 /// The number of a watcher.
 pub(super) type WatcherNumber = u32;
 
+/// The number of a group.
+pub(super) type GroupNumber = u32;
+
 /// The place of a watcher in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GroupPlace {
@@ -114,12 +117,17 @@ impl Groups {
         KeyRange { key: &group.key, end }
     }
 
-    /// Shows the watchers of a key, group by group.
-    pub fn find(&self, key: &[u8], mut visit: impl FnMut(&[WatcherNumber])) {
+    /// Shows the groups of a key.
+    pub fn find(&self, key: &[u8], mut visit: impl FnMut(GroupNumber)) {
         if let Some(group) = self.find_alone(key) {
-            visit(&self.groups[group as usize].watchers);
+            visit(group);
         }
-        self.ranges.find(key, &mut |group| visit(&self.groups[group as usize].watchers));
+        self.ranges.find(key, &mut visit);
+    }
+
+    /// The watchers of a group.
+    pub fn watchers(&self, group: GroupNumber) -> &[WatcherNumber] {
+        &self.groups[group as usize].watchers
     }
 
     fn find_alone(&self, key: &[u8]) -> Option<u32> {

@@ -31,6 +31,11 @@ impl Shown {
         Arc::new(Shown { changes, encoded: Default::default(), bytes })
     }
 
+    #[cfg(test)]
+    pub fn changes(&self) -> &[KeyChange] {
+        &self.changes
+    }
+
     fn encode(&self, with_before: bool, out: &mut Vec<u8>) {
         for change in &self.changes {
             write_watch_event(change, with_before, out);
