@@ -333,7 +333,7 @@ fn with_v2(seed: u64, member_count: usize) -> Options {
 #[test]
 fn clients_of_etcd_v2_meet_all_that_may_happen() {
     let mut all = V2Counts::default();
-    for (seed, member_count) in (1..=60).map(|seed| (seed, [1, 3, 5][seed as usize % 3])) {
+    for (seed, member_count) in (1..=100).map(|seed| (seed, [1, 3, 5][seed as usize % 3])) {
         let summary = sim::run(with_v2(seed, member_count));
         let counts = summary.unwrap_or_else(|failure| panic!("{failure}")).etcd.v2;
         all.add(&counts);

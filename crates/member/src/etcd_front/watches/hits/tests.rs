@@ -24,6 +24,11 @@ fn groups_of(ranges: &[(&str, &str)]) -> Groups {
     groups
 }
 
+/// The numbers of changes of a group, as one run.
+fn run(numbers: Range<usize>) -> Vec<Range<usize>> {
+    core::iter::once(numbers).collect()
+}
+
 fn keys(shown: &Shown) -> Vec<String> {
     let keys = shown.changes().iter().map(|change| change.event.key());
     keys.map(|key| String::from_utf8(key.to_vec()).unwrap()).collect()
@@ -39,7 +44,7 @@ fn a_removal_is_one_run_for_each_group_however_many_watch() {
     assert_eq!(looks, 500 + 100 + 1, "watchers of one range are one group");
     let runs = |hits: &GroupHits| (groups.watchers(hits.group)[0], hits.runs.clone());
     let all: Vec<_> = found.iter().map(runs).collect();
-    assert_eq!(all, [(0, vec![0..500]), (2, vec![100..200]), (3, vec![150..151])]);
+    assert_eq!(all, [(0, run(0..500)), (2, run(100..200)), (3, run(150..151))]);
 }
 
 #[test]
