@@ -16,7 +16,7 @@ use zk::request::{ReadKind, Request, WriteRequest};
 use super::requests::{Connection, count, fill};
 use crate::client::{Client, SEQUENTIAL, create, read};
 use crate::ensemble::open;
-use crate::etcd::grpc_client::{call, connect, framed, head, kv, run};
+use crate::etcd::grpc_client::{call, connect, framed, head, kv, run, soon};
 use crate::etcd::request;
 use crate::server::{Server, wait_until};
 
@@ -197,7 +197,7 @@ async fn answered(
     request: &impl Message,
 ) -> Option<bytes::Bytes> {
     let head = head(&format!("/etcdserverpb.KV/{method}"));
-    let answer = call(requests, head, framed(&request.encode_to_vec())).await.ok()?;
+    let answer = soon(call(requests, head, framed(&request.encode_to_vec()))).await.ok()?;
     let (code, text) = answer.status();
     assert!(["0", "14"].contains(&code.as_str()), "{text}");
     (code == "0").then(|| answer.messages[0].clone())
