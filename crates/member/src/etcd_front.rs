@@ -119,8 +119,8 @@ pub struct EtcdFrontConfig {
     pub progress_ms: u64,
     /// The bounds of watch streams.
     pub watch_bounds: WatchBounds,
-    /// The seed of the tree that finds watchers of ranges. No client may know it: one who does could
-    /// choose ranges that make the tree a list.
+    /// The seed of the tree that finds watchers of ranges. No client may know it: one who does
+    /// could choose ranges that make the tree a list.
     pub watch_seed: u64,
     /// Tells Apply whether this Front has watchers.
     pub watch_interest: Arc<WatchInterest>,

@@ -521,8 +521,8 @@ fn check_origins(from: MemberId, forward: &Forward) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// Checks that the commands are those of clients. A member that no longer leads forwards none of its
-/// own, and apply trusts those.
+/// Checks that the commands are those of clients. A member that no longer leads forwards none of
+/// its own, and apply trusts those.
 fn check_commands(forward: &Forward) -> Result<(), PeerError> {
     match forward.batches.iter().find(|batch| !entry::may_be_forwarded(&batch.bytes)) {
         Some(batch) => Err(PeerError::OwnCommand { sequence: batch.header.sequence }),

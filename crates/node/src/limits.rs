@@ -60,9 +60,9 @@ pub const PEER_QUEUE_FRAMES_MAX: usize = 16 * 1024;
 /// Bytes of the frames that wait on one link, or one frame if larger.
 pub const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of the frames of all links that Loop has not taken. Above it no link is read until Loop has
-/// taken some: a member that sends more than Loop takes waits, and fills no memory. Each link may be
-/// one read beyond, or one frame if larger.
+/// Bytes of the frames of all links that Loop has not taken. Above it no link is read until Loop
+/// has taken some: a member that sends more than Loop takes waits, and fills no memory. Each link
+/// may be one read beyond, or one frame if larger.
 pub const PEER_INPUT_BYTES_MAX: usize = 128 << 20;
 
 /// How long a link that is not read rests before it looks for room again.

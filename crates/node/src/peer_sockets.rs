@@ -284,9 +284,9 @@ struct Waiting {
 }
 
 impl PeerSockets {
-    /// Starts the thread. It calls `give` with the inputs, in order; `give` must not wait. It returns
-    /// whether there is room for more: if not, no link is read that gives something, until `give`,
-    /// called again without inputs, has room.
+    /// Starts the thread. It calls `give` with the inputs, in order; `give` must not wait. It
+    /// returns whether there is room for more: if not, no link is read that gives something, until
+    /// `give`, called again without inputs, has room.
     ///
     /// # Errors
     /// The system has no thread, or refuses what a listener needs.

@@ -76,8 +76,8 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
     Ok(Peek { group_id: header.group_id, to: header.to, from: header.from, snapshot, is_append })
 }
 
-/// Shows the index and the payload of each normal entry that a message appends, until `visit` fails.
-/// Memberships and empty entries are passed over. Nothing is copied.
+/// Shows the index and the payload of each normal entry that a message appends, until `visit`
+/// fails. Memberships and empty entries are passed over. Nothing is copied.
 ///
 /// # Errors
 /// As `Replica::step`, for the decoded part; or the error of `visit`.

@@ -1126,9 +1126,9 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
     Ok(restored)
 }
 
-/// Checks that no term and no index is above those that a message may have: others would refuse this
-/// member's messages, and raft-rs counts on from them without a check. Terms and indexes of entries
-/// do not fall, so those of the last one are enough.
+/// Checks that no term and no index is above those that a message may have: others would refuse
+/// this member's messages, and raft-rs counts on from them without a check. Terms and indexes of
+/// entries do not fall, so those of the last one are enough.
 fn check_numbers(restored: &Restored) -> Result<(), ReplicaError> {
     let (after, state) = (restored.entries_after(), &restored.hard_state);
     let last = restored.entries.last();
