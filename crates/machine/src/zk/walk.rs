@@ -1,9 +1,9 @@
 //! The walk that writes ZooKeeper's section of an image, while commands go on.
 //!
 //! The scalars and the sessions are encoded when the walk begins, and given out in steps, whole
-//! records at a time. Then the slots of the tree are walked a step at a time. Before apply changes a
-//! znode that the walk has not reached, the tree saves its old image in [`TreeFreeze`]; slots filled
-//! since then are not part of the image.
+//! records at a time. Then the slots of the tree are walked a step at a time. Before apply changes
+//! a znode that the walk has not reached, the tree saves its old image in [`TreeFreeze`]; slots
+//! filled since then are not part of the image.
 
 use bytes::Bytes;
 

@@ -2,8 +2,8 @@
 //!
 //! The tree is a treap: a search tree by the start of a range that is a heap by random priorities,
 //! so it stays flat whatever comes in which order. The priorities come from a seed that no client
-//! knows: one who knew them could choose ranges that make a list, and walks recurse. Each node knows
-//! the greatest end in its subtree, so a search leaves out subtrees that end before the key.
+//! knows: one who knew them could choose ranges that make a list, and walks recurse. Each node
+//! knows the greatest end in its subtree, so a search leaves out subtrees that end before the key.
 
 use std::cmp::Ordering;
 
