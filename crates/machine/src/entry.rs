@@ -42,6 +42,8 @@ pub const FORMAT_VERSION: u8 = 1;
 /// Bytes before the first batch.
 pub const HEADER_BYTES: usize = 20;
 
+const _: () = assert!(HEADER_BYTES + BATCH_ALONE_BYTES_MAX == ENTRY_BYTES_MAX);
+
 /// Bytes of a batch before its first command.
 const BATCH_HEADER_BYTES: usize = 36;
 

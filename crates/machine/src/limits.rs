@@ -13,7 +13,7 @@ pub const ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes of a batch that has an entry for itself, since it has one command that is larger than
 /// [`BATCH_BYTES_MAX`]. A larger command is refused where it is encoded.
-pub const BATCH_ALONE_BYTES_MAX: usize = ENTRY_BYTES_MAX - crate::entry::HEADER_BYTES;
+pub const BATCH_ALONE_BYTES_MAX: usize = ENTRY_BYTES_MAX - 20;
 
 /// Bytes of a path. ZooKeeper has no bound but `jute.maxbuffer`; this is the format's.
 pub const PATH_BYTES_MAX: usize = ENTRY_BYTES_MAX;
@@ -109,9 +109,9 @@ pub const ETCD_CHUNK_EVENTS: usize = 512;
 
 /// The most that the versions in the outcome of a command, or in the result of a read, may weigh:
 /// their keys and values, in bytes, each at least [`ETCD_ANSWER_ITEM_WEIGHT`]. A message of gRPC
-/// has 2^31 - 1 bytes at most (`math.MaxInt32`, the bound of etcd's clients). A read that finds more
-/// is refused; a command that shows more takes effect, and its client is told that the answer is
-/// too large.
+/// has 2^31 - 1 bytes at most (`math.MaxInt32`, the bound of etcd's clients). A read that finds
+/// more is refused. A command that shows more takes effect, and its client gets the error that the
+/// answer is too large.
 pub const ETCD_ANSWER_WEIGHT_MAX: u64 = (1 << 31) - 1;
 
 /// The least that a version in an outcome weighs, and an operation of a transaction: some more than

@@ -613,19 +613,7 @@ impl EtcdFront {
                 self.begin_read(ticket, Read::Stream(stream), is_local, asker);
                 Ok(())
             }
-            Method::Txn => {
-                let (bytes, kept) = (request.len(), (method, request.clone()));
-                let request: pb::TxnRequest = decode(request)?;
-                let ops_max = self.config.txn_ops_max;
-                if is_read_only(&request) {
-                    let is_local = is_serializable(&request);
-                    let read = Read::Txn(Box::new(TxnCall::new(request, ops_max)?));
-                    self.begin_read(ticket, read, is_local, asker);
-                    return Ok(());
-                }
-                let txn = EtcdCommand::Txn(convert::txn(&request, ops_max)?);
-                self.begin_write(ticket, txn, bytes, kept, asker)
-            }
+            Method::Txn => self.begin_txn(ticket, request, asker),
             Method::Put => {
                 let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::PutRequest = decode(request)?;
@@ -660,6 +648,25 @@ impl EtcdFront {
                 self.begin_of_maintenance(ticket, method, request, asker)
             }
         }
+    }
+
+    fn begin_txn(
+        &mut self,
+        ticket: Ticket,
+        request: Bytes,
+        asker: Asker,
+    ) -> Result<(), CallRefused> {
+        let (bytes, kept) = (request.len(), (Method::Txn, request.clone()));
+        let request: pb::TxnRequest = decode(request)?;
+        let ops_max = self.config.txn_ops_max;
+        if is_read_only(&request) {
+            let is_local = is_serializable(&request);
+            let read = Read::Txn(Box::new(TxnCall::new(request, ops_max)?));
+            self.begin_read(ticket, read, is_local, asker);
+            return Ok(());
+        }
+        let txn = EtcdCommand::Txn(convert::txn(&request, ops_max)?);
+        self.begin_write(ticket, txn, bytes, kept, asker)
     }
 
     /// Begins a call of the service `Maintenance`, or a question that others of it depend on.

@@ -19,6 +19,7 @@ use crate::limits::{ETCD_AUTH_BYTES_MAX, ETCD_AUTH_ENTRY_BYTES};
 mod check;
 mod command;
 mod intervals;
+mod permit_steps;
 pub(crate) mod permitting;
 mod tokens;
 

@@ -9,9 +9,9 @@ use crate::etcd::command::{Op, Txn};
 /// The operations of a transaction that a walk visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Those of one branch: the first if the comparisons hold.
+    /// The operations of one branch: of the first if the comparisons hold.
     Branch(bool),
-    /// Those of both, the first branch before the other.
+    /// All operations, the first branch before the other.
     Both,
 }
 

@@ -7,45 +7,43 @@
 use core::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::etcd::command::{KeyRange, RangeOp, SortOrder, SortTarget};
+use crate::etcd::command::{RangeOp, SortOrder, SortTarget};
 use crate::etcd::event::{Event, Place};
 use crate::etcd::reply::{Found, Refusal};
-use crate::etcd::run::weight_of;
+use crate::etcd::shown::weight_of;
 use crate::etcd::sorting::Sorting;
-use crate::etcd::store::Store;
-use crate::limits::ETCD_CHANGE_COST;
 
 /// A read of a range that is not done. All steps read at one revision.
 #[derive(Debug)]
 pub struct RangeRead {
     /// The revision.
-    at: i64,
+    pub(super) at: i64,
     /// The first key that was not looked at; none before the first step.
-    next: Option<Box<[u8]>>,
+    pub(super) next: Option<Box<[u8]>>,
     /// Whether all keys were looked at, or counted.
-    is_walked: bool,
-    kept: Kept,
+    pub(super) is_walked: bool,
+    pub(super) kept: Kept,
     /// The count of the keys, where it goes on.
-    counting: Option<Counting>,
+    pub(super) counting: Option<Counting>,
     /// The work of putting the versions in order, once it has begun.
-    sorting: Option<Sorting>,
+    pub(super) sorting: Option<Sorting>,
 }
 
 /// What a read keeps of the keys that it has looked at.
 #[derive(Debug)]
-struct Kept {
-    found: Found,
+pub(super) struct Kept {
+    pub(super) found: Found,
     /// The first of the versions that were admitted, where there are an order and a limit.
-    best: BinaryHeap<Ranked>,
+    pub(super) best: BinaryHeap<Ranked>,
     /// The number of versions that were admitted.
-    admitted: u64,
+    pub(super) admitted: u64,
     /// The weight of the versions that are kept.
-    weight: u64,
+    pub(super) weight: u64,
 }
 
 /// A count of the keys of a range that is not done.
 #[derive(Debug)]
-enum Counting {
+pub(super) enum Counting {
     /// By a walk through the keys, from this one on.
     Walk { next: Option<Box<[u8]>>, count: u64 },
     /// Back from the number of the present: how many more keys were made than removed between the
@@ -112,143 +110,9 @@ impl PartialEq for Ranked {
 
 impl Eq for Ranked {}
 
-impl Store {
-    /// Reads a range at the present revision, or at an older one.
-    ///
-    /// etcd 3.6 `txn.executeRange`, `mvcc.storeTxnCommon.rangeKeys`.
-    ///
-    /// # Errors
-    /// The revision is compacted, or above the store's.
-    pub fn range(&self, op: &RangeOp<'_>) -> Result<Found, Refusal> {
-        let mut read = self.begin_range(op)?;
-        let is_walked = self.range_step(op, &mut read, &mut u64::MAX.clone())?;
-        assert!(is_walked, "a step without a bound is whole");
-        Ok(read.finish(op))
-    }
-
-    /// Begins to read a range. The steps follow.
-    ///
-    /// # Errors
-    /// The revision is above the store's.
-    pub fn begin_range(&self, op: &RangeOp<'_>) -> Result<RangeRead, Refusal> {
-        RangeRead::begin(op, self.revision)
-    }
-
-    /// Goes on with a read of a range, looks at up to `keys_left` keys, and takes them off it.
-    /// Whether all keys were looked at; then [`RangeRead::sort_step`] follows.
-    ///
-    /// # Errors
-    /// The revision is compacted by now.
-    pub fn range_step(
-        &self,
-        op: &RangeOp<'_>,
-        read: &mut RangeRead,
-        keys_left: &mut u64,
-    ) -> Result<bool, Refusal> {
-        self.range_step_within(op, read, keys_left, self.revision)
-    }
-
-    /// As [`Store::range_step`], where `current` is the present revision: within a transaction that
-    /// is the one of its changes, once it has any.
-    pub(crate) fn range_step_within(
-        &self,
-        op: &RangeOp<'_>,
-        read: &mut RangeRead,
-        keys_left: &mut u64,
-        current: i64,
-    ) -> Result<bool, Refusal> {
-        let at = read.at;
-        if read.is_walked {
-            return Ok(true);
-        }
-        if at < self.compacted {
-            return Err(Refusal::Compacted);
-        }
-        if !op.count_only
-            && read.counting.is_none()
-            && let Some(first) = self.first_created(op, at, current)
-        {
-            *keys_left = keys_left.saturating_sub(first.len() as u64);
-            read.kept.set_first(first, self.index.live_count_of(op.range));
-            read.is_walked = true;
-            return Ok(true);
-        }
-        if !op.count_only && read.counting.is_none() {
-            let key = read.next.as_deref().unwrap_or(op.range.key);
-            let range = KeyRange { key, end: op.range.end };
-            let (mut is_enough, mut seen) = (false, 0);
-            let next = self.index.visit(range, at, keys_left, |event| {
-                seen += 1;
-                is_enough = read.kept.take(op, event);
-                !is_enough
-            });
-            read.kept.found.count += seen;
-            if !is_enough {
-                read.is_walked = next.is_none();
-                read.next = next;
-                return Ok(read.is_walked);
-            }
-        }
-        let counted = self.count_step(op.range, (at, current), &mut read.counting, keys_left);
-        read.kept.found.count = counted.unwrap_or(read.kept.found.count);
-        read.is_walked = counted.is_some();
-        Ok(read.is_walked)
-    }
-
-    /// Goes on counting the keys of a range that exist at the revision `at`. None if the step may
-    /// do no more. `current` is the present revision, which within a transaction is above the
-    /// store's, once there is a change.
-    fn count_step(
-        &self,
-        range: KeyRange<'_>,
-        (at, current): (i64, i64),
-        counting: &mut Option<Counting>,
-        keys_left: &mut u64,
-    ) -> Option<u64> {
-        if counting.is_none() && at == current && !self.is_paused() {
-            return Some(self.index.live_count_of(range));
-        }
-        match counting.get_or_insert_with(|| self.begin_count(range, at)) {
-            Counting::Walk { next, count } => {
-                let key = next.as_deref().unwrap_or(range.key);
-                let rest = KeyRange { key, end: range.end };
-                *next = self.index.visit(rest, at, keys_left, |_| {
-                    *count += 1;
-                    true
-                });
-                next.is_none().then_some(*count)
-            }
-            Counting::Back { behind, more } => {
-                for event in self.tail.behind(*behind) {
-                    if *keys_left == 0 {
-                        return None;
-                    }
-                    *keys_left -= 1;
-                    *behind = event.place();
-                    if range.contains(event.key()) {
-                        *more += event.key_count_change();
-                    }
-                }
-                // Events of a command that is paused count on both sides.
-                Some(self.index.live_count_of(range).saturating_add_signed(-*more))
-            }
-        }
-    }
-
-    /// Chooses the shorter way to count.
-    fn begin_count(&self, range: KeyRange<'_>, at: i64) -> Counting {
-        let behind = Place { revision: at, sub: u32::MAX };
-        let changes = self.tail.count_behind(behind);
-        match changes.saturating_mul(ETCD_CHANGE_COST) > self.index.key_count_of(range) {
-            true => Counting::Walk { next: None, count: 0 },
-            false => Counting::Back { behind, more: 0 },
-        }
-    }
-}
-
 impl Kept {
     /// Takes the next version, by key, if the read admits it. Whether the read has enough.
-    fn take(&mut self, op: &RangeOp<'_>, event: &Event) -> bool {
+    pub(super) fn take(&mut self, op: &RangeOp<'_>, event: &Event) -> bool {
         if !is_admitted(op, event) {
             return false;
         }
@@ -268,7 +132,7 @@ impl Kept {
 
     /// Takes the versions that an order of creation has given in the place of a walk: the first,
     /// and another one if there is one.
-    fn set_first(&mut self, first: Vec<Event>, count: u64) {
+    pub(super) fn set_first(&mut self, first: Vec<Event>, count: u64) {
         self.best.clear();
         self.admitted = first.len() as u64;
         (self.found.events, self.found.count) = (first, count);
@@ -322,8 +186,8 @@ impl RangeRead {
         self.kept.found.events
     }
 
-    /// Goes on putting the versions of a read in order, all keys of which were looked at, and takes
-    /// each that it moves off `count_left`. Whether it is done. It needs no lock.
+    /// Goes on putting the versions in order, once all keys were looked at. Takes each version that
+    /// it moves off `count_left`. Whether it is done. It needs no lock.
     pub fn sort_step(&mut self, op: &RangeOp<'_>, count_left: &mut u64) -> bool {
         let Some(order) = Order::of(op) else { return true };
         let sorting = self.sorting.get_or_insert_with(|| {

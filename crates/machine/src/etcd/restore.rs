@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crate::codec::{DecodeError, Reader};
 use crate::etcd::alarm::Alarm;
 use crate::etcd::auth::Auth;
+use crate::etcd::edge::Edge;
 use crate::etcd::event::{Event, Place};
 use crate::etcd::lease::{self, Grant};
 use crate::etcd::settings::Settings;
-use crate::etcd::store::{Edge, Store};
+use crate::etcd::store::Store;
 use crate::etcd::tail::{Passed, Sum, TailRestore};
 use crate::etcd::walk::{
     TAG_ALARM, TAG_AUTH, TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START,

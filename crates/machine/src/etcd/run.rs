@@ -7,18 +7,18 @@
 //! result does not depend on the steps.
 
 use crate::change::ChangeBatch;
-use crate::etcd::auth::permitting::Permitting;
 use crate::etcd::budget::Budget;
 use crate::etcd::change::KeyChange;
 use crate::etcd::command::{DeleteRange, KeyRange, Op, Put, RangeOp, Txn};
-use crate::etcd::event::{Event, Place};
+use crate::etcd::event::Place;
 use crate::etcd::lease::Lease;
-use crate::etcd::path::{Level, Taken, Visit, Walk};
+use crate::etcd::path::{Visit, Walk};
+use crate::etcd::paused::{ChangesSoFar, DeleteSoFar, Halt, Paused, PausedAt, TxnRun};
 use crate::etcd::range::RangeRead;
-use crate::etcd::reply::{Branch, Found, OpDone, PutDone, RangeDeleted, Refusal};
-use crate::etcd::store::{CompactSoFar, Store};
-use crate::etcd::txn_steps::{Checking, Judging};
-use crate::limits::{ETCD_ANSWER_ITEM_WEIGHT, ETCD_ANSWER_WEIGHT_MAX};
+use crate::etcd::reply::{Found, OpDone, PutDone, RangeDeleted, Refusal};
+use crate::etcd::shown::{Shown, weight_of};
+use crate::etcd::store::Store;
+use crate::limits::ETCD_ANSWER_ITEM_WEIGHT;
 
 /// Why a step of a command gives no outcome.
 pub(crate) enum Stop {
@@ -32,124 +32,6 @@ impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Stop {
         Stop::Refused(refusal)
     }
-}
-
-/// A command between two of its steps.
-pub(crate) enum Paused {
-    /// Its user's permissions are being checked.
-    Permitting(Permitting),
-    /// The events of a compaction's revision are being looked at.
-    Compacting(CompactSoFar),
-    /// The comparisons of a transaction are being judged.
-    Judging(Judging),
-    /// The operations of a transaction whose comparisons were judged are being checked.
-    Checking(Vec<bool>, Checking),
-    /// It has begun to run.
-    Running(PausedAt, Box<Halt>),
-}
-
-impl Paused {
-    /// The changes of a command that has begun to run.
-    pub fn into_halt(self) -> Option<Box<Halt>> {
-        match self {
-            Paused::Running(_, halt) => Some(halt),
-            Paused::Permitting(_)
-            | Paused::Compacting(_)
-            | Paused::Judging(_)
-            | Paused::Checking(..) => None,
-        }
-    }
-}
-
-/// Where a command goes on that has begun to run.
-pub(crate) enum PausedAt {
-    /// In its only operation.
-    DeleteRange,
-    /// Behind operations of a transaction.
-    Txn(TxnRun),
-    /// In the end of the lease with this number in the list of the command.
-    Lease(usize, Lease),
-}
-
-/// A transaction while its operations run.
-pub(crate) struct TxnRun {
-    /// The results of the comparisons, of each transaction on the path before those nested in it.
-    judged: Vec<bool>,
-    levels: Vec<Level>,
-    /// The number of transactions that the walk along the path has entered.
-    entered: usize,
-    /// The outcomes so far, of the transactions that are not done.
-    branches: Vec<Branch>,
-}
-
-/// The changes at one revision, which are not complete.
-pub(crate) struct Halt {
-    /// The place of the next event.
-    place: Place,
-    /// The changes so far, for watchers, who get those of one revision together. None if nobody
-    /// watched.
-    changes: Option<ChangesSoFar>,
-    /// The removal that is not done.
-    delete: Option<DeleteSoFar>,
-    /// The read that is not done.
-    read: Option<Box<RangeRead>>,
-    /// Whether and how far the outcome collects what it shows.
-    shown: Shown,
-}
-
-/// The changes for watchers between two steps.
-struct ChangesSoFar {
-    changes: Vec<KeyChange>,
-    /// The place of the first event that is not among them: the place of the next event, unless
-    /// the first watcher has come since the command began.
-    next: Place,
-}
-
-/// A removal of a range between two steps.
-struct DeleteSoFar {
-    /// The first key that was not looked at.
-    from: Box<[u8]>,
-    count: u64,
-    prev: Vec<Event>,
-}
-
-/// Whether the outcome of a command collects what it shows: the versions that operations read or
-/// replace. Only the member that answers the client needs them, and only up to the limit of an
-/// answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// Nobody takes the outcome.
-    Nothing,
-    /// As long as they do not weigh more than this.
-    UpTo(u64),
-    /// They have weighed more than an answer may, so there is none.
-    TooMuch,
-}
-
-impl Shown {
-    /// At the beginning of a command whose outcome somebody takes, or nobody.
-    pub fn at_begin(is_taken: bool) -> Shown {
-        if is_taken { Shown::UpTo(ETCD_ANSWER_WEIGHT_MAX) } else { Shown::Nothing }
-    }
-
-    /// Whether versions are collected.
-    fn collects(self) -> bool {
-        matches!(self, Shown::UpTo(_))
-    }
-
-    /// Notes that this much was collected.
-    fn weigh(&mut self, weight: u64) {
-        if let Shown::UpTo(left) = self {
-            *self = left.checked_sub(weight).map_or(Shown::TooMuch, Shown::UpTo);
-        }
-    }
-}
-
-/// The weight of a version in an outcome: at least what its reference takes in memory, at most what
-/// it will take in the answer and a little more.
-pub(crate) fn weight_of(event: &Event, keys_only: bool) -> u64 {
-    let shown = event.key().len() + if keys_only { 0 } else { event.value().len() };
-    (shown as u64).max(ETCD_ANSWER_ITEM_WEIGHT)
 }
 
 /// What a step of a command has to work with.
@@ -284,42 +166,6 @@ pub(crate) struct Run<'s> {
     /// The read that is not done.
     read: Option<Box<RangeRead>>,
     shown: Shown,
-}
-
-impl TxnRun {
-    /// Before the first operation.
-    pub fn new(judged: Vec<bool>) -> TxnRun {
-        TxnRun { judged, levels: Vec::new(), entered: 0, branches: Vec::new() }
-    }
-
-    /// Enters the transaction that is ahead of the walk.
-    fn enter(&mut self, walk: &mut Walk<'_>) {
-        let succeeded = self.judged[self.entered];
-        walk.enter(Taken::Branch(succeeded));
-        self.entered += 1;
-        self.branches.push(Branch { succeeded, done: Vec::new() });
-    }
-
-    /// Leaves a transaction whose operations have all run.
-    fn leave(&mut self) {
-        if self.branches.len() > 1
-            && let Some(branch) = self.branches.pop()
-        {
-            self.push(OpDone::Txn(branch));
-        }
-    }
-
-    fn push(&mut self, done: OpDone) {
-        if let Some(branch) = self.branches.last_mut() {
-            branch.done.push(done);
-        }
-    }
-
-    /// The outcome, once all operations have run.
-    pub fn finish(mut self) -> Branch {
-        assert!(self.branches.len() == 1, "all nested transactions were left");
-        self.branches.pop().expect("there is the whole transaction")
-    }
 }
 
 impl Run<'_> {

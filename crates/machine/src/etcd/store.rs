@@ -16,12 +16,13 @@ use crate::etcd::auth::Auth;
 use crate::etcd::budget::Budget;
 use crate::etcd::command::{KeyRange, RangeOp};
 use crate::etcd::created::CreationOrders;
+use crate::etcd::edge::{CompactSoFar, Edge};
 use crate::etcd::event::{Event, Place, Version};
 use crate::etcd::garbage::Garbage;
 use crate::etcd::index::{Index, LookedAt};
 use crate::etcd::lease::{Lease, Leases, UserTag};
+use crate::etcd::paused::Paused;
 use crate::etcd::reply::Refusal;
-use crate::etcd::run::Paused;
 use crate::etcd::settings::Settings;
 use crate::etcd::tail::{Sum, Tail};
 use crate::etcd::walk::Walk;
@@ -59,39 +60,6 @@ pub struct Store {
     pub(crate) walk: Option<Box<Walk>>,
     /// References that nobody takes.
     pub(crate) garbage: Garbage,
-}
-
-/// The events at the compacted revision, in their order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Edge {
-    pub events: Arc<Vec<Event>>,
-    /// The sum of the removals among them.
-    pub removals: Sum,
-}
-
-impl Edge {
-    /// Adds the next event.
-    fn push(&mut self, event: &Event) {
-        if event.is_delete() {
-            self.removals.add(Sum::of(event));
-        }
-        Arc::make_mut(&mut self.events).push(event.clone());
-    }
-
-    /// The edge of these events.
-    pub fn of(events: impl IntoIterator<Item = Event>) -> Edge {
-        let mut edge = Edge::default();
-        events.into_iter().for_each(|event| edge.push(&event));
-        edge
-    }
-}
-
-/// A compaction between two of its steps.
-#[derive(Debug, Default)]
-pub(crate) struct CompactSoFar {
-    /// The last event of its revision that was looked at.
-    last: Option<Place>,
-    edge: Edge,
 }
 
 impl Default for Store {
@@ -209,8 +177,8 @@ impl Store {
         self.walk_range_step(range, revision, &mut u64::MAX.clone(), visit).map(|_| ())
     }
 
-    /// As [`Store::walk_range`], but looks at up to `keys_left` keys, and takes them off it. Returns
-    /// where the keys begin that it did not look at, unless `visit` wanted no more.
+    /// Like [`Store::walk_range`], but looks at up to `keys_left` keys, and takes them off it.
+    /// Returns where the keys begin that it did not look at, unless `visit` wanted no more.
     ///
     /// # Errors
     /// The revision is compacted, or above the store's.

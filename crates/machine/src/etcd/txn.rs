@@ -15,13 +15,16 @@ use crate::etcd::auth::permitting::Permitting;
 use crate::etcd::auth::{AuthDone, AuthInfo};
 use crate::etcd::budget::Budget;
 use crate::etcd::change::LeaseChange;
-use crate::etcd::command::{Command, Op, Put, Txn};
+use crate::etcd::command::{Command, DeleteRange, Op, Put, Txn};
+use crate::etcd::edge::CompactSoFar;
 use crate::etcd::event::Event;
 use crate::etcd::lease::{Grant, Lease};
+use crate::etcd::paused::{Halt, Paused, PausedAt, TxnRun};
 use crate::etcd::reply::{Branch, Granted, OpDone, Outcome, Refusal, TxnDone};
-use crate::etcd::run::{Halt, Paused, PausedAt, Step, Stop, TxnRun, weight_of};
-use crate::etcd::store::{CompactSoFar, Store};
-use crate::etcd::txn_steps::{Checking, Judging};
+use crate::etcd::run::{Step, Stop};
+use crate::etcd::shown::weight_of;
+use crate::etcd::store::Store;
+use crate::etcd::txn_state::{Checking, Judging};
 use crate::ids::{LeaseId, MemberId, Ordinal};
 use crate::limits::{ETCD_ANSWER_WEIGHT_MAX, ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
@@ -96,32 +99,9 @@ impl Store {
                 self.check_quota(at, cost_of_put(put))?;
                 Ok(self.run_whole(&mut step, |run| Outcome::Put(run.put(put))))
             }
-            Command::DeleteRange(delete) => {
-                let halt = paused.and_then(Paused::into_halt);
-                let done = self.run(&mut step, halt, |run| {
-                    let done = run.delete_range(delete).ok_or(())?;
-                    Ok((done, run.shows_too_much()))
-                });
-                match done {
-                    Ok((done, false)) => Ok(Outcome::DeleteRange(done)),
-                    Ok((done, true)) => {
-                        self.garbage.add(done.prev);
-                        Ok(Outcome::TooLarge)
-                    }
-                    Err(((), halt)) => Err(self.pause(PausedAt::DeleteRange, halt)),
-                }
-            }
+            Command::DeleteRange(delete) => self.run_delete(delete, paused, &mut step),
             Command::Txn(txn) => self.run_txn(at, txn, paused, &mut step),
-            Command::Compact { revision } => {
-                let mut so_far = match paused {
-                    Some(Paused::Compacting(so_far)) => so_far,
-                    _ => CompactSoFar::default(),
-                };
-                match self.compact_step(*revision, &mut so_far, &mut step.budget)? {
-                    true => Ok(Outcome::Compacted { revision: self.revision }),
-                    false => Err(self.pause_at(Paused::Compacting(so_far))),
-                }
-            }
+            Command::Compact { revision } => self.run_compact(*revision, paused, &mut step.budget),
             Command::Configure(settings) => {
                 self.settings = *settings;
                 Ok(Outcome::Configured)
@@ -154,6 +134,43 @@ impl Store {
                 let alarm = self.alarms.disarm(*alarm).then_some(*alarm);
                 Ok(Outcome::Alarmed { revision: self.revision, alarm })
             }
+        }
+    }
+
+    fn run_delete(
+        &mut self,
+        delete: &DeleteRange<'_>,
+        paused: Option<Paused>,
+        step: &mut Step<'_>,
+    ) -> Result<Outcome, Stop> {
+        let halt = paused.and_then(Paused::into_halt);
+        let done = self.run(step, halt, |run| {
+            let done = run.delete_range(delete).ok_or(())?;
+            Ok((done, run.shows_too_much()))
+        });
+        match done {
+            Ok((done, false)) => Ok(Outcome::DeleteRange(done)),
+            Ok((done, true)) => {
+                self.garbage.add(done.prev);
+                Ok(Outcome::TooLarge)
+            }
+            Err(((), halt)) => Err(self.pause(PausedAt::DeleteRange, halt)),
+        }
+    }
+
+    fn run_compact(
+        &mut self,
+        revision: i64,
+        paused: Option<Paused>,
+        budget: &mut Budget,
+    ) -> Result<Outcome, Stop> {
+        let mut so_far = match paused {
+            Some(Paused::Compacting(so_far)) => so_far,
+            _ => CompactSoFar::default(),
+        };
+        match self.compact_step(revision, &mut so_far, budget)? {
+            true => Ok(Outcome::Compacted { revision: self.revision }),
+            false => Err(self.pause_at(Paused::Compacting(so_far))),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::etcd::range::RangeRead;
 use crate::etcd::reply::{Branch, OpDone, Refusal, TxnDone};
 use crate::etcd::run::begin_read;
 use crate::etcd::store::Store;
-use crate::etcd::txn_steps::{Checking, Judging};
+use crate::etcd::txn_state::{Checking, Judging};
 use crate::limits::{ETCD_ANSWER_ITEM_WEIGHT, ETCD_ANSWER_WEIGHT_MAX};
 
 /// A transaction without writes that is being read.

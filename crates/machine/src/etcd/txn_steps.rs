@@ -8,49 +8,11 @@ use std::ops::Bound;
 use crate::etcd::budget::Budget;
 use crate::etcd::command::{Compare, CompareTarget, KeyRange, Op, Put, RangeOp, Relation, Txn};
 use crate::etcd::event::Event;
-use crate::etcd::path::{Level, Taken, Visit, Walk};
+use crate::etcd::path::{Taken, Visit, Walk};
 use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
+use crate::etcd::txn_state::{Checking, Compares, Judging};
 use crate::ids::LeaseId;
-
-/// The comparisons of a transaction while they are judged.
-#[derive(Debug)]
-pub(crate) struct Judging {
-    levels: Vec<Level>,
-    /// The results, of each transaction on the path before those nested in it.
-    pub judged: Vec<bool>,
-    /// The transaction ahead of the walk, while its comparisons are judged.
-    compares: Option<Compares>,
-}
-
-/// How far the comparisons of one transaction are judged.
-#[derive(Debug, Default)]
-struct Compares {
-    /// The position of the next one that is not done.
-    next: usize,
-    /// The first key of its range that was not looked at; none if none was.
-    from: Option<Box<[u8]>>,
-    /// Whether its range has a key that exists.
-    has_keys: bool,
-}
-
-impl Default for Judging {
-    fn default() -> Judging {
-        Judging { levels: Vec::new(), judged: Vec::new(), compares: Some(Compares::default()) }
-    }
-}
-
-/// The operations on a path while they are checked.
-#[derive(Debug, Default)]
-pub(crate) struct Checking {
-    levels: Vec<Level>,
-    /// The number of transactions that the walk has entered.
-    entered: usize,
-    /// The keys of puts that keep the value or the lease.
-    kept: BTreeSet<Box<[u8]>>,
-    /// Those of them that exist after the operations so far, once all operations were checked.
-    present: Option<BTreeSet<Box<[u8]>>>,
-}
 
 impl Store {
     /// Goes on judging comparisons at a revision. Whether all on the path are judged.

@@ -125,7 +125,8 @@ impl TxnCall {
     }
 }
 
-/// Whether no branch of a request, also of nested ones, holds a write: such a transaction is a read.
+/// Whether no branch of a request, also of nested ones, holds a write. Such a transaction is a
+/// read.
 pub(super) fn is_read_only(request: &pb::TxnRequest) -> bool {
     request.success.iter().chain(&request.failure).all(|op| match &op.request {
         Some(Request::RequestPut(_) | Request::RequestDeleteRange(_)) => false,

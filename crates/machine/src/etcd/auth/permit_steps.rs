@@ -1,0 +1,112 @@
+//! The check of a command's permissions, in steps: a put needs all keys of its lease, and a lease
+//! has any number of keys.
+
+use crate::etcd::auth::Access;
+use crate::etcd::auth::check::AuthInfo;
+use crate::etcd::auth::permitting::Permitting;
+use crate::etcd::budget::Budget;
+use crate::etcd::command::{Command, KeyRange, Op};
+use crate::etcd::path::{Taken, Visit, Walk};
+use crate::etcd::reply::Refusal;
+use crate::etcd::store::Store;
+
+impl Store {
+    /// Goes on with the check of a command. Whether it is done.
+    ///
+    /// # Errors
+    /// Permissions are enforced, and the user may not do this.
+    pub(crate) fn permit_step(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        command: &Command<'_>,
+        permitting: &mut Permitting,
+        budget: &mut Budget,
+    ) -> Result<bool, Refusal> {
+        if !self.auth.is_enabled() {
+            return Ok(true);
+        }
+        if !permitting.is_checked {
+            permitting.is_checked = self.permit_command(who, command, permitting, budget)?;
+        }
+        Ok(permitting.is_checked && self.permit_leases(who, permitting, budget)?)
+    }
+
+    /// Goes on with the check of what a command names, and notes the leases. Whether it is done.
+    fn permit_command(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        command: &Command<'_>,
+        permitting: &mut Permitting,
+        budget: &mut Budget,
+    ) -> Result<bool, Refusal> {
+        let txn = match command {
+            Command::Txn(txn) => txn,
+            Command::Put(put) => {
+                self.require_put(who, put)?;
+                permitting.note(put);
+                return Ok(true);
+            }
+            Command::Revoke { lease } => {
+                self.require_for(who, command)?;
+                permitting.leases.insert(*lease);
+                return Ok(true);
+            }
+            command => return self.require_for(who, command).map(|()| true),
+        };
+        let mut walk = Walk::at(txn, &permitting.levels);
+        if !permitting.has_begun {
+            permitting.has_begun = true;
+            self.require_compares(who, txn)?;
+            walk.enter(Taken::Both);
+        }
+        while budget.spend_visit() {
+            match walk.visit() {
+                None => return Ok(true),
+                Some(Visit::End) => {}
+                Some(Visit::Op(op)) => {
+                    self.require_op(who, op)?;
+                    match op {
+                        Op::Put(put) => permitting.note(put),
+                        Op::Txn(_) => walk.enter(Taken::Both),
+                        Op::Range(_) | Op::DeleteRange(_) => {}
+                    }
+                }
+            }
+        }
+        permitting.levels = walk.levels();
+        Ok(false)
+    }
+
+    /// Goes on with the check of the keys of leases. Whether it is done.
+    fn permit_leases(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        permitting: &mut Permitting,
+        budget: &mut Budget,
+    ) -> Result<bool, Refusal> {
+        let tag = self.auth.user_tag(who);
+        while let Some(id) = permitting.leases.first().copied() {
+            let found = self.leases.get(id).filter(|lease| {
+                !(self.auth.require_root(who).is_ok() || lease.is_writable_by(tag))
+            });
+            if let Some(lease) = found {
+                let after = permitting.after.take();
+                let mut last = after.as_deref();
+                for key in lease.keys_behind(last) {
+                    if !budget.spend_key() {
+                        permitting.after = last.map(Into::into);
+                        return Ok(false);
+                    }
+                    self.auth.require(who, Access::Write, KeyRange { key, end: &[] })?;
+                    last = Some(key);
+                }
+                if tag != 0 {
+                    lease.set_writer(tag);
+                }
+            }
+            permitting.after = None;
+            permitting.leases.pop_first();
+        }
+        Ok(true)
+    }
+}
