@@ -351,11 +351,11 @@ const TABLE: [Row; COUNT] = [
     row(Error::NoDowngrade, Code::FailedPrecondition, "etcdserver: no inflight downgrade job"),
     row(Error::Canceled, Code::Canceled, "etcdserver: request canceled"),
     row(Error::DeadlineExceeded, Code::DeadlineExceeded, "etcdserver: context deadline exceeded"),
-    // grpc-go names the size, which nobody has worked out here.
+    // grpc-go names the size. Here nobody has worked out more than that it is beyond the limit.
     row(
         Error::AnswerTooLarge,
         Code::ResourceExhausted,
-        "grpc: trying to send message larger than max (2147483647)",
+        "grpc: trying to send message larger than max (2147483648 vs. 2147483647)",
     ),
 ];
 

@@ -57,7 +57,8 @@ fn a_response_beyond_the_limit_is_refused_before_it_is_made() {
             let bytes = text.strip_prefix("grpc: trying to send message larger than max (");
             let bytes = bytes.and_then(|text| text.strip_suffix(" vs. 2147483647)"));
             let bytes: usize = bytes.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
-            assert!(bytes > 3_200 * VALUE_BYTES && bytes < 3_200 * (VALUE_BYTES + 100), "{bytes}");
+            // The limit and more: what is beyond it is not found, and not measured.
+            assert!(bytes > i32::MAX as usize && bytes < 3_200 * (VALUE_BYTES + 100), "{bytes}");
             assert!(answer.messages.is_empty());
         };
         let read = reads("large", 3_200);
