@@ -240,7 +240,7 @@ impl Store {
                 (judging.judged, Checking::default())
             }
         };
-        match self.check_step(txn, &judged, &mut checking, budget)? {
+        match self.check_step(txn, &judged, &mut checking, self.revision, budget)? {
             true => Ok(judged),
             false => Err(self.pause_at(Paused::Checking(judged, checking))),
         }

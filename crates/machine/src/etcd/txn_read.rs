@@ -95,7 +95,7 @@ impl Store {
         if let Some(checking) = &mut read.checking
             && !read.is_checked
         {
-            read.is_checked = self.check_step(txn, &read.judging.judged, checking, budget)?;
+            read.is_checked = self.check_step(txn, &read.judging.judged, checking, at, budget)?;
             if !read.is_checked {
                 return Ok(false);
             }

@@ -103,7 +103,8 @@ impl Store {
     }
 
     /// Goes on checking the operations on a path, on the state before the transaction
-    /// (`txn.checkTxn`). Whether all are checked.
+    /// (`txn.checkTxn`), whose revision is `at`. The store's own may be above it by now, where the
+    /// transaction only reads. Whether all are checked.
     ///
     /// # Errors
     /// One is refused.
@@ -112,10 +113,12 @@ impl Store {
         txn: &Txn<'_>,
         judged: &[bool],
         checking: &mut Checking,
+        at: i64,
         budget: &mut Budget,
     ) -> Result<bool, Refusal> {
         while checking.present.is_none() {
-            let check = |op: &Op<'_>, checking: &mut Checking| self.check(op, &mut checking.kept);
+            let check =
+                |op: &Op<'_>, checking: &mut Checking| self.check(op, at, &mut checking.kept);
             if !walk_step(txn, judged, checking, budget, check)? {
                 return Ok(false);
             }
@@ -129,9 +132,9 @@ impl Store {
     }
 
     /// Checks an operation, and notes the key of a put that keeps the value or the lease.
-    fn check(&self, op: &Op<'_>, kept: &mut BTreeSet<Box<[u8]>>) -> Result<(), Refusal> {
+    fn check(&self, op: &Op<'_>, at: i64, kept: &mut BTreeSet<Box<[u8]>>) -> Result<(), Refusal> {
         match op {
-            Op::Range(range) => self.check_revision(range, self.revision),
+            Op::Range(range) => self.check_revision(range, at),
             Op::Put(put) => {
                 self.check_put(put)?;
                 self.check_lease(put)?;

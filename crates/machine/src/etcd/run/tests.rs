@@ -6,6 +6,7 @@ use crate::etcd::command::{
     SortOrder, SortTarget, Txn,
 };
 use crate::etcd::event::{Event, Place};
+use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::etcd::txn_read::TxnRead;
 use crate::ids::{BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin};
@@ -272,4 +273,27 @@ fn a_step_of_a_transaction_with_many_comparisons_looks_at_its_keys_and_no_more()
     // As many for the reads, and a step more for each: its result is a run that is sorted at once.
     let taken = steps(&mut machine, true);
     assert!((2 * judging..2 * judging + 103).contains(&taken), "{taken}");
+}
+
+/// The revision of a read is that of its first step. One that a write reaches meanwhile is still a
+/// future one for it.
+#[test]
+fn a_revision_that_is_reached_while_a_transaction_is_read_is_refused() {
+    let mut machine = Machine::default();
+    let set = || {
+        let put = Put { key: b"a", lease: 0, ..put(&mut Random(0)) };
+        AnyCommand::Etcd(Command::Put(put))
+    };
+    machine.apply(&stamp(), &set(), &mut ChangeBatch::default());
+    let revision = machine.etcd.revision() + 1;
+    let range = KeyRange { key: b"a", end: b"" };
+    let (relation, target) = (Relation::Greater, CompareTarget::Version(0));
+    let compares = vec![Compare { range, relation, target }; 3];
+    let success = vec![Op::Range(RangeOp { revision, ..RangeOp::of(range) })];
+    let txn = Txn { compares, success, failure: vec![] };
+    let mut read = TxnRead::default();
+    assert_eq!(machine.etcd.txn_read_step(&txn, &mut read, &mut 1), Ok(false));
+    machine.apply(&stamp(), &set(), &mut ChangeBatch::default());
+    let rest = machine.etcd.txn_read_step(&txn, &mut read, &mut u64::MAX.clone());
+    assert_eq!(rest, Err(Refusal::FutureRevision));
 }
