@@ -49,6 +49,7 @@ pub(crate) enum PausedAt {
 }
 
 /// A transaction while its operations run.
+#[derive(Debug)]
 pub(crate) struct TxnRun {
     /// The results of the comparisons, of each transaction on the path before those nested in it.
     judged: Vec<bool>,

@@ -4,9 +4,10 @@
 
 use crate::etcd::budget::Budget;
 use crate::etcd::command::{Op, RangeOp, Txn};
-use crate::etcd::path::{Level, Taken, Visit, Walk};
+use crate::etcd::path::{Visit, Walk};
+use crate::etcd::paused::TxnRun;
 use crate::etcd::range::RangeRead;
-use crate::etcd::reply::{Branch, OpDone, Refusal, TxnDone};
+use crate::etcd::reply::{Found, OpDone, Refusal, TxnDone};
 use crate::etcd::run::begin_read;
 use crate::etcd::store::Store;
 use crate::etcd::txn_state::{Checking, Judging};
@@ -20,11 +21,8 @@ pub struct TxnRead {
     judging: Judging,
     /// None while comparisons are judged.
     checking: Option<Checking>,
-    is_checked: bool,
-    levels: Vec<Level>,
-    entered: usize,
-    /// The outcomes so far, of the transactions that are not done.
-    branches: Vec<Branch>,
+    /// The operations, once they are checked.
+    run: Option<TxnRun>,
     /// The range that is being read.
     read: Option<RangeRead>,
     weight_left: u64,
@@ -36,10 +34,7 @@ impl Default for TxnRead {
             at: None,
             judging: Judging::default(),
             checking: None,
-            is_checked: false,
-            levels: Vec::new(),
-            entered: 0,
-            branches: Vec::new(),
+            run: None,
             read: None,
             weight_left: ETCD_ANSWER_WEIGHT_MAX,
         }
@@ -92,104 +87,82 @@ impl Store {
             }
             read.checking = Some(Checking::default());
         }
-        if let Some(checking) = &mut read.checking
-            && !read.is_checked
-        {
-            read.is_checked = self.check_step(txn, &read.judging.judged, checking, at, budget)?;
-            if !read.is_checked {
-                return Ok(false);
+        let mut run = match read.run.take() {
+            Some(run) => run,
+            None => {
+                let checking = read.checking.get_or_insert_default();
+                if !self.check_step(txn, &read.judging.judged, checking, at, budget)? {
+                    return Ok(false);
+                }
+                TxnRun::new(core::mem::take(&mut read.judging.judged))
             }
-        }
-        self.read_ranges(txn, read, at, budget)
+        };
+        let is_done = self.read_ranges(txn, read, &mut run, budget);
+        read.run = Some(run);
+        is_done
     }
 
     fn read_ranges(
         &self,
         txn: &Txn<'_>,
         read: &mut TxnRead,
-        at: i64,
+        run: &mut TxnRun,
         budget: &mut Budget,
     ) -> Result<bool, Refusal> {
-        let mut walk = Walk::at(txn, &read.levels);
-        if read.entered == 0 {
-            read.enter(&mut walk);
+        let mut walk = Walk::at(txn, &run.levels);
+        if run.entered == 0 {
+            run.enter(&mut walk);
         }
         while budget.spend_visit() {
             match walk.visit() {
                 None => return Ok(true),
-                Some(Visit::End) => read.leave(),
-                Some(Visit::Op(Op::Txn(_))) => read.enter(&mut walk),
+                Some(Visit::End) => run.leave(),
+                Some(Visit::Op(Op::Txn(_))) => run.enter(&mut walk),
                 Some(Visit::Op(Op::Range(range))) => {
-                    if !self.read_range(range, read, at, budget)? {
+                    let Some(found) = self.read_range(range, read, budget)? else {
                         walk.step_back();
                         break;
-                    }
+                    };
+                    run.push(OpDone::Range(found));
                 }
                 Some(Visit::Op(Op::Put(_) | Op::DeleteRange(_))) => {
                     unreachable!("the caller has seen that the transaction has no writes")
                 }
             }
         }
-        read.levels = walk.levels();
+        run.levels = walk.levels();
         Ok(false)
     }
 
-    /// Goes on with a range. Whether it is done.
+    /// Goes on with a range. The result, once it is done.
     fn read_range(
         &self,
         range: &RangeOp<'_>,
         read: &mut TxnRead,
-        at: i64,
         budget: &mut Budget,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Option<Found>, Refusal> {
         if read.read.is_none() && !budget.spend_key() {
-            return Ok(false);
+            return Ok(None);
         }
+        let at = read.at.unwrap_or(self.revision);
         let ranged = read.read.get_or_insert_with(|| begin_read(range, at));
         let held = ranged.held_weight();
         let is_walked = self.range_step(range, ranged, &mut budget.keys_left)?;
         let more = ranged.held_weight().saturating_sub(held);
         read.weight_left = read.weight_left.checked_sub(more).ok_or(Refusal::AnswerTooLarge)?;
         if !is_walked || !ranged.sort_step(range, &mut budget.keys_left) {
-            return Ok(false);
+            return Ok(None);
         }
-        if let Some(ranged) = read.read.take() {
-            read.push(OpDone::Range(ranged.finish(range)))?;
-        }
-        Ok(true)
+        let left = read.weight_left.checked_sub(ETCD_ANSWER_ITEM_WEIGHT);
+        read.weight_left = left.ok_or(Refusal::AnswerTooLarge)?;
+        Ok(read.read.take().map(|ranged| ranged.finish(range)))
     }
 }
 
 impl TxnRead {
-    fn enter(&mut self, walk: &mut Walk<'_>) {
-        let succeeded = self.judging.judged[self.entered];
-        walk.enter(Taken::Branch(succeeded));
-        self.entered += 1;
-        self.branches.push(Branch { succeeded, done: Vec::new() });
-    }
-
-    fn leave(&mut self) {
-        if self.branches.len() > 1
-            && let Some(branch) = self.branches.pop()
-            && let Some(above) = self.branches.last_mut()
-        {
-            above.done.push(OpDone::Txn(branch));
-        }
-    }
-
-    fn push(&mut self, done: OpDone) -> Result<(), Refusal> {
-        let left = self.weight_left.checked_sub(ETCD_ANSWER_ITEM_WEIGHT);
-        self.weight_left = left.ok_or(Refusal::AnswerTooLarge)?;
-        if let Some(branch) = self.branches.last_mut() {
-            branch.done.push(done);
-        }
-        Ok(())
-    }
-
     /// The result of a read that is done.
-    pub fn finish(mut self) -> TxnDone {
-        assert!(self.branches.len() == 1, "all nested transactions were left");
-        let branch = self.branches.pop().expect("there is the whole transaction");
-        TxnDone { revision: self.at.expect("a read that is done was begun"), branch }
+    pub fn finish(self) -> TxnDone {
+        let run = self.run.expect("a read that is done has run its operations");
+        TxnDone { revision: self.at.expect("a read that is done was begun"), branch: run.finish() }
     }
 }
