@@ -142,8 +142,8 @@ pub const ETCD_ORDER_KEY_BYTES_MAX: usize = 256;
 /// whose last read is the longest ago.
 pub const ETCD_ORDERS_MAX: usize = 32;
 
-/// Reads by revision of creation, none of which is for a range whose keys are kept by it, until
-/// another range that overlaps it takes its place. Until then the reads of that other range walk.
+/// A range whose keys are kept by revision of creation keeps its place against an overlapping range
+/// until so many such reads were all for other ranges. Until then reads of the other range walk.
 pub const ETCD_ORDER_IDLE_READS: u64 = 256;
 
 /// Keys created and removed in a range since the last read that needed them by their revisions of
@@ -202,7 +202,7 @@ pub const ETCD_V2_DROPPED_NODES_MAX: usize = 1_024;
 /// more, who is the last to hold one frees it at once.
 pub const ETCD_V2_HELD_NODES_MAX: usize = 1_024;
 
-/// Removed directories of which one step asks whether others still hold them.
+/// Removed directories that one step looks at, to see whether a reader still holds them.
 pub const ETCD_V2_HELD_LOOKS_MAX: usize = 64;
 
 /// Events that the history of etcd v2 keeps, as in etcd (`v2store.newStore`). A wait for an older

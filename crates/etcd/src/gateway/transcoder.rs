@@ -111,7 +111,7 @@ impl Transcoder {
         Ok(None)
     }
 
-    /// Takes a number for what it stands for.
+    /// Takes a number as what the state expects: a tag, a value or a length.
     fn take_number(&mut self, number: u64, out: &mut String) -> Result<(), BadMessage> {
         match self.state {
             State::Tag => self.take_tag(number),
@@ -228,7 +228,8 @@ impl Transcoder {
         Ok(())
     }
 
-    /// Writes what stands before a value of this field.
+    /// Writes the text before a value of this field: what separates it from the one before, and
+    /// the name where the field begins.
     fn begin_value(&mut self, field: &'static Field, out: &mut String) -> Result<(), BadMessage> {
         let open = self.open.last_mut().ok_or(BadMessage)?;
         let position = open.message.fields.iter().position(|of| core::ptr::eq(of, field));

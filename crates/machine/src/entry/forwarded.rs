@@ -2,7 +2,7 @@
 //!
 //! Commands of the ensemble, and those of connection 0, which need no permission, are made by the
 //! leader alone. A member that no longer leads empties its batches of them before it forwards.
-//! `Nothing` does no harm, whoever it is from.
+//! `Nothing` does no harm from any sender.
 
 use super::BATCH_HEADER_BYTES;
 use crate::codec::{DecodeError, Reader};

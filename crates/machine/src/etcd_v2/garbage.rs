@@ -20,7 +20,7 @@ pub(crate) struct Garbage {
     held: VecDeque<Arc<Node>>,
     /// How many looks at them are worth a step of their own.
     looks_wanted: usize,
-    /// What is being dropped, the outermost first.
+    /// The directories that are being dropped, the outermost first.
     parts: Vec<Part>,
 }
 

@@ -38,7 +38,7 @@ impl UsageCount {
         UsageCount { usage, counted: top, next: top.map(Next::Down) }
     }
 
-    /// What was counted.
+    /// The count so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }

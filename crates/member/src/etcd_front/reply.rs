@@ -204,7 +204,7 @@ fn append(response: &Response<'_>, out: &mut Vec<u8>) {
     response.write(out);
 }
 
-/// Whether a branch has fewer items than are left, of which it takes them.
+/// Whether a branch has fewer items than `left`. Takes its items off `left`.
 fn has_few_items(branch: &Branch, left: &mut usize) -> bool {
     branch.done.iter().all(|op| {
         let items = match op {

@@ -444,14 +444,14 @@ impl Spot {
 struct RecursiveHasher(<FixedState as BuildHasher>::Hasher);
 
 impl RecursiveHasher {
-    /// Of the root.
+    /// The hash for the root.
     fn new() -> RecursiveHasher {
         let mut hasher = FixedState::default().build_hasher();
         WatchKind::PersistentRecursive.hash(&mut hasher);
         RecursiveHasher(hasher)
     }
 
-    /// Of the child with this name.
+    /// Goes on to the child with this name.
     fn add(&mut self, name: &str) {
         name.hash(&mut self.0);
     }

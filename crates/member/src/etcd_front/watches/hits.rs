@@ -1,4 +1,4 @@
-//! Which changes of one revision are of the keys of which watchers.
+//! Matches the changes of one revision with the groups of watchers that see them.
 //!
 //! A removal of a million keys under a thousand watchers of one prefix is a thousand million hits.
 //! So hits are noted for each group, not for each watcher, and neighbours as one run: the changes
