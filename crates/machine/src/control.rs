@@ -66,11 +66,11 @@ impl Control {
             Some((boot, last)) if *boot == origin.boot => last + 1,
             _ => 1,
         };
-        if sequence != expected {
+        let is_full = self.origins.len() == ORIGINS_MAX;
+        if sequence != expected || (is_full && !self.origins.contains_key(&origin.member)) {
             return false;
         }
         self.origins.insert(origin.member, (origin.boot, sequence));
-        assert!(self.origins.len() <= ORIGINS_MAX);
         true
     }
 

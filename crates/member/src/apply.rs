@@ -155,16 +155,20 @@ impl Expecting {
         self.waiters.as_slice().first().is_some_and(|waiter| !waiter.is_given_up)
     }
 
+    /// Whether the next command of the batch is the one that its waiter handed over. Apply is told
+    /// before a command is replaced.
+    fn is_for_next(&self, framed: &Framed<'_>) -> bool {
+        self.waiters.as_slice().first().is_none_or(|waiter| {
+            waiter.connection == framed.connection
+                && (waiter.is_given_up || framed.command != NOTHING)
+        })
+    }
+
     /// Takes the waiter of the next command of the batch, and its Front. None: there is no waiter,
     /// or it gave the command up.
-    fn next(&mut self, framed: &Framed<'_>) -> Option<(FrontId, Waiter)> {
+    fn next(&mut self) -> Option<(FrontId, Waiter)> {
         let waiter = self.waiters.next()?;
-        assert!(waiter.connection == framed.connection);
-        if waiter.is_given_up {
-            return None;
-        }
-        assert!(framed.command != NOTHING, "Apply is told before a command is replaced");
-        Some((self.front.expect("only a Front has waiters"), waiter))
+        (!waiter.is_given_up).then_some((self.front?, waiter))
     }
 }
 
@@ -642,10 +646,11 @@ impl Apply {
         self.output.to_loop.push(FromApply::Digest { index, digest });
     }
 
-    /// Begins a batch. None if the directory is condemned because of it.
+    /// Begins a batch. None if this member ends because of it.
     fn begin_batch(
         &mut self,
         machine: &mut Machine,
+        entry: &Entry,
         origin: Origin,
         sequence: u64,
     ) -> Option<BatchPosition> {
@@ -656,7 +661,7 @@ impl Apply {
         }
         let skipped = !machine.begin_batch(origin, sequence);
         let own = origin == self.origin && !skipped;
-        let expected = if own { Some(self.expect(sequence)) } else { None };
+        let expected = if own { Some(self.expect(entry, sequence)?) } else { None };
         Some(BatchPosition { skipped, command_offset: 0, expected })
     }
 
@@ -674,7 +679,7 @@ impl Apply {
         let batch = entry::decode_batch(&entry.payload, position.batch_offset);
         let Some(batch) = self.readable(entry, batch) else { return 0 };
         if position.batch.is_none() {
-            position.batch = self.begin_batch(machine, batch.origin, batch.sequence);
+            position.batch = self.begin_batch(machine, entry, batch.origin, batch.sequence);
         }
         let Some(at) = &mut position.batch else { return 0 };
         let mut count = 0;
@@ -698,6 +703,9 @@ impl Apply {
                 connection: framed.connection,
                 identities: &batch.identities[framed.identity_list],
             };
+            if at.expected.as_ref().is_some_and(|expected| !expected.is_for_next(&framed)) {
+                self.end_at(entry, Unreadable::NotOwn { sequence: batch.sequence });
+            }
             if self.ends_at(machine, entry, &framed.command) {
                 break;
             }
@@ -716,8 +724,10 @@ impl Apply {
             self.run_pending(machine);
         }
         if done {
-            let expected = at.expected.take();
-            assert!(expected.is_none_or(|mut expected| expected.waiters.next().is_none()));
+            if at.expected.take().is_some_and(|expected| expected.takes_next()) {
+                self.end_at(entry, Unreadable::NotOwn { sequence: batch.sequence });
+                return count;
+            }
             if batch.origin == self.origin && !at.skipped {
                 self.own_sequence = batch.sequence;
             }
@@ -784,15 +794,19 @@ impl Apply {
         self.output.to_loop.push(FromApply::Forgotten);
     }
 
-    /// Takes the waiters of an own batch. A batch of an earlier boot is never expected: it has no
+    /// Takes the waiters of an own batch, which was announced before its entry was proposed. None
+    /// if it was not: this member ends. A batch of an earlier boot is never expected: it has no
     /// waiters left, and its origin differs.
-    fn expect(&mut self, wanted: u64) -> Expecting {
+    fn expect(&mut self, entry: &Entry, wanted: u64) -> Option<Expecting> {
         match self.expected.pop_front() {
             Some(Expected::Batch { sequence, front, waiters }) if sequence == wanted => {
                 let count = waiters.len();
-                Expecting { sequence, count, front, waiters: waiters.into_iter() }
+                Some(Expecting { sequence, count, front, waiters: waiters.into_iter() })
             }
-            _ => unreachable!("own batch {wanted} was announced before its entry was proposed"),
+            _ => {
+                self.end_at(entry, Unreadable::NotOwn { sequence: wanted });
+                None
+            }
         }
     }
 
@@ -884,7 +898,7 @@ fn on_applied(
 ) -> Option<Pending> {
     etcd_v2_counts.on_command(&framed.command, &reply.outcome);
     at.command_offset = framed.end;
-    let (front, waiter) = at.expected.as_mut()?.next(framed)?;
+    let (front, waiter) = at.expected.as_mut()?.next()?;
     Some(Pending::new(front, waiter, reply.mark, Ok(reply.outcome)))
 }
 

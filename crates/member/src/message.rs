@@ -472,6 +472,12 @@ pub enum Unreadable {
         /// The hash of the image's file.
         hash: u128,
     },
+    /// It says of a batch that this member handed it over, which is not so: the leader is wrong.
+    #[error("batch {sequence} in it is not the one that this member handed over")]
+    NotOwn {
+        /// The sequence of the batch.
+        sequence: u64,
+    },
 }
 
 /// A message of Apply to Loop.

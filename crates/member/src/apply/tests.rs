@@ -256,6 +256,44 @@ fn an_entry_that_installs_an_image_that_is_not_there_ends_the_member() {
     assert!(apply.is_ended());
 }
 
+/// A wrong leader's entries claim to hold a batch that this member did not hand over.
+#[test]
+fn a_batch_that_is_not_the_one_handed_over_ends_the_member() {
+    let two = [(1, open(1)), (2, open(2))];
+    let replaced = [(1, NOTHING), (2, open(2))];
+    let given_up = Waiter { is_given_up: true, ..waiter(1, vec![]) };
+    let of_two = || vec![waiter(1, vec![]), waiter(2, vec![])];
+    for (what, announced, commands, waiters, sessions) in [
+        ("it is the one", 1, &two[..], of_two(), Some(2)),
+        (
+            "its first command was given up",
+            1,
+            &replaced,
+            vec![given_up, waiter(2, vec![])],
+            Some(1),
+        ),
+        ("a command is replaced that was not given up", 1, &replaced, of_two(), None),
+        ("another connection's command", 1, &[(1, open(1)), (3, open(2))], of_two(), None),
+        ("a command is missing", 1, &two[..1], of_two(), None),
+        ("another batch was announced", 2, &two[..], of_two(), None),
+    ] {
+        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1, Level::RELEASED);
+        let mut machine = Machine::default();
+        apply.receive(expect(announced, Some(0), waiters));
+        let payload = entry::encode(1, 0, Level::FIRST, &[batch(commands).stamp(ORIGIN, 1)]);
+        apply.receive(entries(vec![Entry { payload, ..entry_of(2, &[]) }]));
+        (0..9).for_each(|_| {
+            apply.step(&mut machine, 1);
+        });
+        let cause = Unreadable::NotOwn { sequence: 1 };
+        let told = FromApply::Unreadable(UnreadableEntry { index: 2, cause });
+        let is_told = apply.take_output().to_loop.contains(&told);
+        assert_eq!((is_told, apply.is_ended()), (sessions.is_none(), sessions.is_none()), "{what}");
+        let opened = machine.zk().sessions().len();
+        assert!(sessions.is_none_or(|sessions| sessions == opened), "{what}: {opened}");
+    }
+}
+
 const OTHER_ORIGIN: Origin = Origin { member: MemberId(77), boot: BootId(1) };
 
 #[test]
