@@ -288,8 +288,10 @@ struct Requests {
     /// None once no more come.
     body: Option<RequestBody>,
     scanner: Scanner,
-    /// The bytes that belong to no request yet, of which the scanner has seen the first ones.
+    /// The bytes that came. The first ones are taken as requests already, and the scanner has seen
+    /// the ones behind these.
     bytes: Vec<u8>,
+    taken_bytes: usize,
     seen_bytes: usize,
     /// When the request that has begun to arrive must be there.
     due_at: Option<Instant>,
@@ -307,6 +309,7 @@ impl Requests {
             body: Some(body),
             scanner: Scanner::default(),
             bytes: Vec::new(),
+            taken_bytes: 0,
             seen_bytes: 0,
             due_at: None,
             room: Room::new(shares.requests.of(usize::MAX)),
@@ -331,7 +334,8 @@ impl Requests {
                 Ok(None) if self.receive().await.is_some() => {}
                 // The end, or no JSON.
                 _ => {
-                    (self.body, self.bytes, self.seen_bytes) = (None, Vec::new(), 0);
+                    (self.body, self.bytes) = (None, Vec::new());
+                    (self.taken_bytes, self.seen_bytes) = (0, 0);
                     return None;
                 }
             }
@@ -340,15 +344,18 @@ impl Requests {
 
     /// The next request, if all of it has arrived.
     fn take(&mut self) -> Result<Option<Vec<u8>>, gateway::BadJson> {
-        let unseen = &self.bytes[self.seen_bytes..];
-        let Some(length) = self.scanner.scan(unseen)? else {
+        let Some(length) = self.scanner.scan(&self.bytes[self.seen_bytes..])? else {
             self.seen_bytes = self.bytes.len();
             return Ok(None);
         };
         let end = self.seen_bytes + length;
-        let message = self.method.streamed_request(&self.bytes[..end])?;
-        self.bytes.drain(..end);
-        self.seen_bytes = 0;
+        let message = self.method.streamed_request(&self.bytes[self.taken_bytes..end])?;
+        (self.taken_bytes, self.seen_bytes) = (end, end);
+        // Only once half is taken: to move the rest for each of many small requests takes long.
+        if self.taken_bytes * 2 >= self.bytes.len() {
+            self.bytes.drain(..end);
+            (self.taken_bytes, self.seen_bytes) = (0, 0);
+        }
         self.due_at = None;
         self.room.shrink_to(self.bytes.len() * BODY_TIMES);
         Ok(Some(message))
@@ -365,6 +372,6 @@ impl Requests {
         let data = frame.into_data().unwrap_or_default();
         self.bytes.extend_from_slice(&data);
         self.due_at.get_or_insert_with(|| Instant::now() + STALL_TIME_MAX);
-        (self.bytes.len() <= JSON_BYTES_MAX_DEFAULT).then_some(())
+        (self.bytes.len() - self.taken_bytes <= JSON_BYTES_MAX_DEFAULT).then_some(())
     }
 }
