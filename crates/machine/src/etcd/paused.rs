@@ -26,6 +26,11 @@ pub(crate) enum Paused {
 }
 
 impl Paused {
+    /// Whether its outcome has collected what it shows, or some of it.
+    pub fn has_collected(&self) -> bool {
+        matches!(self, Paused::Running(_, halt) if halt.shown != Shown::Nothing)
+    }
+
     /// The changes of a command that has begun to run.
     pub fn into_halt(self) -> Option<Box<Halt>> {
         match self {

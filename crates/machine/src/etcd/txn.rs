@@ -56,6 +56,8 @@ impl Store {
         changes: &mut ChangeBatch,
     ) -> Option<Result<Outcome, Refusal>> {
         let paused = self.paused.take().map(|paused| *paused);
+        // Whoever takes it may stop waiting between two steps.
+        let may_show = is_taken || paused.as_ref().is_some_and(Paused::has_collected);
         let step = Step { budget: Budget::new(keys_max), is_taken, changes };
         self.index.looks().take();
         let ran = self.run_command(at, command, paused, step);
@@ -63,7 +65,7 @@ impl Store {
         assert!(looked_at <= keys_max, "a step is bounded: {looked_at} keys of {keys_max}");
         match ran {
             Ok(outcome) => {
-                debug_assert!(is_bounded(&outcome, is_taken), "an outcome is bounded");
+                debug_assert!(is_bounded(&outcome, may_show), "an outcome is bounded");
                 Some(Ok(outcome))
             }
             Err(Stop::Refused(refusal)) => Some(Err(refusal)),
@@ -353,15 +355,15 @@ impl Store {
     }
 }
 
-/// Whether an outcome holds no more versions than it may: none if nobody takes it.
-fn is_bounded(outcome: &Outcome, is_taken: bool) -> bool {
+/// Whether an outcome holds no more versions than it may: none unless it `may_show` some.
+fn is_bounded(outcome: &Outcome, may_show: bool) -> bool {
     let weight = match outcome {
         Outcome::Put(done) => done.prev.as_ref().map_or(0, |prev| weight_of(prev, false)),
         Outcome::DeleteRange(done) => weight_of_list(&done.prev),
         Outcome::Txn(done) => weight_of_branch(&done.branch),
         _ => 0,
     };
-    weight <= if is_taken { ETCD_ANSWER_WEIGHT_MAX } else { 0 }
+    weight <= if may_show { ETCD_ANSWER_WEIGHT_MAX } else { 0 }
 }
 
 fn weight_of_list(events: &[Event]) -> u64 {
