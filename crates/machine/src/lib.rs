@@ -49,6 +49,7 @@ pub use zk::acl::{Acl, AclEntry, Identity};
 pub use zk::change::{Change as ZkChange, QuotaExceeded};
 pub use zk::command::{Command as ZkCommand, CreateMode, Op};
 pub use zk::containers::{ContainerSearch, ContainersFound};
+pub use zk::listing::{ListPlace, ListStep};
 pub use zk::query::{DescendantCount, Query, QueryKind, QueryResult};
 pub use zk::reply::{Outcome as ZkOutcome, Refusal};
 pub use zk::settings::Settings;

@@ -311,6 +311,7 @@ pub(crate) mod containers;
 mod digester;
 mod ending;
 pub(crate) mod freeze;
+pub mod listing;
 mod multi;
 pub mod path;
 mod path_sort;

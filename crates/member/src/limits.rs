@@ -117,6 +117,11 @@ pub const READ_HOLD_BYTES_MAX: usize = 64 * 1024;
 /// znodes takes some hundred holds, and other requests run in between.
 pub const COUNT_STEP_SLOTS_MAX: u32 = 128;
 
+/// Names that one step of a list of children adds, and reads that one step of a multi-read makes: a
+/// step takes 0.1 ms or so. Each time that a change makes it begin anew, its steps may be twice as
+/// long.
+pub const LIST_STEP_NAMES: usize = 1_024;
+
 /// Paths of a setWatches that are handled before the next client's turn. Each counts as a request
 /// in the bounds of a hold: a request of a megabyte has fifty thousand.
 pub const SET_WATCHES_STEP_PATHS: usize = READ_HOLD_REQUESTS_MAX;

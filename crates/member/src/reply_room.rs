@@ -76,6 +76,14 @@ impl HeldReply {
         room.tell(0, bytes);
         HeldReply { room: room.clone(), bytes }
     }
+
+    /// Counts `bytes` bytes, if these are more.
+    pub fn grow_to(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            self.room.tell(self.bytes, bytes);
+            self.bytes = bytes;
+        }
+    }
 }
 
 impl Clone for HeldReply {

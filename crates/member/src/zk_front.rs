@@ -33,6 +33,7 @@ mod handshake;
 mod heard;
 mod held;
 mod journal;
+mod long_reads;
 pub mod namespaces;
 mod pending;
 mod reads;
@@ -114,6 +115,9 @@ pub struct FrontConfig {
     /// Bytes of the reply to a read (`reply_bytes_max`). A larger one is refused with a marshalling
     /// error. None: only multi-reads have a bound.
     pub reply_bytes_max: Option<u64>,
+    /// Names that the first step of a list adds, at least 1. Outside of the simulator
+    /// [`LIST_STEP_NAMES`](crate::limits::LIST_STEP_NAMES).
+    pub list_step_names: usize,
     /// How long a connection may be without a session (`nio.sessionlessCnxnTimeout`).
     pub sessionless_ms_max: u64,
     /// Whether each write is reported to the audit log (`audit.enable`).

@@ -378,6 +378,8 @@ impl MemberConfig {
             throttle: Arc::new(Throttle::new(self.throttles.config.clone())),
             replies: Arc::default(),
             reply_bytes_max: None,
+            // No draw: the other choices of a seed stay what they were.
+            list_step_names: 1 + usize::from(self.secret_of_boot(origin.boot.0)[0] % 4),
             sessionless_ms_max: member::limits::SESSIONLESS_MS_DEFAULT,
             audit: false,
             slow_request_ms: None,

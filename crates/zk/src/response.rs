@@ -262,30 +262,91 @@ pub fn encode_read(
     end_frame(out, start);
 }
 
-/// The response to several reads, each with a result of its own.
-pub fn encode_multi_read(
-    xid: i32,
-    zxid: i64,
-    results: &[(ReadKind, Result<QueryResult<'_>, Refusal>)],
+/// The result of one of several reads, for [`encode_multi_read`].
+pub fn encode_read_result(
+    kind: ReadKind,
+    result: &Result<QueryResult<'_>, Refusal>,
+    out: &mut Vec<u8>,
+) {
+    match result {
+        Ok(result) => {
+            encode_result_header(kind.opcode(), ErrorCode::OK, out);
+            encode_result(kind, result, out);
+        }
+        Err(refusal) => {
+            let error = ErrorCode::of(refusal);
+            encode_result_header(opcode::ERROR, error, out);
+            out.put_int(error.0);
+        }
+    }
+}
+
+/// The result of one of several reads, a list of children, for [`encode_multi_read`].
+pub fn encode_list_result(kind: ReadKind, names: &ChildNames, stat: &Stat, out: &mut Vec<u8>) {
+    encode_result_header(kind.opcode(), ErrorCode::OK, out);
+    encode_list(kind, names, stat, out);
+}
+
+/// The response to several reads, whose results are encoded one behind the other.
+pub fn encode_multi_read(xid: i32, zxid: i64, results: &[u8], out: &mut Vec<u8>) {
+    let start = begin_frame(out);
+    ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
+    out.extend_from_slice(results);
+    encode_multi_header(-1, true, out);
+    end_frame(out, start);
+}
+
+/// Names of children, encoded one by one, for a response that is built in steps.
+#[derive(Default)]
+pub struct ChildNames {
+    count: usize,
+    encoded: Vec<u8>,
+}
+
+impl ChildNames {
+    /// Adds a name.
+    pub fn push(&mut self, name: &str) {
+        self.count += 1;
+        self.encoded.put_text(name);
+    }
+
+    /// Removes all names.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.encoded.clear();
+    }
+
+    /// Bytes that they take in the response.
+    pub fn bytes(&self) -> usize {
+        self.encoded.len()
+    }
+}
+
+/// The response to a list of children.
+pub fn encode_children(
+    (xid, zxid): (i32, i64),
+    kind: ReadKind,
+    names: &ChildNames,
+    stat: &Stat,
     out: &mut Vec<u8>,
 ) {
     let start = begin_frame(out);
     ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
-    for (kind, result) in results {
-        match result {
-            Ok(result) => {
-                encode_result_header(kind.opcode(), ErrorCode::OK, out);
-                encode_result(*kind, result, out);
-            }
-            Err(refusal) => {
-                let error = ErrorCode::of(refusal);
-                encode_result_header(opcode::ERROR, error, out);
-                out.put_int(error.0);
-            }
-        }
-    }
-    encode_multi_header(-1, true, out);
+    encode_list(kind, names, stat, out);
     end_frame(out, start);
+}
+
+fn encode_list(kind: ReadKind, names: &ChildNames, stat: &Stat, out: &mut Vec<u8>) {
+    out.put_count(names.count);
+    out.extend_from_slice(&names.encoded);
+    end_list(kind, stat, out);
+}
+
+/// Only `GetChildren2Response` has a stat.
+fn end_list(kind: ReadKind, stat: &Stat, out: &mut Vec<u8>) {
+    if kind == ReadKind::GetChildren2 {
+        encode_stat(stat, out);
+    }
 }
 
 /// Bytes of a read's response, without its header, a Stat and a length or two: known before it is
@@ -314,9 +375,7 @@ fn encode_result(kind: ReadKind, result: &QueryResult<'_>, out: &mut Vec<u8>) {
         QueryResult::Children { znode } => {
             out.put_count(znode.child_count() as usize);
             znode.child_names().for_each(|name| out.put_text(name));
-            if kind == ReadKind::GetChildren2 {
-                encode_stat(&znode.stat(), out);
-            }
+            end_list(kind, &znode.stat(), out);
         }
         QueryResult::Acl { entries, masked: false, stat } => {
             encode_acl(entries, out);

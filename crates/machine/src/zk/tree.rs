@@ -17,6 +17,7 @@
 use core::cmp::Ordering;
 use core::hash::BuildHasher;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -162,6 +163,8 @@ struct Directory {
     pzxid: i64,
     /// Bytes of all children's names: the size of a listing is known before it is built.
     child_name_bytes: u64,
+    /// The number, in the tree, of the last removal of a child; of any if there was none here.
+    last_removal: u64,
 }
 
 /// The fields of a znode that differ from a permanent znode as its create leaves it.
@@ -238,6 +241,16 @@ pub struct OldAcl {
     aversion: i32,
 }
 
+/// Tells a tree from the one that an image puts into its place. No state.
+#[derive(Clone, Default)]
+pub(crate) struct TreeIdentity(Arc<()>);
+
+impl PartialEq for TreeIdentity {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// The tree.
 pub struct Tree {
     chunks: Vec<Vec<Slot>>,
@@ -264,6 +277,9 @@ pub struct Tree {
     /// Bytes of all paths and data, as ZooKeeper's `approximate_data_size`.
     data_bytes: u64,
     pub(crate) freeze: Option<Box<TreeFreeze>>,
+    identity: TreeIdentity,
+    /// How many znodes were removed, by this process. No state.
+    removals: u64,
 }
 
 /// A znode with the tree it stands in, for reading.
@@ -340,7 +356,7 @@ impl<'t> Znode<'t> {
         self.at(self.tree.directory(self.id.0).map_or(NONE, |directory| directory.first_child))
     }
 
-    /// The child of its parent behind it, in no promised order.
+    /// The child of its parent that came into the list after it.
     pub(crate) fn next_sibling(self) -> Option<Znode<'t>> {
         self.at(self.slot().next)
     }
@@ -357,6 +373,12 @@ impl<'t> Znode<'t> {
     /// Bytes of all children's names.
     pub fn child_name_bytes(self) -> u64 {
         self.tree.directory(self.id.0).map_or(0, |directory| directory.child_name_bytes)
+    }
+
+    /// The number of the last removal of a child. While it stays the same, children are only added,
+    /// behind the last.
+    pub(crate) fn last_removal(self) -> u64 {
+        self.tree.directory(self.id.0).map_or(0, |directory| directory.last_removal)
     }
 
     /// The names of the children, in no promised order.
@@ -456,7 +478,14 @@ impl Tree {
             unsummed: None,
             data_bytes: 0,
             freeze: None,
+            identity: TreeIdentity::default(),
+            removals: 0,
         }
+    }
+
+    /// What tells it from other trees.
+    pub(crate) fn identity(&self) -> &TreeIdentity {
+        &self.identity
     }
 
     /// Makes room in the tables for this many more znodes, spread evenly: a table that gets more
@@ -882,6 +911,7 @@ impl Tree {
     fn directory_mut(&mut self, id: u32) -> &mut Directory {
         let mut index = self.slot(id).directory;
         if index == NONE {
+            let last_removal = self.removals;
             let directory = Directory {
                 first_child: NONE,
                 last_child: NONE,
@@ -889,6 +919,7 @@ impl Tree {
                 cversion: 0,
                 pzxid: self.slot(id).czxid,
                 child_name_bytes: 0,
+                last_removal,
             };
             index = self.directories.insert(directory);
             self.slot_mut(id).directory = index;
@@ -1025,7 +1056,10 @@ impl Tree {
         if next != NONE {
             self.slot_mut(next).previous = previous;
         }
+        self.removals += 1;
+        let removal = self.removals;
         let parent_directory = self.directory_mut(parent);
+        parent_directory.last_removal = removal;
         if previous == NONE {
             parent_directory.first_child = next;
         }

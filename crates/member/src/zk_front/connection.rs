@@ -19,6 +19,7 @@ use zk::request::{
 use zk::response::WriteForm;
 use zk::sasl::Exchange;
 
+use super::long_reads::{List, SeveralReads};
 use super::namespaces::Written;
 use super::pending::Pending;
 use crate::identities::Identities;
@@ -89,8 +90,10 @@ pub(super) enum SlotKind {
     TravellingRead(OwnedRead),
     /// Runs here, once it is at the front.
     Read(OwnedRead),
-    /// Runs here, once it is at the front.
-    MultiRead(Vec<OwnedRead>),
+    /// A long list of children. Runs here in steps.
+    List(Box<List>),
+    /// Runs here in steps, once it is at the front.
+    MultiRead(Box<SeveralReads>),
     /// Runs here in steps, once it is at the front; so many of its paths are done.
     SetWatches { asked: Arc<OwnedSetWatches>, done: usize },
     /// Runs here, once it is at the front.
@@ -131,6 +134,7 @@ impl SlotKind {
         matches!(
             self,
             SlotKind::Read(_)
+                | SlotKind::List(_)
                 | SlotKind::MultiRead(_)
                 | SlotKind::SetWatches { .. }
                 | SlotKind::AddWatch { .. }

@@ -278,6 +278,7 @@ fn described(slot: &Slot) -> (&'static str, &str) {
             };
             (operation, &read.path)
         }
+        SlotKind::List(list) => ("getChildren", &list.read.path),
         SlotKind::MultiRead(_) => ("multiRead", ""),
         SlotKind::SetWatches { .. } => ("setWatches", ""),
         SlotKind::AddWatch { path, .. } => ("addWatch", path),

@@ -3,12 +3,12 @@
 
 use core::ops::Bound;
 
-use machine::{ConnectionId, Machine, Ordinal, SessionId};
+use machine::{ConnectionId, Machine, Ordinal, QueryResult, Refusal, SessionId};
 use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
 use zk::request::ReadKind;
 use zk::response::{
     EventType, ReplyHeader, encode_add_watch, encode_all_children_number, encode_empty,
-    encode_multi_read, encode_read, result_bytes,
+    encode_read, result_bytes,
 };
 use zk::{ErrorCode, ops};
 
@@ -17,9 +17,8 @@ use super::connection::{AskedEphemerals, AskedWatch, Slot, SlotKind, State};
 use super::watches::WatchKind;
 use crate::identities::borrow;
 use crate::limits::{
-    COUNT_STEP_SLOTS_MAX, EPHEMERALS_STEP_ZNODES, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_MAX,
-    READ_HOLD_BYTES_MAX, REPLIES_BYTES_MAX, SET_WATCHES_STEP_PATHS, SMALL_REPLY_BYTES,
-    WATCH_BYTES_MAX,
+    COUNT_STEP_SLOTS_MAX, EPHEMERALS_STEP_ZNODES, OUTPUT_BYTES_MAX, READ_HOLD_BYTES_MAX,
+    REPLIES_BYTES_MAX, SET_WATCHES_STEP_PATHS, SMALL_REPLY_BYTES, WATCH_BYTES_MAX,
 };
 use crate::local_read::OwnedRead;
 use crate::reply_room::HeldReply;
@@ -43,28 +42,23 @@ impl Front {
             self.run_count(id, machine);
             return Some(1);
         }
-        let sets_watches = matches!(first, Some(SlotKind::SetWatches { .. }));
-        let asks_ephemerals = matches!(first, Some(SlotKind::Ephemerals(_)));
         if !self.config.replies.is_calm()
             && let Some(bytes) = self.wants_room(id, machine)
         {
             return self.wait_for_room(id, bytes, mark.zxid.0).then_some(1);
         }
-        if sets_watches {
-            return self.run_set_watches(id, machine);
-        }
-        if asks_ephemerals {
-            return self.run_ephemerals(id, machine);
+        let first = self.connections.get(&id)?.window.front().map(|slot| &slot.kind);
+        match first {
+            Some(SlotKind::SetWatches { .. }) => return self.run_set_watches(id, machine),
+            Some(SlotKind::Ephemerals(_)) => return self.run_ephemerals(id, machine),
+            Some(SlotKind::List(_)) => return self.run_list(id, machine),
+            Some(SlotKind::MultiRead(_)) => return self.run_several(id, machine),
+            Some(SlotKind::Read(_)) => return self.run_read(id, machine),
+            _ => {}
         }
         let slot = self.pop_slot(id);
         let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
-        let mut count = 1;
         match &slot.kind {
-            SlotKind::Read(read) => self.run_read(id, &slot, read, machine),
-            SlotKind::MultiRead(reads) => {
-                count = reads.len().max(1);
-                self.run_multi_read(id, &slot, reads, machine);
-            }
             // `FinalRequestProcessor` checks no permission here: events are checked against the
             // ACL.
             SlotKind::AddWatch { path, mode } => {
@@ -86,7 +80,7 @@ impl Front {
             _ => unreachable!("only reads are runnable"),
         }
         self.settle(id);
-        Some(count)
+        Some(1)
     }
 
     /// The room, in bytes, that the request at the front of the window, which runs here, must wait
@@ -100,7 +94,10 @@ impl Front {
         };
         let bytes = match connection.window.front().map(|slot| &slot.kind) {
             Some(SlotKind::Read(read)) => bytes_of(read),
-            Some(SlotKind::MultiRead(reads)) => reads.iter().map(bytes_of).sum(),
+            Some(SlotKind::MultiRead(several)) if !several.is_held() => {
+                let identities = borrow(&connection.identities);
+                several.bytes_in_all(machine, &identities).unwrap_or(OUTPUT_BYTES_MAX as u64)
+            }
             // The size is not known before the paths are found.
             Some(SlotKind::Ephemerals(_)) => OUTPUT_BYTES_MAX as u64,
             _ => 0,
@@ -113,54 +110,42 @@ impl Front {
         (!self.config.replies.takes(bytes)).then_some(bytes)
     }
 
-    fn run_read(&mut self, id: ConnectionId, slot: &Slot, read: &OwnedRead, machine: &Machine) {
+    /// Runs the read at the front of the window, or begins it if it takes several holds.
+    fn run_read(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let mark = machine.mark();
-        let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
-        let identities = self.connections[&id].identities.clone();
-        let result = machine.zk().query(&ops::query(&read.borrow()), &borrow(&identities));
+        let connection = self.connections.get(&id)?;
+        let Some(SlotKind::Read(read)) = connection.window.front().map(|slot| &slot.kind) else {
+            unreachable!("the caller checked that it exists");
+        };
+        let identities = borrow(&connection.identities);
+        let result = machine.zk().query(&ops::query(&read.borrow()), &identities);
         let bytes = result_bytes(&result);
-        if self.is_too_large_a_reply(bytes) {
-            self.refuse_reply(id, slot, zxid, &read.path, bytes);
-            return;
+        if self.has_many_names(&result) && !self.is_too_large_a_reply(bytes) {
+            self.begin_list(id, bytes);
+            return self.run_list(id, machine);
         }
-        let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
-        self.reply(id, slot, zxid, |out| {
-            reserve(bytes, out);
-            encode_read(xid, zxid, read.kind, &result, out);
-        });
-        self.note_reply(id, bytes as usize);
-        self.watch(id, read, error, at);
+        let slot = self.pop_slot(id);
+        let SlotKind::Read(read) = &slot.kind else { unreachable!("it was just looked at") };
+        let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
+        if self.is_too_large_a_reply(bytes) {
+            self.refuse_reply(id, &slot, zxid, &read.path, bytes);
+        } else {
+            let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+            self.reply(id, &slot, zxid, |out| {
+                reserve(bytes, out);
+                encode_read(xid, zxid, read.kind, &result, out);
+            });
+            self.note_reply(id, bytes as usize);
+            self.watch(id, read, error, at);
+        }
+        self.settle(id);
+        Some(1)
     }
 
-    /// Runs a multi-read. It sets no watches: `MultiOperationRecord` drops the flag.
-    fn run_multi_read(
-        &mut self,
-        id: ConnectionId,
-        slot: &Slot,
-        reads: &[OwnedRead],
-        machine: &Machine,
-    ) {
-        let (xid, zxid) = (slot.xid, machine.mark().zxid.0);
-        let identities = self.connections[&id].identities.clone();
-        let identities = borrow(&identities);
-        let results: Vec<_> = reads
-            .iter()
-            .map(|read| (read.kind, machine.zk().query(&ops::query(&read.borrow()), &identities)))
-            .collect();
-        let bytes: u64 = results.iter().map(|(_, result)| result_bytes(result)).sum();
-        if self.is_too_large_a_reply(bytes) {
-            let path = reads.first().map_or("", |read| &read.path);
-            self.refuse_reply(id, slot, zxid, path, bytes);
-        } else if bytes > MULTI_READ_BYTES_MAX {
-            self.notice(id, &format!("a multi-read of {bytes} bytes is refused"));
-            let header = ReplyHeader { xid, zxid, error: ErrorCode::MARSHALLING_ERROR };
-            self.reply(id, slot, zxid, |out| encode_empty(header, out));
-        } else {
-            self.reply(id, slot, zxid, |out| {
-                reserve(bytes, out);
-                encode_multi_read(xid, zxid, &results, out);
-            });
-        }
+    /// Whether it is a list of more names than one step adds.
+    fn has_many_names(&self, result: &Result<QueryResult<'_>, Refusal>) -> bool {
+        let Ok(QueryResult::Children { znode }) = result else { return false };
+        znode.child_count() as usize > self.config.list_step_names
     }
 
     /// Runs a step of the getEphemerals at the front of the window. Behind the last, the reply is
@@ -374,7 +359,7 @@ fn missed_event(
 
 /// Makes room for a reply of about `bytes` bytes. A large one gets what it needs, and not twice as
 /// much.
-fn reserve(bytes: u64, out: &mut Vec<u8>) {
+pub(super) fn reserve(bytes: u64, out: &mut Vec<u8>) {
     if bytes > SMALL_REPLY_BYTES as u64 {
         out.reserve_exact(bytes as usize + REPLY_HEADER_BYTES + STAT_BYTES + 8);
     }

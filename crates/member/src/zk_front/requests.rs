@@ -12,6 +12,7 @@ use zk::{ErrorCode, ops};
 
 use super::acls::empty_expanded_acls;
 use super::connection::{AskedEphemerals, Connection, OwnedSetWatches, ReadOnly, SlotKind};
+use super::long_reads::SeveralReads;
 use super::{Front, Halt, take_frame};
 use crate::limits::{
     FRONT_TRAVELLING_READS_MAX, OUTPUT_BYTES_MAX, TRAVELLED_WRITE_BYTES_MAX, TRAVELLING_READS_MAX,
@@ -189,7 +190,8 @@ impl Front {
             Request::Read(read) => self.on_read(id, xid, OwnedRead::of(read)),
             Request::MultiRead(reads) => {
                 let reads = reads.iter().map(OwnedRead::of).collect();
-                self.push_slot(id, xid, SlotKind::MultiRead(reads));
+                let several = SeveralReads::new(reads, self.config.list_step_names);
+                self.push_slot(id, xid, SlotKind::MultiRead(Box::new(several)));
             }
             Request::Sync { path } => {
                 let path = path.map(Into::into);

@@ -186,7 +186,12 @@ impl Front {
             SlotKind::AuthAccepted => {}
             _ => self.metrics.read_latency.record(elapsed_ms, now.monotonic_ms),
         }
-        if let SlotKind::Read(read) | SlotKind::TravellingRead(read) = &slot.kind {
+        let read = match &slot.kind {
+            SlotKind::Read(read) | SlotKind::TravellingRead(read) => Some(read),
+            SlotKind::List(list) => Some(&list.read),
+            _ => None,
+        };
+        if let Some(read) = read {
             self.metrics.namespaces.on_read(read.kind, &read.path, bytes);
         }
         self.note_slow(id, slot, elapsed_ms);

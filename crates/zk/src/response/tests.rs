@@ -345,8 +345,11 @@ fn each_read_of_several_has_its_own_result() {
         (ReadKind::GetData, result(QueryKind::Data, "/missing")),
         (ReadKind::GetChildren, result(QueryKind::Children, "/null")),
     ];
+    let encoded = bytes(|out| {
+        results.iter().for_each(|(kind, result)| encode_read_result(*kind, result, out));
+    });
     let mut out = Vec::new();
-    encode_multi_read(5, 6, &results, &mut out);
+    encode_multi_read(5, 6, &encoded, &mut out);
     let (found, reader) = open(&out);
     assert_eq!(found, header(5, 6, 0));
     let expected = bytes(|out| {

@@ -99,6 +99,7 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         throttle: Arc::default(),
         replies: Arc::default(),
         reply_bytes_max: None,
+        list_step_names: crate::limits::LIST_STEP_NAMES,
         sessionless_ms_max: crate::limits::SESSIONLESS_MS_DEFAULT,
         audit: false,
         slow_request_ms: None,
@@ -486,6 +487,7 @@ impl Rig {
                         }
                         SlotKind::TravellingRead(_) => travelling_reads += 1,
                         SlotKind::Read(_)
+                        | SlotKind::List(_)
                         | SlotKind::MultiRead(_)
                         | SlotKind::SetWatches { .. }
                         | SlotKind::AddWatch { .. }

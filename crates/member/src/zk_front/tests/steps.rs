@@ -1,11 +1,14 @@
 //! Long requests and long deliveries go in pieces, and others are served in between.
 
+use std::collections::BTreeSet;
+
 use machine::{ConnectionId, Ordinal};
 
 use super::super::watches::WatchKind;
 use super::rig::*;
 use crate::limits::{
-    CLOSED_PIECE_WATCHES, EPHEMERALS_STEP_ZNODES, FEED_PIECE_EVENTS, SET_WATCHES_STEP_PATHS,
+    CLOSED_PIECE_WATCHES, EPHEMERALS_STEP_ZNODES, FEED_PIECE_EVENTS, LIST_STEP_NAMES,
+    SET_WATCHES_STEP_PATHS,
 };
 
 /// A multi of so many creates below a path.
@@ -211,4 +214,112 @@ fn ephemerals_are_looked_for_in_steps_and_are_in_order() {
     assert!(seen.contains(&found), "{seen}");
     assert!(rig.play("run").contains("c1: delete /0 ->"));
     rig.check();
+}
+
+/// Two clients on two Fronts, and a directory of so many children for the first one to list.
+fn with_children(count: usize) -> Rig {
+    let mut rig = Rig::default();
+    rig.play("c1@0: connect\nc2@1: connect\nc2: create /a x | create /b x");
+    rig.play(&format!("c2: {}", creates("/a", count)));
+    rig
+}
+
+/// The second client's write, whose reads go on later.
+fn write(request: &str) -> String {
+    format!("c2~ {request}\nloop\napply 10000\ndeliver")
+}
+
+/// Plays a line at each step of what the first client asks, and returns what it was answered, with
+/// the number of steps.
+fn steps_of(rig: &mut Rig, asked: &str, between: impl Fn(usize) -> String) -> (String, usize) {
+    rig.play(&format!("c1~ {asked} | ping"));
+    let (mut seen, mut steps) = (Vec::<String>::new(), 0);
+    while !seen.iter().any(|line| line.starts_with("c1: ping")) {
+        while rig.fronts[0].is_behind() {
+            rig.line("resume");
+        }
+        assert!(rig.fronts[0].is_runnable());
+        rig.line("reads");
+        steps += 1;
+        seen.extend(rig.take_log());
+        rig.play(&between(steps)).lines().for_each(|line| seen.push(line.to_string()));
+    }
+    let start = format!("c1: {asked} -> ");
+    let answer = seen.iter().find_map(|line| line.strip_prefix(&start));
+    (answer.expect("it is answered before the ping").to_string(), steps)
+}
+
+/// The names in an answer between brackets.
+fn names(answer: &str) -> BTreeSet<String> {
+    let end = answer.rfind(']').unwrap();
+    answer[1..end].split(' ').map(str::to_string).collect()
+}
+
+fn numbers(count: usize) -> BTreeSet<String> {
+    (0..count).map(|number| number.to_string()).collect()
+}
+
+#[test]
+fn a_long_list_is_made_in_steps_that_see_what_is_created() {
+    let count = 3 * LIST_STEP_NAMES;
+    let mut rig = with_children(count + 1);
+    let (answer, steps) = steps_of(&mut rig, "ls /a w", |step| match step {
+        1 => write("create /a/new x | set /b y"),
+        _ => String::new(),
+    });
+    assert_eq!(steps, 4);
+    let mut expected = numbers(count + 1);
+    expected.insert("new".to_string());
+    assert_eq!(names(&answer), expected);
+    // The watch is of the last step's state.
+    let seen = rig.play("c2: create /a/newer x");
+    assert!(seen.contains("c1: event children /a"), "{seen}");
+}
+
+#[test]
+fn a_removal_between_two_steps_makes_a_list_begin_anew_with_longer_ones() {
+    let count = 6 * LIST_STEP_NAMES;
+    let mut rig = with_children(count);
+    // One step of 1, 2 and 4 times as many names each, and one of 8 times.
+    let (answer, steps) =
+        steps_of(&mut rig, "ls /a", |step| write(&format!("delete /a/{}", step - 1)));
+    assert!((4..=8).contains(&steps), "{steps}");
+    let gone = count - names(&answer).len();
+    assert!((3..=7).contains(&gone), "{gone}");
+    let mut expected = numbers(count);
+    expected.retain(|name| name.parse::<usize>().is_ok_and(|number| number >= gone));
+    assert_eq!(names(&answer), expected);
+    rig.run();
+    assert_eq!(names(&rig.play("c1: ls /a")["c1: ls /a -> ".len()..]).len(), count - steps);
+}
+
+#[test]
+fn a_list_whose_znode_goes_away_between_two_steps_has_no_node() {
+    let mut rig = with_children(2 * LIST_STEP_NAMES);
+    let deletes: Vec<String> =
+        (0..2 * LIST_STEP_NAMES).map(|number| format!("delete,/a/{number},-1")).collect();
+    let (answer, steps) = steps_of(&mut rig, "ls /a", |step| match step {
+        1 => write(&format!("multi {} delete,/a,-1", deletes.join(" "))),
+        _ => String::new(),
+    });
+    assert!(answer.starts_with("no node"), "{answer}");
+    assert_eq!(steps, 2);
+}
+
+#[test]
+fn several_reads_are_of_one_state_however_often_they_begin_anew() {
+    let count = 2 * LIST_STEP_NAMES;
+    let mut rig = with_children(count);
+    let asked = "multiread get,/b ls,/a get,/b ls,/a";
+    let (answer, steps) = steps_of(&mut rig, asked, |_| String::new());
+    assert_eq!(steps, 5);
+    assert_eq!(answer.matches("x v0").count(), 2);
+    let (answer, steps) = steps_of(&mut rig, asked, |step| write(&format!("set /b {step}")));
+    // Steps of 1, 2, 4 and 8 times as many names: the last holds all.
+    assert_eq!(steps, 4);
+    assert_eq!(answer.matches("3 v3").count(), 2, "{answer}");
+    for list in answer.match_indices('[') {
+        let end = list.0 + answer[list.0..].find(']').unwrap();
+        assert_eq!(names(&answer[list.0..=end]), numbers(count));
+    }
 }

@@ -1,0 +1,77 @@
+//! Lists of children, made in steps; the state's lock is released between them.
+//!
+//! A child that is made between two steps is the last of its parent's, so the list comes to it. One
+//! that is removed may have been listed: then the list begins anew.
+
+use crate::zk::Zk;
+use crate::zk::acl::{self, Identity, perms};
+use crate::zk::reply::Refusal;
+use crate::zk::stat::Stat;
+use crate::zk::tree::{TreeIdentity, ZnodeId};
+
+/// The position between two steps of a list.
+#[derive(Default)]
+pub struct ListPlace(Option<(List, ZnodeId)>);
+
+/// The list that a step goes on with.
+#[derive(PartialEq)]
+struct List {
+    tree: TreeIdentity,
+    znode: ZnodeId,
+    /// Tells the znode from another of the same id.
+    czxid: i64,
+    /// The last removal of a child, see [`Znode::last_removal`].
+    removal: u64,
+}
+
+/// The end of a step of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListStep {
+    /// What was listed is of no use, and the next step begins anew.
+    Outdated,
+    /// There are more.
+    Part,
+    /// These are all, and this is the stat of their parent.
+    Whole(Stat),
+}
+
+impl Zk {
+    /// Lists the next children of the znode at `path`, at most `names_max` (at least one), in no
+    /// promised order. The whole list is that of the state at the last step. The znode must be
+    /// readable at each step, as for [`QueryKind::Children`](crate::QueryKind::Children).
+    pub fn list_children(
+        &self,
+        path: &str,
+        identities: &[Identity<'_>],
+        names_max: usize,
+        place: &mut ListPlace,
+        mut each: impl FnMut(&str),
+    ) -> Result<ListStep, Refusal> {
+        let znode = self.tree().find(path).ok_or(Refusal::NoNode)?;
+        if !acl::allows(self.settings(), znode.acl(), perms::READ, identities) {
+            return Err(Refusal::NoAuth);
+        }
+        let list = List {
+            tree: self.tree().identity().clone(),
+            znode: znode.id(),
+            czxid: znode.stat().czxid,
+            removal: znode.last_removal(),
+        };
+        let mut next = match place.0.take() {
+            None => znode.first_child(),
+            Some((begun, last)) if begun == list => self.tree().znode(last).next_sibling(),
+            Some(_) => return Ok(ListStep::Outdated),
+        };
+        let mut last = None;
+        for _ in 0..names_max {
+            let Some(child) = next else { break };
+            each(child.name());
+            (last, next) = (Some(child.id()), child.next_sibling());
+        }
+        place.0 = last.map(|last| (list, last));
+        Ok(match next {
+            Some(_) => ListStep::Part,
+            None => ListStep::Whole(znode.stat()),
+        })
+    }
+}
