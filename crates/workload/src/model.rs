@@ -226,18 +226,20 @@ impl Model {
         Some(had)
     }
 
-    /// Ends the listed sessions, unless they were attached since they were judged.
-    pub fn expire(&mut self, judged: &[(i64, u64)]) -> Vec<i64> {
+    /// Begins a command of several transactions, with [`Model::expire`] or [`Model::remove_due`].
+    pub fn begin_transactions(&mut self) {
         self.ordinal += 1;
-        let mut ended = Vec::new();
-        for (session, attached) in judged {
-            if self.sessions.get(session).is_some_and(|found| found.attached == *attached) {
-                self.zxid += 1;
-                self.end(*session);
-                ended.push(*session);
-            }
+    }
+
+    /// Ends a session, unless it was attached since it was judged, in a transaction of its own.
+    /// Whether it did.
+    pub fn expire(&mut self, session: i64, attached: u64) -> bool {
+        let is_due = self.sessions.get(&session).is_some_and(|found| found.attached == attached);
+        if is_due {
+            self.zxid += 1;
+            self.end(session);
         }
-        ended
+        is_due
     }
 
     /// Replaces the settings.
@@ -260,19 +262,15 @@ impl Model {
         had
     }
 
-    /// Removes the listed znodes whose time has come, each in a transaction of its own
-    /// (`ContainerManager.getCandidates`), and returns how many.
-    pub fn remove_due(&mut self, paths: &[String], time_ms: i64, never_used_ms_max: i64) -> usize {
-        self.ordinal += 1;
-        let mut count = 0;
-        for path in paths {
-            if self.is_due(path, time_ms, never_used_ms_max) {
-                self.zxid += 1;
-                self.remove(path);
-                count += 1;
-            }
+    /// Removes a znode whose time has come, in a transaction of its own
+    /// (`ContainerManager.getCandidates`). Whether it did.
+    pub fn remove_due(&mut self, path: &str, time_ms: i64, never_used_ms_max: i64) -> bool {
+        let is_due = self.is_due(path, time_ms, never_used_ms_max);
+        if is_due {
+            self.zxid += 1;
+            self.remove(path);
         }
-        count
+        is_due
     }
 
     /// Whether the server removes a znode at this time. A container that never had a child is

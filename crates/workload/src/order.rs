@@ -336,7 +336,7 @@ impl<'h> Replay<'h> {
             Committed::Attach { session, password, connection } => {
                 self.attach(Granted { session: *session, password: *password }, *connection)?;
             }
-            Committed::Expire(judged) => self.expire(position, judged),
+            Committed::Expire(judged) => self.expire(position, judged)?,
             Committed::Write { session, connection, signature, time_ms } => {
                 let sender = (*session, *connection);
                 self.write(position, sender, signature, *time_ms)?;
@@ -359,8 +359,13 @@ impl<'h> Replay<'h> {
                         "containers that were never used go after {never_used_ms_max} ms,                          configured is {wanted}"
                     ));
                 }
-                let gone = self.model.remove_due(paths, *time_ms, *never_used_ms_max);
-                self.verdict_counts.gone += gone;
+                self.model.begin_transactions();
+                for path in paths {
+                    // A member may answer reads between two of the transactions.
+                    self.check_reads(position)?;
+                    let is_gone = self.model.remove_due(path, *time_ms, *never_used_ms_max);
+                    self.verdict_counts.gone += usize::from(is_gone);
+                }
             }
             Committed::Configure(settings) => self.model.configure(*settings),
         }
@@ -389,15 +394,19 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Ends the listed sessions, unless they were attached since they were judged.
-    fn expire(&mut self, position: usize, judged: &[(i64, u64)]) {
-        let had = |session: &i64| self.model.sessions.get(session).map(|it| it.connection);
-        let had: BTreeMap<i64, usize> =
-            judged.iter().filter_map(|(session, _)| Some((*session, had(session)?))).collect();
-        for session in self.model.expire(judged) {
-            self.verdict_counts.expired.push((session, position));
+    /// Ends the listed sessions, unless they were attached since they were judged. A member may
+    /// answer reads between two of them.
+    fn expire(&mut self, position: usize, judged: &[(i64, u64)]) -> Result<(), Violation> {
+        self.model.begin_transactions();
+        for (session, attached) in judged {
+            self.check_reads(position)?;
+            let had = self.model.sessions.get(session).map(|it| it.connection);
+            let Some(connection) = had.filter(|_| self.model.expire(*session, *attached)) else {
+                continue;
+            };
+            self.note_ended();
+            self.verdict_counts.expired.push((*session, position));
             // The client may have asked for the session's end meanwhile; that is still answered.
-            let connection = had[&session];
             let asks_for_the_end =
                 |number: &usize| self.history.ops[*number].op == Op::CloseSession;
             let mut writes = self.writes.get(connection).into_iter().flatten();
@@ -405,6 +414,7 @@ impl<'h> Replay<'h> {
                 self.over.insert(connection, self.model.zxid);
             }
         }
+        Ok(())
     }
 
     /// Notes that the sessions that the last command ended have ended at the present zxid.

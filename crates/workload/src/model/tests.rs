@@ -87,8 +87,8 @@ fn ephemerals_go_with_their_session() {
     let mut model = opened();
     do_all(&mut model, &[create("/a", 0), create("/a/e", flag::EPHEMERAL)]);
     assert_eq!(model.stat("/a/e").ephemeral_owner, SESSION);
-    assert_eq!(model.expire(&[(SESSION, 99)]), Vec::<i64>::new());
-    assert_eq!(model.expire(&[(SESSION, 1)]), [SESSION]);
+    assert!(!model.expire(SESSION, 99));
+    assert!(model.expire(SESSION, 1));
     assert!(!model.znodes.contains_key("/a/e"));
     assert_eq!(model.stat("/a").pzxid, model.zxid);
 }
@@ -127,13 +127,15 @@ fn a_container_goes_once_it_lost_its_last_child() {
     let mut model = opened();
     let container = going("/c", flag::CONTAINER, CreateRequest::Container);
     do_all(&mut model, &[container, create("/p", flag::CONTAINER)]);
-    let paths = ["/c".to_string(), "/p".to_string(), "/none".to_string()];
-    assert_eq!(model.remove_due(&paths, 1 << 40, 0), 0);
+    let gone = |model: &mut Model, time_ms: i64| {
+        ["/c", "/p", "/none"].map(|path| model.remove_due(path, time_ms, 0))
+    };
+    assert_eq!(gone(&mut model, 1 << 40), [false; 3]);
     do_all(&mut model, &[create("/c/x", 0)]);
-    assert_eq!(model.remove_due(&paths, 0, 0), 0);
+    assert_eq!(gone(&mut model, 0), [false; 3]);
     do_all(&mut model, &[delete("/c/x", -1)]);
     let zxid = model.zxid;
-    assert_eq!(model.remove_due(&paths, 0, 0), 1);
+    assert_eq!(gone(&mut model, 0), [true, false, false]);
     assert_eq!((model.zxid, model.znodes.contains_key("/c")), (zxid + 1, false));
     assert!(model.znodes.contains_key("/p"));
 }
@@ -142,9 +144,8 @@ fn a_container_goes_once_it_lost_its_last_child() {
 fn a_container_that_was_never_used_goes_where_that_is_wanted() {
     let mut model = opened();
     do_all(&mut model, &[going("/c", flag::CONTAINER, CreateRequest::Container)]);
-    let paths = ["/c".to_string()];
-    assert_eq!(model.remove_due(&paths, 1_100, 100), 0);
-    assert_eq!(model.remove_due(&paths, 1_101, 100), 1);
+    assert!(!model.remove_due("/c", 1_100, 100));
+    assert!(model.remove_due("/c", 1_101, 100));
 }
 
 #[test]
@@ -155,14 +156,13 @@ fn a_time_to_live_needs_a_setting_and_begins_anew_with_each_set() {
     model.configure(Settings { extended_types: true, enforce_quota: false });
     let codes = do_all(&mut model, &[ttl(0), ttl(1 << 40), create("/t", flag::TTL), ttl(50)]);
     assert_eq!(codes, [-8, -8, -8, 0]);
-    let paths = ["/t".to_string()];
-    assert_eq!(model.remove_due(&paths, 1_050, 0), 0);
+    assert!(!model.remove_due("/t", 1_050, 0));
     model.write(SESSION, CONNECTION, &set("/t", "v", -1), 1_051);
-    assert_eq!(model.remove_due(&paths, 1_100, 0), 0);
+    assert!(!model.remove_due("/t", 1_100, 0));
     do_all(&mut model, &[create("/t/x", 0)]);
-    assert_eq!(model.remove_due(&paths, 9_000, 0), 0);
+    assert!(!model.remove_due("/t", 9_000, 0));
     do_all(&mut model, &[delete("/t/x", -1)]);
-    assert_eq!(model.remove_due(&paths, 1_102, 0), 1);
+    assert!(model.remove_due("/t", 1_102, 0));
 }
 
 fn usage(model: &Model, of: &str) -> String {

@@ -504,6 +504,19 @@ fn a_write_does_not_lag() {
     case.rejected("was seen before it began");
 }
 
+/// Each session ends in a transaction of its own, and a member may answer reads in between: seed
+/// 1016 with one member.
+#[test]
+fn a_read_between_the_ends_of_two_sessions_is_of_a_state() {
+    let mut case = Case::new();
+    let (second, third) = (case.connect(0), case.connect(0));
+    case.committed.push(Committed::Expire(vec![(SESSION + 1, 2), (SESSION, 1)]));
+    case.read(third, exists("/a", false), 4, error::NO_NODE, Answer::Empty);
+    assert_eq!(case.accepted().expired.len(), 2);
+    case.read(second, exists("/a", false), 6, error::NO_NODE, Answer::Empty);
+    case.rejected("which no state had");
+}
+
 #[test]
 fn expired_sessions_take_their_ephemerals_with_them() {
     let mut case = Case::new();
