@@ -14,6 +14,7 @@ use etcd::convert::AuthMethod;
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::{Message, authpb};
 use member::etcd_front::{CallRefused, Credentials};
+use member::limits::ETCD_CALL_MS_MAX;
 use workload::etcd::op::{Compare, CompareResult, CompareTarget, Op, Put, Range, Txn, TxnOp};
 use workload::etcd::watch::Wanted;
 use workload::generate::Random;
@@ -24,6 +25,9 @@ use crate::limits::TOKEN_TTL_MS;
 
 /// The tokens of each kind that it keeps.
 const TOKENS_MAX: usize = 6;
+
+/// How long, at least, a watch waits for what its client may know before it is judged without.
+const WATCH_WAIT_US_LEAST: u64 = ETCD_CALL_MS_MAX * 1_000 - TOKEN_SLACK_US;
 
 /// How much earlier than its time a token may end: clocks of machines differ from the world's.
 const TOKEN_SLACK_US: u64 = 100_000;
@@ -531,8 +535,12 @@ impl Users {
             _ => false,
         };
         self.count(kind, error, is_lag);
+        // A watch with a token waits until its member knows what the client may know, and is judged
+        // by what that member knows if that takes too long, as all are in etcd.
+        let gave_up = now_us >= asked_us + WATCH_WAIT_US_LEAST;
         // Reads that are not linearizable may show an older state, but refuse no token for that.
         let is_old = match (kind, &by) {
+            (Kind::Watch, _) if gave_up => true,
             (Kind::Serializable, By::Live(_)) => error != Some(Error::InvalidAuthToken),
             (Kind::Serializable, _) | (Kind::Watch, By::Nobody | By::Root) => true,
             _ => false,
