@@ -439,7 +439,7 @@ impl EtcdFront {
 
     /// Hands over what begins under the lock, and ends elsewhere.
     fn hand_over_read(&mut self, ticket: Ticket, store: &Store) {
-        let Some(Call::Ready(mut read, asker)) = self.calls.remove(&ticket) else { return };
+        let Some(Call::Ready(read, asker)) = self.calls.remove(&ticket) else { return };
         if let Err(refusal) = read.check(store, credentials::info(&asker)) {
             return self.output.results.push((ticket, Err(Error::from(refusal).into())));
         }

@@ -20,12 +20,13 @@ mod check;
 mod command;
 mod intervals;
 mod permit_steps;
-pub(crate) mod permitting;
+mod permitting;
 mod tokens;
 
 pub use check::{AuthInfo, ETCD_SCHEME};
 pub use command::AuthCommand;
 pub(crate) use command::AuthDone;
+pub use permitting::Permitting;
 use tokens::Tokens;
 
 /// The user that must exist while permissions are enforced.

@@ -1,6 +1,6 @@
 //! A command between two of its steps. It borrows nothing: the same command comes again.
 
-use crate::etcd::auth::permitting::Permitting;
+use crate::etcd::auth::Permitting;
 use crate::etcd::change::KeyChange;
 use crate::etcd::edge::CompactSoFar;
 use crate::etcd::event::{Event, Place};

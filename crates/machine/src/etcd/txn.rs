@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::change::ChangeBatch;
 use crate::etcd::alarm::{Alarm, AlarmKind};
-use crate::etcd::auth::permitting::Permitting;
+use crate::etcd::auth::Permitting;
 use crate::etcd::auth::{AuthDone, AuthInfo};
 use crate::etcd::budget::Budget;
 use crate::etcd::change::LeaseChange;

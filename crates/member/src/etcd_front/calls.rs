@@ -165,7 +165,13 @@ impl Read {
         keys_left: &mut u64,
         room: &Arc<ReplyRoom>,
     ) -> Result<Ran, CallRefused> {
-        self.check(store, credentials::info(asker))?;
+        let who = credentials::info(asker);
+        self.check(store, who)?;
+        if let Read::Txn(call) = self
+            && !call.permit_step(store, who, keys_left)?
+        {
+            return Ok(Ran::More);
+        }
         let found = match self {
             Read::Range(range) => {
                 return Ok(match range.step(store, keys_left, room)? {
@@ -184,16 +190,14 @@ impl Read {
                 None => return Ok(Ran::More),
             },
             Read::AskLease(call, read) => {
-                let (who, look) = (credentials::info(asker), call.look());
+                let look = call.look();
                 let done = store.lease_read_step(who, call.lease(), look, read, keys_left)?;
                 return Ok(if done { Ran::HandOver } else { Ran::More });
             }
             Read::Authenticate(_) | Read::Signed(_) | Read::Change(_) | Read::V2(_) => {
                 unreachable!("it is handed over")
             }
-            Read::Auth(question) => {
-                Found::Encoded(question.answer(header, store, credentials::info(asker))?)
-            }
+            Read::Auth(question) => Found::Encoded(question.answer(header, store, who)?),
             Read::Need(_) => Found::Encoded(Vec::new()),
             Read::Alarms(request) => Found::Encoded(convert::alarms(header, store, request)),
             Read::Hash(call) => match call.step(header, store, keys_left)? {
@@ -203,7 +207,6 @@ impl Read {
             Read::TimeToLive { lease, with_keys, time, read } => {
                 // A user that asks for the keys must have the right to see them.
                 let look = LeaseLook { access: Some(Access::Read), shows: true };
-                let who = credentials::info(asker);
                 if *with_keys && !store.lease_read_step(who, *lease, look, read, keys_left)? {
                     return Ok(Ran::More);
                 }
@@ -211,7 +214,7 @@ impl Read {
                 Found::Lease(lease_call::time_to_live(store, *lease, *time, keys))
             }
             Read::Leases(list) => {
-                if !store.list_leases(credentials::info(asker), list, keys_left)? {
+                if !store.list_leases(who, list, keys_left)? {
                     return Ok(Ran::More);
                 }
                 let (revision, leases) = (store.revision(), core::mem::take(&mut list.found));

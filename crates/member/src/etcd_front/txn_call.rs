@@ -9,7 +9,7 @@ use etcd::limits::TXN_OPS_TOTAL_MAX;
 use etcd::pb::etcdserverpb::request_op::Request;
 use etcd::pb::etcdserverpb::{self as pb};
 use machine::etcd::Store;
-use machine::etcd::auth::AuthInfo;
+use machine::etcd::auth::{AuthInfo, Permitting};
 use machine::etcd::command::Txn;
 use machine::etcd::reply::{Refusal, TxnDone};
 use machine::etcd::txn_read::TxnRead;
@@ -33,8 +33,10 @@ self_cell! {
 pub(super) struct TxnCall {
     converted: Converted,
     stage: Stage,
-    /// The revision of users and roles at which the transaction was permitted.
-    permitted_at: Option<u64>,
+    /// How far it is permitted, by the users and roles of that revision.
+    permitting: Permitting,
+    permitted_by: u64,
+    is_permitted: bool,
 }
 
 enum Stage {
@@ -63,27 +65,45 @@ impl TxnCall {
     pub fn new(request: pb::TxnRequest, ops_max: usize) -> Result<TxnCall, Error> {
         let converted = Converted::try_new(request, |request| convert::txn(request, ops_max))?;
         let stage = Stage::Counting(Cost::of(converted.borrow_dependent()));
-        Ok(TxnCall { converted, stage, permitted_at: None })
+        let (permitting, permitted_by, is_permitted) = (Permitting::default(), 0, false);
+        Ok(TxnCall { converted, stage, permitting, permitted_by, is_permitted })
     }
 
     /// Another state took the place of the one before: the read begins anew.
     pub fn on_installed(&mut self) {
         self.stage = Stage::Counting(Cost::of(self.converted.borrow_dependent()));
-        self.permitted_at = None;
+        self.forget_permission();
     }
 
-    /// Refuses it. A transaction has any number of operations, so they are not all looked at again
-    /// while users and roles stay as they are.
+    /// Goes on with the check of its permissions, and takes what that costs off `keys_left`. Whether
+    /// it is permitted. It is checked anew once users and roles have changed.
     ///
     /// # Errors
     /// Permissions are enforced, and the user may not see this.
-    pub fn check(&mut self, store: &Store, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
-        let now = store.auth().revision();
-        if self.permitted_at != Some(now) {
-            store.require_txn(who, self.converted.borrow_dependent())?;
-            self.permitted_at = Some(now);
+    pub fn permit_step(
+        &mut self,
+        store: &Store,
+        who: Option<AuthInfo<'_>>,
+        keys_left: &mut u64,
+    ) -> Result<bool, Refusal> {
+        let auth = store.auth();
+        if !auth.is_enabled() {
+            return Ok(true);
         }
-        Ok(())
+        if self.permitted_by != auth.revision() {
+            self.forget_permission();
+            self.permitted_by = auth.revision();
+        }
+        if !self.is_permitted {
+            let txn = self.converted.borrow_dependent();
+            self.is_permitted =
+                store.permit_read_step(who, txn, &mut self.permitting, keys_left)?;
+        }
+        Ok(self.is_permitted)
+    }
+
+    fn forget_permission(&mut self) {
+        (self.permitting, self.is_permitted) = (Permitting::default(), false);
     }
 
     /// Goes on, and takes the keys that it looks at off `keys_left`.

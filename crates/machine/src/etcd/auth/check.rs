@@ -3,7 +3,7 @@
 
 use crate::digest::Digest;
 use crate::etcd::auth::{Access, Auth, AuthCommand, ROOT_USER};
-use crate::etcd::command::{Command, DeleteRange, KeyRange, Op, Put, Txn};
+use crate::etcd::command::{Command, DeleteRange, KeyRange, Op, Put};
 use crate::etcd::lease::UserTag;
 use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
@@ -105,8 +105,8 @@ impl Auth {
 }
 
 impl Store {
-    /// Refuses a command, but does not look at the keys of leases that it names, which any number
-    /// of keys may have: see [`Store::permit_step`].
+    /// Refuses a command, but looks neither at the keys of leases that it names nor at the parts of
+    /// a transaction, which may be any number: see [`Store::permit_step`].
     ///
     /// # Errors
     /// Permissions are enforced, and the user may not do this.
@@ -124,7 +124,7 @@ impl Store {
                 self.auth.require(who, Access::Write, delete.range)?;
                 self.require_prev(who, delete)
             }
-            Command::Txn(txn) => self.require_txn(who, txn),
+            Command::Txn(_) => Ok(()),
             Command::Grant { .. } => self.auth.require_user(who),
             Command::Revoke { .. } => self.auth.require_user(who),
             Command::Compact { .. } => self.auth.require_root(who),
@@ -136,30 +136,7 @@ impl Store {
         }
     }
 
-    /// Refuses a transaction: all comparisons, and all operations of both branches, must be
-    /// permitted (`apply.checkTxnPermission`).
-    ///
-    /// # Errors
-    /// As of [`Auth::require`].
-    pub fn require_txn(&self, who: Option<AuthInfo<'_>>, txn: &Txn<'_>) -> Result<(), Refusal> {
-        self.require_compares(who, txn)?;
-        txn.success.iter().chain(&txn.failure).try_for_each(|op| match op {
-            Op::Txn(txn) => self.require_txn(who, txn),
-            op => self.require_op(who, op),
-        })
-    }
-
-    /// Refuses the comparisons of a transaction.
-    pub(crate) fn require_compares(
-        &self,
-        who: Option<AuthInfo<'_>>,
-        txn: &Txn<'_>,
-    ) -> Result<(), Refusal> {
-        let mut compares = txn.compares.iter();
-        compares.try_for_each(|compare| self.auth.require(who, Access::Read, compare.range))
-    }
-
-    /// Refuses an operation; of a nested transaction the comparisons.
+    /// Refuses an operation, but looks at nothing within a nested transaction.
     pub(crate) fn require_op(&self, who: Option<AuthInfo<'_>>, op: &Op<'_>) -> Result<(), Refusal> {
         match op {
             Op::Range(range) => self.auth.require(who, Access::Read, range.range),
@@ -168,7 +145,7 @@ impl Store {
                 self.require_prev(who, delete)?;
                 self.auth.require(who, Access::Write, delete.range)
             }
-            Op::Txn(txn) => self.require_compares(who, txn),
+            Op::Txn(_) => Ok(()),
         }
     }
 

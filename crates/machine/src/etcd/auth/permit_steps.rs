@@ -2,10 +2,10 @@
 //! has any number of keys.
 
 use crate::etcd::auth::Access;
+use crate::etcd::auth::Permitting;
 use crate::etcd::auth::check::AuthInfo;
-use crate::etcd::auth::permitting::Permitting;
 use crate::etcd::budget::Budget;
-use crate::etcd::command::{Command, KeyRange, Op};
+use crate::etcd::command::{Command, KeyRange, Op, Txn};
 use crate::etcd::path::{Taken, Visit, Walk};
 use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
@@ -53,22 +53,63 @@ impl Store {
             }
             command => return self.require_for(who, command).map(|()| true),
         };
+        self.permit_txn(who, txn, permitting, budget)
+    }
+
+    /// Goes on with the check of a transaction that only reads, and takes what that costs off
+    /// `keys_left`. Whether it is done. A member calls this, in steps under the lock, before it
+    /// reads.
+    ///
+    /// # Errors
+    /// Permissions are enforced, and the user may not see this.
+    pub fn permit_read_step(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        txn: &Txn<'_>,
+        permitting: &mut Permitting,
+        keys_left: &mut u64,
+    ) -> Result<bool, Refusal> {
+        let mut budget = Budget::new(*keys_left);
+        let done = self.permit_txn(who, txn, permitting, &mut budget);
+        *keys_left = budget.keys_left;
+        done
+    }
+
+    /// Goes on with the check of all comparisons, and of all operations of both branches
+    /// (`apply.checkTxnPermission`). Each costs a key: permissions are searched as keys are.
+    fn permit_txn(
+        &self,
+        who: Option<AuthInfo<'_>>,
+        txn: &Txn<'_>,
+        permitting: &mut Permitting,
+        budget: &mut Budget,
+    ) -> Result<bool, Refusal> {
         let mut walk = Walk::at(txn, &permitting.levels);
-        if !permitting.has_begun {
-            permitting.has_begun = true;
-            self.require_compares(who, txn)?;
-            walk.enter(Taken::Both);
-        }
-        while budget.spend_visit() {
+        loop {
+            if let Some(next) = &mut permitting.compare {
+                let compare = walk.ahead().compares.get(*next);
+                if compare.is_some() && !budget.spend_key() {
+                    break;
+                }
+                if let Some(compare) = compare {
+                    self.auth.require(who, Access::Read, compare.range)?;
+                    *next += 1;
+                    continue;
+                }
+                permitting.compare = None;
+                walk.enter(Taken::Both);
+            }
+            if !budget.spend_key() {
+                break;
+            }
             match walk.visit() {
                 None => return Ok(true),
                 Some(Visit::End) => {}
+                Some(Visit::Op(Op::Txn(_))) => permitting.compare = Some(0),
                 Some(Visit::Op(op)) => {
                     self.require_op(who, op)?;
-                    match op {
-                        Op::Put(put) => permitting.note(put),
-                        Op::Txn(_) => walk.enter(Taken::Both),
-                        Op::Range(_) | Op::DeleteRange(_) => {}
+                    if let Op::Put(put) = op {
+                        permitting.note(put);
                     }
                 }
             }

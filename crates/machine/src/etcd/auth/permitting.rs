@@ -7,24 +7,37 @@ use crate::etcd::path::Level;
 use crate::ids::LeaseId;
 
 /// A check between two of its steps.
-#[derive(Debug, Default)]
-pub(crate) struct Permitting {
+#[derive(Debug)]
+pub struct Permitting {
     /// The place among the operations of a transaction.
-    pub levels: Vec<Level>,
+    pub(super) levels: Vec<Level>,
+    /// The position of the next comparison, while those of the transaction ahead are checked.
+    pub(super) compare: Option<usize>,
     /// Whether the command is checked, but for the keys of leases.
-    pub is_checked: bool,
-    pub has_begun: bool,
+    pub(super) is_checked: bool,
     /// The leases whose keys are to be checked.
-    pub leases: BTreeSet<LeaseId>,
+    pub(super) leases: BTreeSet<LeaseId>,
     /// The last key that was checked, of the first of these leases.
-    pub after: Option<Box<[u8]>>,
+    pub(super) after: Option<Box<[u8]>>,
+}
+
+impl Default for Permitting {
+    fn default() -> Permitting {
+        Permitting {
+            levels: Vec::new(),
+            compare: Some(0),
+            is_checked: false,
+            leases: BTreeSet::new(),
+            after: None,
+        }
+    }
 }
 
 impl Permitting {
     /// A put needs the keys of its lease as well: a user that may not write all of them could not
     /// revoke the lease, so may not add one (`apply.checkPutAuth`). A lease that does not exist
     /// refuses nobody (`apply.checkLeasePuts`).
-    pub fn note(&mut self, put: &Put<'_>) {
+    pub(super) fn note(&mut self, put: &Put<'_>) {
         if put.lease != 0 {
             self.leases.insert(LeaseId(put.lease));
         }

@@ -269,6 +269,47 @@ fn a_long_read_ends_with_a_change_of_users() {
 }
 
 #[test]
+fn the_parts_of_a_transaction_that_reads_are_permitted_in_several_holds() {
+    let mut rig = Rig::enforced(true);
+    let range = KeyRange { key: b"a", end: b"b" };
+    let permission = Some(Permission { kind: PermissionKind::Read, range });
+    rig.change(AuthCommand::GrantPermission { role: "r", permission });
+    let alice = rig.token();
+    let compare = |key: &'static str| pb::Compare { key: key.into(), ..pb::Compare::default() };
+    let op = |request| pb::RequestOp { request: Some(request) };
+    let nested = |last: &'static str| pb::TxnRequest {
+        compare: ["a1", "a2", "a3", last].map(compare).into(),
+        success: vec![op(Request::RequestRange(a_range("a1", false)))],
+        failure: Vec::new(),
+    };
+    let txn = |last: &'static str| pb::TxnRequest {
+        compare: ["a"; 7].map(compare).into(),
+        success: vec![op(Request::RequestTxn(nested(last)))],
+        failure: vec![op(Request::RequestRange(a_range("a2", false))); 5],
+    };
+    let mut call = |last: &'static str, is_cut: bool| {
+        let request = txn(last).encode_to_vec().into();
+        let ticket = rig.front.on_call(Method::Txn, request, alice.clone());
+        let mut holds = 0;
+        while rig.front.is_runnable() {
+            rig.front.run_reads(&rig.machine);
+            holds += 1;
+            if is_cut && holds == 2 {
+                rig.change(AuthCommand::AddRole { role: "other" });
+            }
+        }
+        rig.take();
+        (rig.result::<pb::TxnResponse>(ticket).map(|done| done.succeeded), holds)
+    };
+    let (done, holds) = call("a4", false);
+    assert_eq!(done, Ok(true));
+    assert!(holds > 20 / 3, "three parts are looked at in a hold: {holds}");
+    assert_eq!(call("b", false).0, Err(DENIED));
+    assert_eq!(call("a4", true).0, Err(Error::AuthOldRevision.into()));
+    rig.check_empty();
+}
+
+#[test]
 fn a_list_of_leases_takes_several_holds() {
     let mut rig = Rig::enforced(true);
     for id in 1..=4 {
