@@ -199,15 +199,17 @@ fn steps_of_any_size_end_in_the_same_state_and_reads_between_them_see_no_part_of
 
 #[test]
 fn a_transaction_that_only_reads_shows_one_revision_whatever_its_steps() {
-    let mut compacted = 0;
-    for seed in 0..300 {
+    let (mut compacted, mut reached, mut refused) = (0, 0, 0);
+    for seed in 0..1_000 {
         let mut random = Random(seed);
         let mut machine = Machine::default();
         for _ in 0..30 {
             let command = AnyCommand::Etcd(command(&mut random, &machine.etcd));
             machine.apply(&stamp(), &command, &mut ChangeBatch::default());
         }
-        let txn = reads_only(txn(&mut random, 3));
+        let begun_at = machine.etcd.revision();
+        let mut txn = reads_only(txn(&mut random, 3));
+        read_near(&mut txn, begun_at, &mut random);
         let mut expected = machine.etcd.read_txn(&txn);
         let mut read = TxnRead::default();
         let shown = loop {
@@ -227,8 +229,26 @@ fn a_transaction_that_only_reads_shows_one_revision_whatever_its_steps() {
             }
         };
         assert_eq!(shown, expected, "seed {seed}: {txn:?}");
+        refused += usize::from(shown == Err(Refusal::FutureRevision));
+        let reaches = shown == Err(Refusal::FutureRevision) && machine.etcd.revision() > begun_at;
+        reached += usize::from(reaches);
     }
-    assert!(compacted > 30, "{compacted}");
+    let counts = (compacted, refused, reached);
+    assert!(compacted > 50 && refused > 100 && reached > 50, "{counts:?}");
+}
+
+/// Lets half of the ranges be at a revision near this one, before or behind it: one that writes
+/// between two steps may reach, or a compaction.
+fn read_near(txn: &mut Txn<'static>, revision: i64, random: &mut Random) {
+    for op in txn.success.iter_mut().chain(&mut txn.failure) {
+        match op {
+            Op::Range(range) if random.below(2) == 0 => {
+                range.revision = (revision - 2 + random.below(5) as i64).max(1);
+            }
+            Op::Txn(nested) => read_near(nested, revision, random),
+            _ => {}
+        }
+    }
 }
 
 /// The transaction with reads in the place of its writes.
