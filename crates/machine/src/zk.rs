@@ -35,6 +35,16 @@ pub struct Zk {
     pub(crate) zxid: Zxid,
     /// The command that is not done. It is no state: between two entries there is none.
     pub(crate) paused: Option<Box<Paused>>,
+    /// How often what reads show has changed without a zxid: the settings, and the servers. No
+    /// state.
+    pub(crate) unnumbered_changes: u64,
+}
+
+/// Tells what reads of one process show from what they show later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZkVersion {
+    zxid: Zxid,
+    unnumbered_changes: u64,
 }
 
 impl Zk {
@@ -159,6 +169,11 @@ impl Zk {
         self.paused.as_ref().map_or(self.zxid, |paused| paused.zxid_before)
     }
 
+    /// The version of what reads show.
+    pub fn version(&self) -> ZkVersion {
+        ZkVersion { zxid: self.zxid(), unnumbered_changes: self.unnumbered_changes }
+    }
+
     /// The terms of this space: of znodes, of sessions, and one of the rest.
     pub(crate) fn digest(&self) -> Digest {
         let mut scalars = Vec::new();
@@ -193,6 +208,7 @@ impl Zk {
         changes: &mut ChangeBatch,
     ) -> Outcome {
         self.settings = settings.clone();
+        self.unnumbered_changes += 1;
         let mark = self.mark(call.ordinal);
         changes.push(mark, Change::Configured(Arc::new(settings.clone())), "");
         Outcome::Configured
@@ -221,6 +237,7 @@ impl Zk {
             return None;
         }
         let (id, acl) = (znode.id(), znode.restricting_acl());
+        self.unnumbered_changes += 1;
         // All 64 bits may be used: ZooKeeper's version is a long.
         let version = servers.version as i64;
         self.tree.set_config(id, CONFIG_PATH, text.as_bytes(), version, stamp.time_ms);

@@ -705,6 +705,7 @@ impl Apply {
             };
             if at.expected.as_ref().is_some_and(|expected| !expected.is_for_next(&framed)) {
                 self.end_at(entry, Unreadable::NotOwn { sequence: batch.sequence });
+                break;
             }
             if self.ends_at(machine, entry, &framed.command) {
                 break;
@@ -724,7 +725,7 @@ impl Apply {
             self.run_pending(machine);
         }
         if done {
-            if at.expected.take().is_some_and(|expected| expected.takes_next()) {
+            if at.expected.take().is_some_and(|mut expected| expected.waiters.next().is_some()) {
                 self.end_at(entry, Unreadable::NotOwn { sequence: batch.sequence });
                 return count;
             }

@@ -361,7 +361,8 @@ impl<'h> Replay<'h> {
                 }
                 self.model.begin_transactions();
                 for path in paths {
-                    // A member may answer reads between two of the transactions.
+                    // Between two of the transactions a member reads nothing for clients, and may
+                    // tell one of the zxid.
                     self.check_reads(position)?;
                     let is_gone = self.model.remove_due(path, *time_ms, *never_used_ms_max);
                     self.verdict_counts.gone += usize::from(is_gone);
@@ -394,8 +395,8 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Ends the listed sessions, unless they were attached since they were judged. A member may
-    /// answer reads between two of them.
+    /// Ends the listed sessions, unless they were attached since they were judged. Between two of
+    /// them a member reads nothing for clients, and may tell one of the zxid.
     fn expire(&mut self, position: usize, judged: &[(i64, u64)]) -> Result<(), Violation> {
         self.model.begin_transactions();
         for (session, attached) in judged {

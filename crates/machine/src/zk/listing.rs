@@ -36,14 +36,15 @@ pub enum ListStep {
 }
 
 impl Zk {
-    /// Lists the next children of the znode at `path`, at most `names_max` (at least one), in no
-    /// promised order. The whole list is that of the state at the last step. The znode must be
-    /// readable at each step, as for [`QueryKind::Children`](crate::QueryKind::Children).
+    /// Lists the next children of the znode at `path`, in no promised order: at most `names_max`,
+    /// at least 1, and none behind the one with which their names have `bytes_max` bytes. The whole
+    /// list is that of the state at the last step. The znode must be readable at each step, as for
+    /// [`QueryKind::Children`](crate::QueryKind::Children).
     pub fn list_children(
         &self,
         path: &str,
         identities: &[Identity<'_>],
-        names_max: usize,
+        (names_max, bytes_max): (usize, usize),
         place: &mut ListPlace,
         mut each: impl FnMut(&str),
     ) -> Result<ListStep, Refusal> {
@@ -62,10 +63,11 @@ impl Zk {
             Some((begun, last)) if begun == list => self.tree().znode(last).next_sibling(),
             Some(_) => return Ok(ListStep::Outdated),
         };
-        let mut last = None;
+        let (mut last, mut bytes) = (None, 0);
         for _ in 0..names_max {
-            let Some(child) = next else { break };
+            let Some(child) = next.filter(|_| bytes < bytes_max) else { break };
             each(child.name());
+            bytes += child.name().len();
             (last, next) = (Some(child.id()), child.next_sibling());
         }
         place.0 = last.map(|last| (list, last));

@@ -247,7 +247,7 @@ impl ZkRestore {
         self.tree.finish_restore(together).map_err(RestoreError::Inconsistent)?;
         let (tree, sessions) = (self.tree, self.sessions);
         let (settings, zxid) = (start.settings, start.zxid);
-        Ok(Zk { tree, sessions, settings, zxid, paused: None })
+        Ok(Zk { tree, sessions, settings, zxid, paused: None, unnumbered_changes: 0 })
     }
 }
 

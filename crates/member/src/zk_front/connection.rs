@@ -440,6 +440,18 @@ impl Connection {
         first.is_some_and(|slot| slot.kind.runs_here()) && !self.output_is_full()
     }
 
+    /// Whether the request at the front of the window has its place in the room for replies. It must
+    /// not wait for room then: it may be what fills it.
+    pub fn holds_room(&self) -> bool {
+        match self.window.front().map(|slot| &slot.kind) {
+            Some(SlotKind::List(_)) => true,
+            Some(SlotKind::MultiRead(several)) => several.is_held(),
+            // All sessions together have no more paths than the tree.
+            Some(SlotKind::Ephemerals(asked)) => asked.held.is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether the end of the session is under way.
     pub fn is_ending(&self) -> bool {
         self.window.iter().any(|slot| matches!(slot.kind, SlotKind::Close { .. }))

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use machine::{ConnectionId, Identity, ListPlace, ListStep, Machine};
+use machine::{ConnectionId, Identity, ListPlace, ListStep, Machine, ZkVersion};
+use zk::limits::STAT_BYTES;
 use zk::request::ReadKind;
 use zk::response::{
     ChildNames, ReplyHeader, encode_children, encode_empty, encode_list_result, encode_multi_read,
@@ -17,77 +18,107 @@ use super::connection::{Slot, SlotKind};
 use super::reads::reserve;
 use crate::identities::borrow;
 use crate::limits::{
-    LIST_STEP_NAMES, MULTI_READ_BYTES_MAX, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX,
+    MULTI_READ_BYTES_MAX, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX, SMALL_REPLY_BYTES,
 };
 use crate::local_read::OwnedRead;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
-/// A list of children, as far as it is made.
+/// Bytes that the result of one of several reads takes at most, beside what [`result_bytes`] counts:
+/// its header, a Stat, and lengths.
+const RESULT_BYTES: u64 = (9 + STAT_BYTES + 8) as u64;
+
+/// The bounds of one step.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Names, and reads of several.
+    looks: usize,
+    bytes: usize,
+}
+
+impl Bounds {
+    /// Of the first step.
+    fn new(looks: usize) -> Bounds {
+        Bounds { looks, bytes: READ_HOLD_BYTES_MAX }
+    }
+
+    fn double(&mut self) {
+        self.looks = self.looks.saturating_mul(2);
+        self.bytes = self.bytes.saturating_mul(2);
+    }
+}
+
+/// A list of children, as far as it is made. It holds room for all of it from the first step on,
+/// and waits for nobody: two that each hold a part and wait for the rest would wait for ever.
 pub(super) struct List {
     pub read: OwnedRead,
     place: ListPlace,
     names: ChildNames,
-    names_max: usize,
-    /// Its place in the room for replies.
+    bounds: Bounds,
     held: HeldReply,
 }
 
-/// Several reads of one request, as far as they are made. They set no watches:
-/// `MultiOperationRecord` drops the flag.
+/// Several reads of one request. First their size is counted, then they get room for all of it, as
+/// a [`List`] does, then they are made. They set no watches: `MultiOperationRecord` drops the flag.
 pub(super) struct SeveralReads {
-    pub reads: Vec<OwnedRead>,
-    /// How many are done, and their results.
+    reads: Vec<OwnedRead>,
+    bounds: Bounds,
+    /// How many were counted, and the bytes of their results, as [`result_bytes`] counts them.
+    counted: usize,
+    counted_bytes: u64,
+    /// The room for all; none for little, or before there is any.
+    held: Option<HeldReply>,
+    /// What all results show; none before the first.
+    version: Option<ZkVersion>,
+    /// How many are done, their results, and the bytes of these.
     done: usize,
     results: Vec<u8>,
-    /// Bytes of these, as [`result_bytes`] counts them.
     bytes: u64,
     /// The list that the next one has begun.
     place: ListPlace,
     names: ChildNames,
-    /// The zxid of the state that all results are of; none before the first step.
-    zxid: Option<i64>,
-    /// What the next step may look at, and the bytes that it may add.
-    looks_max: usize,
-    step_bytes_max: usize,
-    /// Their place in the room for replies, once they have taken a step.
-    held: Option<HeldReply>,
 }
 
 /// The end of a step of several reads.
 enum Ended {
     Part,
+    /// There is no room for so many bytes. It holds nothing.
+    NoRoom(u64),
     Whole,
     /// The results take this many bytes, or more, which is too much.
     TooLarge(u64),
 }
 
 impl SeveralReads {
+    /// Reads of which the first step may look at so many names and paths, at least 1.
     pub fn new(reads: Vec<OwnedRead>, looks_max: usize) -> SeveralReads {
         SeveralReads {
             reads,
+            bounds: Bounds::new(looks_max),
+            counted: 0,
+            counted_bytes: 0,
+            held: None,
+            version: None,
             done: 0,
             results: Vec::new(),
             bytes: 0,
             place: ListPlace::default(),
             names: ChildNames::default(),
-            zxid: None,
-            looks_max,
-            step_bytes_max: READ_HOLD_BYTES_MAX,
-            held: None,
         }
     }
 
-    /// Bytes that all results will have, if one step can tell.
-    pub fn bytes_in_all(&self, machine: &Machine, identities: &[Identity<'_>]) -> Option<u64> {
-        let bytes_of = |read: &OwnedRead| {
-            result_bytes(&machine.zk().query(&ops::query(&read.borrow()), identities))
-        };
-        (self.reads.len() <= LIST_STEP_NAMES).then(|| self.reads.iter().map(bytes_of).sum())
+    /// The room, in bytes, that it must get before it goes on; 0: none.
+    pub fn wants_room(&self) -> u64 {
+        let is_counted = self.counted == self.reads.len();
+        if is_counted && self.held.is_none() { self.room_bytes() } else { 0 }
     }
 
     /// Whether it has its place in the room.
     pub fn is_held(&self) -> bool {
         self.held.is_some()
+    }
+
+    fn room_bytes(&self) -> u64 {
+        self.counted_bytes + self.reads.len() as u64 * RESULT_BYTES
     }
 
     fn bytes(&self) -> u64 {
@@ -98,8 +129,7 @@ impl SeveralReads {
         (self.done, self.bytes, self.place) = (0, 0, ListPlace::default());
         self.results.clear();
         self.names.clear();
-        self.looks_max = self.looks_max.saturating_mul(2);
-        self.step_bytes_max = self.step_bytes_max.saturating_mul(2);
+        self.bounds.double();
     }
 
     /// Begins, or goes on.
@@ -110,30 +140,40 @@ impl SeveralReads {
         bytes_max: u64,
         room: &Arc<ReplyRoom>,
     ) -> Ended {
-        let zxid = machine.mark().zxid.0;
-        match self.zxid.replace(zxid) {
-            Some(before) if before == zxid => {}
-            Some(_) => self.begin_anew(),
-            None => {
-                let in_all = self.bytes_in_all(machine, identities).unwrap_or(0);
-                if in_all > bytes_max {
-                    return Ended::TooLarge(in_all);
-                }
-                let is_large = in_all > READ_HOLD_BYTES_MAX as u64;
-                self.held = is_large.then(|| HeldReply::new(room, in_all as usize));
+        let mut looks_left = self.bounds.looks;
+        while let Some(read) = self.reads.get(self.counted) {
+            if looks_left == 0 {
+                return Ended::Part;
+            }
+            looks_left -= 1;
+            let result = machine.zk().query(&ops::query(&read.borrow()), identities);
+            self.counted += 1;
+            self.counted_bytes += result_bytes(&result);
+            if self.counted_bytes > bytes_max {
+                return Ended::TooLarge(self.counted_bytes);
             }
         }
+        let wanted = self.wants_room();
+        if wanted > SMALL_REPLY_BYTES as u64 {
+            if !room.takes(wanted) {
+                return Ended::NoRoom(wanted);
+            }
+            self.held = Some(HeldReply::new(room, wanted as usize));
+        }
+        let version = machine.zk().version();
+        if self.version.replace(version).is_some_and(|before| before != version) {
+            self.begin_anew();
+        }
         let ended = self.run(machine, identities, bytes_max);
-        if let Ended::Part = ended {
-            let bytes = self.bytes() as usize;
-            self.held.get_or_insert_with(|| HeldReply::new(room, bytes)).grow_to(bytes);
+        if let (Ended::Part, Some(held)) = (&ended, &mut self.held) {
+            held.grow_to(self.results.len() + self.names.bytes());
         }
         ended
     }
 
     fn run(&mut self, machine: &Machine, identities: &[Identity<'_>], bytes_max: u64) -> Ended {
-        let mut looks_left = self.looks_max;
-        let bytes_end = self.bytes().saturating_add(self.step_bytes_max as u64);
+        let mut looks_left = self.bounds.looks;
+        let bytes_end = self.bytes().saturating_add(self.bounds.bytes as u64);
         while let Some(read) = self.reads.get(self.done) {
             if looks_left == 0 || self.bytes() >= bytes_end {
                 return Ended::Part;
@@ -172,7 +212,8 @@ impl SeveralReads {
             count += 1;
             self.names.push(name);
         };
-        let step = machine.zk().list_children(path, identities, *looks_left, &mut self.place, each);
+        let bounds = (*looks_left, self.bounds.bytes);
+        let step = machine.zk().list_children(path, identities, bounds, &mut self.place, each);
         *looks_left -= count.max(1);
         match step {
             Ok(ListStep::Part) => return,
@@ -197,13 +238,12 @@ impl Front {
     /// result of this many bytes as far as is known.
     pub(super) fn begin_list(&mut self, id: ConnectionId, bytes: u64) {
         let held = HeldReply::new(&self.config.replies, bytes as usize);
-        let names_max = self.config.list_step_names;
+        let bounds = Bounds::new(self.config.list_step_names);
         let first = self.connections.get_mut(&id).and_then(|it| it.window.front_mut());
         let Some(Slot { kind, .. }) = first else { return };
         if let SlotKind::Read(read) = kind {
             let (read, place, names) = (read.clone(), ListPlace::default(), ChildNames::default());
-            let list = List { read, place, names, names_max, held };
-            *kind = SlotKind::List(Box::new(list));
+            *kind = SlotKind::List(Box::new(List { read, place, names, bounds, held }));
         }
     }
 
@@ -217,13 +257,14 @@ impl Front {
         else {
             unreachable!("the caller checked that it exists");
         };
-        let List { read, place, names, names_max, held } = &mut **list;
+        let List { read, place, names, bounds, held } = &mut **list;
         let each = |name: &str| names.push(name);
-        let step = machine.zk().list_children(&read.path, &identities, *names_max, place, each);
+        let step_max = (bounds.looks, bounds.bytes);
+        let step = machine.zk().list_children(&read.path, &identities, step_max, place, each);
         let bytes = names.bytes() as u64;
         if step == Ok(ListStep::Outdated) {
             names.clear();
-            *names_max = names_max.saturating_mul(2);
+            bounds.double();
             return Some(READ_HOLD_REQUESTS_MAX);
         }
         if step == Ok(ListStep::Part) && bytes <= bytes_max {
@@ -266,8 +307,10 @@ impl Front {
             unreachable!("the caller checked that it exists");
         };
         let ended = several.step(machine, &identities, bytes_max, &self.config.replies);
-        if let Ended::Part = ended {
-            return Some(READ_HOLD_REQUESTS_MAX);
+        match ended {
+            Ended::Part => return Some(READ_HOLD_REQUESTS_MAX),
+            Ended::NoRoom(bytes) => return self.wait_for_room(id, bytes, zxid).then_some(1),
+            Ended::Whole | Ended::TooLarge(_) => {}
         }
         let slot = self.pop_slot(id);
         let SlotKind::MultiRead(several) = &slot.kind else {

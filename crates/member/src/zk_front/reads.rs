@@ -88,16 +88,16 @@ impl Front {
     /// not wait.
     fn wants_room(&self, id: ConnectionId, machine: &Machine) -> Option<u64> {
         let connection = self.connections.get(&id)?;
+        if connection.holds_room() {
+            return None;
+        }
         let bytes_of = |read: &OwnedRead| {
             let identities = borrow(&connection.identities);
             result_bytes(&machine.zk().query(&ops::query(&read.borrow()), &identities))
         };
         let bytes = match connection.window.front().map(|slot| &slot.kind) {
             Some(SlotKind::Read(read)) => bytes_of(read),
-            Some(SlotKind::MultiRead(several)) if !several.is_held() => {
-                let identities = borrow(&connection.identities);
-                several.bytes_in_all(machine, &identities).unwrap_or(OUTPUT_BYTES_MAX as u64)
-            }
+            Some(SlotKind::MultiRead(several)) => several.wants_room(),
             // The size is not known before the paths are found.
             Some(SlotKind::Ephemerals(_)) => OUTPUT_BYTES_MAX as u64,
             _ => 0,

@@ -43,7 +43,10 @@ impl Front {
             return Err(Halt::HeldBack);
         }
         if self.config.replies.is_full() && connection.is_slow_reader() {
-            self.park(id, OUTPUT_BYTES_MAX as u64);
+            // One that holds room goes on, and is looked at again behind its next step.
+            if !connection.holds_room() {
+                self.park(id, OUTPUT_BYTES_MAX as u64);
+            }
             return Err(Halt::HeldBack);
         }
         if !has_credit && connection.throttled_bytes == 0 {

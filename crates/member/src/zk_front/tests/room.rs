@@ -319,3 +319,49 @@ fn ephemerals_beyond_reply_bytes_max_are_refused_before_they_are_all_listed() {
     let (session, _) = rig.attached(1);
     assert_eq!(rig.machine.zk().ephemeral_paths_from(session, "/", 5), Err(6));
 }
+
+/// A list holds room for itself while it is made. The client that asked has unread output, and sends
+/// more: it must not wait for the room that it holds.
+#[test]
+fn a_list_that_fills_the_room_waits_for_nobody() {
+    let mut rig = begun();
+    let name_bytes = 64 * 1024;
+    let count = REPLIES_BYTES_MAX / name_bytes as u64 + 10;
+    rig.play("c2: create /d x");
+    for number in 0..count {
+        rig.play(&format!("c2: create /d/{number:05}{} x", "x".repeat(name_bytes - 5)));
+    }
+    // The steps are short, so that one hold does not make the list.
+    rig.fronts[0] =
+        Front::new(FrontConfig { replies: rig.apply.replies(), list_step_names: 3, ..config(0) });
+    rig.play("c9@0: connect\nstall c9\nc9: get /l");
+    rig.play("c9~ ls /d\nreads\nreads");
+    assert!(rig.apply.replies().is_full());
+    rig.play("c9~ ping\nreads");
+    let seen = rig.play("unstall c9\nrun");
+    assert!(seen.contains("c9: ls /d -> ["), "{}", seen.len());
+    assert!(seen.contains("c9: ping"), "{}", seen.len());
+}
+
+/// Multi-reads with more reads than one step looks at get room for all before they begin.
+#[test]
+fn long_multi_reads_of_many_clients_are_bounded_together() {
+    let mut rig = begun();
+    for front in 0..2 {
+        let replies = rig.apply.replies();
+        rig.fronts[front] =
+            Front::new(FrontConfig { replies, list_step_names: 4, ..config(front as u32) });
+    }
+    let several = format!("multiread{}", " get,/l".repeat(28));
+    for number in 10..30 {
+        rig.play(&format!("c{number}@{}: connect\nstall c{number}", number % 2));
+        rig.play(&format!("c{number}~ {several}"));
+    }
+    let mut most = 0;
+    for _ in 0..400 {
+        rig.line("reads");
+        most = most.max(rig.apply.replies().bytes());
+    }
+    let bytes_max = REPLIES_BYTES_MAX + 2 * (REPLIES_TOLD_BYTES + 2 * LARGE) as u64;
+    assert!((REPLIES_BYTES_CALM..=bytes_max).contains(&most), "{most}");
+}

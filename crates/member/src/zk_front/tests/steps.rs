@@ -306,6 +306,18 @@ fn a_list_whose_znode_goes_away_between_two_steps_has_no_node() {
     assert_eq!(steps, 2);
 }
 
+/// The settings, and the servers, change without a zxid.
+#[test]
+fn several_reads_begin_anew_where_the_settings_change() {
+    let mut rig = with_children(2 * LIST_STEP_NAMES);
+    rig.play("c2: setacl /b digest|a:b|31");
+    rig.play("c1~ multiread get,/b ls,/a get,/b\nreads\nreads");
+    let zxid = rig.machine.mark().zxid;
+    let seen = rig.play("configure skip_acl=on\nrun");
+    assert_eq!(rig.machine.mark().zxid, zxid);
+    assert_eq!(seen.matches("x v0").count(), 2, "{}", &seen[..100]);
+}
+
 #[test]
 fn several_reads_are_of_one_state_however_often_they_begin_anew() {
     let count = 2 * LIST_STEP_NAMES;
