@@ -5,7 +5,8 @@
 //! once, and its other clients are served in between; but for reads, since the state shows all of a
 //! delivery already, and events come before the replies that show their changes.
 
-use machine::Zxid;
+use machine::{Acl, ConnectionId, Zxid};
+use zk::response::EventType;
 
 use super::Front;
 use super::feed::{Firing, Incoming};
@@ -26,40 +27,45 @@ impl Front {
     /// Takes a piece of the deliveries.
     pub(super) fn take_feed(&mut self) {
         self.feed.left = FEED_PIECE_EVENTS;
-        while self.feed.left > 0 && !self.feed.is_empty() {
-            self.feed.spend(1);
+        while self.feed.left > 0 {
             if !self.feed.firing.is_empty() {
+                self.feed.spend(1);
                 self.send_next();
-            } else {
-                self.take_next();
+                continue;
+            }
+            let Some(mut incoming) = self.feed.deliveries.pop_front() else { return };
+            if !self.take_from(&mut incoming) {
+                self.feed.deliveries.push_front(incoming);
             }
         }
     }
 
-    /// Takes the next change or answer.
-    fn take_next(&mut self) {
-        let Some(first) = self.feed.deliveries.front_mut() else { return };
-        let changes = first.changes.clone();
-        let change = changes.get(first.taken);
-        let answer_at = first.answers.as_slice().first().map(Answer::ordinal);
-        match change {
-            Some((change, path)) if answer_at.is_none_or(|at| change.mark.ordinal <= at) => {
-                first.taken += 1;
-                self.feed.spend(path.len() / FEED_PIECE_PATH_BYTES);
-                self.pass_zxid(change.mark.zxid);
-                self.on_change(change, path);
-            }
-            _ => match first.answers.next() {
-                Some(answer) => self.on_answer(answer),
-                None => {
-                    self.feed.deliveries.pop_front();
-                    let has_all = changes.open_transaction().is_none();
-                    if has_all && !changes.has_only_keys() {
-                        self.last_zxid = self.last_zxid.max(self.feed.zxid);
-                    }
+    /// Takes the next changes and answers of a delivery. Whether these were all.
+    fn take_from(&mut self, incoming: &mut Incoming) -> bool {
+        let Incoming { changes, taken, answers } = incoming;
+        while self.feed.left > 0 && self.feed.firing.is_empty() {
+            self.feed.spend(1);
+            let answer_at = answers.as_slice().first().map(Answer::ordinal);
+            match changes.get(*taken) {
+                Some((change, path)) if answer_at.is_none_or(|at| change.mark.ordinal <= at) => {
+                    *taken += 1;
+                    self.feed.spend(path.len() / FEED_PIECE_PATH_BYTES);
+                    self.pass_zxid(change.mark.zxid);
+                    self.on_change(change, path);
                 }
-            },
+                _ => match answers.next() {
+                    Some(answer) => self.on_answer(answer),
+                    None => {
+                        let has_all = changes.open_transaction().is_none();
+                        if has_all && !changes.has_only_keys() {
+                            self.last_zxid = self.last_zxid.max(self.feed.zxid);
+                        }
+                        return true;
+                    }
+                },
+            }
         }
+        false
     }
 
     /// Notes the zxid of a change. All changes of the one before were taken.
@@ -71,11 +77,24 @@ impl Front {
     }
 
     /// Sends an event to the connections whose watches fired: to a few at once, to many in pieces.
-    pub(super) fn send_to_all(&mut self, firing: Firing) {
-        self.feed.firing.push_back(firing);
-        while self.feed.left > 0 && !self.feed.firing.is_empty() {
+    pub(super) fn send_to_all(
+        &mut self,
+        (zxid, event): (i64, EventType),
+        path: &str,
+        acl: &Option<Acl>,
+        fired: Vec<ConnectionId>,
+    ) {
+        let mut connections = fired.into_iter();
+        while self.feed.left > 0
+            && self.feed.firing.is_empty()
+            && let Some(connection) = connections.next()
+        {
             self.feed.spend(1);
-            self.send_next();
+            self.send_permitted_event(connection, zxid, event, path, acl);
+        }
+        if !connections.as_slice().is_empty() {
+            let (path, acl) = (path.into(), acl.clone());
+            self.feed.firing.push_back(Firing { zxid, event, path, acl, connections });
         }
     }
 

@@ -9,7 +9,6 @@ use machine::{Acl, Attachment, Change, ChangeKind, ConnectionId, Ordinal, Sessio
 use zk::response::{EventType, encode_event};
 
 use super::connection::{Connection, State};
-use super::feed::Firing;
 use super::watches::WatchKind;
 use super::{Front, LENGTH_BYTES};
 use crate::identities::borrow;
@@ -64,8 +63,7 @@ impl Front {
             _ => &mut self.metrics.node_children_watch_count,
         }
         .record(count, self.now.monotonic_ms);
-        let (path, acl, connections) = (path.into(), acl.clone(), fired.into_iter());
-        self.send_to_all(Firing { zxid, event, path, acl, connections });
+        self.send_to_all((zxid, event), path, acl, fired);
     }
 
     /// Fires the data and child watches of a removed znode: one event per connection.
@@ -81,9 +79,7 @@ impl Front {
         fired.extend(rest);
         let count = fired.len() as u64;
         self.metrics.node_deleted_watch_count.record(count, self.now.monotonic_ms);
-        let (event, connections) = (EventType::Deleted, fired.into_iter());
-        let (path, acl) = (path.into(), acl.clone());
-        self.send_to_all(Firing { zxid, event, path, acl, connections });
+        self.send_to_all((zxid, EventType::Deleted), path, acl, fired);
     }
 
     /// Sends an event if the watcher may read the znode, as ZooKeeper does since 3.9
