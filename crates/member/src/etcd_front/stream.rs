@@ -19,8 +19,10 @@ pub(super) struct Stream {
     request: pb::RangeRequest,
     /// Bytes of keys and values after which a piece ends.
     piece_bytes: usize,
-    /// The state between two pieces; none before the first.
+    /// The state between two steps; none before the first.
     begun: Option<Begun>,
+    /// Whether a client may have got a piece.
+    has_given: bool,
     /// Whether another state took the place of the one that the pieces so far came from.
     is_cut: bool,
 }
@@ -42,7 +44,7 @@ struct Begun {
 
 impl Stream {
     pub fn new(request: pb::RangeRequest, piece_bytes: usize) -> Stream {
-        Stream { request, piece_bytes, begun: None, is_cut: false }
+        Stream { request, piece_bytes, ..Stream::default() }
     }
 
     /// The keys that it reads.
@@ -52,13 +54,14 @@ impl Stream {
 
     /// Whether a client may have got a piece.
     pub fn has_begun(&self) -> bool {
-        self.begun.is_some()
+        self.has_given
     }
 
     /// Another state took the place of the one before. A read with pieces of that one ends as
-    /// compacted; the driver learns it when it asks for the next piece.
+    /// compacted; the driver learns it when it asks for the next piece. One without begins anew.
     pub fn on_installed(&mut self) {
-        self.is_cut = self.has_begun();
+        self.is_cut = self.has_given;
+        self.begun = None;
     }
 
     /// Goes on with the next piece, and takes the keys that it looks at off `keys_left`. The piece,
@@ -74,6 +77,24 @@ impl Stream {
         if self.is_cut {
             return Err(Refusal::Compacted);
         }
+        match self.go_on(store, keys_left) {
+            // Nobody has seen that revision, and the client wants the present one.
+            Err(Refusal::Compacted) if self.request.revision <= 0 && !self.has_given => {
+                self.begun = None;
+                Ok(None)
+            }
+            stepped => {
+                self.has_given |= matches!(stepped, Ok(Some(_)));
+                stepped
+            }
+        }
+    }
+
+    fn go_on(
+        &mut self,
+        store: &Store,
+        keys_left: &mut u64,
+    ) -> Result<Option<(Piece, bool)>, Refusal> {
         let op = convert::range_stream(&self.request).expect("the request was checked");
         let begun = self.begun.get_or_insert_with(|| Begun {
             revision: if op.revision > 0 { op.revision } else { store.revision() },
