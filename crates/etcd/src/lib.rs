@@ -12,6 +12,7 @@ pub mod convert;
 pub mod gateway;
 pub mod limits;
 pub mod pb;
+pub mod recipe;
 pub mod status;
 pub mod v2;
 

@@ -25,6 +25,7 @@ mod credentials;
 mod hash_call;
 mod lease_call;
 mod leases;
+mod locks;
 mod method;
 mod passwords;
 mod range;
@@ -72,6 +73,7 @@ use cost::{Cost, Counted};
 use credentials::Asker;
 use hash_call::HashCall;
 use lease_call::LeaseCall;
+use locks::Locks;
 use range::Range;
 use reply::Found;
 use stream::Stream;
@@ -204,6 +206,7 @@ pub struct EtcdFront {
     /// Commands that the output of this turn gives up.
     given_up: Vec<(ConnectionId, Ticket)>,
     watches: Watches,
+    locks: Locks,
     v2_waits: V2Waits,
     /// Whether tokens that have times are to be compared with the state under the lock.
     checks_tokens: bool,
@@ -237,6 +240,7 @@ impl EtcdFront {
                 config.watch_bounds,
                 config.watch_seed,
             ),
+            locks: Locks::new(),
             v2_waits: V2Waits::new(
                 config.id,
                 config.watch_interest.clone(),
@@ -258,13 +262,18 @@ impl EtcdFront {
 
     /// The ticket of a new call; none if there are too many, and the call was refused.
     fn admit(&mut self) -> Result<Ticket, Ticket> {
-        let ticket = self.next_ticket;
-        self.next_ticket.0 += 1;
+        let ticket = self.new_ticket();
         if self.call_count() >= ETCD_CALLS_MAX {
             self.output.results.push((ticket, Err(Error::TooManyRequests.into())));
             return Err(ticket);
         }
         Ok(ticket)
+    }
+
+    fn new_ticket(&mut self) -> Ticket {
+        let ticket = self.next_ticket;
+        self.next_ticket.0 += 1;
+        ticket
     }
 
     /// As [`EtcdFront::admit`], of a call that must be done in time.
@@ -276,12 +285,20 @@ impl EtcdFront {
 
     /// Takes a call. Its result comes with [`EtcdFront::take_output`] under this ticket.
     pub fn on_call(&mut self, method: Method, request: Bytes, credentials: Credentials) -> Ticket {
-        let ticket = match self.admit_for_time() {
+        let waits = matches!(method, Method::Lock | Method::Campaign);
+        let admitted = if waits { self.admit() } else { self.admit_for_time() };
+        let ticket = match admitted {
             Ok(ticket) => ticket,
             Err(refused) => return refused,
         };
-        let asker = credentials::asker(credentials, self.config.is_alone);
-        if let Err(refused) = self.begin(ticket, method, request, asker) {
+        let begun = match waits {
+            true => self.begin_lock(ticket, method, request, credentials),
+            false => {
+                let asker = credentials::asker(credentials, self.config.is_alone);
+                self.begin(ticket, method, request, asker)
+            }
+        };
+        if let Err(refused) = begun {
             self.output.results.push((ticket, Err(refused)));
         }
         ticket
@@ -299,17 +316,21 @@ impl EtcdFront {
                 ticket
             }
             Ok(ticket) => {
-                let is_token = matches!(credentials, Credentials::Token(_));
-                let waits = is_token && !self.config.is_alone;
-                self.watches.open(ticket, requires_leader, waits);
-                if waits {
-                    // This member may lag behind the one that has made the token.
-                    self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
-                    self.ask_for_sync(ticket);
-                }
+                self.open_watch(ticket, requires_leader, credentials);
                 ticket
             }
             Err(refused) => refused,
+        }
+    }
+
+    fn open_watch(&mut self, ticket: Ticket, requires_leader: bool, credentials: &Credentials) {
+        let is_token = matches!(credentials, Credentials::Token(_));
+        let waits = is_token && !self.config.is_alone;
+        self.watches.open(ticket, requires_leader, waits);
+        if waits {
+            // This member may lag behind the one that has made the token.
+            self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
+            self.ask_for_sync(ticket);
         }
     }
 
@@ -333,7 +354,7 @@ impl EtcdFront {
 
     /// The client of a call is gone, or waits no longer. The call has no result any more.
     pub fn on_cancel(&mut self, ticket: Ticket) {
-        if self.watches.close(ticket) || self.v2_waits.close(ticket) {
+        if self.watches.close(ticket) || self.v2_waits.close(ticket) || self.cancel_lock(ticket) {
             return;
         }
         match self.calls.get_mut(&ticket) {
@@ -379,7 +400,7 @@ impl EtcdFront {
     /// Whether a call waits for something that no message tells of: memory that is freed, or room
     /// for its response. The driver must call [`EtcdFront::on_tick`] soon.
     pub fn waits_for_tick(&self) -> bool {
-        !(self.pruning.is_empty() && self.roomless.is_empty())
+        !(self.pruning.is_empty() && self.roomless.is_empty()) || self.locks.has_unremoved()
     }
 
     /// Runs the reads that wait for the lock, up to the bounds of one hold. The driver holds the
@@ -533,6 +554,7 @@ impl EtcdFront {
         }
         self.runnable.extend(self.pruning.drain(..));
         self.runnable.extend(self.roomless.drain(..));
+        self.remove_again();
         self.watches.on_tick(self.now.monotonic_ms);
         if !self.now.has_leader() {
             for ticket in self.watches.requiring_leader() {
@@ -546,15 +568,16 @@ impl EtcdFront {
     /// none.
     pub fn take_output(&mut self) -> EtcdOutput {
         self.watches.match_changes();
+        self.sort_ranges();
+        let header = self.header();
+        self.watches.take_messages(header, &mut self.output.watched);
+        self.run_locks();
         self.hand_over();
         self.hand_over_lease_questions();
-        self.sort_ranges();
         if !self.given_up.is_empty() {
             let given_up = core::mem::take(&mut self.given_up);
             self.output.to_loop.push(ToLoop::GiveUp(self.config.id, given_up));
         }
-        let header = self.header();
-        self.watches.take_messages(header, &mut self.output.watched);
         self.v2_waits.match_changes();
         self.output.v2_waited = self.v2_waits.take_output();
         self.output.accepting = self.watches.take_accepting();
@@ -647,6 +670,7 @@ impl EtcdFront {
             Method::Need(_) | Method::Alarm | Method::Hash | Method::HashKv => {
                 self.begin_of_maintenance(ticket, method, request, asker)
             }
+            Method::Lock | Method::Campaign => unreachable!("it is made of calls"),
         }
     }
 

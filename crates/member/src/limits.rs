@@ -555,6 +555,10 @@ pub const ETCD_CALLS_MAX: usize = 100_000;
 /// etcd 3.6 (`ServerConfig.ReqTimeout`).
 pub const ETCD_CALL_MS_MAX: u64 = 7_000;
 
+/// How long the key of a client that waits no longer is tried to be removed, in ms. Then it goes
+/// with its lease.
+pub const LOCK_REMOVAL_MS_MAX: u64 = 60_000;
+
 /// Bytes of keys and values after which a piece of a streamed range ends. The value that reaches it
 /// is still in the piece, so a piece has up to 1.5 MiB more. etcd 3.7 begins with 10 keys and aims
 /// at 1.5 MiB; smaller pieces let more slow clients be served within the room for responses.

@@ -4,7 +4,8 @@ use etcd::Error;
 use etcd::convert::{AuthMethod, StreamRefused};
 use machine::etcd::reply::Refusal;
 
-/// A method of etcd's services `KV`, `Lease`, `Auth` and `Maintenance`.
+/// A method of etcd's services `KV`, `Lease`, `Auth` and `Maintenance`, or one of `Lock` and
+/// `Election` that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `KV.Range`.
@@ -37,6 +38,10 @@ pub enum Method {
     Hash,
     /// `Maintenance.HashKV`.
     HashKv,
+    /// `v3lockpb.Lock.Lock`. It takes as long as others hold the lock.
+    Lock,
+    /// `v3electionpb.Election.Campaign`. It takes as long as others lead.
+    Campaign,
     /// Whether a client may ask something of the member itself. The request and the response are
     /// empty.
     Need(Need),

@@ -6,6 +6,7 @@ use machine::{BootId, ChangeBatch, LeaseId, LogIndex, MemberId, Origin, Stamp, S
 use super::*;
 
 mod auth;
+mod locks;
 mod v2;
 use crate::lease::{LeaseTime, NoLeaseTime};
 use crate::message::{LeaseAnswered, Submission};

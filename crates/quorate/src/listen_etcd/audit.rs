@@ -20,7 +20,7 @@ use etcd::convert::AuthMethod;
 use etcd::pb::authpb::permission::Type as PermissionType;
 use etcd::pb::etcdserverpb::alarm_request::AlarmAction;
 use etcd::pb::etcdserverpb::downgrade_request::DowngradeAction;
-use etcd::pb::{Message, etcdserverpb as pb};
+use etcd::pb::{Message, etcdserverpb as pb, v3electionpb as election, v3lockpb as lock};
 use etcd::v2::{self, Failure};
 use machine::etcd_v2::auth::AuthCommand as V2AuthCommand;
 use machine::etcd_v2::command::Command as V2Command;
@@ -191,6 +191,12 @@ impl Operation {
             }),
             Method::LeaseRevoke => of(request, "leaseRevoke", |it: pb::LeaseRevokeRequest| {
                 vec![("lease", lease(it.id))]
+            }),
+            Method::Lock => of(request, "lock", |it: lock::LockRequest| {
+                keys(&it.name, &[]).into_iter().chain([("lease", lease(it.lease))]).collect()
+            }),
+            Method::Campaign => of(request, "campaign", |it: election::CampaignRequest| {
+                keys(&it.name, &[]).into_iter().chain([("lease", lease(it.lease))]).collect()
             }),
             Method::Alarm => return of_alarm(request),
             Method::Auth(method) => return of_auth(method, request),

@@ -1,29 +1,22 @@
-//! The services `v3lockpb.Lock` and `v3electionpb.Election`: each call is made of calls that any
-//! client could make, as in etcd (`server/etcdserver/api/v3lock`, `v3election`, and
-//! `client/v3/concurrency` of etcd 3.6).
-//!
-//! A lock or a candidacy is a key below the name, with the lease in its name. The key that was
-//! created first holds; each other one waits until those created before it are gone. A client that
-//! waits no longer leaves nothing behind. Failures have the code `UNKNOWN`, as etcd's.
+//! The services `v3lockpb.Lock` and `v3electionpb.Election`. The calls that wait for their turn are
+//! the Front's (`member::etcd_front`). Each other one is made here of calls that any client could
+//! make, as in etcd 3.6 (`server/etcdserver/api/v3lock`, `v3election`, and
+//! `client/v3/concurrency`). Failures have the code `UNKNOWN`, as etcd's.
 
 mod local;
 
-use std::cell::Cell;
-
 use bytes::Bytes;
-use etcd::pb::etcdserverpb::range_request::{SortOrder, SortTarget};
-use etcd::pb::etcdserverpb::{RangeRequest, ResponseHeader};
+use etcd::pb::etcdserverpb::ResponseHeader;
 use etcd::pb::mvccpb::event::EventType;
 use etcd::pb::{Message, v3electionpb as election, v3lockpb as lock};
+use etcd::recipe;
+use member::etcd_front::Method as KvMethod;
 
 use super::client::Client;
 use super::methods::{ConcurrencyMethod, Method};
 use super::runtime::malformed;
 use crate::grpc::{Call, End, Room, SharesBySize, Status, framed};
-use local::{Local, delete, end_of_prefix, first_created, get, of_range, put, read_by, unknown};
-
-/// The time to live of the lease for a client that names none (`concurrency.defaultSessionTTL`), s.
-const SESSION_TTL_S: i64 = 60;
+use local::{Local, unknown};
 
 /// Answers a call of the services.
 ///
@@ -72,13 +65,13 @@ pub(super) async fn run(
 ) -> Result<Vec<u8>, Status> {
     let local = Local(client.clone());
     Ok(match method {
-        ConcurrencyMethod::Lock => lock(&local, decode(request)?).await?.encode_to_vec(),
+        ConcurrencyMethod::Lock => local.run(KvMethod::Lock, request).await?,
         ConcurrencyMethod::Unlock => {
             let request: lock::UnlockRequest = decode(request)?;
             let header = local.delete(&request.key).await?.header;
             lock::UnlockResponse { header }.encode_to_vec()
         }
-        ConcurrencyMethod::Campaign => campaign(&local, decode(request)?).await?.encode_to_vec(),
+        ConcurrencyMethod::Campaign => local.run(KvMethod::Campaign, request).await?,
         ConcurrencyMethod::Proclaim => {
             let request: election::ProclaimRequest = decode(request)?;
             let leader = request.leader.ok_or_else(missing_leader)?;
@@ -87,7 +80,8 @@ pub(super) async fn run(
         }
         ConcurrencyMethod::Leader => {
             let request: election::LeaderRequest = decode(request)?;
-            let found = local.range(&first_created(&below(&request.name))).await?;
+            let prefix = recipe::prefix_of(&request.name);
+            let found = local.range(&recipe::first_created(&prefix)).await?;
             let kv = found.kvs.into_iter().next().ok_or_else(|| unknown("election: no leader"))?;
             election::LeaderResponse { header: found.header, kv: Some(kv) }.encode_to_vec()
         }
@@ -95,7 +89,7 @@ pub(super) async fn run(
             let request: election::ResignRequest = decode(request)?;
             let leader = request.leader.ok_or_else(missing_leader)?;
             let holder = (&leader.key[..], leader.rev);
-            let done = local.if_created_at(holder, vec![delete(&leader.key)], vec![]).await?;
+            let done = local.if_created_at(holder, recipe::delete(&leader.key)).await?;
             election::ResignResponse { header: done.header }.encode_to_vec()
         }
         ConcurrencyMethod::Observe => unreachable!("it has a stream of responses"),
@@ -110,148 +104,18 @@ fn missing_leader() -> Status {
     unknown("\"leader\" field must be provided")
 }
 
-/// The prefix of the keys of a lock or an election.
-fn below(name: &[u8]) -> Vec<u8> {
-    [name, b"/"].concat()
-}
-
-/// The lease of a client, and the key that it has below a name.
-async fn session(local: &Local, name: &[u8], lease: i64) -> Result<(i64, Vec<u8>), Status> {
-    let lease = match lease {
-        0 => local.grant(SESSION_TTL_S).await?,
-        lease => lease,
-    };
-    let key = [&below(name)[..], format!("{lease:x}").as_bytes()].concat();
-    Ok((lease, key))
-}
-
-/// `Mutex.Lock`.
-async fn lock(local: &Local, request: lock::LockRequest) -> Result<lock::LockResponse, Status> {
-    let (lease, key) = session(local, &request.name, request.lease).await?;
-    let prefix = below(&request.name);
-    let own = Held::new(local, &key);
-    let owner = || of_range(first_created(&prefix));
-    let (success, failure) = (vec![put(&key, &[], lease), owner()], vec![get(&key), owner()]);
-    let done = local.if_created_at((&key, 0), success, failure).await;
-    let done = done.inspect_err(|_| own.keep())?;
-    let created = match done.succeeded {
-        true => done.header.as_ref().map_or(0, |header| header.revision),
-        false => read_by(&done, 0).first().map_or(0, |kv| kv.create_revision),
-    };
-    let holder = read_by(&done, 1).first().map(|kv| kv.create_revision);
-    let mut header = done.header;
-    if holder.is_some_and(|holder| holder != created) {
-        wait_for_those_before(local, &prefix, created).await?;
-        // The lease may have ended meanwhile.
-        let request = RangeRequest { key: key.clone().into(), ..Default::default() };
-        let found = local.range(&request).await?;
-        if found.kvs.is_empty() {
-            own.keep();
-            return Err(unknown("mutex: session is expired"));
-        }
-        header = found.header;
-    }
-    own.keep();
-    Ok(lock::LockResponse { header, key: key.into() })
-}
-
-/// `Election.Campaign`.
-async fn campaign(
-    local: &Local,
-    request: election::CampaignRequest,
-) -> Result<election::CampaignResponse, Status> {
-    let (lease, key) = session(local, &request.name, request.lease).await?;
-    let own = Held::new(local, &key);
-    let success = vec![put(&key, &request.value, lease)];
-    let done = local.if_created_at((&key, 0), success, vec![get(&key)]).await;
-    let done = done.inspect_err(|_| own.keep())?;
-    let before = read_by(&done, 0).first().filter(|_| !done.succeeded);
-    let rev = match before {
-        Some(before) => before.create_revision,
-        None => done.header.as_ref().map_or(0, |header| header.revision),
-    };
-    own.created.set(rev);
-    let (name, key) = (request.name.clone(), Bytes::from(key.clone()));
-    let leader = election::LeaderKey { name, key, rev, lease };
-    if before.is_some_and(|before| before.value != request.value) {
-        proclaim(local, &leader, &request.value).await?;
-    }
-    wait_for_those_before(local, &below(&request.name), rev).await?;
-    own.keep();
-    Ok(election::CampaignResponse { header: done.header, leader: Some(leader) })
-}
-
 /// `Election.Proclaim`.
 async fn proclaim(
     local: &Local,
     leader: &election::LeaderKey,
     value: &[u8],
 ) -> Result<Option<ResponseHeader>, Status> {
-    let success = vec![put(&leader.key, value, leader.lease)];
-    let done = local.if_created_at((&leader.key, leader.rev), success, vec![]).await?;
+    let put = recipe::put(&leader.key, value, leader.lease);
+    let done = local.if_created_at((&leader.key, leader.rev), put).await?;
     if !done.succeeded {
         return Err(unknown("election: not leader"));
     }
     Ok(done.header)
-}
-
-/// Waits until no key with the prefix exists that was created before this revision
-/// (`concurrency.waitDeletes`).
-async fn wait_for_those_before(local: &Local, prefix: &[u8], created: i64) -> Result<(), Status> {
-    let last_before = RangeRequest {
-        sort_order: SortOrder::Descend.into(),
-        sort_target: SortTarget::Create.into(),
-        max_create_revision: created - 1,
-        ..first_created(prefix)
-    };
-    loop {
-        let found = local.range(&last_before).await?;
-        let Some(before) = found.kvs.first() else { return Ok(()) };
-        let revision = found.header.as_ref().map_or(0, |header| header.revision);
-        let mut events = local.watch(&before.key, &[], revision);
-        let is_delete = |event: &etcd::pb::mvccpb::Event| event.r#type() == EventType::Delete;
-        while !events.next().await?.1.iter().any(is_delete) {}
-    }
-}
-
-/// The key of a client that waits. Unless it is kept, the end of the wait removes it.
-struct Held {
-    local: Local,
-    key: Vec<u8>,
-    is_kept: Cell<bool>,
-    /// The revision at which the key was created: one that was created anew is not removed. 0: any.
-    created: Cell<i64>,
-}
-
-impl Held {
-    fn new(local: &Local, key: &[u8]) -> Held {
-        let (is_kept, created) = (Cell::new(false), Cell::new(0));
-        Held { local: local.clone(), key: key.to_vec(), is_kept, created }
-    }
-
-    fn keep(&self) {
-        self.is_kept.set(true);
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if self.is_kept.get() {
-            return;
-        }
-        let (local, key, created) =
-            (self.local.clone(), std::mem::take(&mut self.key), self.created.get());
-        tokio::task::spawn_local(async move {
-            // If it fails, the lease of the key will end.
-            let _ = match created {
-                0 => local.delete(&key).await.map(|_| ()),
-                _ => {
-                    let resigned = local.if_created_at((&key, created), vec![delete(&key)], vec![]);
-                    resigned.await.map(|_| ())
-                }
-            };
-        });
-    }
 }
 
 /// Follows an election (`Election.Observe`): the value of each leader, and each change of it.
@@ -271,7 +135,7 @@ impl Observer {
     /// The request is malformed.
     pub fn new(client: &Client, request: Bytes) -> Result<Observer, Status> {
         let request: election::LeaderRequest = decode(request)?;
-        let (local, prefix) = (Local(client.clone()), below(&request.name));
+        let (local, prefix) = (Local(client.clone()), recipe::prefix_of(&request.name));
         Ok(Observer { local, prefix, leader: None, responses: Vec::new(), is_gone: false })
     }
 
@@ -306,12 +170,12 @@ impl Observer {
 
     /// The present leader, or the next one.
     async fn find_leader(&mut self) -> Result<Vec<u8>, Status> {
-        let found = self.local.range(&first_created(&self.prefix)).await?;
+        let found = self.local.range(&recipe::first_created(&self.prefix)).await?;
         let mut header = found.header.unwrap_or_default();
         let kv = match found.kvs.into_iter().next() {
             Some(kv) => kv,
             None => {
-                let end = end_of_prefix(&self.prefix);
+                let end = recipe::end_of_prefix(&self.prefix);
                 let mut events = self.local.watch(&self.prefix, &end, header.revision);
                 loop {
                     let (of_events, events) = events.next().await?;

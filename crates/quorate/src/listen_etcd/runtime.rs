@@ -257,7 +257,10 @@ impl Runtime {
         let begun_at = Instant::now();
         match client.begin(method, request.clone()).next().await {
             FromFront::Done(result) => {
-                self.slow.note(method, &request, begun_at, result.is_ok());
+                // These wait for other clients.
+                if !matches!(method, KvMethod::Lock | KvMethod::Campaign) {
+                    self.slow.note(method, &request, begun_at, result.is_ok());
+                }
                 result
             }
             FromFront::Piece(_) => unreachable!("only a streamed read has pieces"),

@@ -114,6 +114,8 @@ fn content(method: Method, request: &Bytes) -> String {
         | Method::Alarm
         | Method::Hash
         | Method::HashKv
+        | Method::Lock
+        | Method::Campaign
         // A request may hold a password.
         | Method::Auth(_) => return String::new(),
     };

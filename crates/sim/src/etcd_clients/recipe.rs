@@ -1,6 +1,5 @@
 //! The calls of which a lock or an election is made, as in etcd's Go package
-//! `client/v3/concurrency` (3.6). `quorate::listen_etcd::concurrency` makes the same ones for the
-//! services of locks and elections.
+//! `client/v3/concurrency` (3.6).
 
 use workload::etcd::locks::guarded_value;
 use workload::etcd::op::{

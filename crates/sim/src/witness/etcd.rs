@@ -121,6 +121,8 @@ pub fn is_asked_for(command: &Command<'_>, op: &workload::etcd::op::Op) -> bool 
         | Method::Alarm
         | Method::Hash
         | Method::HashKv
+        | Method::Lock
+        | Method::Campaign
         | Method::Need(_) => false,
         Method::LeaseGrant => decode(bytes, |it| convert::grant(it) == *command),
         Method::LeaseRevoke => decode(bytes, |it| convert::revoke(it) == *command),

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use etcd::Error;
 use etcd::convert::{Header, NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};
 use machine::etcd::change::KeyChange;
 
@@ -217,6 +218,21 @@ impl WatchPieces {
 }
 
 impl WatchMessage<'_> {
+    /// Why the watch has ended, as its client is told; none if it goes on.
+    pub(in crate::etcd_front) fn end(&self) -> Option<&'static str> {
+        let reason = match self.item.head.cancel_reason {
+            "" => Error::Compacted.text(),
+            reason => reason,
+        };
+        self.item.head.canceled.then_some(reason)
+    }
+
+    /// Whether one of its events is a removal.
+    pub(in crate::etcd_front) fn shows_removal(&self) -> bool {
+        let mut shown = self.item.events.iter().flat_map(|(shown, _)| &shown.changes);
+        shown.any(|change| change.event.is_delete())
+    }
+
     /// Bytes of the message.
     pub fn bytes(&self) -> usize {
         self.item.head.bytes(self.header, self.item.events_bytes())

@@ -1,0 +1,141 @@
+//! The requests that locks and elections are made of, as etcd's own services make them
+//! (`client/v3/concurrency` of etcd 3.6).
+//!
+//! A lock or a candidacy is a key below the name, with the lease in its name. The key that was
+//! created first holds; each other one waits until those created before it are gone.
+
+use crate::pb::etcdserverpb::range_request::{SortOrder, SortTarget};
+use crate::pb::etcdserverpb::request_op::Request;
+use crate::pb::etcdserverpb::watch_request::RequestUnion;
+use crate::pb::etcdserverpb::{self as pb, compare, response_op};
+use crate::pb::mvccpb::KeyValue;
+
+/// The prefix of the keys of a lock or an election.
+pub fn prefix_of(name: &[u8]) -> Vec<u8> {
+    [name, b"/"].concat()
+}
+
+/// The key of a lease below the name of a lock or an election.
+pub fn key_of(name: &[u8], lease: i64) -> Vec<u8> {
+    [&prefix_of(name)[..], format!("{lease:x}").as_bytes()].concat()
+}
+
+/// The keys with a prefix: the end of their range.
+pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    // Every key behind has the prefix.
+    vec![0]
+}
+
+/// The put of a key of a lease.
+pub fn put(key: &[u8], value: &[u8], lease: i64) -> pb::RequestOp {
+    let (key, value) = (key.to_vec().into(), value.to_vec().into());
+    of(Request::RequestPut(pb::PutRequest { key, value, lease, ..Default::default() }))
+}
+
+/// The put that changes nothing of a key but its revision.
+pub fn touch(key: &[u8]) -> pb::RequestOp {
+    let key = key.to_vec().into();
+    let (ignore_value, ignore_lease) = (true, true);
+    of(Request::RequestPut(pb::PutRequest {
+        key,
+        ignore_value,
+        ignore_lease,
+        ..Default::default()
+    }))
+}
+
+/// The removal of a key.
+pub fn delete(key: &[u8]) -> pb::RequestOp {
+    let key = key.to_vec().into();
+    of(Request::RequestDeleteRange(pb::DeleteRangeRequest { key, ..Default::default() }))
+}
+
+/// A read, as an operation of a transaction.
+pub fn read(range: pb::RangeRequest) -> pb::RequestOp {
+    of(Request::RequestRange(range))
+}
+
+fn of(request: Request) -> pb::RequestOp {
+    pb::RequestOp { request: Some(request) }
+}
+
+/// The read of a key.
+pub fn get(key: &[u8]) -> pb::RangeRequest {
+    pb::RangeRequest { key: key.to_vec().into(), ..Default::default() }
+}
+
+/// The read of the key with this prefix that was created first.
+pub fn first_created(prefix: &[u8]) -> pb::RangeRequest {
+    pb::RangeRequest {
+        key: prefix.to_vec().into(),
+        range_end: end_of_prefix(prefix).into(),
+        limit: 1,
+        sort_order: SortOrder::Ascend.into(),
+        sort_target: SortTarget::Create.into(),
+        ..Default::default()
+    }
+}
+
+/// The read of the last key with this prefix that was created before a revision.
+pub fn last_created_before(prefix: &[u8], revision: i64) -> pb::RangeRequest {
+    pb::RangeRequest {
+        sort_order: SortOrder::Descend.into(),
+        max_create_revision: revision - 1,
+        ..first_created(prefix)
+    }
+}
+
+/// A transaction that runs one branch if the key was created at this revision (0: if it does not
+/// exist), else the other.
+pub fn if_created_at(
+    (key, revision): (&[u8], i64),
+    success: Vec<pb::RequestOp>,
+    failure: Vec<pb::RequestOp>,
+) -> pb::TxnRequest {
+    let is = compare::TargetUnion::CreateRevision(revision);
+    pb::TxnRequest {
+        compare: vec![equal(key, compare::CompareTarget::Create, is)],
+        success,
+        failure,
+    }
+}
+
+/// The removal of a key that was created and changed last at these revisions.
+pub fn delete_unchanged(key: &[u8], created: i64, changed: i64) -> pb::TxnRequest {
+    let mut txn = if_created_at((key, created), vec![delete(key)], vec![]);
+    let is = compare::TargetUnion::ModRevision(changed);
+    txn.compare.push(equal(key, compare::CompareTarget::Mod, is));
+    txn
+}
+
+fn equal(key: &[u8], target: compare::CompareTarget, is: compare::TargetUnion) -> pb::Compare {
+    pb::Compare {
+        result: compare::CompareResult::Equal.into(),
+        target: target.into(),
+        key: key.to_vec().into(),
+        target_union: Some(is),
+        ..Default::default()
+    }
+}
+
+/// The keys that an operation of a transaction has read.
+pub fn read_by(done: &pb::TxnResponse, position: usize) -> &[KeyValue] {
+    match done.responses.get(position).and_then(|response| response.response.as_ref()) {
+        Some(response_op::Response::ResponseRange(range)) => &range.kvs,
+        _ => &[],
+    }
+}
+
+/// The request for a watch of a range from a revision on.
+pub fn watch(key: &[u8], end: &[u8], start_revision: i64) -> pb::WatchRequest {
+    let (key, range_end) = (key.to_vec().into(), end.to_vec().into());
+    let create = pb::WatchCreateRequest { key, range_end, start_revision, ..Default::default() };
+    pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }
+}
