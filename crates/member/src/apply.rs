@@ -599,19 +599,27 @@ impl Apply {
         count
     }
 
-    /// Ends if this member cannot apply the command, or may not.
-    fn ends_at(&mut self, machine: &Machine, entry: &Entry, command: &Command<'_>) -> bool {
+    /// Ends if this member cannot apply the command, or may not, or if it is not the one that the
+    /// batch's next waiter handed over.
+    fn ends_at(
+        &mut self,
+        machine: &Machine,
+        entry: &Entry,
+        expected: Option<&Expecting>,
+        framed: &Framed<'_>,
+    ) -> bool {
         let own = self.origin.member;
-        match command {
+        match framed.command {
+            _ if let Some(of) = expected.filter(|expected| !expected.is_for_next(framed)) => {
+                self.end_at(entry, Unreadable::NotOwn { sequence: of.sequence });
+            }
             Command::Control(ControlCommand::Forget { member })
-                if *member == own && self.is_known(machine) =>
+                if member == own && self.is_known(machine) =>
             {
                 self.on_forgotten();
             }
-            Command::Control(ControlCommand::InstallImage { hash })
-                if !machine.has_image(*hash) =>
-            {
-                self.end_at(entry, Unreadable::NoImage { hash: *hash });
+            Command::Control(ControlCommand::InstallImage { hash }) if !machine.has_image(hash) => {
+                self.end_at(entry, Unreadable::NoImage { hash });
             }
             _ => {}
         }
@@ -703,11 +711,7 @@ impl Apply {
                 connection: framed.connection,
                 identities: &batch.identities[framed.identity_list],
             };
-            if at.expected.as_ref().is_some_and(|expected| !expected.is_for_next(&framed)) {
-                self.end_at(entry, Unreadable::NotOwn { sequence: batch.sequence });
-                break;
-            }
-            if self.ends_at(machine, entry, &framed.command) {
+            if self.ends_at(machine, entry, at.expected.as_ref(), &framed) {
                 break;
             }
             let keys_max = (commands_max - count + 1) as u64;

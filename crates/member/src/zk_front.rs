@@ -36,6 +36,7 @@ mod journal;
 mod long_reads;
 pub mod namespaces;
 mod pending;
+mod read_steps;
 mod reads;
 mod reports;
 mod requests;

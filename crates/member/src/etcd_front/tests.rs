@@ -493,8 +493,8 @@ fn a_streamed_read_shows_one_revision_whatever_is_written_meanwhile() {
     assert_eq!(count, 10);
 }
 
-/// The first piece takes several holds. Nobody has seen its revision yet: seed 1000004719 with three
-/// members.
+/// The first piece takes several holds. Nobody has seen its revision yet: seed 1000004719 with
+/// three members.
 #[test]
 fn a_streamed_read_begins_anew_where_the_revision_of_its_first_piece_is_gone() {
     let mut rig = Rig::new(true, Level::ETCD);

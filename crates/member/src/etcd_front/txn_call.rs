@@ -75,8 +75,8 @@ impl TxnCall {
         self.forget_permission();
     }
 
-    /// Goes on with the check of its permissions, and takes what that costs off `keys_left`. Whether
-    /// it is permitted. It is checked anew once users and roles have changed.
+    /// Goes on with the check of its permissions, and takes what that costs off `keys_left`.
+    /// Whether it is permitted. It is checked anew once users and roles have changed.
     ///
     /// # Errors
     /// Permissions are enforced, and the user may not see this.

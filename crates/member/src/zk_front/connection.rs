@@ -440,8 +440,8 @@ impl Connection {
         first.is_some_and(|slot| slot.kind.runs_here()) && !self.output_is_full()
     }
 
-    /// Whether the request at the front of the window has its place in the room for replies. It must
-    /// not wait for room then: it may be what fills it.
+    /// Whether the request at the front of the window has its place in the room for replies. Then
+    /// it must not wait for room: it may be what fills it.
     pub fn holds_room(&self) -> bool {
         match self.window.front().map(|slot| &slot.kind) {
             Some(SlotKind::List(_)) => true,

@@ -320,8 +320,8 @@ fn ephemerals_beyond_reply_bytes_max_are_refused_before_they_are_all_listed() {
     assert_eq!(rig.machine.zk().ephemeral_paths_from(session, "/", 5), Err(6));
 }
 
-/// A list holds room for itself while it is made. The client that asked has unread output, and sends
-/// more: it must not wait for the room that it holds.
+/// A list holds room for itself while it is made. The client that asked has unread output, and
+/// sends more: it must not wait for the room that it holds.
 #[test]
 fn a_list_that_fills_the_room_waits_for_nobody() {
     let mut rig = begun();

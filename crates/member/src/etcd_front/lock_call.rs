@@ -1,0 +1,262 @@
+//! `Lock` of `v3lockpb.Lock` and `Campaign` of `v3electionpb.Election`: calls that wait for their
+//! turn. Each is made of *parts*, calls that any client could make, as in etcd 3.6
+//! (`server/etcdserver/api/v3lock`, `v3election`, `client/v3/concurrency`).
+//!
+//! A client that waits no longer leaves nothing behind: the call's key is removed. But a key of the
+//! same lease that holds the lock stays, whichever call has made it. So
+//!
+//! - a call that finds the key of its lease puts it again, and a removal is guarded by the revision
+//!   of the call's own put: one that comes late hits nothing that a later call has found;
+//! - a call that finds that its key is the first one removes nothing.
+//!
+//! etcd only reads a key that it finds, and removes it at the end of any wait (`Mutex.Unlock`).
+//! What a call has put is known from its transaction, so a call that was cancelled meanwhile waits
+//! for that outcome. One that is never known leaves the key to its lease, as in etcd.
+
+use bytes::Bytes;
+use etcd::pb::{Message, etcdserverpb as pb, v3electionpb as election, v3lockpb as lock};
+use etcd::recipe;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use super::credentials::Credentials;
+use super::method::{CallRefused, Method};
+use super::watches::WatchMessages;
+use crate::message::Ticket;
+
+/// The time to live of the lease for a client that names none (`concurrency.defaultSessionTTL`), s.
+const SESSION_TTL_S: i64 = 60;
+
+/// The calls that wait for their turn, and their parts.
+pub(super) struct Locks {
+    pub calls: HashMap<Ticket, LockCall, FixedState>,
+    pub parts: HashMap<Ticket, PartOf, FixedState>,
+    /// Removals that were refused, to be tried again at the next tick.
+    pub unremoved: Vec<Removal>,
+}
+
+/// What a part is for.
+pub(super) enum PartOf {
+    /// A call.
+    Call(Ticket),
+    /// A call that was cancelled, and may create its key.
+    Cancelled(Box<LockCall>),
+    /// The removal of a key that nobody waits with any more.
+    Removal(Removal),
+}
+
+/// The removal of a key that nobody has put since.
+pub(super) struct Removal {
+    pub key: Vec<u8>,
+    pub created: i64,
+    pub changed: i64,
+    /// When it is tried no more: the key goes with its lease.
+    pub until_ms: u64,
+}
+
+/// A call of `Lock` or `Campaign`.
+pub(super) struct LockCall {
+    pub credentials: Credentials,
+    pub name: Bytes,
+    /// The value of a candidate; none for a lock.
+    pub value: Option<Bytes>,
+    pub lease: i64,
+    pub key: Vec<u8>,
+    pub stage: Stage,
+    /// The part that is under way.
+    pub part: Ticket,
+    /// The revision at which the key was created.
+    pub created: i64,
+    /// The revision at which this call has put it.
+    pub changed: i64,
+    /// Whether the key is removed if the call ends without success.
+    pub is_own: bool,
+    pub header: Option<pb::ResponseHeader>,
+}
+
+/// What the part under way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// A lease for a client that names none.
+    Granting,
+    /// The key.
+    Creating,
+    /// The last key that was created before.
+    Finding,
+    /// The end of that key.
+    Waiting,
+    /// Whether the key is still there: the lease may have ended meanwhile.
+    Checking,
+}
+
+/// What comes next in a call.
+pub(super) enum Next {
+    Call(Method, Vec<u8>),
+    Watch(Vec<u8>),
+    /// More events.
+    Events,
+    /// It is done, with this response.
+    Done(Vec<u8>),
+}
+
+impl LockCall {
+    pub fn begin(
+        method: Method,
+        request: Bytes,
+        credentials: Credentials,
+    ) -> Result<(LockCall, Next), CallRefused> {
+        let (name, lease, value) = match method {
+            Method::Lock => {
+                let lock::LockRequest { name, lease } =
+                    lock::LockRequest::decode(request).map_err(|_| CallRefused::Malformed)?;
+                (name, lease, None)
+            }
+            _ => {
+                let election::CampaignRequest { name, lease, value } =
+                    election::CampaignRequest::decode(request)
+                        .map_err(|_| CallRefused::Malformed)?;
+                (name, lease, Some(value))
+            }
+        };
+        let mut call = LockCall {
+            credentials,
+            name,
+            value,
+            lease,
+            key: Vec::new(),
+            stage: Stage::Granting,
+            part: Ticket(0),
+            created: 0,
+            changed: 0,
+            is_own: false,
+            header: None,
+        };
+        let next = match lease {
+            0 => {
+                let grant = pb::LeaseGrantRequest { ttl: SESSION_TTL_S, id: 0 };
+                Next::Call(Method::LeaseGrant, grant.encode_to_vec())
+            }
+            _ => call.create(),
+        };
+        Ok((call, next))
+    }
+
+    fn prefix(&self) -> Vec<u8> {
+        recipe::prefix_of(&self.name)
+    }
+
+    fn create(&mut self) -> Next {
+        self.stage = Stage::Creating;
+        self.key = recipe::key_of(&self.name, self.lease);
+        let (put, put_again) = match &self.value {
+            None => (recipe::put(&self.key, &[], self.lease), recipe::touch(&self.key)),
+            Some(value) => {
+                let put = recipe::put(&self.key, value, self.lease);
+                (put.clone(), put)
+            }
+        };
+        let first = recipe::read(recipe::first_created(&self.prefix()));
+        let own = recipe::read(recipe::get(&self.key));
+        let (success, failure) = (vec![put, first.clone()], vec![put_again, first, own]);
+        let txn = recipe::if_created_at((&self.key, 0), success, failure);
+        Next::Call(Method::Txn, txn.encode_to_vec())
+    }
+
+    /// Takes the response of a part.
+    pub fn on_response(&mut self, response: &[u8]) -> Result<Next, CallRefused> {
+        match self.stage {
+            Stage::Granting => {
+                self.lease = own::<pb::LeaseGrantResponse>(response).id;
+                Ok(self.create())
+            }
+            Stage::Creating => Ok(self.on_created(own(response))),
+            Stage::Finding => {
+                let found: pb::RangeResponse = own(response);
+                let Some(before) = found.kvs.first() else { return Ok(self.has_its_turn()) };
+                self.stage = Stage::Waiting;
+                let revision = found.header.map_or(0, |header| header.revision);
+                Ok(Next::Watch(recipe::watch(&before.key, &[], revision).encode_to_vec()))
+            }
+            Stage::Checking => {
+                let found: pb::RangeResponse = own(response);
+                if found.kvs.is_empty() {
+                    return Err(CallRefused::Unknown("mutex: session is expired"));
+                }
+                self.header = found.header;
+                Ok(self.done())
+            }
+            Stage::Waiting => unreachable!("a watch has messages"),
+        }
+    }
+
+    pub fn on_created(&mut self, done: pb::TxnResponse) -> Next {
+        self.changed = done.header.as_ref().map_or(0, |header| header.revision);
+        let created_before = recipe::read_by(&done, 2).first().map(|own| own.create_revision);
+        self.created = created_before.unwrap_or(self.changed);
+        let first = recipe::read_by(&done, 1).first();
+        let is_first = first.is_none_or(|first| first.create_revision == self.created);
+        self.is_own = done.succeeded || !is_first;
+        self.header = done.header;
+        if is_first { self.done() } else { self.find() }
+    }
+
+    /// Looks for the last key that was created before (`concurrency.waitDeletes`).
+    fn find(&mut self) -> Next {
+        self.stage = Stage::Finding;
+        let before = recipe::last_created_before(&self.prefix(), self.created);
+        Next::Call(Method::Range, before.encode_to_vec())
+    }
+
+    /// Takes messages of the watch of the key before.
+    pub fn on_messages(&mut self, messages: &WatchMessages) -> Result<Next, CallRefused> {
+        for message in messages.iter() {
+            if let Some(reason) = message.end() {
+                return Err(CallRefused::Unknown(reason));
+            }
+            if message.shows_removal() {
+                return Ok(self.find());
+            }
+        }
+        Ok(Next::Events)
+    }
+
+    fn has_its_turn(&mut self) -> Next {
+        match self.value {
+            Some(_) => self.done(),
+            None => {
+                self.stage = Stage::Checking;
+                Next::Call(Method::Range, recipe::get(&self.key).encode_to_vec())
+            }
+        }
+    }
+
+    fn done(&self) -> Next {
+        let (header, key) = (self.header, Bytes::from(self.key.clone()));
+        Next::Done(match self.value {
+            None => lock::LockResponse { header, key }.encode_to_vec(),
+            Some(_) => {
+                let (name, rev, lease) = (self.name.clone(), self.created, self.lease);
+                let leader = Some(election::LeaderKey { name, key, rev, lease });
+                election::CampaignResponse { header, leader }.encode_to_vec()
+            }
+        })
+    }
+}
+
+impl Locks {
+    pub fn new() -> Locks {
+        let calls = HashMap::with_hasher(FixedState::default());
+        let parts = HashMap::with_hasher(FixedState::default());
+        Locks { calls, parts, unremoved: Vec::new() }
+    }
+
+    /// Whether a removal waits for the next tick.
+    pub fn has_unremoved(&self) -> bool {
+        !self.unremoved.is_empty()
+    }
+}
+
+/// A message that this Front has encoded.
+pub(super) fn own<M: Message + Default>(bytes: &[u8]) -> M {
+    M::decode(bytes).expect("it is our own message")
+}
