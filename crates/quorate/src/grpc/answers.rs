@@ -305,7 +305,7 @@ impl Answers {
     }
 
     /// Waits until the client resets the stream, or goes away.
-    pub(super) async fn gone(&mut self) -> End {
+    pub async fn gone(&mut self) -> End {
         // Both results mean the end: a reset, and an error of the connection.
         let _ = match &mut self.half {
             Half::Waiting(respond) => poll_fn(|context| respond.poll_reset(context)).await,

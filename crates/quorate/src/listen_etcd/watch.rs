@@ -16,8 +16,9 @@ enum Step {
     Request(Option<Message>),
 }
 
-/// Serves a stream until its client sends no more, or is gone, or the Front ends it for want of a
-/// leader that the client requires.
+/// Serves a stream until its client is gone, or the Front ends it for want of a leader that the
+/// client requires. As in etcd, a client that sends no more (`watchServer.Watch`: the end of
+/// `recvLoop` ends nothing else) gets events as before.
 ///
 /// # Errors
 /// The call ends with a status, or its client is gone.
@@ -27,14 +28,25 @@ pub(super) async fn answer(
     shares: &SharesBySize,
 ) -> Result<(), End> {
     let watch = client.open_watch(client.requires_leader);
-    let mut is_sending = false;
+    let (deadline, mut is_sending, mut sends_more) = (call.deadline, false, true);
     loop {
         let (requests, answers) = (&mut call.requests, &mut call.answers);
+        // Whether the client is there is learned from its requests, or else from the answers.
+        let taken = async {
+            match is_sending {
+                true => answers.taken().await,
+                false => Err(answers.gone().await),
+            }
+        };
         let step = tokio::select! {
             biased;
-            taken = answers.taken(), if is_sending => taken.map(|()| Step::Taken)?,
+            taken = deadline.bound(taken), if is_sending || !sends_more => {
+                taken?.map(|()| Step::Taken)?
+            }
             messages = watch.next(), if !is_sending => Step::Messages(messages),
-            request = requests.next(), if watch.accepts() => Step::Request(request?),
+            request = requests.next(), if sends_more && watch.accepts() => {
+                Step::Request(request?)
+            }
         };
         match step {
             Step::Taken => {
@@ -54,7 +66,7 @@ pub(super) async fn answer(
             Step::Messages(FromWatch::Accepts) => {}
             Step::Messages(FromWatch::Ended(refused)) => return Err(status_of(refused).into()),
             Step::Request(Some(request)) => watch.request(request.bytes),
-            Step::Request(None) => return Ok(()),
+            Step::Request(None) => sends_more = false,
         }
     }
 }

@@ -198,12 +198,6 @@ impl Bidi {
         self.requests.send_reset(h2::Reason::CANCEL);
     }
 
-    /// Sends no more. Returns the status of the call.
-    pub async fn finish(mut self) -> String {
-        self.requests.send_data(Bytes::new(), true).unwrap();
-        self.ended().await.0
-    }
-
     /// Waits until the server ends the call. Returns its status and the text of it.
     pub async fn ended(mut self) -> (String, String) {
         while soon(self.answers.data()).await.is_some() {}

@@ -83,7 +83,39 @@ fn a_stream_has_many_watches_beside_calls_on_one_connection() {
         assert_eq!(kv(&requests, "DeleteRange", &delete).await.status().0, "0");
         let response: pb::WatchResponse = stream.next().await;
         assert_eq!((response.watch_id, response.events[0].r#type), (1, 1));
-        assert_eq!(stream.finish().await, "0", "a client that sends no more ends the stream");
+    });
+}
+
+/// Clients that give all requests at once say that these were all (grpcio with a list, grpcurl).
+/// They get events as long as they stay.
+#[test]
+fn a_client_that_sends_no_more_gets_events_until_it_goes() {
+    let server = Server::start("etcd-watch-half", &[ETCD]);
+    run(async {
+        let requests = connect(server.face("etcd")).await;
+        let mut watching = Bidi::open_with_one(&requests, head(WATCH), &create("a", 1)).await;
+        assert!(watching.next::<pb::WatchResponse>().await.created);
+        for revision in 2..5 {
+            put_value(&requests, "a1", "v".into()).await;
+            assert_eq!(revisions(&mut watching, 1).await, [revision]);
+        }
+        let mut limited = head(WATCH);
+        limited.headers_mut().insert("grpc-timeout", "200m".parse().unwrap());
+        let limited = Bidi::open_with_one(&requests, limited, &create("a", 1)).await;
+        assert_eq!(limited.ended().await.0, "4", "its deadline ends it");
+        let streams = || request(server.face("etcd"), "GET /metrics", "").unwrap().1;
+        let has = |count: usize| {
+            streams()
+                .lines()
+                .any(|line| line == format!("etcd_debugging_mvcc_watch_stream_total {count}"))
+        };
+        assert!(has(1), "{}", streams());
+        watching.cancel();
+        let until = std::time::Instant::now() + PATIENCE;
+        while !has(0) {
+            assert!(std::time::Instant::now() < until, "a reset ends it");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
     });
 }
 
