@@ -916,7 +916,7 @@ impl EtcdFront {
             Ok(Outcome::EtcdV2(outcome)) => return self.on_v2_outcome(ticket, outcome),
             Ok(_) => unreachable!("etcd's clients ask for no others"),
             Err(unavailable) => {
-                let error = error_of_unavailable(unavailable);
+                let error = error_of_unavailable(unavailable, self.now.has_leader());
                 return self.output.results.push((ticket, Err(error.into())));
             }
         };
@@ -1065,12 +1065,13 @@ fn is_serializable(request: &pb::TxnRequest) -> bool {
     })
 }
 
-/// A definite failure is `no leader`; one of unknown fate is a time-out.
-fn error_of_unavailable(unavailable: Unavailable) -> Error {
+/// A command that no leader had in time: there is none, or it is slow, as its disk may be.
+fn error_of_unavailable(unavailable: Unavailable, has_leader: bool) -> Error {
     match unavailable {
         Unavailable::DiskFull => Error::NoSpace,
-        Unavailable::NotLeader | Unavailable::GivenUp(Fate::Definite) => Error::NoLeader,
-        Unavailable::GivenUp(Fate::Unknown) => Error::TimedOut,
+        Unavailable::NotLeader => Error::NoLeader,
+        Unavailable::GivenUp(Fate::Definite) if !has_leader => Error::NoLeader,
+        Unavailable::GivenUp(_) => Error::TimedOut,
     }
 }
 

@@ -326,7 +326,7 @@ fn a_cancelled_write_is_given_up_once_and_has_no_result() {
 #[test]
 fn a_late_call_is_told_whether_it_may_still_take_effect() {
     let mut rig = Rig::new(false, Level::ETCD);
-    let tickets = ["a", "b"].map(|key| rig.call(Method::Put, &a_put(key, "1")));
+    let tickets = ["a", "b", "c"].map(|key| rig.call(Method::Put, &a_put(key, "1")));
     let read = rig.call(Method::Range, &a_range("a", false));
     for (now_ms, told) in [(ETCD_CALL_MS_MAX - 1, 0), (ETCD_CALL_MS_MAX, 1)] {
         rig.front.set_now(Now { monotonic_ms: now_ms, raft_term: 1, contact_at_ms: None });
@@ -335,10 +335,14 @@ fn a_late_call_is_told_whether_it_may_still_take_effect() {
         assert_eq!(rig.told.len(), told);
     }
     assert_eq!(rig.result::<pb::RangeResponse>(read), Err(Error::TimedOut.into()));
-    for (ticket, fate, error) in [
-        (tickets[0], Fate::Definite, Error::NoLeader),
-        (tickets[1], Fate::Unknown, Error::TimedOut),
+    let leaderless = ETCD_CALL_MS_MAX - ETCD_NO_LEADER_MS;
+    for (ticket, fate, contact_at_ms, error) in [
+        (tickets[0], Fate::Definite, leaderless, Error::NoLeader),
+        (tickets[1], Fate::Definite, leaderless + 1, Error::TimedOut),
+        (tickets[2], Fate::Unknown, leaderless, Error::TimedOut),
     ] {
+        let contact_at_ms = Some(contact_at_ms);
+        rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, raft_term: 1, contact_at_ms });
         rig.fail(ticket, Unavailable::GivenUp(fate));
         assert_eq!(rig.result::<pb::PutResponse>(ticket), Err(error.into()));
     }
