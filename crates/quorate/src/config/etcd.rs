@@ -266,11 +266,11 @@ impl EtcdDraft {
 
     pub fn finish(self) -> Result<(Option<EtcdConfig>, EtcdKeys), String> {
         let auto_compaction = match self.retention.as_deref() {
-            None | Some("0") => AutoCompaction::Off,
+            None | Some("" | "0") => AutoCompaction::Off,
             Some(text) if self.keeps_revisions => {
-                let count = text.parse().ok().filter(|&count: &i64| count > 0);
-                let wrong = || format!("auto-compaction-retention: {text:?} counts no revisions");
-                AutoCompaction::Revisions { count: count.ok_or_else(wrong)? }
+                let count = revisions(text);
+                let count = count.map_err(|cause| format!("auto-compaction-retention: {cause}"))?;
+                AutoCompaction::Revisions { count }
             }
             Some(text) => {
                 let ms = period_ms(text);
@@ -348,6 +348,19 @@ fn quota(value: &str) -> Result<u64, String> {
     }
 }
 
+/// A number of revisions. As in etcd, a time is as many as it has nanoseconds
+/// (`embed.parseCompactionRetention`).
+fn revisions(text: &str) -> Result<i64, String> {
+    let count = match text.parse::<i64>() {
+        Ok(count) => count,
+        Err(_) => {
+            let ns = duration_ns(text)?;
+            i64::try_from(ns).map_err(|_| format!("{text:?} is too long"))?
+        }
+    };
+    if count > 0 { Ok(count) } else { Err(format!("{text:?} counts no revisions")) }
+}
+
 /// A period: a number of hours, or times with their units, as in `1h30m`
 /// (`embed.parseCompactionRetention`).
 fn period_ms(text: &str) -> Result<u64, String> {
@@ -362,9 +375,15 @@ fn period_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Milliseconds of times with their units, as in `1h30m` or `1.5s`; without a unit only 0 (Go's
-/// `time.ParseDuration`). What is shorter than a millisecond counts as one.
+/// Milliseconds of times with their units. What is shorter than a millisecond counts as one.
 pub fn duration_ms(text: &str) -> Result<u64, String> {
+    let ns = duration_ns(text)?;
+    u64::try_from(ns.div_ceil(1_000_000)).map_err(|_| format!("{text:?} is too long"))
+}
+
+/// Nanoseconds of times with their units, as in `1h30m` or `1.5s`; without a unit only 0 (Go's
+/// `time.ParseDuration`).
+fn duration_ns(text: &str) -> Result<u128, String> {
     let wrong = || format!("{text:?} is not a time; write it like 200ms, 30s or 1h30m");
     let (mut rest, mut sum_ns) = (text, 0_u128);
     if text.is_empty() {
@@ -386,7 +405,7 @@ pub fn duration_ms(text: &str) -> Result<u64, String> {
         sum_ns += number_ns(&rest[..digits], unit_ns).ok_or_else(wrong)?;
         rest = &rest[unit..];
     }
-    u64::try_from(sum_ns.div_ceil(1_000_000)).map_err(|_| format!("{text:?} is too long"))
+    Ok(sum_ns)
 }
 
 /// A number with or without a fraction, as nanoseconds. It has at most 15 digits on either side.
@@ -518,7 +537,8 @@ mod tests {
             assert_eq!(mode, Ok(AutoCompaction::Periodic { ms }), "{text}");
         }
         assert_eq!(periodic("0"), Ok(EtcdKeys::default()));
-        for wrong in ["", "m", "5", "1h30", "5ms", "-1", "99999999999999999", "1.2.3h", ".s"] {
+        assert_eq!(periodic(""), Ok(EtcdKeys::default()));
+        for wrong in ["m", "5", "1h30", "5ms", "-1", "99999999999999999", "1.2.3h", ".s"] {
             let is_wrong = periodic(wrong).is_err();
             assert_eq!(is_wrong, wrong != "5", "{wrong}");
         }
@@ -528,7 +548,10 @@ mod tests {
         };
         assert_eq!(revisions("1000"), Ok(AutoCompaction::Revisions { count: 1_000 }));
         assert_eq!(revisions("0"), Ok(AutoCompaction::Off));
-        assert!(revisions("5m").is_err());
+        assert_eq!(revisions("1h"), Ok(AutoCompaction::Revisions { count: 3_600_000_000_000 }));
+        for wrong in ["-1", "-1h", "x", "9999999h"] {
+            assert!(revisions(wrong).is_err(), "{wrong}");
+        }
         assert!(keys(&[("auto-compaction-mode", "never")]).is_err());
     }
 }
