@@ -319,7 +319,7 @@ const TXN_OPS_MAX: u32 = etcd::limits::TXN_OPS_TOTAL_MAX as u32;
 
 /// Bytes of a request to write that a configuration may allow. A command of the greatest one is a
 /// quarter of an entry of the log.
-const REQUEST_BYTES: RangeInclusive<usize> = 1_024..=16 * 1024 * 1024;
+pub const REQUEST_BYTES: RangeInclusive<usize> = 1_024..=16 * 1024 * 1024;
 
 /// Streams of one connection at most. etcd has no bound by default; a client with more calls at
 /// once than this waits.

@@ -46,6 +46,7 @@ pub(super) fn serve_args(
 ) -> Result<ServeArgs, String> {
     let gates = values.resolve()?;
     warnings.extend(values.without_effect()?);
+    warnings.extend(values.cap_request_bytes());
     check_times(&values)?;
     let is_missing =
         values.is_given("listen-client-urls") && !values.is_given("advertise-client-urls");

@@ -297,7 +297,7 @@ fn wrong_files_are_errors_that_name_the_line() {
         ("name: [\n", "f.yml: "),
         ("- a\n", "f.yml:1: a list is no value of a key"),
         ("a\n", "f.yml:1: the file is no map"),
-        ("name: &x a\ndata-dir: *x\n", "f.yml:2: aliases are not read"),
+        ("name: &x [a]\ndata-dir: *x\n", "f.yml:2: an alias stands for no text"),
         (
             "a:\n  b:\n    c:\n      d:\n        e: 1\n",
             "f.yml:5: more than 4 maps within each other",
@@ -444,4 +444,44 @@ fn the_documentation_names_every_flag() {
         .filter(|name| !text.contains(&format!("`{name}`")))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn numbers_are_read_as_go_and_yaml_read_them() {
+    let settings = |given: EtcdGiven| given.settings;
+    let quota = |text: &str| {
+        let given = settings(given(&format!("etcd --quota-backend-bytes={text}")));
+        given.into_iter().map(|(_, value)| value).collect::<Vec<_>>()
+    };
+    for text in ["8589934592", "0x200000000", "0X2_0000_0000", "8_589_934_592", "0o100000000000"] {
+        assert_eq!(quota(text), ["8589934592"], "{text}");
+    }
+    assert_eq!(
+        (quota("-1"), quota("010"), quota("0b11")),
+        (vec!["-1".into()], vec!["8".into()], vec!["3".into()])
+    );
+    for wrong in ["8e9", "_1", "1_", "1__0", "0x", "0x-1", "--1", "", "9223372036854775808"] {
+        let (status, text) = error(&format!("etcd --quota-backend-bytes={wrong}"));
+        assert_eq!((status, text.contains("parse error")), (2, true), "{wrong}: {text}");
+    }
+    for (text, expected) in [("8e9", "8000000000"), ("8.5e9", "8500000000"), ("0x10", "16")] {
+        let file = format!("quota-backend-bytes: {text}\n");
+        let given = settings(given_with("etcd --config-file f.yml", &[], &file));
+        assert_eq!(given, [("quota-backend-bytes", expected.to_string())], "{text}");
+    }
+    assert_eq!(error_with("etcd --config-file f.yml", &[], "max-txn-ops: 1.5\n").0, 1);
+    let file = "name: &n a\ninitial-cluster-token: *n\ncors: [*n, *n]\n";
+    assert_eq!(given_with("etcd --config-file f.yml", &[], file).about.name, "a");
+    let long = format!("name: &n {}\ncors: [{}]\n", "x".repeat(1 << 19), "*n, ".repeat(3));
+    let (status, text) = error_with("etcd --config-file f.yml", &[], &long);
+    assert!(status == 1 && text.contains("aliases stand for more than"), "{text}");
+}
+
+#[test]
+fn more_bytes_of_a_request_than_may_be_are_as_many_as_may_be() {
+    let given = given("etcd --max-request-bytes=33554432");
+    assert_eq!(given.settings, [("max-request-bytes", "16777216".to_string())]);
+    let expected = "command line: --max-request-bytes: is more than 16777216, which counts in its \
+                    place";
+    assert_eq!(given.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
 }

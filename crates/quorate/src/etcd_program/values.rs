@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::flags::{self, Fate, Flag, GATES, GROUPS, Kind};
 use super::url::Url;
-use crate::config::etcd::duration_ms;
+use crate::config::etcd::{REQUEST_BYTES, duration_ms};
 use crate::config::report::{Place, Severity, Warning};
 
 /// The values that were given, by the names of their flags.
@@ -23,9 +23,11 @@ struct Given {
 pub(super) type Gate = (&'static str, &'static str, bool);
 
 impl Values {
-    /// Takes a value whose form was checked.
+    /// Takes a value whose form was checked. A number is kept in its decimal form.
     pub fn set(&mut self, flag: &'static Flag, text: &str, place: Place) {
-        self.0.insert(flag.name, Given { text: text.to_string(), place });
+        let number = integer(text).filter(|_| matches!(flag.kind, Kind::Count | Kind::Number));
+        let text = number.map_or_else(|| text.to_string(), |number| number.to_string());
+        self.0.insert(flag.name, Given { text, place });
     }
 
     /// Whether a value was given.
@@ -110,6 +112,22 @@ impl Values {
         Ok(gates)
     }
 
+    /// Lowers `max-request-bytes` to what a configuration may allow, and says so. etcd allows any.
+    pub fn cap_request_bytes(&mut self) -> Option<Warning> {
+        let bytes_max = *REQUEST_BYTES.end();
+        let given = self.0.get_mut("max-request-bytes")?;
+        if count(&given.text)? <= bytes_max as u64 {
+            return None;
+        }
+        given.text = bytes_max.to_string();
+        Some(Warning {
+            severity: Severity::Warning,
+            place: given.place.clone(),
+            key: "--max-request-bytes".to_string(),
+            message: format!("is more than {bytes_max}, which counts in its place"),
+        })
+    }
+
     /// The warnings about flags without effect.
     ///
     /// # Errors
@@ -146,7 +164,10 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Switch => switch(text).map(drop).ok_or_else(parse_error),
         Kind::Text | Kind::Texts | Kind::Ignored => Ok(()),
         Kind::Count => count(text).map(drop).ok_or_else(parse_error),
-        Kind::Number => text.parse::<i64>().map(drop).map_err(|_| parse_error()),
+        Kind::Number => {
+            let number = integer(text).and_then(|number| i64::try_from(number).ok());
+            number.map(drop).ok_or_else(parse_error)
+        }
         Kind::Duration => duration_ms(text).map(drop).map_err(|_| parse_error()),
         Kind::Urls if text.is_empty() => Ok(()),
         Kind::Urls => Url::parse_list(text).map(drop),
@@ -165,12 +186,33 @@ pub(super) fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// A number that is not negative, decimal or hexadecimal.
+/// A number that is not negative.
 fn count(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
+    integer(text).and_then(|number| u64::try_from(number).ok())
+}
+
+/// An integer as Go's `strconv.ParseInt` reads it without a base: decimal, or with the prefix `0x`,
+/// `0o` or `0`, `0b`, and with underscores between digits and behind a prefix.
+fn integer(text: &str) -> Option<i128> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (base, rest) = match lower.get(..2) {
+        Some("0x") => (16, &lower[2..]),
+        Some("0o") => (8, &lower[2..]),
+        Some("0b") => (2, &lower[2..]),
+        _ if lower.starts_with('0') && lower.len() > 1 => (8, &lower[1..]),
+        _ => (10, &lower[..]),
+    };
+    let may_begin_so = base != 10 || !rest.starts_with('_');
+    let is_separated = may_begin_so && !rest.ends_with('_') && !rest.contains("__");
+    // Longer numbers are no count of anything, and the parser would take a sign.
+    let is_short = rest.len() <= 100 && !rest.starts_with(['+', '-']);
+    let digits = Some(rest.replace('_', "")).filter(|_| is_separated && is_short)?;
+    i128::from_str_radix(&digits, base).ok().map(|number| sign * number)
 }
 
 /// All gates, those in the text as it says.

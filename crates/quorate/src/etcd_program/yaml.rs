@@ -4,6 +4,8 @@
 //! A key that etcd does not know is ignored there; here a warning says so. A wrong value is an
 //! error, as there.
 
+use std::collections::BTreeMap;
+
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use super::flags::{self, CONFIG_FILE, Flag, Kind};
@@ -101,8 +103,22 @@ fn as_flag(kind: Kind, text: &str) -> String {
             "no" | "off" | "n" => "false".to_string(),
             _ => text.to_string(),
         },
+        // Charts write large integers so.
+        Kind::Count | Kind::Number => match whole_float(text) {
+            Some(number) => number.to_string(),
+            None => text.to_string(),
+        },
         _ => text.to_string(),
     }
+}
+
+/// The integer that a float such as `8e9` is. None if the text is no float, or no integer that a
+/// float holds exactly.
+fn whole_float(text: &str) -> Option<i64> {
+    const EXACT_MAX: f64 = (1_u64 << 53) as f64;
+    let is_float = text.contains(['.', 'e', 'E']) && !text.starts_with("0x");
+    let number = text.parse::<f64>().ok().filter(|_| is_float)?;
+    (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number as i64)
 }
 
 /// The values of a document whose root is a map. Lists become texts with commas.
@@ -130,6 +146,10 @@ struct Reader {
     key: Option<String>,
     /// The list that is open, and its line.
     list: Option<(Vec<String>, u32)>,
+    /// Texts that have an anchor.
+    anchored: BTreeMap<usize, (String, ScalarStyle)>,
+    /// Bytes of the texts that aliases have stood for.
+    aliased_bytes: usize,
 }
 
 /// Maps within maps: the file has one level of them.
@@ -138,7 +158,17 @@ const DEPTH_MAX: usize = 4;
 impl Reader {
     fn take(&mut self, event: &Event<'_>, span: Span) -> Result<(), String> {
         match event {
-            Event::Alias(_) => return Err("aliases are not read".to_string()),
+            Event::Alias(anchor) => {
+                let Some((text, style)) = self.anchored.get(anchor).cloned() else {
+                    return Err("an alias stands for no text".to_string());
+                };
+                // Aliases in a list could multiply a long text.
+                self.aliased_bytes += text.len();
+                if self.aliased_bytes > FILE_BYTES_MAX {
+                    return Err(format!("aliases stand for more than {FILE_BYTES_MAX} bytes"));
+                }
+                return self.take_scalar(&text, style, span);
+            }
             Event::MappingStart(..) if self.list.is_some() => {
                 return Err("a list holds a map".to_string());
             }
@@ -162,7 +192,12 @@ impl Reader {
                     self.add(texts.join(","), line);
                 }
             }
-            Event::Scalar(text, style, ..) => return self.take_scalar(text, *style, span),
+            Event::Scalar(text, style, anchor, _) => {
+                if *anchor > 0 {
+                    self.anchored.insert(*anchor, (text.to_string(), *style));
+                }
+                return self.take_scalar(text, *style, span);
+            }
             _ => {}
         }
         Ok(())
