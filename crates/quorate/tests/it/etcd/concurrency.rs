@@ -5,7 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use super::grpc_client::PATIENCE;
+use etcd::pb::{Message, etcdserverpb as pb, v3electionpb, v3lockpb};
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+use super::grpc_client::{PATIENCE, call, connect, framed, head, kv, run};
 use super::{ETCD, base64, get, request};
 use crate::server::{Server, wait_until};
 
@@ -114,4 +118,40 @@ fn an_election_has_one_leader_and_observers_see_each() {
     assert_eq!(next_value(), three);
     let (status, body) = post(etcd, "election/proclaim", &format!("{{{leader},\"value\":\"\"}}"));
     assert_eq!((status, body.contains("election: not leader")), (500, true), "{body}");
+}
+
+/// A client repeats a call of a lease that holds the lock, as after a time-out, and gives it up.
+#[test]
+fn a_held_lock_survives_calls_of_its_holder_that_are_cancelled() {
+    let server = Server::start("etcd-lock-kept", &[ETCD]);
+    run(async {
+        let requests = connect(server.face("etcd")).await;
+        grant(server.face("etcd"), 7);
+        let lock = v3lockpb::LockRequest { name: "l".into(), lease: 7 };
+        let (name, value) = ("e".into(), "x".into());
+        let campaign = v3electionpb::CampaignRequest { name, lease: 7, value };
+        for (path, name, message) in [
+            ("/v3lockpb.Lock/Lock", "l/7", lock.encode_to_vec()),
+            ("/v3electionpb.Election/Campaign", "e/7", campaign.encode_to_vec()),
+        ] {
+            let get = pb::RangeRequest { key: name.into(), ..Default::default() };
+            let first = call(&requests, head(path), framed(&message)).await.unwrap();
+            assert_eq!(first.status().0, "0");
+            let created = async || {
+                let found: Vec<pb::RangeResponse> = kv(&requests, "Range", &get).await.all();
+                found[0].kvs.first().map(|kv| kv.create_revision)
+            };
+            let held = created().await;
+            assert!(held.is_some());
+            for number in 0..60 {
+                let (requests, message) = (requests.clone(), framed(&message));
+                let again =
+                    spawn_local(async move { call(&requests, head(path), message).await.is_ok() });
+                sleep(Duration::from_micros(number * 40)).await;
+                again.abort();
+            }
+            sleep(Duration::from_millis(200)).await;
+            assert_eq!(created().await, held, "{name} is held");
+        }
+    });
 }
