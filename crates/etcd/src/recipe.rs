@@ -39,15 +39,13 @@ pub fn put(key: &[u8], value: &[u8], lease: i64) -> pb::RequestOp {
     of(Request::RequestPut(pb::PutRequest { key, value, lease, ..Default::default() }))
 }
 
-/// The put that changes nothing of a key but its revision.
-pub fn touch(key: &[u8]) -> pb::RequestOp {
-    let key = key.to_vec().into();
-    let (ignore_value, ignore_lease) = (true, true);
-    of(Request::RequestPut(pb::PutRequest {
-        key,
-        ignore_value,
-        ignore_lease,
-        ..Default::default()
+/// The put of a key that exists, which also gives the one before. Without a value it changes
+/// nothing but the revision.
+pub fn put_again(key: &[u8], value: Option<&[u8]>, lease: i64) -> pb::RequestOp {
+    let put = pb::PutRequest { key: key.to_vec().into(), prev_kv: true, ..Default::default() };
+    of(Request::RequestPut(match value {
+        Some(value) => pb::PutRequest { value: value.to_vec().into(), lease, ..put },
+        None => pb::PutRequest { ignore_value: true, ignore_lease: true, ..put },
     }))
 }
 
@@ -130,6 +128,14 @@ pub fn read_by(done: &pb::TxnResponse, position: usize) -> &[KeyValue] {
     match done.responses.get(position).and_then(|response| response.response.as_ref()) {
         Some(response_op::Response::ResponseRange(range)) => &range.kvs,
         _ => &[],
+    }
+}
+
+/// The key before a put of a transaction.
+pub fn put_over(done: &pb::TxnResponse, position: usize) -> Option<&KeyValue> {
+    match done.responses.get(position).and_then(|response| response.response.as_ref()) {
+        Some(response_op::Response::ResponsePut(put)) => put.prev_kv.as_ref(),
+        _ => None,
     }
 }
 

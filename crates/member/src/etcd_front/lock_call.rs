@@ -148,16 +148,11 @@ impl LockCall {
     fn create(&mut self) -> Next {
         self.stage = Stage::Creating;
         self.key = recipe::key_of(&self.name, self.lease);
-        let (put, put_again) = match &self.value {
-            None => (recipe::put(&self.key, &[], self.lease), recipe::touch(&self.key)),
-            Some(value) => {
-                let put = recipe::put(&self.key, value, self.lease);
-                (put.clone(), put)
-            }
-        };
+        let value = self.value.as_deref();
+        let put = recipe::put(&self.key, value.unwrap_or_default(), self.lease);
+        let again = recipe::put_again(&self.key, value, self.lease);
         let first = recipe::read(recipe::first_created(&self.prefix()));
-        let own = recipe::read(recipe::get(&self.key));
-        let (success, failure) = (vec![put, first.clone()], vec![put_again, first, own]);
+        let (success, failure) = (vec![put, first.clone()], vec![again, first]);
         let txn = recipe::if_created_at((&self.key, 0), success, failure);
         Next::Call(Method::Txn, txn.encode_to_vec())
     }
@@ -191,7 +186,7 @@ impl LockCall {
 
     pub fn on_created(&mut self, done: pb::TxnResponse) -> Next {
         self.changed = done.header.as_ref().map_or(0, |header| header.revision);
-        let created_before = recipe::read_by(&done, 2).first().map(|own| own.create_revision);
+        let created_before = recipe::put_over(&done, 0).map(|own| own.create_revision);
         self.created = created_before.unwrap_or(self.changed);
         let first = recipe::read_by(&done, 1).first();
         let is_first = first.is_none_or(|first| first.create_revision == self.created);
