@@ -523,6 +523,8 @@ struct Judged {
     heard: Heard,
     /// Since when leadership is being transferred, so that proposals wait; none if it is not.
     transferring_since_us: Option<u64>,
+    /// When an operator's wish to raise the level was granted. Its entry comes in a later turn.
+    raise_granted_us: Option<u64>,
 }
 
 /// Counts and findings that the simulation reads.
@@ -896,6 +898,9 @@ impl Server {
     /// As [`Loop::upgrade`].
     pub fn upgrade(&mut self, world: &mut World) -> Result<Level, RaiseRefused> {
         let raised = self.member.upgrade();
+        if raised.is_ok() {
+            self.judged.raise_granted_us = Some(world.now_us);
+        }
         self.wake(world, Actor::Loop);
         raised
     }

@@ -235,6 +235,7 @@ impl Server {
                 }
                 if entry.kind == EntryKind::Normal && entry.term == self.seen.status.term {
                     self.check_raise(&entry.payload, since_us, world, witness)?;
+                    self.judged.raise_granted_us.take_if(|_| raise_of(&entry.payload).is_some());
                 }
                 witness
                     .on_proposed(self.number, at, &entry.payload, since_us, world.now_us)
@@ -254,6 +255,9 @@ impl Server {
         if self.judged.persisting.len() < ENTRIES_TO_DISK_MAX {
             self.judged.waiting_since_us = None;
         }
+        if self.seen.status.role != Role::Leader {
+            self.judged.raise_granted_us = None;
+        }
         Ok(())
     }
 
@@ -272,7 +276,8 @@ impl Server {
         };
         let own = self.origin.member;
         witness.levels.on_said(own, level);
-        let since_us = self.judged.transferring_since_us.map_or(since_us, |it| it.min(since_us));
+        let waited = [self.judged.transferring_since_us, self.judged.raise_granted_us];
+        let since_us = waited.into_iter().flatten().fold(since_us, u64::min);
         let knew = |id: &u64| {
             *id == own.0 || self.judged.heard.knew(MemberId(*id), level, since_us, world.now_us)
         };
