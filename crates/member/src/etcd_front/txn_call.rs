@@ -36,7 +36,6 @@ pub(super) struct TxnCall {
     /// How far it is permitted, by the users and roles of that revision.
     permitting: Permitting,
     permitted_by: u64,
-    is_permitted: bool,
 }
 
 enum Stage {
@@ -65,14 +64,14 @@ impl TxnCall {
     pub fn new(request: pb::TxnRequest, ops_max: usize) -> Result<TxnCall, Error> {
         let converted = Converted::try_new(request, |request| convert::txn(request, ops_max))?;
         let stage = Stage::Counting(Cost::of(converted.borrow_dependent()));
-        let (permitting, permitted_by, is_permitted) = (Permitting::default(), 0, false);
-        Ok(TxnCall { converted, stage, permitting, permitted_by, is_permitted })
+        let (permitting, permitted_by) = (Permitting::default(), 0);
+        Ok(TxnCall { converted, stage, permitting, permitted_by })
     }
 
     /// Another state took the place of the one before: the read begins anew.
     pub fn on_installed(&mut self) {
         self.stage = Stage::Counting(Cost::of(self.converted.borrow_dependent()));
-        self.forget_permission();
+        self.permitting = Permitting::default();
     }
 
     /// Goes on with the check of its permissions, and takes what that costs off `keys_left`.
@@ -91,19 +90,11 @@ impl TxnCall {
             return Ok(true);
         }
         if self.permitted_by != auth.revision() {
-            self.forget_permission();
+            self.permitting = Permitting::default();
             self.permitted_by = auth.revision();
         }
-        if !self.is_permitted {
-            let txn = self.converted.borrow_dependent();
-            self.is_permitted =
-                store.permit_read_step(who, txn, &mut self.permitting, keys_left)?;
-        }
-        Ok(self.is_permitted)
-    }
-
-    fn forget_permission(&mut self) {
-        (self.permitting, self.is_permitted) = (Permitting::default(), false);
+        let txn = self.converted.borrow_dependent();
+        store.permit_read_step(who, txn, &mut self.permitting, keys_left)
     }
 
     /// Goes on, and takes the keys that it looks at off `keys_left`.

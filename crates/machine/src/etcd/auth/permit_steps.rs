@@ -1,9 +1,8 @@
-//! The check of a command's permissions, in steps: a put needs all keys of its lease, and a lease
-//! has any number of keys.
+//! The check of a command's permissions, in steps. A transaction has any number of parts, and a put
+//! needs all keys of its lease, which are any number.
 
-use crate::etcd::auth::Access;
-use crate::etcd::auth::Permitting;
 use crate::etcd::auth::check::AuthInfo;
+use crate::etcd::auth::{Access, Permitting};
 use crate::etcd::budget::Budget;
 use crate::etcd::command::{Command, KeyRange, Op, Txn};
 use crate::etcd::path::{Taken, Visit, Walk};
@@ -69,10 +68,13 @@ impl Store {
         permitting: &mut Permitting,
         keys_left: &mut u64,
     ) -> Result<bool, Refusal> {
-        let mut budget = Budget::new(*keys_left);
-        let done = self.permit_txn(who, txn, permitting, &mut budget);
-        *keys_left = budget.keys_left;
-        done
+        if !permitting.is_checked {
+            let mut budget = Budget::new(*keys_left);
+            let done = self.permit_txn(who, txn, permitting, &mut budget);
+            *keys_left = budget.keys_left;
+            permitting.is_checked = done?;
+        }
+        Ok(permitting.is_checked)
     }
 
     /// Goes on with the check of all comparisons, and of all operations of both branches

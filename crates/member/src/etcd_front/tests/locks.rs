@@ -317,8 +317,8 @@ impl World {
         let (client, choice) = (self.client(), self.random.below(20));
         match (choice, self.doing[&client]) {
             (0..=2, Doing::Nothing) => self.ask(client),
-            (3, Doing::Asking { name, ticket, is_lock }) => {
-                self.cancel(client, name, (ticket, is_lock));
+            (3, Doing::Asking { name, ticket, .. }) => {
+                self.cancel(client, name, ticket);
             }
             (4, Doing::Nothing) => self.unlock(client),
             (5, _) if self.random.below(4) == 0 => self.end_lease(client),
@@ -359,7 +359,7 @@ impl World {
         self.doing.insert(client, Doing::Asking { name, ticket, is_lock });
     }
 
-    fn cancel(&mut self, client: i64, name: &'static str, (ticket, _): (Ticket, bool)) {
+    fn cancel(&mut self, client: i64, name: &'static str, ticket: Ticket) {
         let is_holder = self.holds.get(name).is_some_and(|(of, _)| *of == self.leases[&client]);
         self.counts[1] += 1;
         self.counts[2] += usize::from(is_holder);
@@ -384,8 +384,8 @@ impl World {
         self.holds.retain(|_, (of, _)| *of != lease);
         self.rig.run(EtcdCommand::Revoke { lease: LeaseId(lease) });
         // Its client knows, and waits no longer.
-        if let Doing::Asking { name, ticket, is_lock } = self.doing[&client] {
-            self.cancel(client, name, (ticket, is_lock));
+        if let Doing::Asking { name, ticket, .. } = self.doing[&client] {
+            self.cancel(client, name, ticket);
         }
         self.renew(client);
     }
@@ -431,8 +431,8 @@ impl World {
     /// Lets everything come to rest, and checks that nobody has left a key behind.
     fn finish(mut self) -> [usize; 3] {
         for client in 1..=CLIENTS {
-            if let Doing::Asking { name, ticket, is_lock } = self.doing[&client] {
-                self.cancel(client, name, (ticket, is_lock));
+            if let Doing::Asking { name, ticket, .. } = self.doing[&client] {
+                self.cancel(client, name, ticket);
             }
         }
         for _ in 0..20 {
