@@ -555,8 +555,8 @@ pub const ETCD_CALLS_MAX: usize = 100_000;
 /// etcd 3.6 (`ServerConfig.ReqTimeout`).
 pub const ETCD_CALL_MS_MAX: u64 = 7_000;
 
-/// How long the key of a client that waits no longer is tried to be removed, in ms. Then it goes
-/// with its lease.
+/// The time, in ms, in which a refused removal of a cancelled call's key is repeated. Then the key
+/// goes with its lease.
 pub const LOCK_REMOVAL_MS_MAX: u64 = 60_000;
 
 /// Bytes of keys and values after which a piece of a streamed range ends. The value that reaches it

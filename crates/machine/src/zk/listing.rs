@@ -18,7 +18,7 @@ pub struct ListPlace(Option<(List, ZnodeId)>);
 struct List {
     tree: TreeIdentity,
     znode: ZnodeId,
-    /// Tells the znode from another of the same id.
+    /// Together with the id it identifies the znode: ids are used again.
     czxid: i64,
     /// The last removal of a child, see [`Znode::last_removal`].
     removal: u64,
@@ -27,7 +27,8 @@ struct List {
 /// The end of a step of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListStep {
-    /// What was listed is of no use, and the next step begins anew.
+    /// A listed child may have been removed. The caller drops all names, and the next step begins
+    /// anew.
     Outdated,
     /// There are more.
     Part,

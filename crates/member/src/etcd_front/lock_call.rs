@@ -45,12 +45,14 @@ pub(super) enum PartOf {
     Removal(Removal),
 }
 
-/// The removal of a key that nobody has put since.
+/// The removal of a key, unless a later call has put it.
 pub(super) struct Removal {
     pub key: Vec<u8>,
+    /// The revision at which the key was created.
     pub created: i64,
+    /// The revision of its last put.
     pub changed: i64,
-    /// When it is tried no more: the key goes with its lease.
+    /// The monotonic time, in ms, from which it is not repeated: the key goes with its lease.
     pub until_ms: u64,
 }
 

@@ -56,7 +56,7 @@ impl EtcdFront {
         self.locks.calls.insert(ticket, call);
     }
 
-    /// Begins a part that is a call. What it counts as is the call that it is a part of.
+    /// Begins a part that is a call. It counts as the call that it is a part of.
     fn begin_part(&mut self, method: Method, request: Bytes, credentials: Credentials) -> Ticket {
         let part = self.new_ticket();
         self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, part));

@@ -21,13 +21,13 @@ const RESULT_BYTES: u64 = (9 + STAT_BYTES + 8) as u64;
 /// The bounds of one step.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
-    /// Names, and reads of several.
+    /// The number of names and paths that the step may look at.
     pub looks: usize,
     pub bytes: usize,
 }
 
 impl Bounds {
-    /// Of the first step.
+    /// The bounds of the first step.
     pub fn new(looks: usize) -> Bounds {
         Bounds { looks, bytes: READ_HOLD_BYTES_MAX }
     }
@@ -80,7 +80,7 @@ pub(super) enum Ended {
 }
 
 impl SeveralReads {
-    /// Reads of which the first step may look at so many names and paths, at least 1.
+    /// `looks_max` is the number of names and paths that the first step may look at, at least 1.
     pub fn new(reads: Vec<OwnedRead>, looks_max: usize) -> SeveralReads {
         SeveralReads {
             reads,

@@ -26,7 +26,7 @@ use crate::limits::TOKEN_TTL_MS;
 /// The tokens of each kind that it keeps.
 const TOKENS_MAX: usize = 6;
 
-/// How long, at least, a watch waits for what its client may know before it is judged without.
+/// The least time, in us, that a watch waits until its member knows what the client may know.
 const WATCH_WAIT_US_LEAST: u64 = ETCD_CALL_MS_MAX * 1_000 - TOKEN_SLACK_US;
 
 /// How much earlier than its time a token may end: clocks of machines differ from the world's.
