@@ -9,19 +9,7 @@ use machine::etcd::command::{DeleteRange, KeyRange, RangeOp};
 use machine::etcd::event::Event;
 
 use super::*;
-
-/// Numbers that follow from a seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % end
-    }
-}
+use crate::zk_front::tests::rig::Random;
 
 /// What comes of a batch that was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,7 +297,7 @@ impl World {
     }
 
     fn client(&mut self) -> i64 {
-        1 + self.random.below(CLIENTS as u64) as i64
+        1 + self.random.below(CLIENTS as usize) as i64
     }
 
     /// One thing happens: to a client, to its lease, or on the way to the log and back.
@@ -323,7 +311,7 @@ impl World {
             (4, Doing::Nothing) => self.unlock(client),
             (5, _) if self.random.below(4) == 0 => self.end_lease(client),
             (6, _) => {
-                self.now_ms += self.random.below(500);
+                self.now_ms += self.random.below(500) as u64;
                 let (monotonic_ms, contact_at_ms) = (self.now_ms, Some(self.now_ms.max(1)));
                 self.rig.front.set_now(Now { monotonic_ms, raft_term: 1, contact_at_ms });
                 self.rig.front.on_tick();
@@ -348,13 +336,13 @@ impl World {
     /// Asks for a lock or an election, also for one that it has.
     fn ask(&mut self, client: i64) {
         let lease = self.leases[&client];
-        let name = NAMES[self.random.below(2) as usize];
+        let name = NAMES[self.random.below(2)];
         // A lock and an election of one name would share keys.
         let is_lock = name == "a";
         let values = ["x", "y"];
         let ticket = match is_lock {
             true => self.rig.lock(name, lease),
-            false => self.rig.campaign(name, lease, values[self.random.below(2) as usize]),
+            false => self.rig.campaign(name, lease, values[self.random.below(2)]),
         };
         self.doing.insert(client, Doing::Asking { name, ticket, is_lock });
     }

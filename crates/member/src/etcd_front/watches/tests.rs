@@ -7,19 +7,7 @@ use machine::{BootId, ChangeBatch, ConnectionId, Machine, MemberId, Origin, Stam
 
 use super::*;
 use crate::limits::ETCD_WATCH_MESSAGE_BYTES;
-
-/// A small generator (splitmix64): equal seeds give equal numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % bound
-    }
-}
+use crate::zk_front::tests::rig::Random;
 
 /// The watches of a Front over a machine.
 struct Rig {
@@ -327,7 +315,7 @@ struct Plain {
 }
 
 fn random_command<'a>(random: &mut Random, names: &'a [String], revision: i64) -> Command<'a> {
-    let mut name = || names[random.below(names.len() as u64) as usize].as_str();
+    let mut name = || names[random.below(names.len())].as_str();
     let (key, other) = (name(), name());
     match random.below(12) {
         0 => Command::DeleteRange(delete(key, "")),
@@ -363,7 +351,7 @@ fn random_watches_see_each_event_once_in_order_or_end_as_compacted() {
         for _ in 0..400 {
             match random.below(10) {
                 0 => {
-                    let ticket = tickets[random.below(4) as usize];
+                    let ticket = tickets[random.below(4)];
                     let request = random_watch(&mut random, &names, rig.machine.etcd().revision());
                     let start = match request.start_revision {
                         0 => rig.machine.etcd().revision() + 1,
@@ -402,7 +390,7 @@ fn random_watches_see_each_event_once_in_order_or_end_as_compacted() {
 }
 
 fn random_watch(random: &mut Random, names: &[String], revision: i64) -> pb::WatchCreateRequest {
-    let mut name = || names[random.below(30) as usize].clone();
+    let mut name = || names[random.below(30)].clone();
     let (key, other) = (name(), name());
     let (first, last) = (key.clone().min(other.clone()), key.max(other));
     let end = match random.below(4) {
@@ -414,7 +402,7 @@ fn random_watch(random: &mut Random, names: &[String], revision: i64) -> pb::Wat
     let start_revision = match random.below(3) {
         0 => 0,
         1 => revision + random.below(5) as i64,
-        _ => 1 + random.below(revision as u64) as i64,
+        _ => 1 + random.below(revision as usize) as i64,
     };
     let filters = match random.below(5) {
         0 => vec![FilterType::Noput as i32],
