@@ -56,7 +56,7 @@ impl Store {
         changes: &mut ChangeBatch,
     ) -> Option<Result<Outcome, Refusal>> {
         let paused = self.paused.take().map(|paused| *paused);
-        // The caller may stop waiting between two steps. The outcome then holds what it has collected.
+        // The caller may stop waiting between two steps. The outcome keeps what it has collected.
         let may_show = is_taken || paused.as_ref().is_some_and(Paused::has_collected);
         let step = Step { budget: Budget::new(keys_max), is_taken, changes };
         self.index.looks().take();
