@@ -602,6 +602,11 @@ impl EtcdFront {
         }
     }
 
+    /// Whether a ticket is of a part of a `Lock` or a `Campaign`, which the Front began itself.
+    pub fn is_part(&self, ticket: Ticket) -> bool {
+        self.locks.parts.contains_key(&ticket)
+    }
+
     /// Calls that are not done.
     pub fn call_count(&self) -> usize {
         self.calls.len() + self.watches.stream_count() + self.v2_waits.count()

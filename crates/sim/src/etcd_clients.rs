@@ -41,6 +41,10 @@ const LEASE_SEED: u64 = 0x6c65_6173_6529_db13;
 /// they meant before. With this number none of the kept seeds has any.
 const LOCK_SEED: u64 = 0x6c6f_636b_6529_db17;
 
+/// Sets a seed apart from itself, to draw which of those that want locks use the services for it:
+/// runs without any mean what they meant before.
+const SERVED_SEED: u64 = 0x7365_7276_6529_db53;
+
 /// Sets a seed apart from itself, to draw whether there are users with permissions: runs without
 /// any mean what they meant before. With this number none of the kept seeds has any.
 const USERS_SEED: u64 = 0x7573_6572_000b_ad19;
@@ -85,6 +89,7 @@ impl EtcdLoad {
         let mut load = (!random.one_in(2)).then(|| EtcdLoad { leases, ..EtcdLoad::new(random) })?;
         if has_locks {
             load.add_contenders(locks);
+            load.serve_contenders(Random::new(seed ^ SERVED_SEED));
         }
         if has_users {
             load.add_users(users);
@@ -147,9 +152,18 @@ impl EtcdLoad {
                 hold_us_max: random.magnitude(20_000, 4_000_000),
                 rest_us_max: random.magnitude(20_000, 4_000_000),
                 accident_us_max: is_erratic.then(|| random.magnitude(1_000_000, 15_000_000)),
+                is_served: false,
             };
             let client = EtcdClientConfig::without_calls(patience_us_max, is_erratic);
             self.clients.push(EtcdClientConfig { contends: Some(contends), ..client });
+        }
+    }
+
+    /// Has some of those that want locks use the services for it: none in half of the runs.
+    pub fn serve_contenders(&mut self, mut random: Random) {
+        let has_served = random.one_in(2);
+        for contends in self.clients.iter_mut().filter_map(|client| client.contends.as_mut()) {
+            contends.is_served = has_served && !random.one_in(4);
         }
     }
 

@@ -10,6 +10,7 @@
 mod etcd;
 mod giving_up;
 pub mod levels;
+pub mod renewals;
 
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,10 +33,11 @@ use workload::model;
 use workload::op::Signature;
 use workload::order::Committed;
 
-use self::etcd::{EtcdCalls, is_asked_for};
+use self::etcd::{EtcdCalls, is_asked_for, op_of_part};
 use crate::disk::SimDisk;
 use giving_up::GivenUpCommands;
 use levels::Levels;
+use renewals::Renewals;
 
 pub use giving_up::GivenUpCounts;
 
@@ -155,16 +157,20 @@ pub struct Witness {
     pub levels: Levels,
     /// The calls of etcd's clients that commands belong to.
     pub etcd: EtcdCalls,
+    /// The renewals of leases that have reached leaders.
+    pub renewals: Renewals,
 }
 
 /// A command of the committed order that changes etcd's keys.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EtcdCommand {
-    /// The call that it belongs to, or a leader's own compaction.
+    /// The call that it belongs to, or what a member did by itself.
     pub claimed: Claimed,
     /// When its entry was proposed and handed over.
     pub times: Times,
-    /// When the term of its entry was first seen to have a leader.
+    /// The term of its entry.
+    pub term: u64,
+    /// When that term was first seen to have a leader.
     pub led_since_us: u64,
 }
 
@@ -192,6 +198,7 @@ impl Witness {
             given_up: GivenUpCommands::default(),
             levels: Levels::default(),
             etcd: EtcdCalls::default(),
+            renewals: Renewals::default(),
         }
     }
 
@@ -614,7 +621,8 @@ impl Witness {
             }
             let times = handed.times();
             let led_since_us = self.led_since_us.get(&handed.term).copied().unwrap_or(0);
-            let mut add = |claimed| order.push(EtcdCommand { claimed, times, led_since_us });
+            let term = handed.term;
+            let mut add = |claimed| order.push(EtcdCommand { claimed, times, term, led_since_us });
             if let MachineCommand::Compact { revision } = command
                 && !self.etcd.is_of_front(batch.origin, batch.sequence)
             {
@@ -626,6 +634,13 @@ impl Witness {
                     // One that is of no grant ends nothing.
                     let granted = grants.get(&judged.0).copied().unwrap_or(usize::MAX);
                     add(Claimed::Expire { lease: lease.0, granted });
+                }
+                return Ok(());
+            }
+            if self.etcd.is_part(batch.origin, batch.sequence, position) {
+                let op = op_of_part(command)?;
+                if !is_denied {
+                    add(Claimed::Part(op));
                 }
                 return Ok(());
             }

@@ -7,9 +7,12 @@
 //!
 //! - a call that finds the key of its lease puts it again, and a removal is guarded by the revision
 //!   of the call's own put: one that comes late hits nothing that a later call has found;
-//! - a call that finds that its key is the first one removes nothing.
+//! - a call that finds that its key is the first one removes nothing;
+//! - a call whose turn comes looks whether its own put is still the last one. If not, it puts the
+//!   key once more: the removal of a cancelled call may be under way.
 //!
-//! etcd only reads a key that it finds, and removes it at the end of any wait (`Mutex.Unlock`).
+//! etcd only reads a key that it finds, and removes it at the end of any wait (`Mutex.Unlock`). It
+//! also says that a candidate leads whose key is gone; here that is an error.
 //! What a call has put is known from its transaction, so a call that was cancelled meanwhile waits
 //! for that outcome. One that is never known leaves the key to its lease, as in etcd.
 
@@ -87,8 +90,10 @@ pub(super) enum Stage {
     Finding,
     /// The end of that key.
     Waiting,
-    /// Whether the key is still there: the lease may have ended meanwhile.
+    /// Whether the key is still there, as this call has put it: the lease may have ended meanwhile.
     Checking,
+    /// The key once more, since another call of the lease has put it meanwhile.
+    Claiming,
 }
 
 /// What comes next in a call.
@@ -169,18 +174,23 @@ impl LockCall {
             Stage::Creating => Ok(self.on_created(own(response))),
             Stage::Finding => {
                 let found: pb::RangeResponse = own(response);
-                let Some(before) = found.kvs.first() else { return Ok(self.has_its_turn()) };
+                let Some(before) = found.kvs.first() else { return Ok(self.check()) };
                 self.stage = Stage::Waiting;
                 let revision = found.header.map_or(0, |header| header.revision);
                 Ok(Next::Watch(recipe::watch(&before.key, &[], revision).encode_to_vec()))
             }
             Stage::Checking => {
                 let found: pb::RangeResponse = own(response);
-                if found.kvs.is_empty() {
-                    return Err(CallRefused::Unknown("mutex: session is expired"));
-                }
+                let key = found.kvs.first().filter(|key| key.create_revision == self.created);
+                let key = key.ok_or_else(|| self.key_is_gone())?;
                 self.header = found.header;
-                Ok(self.done())
+                let is_unchanged = key.mod_revision == self.changed;
+                Ok(if is_unchanged { self.done() } else { self.claim() })
+            }
+            Stage::Claiming => {
+                let done: pb::TxnResponse = own(response);
+                self.header = done.header;
+                if done.succeeded { Ok(self.done()) } else { Err(self.key_is_gone()) }
             }
             Stage::Waiting => unreachable!("a watch has messages"),
         }
@@ -217,14 +227,26 @@ impl LockCall {
         Ok(Next::Events)
     }
 
-    fn has_its_turn(&mut self) -> Next {
-        match self.value {
-            Some(_) => self.done(),
-            None => {
-                self.stage = Stage::Checking;
-                Next::Call(Method::Range, recipe::get(&self.key).encode_to_vec())
-            }
-        }
+    fn check(&mut self) -> Next {
+        self.stage = Stage::Checking;
+        Next::Call(Method::Range, recipe::get(&self.key).encode_to_vec())
+    }
+
+    fn claim(&mut self) -> Next {
+        self.stage = Stage::Claiming;
+        // The key holds the lock, perhaps for another call of the lease.
+        self.is_own = false;
+        let again = recipe::put_again(&self.key, self.value.as_deref(), self.lease);
+        let txn = recipe::if_created_at((&self.key, self.created), vec![again], vec![]);
+        Next::Call(Method::Txn, txn.encode_to_vec())
+    }
+
+    /// The errors are those of etcd's package (`ErrSessionExpired`, `ErrElectionNotLeader`).
+    fn key_is_gone(&self) -> CallRefused {
+        CallRefused::Unknown(match self.value {
+            None => "mutex: session is expired",
+            Some(_) => "election: not leader",
+        })
     }
 
     fn done(&self) -> Next {

@@ -10,6 +10,10 @@
 //! expires up to a tick late and never early. Hearing from one only moves its deadline; the owner
 //! changes buckets when its old bucket falls due. So a renewal costs one look-up.
 //!
+//! A renewal that has arrived and is not answered yet may protect its owner until a later time. The
+//! end of that protection can bring a deadline forward; only then does an owner change buckets
+//! before its bucket falls due.
+//!
 //! Every member keeps the deadlines, since any member may lead next. Each owner stands in one
 //! bucket at most, so a follower, which empties no bucket, holds no more than its owners. A new
 //! leader finds all buckets due; it looks at [`EXPIRY_LOOKS_MAX`] owners in one call and goes on in
@@ -46,6 +50,8 @@ struct Kept {
     timeout_ms: u64,
     /// When the client was last heard from, or attached.
     heard_ms: u64,
+    /// The owner does not expire before, since a renewal waits for its answer.
+    protected_until_ms: u64,
     /// The bucket that the owner stands in; none while its expiry is under way.
     bucket: Option<u64>,
 }
@@ -58,6 +64,11 @@ impl Kept {
     /// When the timeout ends, without grace.
     fn end_ms(&self, renewed_all_ms: u64) -> u64 {
         self.heard_ms.max(renewed_all_ms) + self.timeout_ms
+    }
+
+    /// When the owner expires.
+    fn deadline_ms(&self, renewed_all_ms: u64, grace_ms: u64) -> u64 {
+        (self.end_ms(renewed_all_ms) + grace_ms).max(self.protected_until_ms)
     }
 }
 
@@ -96,7 +107,13 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
     /// It gets a full timeout from now.
     pub fn attach(&mut self, owner: O, attached: Ordinal, timeout_ms: u64) {
         self.close(owner);
-        let kept = Kept { attached, timeout_ms, heard_ms: self.now_ms, bucket: None };
+        let kept = Kept {
+            attached,
+            timeout_ms,
+            heard_ms: self.now_ms,
+            protected_until_ms: 0,
+            bucket: None,
+        };
         self.short_count += usize::from(kept.is_short());
         self.owners.insert(owner, kept);
         self.renew(owner);
@@ -123,6 +140,23 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
     /// The owner's client was heard from within the last report interval.
     pub fn heard(&mut self, owner: O) {
         self.renew(owner);
+    }
+
+    /// The time by the clock of the deadlines.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The owner expires no earlier than at `until_ms`, which takes the place of an earlier such
+    /// time; 0: its timeout alone decides. Changes nothing while its expiry is under way.
+    pub fn protect(&mut self, owner: O, until_ms: u64) {
+        let Some(kept) = self.owners.get_mut(&owner) else { return };
+        kept.protected_until_ms = until_ms;
+        let due = kept.deadline_ms(self.renewed_all_ms, self.grace_ms) / self.tick_ms;
+        if let Some(bucket) = kept.bucket.filter(|bucket| due < *bucket) {
+            self.buckets.remove(&(bucket, owner));
+            self.put_in_bucket(owner);
+        }
     }
 
     /// Gives every owner a full timeout, for a new leader. Owners whose expiry was under way
@@ -156,7 +190,7 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
 
     /// Each owner with the time it has left, in no particular order.
     pub fn remaining_ms(&self) -> impl Iterator<Item = (O, u64)> {
-        let deadline_ms = |kept: &Kept| kept.end_ms(self.renewed_all_ms) + self.grace_ms;
+        let deadline_ms = |kept: &Kept| kept.deadline_ms(self.renewed_all_ms, self.grace_ms);
         let left = move |kept: &Kept| deadline_ms(kept).saturating_sub(self.now_ms);
         self.owners.iter().map(move |(owner, kept)| (*owner, left(kept)))
     }
@@ -182,7 +216,7 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
 
     fn put_in_bucket(&mut self, owner: O) {
         let kept = self.owners.get_mut(&owner).expect("a closed owner is not judged");
-        let bucket = (kept.end_ms(self.renewed_all_ms) + self.grace_ms) / self.tick_ms;
+        let bucket = kept.deadline_ms(self.renewed_all_ms, self.grace_ms) / self.tick_ms;
         kept.bucket = Some(bucket);
         self.buckets.insert((bucket, owner));
     }
@@ -213,7 +247,7 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
             self.buckets.pop_first();
             let kept = self.owners.get_mut(&owner).expect("a closed owner left its bucket");
             assert!(kept.bucket == Some(bucket));
-            let deadline_ms = kept.end_ms(self.renewed_all_ms) + self.grace_ms;
+            let deadline_ms = kept.deadline_ms(self.renewed_all_ms, self.grace_ms);
             if deadline_ms > self.now_ms {
                 let later = deadline_ms / self.tick_ms;
                 assert!(later > bucket);

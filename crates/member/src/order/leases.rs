@@ -7,6 +7,9 @@
 //! by then. So it does lead, and it knows every lease that was granted before. A question about a
 //! lease whose expiry is under way waits until the lease has ended.
 //!
+//! A renewal protects its lease from its arrival on, until it is answered or its client no longer
+//! waits: the answer may come late, since Apply or the round takes long.
+//!
 //! A question that is asked twice has the effect of one. So a member asks again whenever a question
 //! may have been lost, and the next leader needs nothing of the one before.
 
@@ -20,7 +23,7 @@ use replica::ReadId;
 use super::questions::Asked;
 use super::{Loop, ReadFor};
 use crate::leader::deadlines::TimeLeft;
-use crate::leader::lease_calls::Arrived;
+use crate::leader::lease_calls::{Arrived, Asker};
 use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
 use crate::limits::{
     ETCD_V2_EXPIRED_MAX, LEASE_ANSWER_MS_MAX, LEASE_CALLS_MAX, LEASE_MESSAGE_ITEMS_MAX,
@@ -50,16 +53,21 @@ impl Loop {
     /// Takes questions of a follower.
     pub(super) fn on_ask_leases(&mut self, from: MemberId, asked: AskLeases) {
         for (number, question) in asked.questions {
-            self.take_lease_question(Arrived { from: (from, asked.boot), number, question });
+            self.take_lease_question((from, asked.boot), number, question);
         }
     }
 
-    fn take_lease_question(&mut self, arrived: Arrived) {
+    fn take_lease_question(&mut self, from: Asker, number: u64, question: LeaseQuestion) {
         let Some(leading) = &mut self.leading else { return };
         let calls = &mut leading.lease_calls;
-        if calls.known.len() < LEASE_CALLS_MAX && calls.known.insert((arrived.from, arrived.number))
-        {
-            calls.arrived.push(arrived);
+        if calls.known.len() >= LEASE_CALLS_MAX || !calls.known.insert((from, number)) {
+            return;
+        }
+        let arrived_ms = self.leases.now_ms();
+        calls.arrived.push(Arrived { from, number, question, arrived_ms });
+        if question.renews {
+            let until_ms = calls.on_renewal(question.lease, arrived_ms);
+            self.leases.protect(question.lease, until_ms);
         }
     }
 
@@ -83,7 +91,7 @@ impl Loop {
             None => {
                 let from = (self.origin.member, boot);
                 for (number, question) in questions {
-                    self.take_lease_question(Arrived { from, number, question });
+                    self.take_lease_question(from, number, question);
                 }
             }
         }
@@ -154,6 +162,7 @@ impl Loop {
         };
         if renews {
             self.leases.heard(lease);
+            self.leases.protect(lease, calls.on_renewed(lease, arrived.arrived_ms));
         }
         calls.known.remove(&(arrived.from, arrived.number));
         calls.answers.entry(arrived.from).or_default().push((arrived.number, time));
@@ -229,6 +238,9 @@ impl Loop {
             let lease = match change {
                 LeaseChange::Granted { lease, granted, ttl_s } => {
                     self.leases.attach(lease, granted, ttl_s as u64 * 1_000);
+                    if let Some(leading) = &self.leading {
+                        self.leases.protect(lease, leading.lease_calls.protected_until_ms(lease));
+                    }
                     lease
                 }
                 LeaseChange::Ended(lease) => {

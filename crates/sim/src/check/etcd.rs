@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use etcd::convert::{Header, Response};
-use machine::Machine;
 use machine::etcd::command::{KeyRange, RangeOp};
+use machine::{LeaseId, Machine};
 use workload::etcd::history::{Answered, CallId, CallRecord, History};
 use workload::etcd::leases::{Handed, LeaseCounts, judge_leases};
 use workload::etcd::locks::{LockCounts, judge_locks};
@@ -46,14 +46,15 @@ pub fn check_etcd(
     // First what is seen from the outside alone: the other judges would find the cause.
     let locks = judge_locks(history, slack_us).map_err(|found| format!("etcd: {found}"))?;
     let order = evidence.witness.etcd_order(history)?;
-    let claim: Vec<Claimed> = order.iter().map(|it| it.claimed).collect();
+    let claim: Vec<Claimed> = order.iter().map(|it| it.claimed.clone()).collect();
     check_acknowledgements(history, &order)?;
     order.iter().try_for_each(|command| check_late_effect(history, command, evidence))?;
+    order.iter().try_for_each(|command| check_protection(command, evidence, slack_us))?;
     let cut = cut_calls(history, evidence);
     let verdict =
         judge_with_cuts(history, &claim, &cut).map_err(|found| format!("etcd: {found}"))?;
     let timed: Vec<_> =
-        order.iter().map(|it| (it.claimed, Handed::at(it.times.handed_us))).collect();
+        order.iter().map(|it| (it.claimed.clone(), Handed::at(it.times.handed_us))).collect();
     let leases =
         judge_leases(history, &timed, slack_us).map_err(|found| format!("etcd: {found}"))?;
     let for_space = |answered: &Answered| answered.answer == Err(Error::NoSpace);
@@ -146,7 +147,7 @@ fn cut_calls(history: &History, evidence: &Evidence<'_>) -> BTreeSet<CallId> {
 /// No answer to a write reaches a client before syncs of a quorum cover its entry.
 fn check_acknowledgements(history: &History, order: &[EtcdCommand]) -> Result<(), String> {
     for EtcdCommand { claimed, times, .. } in order {
-        let Claimed::Call(call) = *claimed else { continue };
+        let &Claimed::Call(call) = claimed else { continue };
         let handed_us = times.handed_us;
         let record = history.position(call).map(|at| &history.calls[at]);
         let answered = record.and_then(|record| record.answered.as_ref());
@@ -162,14 +163,29 @@ fn check_acknowledgements(history: &History, order: &[EtcdCommand]) -> Result<()
     Ok(())
 }
 
+/// Checks that a leader ended no lease of which a renewal waited for its answer.
+fn check_protection(
+    command: &EtcdCommand,
+    evidence: &Evidence<'_>,
+    slack_us: u64,
+) -> Result<(), String> {
+    let &EtcdCommand { claimed: Claimed::Expire { lease, .. }, times, term, .. } = command else {
+        return Ok(());
+    };
+    let leader = (times.member, term);
+    let between = (times.judged_us, times.proposed_us);
+    evidence.witness.renewals.check_end(leader, LeaseId(lease), between, slack_us)
+}
+
 /// Checks that a write that its member gave up takes effect soon, or never.
 fn check_late_effect(
     history: &History,
     command: &EtcdCommand,
     evidence: &Evidence<'_>,
 ) -> Result<(), String> {
-    let EtcdCommand { claimed, times, led_since_us } = *command;
-    let Claimed::Call(call) = claimed else { return Ok(()) };
+    let &EtcdCommand { claimed: Claimed::Call(call), times, led_since_us, .. } = command else {
+        return Ok(());
+    };
     let Some(ended_us) = evidence.witness.etcd.ended_us(call) else { return Ok(()) };
     let record = history.position(call).map(|at| &history.calls[at]);
     let record = record.ok_or_else(|| format!("{call:?} is in no history"))?;

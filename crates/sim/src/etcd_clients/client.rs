@@ -10,7 +10,7 @@ use workload::etcd::op::{Answer, Error, Op, Range};
 use workload::generate::Random;
 
 use super::LEASES;
-use super::contender::{Act, Contender, ContenderConfig};
+use super::contender::{self, Act, Contender, ContenderConfig, Service};
 use super::network::{
     EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToV2, ToWatcher,
 };
@@ -115,6 +115,8 @@ pub struct EtcdClient {
     connection: Option<usize>,
     /// The calls without a result: when each was made, and when its patience ends.
     open: BTreeMap<CallId, (u64, u64)>,
+    /// The open calls of services that wait for their turn, each with its method.
+    served: BTreeMap<CallId, Method>,
     /// The pieces of each open call that is a streamed read.
     pieces: BTreeMap<CallId, Vec<u8>>,
     watcher: Watcher,
@@ -182,6 +184,7 @@ impl EtcdClient {
             generator,
             connection: None,
             open: BTreeMap::new(),
+            served: BTreeMap::new(),
             pieces: BTreeMap::new(),
             watcher,
             waits_us: 0,
@@ -284,7 +287,9 @@ impl EtcdClient {
 
     /// When the oldest call without a result was made.
     pub fn waits_since_us(&self) -> Option<u64> {
-        self.open.values().map(|(asked_us, _)| *asked_us).min()
+        // A service waits for its turn, for as long as others hold.
+        let others = self.open.iter().filter(|(id, _)| !self.served.contains_key(id));
+        others.map(|(_, (asked_us, _))| *asked_us).min()
     }
 
     /// What it does, as text for people.
@@ -547,6 +552,15 @@ impl EtcdClient {
                     let id = self.send((op, false), number, world, network, history);
                     contender.on_called(role, id, history);
                 }
+                Act::Serve(role, service, patience_us) => {
+                    let id = self.serve(&service, patience_us, number, world, network);
+                    contender.on_serving(role, id);
+                }
+                Act::Cancel(id) => {
+                    self.open.remove(&id);
+                    self.served.remove(&id);
+                    network.send_up(world, number, FromClient::Cancel(id));
+                }
                 Act::Watch(watching, wanted) => {
                     contender.on_watch(watching, self.watcher.follow(wanted));
                 }
@@ -567,6 +581,40 @@ impl EtcdClient {
             let is_calm = self.is_calm;
             self.watcher.place_followed(Around { connection, world, network, history, is_calm });
         }
+    }
+
+    /// Calls a service that waits for its turn.
+    fn serve(
+        &mut self,
+        service: &Service,
+        patience_us: u64,
+        number: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+    ) -> CallId {
+        let id = self.apart(world.now_us);
+        self.open.insert(id, (world.now_us, world.now_us + patience_us));
+        let (method, request) = wire::encode_service(service);
+        self.served.insert(id, method);
+        let credentials = self.credentials.clone();
+        network.send_up(world, number, FromClient::Call { id, method, request, credentials });
+        id
+    }
+
+    /// Takes the result of a service, if it is one.
+    fn take_served(
+        &mut self,
+        id: CallId,
+        result: &SentResult,
+        now_us: u64,
+        history: &mut History,
+    ) -> Result<(), String> {
+        let Some(method) = self.served.remove(&id) else { return Ok(()) };
+        let served = wire::decode_service(method, result)?;
+        if let Some(contender) = &mut self.contender {
+            contender.on_served(id, served, now_us, history);
+        }
+        Ok(())
     }
 
     /// Ends its pause if it is over. Returns the connection on which something may have come
@@ -684,6 +732,11 @@ impl EtcdClient {
             self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
         }
         self.v2.iter_mut().for_each(|v2| v2.on_given_up(id, world.now_us));
+        if self.served.remove(&id).is_some()
+            && let Some(contender) = &mut self.contender
+        {
+            contender.on_served(id, contender::Served::GivenUp, world.now_us, history);
+        }
         if history.position(id).is_none() {
             return network.send_up(world, number, FromClient::Cancel(id));
         }
@@ -708,6 +761,7 @@ impl EtcdClient {
         self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
         self.v2.iter_mut().for_each(|v2| v2.on_left(world.now_us));
         self.open.clear();
+        self.served.clear();
         self.pieces.clear();
         if matches!(self.last_read, LastRead::Sent(_)) || is_waiting {
             self.last_read = LastRead::Wanted;
@@ -764,6 +818,7 @@ impl EtcdClient {
             self.open.remove(&id);
             self.pieces.remove(&id);
             self.take_users_result(id, &result, world, network)?;
+            self.take_served(id, &result, world.now_us, history)?;
             let Some(position) = history.position(id) else { continue };
             let answer = match wire::decode(&history.calls[position].op, &result, by)? {
                 Err(Error::Compacted) if had_pieces => Err(Error::CompactedMeanwhile),

@@ -2,6 +2,9 @@
 //! package `client/v3/concurrency` do: a lease that is kept alive, a key with it, a wait for the
 //! deletion of the key before, guarded writes while it holds, and the deletion of its key.
 //!
+//! Some have the services `Lock` and `Election` of a member do it instead. These give calls up at
+//! any moment, call again at another member, and repeat a call while they hold.
+//!
 //! A contender decides only: [`Contender::poll`] says what its client is to do, and the client
 //! tells it what came of that. A call that fails, or whose answer is lost, is made again, as the
 //! callers of that package do.
@@ -35,6 +38,9 @@ const CALM_TURNS_MAX: u64 = 2;
 /// The longest that it holds then.
 const CALM_HOLD_US_MAX: u64 = 500_000;
 
+/// The longest that a client lets a service wait for its turn.
+const SERVED_US_MAX: u64 = 10_000_000;
+
 /// What it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prize {
@@ -61,6 +67,8 @@ pub struct ContenderConfig {
     pub rest_us_max: u64,
     /// The longest time between two of its accidents; none: it has none.
     pub accident_us_max: Option<u64>,
+    /// Whether a member's service waits for its turn.
+    pub is_served: bool,
 }
 
 /// What a client is to do for its contender.
@@ -68,6 +76,10 @@ pub struct ContenderConfig {
 pub enum Act {
     /// Make a call.
     Call(Role, Op),
+    /// Call a service that waits for its turn, and give that up after so long.
+    Serve(Role, Service, u64),
+    /// Give up this call.
+    Cancel(CallId),
     /// Have a watch.
     Watch(Watching, Wanted),
     /// End the watch of this line.
@@ -76,6 +88,30 @@ pub enum Act {
     Leave,
     /// Do nothing, and take nothing that comes, for so long.
     Pause(u64),
+}
+
+/// A call of a service that waits for its turn.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// The lock or the election.
+    pub name: &'static [u8],
+    /// The lease of the session.
+    pub lease: i64,
+    /// The value of a candidate; none for a lock.
+    pub value: Option<Vec<u8>>,
+}
+
+/// What comes of such a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The client holds. The revision at which its key was created, if the service says it.
+    Holds(Option<i64>),
+    /// The call is refused, and may be made again.
+    Refused(etcd::Error),
+    /// The key is gone, and its session with it.
+    Expired,
+    /// The client waits for it no longer.
+    GivenUp,
 }
 
 /// Whom a watch is for.
@@ -96,6 +132,10 @@ pub enum Role {
     KeepAlive(i64),
     /// Put the key, unless it exists.
     Enter,
+    /// Wait in a service until it holds.
+    Acquire,
+    /// Ask a service once more for what it holds.
+    Repeat,
     /// Read the key before the own one.
     Look,
     /// Read the own key.
@@ -112,12 +152,25 @@ pub enum Role {
     Observe,
 }
 
+impl Role {
+    /// Whether the turn goes on with the result.
+    fn is_of_stage(self) -> bool {
+        let is_beside = matches!(
+            self,
+            Role::KeepAlive(_) | Role::Write(_) | Role::Proclaim | Role::Observe | Role::Repeat
+        );
+        !is_beside
+    }
+}
+
 /// How far it is with its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Resting,
     Granting,
     Entering,
+    /// A service waits for its turn.
+    Acquiring,
     Looking,
     Waiting,
     Confirming,
@@ -164,6 +217,12 @@ struct Holding {
 pub struct ContenderCounts {
     /// Waits for the key before the own one.
     pub waits: usize,
+    /// Calls of services that waited for their turn, and got it.
+    pub served: usize,
+    /// Those that the client gave up.
+    pub given_up: usize,
+    /// Calls of services by clients that hold.
+    pub repeated: usize,
     /// Waits whose watch ended as compacted.
     pub waits_compacted: usize,
     /// Sessions that were over by the client's clock, or as a member said.
@@ -203,6 +262,8 @@ pub struct Contender {
     observe_us: u64,
     /// Lines of watches that it wants no longer.
     unwanted: Vec<usize>,
+    /// Calls that it wants no longer.
+    unwanted_calls: Vec<CallId>,
     /// When its next accident comes, if it has any.
     accident_us: Option<u64>,
     is_calm: bool,
@@ -235,6 +296,7 @@ impl Contender {
             observer: None,
             observe_us: next_us,
             unwanted: Vec::new(),
+            unwanted_calls: Vec::new(),
             accident_us,
             is_calm: false,
             counts: ContenderCounts::default(),
@@ -258,13 +320,17 @@ impl Contender {
 
     /// Whether it has taken all its turns, and wants no watch.
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done && self.unwanted.is_empty()
+        let unwanted = self.unwanted.len() + self.unwanted_calls.len();
+        self.stage == Stage::Done && unwanted == 0
     }
 
-    /// The lease and the token of the key with which it waits, if it does.
-    pub fn waits(&self) -> Option<(i64, i64)> {
-        let is_waiting = matches!(self.stage, Stage::Looking | Stage::Waiting | Stage::Confirming);
-        self.session.filter(|_| is_waiting).map(|session| (session.lease, self.token))
+    /// The lease of the key with which it waits, if it does.
+    pub fn waits(&self) -> Option<i64> {
+        self.session.filter(|_| self.is_waiting()).map(|session| session.lease)
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Acquiring | Stage::Looking | Stage::Waiting | Stage::Confirming)
     }
 
     /// The lease that it keeps alive, if it has one.
@@ -293,7 +359,8 @@ impl Contender {
 
     /// When it wants to be asked again.
     pub fn wakes_us(&self) -> u64 {
-        if !self.unwanted.is_empty() || self.last_write.is_some() {
+        let unwanted = self.unwanted.len() + self.unwanted_calls.len();
+        if unwanted > 0 || self.last_write.is_some() {
             return 0;
         }
         if self.stage == Stage::Done {
@@ -323,10 +390,7 @@ impl Contender {
 
     /// Whether the stage waits for the result of a call.
     fn is_stage_under_way(&self) -> bool {
-        let is_of_stage = |role: &Role| {
-            !matches!(role, Role::KeepAlive(_) | Role::Write(_) | Role::Proclaim | Role::Observe)
-        };
-        self.calls.values().any(is_of_stage)
+        self.calls.values().any(|role| role.is_of_stage())
     }
 
     /// What its client is to do next, if it is to do something. Its client is connected, and asks
@@ -334,6 +398,9 @@ impl Contender {
     pub fn poll(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
         if let Some(line) = self.unwanted.pop() {
             return Some(Act::Forget(line));
+        }
+        if let Some(call) = self.unwanted_calls.pop() {
+            return Some(Act::Cancel(call));
         }
         let is_over = |session: &Session| !session.is_over && session.ends_us <= now_us;
         if self.session.as_ref().is_some_and(is_over) {
@@ -415,6 +482,10 @@ impl Contender {
                 let value = if reads_holder { Vec::new() } else { self.value() };
                 Act::Call(Role::Enter, recipe::enter(name, lease, &value, reads_holder))
             }
+            Stage::Acquiring => {
+                let patience_us = self.random.magnitude(10_000, SERVED_US_MAX);
+                Act::Serve(Role::Acquire, self.service(lease), patience_us)
+            }
             Stage::Looking => {
                 Act::Call(Role::Look, Op::Range(recipe::last_created_before(name, self.token)))
             }
@@ -443,7 +514,7 @@ impl Contender {
             (0, None) => Stage::Done,
             (0, Some(_)) => Stage::Closing,
             (_, None) => Stage::Granting,
-            (_, Some(_)) => Stage::Entering,
+            (_, Some(_)) => self.first_stage(),
         };
         self.turns_left = self.turns_left.saturating_sub(1);
         if self.stage == Stage::Done {
@@ -452,12 +523,28 @@ impl Contender {
         }
     }
 
+    /// Where a turn begins with a session.
+    fn first_stage(&self) -> Stage {
+        if self.config.is_served { Stage::Acquiring } else { Stage::Entering }
+    }
+
+    fn service(&mut self, lease: i64) -> Service {
+        let is_election = self.config.prize == Prize::Election;
+        let value = is_election.then(|| self.value());
+        Service { name: self.name(), lease, value }
+    }
+
     /// Makes the next guarded write, or gives up what it holds.
     fn use_hold(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
         let holding = self.holding?;
         if holding.until_us > now_us {
             let wait_us = self.random.magnitude(1_000, self.config.hold_us_max);
             self.next_us = (now_us + wait_us).min(holding.until_us);
+            if self.config.is_served && self.random.one_in(3) {
+                let service = self.service(self.session?.lease);
+                let patience_us = self.random.magnitude(1_000, SERVED_US_MAX);
+                return Some(Act::Serve(Role::Repeat, service, patience_us));
+            }
             return match self.config.prize == Prize::Election && self.random.one_in(3) {
                 true => {
                     let (lease, value) = (self.session?.lease, self.value());
@@ -510,8 +597,15 @@ impl Contender {
 
     /// The connection is gone, and with it the answers to all calls.
     pub fn on_left(&mut self, now_us: u64, history: &mut History) {
-        let calls: Vec<CallId> = self.calls.keys().copied().collect();
-        calls.into_iter().for_each(|id| self.on_answer(id, None, now_us, history));
+        self.unwanted_calls.clear();
+        for (id, role) in self.calls.clone() {
+            match role {
+                Role::Acquire | Role::Repeat => {
+                    self.on_served(id, Served::GivenUp, now_us, history);
+                }
+                _ => self.on_answer(id, None, now_us, history),
+            }
+        }
     }
 
     /// A call is answered; without an answer: nobody waits for it any more.
@@ -546,7 +640,7 @@ impl Contender {
                 let (ends_us, keep_us) = (asked_us + ttl_us, now_us + ttl_us / 3);
                 self.session = Some(Session { lease, ttl_us, ends_us, keep_us, is_over: false });
                 self.may_unlock_late = false;
-                self.stage = Stage::Entering;
+                self.stage = self.first_stage();
             }
             (Role::Write(hold), Some(Ok(Response::Txn(done)))) if !done.succeeded => {
                 // The key is gone, and the session with it.
@@ -570,6 +664,45 @@ impl Contender {
                 self.may_unlock_late |= role == Role::GiveUp && self.config.prize == Prize::Lock;
                 self.next_us = now_us + self.again_us();
             }
+        }
+    }
+
+    /// It has called a service as it wanted.
+    pub fn on_serving(&mut self, role: Role, id: CallId) {
+        self.counts.repeated += usize::from(role == Role::Repeat);
+        self.calls.insert(id, role);
+    }
+
+    /// A service has answered, or is waited for no longer.
+    pub fn on_served(&mut self, id: CallId, served: Served, now_us: u64, history: &mut History) {
+        let role = self.calls.remove(&id);
+        self.counts.given_up += usize::from(served == Served::GivenUp);
+        if role != Some(Role::Acquire) {
+            return;
+        }
+        self.next_us = now_us;
+        match served {
+            Served::Holds(Some(token)) => {
+                self.token = token;
+                self.counts.served += 1;
+                self.hold(now_us, history);
+            }
+            Served::Holds(None) => {
+                self.counts.served += 1;
+                self.stage = Stage::Confirming;
+            }
+            Served::Refused(etcd::Error::NotCapable) if self.is_calm => {
+                self.session = None;
+                self.turns_left = 0;
+                self.rest(now_us);
+            }
+            Served::Expired | Served::Refused(etcd::Error::LeaseNotFound) => {
+                self.end_session(now_us, history);
+                self.rest(now_us);
+            }
+            // The service removes the key, or the next turn finds it.
+            Served::GivenUp if self.random.one_in(3) => self.rest(now_us),
+            Served::Refused(_) | Served::GivenUp => self.next_us = now_us + self.again_us(),
         }
     }
 
@@ -605,7 +738,12 @@ impl Contender {
                 self.end_session(now_us, history);
                 self.rest(now_us);
             }
-            (Role::Confirm, _) => self.hold(now_us, history),
+            (Role::Confirm, Response::Range(found)) => {
+                if let (true, Some(own)) = (self.config.is_served, found.kvs.first()) {
+                    self.token = own.create_revision;
+                }
+                self.hold(now_us, history);
+            }
             _ => unreachable!("a response fits its call"),
         }
     }
@@ -688,7 +826,7 @@ impl Contender {
     /// The session is over. What it holds is lost, and it may write once more all the same. A
     /// client that waits may go on with that: etcd's does not look at its session.
     fn end_session(&mut self, now_us: u64, history: &mut History) {
-        let is_waiting = matches!(self.stage, Stage::Looking | Stage::Waiting | Stage::Confirming);
+        let is_waiting = self.is_waiting();
         if self.holding.is_some() && self.random.one_in(2) {
             self.last_write = self.write();
         }
@@ -705,10 +843,9 @@ impl Contender {
     /// Its turn is over.
     fn rest(&mut self, now_us: u64) {
         self.forget_before();
-        let is_of_turn = |role: &Role| {
-            matches!(role, Role::KeepAlive(_) | Role::Write(_) | Role::Proclaim | Role::Observe)
-        };
-        self.calls.retain(|_, role| is_of_turn(role));
+        let served = self.calls.iter().filter(|(_, role)| **role == Role::Acquire);
+        self.unwanted_calls.extend(served.map(|(id, _)| *id));
+        self.calls.retain(|_, role| !role.is_of_stage());
         self.stage = Stage::Resting;
         self.next_us = now_us + self.random.magnitude(1_000, self.config.rest_us_max);
     }

@@ -1,6 +1,9 @@
 //! The calls of which a lock or an election is made, as in etcd's Go package
 //! `client/v3/concurrency` (3.6).
 
+use machine::etcd::command as machine_command;
+use machine_command::CompareTarget as MachineTarget;
+use machine_command::Op as MachineOp;
 use workload::etcd::locks::guarded_value;
 use workload::etcd::op::{
     Compare, CompareResult, CompareTarget, DeleteRange, KeyValue, Op, Put, Range, Response,
@@ -65,6 +68,66 @@ pub fn enter(name: &[u8], lease: i64, value: &[u8], reads_holder: bool) -> Op {
         compares: vec![is_created_at(&key, 0)],
         success: [TxnOp::Put(put)].into_iter().chain(holder()).collect(),
         failure: [TxnOp::Range(get(&key))].into_iter().chain(holder()).collect(),
+    })
+}
+
+/// What a member does for a `Lock` or a `Campaign` that waits for its turn, read off its command:
+/// the put of the key, or the key's removal. The caller compares the whole of it.
+pub fn of_part(txn: &machine_command::Txn<'_>) -> Option<Op> {
+    let compared: Vec<_> = txn.compares.iter().map(|it| (it.range.key, &it.target)).collect();
+    match (&compared[..], &txn.success[..]) {
+        ([(_, MachineTarget::Create(0))], [MachineOp::Put(put), _]) => {
+            Some(enter_by_service(put.key, put.lease, put.value))
+        }
+        ([(key, MachineTarget::Create(created))], [MachineOp::Put(put)]) => {
+            Some(claim_by_service(key, *created, put.lease, put.value))
+        }
+        (
+            [(key, MachineTarget::Create(created)), (_, MachineTarget::Mod(changed))],
+            [MachineOp::DeleteRange(_)],
+        ) => Some(leave_by_service(key, *created, *changed)),
+        _ => None,
+    }
+}
+
+/// The put of the key of a lease, also where it exists, and the read of the key that holds.
+fn enter_by_service(key: &[u8], lease: i64, value: &[u8]) -> Op {
+    let put = Put { key: key.to_vec(), value: value.to_vec(), lease, ..Put::default() };
+    let name = if is_of_lock(key) { LOCK } else { ELECTION };
+    let holder = || TxnOp::Range(first_created(name));
+    Op::Txn(Txn {
+        compares: vec![is_created_at(key, 0)],
+        success: vec![TxnOp::Put(put), holder()],
+        failure: vec![TxnOp::Put(put_again(key, lease, value)), holder()],
+    })
+}
+
+/// The put of the key of a lease that was created at this revision.
+fn claim_by_service(key: &[u8], created: i64, lease: i64, value: &[u8]) -> Op {
+    guarded(key, created, vec![TxnOp::Put(put_again(key, lease, value))])
+}
+
+fn put_again(key: &[u8], lease: i64, value: &[u8]) -> Put {
+    let put = Put { key: key.to_vec(), prev_kv: true, ..Put::default() };
+    match is_of_lock(key) {
+        true => Put { ignore_value: true, ignore_lease: true, ..put },
+        false => Put { value: value.to_vec(), lease, ..put },
+    }
+}
+
+fn is_of_lock(key: &[u8]) -> bool {
+    key.starts_with(&prefix(LOCK))
+}
+
+/// The removal of a key that was created and changed last at these revisions.
+fn leave_by_service(key: &[u8], created: i64, changed: i64) -> Op {
+    let target = CompareTarget::Mod(changed);
+    let is_unchanged = Compare { target, ..is_created_at(key, created) };
+    let delete = DeleteRange { key: key.to_vec(), ..DeleteRange::default() };
+    Op::Txn(Txn {
+        compares: vec![is_created_at(key, created), is_unchanged],
+        success: vec![TxnOp::DeleteRange(delete)],
+        failure: Vec::new(),
     })
 }
 

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::etcdserverpb::compare::TargetUnion;
-use etcd::pb::{Message, mvccpb};
+use etcd::pb::{Message, mvccpb, v3electionpb as election, v3lockpb as lock};
 use member::etcd_front::{CallRefused, Method};
 use workload::etcd::op::{
     Answer, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error, KeyValue,
@@ -15,6 +15,7 @@ use workload::etcd::op::{
 use pb::request_op::Request as PbRequest;
 use pb::response_op::Response as PbResponse;
 
+use super::contender::{self, Service};
 use super::network::SentResult;
 
 /// The cluster and the member that the header of a response names.
@@ -40,6 +41,40 @@ pub fn encode(op: &Op) -> (Method, Bytes) {
         Op::Lease(op) => lease(*op),
     };
     (method, bytes.into())
+}
+
+/// The method and the bytes of the request for a call that waits for its turn.
+pub fn encode_service(service: &Service) -> (Method, Bytes) {
+    let (name, lease) = (bytes(service.name), service.lease);
+    match &service.value {
+        None => (Method::Lock, lock::LockRequest { name, lease }.encode_to_vec().into()),
+        Some(value) => {
+            let value = bytes(value);
+            let campaign = election::CampaignRequest { name, lease, value };
+            (Method::Campaign, campaign.encode_to_vec().into())
+        }
+    }
+}
+
+/// What came of a call that waited for its turn.
+///
+/// # Errors
+/// No client of etcd could understand it.
+pub fn decode_service(method: Method, result: &SentResult) -> Result<contender::Served, String> {
+    let response = match result {
+        Ok(response) => Bytes::copy_from_slice(response),
+        Err(CallRefused::Error(error)) => return Ok(contender::Served::Refused(*error)),
+        Err(CallRefused::Unknown(_)) => return Ok(contender::Served::Expired),
+        Err(refused) => return Err(format!("{refused:?} of a call that waits for its turn")),
+    };
+    let malformed = |error: etcd::pb::DecodeError| format!("the response to a lock: {error}");
+    if method == Method::Lock {
+        lock::LockResponse::decode(response).map_err(malformed)?;
+        return Ok(contender::Served::Holds(None));
+    }
+    let response = election::CampaignResponse::decode(response).map_err(malformed)?;
+    let leader = response.leader.ok_or("a campaign is won without a leader")?;
+    Ok(contender::Served::Holds(Some(leader.rev)))
 }
 
 /// Whether a call may also be made as a read that is answered in pieces, with the same result. A

@@ -229,6 +229,11 @@ impl EtcdRuntime {
         found
     }
 
+    /// Whether the Front began a call itself, as a part of one that waits for its turn.
+    pub fn is_part(&self, ticket: Ticket) -> bool {
+        self.front.is_part(ticket)
+    }
+
     /// The connection and the call that a piece is for; none if it was cancelled.
     pub fn waiting_for(&self, ticket: Ticket) -> Option<(usize, CallId)> {
         self.waiting.get(&ticket).copied()

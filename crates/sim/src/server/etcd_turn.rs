@@ -63,32 +63,15 @@ impl Server {
             if world.now_us >= runtime.next_tick_us {
                 runtime.tick(world, clock);
             } else if let Some(number) = runtime.woken.pop_first() {
-                let connection = &mut network.connections[number];
-                if let Some(sabotage) = self.conditions.sabotage {
-                    let messages = connection.at_server.iter_mut();
-                    messages.for_each(|message| forge_call(sabotage, message, world));
-                }
-                if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
-                    connection.at_server.iter_mut().for_each(|it| sabotage.message(it));
-                }
-                if let Some(sabotage) = of_users {
-                    let auth = self.machine.etcd().auth();
-                    for message in &mut connection.at_server {
-                        runtime.user_forger.message(sabotage, message, auth);
-                    }
-                }
-                let (begun, is_left) = runtime.take_input(number, connection, &self.machine, world);
-                if is_left {
-                    runtime.woken.insert(number);
-                }
-                let id = self.etcd_front_id(front);
-                for (ticket, call) in begun {
-                    witness.etcd.on_call(self.origin, id, ticket, call);
-                }
+                self.take_etcd_input(front, number, world, network, witness);
             }
         }
         self.pass_on_v2_reads(front, world, network);
         if let Some(output) = self.etcd_runtimes[front].drive(&self.machine, world) {
+            let handed_over = output.to_loop.iter().flat_map(tickets_of);
+            for part in handed_over.filter(|ticket| self.etcd_runtimes[front].is_part(*ticket)) {
+                witness.etcd.on_part(self.origin, self.etcd_front_id(front), part);
+            }
             self.pass_on(front, output, world, network);
         }
         let runtime = &mut self.etcd_runtimes[front];
@@ -107,6 +90,40 @@ impl Server {
             self.wake(world, actor);
         }
         self.wake_at(world, actor, tick_us);
+    }
+
+    /// Takes what has come on a connection; a sabotage may change it first.
+    fn take_etcd_input(
+        &mut self,
+        front: usize,
+        number: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        witness: &mut Witness,
+    ) {
+        let runtime = &mut self.etcd_runtimes[front];
+        let connection = &mut network.connections[number];
+        if let Some(sabotage) = self.conditions.sabotage {
+            let messages = connection.at_server.iter_mut();
+            messages.for_each(|message| forge_call(sabotage, message, world));
+        }
+        if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
+            connection.at_server.iter_mut().for_each(|it| sabotage.message(it));
+        }
+        if let Some(Sabotage::EtcdUsers(sabotage)) = self.conditions.sabotage {
+            let auth = self.machine.etcd().auth();
+            for message in &mut connection.at_server {
+                runtime.user_forger.message(sabotage, message, auth);
+            }
+        }
+        let (begun, is_left) = runtime.take_input(number, connection, &self.machine, world);
+        if is_left {
+            runtime.woken.insert(number);
+        }
+        let id = self.etcd_front_id(front);
+        for (ticket, call) in begun {
+            witness.etcd.on_call(self.origin, id, ticket, call);
+        }
     }
 
     fn etcd_front_id(&self, front: usize) -> FrontId {

@@ -7,6 +7,8 @@ use machine::{Level, MemberId, StatedLevel};
 use member::limits::ENTRIES_TO_DISK_MAX;
 use member::log_writer::LogInput;
 use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop};
+use member::order::LoopOutput;
+use member::peer::{AskLeases, PeerFrame, PeerMessage};
 use member::{BadPeer, Hello, Role};
 use storage::datadir;
 use storage::record::EntryKind;
@@ -14,6 +16,7 @@ use storage::record::EntryKind;
 use super::{Death, Lived, Sabotage, Server, disk_failed};
 use crate::witness::Witness;
 use crate::witness::levels::raise_of;
+use crate::witness::renewals::{Asked, Leader};
 use crate::world::{Actor, World};
 
 impl Server {
@@ -44,6 +47,7 @@ impl Server {
         }
         self.note_contact();
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
+        self.note_renewed(&output, world, witness);
         self.plan_tick(world);
         // No correct member sends such frames. If this member condemns its directory, the fault is
         // its own.
@@ -61,9 +65,7 @@ impl Server {
         }
         self.give_disk(output.disk, since_us, world, witness)?;
         self.give_apply(output.apply, world, witness)?;
-        let frames = output.peers.iter().map(|(_, frame)| frame);
-        witness.check_sent(self.origin, frames).map_err(Death::Bug)?;
-        self.queues.outbox.extend(output.peers);
+        self.give_peers(output.peers, witness)?;
         if !output.snapshot.is_empty() {
             self.queues.to_snapshot.extend(output.snapshot);
             if self.queues.snapshot_report.is_none() {
@@ -173,6 +175,7 @@ impl Server {
                 }
                 _ => {}
             }
+            self.note_renewals(&input, world, witness);
             let gives_up = matches!(input, LoopInput::Front(ToLoop::Withdraw(..)));
             let waiting_count = self.member.waiting_count();
             if let Err(BadPeer { from, error }) = self.member.handle(input) {
@@ -184,6 +187,55 @@ impl Server {
             }
         }
         unheard_of
+    }
+
+    /// The term that this member leads in, with its number.
+    fn led(&self) -> Option<Leader> {
+        let status = &self.seen.status;
+        (status.role == Role::Leader).then_some((self.number, status.term))
+    }
+
+    /// Notes renewals of leases that reach this leader.
+    fn note_renewals(&self, input: &LoopInput, world: &World, witness: &mut Witness) {
+        let Some(leader) = self.led() else { return };
+        match input {
+            LoopInput::Front(ToLoop::AskLeases(questions)) => {
+                for (caller, question) in questions {
+                    let asked = Asked::from(caller);
+                    witness.renewals.on_question(leader, asked, *question, world.now_us);
+                }
+            }
+            LoopInput::Peer { from, frame } => {
+                let message = PeerMessage::decode(*from, frame.clone());
+                let Ok(PeerMessage::AskLeases(AskLeases { boot, questions })) = message else {
+                    return;
+                };
+                for (number, question) in questions {
+                    let asked = Asked::By(*from, boot, number);
+                    witness.renewals.on_question(leader, asked, question, world.now_us);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes which renewals this leader answers.
+    fn note_renewed(&self, output: &LoopOutput, world: &World, witness: &mut Witness) {
+        let Some(leader) = self.led() else { return };
+        for message in &output.apply {
+            let ToApply::LeaseTimes { answers, .. } = message else { continue };
+            for (caller, _) in answers.iter().filter(|(_, answered)| answered.is_ok()) {
+                witness.renewals.on_answer(leader, Asked::from(caller), world.now_us);
+            }
+        }
+        for (member, frame) in &output.peers {
+            let message = PeerMessage::decode(self.origin.member, frame.clone());
+            let Ok(PeerMessage::LeaseTimes(times)) = message else { continue };
+            for (number, _) in times.answers {
+                let asked = Asked::By(*member, times.boot, number);
+                witness.renewals.on_answer(leader, asked, world.now_us);
+            }
+        }
     }
 
     /// Notes when Loop last had contact, for the connection runtimes.
@@ -289,6 +341,13 @@ impl Server {
             ))),
             None => Ok(()),
         }
+    }
+
+    fn give_peers(&mut self, peers: Vec<(MemberId, PeerFrame)>, witness: &mut Witness) -> Lived {
+        let frames = peers.iter().map(|(_, frame)| frame);
+        witness.check_sent(self.origin, frames).map_err(Death::Bug)?;
+        self.queues.outbox.extend(peers);
+        Ok(())
     }
 
     fn give_apply(

@@ -48,17 +48,17 @@ impl Simulation {
     /// What a client waits for; none if it does not wait.
     fn front(&self, client: usize) -> Option<Front> {
         let contender = self.etcd.clients[client].contender()?;
-        let (lease, token) = contender.waits()?;
+        let lease = contender.waits()?;
         let now_us = self.world.now_us;
         let firsts: Vec<First> =
             self.servers().map(|server| first_of(server, contender.name())).collect();
-        let is_first = firsts.iter().all(|first| first.token == token);
+        let is_first = firsts.iter().all(|first| first.lease == lease);
+        let First { token, lease: first, .. } = firsts.into_iter().max()?;
         if contender.live_lease(now_us) == Some(lease) && is_first {
             return Some(Front::Own(token));
         }
-        let First { token, lease, .. } = firsts.into_iter().max()?;
         let mut live = self.contenders().filter_map(|contender| contender.live_lease(now_us));
-        let is_orphan = token > 0 && !live.any(|live| live == lease);
+        let is_orphan = token > 0 && !live.any(|live| live == first);
         Some(if is_orphan { Front::Orphan(token) } else { Front::Other })
     }
 
@@ -87,6 +87,9 @@ impl Simulation {
         let mut all = ContenderCounts::default();
         for one in self.contenders().map(|contender| contender.counts) {
             all.waits += one.waits;
+            all.served += one.served;
+            all.given_up += one.given_up;
+            all.repeated += one.repeated;
             all.waits_compacted += one.waits_compacted;
             all.sessions_over += one.sessions_over;
             all.deaths += one.deaths;

@@ -4,7 +4,7 @@
 //! which request waits for each command of a batch, and the connection runtime says which call each
 //! request is. The content is compared as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use etcd::convert;
@@ -14,8 +14,9 @@ use machine::etcd::command::Command;
 use member::etcd_front::Method;
 use member::message::{FrontId, Ticket};
 use workload::etcd::history::CallId;
+use workload::etcd::op::Op;
 
-use crate::etcd_clients::wire;
+use crate::etcd_clients::{recipe, wire};
 
 /// The requests of etcd's clients, in all lives of the processes.
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub struct EtcdCalls {
     batches: BTreeMap<(u64, u64, u64), (FrontId, Vec<Ticket>)>,
     /// The call that each request is, by member and boot.
     calls: BTreeMap<(u64, u64, FrontId, Ticket), CallId>,
+    /// The requests of members themselves, as parts of calls of `Lock` and `Campaign`.
+    parts: BTreeSet<(u64, u64, FrontId, Ticket)>,
     /// When each call ended at its member: it was answered or cancelled, its connection ended, or
     /// the process did.
     ended_us: BTreeMap<CallId, u64>,
@@ -36,6 +39,11 @@ impl EtcdCalls {
     /// A connection runtime gives a call to its Front, which names it by this ticket.
     pub fn on_call(&mut self, origin: Origin, front: FrontId, ticket: Ticket, call: CallId) {
         self.calls.insert((origin.member.0, origin.boot.0, front, ticket), call);
+    }
+
+    /// A Front hands over a part of a call that waits for its turn.
+    pub fn on_part(&mut self, origin: Origin, front: FrontId, ticket: Ticket) {
+        self.parts.insert((origin.member.0, origin.boot.0, front, ticket));
     }
 
     /// A call ends at its member.
@@ -96,19 +104,32 @@ impl EtcdCalls {
         sequence: u64,
         position: usize,
     ) -> Result<CallId, String> {
-        let (member, boot) = (origin.member.0, origin.boot.0);
-        let batch = self.batches.get(&(member, boot, sequence));
-        let call = batch.and_then(|(front, tickets)| {
-            self.calls.get(&(member, boot, *front, *tickets.get(position)?)).copied()
-        });
-        call.ok_or_else(|| {
+        let request = self.request_at(origin, sequence, position);
+        request.and_then(|request| self.calls.get(&request)).copied().ok_or_else(|| {
             format!("no client sent command {position} of batch {sequence} of {origin:?}")
         })
+    }
+
+    /// Whether the command at this position of a batch is a part of a call.
+    pub fn is_part(&self, origin: Origin, sequence: u64, position: usize) -> bool {
+        let request = self.request_at(origin, sequence, position);
+        request.is_some_and(|request| self.parts.contains(&request))
+    }
+
+    fn request_at(
+        &self,
+        origin: Origin,
+        sequence: u64,
+        position: usize,
+    ) -> Option<(u64, u64, FrontId, Ticket)> {
+        let (member, boot) = (origin.member.0, origin.boot.0);
+        let (front, tickets) = self.batches.get(&(member, boot, sequence))?;
+        Some((member, boot, *front, *tickets.get(position)?))
     }
 }
 
 /// Whether a command is the one that a call asks for.
-pub fn is_asked_for(command: &Command<'_>, op: &workload::etcd::op::Op) -> bool {
+pub fn is_asked_for(command: &Command<'_>, op: &Op) -> bool {
     let (method, bytes) = wire::encode(op);
     let ops_max = etcd::limits::TXN_OPS_MAX_DEFAULT;
     match method {
@@ -137,6 +158,19 @@ pub fn is_asked_for(command: &Command<'_>, op: &workload::etcd::op::Op) -> bool 
         }),
         Method::Compact => decode(bytes, |it| convert::compaction(it) == *command),
     }
+}
+
+/// What a part of a call does: it puts the key of a lease below a name, or removes one.
+///
+/// # Errors
+/// No part is such a command.
+pub fn op_of_part(command: &Command<'_>) -> Result<Op, String> {
+    let op = match command {
+        Command::Txn(txn) => recipe::of_part(txn),
+        _ => None,
+    };
+    let op = op.filter(|op| is_asked_for(command, op));
+    op.ok_or_else(|| format!("{command:?} is no part of a lock or an election"))
 }
 
 fn decode<M: Message + Default>(bytes: Bytes, is_it: impl FnOnce(&M) -> bool) -> bool {

@@ -5,7 +5,7 @@ use member::bootstrap::Attendance;
 use member::leader::auto_compaction::AutoCompaction;
 use sim::check::V2Counts;
 use sim::etcd_clients::EtcdLoad;
-use sim::etcd_clients::contender::Prize;
+use sim::etcd_clients::contender::{ContenderCounts, Prize};
 use sim::etcd_clients::users::UsersCounts;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::{EtcdCounts, Options, Summary};
@@ -72,6 +72,9 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
         ("guarded writes without a hold", count(|it| it.locks.fenced)),
         ("leaders shown", count(|it| it.locks.shown)),
         ("waits for a lock", count(|it| it.contenders.waits)),
+        ("turns that a service waited for", count(|it| it.contenders.served)),
+        ("calls of services that were given up", count(|it| it.contenders.given_up)),
+        ("calls of services by holders", count(|it| it.contenders.repeated)),
         ("waits for a lock that a compaction ended", count(|it| it.contenders.waits_compacted)),
         ("sessions that are over", count(|it| it.contenders.sessions_over)),
         ("deaths", count(|it| it.contenders.deaths)),
@@ -167,11 +170,13 @@ fn a_call_that_a_link_holds_may_take_effect_when_the_link_carries_again() {
 
 /// Seeds that found something while the clients of each run were made to have leases: the seed, its
 /// members. `quorate sim` cannot repeat them.
-const SEEDS_WITH_LEASES: [(u64, usize); 2] = [
+const SEEDS_WITH_LEASES: [(u64, usize); 3] = [
     // A sync hung for 15 s after the faults had stopped; the judge wanted all leases over by then.
     (301_061, 5),
     // A link held a message with a call that was given up, and the judge looked at the leader only.
     (301_707, 5),
+    // A leader ended a lease while a renewal of it waited for Apply.
+    (109, 3),
 ];
 
 #[test]
@@ -206,6 +211,48 @@ fn seeds_with_locks_that_found_something_pass() {
         options.etcd = Some(load);
         sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
     }
+}
+
+/// Some clients of each run want locks, and the members' services wait for their turns.
+fn served(seed: u64, member_count: usize) -> Result<Summary, String> {
+    let mut options = Options::draw_ensemble(seed, member_count);
+    let mut load = EtcdLoad::new(Random::new(seed));
+    load.add_contenders(Random::new(seed));
+    for contends in load.clients.iter_mut().filter_map(|client| client.contends.as_mut()) {
+        contends.is_served = true;
+    }
+    options.etcd = Some(load);
+    sim::run(options).map_err(|failure| failure.to_string())
+}
+
+/// Seeds that found something while members' services waited for the turns of some clients: the
+/// seed, its members. `quorate sim` cannot repeat them.
+const SEEDS_SERVED: [(u64, usize); 1] = [
+    // A call of `Campaign` that was given up removed the key with which a later call of the lease
+    // waited at another member. That call said later that its client leads.
+    (1_115, 5),
+];
+
+#[test]
+fn seeds_with_services_that_found_something_pass() {
+    for (seed, member_count) in SEEDS_SERVED {
+        served(seed, member_count).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// Clients give calls up at any moment, call again at another member, and repeat calls while they
+/// hold. No hold is lost.
+#[test]
+fn services_pass_locks_on_though_clients_give_up_and_repeat_calls() {
+    let mut all = [0; 4];
+    for seed in 1..=12 {
+        let summary = served(seed, [1, 3, 5][seed as usize % 3]);
+        let EtcdCounts { contenders, locks, .. } = summary.unwrap_or_else(|it| panic!("{it}")).etcd;
+        let ContenderCounts { served, given_up, repeated, .. } = contenders;
+        let counts = [served, given_up, repeated, locks.guarded];
+        all.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
+    }
+    assert!(all.iter().all(|count| *count > 20), "{all:?}");
 }
 
 /// Three members, and four clients that want one lock, or one election on every other seed. They

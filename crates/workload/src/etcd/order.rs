@@ -6,7 +6,8 @@
 //! the claim: the state behind that many. What is held against the claim:
 //!
 //! - **Claim.** Each call in it was sent by a client, stands there once, is not a read, and passes
-//!   the checks before the log.
+//!   the checks before the log. (Parts of locks and elections are believed: [`crate::etcd::locks`]
+//!   judges what comes of them.)
 //! - **Fate.** A call that was refused before the log does not stand there. One that was answered
 //!   otherwise does, a refusal by the store included. One of unknown fate may.
 //! - **Answer.** Replayed on the model, each acknowledged write has exactly its answer, revision
@@ -44,10 +45,13 @@ use crate::etcd::op::{Answer, Compact, Error, Fate, LeaseOp, Op, Response};
 use crate::etcd::watch::Timeline;
 
 /// One command of the committed order, as the server claims it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// A call of a client: one that changed something, or that the store refused.
     Call(CallId),
+    /// A member's own call, as a part of a `Lock` or a `Campaign` of a client. No client is told
+    /// its outcome.
+    Part(Op),
     /// A lease is made.
     Grant {
         /// Its id.
@@ -171,6 +175,7 @@ impl<'h> Replay<'h> {
             let mut asked = replay.asked[index];
             match command {
                 Claimed::Call(id) => asked = asked.max(replay.call(index, *id)?),
+                Claimed::Part(op) => drop(replay.model.apply(op)),
                 Claimed::Grant { lease } => replay.model.grant(*lease),
                 Claimed::Revoke { lease } => replay.model.revoke(*lease),
                 Claimed::Expire { lease, granted } => {

@@ -107,7 +107,10 @@ impl Play {
             Claimed::Grant { lease } => self.model.grant(lease),
             Claimed::Revoke { lease } => self.model.revoke(lease),
             Claimed::NoSpace { is_raised } => self.model.set_no_space(is_raised),
-            Claimed::Call(_) | Claimed::Compaction { .. } | Claimed::Expire { .. } => {}
+            Claimed::Call(_)
+            | Claimed::Part(_)
+            | Claimed::Compaction { .. }
+            | Claimed::Expire { .. } => {}
         }
         self.commit(command);
     }

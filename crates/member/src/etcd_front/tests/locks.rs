@@ -240,6 +240,49 @@ fn the_lease_of_a_waiter_that_ends_ends_its_wait() {
     rig.check_empty();
 }
 
+/// Two calls of one lease, at two members. One is cancelled, and its removal takes effect when the
+/// other one holds.
+#[test]
+fn a_removal_that_comes_late_does_not_hit_a_key_that_holds() {
+    for is_lock in [false, true] {
+        let mut rig = Rig::with_leases([1, 2]);
+        rig.lock("l", 1);
+        rig.go_on();
+        let mut ask = || {
+            let ticket = if is_lock { rig.lock("l", 2) } else { rig.campaign("l", 2, "x") };
+            rig.go_on();
+            ticket
+        };
+        let (waits, cancelled) = (ask(), ask());
+        rig.front.on_cancel(cancelled);
+        rig.take();
+        let removal = rig.submitted.remove(0);
+        rig.unlock("l", 1);
+        assert!(rig.is_done(waits));
+        rig.submitted.push(removal);
+        rig.go_on();
+        assert!(rig.created("l", 2).is_some(), "the lock that is held was lost");
+        rig.results.clear();
+        rig.check_empty();
+    }
+}
+
+/// etcd says that it leads.
+#[test]
+fn a_candidate_whose_key_is_gone_does_not_lead() {
+    let mut rig = Rig::with_leases([1, 2]);
+    rig.campaign("l", 1, "x");
+    rig.go_on();
+    let second = rig.campaign("l", 2, "y");
+    rig.go_on();
+    rig.unlock("l", 2);
+    rig.unlock("l", 1);
+    let ended = rig.result::<election::CampaignResponse>(second);
+    assert_eq!(ended, Err(CallRefused::Unknown("election: not leader")));
+    rig.results.clear();
+    rig.check_empty();
+}
+
 const NAMES: [&str; 2] = ["a", "b"];
 const CLIENTS: i64 = 4;
 

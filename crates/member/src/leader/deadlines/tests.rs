@@ -142,22 +142,40 @@ fn no_more_expire_at_once_than_asked_for() {
     assert_eq!(leases.len(), 25);
 }
 
+/// An owner of a plain list.
+struct Plain {
+    ordinal: u64,
+    timeout_ms: u64,
+    end_ms: u64,
+    protected_ms: u64,
+    is_given: bool,
+}
+
+impl Plain {
+    fn deadline_ms(&self) -> u64 {
+        self.end_ms.max(self.protected_ms)
+    }
+}
+
 #[test]
 fn leases_are_what_a_plain_list_of_deadlines_says() {
     for seed in 0..100 {
         let mut random = Random(seed);
         let mut leases = Deadlines::new(TICK_MS, HEARING_MS_MAX);
-        // Attach, timeout, deadline, and whether it was given already.
-        let mut model = std::collections::BTreeMap::<i64, (u64, u64, u64, bool)>::new();
+        let mut model = std::collections::BTreeMap::<i64, Plain>::new();
         let mut now_ms = 0;
         for ordinal in 1..1_000 {
             let session = random.below(6) as i64;
-            match random.below(8) {
+            match random.below(9) {
                 0 => {
                     let timeout_ms = 1 + random.below(6_000) as u64;
                     leases.attach(owner(session), Ordinal(ordinal), timeout_ms);
-                    let deadline_ms = now_ms + timeout_ms + HEARING_MS_MAX;
-                    model.insert(session, (ordinal, timeout_ms, deadline_ms, false));
+                    let end_ms = now_ms + timeout_ms + HEARING_MS_MAX;
+                    let (protected_ms, is_given) = (0, false);
+                    model.insert(
+                        session,
+                        Plain { ordinal, timeout_ms, end_ms, protected_ms, is_given },
+                    );
                 }
                 1 => {
                     leases.close(owner(session));
@@ -166,8 +184,15 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
                 2..=3 => {
                     leases.heard(owner(session));
                     if let Some(lease) = model.get_mut(&session) {
-                        lease.2 = now_ms + lease.1 + HEARING_MS_MAX;
-                        lease.3 = false;
+                        lease.end_ms = now_ms + lease.timeout_ms + HEARING_MS_MAX;
+                        lease.is_given = false;
+                    }
+                }
+                4 => {
+                    let until_ms = [0, now_ms + random.below(6_000) as u64][random.below(2)];
+                    leases.protect(owner(session), until_ms);
+                    if let Some(lease) = model.get_mut(&session) {
+                        lease.protected_ms = until_ms;
                     }
                 }
                 _ => {
@@ -177,12 +202,12 @@ fn leases_are_what_a_plain_list_of_deadlines_says() {
                     let expired = leases.expired(usize::MAX);
                     for (Owner::Session(session), attached) in expired {
                         let lease = model.get_mut(&session.0).unwrap();
-                        assert_eq!(attached.0, lease.0);
-                        assert!(!lease.3 && lease.2 <= now_ms);
-                        lease.3 = true;
+                        assert_eq!(attached.0, lease.ordinal);
+                        assert!(!lease.is_given && lease.deadline_ms() <= now_ms);
+                        lease.is_given = true;
                     }
-                    let late = |lease: &&(u64, u64, u64, bool)| {
-                        !lease.3 && (lease.2 / TICK_MS + 1) * TICK_MS <= now_ms
+                    let late = |lease: &&Plain| {
+                        !lease.is_given && (lease.deadline_ms() / TICK_MS + 1) * TICK_MS <= now_ms
                     };
                     assert_eq!(model.values().filter(late).count(), 0);
                 }

@@ -242,6 +242,75 @@ fn a_lease_expires_not_before_its_time_and_soon_after_it() {
     }
 }
 
+/// A member whose Apply has stopped, and whose leases are of 2 s.
+fn stalled() -> (World, usize, Vec<usize>) {
+    let (mut world, leader, others) = led();
+    tell(&mut world, &[granted(LEASE, 5, 2)]);
+    world.is_apply_slow = true;
+    world.submit(leader);
+    world.settle();
+    (world, leader, others)
+}
+
+/// The fault of before: a lease counted as heard only with the answer, which waits for Apply.
+#[test]
+fn a_renewal_that_waits_for_apply_protects_its_lease_until_it_is_answered() {
+    let (mut world, leader, others) = stalled();
+    for ticket in 1..=8 {
+        let at = [leader, others[0]][ticket as usize % 2];
+        ask(&mut world, at, ticket, LEASE, true);
+        pass(&mut world, 700);
+    }
+    assert_eq!((told(&mut world), expired(&world, leader)), (vec![], vec![]));
+    world.is_apply_slow = false;
+    pass(&mut world, 200);
+    let answers = told(&mut world);
+    assert_eq!(answers.len(), 8);
+    assert!(answers.iter().all(|(.., told)| *told == time(2, 2_000)), "{answers:?}");
+    // It has its own time again from now on.
+    let mut passed_ms = 200;
+    while expired(&world, leader).is_empty() {
+        pass(&mut world, TICK_MS);
+        passed_ms += TICK_MS;
+    }
+    assert!((2_000..=2_000 + LEASE_TICK_MS + LEASE_GRACE_MS + 400).contains(&passed_ms));
+}
+
+#[test]
+fn later_renewals_do_not_prolong_the_protection_of_one_that_is_not_answered() {
+    let (mut world, leader, others) = stalled();
+    let mut passed_ms = 0;
+    while submitted(&world, leader) == 0 {
+        assert!(passed_ms < 20_000);
+        if passed_ms % 500 == 0 {
+            ask(&mut world, others[0], passed_ms, LEASE, true);
+        }
+        pass(&mut world, TICK_MS);
+        passed_ms += TICK_MS;
+    }
+    let soonest_ms = LEASE_ANSWER_MS_MAX;
+    assert!((soonest_ms..=soonest_ms + LEASE_TICK_MS + 200).contains(&passed_ms), "{passed_ms}");
+}
+
+#[test]
+fn a_question_for_the_time_left_protects_nothing() {
+    let (mut world, leader, others) = stalled();
+    let mut passed_ms = 0;
+    while submitted(&world, leader) == 0 {
+        if passed_ms % 500 == 0 {
+            ask(&mut world, others[0], passed_ms, LEASE, false);
+        }
+        pass(&mut world, TICK_MS);
+        passed_ms += TICK_MS;
+    }
+    assert!(passed_ms <= 2_000 + LEASE_TICK_MS + LEASE_GRACE_MS + 200, "{passed_ms}");
+}
+
+/// Leases whose expiry a leader has submitted. Apply may not have it yet.
+fn submitted(world: &World, leader: usize) -> u64 {
+    world.members[leader].counts().leases_expired
+}
+
 #[test]
 fn a_question_about_a_lease_whose_expiry_is_under_way_waits_for_its_end() {
     let (mut world, leader, others) = led();

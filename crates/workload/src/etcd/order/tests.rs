@@ -601,7 +601,7 @@ fn lose_a_write(play: &mut Play, random: &mut Random) -> Option<()> {
 
 fn do_twice(play: &mut Play, random: &mut Random) -> Option<()> {
     let index = pick(random, changes(play))?;
-    play.claim.push(play.claim[index]);
+    play.claim.push(play.claim[index].clone());
     Some(())
 }
 
