@@ -17,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::datadir::{DataDir, IDENTITY_FILE};
 use storage::disk::RealDisk;
-use storage::wal::{WAL_DIR, WalOptions};
+use storage::wal::{WAL_DIR, WalOptions, is_log_name};
 use thiserror::Error;
 
 use crate::cluster::{self, ClusterConfig};
@@ -476,7 +476,8 @@ fn check_ensemble(
 }
 
 /// Checks that the log of a used directory is where the configuration says. A log elsewhere would
-/// look lost.
+/// look lost. A place is judged by its segments: the log directory may be `wal` in the data
+/// directory, and its own log is in `wal/wal` then.
 fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String> {
     let beside = data_dir.join(WAL_DIR);
     if let Some(log_dir) = log_dir {
@@ -484,7 +485,8 @@ fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String
         if theirs.is_dir() && !log_dir.join(WAL_DIR).is_dir() {
             return Err(format!("{} is of ZooKeeper's", theirs.display()));
         }
-        if beside.is_dir() {
+        let is_same = log_dir.canonicalize().ok() == data_dir.canonicalize().ok();
+        if holds_log(&beside) && !is_same {
             let (beside, log_dir) = (beside.display(), log_dir.display());
             return Err(format!(
                 "its log is in {beside}, and a log directory {log_dir} is configured: move \
@@ -494,13 +496,19 @@ fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String
         }
     }
     let expected = log_dir.unwrap_or(data_dir).join(WAL_DIR);
-    if data_dir.join(IDENTITY_FILE).is_file() && !expected.is_dir() {
+    if data_dir.join(IDENTITY_FILE).is_file() && !holds_log(&expected) {
         let expected = expected.display();
         return Err(format!(
             "there is no log in {expected}: was another log directory configured?"
         ));
     }
     Ok(())
+}
+
+/// Whether a directory has a segment of a log.
+fn holds_log(dir: &Path) -> bool {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(is_log_name))
 }
 
 pub(crate) fn recovery_error(config: &NodeConfig, error: RecoveryError) -> StartError {

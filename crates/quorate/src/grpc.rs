@@ -28,6 +28,7 @@ mod deadline;
 mod gzip;
 mod head;
 mod keep_alive;
+mod lenient;
 mod limits;
 mod metadata;
 mod methods;

@@ -366,7 +366,7 @@ impl Monitor {
         let log_dir = self.about.log_dir.as_ref();
         let log = log_dir.unwrap_or(data_dir).join(storage::wal::WAL_DIR);
         let log_bytes = process::folder_bytes(&log);
-        let beside = if log_dir.is_some() { 0 } else { log_bytes };
+        let beside = if log.starts_with(data_dir) { log_bytes } else { 0 };
         (process::folder_bytes(data_dir).saturating_sub(beside), log_bytes)
     }
 }

@@ -36,7 +36,7 @@ pub(crate) use replay::Replay;
 pub(crate) use scan::{
     Chain, HeadFound, Listing, Segment, find_chain, parse_number, read_head, scan as scan_segment,
 };
-pub use scan::{TornTail, log_path};
+pub use scan::{TornTail, is_log_name, log_path};
 pub use spare::SpareJob;
 
 use crate::disk::Disk;

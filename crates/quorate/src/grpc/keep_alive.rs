@@ -23,7 +23,7 @@ const MIN_TIME_WITHOUT_STREAM: Duration = Duration::from_secs(2 * 3_600);
 const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 
 /// Bytes of the head of a frame.
-const HEAD_BYTES: usize = 9;
+pub(super) const HEAD_BYTES: usize = 9;
 /// Bytes that a client sends before its first frame.
 pub(super) const PREFACE_BYTES: usize = 24;
 

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::keep_alive::{Heads, PREFACE_BYTES, SignsOfLife, add_reason};
+use super::lenient::LenientHeads;
 
 /// Bytes that are gathered at most. Longer writes go to the socket at once: large answers are not
 /// copied.
@@ -41,6 +42,7 @@ pub(super) struct GatheringSocket<S> {
     /// The frames that the client sends, and those for it.
     received: Heads,
     sent: Heads,
+    lenient: LenientHeads,
 }
 
 /// Says when a socket gathers and when it writes. The task of the connection shares it.
@@ -124,6 +126,7 @@ impl<S> GatheringSocket<S> {
             signs,
             received: Heads::behind(PREFACE_BYTES),
             sent: Heads::behind(0),
+            lenient: LenientHeads::new(),
         };
         (gathering, turn)
     }
@@ -173,10 +176,26 @@ impl<S: AsyncRead + Unpin> AsyncRead for GatheringSocket<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.socket).poll_read(context, buffer);
-        let GatheringSocket { signs, received, .. } = &mut *self;
-        signs.on_received(received, &buffer.filled()[before..]);
-        read
+        loop {
+            let ready = self.lenient.take_ready(buffer.remaining());
+            if ready.is_empty() {
+                ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
+                let bytes = &buffer.filled()[before..];
+                let is_end = bytes.is_empty();
+                let kept = self.lenient.pass(bytes);
+                buffer.set_filled(before + kept);
+                if is_end {
+                    self.lenient.end();
+                }
+                if kept == 0 && (!is_end || self.lenient.has_ready()) {
+                    continue;
+                }
+            }
+            buffer.put_slice(&ready);
+            let GatheringSocket { signs, received, .. } = &mut *self;
+            signs.on_received(received, &buffer.filled()[before..]);
+            return Poll::Ready(Ok(()));
+        }
     }
 }
 

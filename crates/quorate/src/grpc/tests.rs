@@ -681,6 +681,43 @@ fn a_client_that_reads_nothing_from_its_socket_costs_one_message() {
     });
 }
 
+/// The authority of each call of clientv3 3.5.0, which the library refuses. grpc-go serves the call.
+#[test]
+fn a_call_with_an_odd_authority_is_served() {
+    run(|rig| async move {
+        let mut socket = rig.socket();
+        let literal = |index: u8, value: &[u8]| {
+            let head = [0x40 | index, value.len() as u8];
+            [&head[..], value].concat()
+        };
+        // The static table of HPACK has the names of the last three: `:method: POST` and
+        // `:scheme: http` before them are in it whole.
+        let block = [
+            vec![0x83, 0x86],
+            literal(1, b"#initially=[127.0.0.1:2379]"),
+            literal(4, b"/test.Test/Echo"),
+            literal(31, b"application/grpc"),
+        ];
+        let block = block.concat();
+        let head = [0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1];
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let bytes = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &head, &block].concat();
+        socket.write_all(&bytes).await.unwrap();
+        loop {
+            let mut head = [0; 9];
+            soon("a frame", socket.read_exact(&mut head)).await.unwrap();
+            let mut payload = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
+            socket.read_exact(&mut payload).await.unwrap();
+            assert_ne!(head[3], 3, "the stream is reset");
+            if head[3] == 1 {
+                // `:status: 200`.
+                assert_eq!(payload[0], 0x88);
+                return;
+            }
+        }
+    });
+}
+
 #[test]
 fn an_answer_in_pieces_is_one_message() {
     run(|rig| async move {

@@ -35,6 +35,11 @@ pub fn log_path(sequence: u64) -> String {
     format!("{WAL_DIR}/{sequence:016x}.log")
 }
 
+/// Whether a file of this name, in a directory of the log, is a segment.
+pub fn is_log_name(name: &str) -> bool {
+    name.strip_suffix(".log").is_some_and(|digits| parse_number(digits).is_some())
+}
+
 /// Path of a spare: allocated, filled, not part of the log.
 pub(crate) fn spare_path(number: u64) -> String {
     format!("{WAL_DIR}/{number:016x}.spare")

@@ -88,6 +88,31 @@ fn a_file_a_variable_or_flags_start_a_member() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// Where the log's directory is in the data directory, or is that directory, too. etcd starts.
+#[test]
+fn a_log_directory_in_the_data_directory_is_found_again() {
+    for (at, wal_dir) in ["d/wal", "d/member/wal", "d", "link"].into_iter().enumerate() {
+        let folder = folder(&format!("etcd-program-wal-{at}"));
+        std::os::unix::fs::symlink("d", folder.join("link")).unwrap();
+        let [client] = free_addresses::<1>();
+        let url = format!("http://{client}");
+        let urls = ["--listen-client-urls", &url, "--advertise-client-urls", &url];
+        let dirs = ["--data-dir=d", &format!("--wal-dir={wal_dir}")];
+        for start in 0..3 {
+            let name = format!("m{start}");
+            let member = Etcd::spawn(&folder, &name, &[&urls[..], &dirs[..]].concat());
+            wait_ready(&folder, &name);
+            assert_eq!(get(client, "key").as_deref(), (start > 0).then_some("value"));
+            assert!(put(client, "key", "value"));
+            drop(member);
+        }
+        // Without the flag the log is not where it should be, but for the data directory itself.
+        let (status, text) = if at < 2 { ended(&folder, &["--data-dir=d"], &[]) } else { continue };
+        assert!(status == 1 && text.contains("there is no log in d/wal"), "{text}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
 /// A unit of `Type=notify`, as etcd's is.
 #[test]
 fn systemd_is_told_when_the_member_is_ready() {

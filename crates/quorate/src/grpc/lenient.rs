@@ -1,0 +1,271 @@
+//! Odd authorities and paths of requests, which grpc-go serves and the library of HTTP/2 refuses:
+//! `:authority: #initially=[127.0.0.1:2379]` of each call of clientv3 and etcdctl 3.5.0. The bytes
+//! that come from the socket pass here before the library has them. An authority or a path that
+//! the library would refuse becomes another one of as many characters, which names nothing.
+//!
+//! Of the HPACK block of a HEADERS frame (RFC 7541) only the first fields are looked at: pseudo
+//! headers come first. The boundaries of fields do not depend on the dynamic table, and a field
+//! that stands there keeps its size, so both ends evict the same fields. A block that goes on in a
+//! CONTINUATION frame before its first fields are over is left as it is.
+
+use hyper::http::uri::{Authority, PathAndQuery};
+
+use super::keep_alive::{HEAD_BYTES, PREFACE_BYTES};
+
+mod huffman;
+
+/// The kind of a HEADERS frame, and its flags that move the block (RFC 9113, 6.2).
+const HEADERS: u8 = 1;
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+
+/// Fields that are looked at. Four pseudo headers stand in a request, five in extended CONNECT.
+const FIELDS_MAX: usize = 6;
+
+/// Bytes of a HEADERS frame that is waited for as a whole: the least that a peer may send, and
+/// what clients do send (`SETTINGS_MAX_FRAME_SIZE`). Longer frames pass as they are.
+const FRAME_BYTES_MAX: usize = HEAD_BYTES + 16_384;
+
+/// The bytes of one connection on their way from the socket to the library.
+#[derive(Debug)]
+pub(super) struct LenientHeads {
+    /// Bytes that no HEADERS frame begins in.
+    skip: usize,
+    /// The beginning of a frame whose rest has not come: at most [`FRAME_BYTES_MAX`].
+    held: Vec<u8>,
+    /// Bytes for the library that take the place of those from the socket.
+    ready: Vec<u8>,
+}
+
+impl LenientHeads {
+    pub fn new() -> LenientHeads {
+        LenientHeads { skip: PREFACE_BYTES, held: Vec::new(), ready: Vec::new() }
+    }
+
+    /// Takes bytes from the socket. Returns how many of them the library gets from where they are;
+    /// those behind stand in [`LenientHeads::take_ready`], or wait for the rest of their frame.
+    pub fn pass(&mut self, bytes: &[u8]) -> usize {
+        if self.held.is_empty() {
+            return self.walk(bytes);
+        }
+        let mut all = core::mem::take(&mut self.held);
+        all.extend_from_slice(bytes);
+        let kept = self.walk(&all);
+        self.ready.splice(0..0, all.drain(..kept));
+        0
+    }
+
+    /// Whether there are such bytes.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes up to so many bytes that the library gets next.
+    pub fn take_ready(&mut self, count: usize) -> Vec<u8> {
+        let left = self.ready.split_off(self.ready.len().min(count));
+        core::mem::replace(&mut self.ready, left)
+    }
+
+    /// The socket gives no more: what was waited for does not come.
+    pub fn end(&mut self) {
+        self.ready.append(&mut self.held);
+    }
+
+    fn walk(&mut self, bytes: &[u8]) -> usize {
+        let (mut at, mut changed_at) = (0, None);
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let count = self.skip.min(rest.len());
+            let count = if count > 0 { count } else { passing(rest) };
+            if self.skip > 0 {
+                self.skip -= count;
+            } else if count == 0 {
+                self.held.extend_from_slice(rest);
+                break;
+            } else if rest.len() < count {
+                self.skip = count - rest.len();
+            } else if let Some(frame) = changed(&rest[..count]) {
+                changed_at.get_or_insert(at);
+                self.ready.extend_from_slice(&frame);
+                at += count;
+                continue;
+            }
+            let count = count.min(rest.len());
+            if changed_at.is_some() {
+                self.ready.extend_from_slice(&rest[..count]);
+            }
+            at += count;
+        }
+        changed_at.unwrap_or(at)
+    }
+}
+
+/// The bytes of the frame that begins here; 0 if they must be waited for.
+fn passing(bytes: &[u8]) -> usize {
+    let Some(&[high, middle, low, kind, ..]) = bytes.first_chunk::<HEAD_BYTES>() else { return 0 };
+    let count = HEAD_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize;
+    let must_be_whole = kind == HEADERS && count <= FRAME_BYTES_MAX;
+    if must_be_whole && bytes.len() < count { 0 } else { count }
+}
+
+/// A frame with another authority or path; none if it may stay as it is.
+fn changed(frame: &[u8]) -> Option<Vec<u8>> {
+    let (head, payload) = frame.split_first_chunk::<HEAD_BYTES>()?;
+    let [.., kind, flags, _, _, _, _] = *head;
+    if kind != HEADERS {
+        return None;
+    }
+    let padded = if flags & PADDED > 0 { 1 } else { 0 };
+    let priority = if flags & PRIORITY > 0 { 5 } else { 0 };
+    let (before, block) = payload.split_at_checked(padded + priority)?;
+    let mut out = Vec::new();
+    let (mut taken, mut rest) = (0, block);
+    for _ in 0..FIELDS_MAX {
+        let (name, value) = match next_field(&mut rest) {
+            Some(Field::Literal(name, value)) => (name, value),
+            Some(Field::Other) => continue,
+            None => break,
+        };
+        if let Some(other) = name.other_for(value) {
+            let (value_at, behind) = (block.len() - rest.len() - value.bytes, rest.len());
+            out.extend_from_slice(&block[taken..value_at]);
+            put_string(&other, &mut out);
+            taken = block.len() - behind;
+        }
+    }
+    if taken == 0 {
+        return None;
+    }
+    out.extend_from_slice(&block[taken..]);
+    let count = u32::try_from(before.len() + out.len()).ok()?;
+    let [_, high, middle, low] = count.to_be_bytes();
+    let frame = [&[high, middle, low], &head[3..], before, &out].concat();
+    (frame.len() <= FRAME_BYTES_MAX).then_some(frame)
+}
+
+/// A field of a block.
+enum Field<'b> {
+    /// A pseudo header that is looked at, with its value.
+    Literal(Name, Text<'b>),
+    /// Any other one, or a change of the table's size.
+    Other,
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    Authority,
+    Path,
+}
+
+impl Name {
+    /// A value that the library takes, of as many characters; none if it takes this one.
+    fn other_for(self, value: Text<'_>) -> Option<Vec<u8>> {
+        let text = value.decode()?;
+        let (is_good, first) = match self {
+            Name::Authority => (Authority::try_from(&text[..]).is_ok(), b'x'),
+            Name::Path => {
+                let begins = text.first() == Some(&b'/');
+                (begins && PathAndQuery::try_from(&text[..]).is_ok(), b'/')
+            }
+        };
+        let mut other = vec![b'x'; text.len()];
+        *other.first_mut()? = first;
+        (!is_good).then_some(other)
+    }
+}
+
+/// A string literal as it stands in a block (RFC 7541, 5.2).
+#[derive(Clone, Copy)]
+struct Text<'b> {
+    is_huffman: bool,
+    text: &'b [u8],
+    /// Its bytes with those before the text.
+    bytes: usize,
+}
+
+impl Text<'_> {
+    fn decode(self) -> Option<Vec<u8>> {
+        if self.is_huffman { huffman::decode(self.text) } else { Some(self.text.to_vec()) }
+    }
+}
+
+/// Reads a field (RFC 7541, 6). None at the end, and where the library is to complain.
+fn next_field<'b>(block: &mut &'b [u8]) -> Option<Field<'b>> {
+    let prefix_bits = match *block.first()? {
+        0x80.. => {
+            take_number(block, 7)?;
+            return Some(Field::Other);
+        }
+        0x20..0x40 => {
+            take_number(block, 5)?;
+            return Some(Field::Other);
+        }
+        0x40.. => 6,
+        _ => 4,
+    };
+    let name = match take_number(block, prefix_bits)? {
+        0 => take_text(block)?.decode().and_then(|name| match &name[..] {
+            b":authority" => Some(Name::Authority),
+            b":path" => Some(Name::Path),
+            _ => None,
+        }),
+        // The static table (RFC 7541, appendix A).
+        1 => Some(Name::Authority),
+        4 | 5 => Some(Name::Path),
+        _ => None,
+    };
+    let value = take_text(block)?;
+    Some(name.map_or(Field::Other, |name| Field::Literal(name, value)))
+}
+
+fn take_text<'b>(block: &mut &'b [u8]) -> Option<Text<'b>> {
+    let (is_huffman, before) = (*block.first()? >= 0x80, block.len());
+    let count = take_number(block, 7)?;
+    let (text, rest) = block.split_at_checked(count)?;
+    *block = rest;
+    Some(Text { is_huffman, text, bytes: before - rest.len() })
+}
+
+/// Takes a number whose first byte has so many bits of it (RFC 7541, 5.1). None for more than a
+/// block can have.
+fn take_number(block: &mut &[u8], prefix_bits: u32) -> Option<usize> {
+    let full = (1_usize << prefix_bits) - 1;
+    let mut number = usize::from(take_byte(block)?) & full;
+    if number < full {
+        return Some(number);
+    }
+    for shift in [0, 7, 14] {
+        let byte = usize::from(take_byte(block)?);
+        number += (byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn take_byte(block: &mut &[u8]) -> Option<u8> {
+    let (byte, rest) = block.split_first()?;
+    *block = rest;
+    Some(*byte)
+}
+
+/// Puts a string literal that is not compressed.
+fn put_string(text: &[u8], out: &mut Vec<u8>) {
+    const FULL: usize = 0x7f;
+    if text.len() < FULL {
+        out.push(text.len() as u8);
+    } else {
+        out.push(FULL as u8);
+        let mut left = text.len() - FULL;
+        while left >= 0x80 {
+            out.push((left & 0x7f) as u8 | 0x80);
+            left >>= 7;
+        }
+        out.push(left as u8);
+    }
+    out.extend_from_slice(text);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use bytes::Bytes;
+use hyper::http::Request;
+use tokio::io::AsyncReadExt;
+
+use super::*;
+
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let [_, high, middle, low] = (payload.len() as u32).to_be_bytes();
+    [&[high, middle, low, kind, flags, 0, 0, 0, 1], payload].concat()
+}
+
+/// A block with a literal of this name index and value, not compressed, between other fields.
+fn block(index: u8, value: &[u8]) -> Vec<u8> {
+    let mut block = vec![0x83, 0x86, 0x40 | index];
+    put_string(value, &mut block);
+    block.extend([0x88, 0x89]);
+    block
+}
+
+/// The bytes that the library gets, if the socket gives them in parts of this length.
+fn passed(bytes: &[u8], part_bytes: usize) -> Vec<u8> {
+    let mut heads = LenientHeads::new();
+    let mut out = Vec::new();
+    for part in bytes.chunks(part_bytes) {
+        let kept = heads.pass(part);
+        out.extend_from_slice(&part[..kept]);
+        out.extend(heads.take_ready(usize::MAX));
+        assert!(heads.held.len() < FRAME_BYTES_MAX);
+    }
+    heads.end();
+    out.extend(heads.take_ready(usize::MAX));
+    out
+}
+
+fn check(frames: &[Vec<u8>], expected: &[Vec<u8>]) {
+    let with_preface = |frames: &[Vec<u8>]| [vec![b'p'; PREFACE_BYTES], frames.concat()].concat();
+    let (bytes, expected) = (with_preface(frames), with_preface(expected));
+    for part_bytes in [1, 2, 7, 8, 9, 10, 33, 64, bytes.len()] {
+        assert_eq!(passed(&bytes, part_bytes), expected, "in parts of {part_bytes}");
+    }
+}
+
+#[test]
+fn what_the_library_takes_passes_as_it_is() {
+    let frames = [
+        frame(4, 0, &[]),
+        frame(HEADERS, 4, &block(1, b"127.0.0.1:2379")),
+        frame(HEADERS, 4, &block(4, b"/etcdserverpb.KV/Range")),
+        frame(0, 1, &[HEADERS; 100]),
+        // Another field may have any value.
+        frame(HEADERS, 4, &block(58, b"#x[")),
+        frame(HEADERS, 4, &[0x83, 0x86, 0x84, 0xbe]),
+        frame(HEADERS, 4, &[]),
+        // What the library is to complain about.
+        frame(HEADERS, 4, &[0x41, 0x05, b'#']),
+        frame(HEADERS, 4, &[0x41, 0xff, 0xff, 0xff, 0xff, 0xff]),
+        frame(HEADERS, PADDED | PRIORITY, &[1, 2]),
+        frame(HEADERS, 4, &[0x7f; 16_384]),
+        frame(HEADERS, 4, &[0x7f; 16_385]),
+    ];
+    check(&frames, &frames);
+}
+
+#[test]
+fn an_odd_authority_or_path_becomes_another_one_of_its_size() {
+    let odd = b"#initially=[127.0.0.1:2379]";
+    for flags in [4, 4 | PADDED, 4 | PRIORITY, 4 | PADDED | PRIORITY] {
+        let around = |block: Vec<u8>| {
+            let padded: &[u8] = if flags & PADDED > 0 { &[2] } else { &[] };
+            let priority: &[u8] = if flags & PRIORITY > 0 { &[0, 0, 0, 3, 9] } else { &[] };
+            let padding: &[u8] = if flags & PADDED > 0 { &[0, 0] } else { &[] };
+            frame(HEADERS, flags, &[padded, priority, &block, padding].concat())
+        };
+        let other = [&b"/"[..], &[b'x'; 6]].concat();
+        check(
+            &[around(block(1, odd)), frame(0, 1, b"data"), around(block(4, b"noslash"))],
+            &[around(block(1, &[b'x'; 27])), frame(0, 1, b"data"), around(block(4, &other))],
+        );
+    }
+    // With a name that is written out, and a long value.
+    let named = |value: &[u8]| {
+        let mut block = vec![0x00];
+        put_string(b":authority", &mut block);
+        put_string(value, &mut block);
+        frame(HEADERS, 4, &block)
+    };
+    check(&[named(&[b'#'; 300])], &[named(&[b'x'; 300])]);
+}
+
+/// As grpc-go sends it: compressed, and with fields for the dynamic table on both sides.
+#[test]
+fn a_compressed_authority_is_understood() {
+    // RFC 7541, C.4.1: `www.example.com`.
+    let coded = [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff];
+    assert_eq!(huffman::decode(&coded).unwrap(), b"www.example.com");
+    // `#` has 12 bits, 0xffa; the rest is padding.
+    let sent = frame(HEADERS, 4, &[0x83, 0x41, 0x82, 0xff, 0xaf, 0x88]);
+    check(&[sent], &[frame(HEADERS, 4, &[0x83, 0x41, 0x01, b'x', 0x88])]);
+    for bad in [&[0xff, 0xff, 0xff, 0xff][..], &[0xff], &[0x00]] {
+        assert_eq!(huffman::decode(bad), None, "{bad:x?}");
+    }
+}
+
+/// The values of the first header frame that the library's own client sends.
+async fn sent_by_library(value: &[u8]) -> Vec<Vec<u8>> {
+    let (ours, mut theirs) = tokio::io::duplex(1 << 16);
+    let (mut requests, connection) = h2::client::handshake(ours).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get("http://a/").header("x", value).body(()).unwrap();
+    let (_response, _) = requests.send_request(request, true).unwrap();
+    let mut bytes = vec![0; PREFACE_BYTES];
+    theirs.read_exact(&mut bytes).await.unwrap();
+    loop {
+        let mut head = [0; HEAD_BYTES];
+        theirs.read_exact(&mut head).await.unwrap();
+        let mut payload = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
+        theirs.read_exact(&mut payload).await.unwrap();
+        if head[3] != HEADERS {
+            continue;
+        }
+        let (mut values, mut rest) = (Vec::new(), &payload[..]);
+        while let Some(first) = rest.first() {
+            match first {
+                0x80.. => drop(take_number(&mut rest, 7)),
+                _ => {
+                    let bits = if *first >= 0x40 { 6 } else { 4 };
+                    if take_number(&mut rest, bits) == Some(0) {
+                        take_text(&mut rest).unwrap();
+                    }
+                    values.push(take_text(&mut rest).unwrap().decode().unwrap());
+                }
+            }
+        }
+        return values;
+    }
+}
+
+#[tokio::test]
+async fn all_codes_are_those_of_the_library() {
+    let all: Vec<u8> = (32..127).chain(128..=255).collect();
+    let values = sent_by_library(&all).await;
+    assert!(values.contains(&all), "{values:?}");
+}
+
+/// If this fails, the library takes such authorities, and nothing here is needed any more.
+#[tokio::test]
+async fn the_library_refuses_odd_authorities() {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let server = tokio::spawn(async move {
+        let mut connection: h2::server::Connection<_, Bytes> =
+            h2::server::handshake(theirs).await.unwrap();
+        connection.accept().await.map(|accepted| accepted.map(drop))
+    });
+    let request = frame(HEADERS, 5, &block(1, b"#initially=[127.0.0.1:2379]"));
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let bytes = [preface, &frame_of_connection()[..], &request].concat();
+    let (mut read, mut write) = tokio::io::split(ours);
+    tokio::io::AsyncWriteExt::write_all(&mut write, &bytes).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.windows(HEAD_BYTES).any(|head| head[3] == 3 && head[8] == 1) {
+        assert!(read.read_buf(&mut answer).await.unwrap() > 0);
+    }
+    server.abort();
+}
+
+/// Empty settings.
+fn frame_of_connection() -> Vec<u8> {
+    vec![0, 0, 0, 4, 0, 0, 0, 0, 0]
+}
