@@ -104,14 +104,18 @@ pub fn load_from(
         let file = path.display().to_string();
         let text = must_read(read, path)?;
         draft.report.file = Some(file.clone());
-        if toml_file::recognises(path, &text) {
+        let (is_toml, why) = toml_file::recognises(path, &text);
+        let applied = if is_toml {
             draft.initial_config = masked::toml(&text);
-            toml_file::apply(&mut draft, &file, &text)?;
+            toml_file::apply(&mut draft, &file, &text)
         } else {
             draft.report.is_zoo_cfg = true;
             draft.initial_config = masked::zoo_cfg(&text);
-            zoo_cfg::apply(&mut draft, &file, &text, read)?;
-        }
+            zoo_cfg::apply(&mut draft, &file, &text, read)
+        };
+        let is_named_so = is_toml == toml_file::is_named(path);
+        let format = if is_toml { "TOML" } else { "a zoo.cfg" };
+        applied.map_err(|it| if is_named_so { it } else { it.read_as(format, &why) })?;
     } else if env.container.keys().any(|name| container_env::is_one(name)) {
         draft.report.is_zoo_cfg = true;
         container_env::apply(&mut draft, &env.container)?;

@@ -378,7 +378,8 @@ fn server_address(text: &str) -> Result<ServerAddress, String> {
         None => server.split_once(':').ok_or_else(malformed)?,
     };
     let host = host.trim();
-    let mut parts = rest.split(':');
+    // Java's `split` drops empty parts at the end.
+    let mut parts = rest.trim_end_matches(':').split(':');
     let (Some(peer), Some(election)) = (parts.next(), parts.next()) else {
         return Err(malformed());
     };

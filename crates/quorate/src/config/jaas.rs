@@ -222,7 +222,7 @@ impl Tokens<'_> {
     /// Skips the rest of a comment whose first `/` was read.
     fn skip_comment(&mut self) -> Result<(), (u32, String)> {
         if self.text.next_if_eq(&'*').is_none() {
-            while self.text.next_if(|c| *c != '\n').is_some() {}
+            while self.text.next_if(|c| !['\n', '\r'].contains(c)).is_some() {}
             return Ok(());
         }
         let line = self.line;

@@ -175,5 +175,9 @@ fn settle_words(words: Option<FourLetterWords>, read_only_mode: bool) -> FourLet
 
 /// A host, without the brackets of an IPv6 address.
 fn bare(host: &str) -> String {
+    if host.is_empty() {
+        // `InetAddress.getByName("")`.
+        return "127.0.0.1".to_string();
+    }
     host.trim_start_matches('[').trim_end_matches(']').to_string()
 }

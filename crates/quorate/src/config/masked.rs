@@ -9,7 +9,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::properties::{join_lines, split_entry, unescape};
+use super::properties::{join_lines, lines, split_entry, unescape};
 
 /// The text that is shown in place of a secret.
 pub const MASK: &str = "***";
@@ -28,7 +28,7 @@ pub fn is_secret(key: &str) -> bool {
 /// The masked text of a `zoo.cfg`.
 pub(super) fn zoo_cfg(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    let mut lines = text.lines();
+    let mut lines = lines(text);
     while let Some(line) = lines.next() {
         let entry = line.trim_start();
         if entry.starts_with(['#', '!']) {

@@ -16,7 +16,7 @@ pub struct Entry {
 /// at the first `=`, `:` or blank that is not escaped.
 pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
     let mut entries = Vec::new();
-    let mut lines = (1u32..).zip(text.lines());
+    let mut lines = (1u32..).zip(lines(text));
     while let Some((line, first)) = lines.next() {
         let first = first.trim_start_matches(BLANKS);
         if first.is_empty() || first.starts_with(['#', '!']) {
@@ -31,6 +31,21 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
         });
     }
     Ok(entries)
+}
+
+/// The lines of a text. One ends with a line feed, a carriage return, or both, as in Java
+/// (`Properties.LineReader`).
+pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (line, behind) = rest.split_at(rest.find(['\r', '\n']).unwrap_or(rest.len()));
+        let ends = ["\r\n", "\r", "\n"];
+        rest = ends.iter().find_map(|end| behind.strip_prefix(end)).unwrap_or_default();
+        Some(line)
+    })
 }
 
 /// A logical line: the first line without leading blanks, and the lines that continue it.

@@ -64,6 +64,17 @@ pub enum ConfigError {
     Invalid { place: Place, key: String, cause: String },
 }
 
+impl ConfigError {
+    /// Adds the format that the file was read as, and why: its author may have meant another one.
+    pub fn read_as(mut self, format: &str, why: &str) -> ConfigError {
+        if let ConfigError::Malformed { cause, .. } | ConfigError::Invalid { cause, .. } = &mut self
+        {
+            cause.push_str(&format!(" (read as {format}: {why})"));
+        }
+        self
+    }
+}
+
 /// The file of a configuration, and the warnings about it.
 #[derive(Debug, Default)]
 pub(super) struct Report {

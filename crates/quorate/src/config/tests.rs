@@ -184,6 +184,9 @@ fn properties_are_read_as_java_reads_them() {
     check("# a=b\n  ! c=d\n\n", &[]);
     check("a=b", &[("a", "b", 1)]);
     check("  a  =  b  \r\nc:d\n", &[("a", "b", 1), ("c", "d", 2)]);
+    // A line ends at a carriage return, too.
+    check("# text\ra=b\rc=d\n\re=f\r\n", &[("a", "b", 2), ("c", "d", 3), ("e", "f", 5)]);
+    check("a=b\\\r\n c\\\r d\re=f", &[("a", "bcd", 1), ("e", "f", 4)]);
     check("a b c", &[("a", "b c", 1)]);
     check("a\t:\tb", &[("a", "b", 1)]);
     check("a", &[("a", "", 1)]);
@@ -286,14 +289,15 @@ fn words_are_listed_or_all_and_srvr_is_always_there() {
     let some = words("4lw.commands.whitelist=ruok, mntr");
     assert!(allows(&some, "ruok") && allows(&some, "mntr") && allows(&some, "srvr"));
     assert!(!allows(&some, "dump"));
-    assert!(allows(&words("zookeeper.4lw.commands.whitelist=ruok"), "ruok"));
-    assert!(allows(&words("readonlymode.enabled=true"), "isro"));
+    assert!(!allows(&words("zookeeper.4lw.commands.whitelist=ruok"), "ruok"));
+    let read_only = flags("-Dreadonlymode.enabled=true").config().listeners.four_letter_words;
+    assert!(allows(&read_only, "isro"));
     assert!(!allows(&words("4lw.commands.whitelist="), "ruok"));
 }
 
 #[test]
 fn outcomes_depend_on_replicated_settings_only() {
-    let config = zoo("skipACL=yes\nextendedTypesEnabled=true\nzookeeper.enforceQuota=TRUE\n\
+    let config = zoo("skipACL=yes\nextendedTypesEnabled=true\nenforceQuota=TRUE\n\
          reconfigEnabled=true\nDigestAuthenticationProvider.enabled=false\n\
          DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n\
          DigestAuthenticationProvider.digestAlg=sha-256\n")
@@ -313,6 +317,49 @@ fn outcomes_depend_on_replicated_settings_only() {
     );
 }
 
+/// A line that ZooKeeper makes a property of which it never reads. A file that was moved here must
+/// not open what was closed.
+#[test]
+fn lines_that_are_dead_in_zookeeper_are_warnings_and_change_nothing() {
+    let plain = zoo("").config();
+    for line in [
+        "zookeeper.ssl.clientAuth=required",
+        "zookeeper.ssl.clientAuth=none",
+        "zookeeper.skipACL=yes",
+        "zookeeper.DigestAuthenticationProvider.superDigest=super:x=",
+        "zookeeper.jute.maxbuffer=1",
+        "zookeeper.quorate.etcdAddr=0.0.0.0:2379",
+        "jute.maxbuffer=x",
+        "znode.container.checkIntervalMs=100",
+        "znode.container.maxPerMinute=1",
+        "znode.container.maxNeverUsedIntervalMs=1",
+        "readonlymode.enabled=true",
+        "java.security.auth.login.config=/nothing/there",
+    ] {
+        let world = zoo(line);
+        let key = line.split_once('=').map_or("", |(key, _)| key);
+        assert_eq!(world.warnings(), [format!("conf/zoo.cfg:3: {key}")]);
+        let mut config = world.config();
+        config.source = plain.source.clone();
+        assert_eq!(config, plain, "{line}");
+    }
+    // The line that is read is named, or the flag.
+    let said = |line: &str| zoo(line).load().unwrap().1[0].message.clone();
+    assert!(said("zookeeper.skipACL=yes").contains("write skipACL in the file"));
+    assert!(said("zookeeper.jute.maxbuffer=1").contains("set -Djute.maxbuffer instead"));
+    assert!(said("jute.maxbuffer=1").contains("set -Djute.maxbuffer instead"));
+    // This one is read with the prefix and without.
+    assert_eq!(zoo("fsync.warningthresholdms=7").config().storage.fsync_warning_ms, 7);
+    assert_eq!(flags("-Dfsync.warningthresholdms=7").config().storage.fsync_warning_ms, 7);
+    // A flag with the prefix is dead, too, where ZooKeeper reads it without.
+    let dead = flags("-Dzookeeper.jute.maxbuffer=1 -Dzookeeper.readonlymode.enabled=true");
+    assert_eq!(
+        dead.warnings(),
+        ["JVMFLAGS: zookeeper.jute.maxbuffer", "JVMFLAGS: zookeeper.readonlymode.enabled"]
+    );
+    assert_eq!(dead.config().requests.jute_bytes_max, plain.requests.jute_bytes_max);
+}
+
 #[test]
 fn snapshot_triggers_have_a_floor_and_an_off() {
     assert_eq!(zoo("snapCount=5").config().storage.snapshot_command_count, Some(5));
@@ -326,13 +373,12 @@ fn snapshot_triggers_have_a_floor_and_an_off() {
 #[test]
 fn the_largest_request_has_a_largest_value() {
     assert_eq!(flags("-Djute.maxbuffer=0x3fffff").config().requests.jute_bytes_max, 0x3f_ffff);
-    assert_eq!(zoo("jute.maxbuffer=4194304").config().requests.jute_bytes_max, 4_194_304);
-    let at = format!("jute.maxbuffer={JUTE_BYTES_MAX_MAX}");
-    assert_eq!(zoo(&at).warnings(), Vec::<String>::new());
-    let above = zoo(&format!("jute.maxbuffer={}", JUTE_BYTES_MAX_MAX + 1));
+    let at = format!("-Djute.maxbuffer={JUTE_BYTES_MAX_MAX}");
+    assert_eq!(flags(&at).warnings(), Vec::<String>::new());
+    let above = flags(&format!("-Djute.maxbuffer={}", JUTE_BYTES_MAX_MAX + 1));
     assert_eq!(above.config().requests.jute_bytes_max, JUTE_BYTES_MAX_MAX);
-    assert_eq!(above.warnings(), ["conf/zoo.cfg:3: jute.maxbuffer"]);
-    assert!(zoo("jute.maxbuffer=0").error().contains("is not between 1 and"));
+    assert_eq!(above.warnings(), ["JVMFLAGS: jute.maxbuffer"]);
+    assert!(flags("-Djute.maxbuffer=0").error().contains("is not between 1 and"));
 }
 
 #[test]
@@ -694,10 +740,19 @@ fn options_win_over_the_file_the_file_over_properties_and_the_last_property() {
 #[test]
 fn the_format_is_told_by_the_content() {
     let check = |name: &str, text: &str, expected: bool| {
-        assert_eq!(toml_file::recognises(Path::new(name), text), expected, "{name}: {text:?}");
+        assert_eq!(toml_file::recognises(Path::new(name), text).0, expected, "{name}: {text:?}");
     };
     check("a.cfg", "data_dir = \"/d\"", true);
-    check("a.cfg", "# comment\n\n[server]\n", true);
+    check("a.cfg", "# comment\n\n[cluster]\n", true);
+    check("a.cfg", "[[ cluster ]]", true);
+    check("a.cfg", "sasl_users.bob = \"x\"", true);
+    // Published files of ZooKeeper: a header, which is a key there, and a value in quotes.
+    check("a.cfg", "[zookeeper]\ndataDir=/d\n", false);
+    check("a.cfg", "dataDir=\"/d\"\ntickTime=1", false);
+    check("a.cfg", "audit.enable=true", false);
+    check("a.cfg", "# text\rtickTime=1", false);
+    check("a.cfg", "[server]", false);
+    check("a.toml", "[server]", true);
     check("a.cfg", "unknown = \"x\"", true);
     check("a.cfg", "tick = 2000", true);
     check("a.toml", "tickTime=2000\n", false);
@@ -706,6 +761,26 @@ fn the_format_is_told_by_the_content() {
     check("a.toml", "", true);
     check("a.cfg", "", false);
     check("a.cfg", "# only a comment", false);
+}
+
+#[test]
+fn an_error_says_which_format_was_read_where_the_name_says_otherwise() {
+    let error = World::zoo("[cluster]\ndataDir /d\n").error();
+    assert!(error.ends_with("(read as TOML: line 1 has cluster)"), "{error}");
+    let error = World::toml("dataDir=/d\ntickTime=x").error();
+    assert!(error.ends_with("(read as a zoo.cfg: line 1 has dataDir)"), "{error}");
+    assert!(zoo("tickTime=x").error().ends_with("is not a whole number"));
+}
+
+/// As the real server does: the loopback address, and an empty part at the end.
+#[test]
+fn an_empty_client_address_and_a_colon_behind_the_ports_are_read_as_by_java() {
+    let config = zoo("clientPortAddress=").config();
+    assert_eq!(config.listeners.zk_addr.unwrap().to_string(), "127.0.0.1:2181");
+    let text = "initLimit=1\nsyncLimit=1\nserver.1=a:1:2:\nserver.2=b:1:2::\nserver.3=c:1:2\n";
+    let mut world = zoo(text);
+    world = world.and("/d/myid", "1\n");
+    assert_eq!(world.config().cluster.unwrap().servers.len(), 3);
 }
 
 #[test]
@@ -1170,7 +1245,7 @@ fn what_the_admin_server_may_do_with_whole_states() {
     assert_eq!(images(""), (true, true, 300_000));
     assert_eq!(images("admin.snapshot.enabled=FALSE\n"), (false, true, 300_000));
     assert_eq!(images("admin.restore.enabled=no\n"), (true, false, 300_000));
-    assert_eq!(images("zookeeper.admin.rateLimiterIntervalInMS=0\n"), (true, true, 0));
+    assert_eq!(images("admin.rateLimiterIntervalInMS=0\n"), (true, true, 0));
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
     assert!(zoo("admin.rateLimiterIntervalInMS=5s").error().contains("\"5s\" is not a time in ms"));
     let text = "admin_snapshot = false\nadmin_restore = false\nadmin_rate_limit_interval = \"2s\"";
@@ -1194,7 +1269,7 @@ fn the_file_and_the_properties_are_kept_as_they_were() {
         "foo.bar=baz",
         "zookeeper.admin.enableServer=true",
         "zookeeper.skipACL=yes",
-        "zookeeper.snapCount=9",
+        "zookeeper.zookeeper.snapCount=9",
     ];
     assert_eq!(properties, expected);
 }
@@ -1221,7 +1296,6 @@ fn the_time_without_a_session_is_that_of_zookeepers_property() {
     let fine = Vec::<String>::new;
     assert_eq!(shown(&zoo("")), (10_000, fine()));
     assert_eq!(shown(&zoo("nio.sessionlessCnxnTimeout=2500")), (2_500, fine()));
-    assert_eq!(shown(&zoo("zookeeper.nio.sessionlessCnxnTimeout=1")), (1, fine()));
     assert_eq!(shown(&World::toml("sessionless_timeout = \"3s\"")), (3_000, fine()));
     assert!(zoo("nio.sessionlessCnxnTimeout=0").error().contains("is not between 1 and"));
     assert!(World::toml("sessionless_timeout = \"0s\"").error().contains("sessionless_timeout"));

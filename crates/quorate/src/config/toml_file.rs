@@ -19,6 +19,7 @@ use super::etcd::EtcdDraft;
 use super::listeners::{FourLetterWords, ListenersDraft};
 use super::logging::LoggingConfig;
 use super::monitoring::MonitoringDraft;
+use super::properties::lines;
 use super::report::{ConfigError, Place, Report};
 use super::requests::{JUTE_BYTES_MAX_MAX, RequestsDraft};
 use super::sessions::SessionsDraft;
@@ -156,30 +157,46 @@ pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
     ("tls_cipher_suites", "[\"TLS_AES_128_GCM_SHA256\"]"),
 ];
 
-/// Whether a text has this format. The first telling line decides: a table header or one of our
-/// keys is TOML; a key with a capital or a dot, or a line without `=`, is a `zoo.cfg`. Without a
+/// Whether a text has this format, and why. The first telling line decides: one of our keys or
+/// tables is TOML; a key with a capital or a dot, or a line without `=`, is a `zoo.cfg`; a value in
+/// quotes is TOML. A header of another table says nothing: it is a key in a `zoo.cfg`. Without a
 /// telling line, the file's name decides.
-pub(super) fn recognises(path: &Path, text: &str) -> bool {
-    for line in text.lines().map(str::trim) {
+pub(super) fn recognises(path: &Path, text: &str) -> (bool, String) {
+    for (number, line) in (1u32..).zip(lines(text)) {
+        let line = line.trim();
         if line.is_empty() || line.starts_with(['#', '!']) {
             continue;
         }
-        if line.starts_with('[') {
-            return true;
-        }
-        let Some((key, value)) = line.split_once('=') else {
-            return false;
+        let header = line.strip_prefix('[').map(|line| line.trim_start_matches('['));
+        let (key, value) = match (header, line.split_once('=')) {
+            (Some(header), _) => (header.split(']').next().unwrap_or_default(), None),
+            (None, Some((key, value))) => (key, Some(value.trim())),
+            (None, None) => return (false, format!("line {number} has no \"=\"")),
         };
-        let (key, value) = (key.trim(), value.trim());
-        if KEYS.iter().any(|(ours, _)| *ours == key) || value.starts_with(['"', '\'', '[']) {
-            return true;
+        let key = key.trim();
+        let first = key.split('.').next().unwrap_or_default().trim();
+        let is_ours =
+            |(ours, form): &(&str, &str)| *ours == first && (key == first || form.starts_with('{'));
+        if first == CLUSTER || KEYS.iter().any(is_ours) {
+            return (true, format!("line {number} has {first}"));
         }
+        let Some(value) = value else { continue };
         if key.contains(|c: char| c.is_ascii_uppercase() || c == '.') {
-            return false;
+            return (false, format!("line {number} has {key}"));
+        }
+        if value.starts_with(['"', '\'', '[']) {
+            return (true, format!("line {number} has a value in quotes or brackets"));
         }
     }
+    (is_named(path), "of its name".to_string())
+}
+
+/// Whether a file's name says that it has this format.
+pub(super) fn is_named(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
+
+const CLUSTER: &str = "cluster";
 
 /// Takes over a `quorate.toml`.
 pub(super) fn apply(draft: &mut Draft, file: &str, text: &str) -> Result<(), ConfigError> {
@@ -194,7 +211,7 @@ pub(super) fn apply(draft: &mut Draft, file: &str, text: &str) -> Result<(), Con
     })?;
     for (key, value) in table.get_ref() {
         let name = key.get_ref();
-        if let (true, Some(cluster)) = (name == "cluster", value.get_ref().as_table()) {
+        if let (true, Some(cluster)) = (name == CLUSTER, value.get_ref().as_table()) {
             apply_cluster(draft, &place, cluster)?;
             continue;
         }

@@ -2,7 +2,8 @@
 //!
 //! A key of `zoo.cfg` that `QuorumPeerConfig.parseProperties` does not know becomes the property
 //! `zookeeper.<key>`, and overrides a property of that name from the command line. So keys and
-//! properties meet in [`apply_property`], and both spellings work in a file.
+//! properties meet in [`apply_property`]. A line whose property nobody reads is dead: it is a
+//! warning here. It must not count, since it may switch certificates or permissions off.
 
 use std::path::Path;
 
@@ -40,6 +41,15 @@ const UNPREFIXED: [&str; 7] = [
     "fsync.warningthresholdms",
 ];
 
+/// The prefix of all other ones.
+const PREFIX: &str = "zookeeper.";
+
+/// Whether ZooKeeper reads the property `zookeeper.<name>`, or we do.
+fn is_read_with_prefix(name: &str) -> bool {
+    // `FileTxnLog` reads this one with the prefix, too.
+    !name.starts_with(PREFIX) && (!UNPREFIXED.contains(&name) || name == "fsync.warningthresholdms")
+}
+
 /// The prefix of properties that ZooKeeper does not have.
 const OURS: &str = "quorate.";
 
@@ -52,8 +62,13 @@ pub(super) fn apply_jvm_flags(
     let place = Place::of(variable);
     for (key, value) in properties::jvm_properties(flags) {
         draft.system_properties.insert(key.clone(), value.clone());
-        let name = match key.strip_prefix("zookeeper.") {
-            Some(name) => name,
+        let name = match key.strip_prefix(PREFIX) {
+            Some(name) if is_read_with_prefix(name) => name,
+            Some(name) => {
+                let message = format!("is read as -D{name} only; it is ignored, as in ZooKeeper");
+                draft.report.warn(&place, &key, message);
+                continue;
+            }
             None if UNPREFIXED.contains(&key.as_str()) => key.as_str(),
             None if key.starts_with(OURS) => key.as_str(),
             None => {
@@ -97,10 +112,12 @@ pub(super) fn apply_entry(
 ) -> Result<(), ConfigError> {
     let fate = match apply_key(draft, place, key, value) {
         Ok(Fate::Unknown) => {
-            let name = key.strip_prefix("zookeeper.").unwrap_or(key);
             // `QuorumPeerConfig` makes properties of keys that it does not know.
-            draft.system_properties.insert(format!("zookeeper.{name}"), value.to_string());
-            apply_property(draft, place, name, value)
+            draft.system_properties.insert(format!("{PREFIX}{key}"), value.to_string());
+            match is_read_with_prefix(key) {
+                true => apply_property(draft, place, key, value),
+                false => Ok(Fate::Differs(dead_line(key))),
+            }
         }
         known => known,
     };
@@ -115,6 +132,17 @@ pub(super) fn apply_entry(
         }
     }
     Ok(())
+}
+
+/// The warning for a line of a file that ZooKeeper reads as a property which it never looks at.
+fn dead_line(key: &str) -> String {
+    let instead = match key.strip_prefix(PREFIX) {
+        Some(name) if is_read_with_prefix(name) => format!("write {name} in the file"),
+        name => format!("set -D{} instead", name.unwrap_or(key)),
+    };
+    format!(
+        "means {PREFIX}{key} to ZooKeeper, which reads no such property; it is ignored: {instead}"
+    )
 }
 
 /// The entries of a properties file, only the last one with each key, as `Properties` keeps them. A

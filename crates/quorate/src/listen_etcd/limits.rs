@@ -129,7 +129,7 @@ pub(super) const V2_PROVEN_MAX: usize = 1_024;
 pub(super) const MEMBERS_BYTES_MAX: usize = 64 * 1024;
 
 /// Headers of an HTTP/1.1 request. A request with more is refused.
-pub(super) const HTTP_HEADERS_MAX: usize = 100;
+pub(super) const HTTP_HEADERS_MAX: usize = 1_000;
 
 /// The pause before another look at the first bytes of a client that has sent two of them or less.
 pub(super) const PREFACE_PAUSE: Duration = Duration::from_millis(5);

@@ -12,7 +12,7 @@ const CONTAINER: i32 = 4;
 const TTL: i32 = 5;
 const SEQUENTIAL_TTL: i32 = 6;
 
-const SOON: &str = "znode.container.checkIntervalMs=100";
+const SOON: &str = "-Dznode.container.checkIntervalMs=100";
 const EXTENDED: &str = "extendedTypesEnabled=true";
 
 fn create_of(kind: CreateKind, path: &str, flags: i32, ttl_ms: i64) -> Request<'_> {
@@ -74,7 +74,7 @@ fn a_container_survives_a_restart_and_goes_after_it() {
 
 #[test]
 fn a_container_that_is_never_used_goes_after_the_interval_that_is_set() {
-    let never_used = "znode.container.maxNeverUsedIntervalMs=1";
+    let never_used = "-Dznode.container.maxNeverUsedIntervalMs=1";
     let server = Server::start("containers-unused", &[SOON, never_used]);
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     assert_eq!(error(&mut client, &create_container("/c")), ErrorCode::OK);

@@ -63,13 +63,18 @@ impl Server {
     }
 
     /// Like [`Server::start`], in a folder that the test made and may have put files into. The file
-    /// [`JVMFLAGS_FILE`] holds the value of `JVMFLAGS`.
+    /// [`JVMFLAGS_FILE`] holds the value of `JVMFLAGS`; a line that begins with `-D` goes there, too.
     pub fn start_in(folder: PathBuf, lines: &[&str]) -> Server {
         let data = folder.join("data");
         let mut config = format!("tickTime=2000\ndataDir={}\nclientPort=0\n", data.display());
         config += "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n";
-        for line in lines {
-            config += &format!("{line}\n");
+        let (flags, lines): (Vec<&str>, Vec<&str>) =
+            lines.iter().partition(|line| line.starts_with("-D"));
+        lines.iter().for_each(|line| config += &format!("{line}\n"));
+        if !flags.is_empty() {
+            let before = fs::read_to_string(folder.join(JVMFLAGS_FILE)).unwrap_or_default();
+            let all = format!("{before} {}", flags.join(" "));
+            fs::write(folder.join(JVMFLAGS_FILE), all).unwrap();
         }
         fs::write(folder.join("zoo.cfg"), config).unwrap();
         let (running, address) = Running::start(&folder);

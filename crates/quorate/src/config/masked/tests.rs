@@ -18,6 +18,8 @@ fn passwords_of_a_zoo_cfg_are_masked_and_the_rest_is_shown_as_it_stands() {
         "DigestAuthenticationProvider.superDigest=super:hash",
         "DigestAuthenticationProvider.superDigest=***\n",
     );
+    check("x=1\rssl.keyStore.password=s3cret\ry=2", "x=1\nssl.keyStore.password=***\ny=2\n");
+    check("# text\rssl.keyStore.password=s3cret", "# text\nssl.keyStore.password=***\n");
     check("#ssl.keyStore.password=s3cret\nx=1", "# ***\nx=1\n");
     check("! the old password is s3cret", "# ***\n");
     check("ssl.trustStore.password=s3cret\\", "ssl.trustStore.password=***\n");

@@ -57,7 +57,7 @@ fn lengths_that_cannot_be_end_the_connection() {
 
 #[test]
 fn the_largest_frame_is_served_and_one_byte_more_ends_the_connection() {
-    for (setting, bytes_max) in [(None, FRAME_BYTES_MAX), (Some("jute.maxbuffer=5000"), 5000)] {
+    for (setting, bytes_max) in [(None, FRAME_BYTES_MAX), (Some("-Djute.maxbuffer=5000"), 5000)] {
         let server = Server::start("largest", setting.as_slice());
         let mut client = Client::open(server.address(), TIMEOUT_MS);
         client.create("/large", b"", 0).unwrap();
