@@ -152,7 +152,8 @@ pub fn load_from(
         draft.chunk.layout = Some(layout);
     }
     draft.chunk.verify_writes |= args.chunk_verify_writes;
-    draft.auth.sasl_users = sasl::settle(&mut draft.auth.sasl, &mut draft.report, read)?;
+    let Draft { auth, report, system_properties, .. } = &mut draft;
+    auth.sasl_users = sasl::settle(&mut auth.sasl, report, system_properties, read)?;
     draft.finish(cluster)
 }
 

@@ -84,7 +84,11 @@ impl Front {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         if let (Word::Stmk { mask }, true) = (&mut word, is_allowed) {
             let argument = connection.input.get(4..).and_then(|rest| rest.first_chunk());
-            let argument: &[u8; TRACE_MASK_BYTES] = argument.ok_or(Halt::NeedsBytes)?;
+            // `NIOServerCnxn.checkFourLetterWord` reads them once.
+            let Some(argument) = argument else {
+                return Err(self.disconnect(id, "its stmk has no mask"));
+            };
+            let argument: &[u8; TRACE_MASK_BYTES] = argument;
             *mask = i64::from_be_bytes(*argument);
         }
         connection.state = State::Waiting;

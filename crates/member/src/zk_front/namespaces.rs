@@ -16,8 +16,9 @@ use super::answered::ZkAnswered;
 use crate::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
 use crate::summary::Distribution;
 
-/// Stands for every namespace without a place of its own. No znode has this name.
-pub const OTHERS: &str = "/";
+/// Stands for every namespace without a place of its own, one of this name included. It is a part
+/// of keys of metrics, where programs that read `mntr` take word characters only.
+pub const OTHERS: &str = "_others";
 
 /// Bytes of a reply's header, of a length or a count in it, and of a Stat.
 const HEADER_BYTES: u64 = 16;
@@ -170,7 +171,7 @@ impl Namespaces {
         {
             return Some(*place);
         }
-        if name.len() > NAMESPACE_BYTES_MAX {
+        if name.len() > NAMESPACE_BYTES_MAX || name == OTHERS {
             return Some(0);
         }
         let is_full = self.places.len() >= NAMESPACES_MAX;

@@ -41,9 +41,13 @@ pub struct JaasOption {
 /// The control flags, which ZooKeeper's login treats alike.
 const FLAGS: [&str; 4] = ["required", "requisite", "sufficient", "optional"];
 
-/// The sections of a file; or the line of an error, and the error.
-pub fn parse(text: &str) -> Result<Vec<Section>, (u32, String)> {
-    let mut tokens = Tokens { text: text.chars().peekable(), line: 1, ahead: None };
+/// The sections of a file; or the line of an error, and the error. `property` gives the values of
+/// properties that stand in values of options (`${name}`).
+pub fn parse(
+    text: &str,
+    property: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<Vec<Section>, (u32, String)> {
+    let mut tokens = Tokens { text: text.chars().peekable(), line: 1, ahead: None, property };
     let mut sections: Vec<Section> = Vec::new();
     while let Some(name) = tokens.next_or_end()? {
         let line = tokens.line;
@@ -80,6 +84,32 @@ impl Token {
     }
 }
 
+/// A value with its properties put in (`sun.security.util.PropertyExpander`): `${/}` is a slash,
+/// and `${{...}}` stays, as does what is not closed.
+fn expand(value: &str, property: &mut dyn FnMut(&str) -> Option<String>) -> Result<String, String> {
+    let (mut out, mut rest) = (String::new(), value);
+    while let Some((before, behind)) = rest.split_once("${") {
+        out.push_str(before);
+        let (is_kept, end) = if behind.starts_with('{') { (true, "}}") } else { (false, "}") };
+        let Some((name, behind)) = behind.split_once(end) else {
+            rest = &rest[before.len()..];
+            break;
+        };
+        match name {
+            _ if is_kept => out.extend(["${", name, end]),
+            "/" => out.push('/'),
+            _ => {
+                let value = property(name);
+                let missing = || format!("the property {name:?} is not set: set -D{name}=VALUE");
+                out.push_str(&value.ok_or_else(missing)?);
+            }
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
 /// A hint for signs that people write, but that Java reads as a number or refuses.
 fn hint(sign: char) -> &'static str {
     match sign {
@@ -94,6 +124,7 @@ struct Tokens<'a> {
     text: std::iter::Peekable<std::str::Chars<'a>>,
     line: u32,
     ahead: Option<Token>,
+    property: &'a mut dyn FnMut(&str) -> Option<String>,
 }
 
 impl Tokens<'_> {
@@ -110,10 +141,7 @@ impl Tokens<'_> {
             self.expect('=')?;
             let value = self.text("the value of an option")?;
             let line = self.line;
-            if let Some((_, name)) = value.split_once("${") {
-                let name = name.split('}').next().unwrap_or_default();
-                return Err((line, format!("the property {name:?} is not put in here")));
-            }
+            let value = expand(&value, self.property).map_err(|cause| (line, cause))?;
             options.push(JaasOption { key, value, line });
         }
         Ok(Module { class, line, options })

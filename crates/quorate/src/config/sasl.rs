@@ -7,6 +7,7 @@ use machine::zk::acl::is_kerberos_name;
 
 use super::files::{ReadFile, must_read};
 use super::jaas::{self, Module};
+use super::masked::MASK;
 use super::report::{ConfigError, Place, Report};
 
 /// `ZooKeeperSaslServer.DEFAULT_LOGIN_CONTEXT_NAME`.
@@ -49,15 +50,17 @@ pub(super) fn jaas_path(value: &str) -> PathBuf {
     }
 }
 
-/// The users and their passwords. None: there is no section of users, so no mechanism is offered
+/// The users and their passwords. Properties that the JAAS file has put in are masked from then
+/// on. None: there is no section of users, so no mechanism is offered
 /// (`ServerCnxnFactory.configureSaslLogin`).
 pub(super) fn settle(
     sasl: &mut SaslKeys,
     report: &mut Report,
+    properties: &mut BTreeMap<String, String>,
     read: ReadFile<'_>,
 ) -> Result<Option<BTreeMap<String, String>>, ConfigError> {
     let from_file = match sasl.jaas_file.clone() {
-        Some(path) => users_of_file(sasl, report, &path, read)?,
+        Some(path) => users_of_file(sasl, report, properties, &path, read)?,
         None => None,
     };
     let mut users = match (from_file, sasl.users.take()) {
@@ -89,13 +92,21 @@ pub(super) fn settle(
 fn users_of_file(
     sasl: &SaslKeys,
     report: &mut Report,
+    properties: &mut BTreeMap<String, String>,
     path: &Path,
     read: ReadFile<'_>,
 ) -> Result<Option<BTreeMap<String, String>>, ConfigError> {
     let file = path.display().to_string();
     let text = must_read(read, path)?;
     let malformed = |(line, cause)| ConfigError::Malformed { place: Place::at(&file, line), cause };
-    let sections = jaas::parse(&text).map_err(malformed)?;
+    let mut used = BTreeSet::new();
+    let mut property = |name: &str| {
+        used.insert(name.to_string());
+        properties.get(name).cloned()
+    };
+    let sections = jaas::parse(&text, &mut property).map_err(malformed)?;
+    // They may be passwords, and the admin server shows properties.
+    properties.extend(used.into_iter().map(|name| (name, MASK.to_string())));
     let wanted = sasl.section.as_deref().unwrap_or(SECTION_DEFAULT);
     let Some(section) = sections.iter().find(|section| section.name == wanted) else {
         let message = format!("has no section {wanted:?}: SASL is not offered");

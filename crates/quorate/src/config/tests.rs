@@ -426,6 +426,17 @@ const JAAS: &str = "Server {\n  org.apache.zookeeper.server.auth.DigestLoginModu
                     user_super=\"s\"\n  user_bob=\"b\";\n};\n\
                     Other { a.DigestLoginModule required user_eve=e; };\n";
 
+#[test]
+fn properties_in_a_jaas_file_are_put_in_and_masked() {
+    let file = JAAS.replace("\"b\"", "\"${zk.pw}\"");
+    let config = jaas("", &file, "-Dzk.pw=s3cret -Dmine=x").config();
+    assert_eq!(config.auth.sasl_users.unwrap()["bob"], "s3cret");
+    let shown = &config.source.system_properties;
+    assert_eq!((shown["zk.pw"].as_str(), shown["mine"].as_str()), ("***", "x"));
+    let error = jaas("", &file, "").error();
+    assert!(error.contains("/j.conf:4: the property \"zk.pw\" is not set"), "{error}");
+}
+
 /// A `zoo.cfg` of a server whose users are in a JAAS file.
 fn jaas(lines: &str, file: &str, more_flags: &str) -> World {
     zoo(lines).jvmflags(&format!("{JAAS_FLAG} {more_flags}")).and("/j.conf", file)

@@ -690,8 +690,8 @@ fn a_call_with_an_odd_authority_is_served() {
             let head = [0x40 | index, value.len() as u8];
             [&head[..], value].concat()
         };
-        // The static table of HPACK has the names of the last three: `:method: POST` and
-        // `:scheme: http` before them are in it whole.
+        // The static table of HPACK has the names of the last three, and before them the whole of
+        // `:method: POST` and `:scheme: http`.
         let block = [
             vec![0x83, 0x86],
             literal(1, b"#initially=[127.0.0.1:2379]"),

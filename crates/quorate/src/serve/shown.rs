@@ -69,6 +69,7 @@ fn environment() -> Vec<(&'static str, String)> {
         ("user.name", user_name()),
         ("user.home", variable("HOME")),
         ("user.dir", folder),
+        ("os.memory.free", megabytes(memory.limit_bytes.saturating_sub(memory.anonymous_bytes))),
         ("os.memory.max", megabytes(memory.limit_bytes)),
         ("os.memory.total", megabytes(memory.anonymous_bytes)),
     ]);
@@ -97,7 +98,8 @@ pub(super) fn conf_report(
             "clientPortListenBacklog",
             config.listeners.backlog.map_or("-1".to_string(), |backlog| backlog.to_string()),
         ),
-        ("serverId", config.my_id.unwrap_or(0).to_string()),
+        // A standalone server has none, also with a file `myid`.
+        ("serverId", config.cluster.as_ref().map_or(0, |cluster| cluster.number).to_string()),
     ];
     if let Some(cluster) = &config.cluster {
         let own = cluster.own();

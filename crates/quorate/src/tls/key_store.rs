@@ -171,9 +171,18 @@ fn pem_sections(bytes: &[u8]) -> Result<Vec<Pem>, StoreError> {
         let cause = "its key is encrypted in an old form; convert it by `openssl pkcs8 -topk8`";
         return Err(malformed(cause.to_string()));
     }
-    Pem::iter_from_buffer(bytes)
+    // Editors put a byte order mark in front of a text, and `cat` leaves it between two. Java's
+    // `PemReader` looks for the dashes only.
+    let text: Vec<u8> =
+        bytes.split_inclusive(|byte| *byte == b'\n').flat_map(without_mark).collect();
+    Pem::iter_from_buffer(&text)
         .collect::<Result<Vec<Pem>, _>>()
         .map_err(|error| malformed(error.to_string()))
+}
+
+/// A line without a byte order mark of UTF-8 before it.
+fn without_mark(line: &[u8]) -> impl Iterator<Item = u8> {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).iter().copied()
 }
 
 fn pem_certificates(sections: &[Pem]) -> Result<Vec<Vec<u8>>, StoreError> {

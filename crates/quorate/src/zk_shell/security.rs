@@ -148,8 +148,9 @@ impl Properties {
         let file = file.strip_prefix("file:").unwrap_or(file);
         let at = |cause: String| format!("{}: {FILE}: {file}: {cause}", property.place);
         let text = std::fs::read_to_string(file).map_err(|error| at(error.to_string()))?;
-        let sections =
-            jaas::parse(&text).map_err(|(line, cause)| at(format!("{line}: {cause}")))?;
+        let mut property = |name: &str| self.value(name).map(str::to_string);
+        let sections = jaas::parse(&text, &mut property)
+            .map_err(|(line, cause)| at(format!("{line}: {cause}")))?;
         let asked = self.value("zookeeper.sasl.clientconfig");
         let wanted = asked.unwrap_or(SECTION_DEFAULT);
         let Some(section) = sections.iter().find(|section| section.name == wanted) else {

@@ -63,7 +63,7 @@ impl Server {
     }
 
     /// Like [`Server::start`], in a folder that the test made and may have put files into. The file
-    /// [`JVMFLAGS_FILE`] holds the value of `JVMFLAGS`; a line that begins with `-D` goes there, too.
+    /// [`JVMFLAGS_FILE`] holds the value of `JVMFLAGS`. Lines that begin with `-D` go there, too.
     pub fn start_in(folder: PathBuf, lines: &[&str]) -> Server {
         let data = folder.join("data");
         let mut config = format!("tickTime=2000\ndataDir={}\nclientPort=0\n", data.display());

@@ -53,6 +53,7 @@ fn a_full_table_counts_the_others_together() {
     let mut namespaces = Namespaces::default();
     let long = format!("/{}", "x".repeat(NAMESPACE_BYTES_MAX + 1));
     write(&mut namespaces, &long, 0);
+    write(&mut namespaces, &format!("/{OTHERS}"), 0);
     for number in 0..=NAMESPACES_MAX {
         write(&mut namespaces, &format!("/{number}"), 0);
     }
@@ -60,7 +61,7 @@ fn a_full_table_counts_the_others_together() {
     write(&mut namespaces, "/0", 0);
     let counted = namespaces.written_bytes();
     assert_eq!(counted.len(), NAMESPACES_MAX + 1);
-    assert_eq!((counted[OTHERS].count, counted["0"].count), (2, 2));
+    assert_eq!((counted[OTHERS].count, counted["0"].count), (3, 2));
 
     // Another Front has as many names of its own.
     let mut other = Namespaces::default();
@@ -68,7 +69,7 @@ fn a_full_table_counts_the_others_together() {
         write(&mut other, &format!("/other-{number}"), 0);
     }
     namespaces.merge(&other);
-    assert_eq!(namespaces.written_bytes()[OTHERS].count, 2 + NAMESPACES_MAX as u64);
+    assert_eq!(namespaces.written_bytes()[OTHERS].count, 3 + NAMESPACES_MAX as u64);
 }
 
 #[test]

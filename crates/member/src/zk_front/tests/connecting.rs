@@ -110,7 +110,7 @@ fn a_word_is_handed_to_the_driver_once() {
 fn every_word_may_be_allowed_at_once() {
     let mut rig = Rig::default();
     rig.fronts[0] = Front::new(FrontConfig { words_allowed: vec!["*".into()], ..config(0) });
-    rig.play("c1: word wchs\nc2: word mntr\nc3: word stmk\nc3: raw 000000000000002a");
+    rig.play("c1: word wchs\nc2: word mntr\nc3: raw 73746d6b000000000000002a");
     let words: Vec<Word> = rig.words.iter().map(|(_, word)| *word).collect();
     assert_eq!(words, [Word::Wchs, Word::Mntr, Word::Stmk { mask: 42 }]);
     // If telnet's word is allowed, there is not even an answer that it is unknown.
@@ -118,13 +118,13 @@ fn every_word_may_be_allowed_at_once() {
 }
 
 #[test]
-fn the_argument_of_a_word_is_waited_for() {
+fn a_word_without_its_argument_ends_the_connection() {
     let mut rig = Rig::default();
     rig.fronts[0] = Front::new(FrontConfig { words_allowed: vec!["stmk".into()], ..config(0) });
-    rig.play("c1: word stmk\nc1: raw ffffffffffffff");
+    assert_eq!(rig.play("c1: raw 73746d6bffffffffffffff"), "c1: closed");
     assert!(rig.words.is_empty());
-    rig.play("c1: raw fe");
-    let id = rig.client(1).id;
+    rig.play("c2: raw 73746d6bfffffffffffffffe");
+    let id = rig.client(2).id;
     assert_eq!(rig.words, [(id, Word::Stmk { mask: -2 })]);
 }
 

@@ -2,7 +2,8 @@ use super::*;
 
 /// A text as `section{class key=value ...; ...}`, or the line and the complaint.
 fn check(text: &str, expected: &str) {
-    let found = match parse(text) {
+    let mut property = |name: &str| (name == "zk.pw").then(|| "s3 c}ret".to_string());
+    let found = match parse(text, &mut property) {
         Err((line, cause)) => format!("{line}: {cause}"),
         Ok(sections) => sections.iter().map(show).collect::<Vec<_>>().join(" "),
     };
@@ -75,16 +76,30 @@ fn what_is_wrong_is_named_with_its_line() {
     check("# S\n", "1: the name of a section is expected and '#' found; a comment begins with //");
     check("S {};\nS {};", "2: there are two sections \"S\"");
     check(
-        "S { a required k=\"${user.home}/x\"; };",
-        "1: the property \"user.home\" is not put in here",
+        "S { a required\n k=\"${no}/x\"; };",
+        "2: the property \"no\" is not set: set -Dno=VALUE",
     );
+}
+
+#[test]
+fn properties_are_put_into_values_of_options() {
+    let check_value =
+        |value: &str, expected: &str| check(&format!("S {{a required k=\"{value}\";}};"), expected);
+    check_value("${zk.pw}", "S{a k=s3 c}ret;}");
+    check_value("a${zk.pw}b${/}${zk.pw}", "S{a k=as3 c}retb/s3 c}ret;}");
+    check_value("$zk.pw $$ {}", "S{a k=$zk.pw $$ {};}");
+    check_value("x${{zk.pw}}y", "S{a k=x${{zk.pw}}y;}");
+    check_value("x${zk.pw", "S{a k=x${zk.pw;}");
+    check_value("x${{zk.pw}", "S{a k=x${{zk.pw};}");
+    // A key is taken as it stands.
+    check("S { a required \"user_${zk.pw}\"=x; };", "S{a user_${zk.pw}=x;}");
 }
 
 #[test]
 fn a_text_cut_off_anywhere_never_panics() {
     let text = "S { a.B required /* x */ k=\"\\101\\\"\" // y\n l=w; };";
     for end in 0..text.len() {
-        assert_eq!(parse(&text[..end]).is_ok(), end == 0, "cut at {end}");
+        assert_eq!(parse(&text[..end], &mut |_| None).is_ok(), end == 0, "cut at {end}");
     }
-    assert!(parse(text).is_ok());
+    assert!(parse(text, &mut |_| None).is_ok());
 }

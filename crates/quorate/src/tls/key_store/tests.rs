@@ -43,6 +43,17 @@ fn keys_are_read_from_what_openssl_wrote() {
 }
 
 #[test]
+fn byte_order_marks_before_sections_are_no_part_of_them() {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let (server, ca) = (fixture("server.pem"), fixture("ca.pem"));
+    for bytes in [[MARK, &server].concat(), [MARK, &server, MARK, &ca].concat()] {
+        assert_eq!(read_keys(&bytes, StoreKind::Pem, "").unwrap().len(), 1);
+    }
+    let both = [MARK, &ca, MARK, &ca].concat();
+    assert_eq!(read_trusted(&both, StoreKind::Pem, "").unwrap().len(), 2);
+}
+
+#[test]
 fn keys_are_read_from_what_keytool_wrote() {
     check("server-keytool.p12", "secret", 2);
     check("server-rsa.jks", "secret", 2);
