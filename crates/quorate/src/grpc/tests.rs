@@ -681,7 +681,7 @@ fn a_client_that_reads_nothing_from_its_socket_costs_one_message() {
     });
 }
 
-/// The authority of each call of clientv3 3.5.0, which the library refuses. grpc-go serves the call.
+/// The authority of each call of clientv3 3.5.0: the library refuses it, grpc-go serves the call.
 #[test]
 fn a_call_with_an_odd_authority_is_served() {
     run(|rig| async move {
