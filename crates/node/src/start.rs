@@ -356,6 +356,14 @@ impl Node {
         self.dir.identity().cluster_id
     }
 
+    /// Keeps the list of servers in the data directory, durably, as whole lines of text.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep_servers(&self, text: &str) -> Result<(), StorageError> {
+        self.dir.keep_servers(text)
+    }
+
     /// Where the Fronts of etcd's clients tell Apply that they have watchers.
     pub fn watch_interest(&self) -> Arc<WatchInterest> {
         self.of_apply.watch_interest.clone()

@@ -9,6 +9,7 @@
 mod cluster;
 mod flags;
 mod help;
+mod kept;
 mod settle;
 mod sources;
 mod tls;
@@ -22,6 +23,7 @@ use std::path::Path;
 
 use crate::cli::{Exit, ServeArgs};
 use crate::config::ReadFile;
+pub use kept::text as text_of_servers;
 use sources::{Asked, failed};
 
 /// The name of the program, and of the subcommand.
@@ -67,7 +69,7 @@ fn serve_args(
     };
     let Some(file) = sources::config_file(&values, variables) else {
         let warnings = sources::environment(&mut values, variables)?;
-        return settle::serve_args(values, warnings, false).map_err(failed);
+        return settle::serve_args(values, warnings, false, read).map_err(failed);
     };
     let text = match read(Path::new(&file)) {
         Ok(Some(text)) => text,
@@ -76,7 +78,7 @@ fn serve_args(
     };
     // As in etcd, flags and variables beside the file are ignored.
     let (values, warnings) = yaml::read(&file, &text).map_err(failed)?;
-    settle::serve_args(values, warnings, true).map_err(failed)
+    settle::serve_args(values, warnings, true, read).map_err(failed)
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ use crate::config::etcd::EtcdPort;
 use crate::config::{self, Env, ServeConfig, Severity};
 use crate::data_dir;
 use crate::descriptors;
+use crate::etcd_program;
 use crate::hangup::Reloaded;
 use crate::listen_chunk::{self, Chunks};
 use crate::listen_etcd::{self, EtcdFace, MemberView, Tokens};
@@ -151,6 +152,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         // A start that is cut off here is repeated, or goes on, at the next start.
         () = end.wait() => return Ok(ExitCode::SUCCESS),
     };
+    given.as_ref().map_or(Ok(()), |_| keep_servers(&config, &node))?;
     // The node comes first, since its lock protects the data directory. Nothing else waits for the
     // chunks.
     let open = |chunk| Chunks::open(chunk, &config.storage.data_dir);
@@ -181,6 +183,13 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     node.stop();
     chunks.map_or(Ok(()), |chunks| chunks.stop())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps the members that the data directory belongs to, which decide at the next start under
+/// etcd's name.
+fn keep_servers(config: &ServeConfig, node: &Node) -> anyhow::Result<()> {
+    let text = etcd_program::text_of_servers(config.cluster.as_ref());
+    node.keep_servers(&text).context("the list of servers in the data directory")
 }
 
 /// The signals that end a server.

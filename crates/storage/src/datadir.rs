@@ -33,6 +33,10 @@ use crate::record::{HardState, Membership, SnapshotPoint};
 use crate::snapshot::{self, SNAPSHOT_DIR, SnapshotMeta, SnapshotWriter};
 use crate::wal::{self, WAL_DIR, Wal, WalOptions};
 
+mod servers_file;
+
+pub use servers_file::{SERVERS_FILE, text_of_servers};
+
 /// The lock file.
 pub const LOCK_FILE: &str = "LOCK";
 
@@ -225,6 +229,14 @@ impl<D: Disk> DataDir<D> {
     pub fn set_aside(self) -> Result<(EmptyDir<D>, String), StorageError> {
         let name = move_aside(&self.disk)?;
         Ok((EmptyDir { disk: self.disk, lock: self.lock }, name))
+    }
+
+    /// Keeps the list of servers, durably, as whole lines of text.
+    ///
+    /// # Errors
+    /// It cannot be written, or is too long.
+    pub fn keep_servers(&self, text: &str) -> Result<(), StorageError> {
+        servers_file::keep(&self.disk, text)
     }
 
     /// Counts this start, durably, and returns its number: larger than at any start before. Called

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use member::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX};
 
+use super::kept::{Kept, Member};
 use super::tls;
 use super::url::{Scheme, Url};
 use super::values::Values;
@@ -15,31 +16,40 @@ use crate::tls::self_signed::SelfSigned;
 /// listens on: `/zookeeper/config` shows one.
 const ELECTION_PORT_DISTANCE: u16 = 20_000;
 
-/// A member: its name and its URLs.
-type Member = (String, Vec<Url>);
-
-/// The servers, numbered from 1 in the order of their names, so that all servers number them alike;
-/// none for a single one. Beside them, a certificate that this server must make.
+/// The members for a first start, numbered from 1 in the order of their names, so that all servers
+/// number them alike.
 ///
 /// # Errors
 /// The list is malformed, or lacks this server.
+pub(super) fn of_flags(values: &Values) -> Result<Kept, String> {
+    let name = values.text("name");
+    let members = members(values.text("initial-cluster"))?;
+    let own = members.iter().position(|(other, _)| other == name);
+    if own.is_none() && !members.is_empty() {
+        return Err(format!(
+            "couldn't find local name {name:?} in the initial cluster configuration"
+        ));
+    }
+    if members.len() < 2 {
+        return Ok(Kept { own: 0, members: Vec::new() });
+    }
+    let own = own.map_or(0, |position| position as u32 + 1);
+    Ok(Kept { own, members: (1..).zip(members).collect() })
+}
+
+/// The servers; none for a single one. Beside them, a certificate that this server must make.
+///
+/// # Errors
+/// The URLs cannot be served.
 pub(super) fn given(
     values: &Values,
     data_dir: &Path,
+    Kept { own, members }: &Kept,
 ) -> Result<(Option<GivenServers>, Option<SelfSigned>), String> {
-    let name = values.text("name");
-    let members = members(values.text("initial-cluster"))?;
     if members.is_empty() {
         return Ok((None, None));
     }
-    let own = members.iter().position(|(other, _)| other == name);
-    let own = own.ok_or_else(|| {
-        format!("couldn't find local name {name:?} in the initial cluster configuration")
-    })?;
-    if members.len() == 1 {
-        return Ok((None, None));
-    }
-    let urls = || members.iter().flat_map(|(_, urls)| urls);
+    let urls = || members.iter().flat_map(|(_, (_, urls))| urls);
     let is_secure = urls().all(|url| url.scheme == Scheme::Https);
     if !is_secure && urls().any(|url| url.scheme != Scheme::Http) {
         return Err("--initial-cluster: all URLs must have one scheme, http or https".to_string());
@@ -55,11 +65,11 @@ pub(super) fn given(
         }
         false => (PeerAuth::None, None),
     };
-    let servers = (1..).zip(&members).map(|(number, (name, urls))| {
-        Ok(GivenServer { number, name: name.clone(), line: server_line(&urls[0])? })
+    let servers = members.iter().map(|(number, (name, urls))| {
+        Ok(GivenServer { number: *number, name: name.clone(), line: server_line(&urls[0])? })
     });
     let given = GivenServers {
-        own: own as u32 + 1,
+        own: *own,
         servers: servers.collect::<Result<_, String>>()?,
         client_urls: client_urls(values)?,
         listen: listened.iter().map(Url::to_listen).collect::<Result<_, _>>()?,

@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use super::cluster;
+use super::kept::Kept;
 use super::tls;
 use super::url::{Scheme, Url};
 use super::values::{Gate, Values};
 use crate::cli::ServeArgs;
 use crate::config::etcd::{EtcdAbout, EtcdPort, EtcdService, EtcdWire};
 use crate::config::report::Warning;
-use crate::config::{EtcdGiven, ListenAddress};
+use crate::config::{EtcdGiven, ListenAddress, ReadFile};
 use crate::logging::LogStyle;
 
 /// The flags that are settings by the same names as in a configuration.
@@ -43,8 +44,19 @@ pub(super) fn serve_args(
     mut values: Values,
     mut warnings: Vec<Warning>,
     is_from_file: bool,
+    read: ReadFile<'_>,
 ) -> Result<ServeArgs, String> {
     let gates = values.resolve()?;
+    let data_dir = match values.path("data-dir") {
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(format!("{}.etcd", values.text("name"))),
+    };
+    let kept = Kept::read(&data_dir, read)?;
+    if let Some(kept) = &kept {
+        warnings.extend(values.ignore_first_start(|values| {
+            cluster::of_flags(values).is_ok_and(|of_flags| of_flags == *kept)
+        }));
+    }
     warnings.extend(values.without_effect()?);
     warnings.extend(values.cap_request_bytes());
     check_times(&values)?;
@@ -55,14 +67,10 @@ pub(super) fn serve_args(
                     explicitly"
             .to_string());
     }
-    let name = values.text("name");
-    let data_dir = match values.path("data-dir") {
-        Some(dir) => PathBuf::from(dir),
-        None => PathBuf::from(format!("{name}.etcd")),
-    };
     let ports = ports(&values)?;
     let (tls, self_signed) = tls::of_clients(&values, &ports, &data_dir, &mut warnings)?;
-    let (cluster, own_self_signed) = cluster::given(&values, &data_dir)?;
+    let members = kept.map_or_else(|| cluster::of_flags(&values), Ok)?;
+    let (cluster, own_self_signed) = cluster::given(&values, &data_dir, &members)?;
     let style = LogStyle::of_etcd(
         values.text("logger"),
         values.text("log-level"),

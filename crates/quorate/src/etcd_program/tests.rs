@@ -14,6 +14,16 @@ fn parsed_with(line: &str, variables: &[(&str, &str)], file: &str) -> Result<Ser
     parse(&words, &variables, &read).expect("it is called by etcd's name")
 }
 
+/// What a command line and these files lead to.
+pub(super) fn parsed_in(line: &str, files: &[(&str, &str)]) -> Result<ServeArgs, Exit> {
+    let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+    let read = |path: &Path| {
+        let found = files.iter().find(|(name, _)| path == Path::new(name));
+        Ok(found.map(|(_, text)| text.to_string()))
+    };
+    parse(&words, &BTreeMap::new(), &read).expect("it is called by etcd's name")
+}
+
 fn parsed(line: &str) -> Result<ServeArgs, Exit> {
     parsed_with(line, &[], "")
 }

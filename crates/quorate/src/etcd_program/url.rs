@@ -24,7 +24,7 @@ pub(super) enum Scheme {
 
 impl Url {
     /// The URL that is written so.
-    fn parse(text: &str) -> Result<Url, String> {
+    pub fn parse(text: &str) -> Result<Url, String> {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let scheme = match scheme {

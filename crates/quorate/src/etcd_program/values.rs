@@ -128,6 +128,23 @@ impl Values {
         })
     }
 
+    /// Takes away the flags that concern only the first start of a member, and warns of them.
+    /// `is_same` says whether `--initial-cluster` and `--name` say what the directory says.
+    pub fn ignore_first_start(&mut self, is_same: impl Fn(&Values) -> bool) -> Vec<Warning> {
+        let is_same = is_same(self);
+        let concerns =
+            |name: &str| name.starts_with("discovery") || name.starts_with("initial-cluster");
+        let given = self.0.extract_if(.., |name, _| concerns(name));
+        let told = given.filter(|(name, _)| !(is_same && name.starts_with("initial-cluster")));
+        told.map(|(name, Given { place, .. })| Warning {
+            severity: Severity::Warning,
+            place,
+            key: format!("--{name}"),
+            message: "is ignored: the data directory says whom it belongs to".to_string(),
+        })
+        .collect()
+    }
+
     /// The warnings about flags without effect.
     ///
     /// # Errors

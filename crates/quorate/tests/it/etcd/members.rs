@@ -155,3 +155,50 @@ fn members_with_certificates_of_an_authority_find_each_other() {
     ];
     assert_serve_over_tls("etcd-members-tls", &flags);
 }
+
+/// Flags that concern a first start, and are of another time. etcd ignores them, too.
+#[test]
+fn a_member_that_has_begun_knows_its_ensemble_whatever_the_flags_say() {
+    let mut three = Three::start("etcd-members-other-flags");
+    let [client, other, _] = three.clients;
+    assert!(put(client, "key", "value"));
+    three.end(0);
+    let (urls, peer) = (format!("http://{client}"), format!("http://{}", three.peers[0].1));
+    let flags = [
+        "--data-dir=m0",
+        "--name=new",
+        "--initial-cluster=new=http://127.0.0.1:1",
+        "--initial-cluster-token=other",
+        "--discovery-srv=nowhere.invalid",
+        "--listen-peer-urls",
+        &peer,
+        "--listen-client-urls",
+        &urls,
+        "--advertise-client-urls",
+        &urls,
+    ];
+    three.members[0] = Etcd::spawn(&three.folder, "m0", &flags);
+    three.wait_ready(0);
+    assert!(put(other, "key", "other"));
+    assert_eq!(get(client, "key").as_deref(), Some("other"));
+    let log = three.log(0);
+    for flag in ["initial-cluster", "initial-cluster-token", "discovery-srv"] {
+        let warning = format!("--{flag}: is ignored: the data directory says");
+        assert!(log.contains(&warning), "{warning}: {log}");
+    }
+    // One that is alone stays alone.
+    let folder = folder("etcd-members-alone-other-flags");
+    let [client] = free_addresses::<1>();
+    let url = format!("http://{client}");
+    let urls = ["--data-dir=d", "--listen-client-urls", &url, "--advertise-client-urls", &url];
+    let member = Etcd::spawn(&folder, "a", &urls);
+    wait_ready(&folder, "a");
+    assert!(put(client, "key", "value"));
+    drop(member);
+    let list = "--initial-cluster=a=http://127.0.0.1:1,b=http://127.0.0.1:2,c=http://127.0.0.1:3";
+    let member = Etcd::spawn(&folder, "b", &[&urls[..], &["--name=a", list]].concat());
+    wait_ready(&folder, "b");
+    assert_eq!(get(client, "key").as_deref(), Some("value"));
+    drop(member);
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,49 @@
+//! The file `servers`: the list of servers that a born directory belongs to, as a text for the
+//! program that reads it, and under it a line with a checksum.
+//!
+//! ```text
+//! text of lines, each with its end
+//! checksum 8 hexadecimal digits: CRC-32C of all bytes before this line
+//! ```
+
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::limits::SMALL_FILE_BYTES_MAX;
+
+use super::{exists, read_small, write_small};
+
+/// The file with the list of servers.
+pub const SERVERS_FILE: &str = "servers";
+
+const CHECKSUM: &str = "checksum ";
+
+/// The text of a file with this content.
+///
+/// # Errors
+/// The file is not as it was written.
+pub fn text_of_servers(content: &str) -> Result<&str, StorageError> {
+    let damaged = |why: &str| StorageError::corrupt(SERVERS_FILE, 0, why);
+    let body = content.strip_suffix('\n').ok_or_else(|| damaged("its end is missing"))?;
+    let (text, last) = body.rsplit_once('\n').ok_or_else(|| damaged("it is one line"))?;
+    let text = &content[..=text.len()];
+    match last.strip_prefix(CHECKSUM) {
+        Some(written) if written == checksum(text) => Ok(text),
+        _ => Err(damaged("its checksum is wrong")),
+    }
+}
+
+fn checksum(text: &str) -> String {
+    format!("{:08x}", crc32c::crc32c(text.as_bytes()))
+}
+
+/// Writes the file, durably and whole, unless it has this text already.
+pub(super) fn keep<D: Disk>(disk: &D, text: &str) -> Result<(), StorageError> {
+    assert!(text.ends_with('\n'), "it consists of whole lines");
+    let content = format!("{text}{CHECKSUM}{}\n", checksum(text));
+    if content.len() as u64 > SMALL_FILE_BYTES_MAX {
+        return Err(StorageError::corrupt(SERVERS_FILE, SMALL_FILE_BYTES_MAX, "it is too long"));
+    }
+    let is_kept = exists(disk, SERVERS_FILE)?
+        && read_small(disk, SERVERS_FILE).is_ok_and(|kept| kept == content.as_bytes());
+    if is_kept { Ok(()) } else { write_small(disk, SERVERS_FILE, content.as_bytes()) }
+}
