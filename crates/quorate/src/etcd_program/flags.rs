@@ -214,7 +214,7 @@ const CLUSTERING: &[Flag] = &[
         "v2-deprecation",
         Kind::Choice(&["write-only", "write-only-skip-check", "write-only-drop-data", "gone"]),
         "",
-        "there is no v2 store",
+        "it is deprecated and scheduled for removal in v3.8, and the default value is enforced",
     ),
 ];
 

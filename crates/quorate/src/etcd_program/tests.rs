@@ -173,6 +173,12 @@ fn wrong_flags_end_the_program_as_in_etcd() {
             "etcd: cannot set --experimental-corrupt-check-time and --corrupt-check-time at the \
              same time, please use --corrupt-check-time only",
         ),
+        (
+            "--listen-metrics-urls=https://127.0.0.1:1",
+            1,
+            "etcd: client TLS key/cert (--cert-file, --key-file) must be provided for metrics \
+             secure url",
+        ),
         ("gateway start", 1, "etcd: gateway is not built: clients reach the members themselves"),
     ] {
         assert_eq!(error(&format!("etcd {line}")), (status, expected.to_string()), "{line}");

@@ -6,7 +6,7 @@ use super::flags::CLIENT_NAMES;
 use super::settle::fixtures;
 use super::url::Url;
 use super::values::Values;
-use crate::config::etcd::{EtcdPort, EtcdWire};
+use crate::config::etcd::{EtcdPort, EtcdService, EtcdWire};
 use crate::config::report::{Place, Severity, Warning};
 use crate::config::tls::{
     AllowedNames, CertificateRules, ClientAuth, Password, PeerTlsConfig, StoreFile, TlsConfig,
@@ -74,9 +74,20 @@ pub(super) fn of_clients(
             );
         }
         (None, None, false) => {
-            return Err("TLS key/cert (--cert-file, --key-file) must be provided for client urls \
-                        with HTTPS scheme"
-                .to_string());
+            // `Config.Validate`, and `Etcd.serveMetrics`.
+            let is_secure = |port: &&EtcdPort| port.wire != EtcdWire::Plain;
+            let mut secure = ports.iter().filter(is_secure);
+            return Err(match secure.all(|port| port.service == EtcdService::Metrics) {
+                true => {
+                    "client TLS key/cert (--cert-file, --key-file) must be provided for \
+                         metrics secure url"
+                }
+                false => {
+                    "TLS key/cert (--cert-file, --key-file) must be provided for client urls \
+                          with HTTPS scheme"
+                }
+            }
+            .to_string());
         }
     };
     let trust_store = values.path("trusted-ca-file").map(|ca| store("trusted-ca-file", ca, None));
