@@ -15,8 +15,10 @@
 //! are counted in bytes (`room`), and for a face that asks for it in number (`credits`). Each face
 //! sets its own [`Limits`].
 //!
-//! The library `h2` implements HTTP/2. Only `connection`, `keep_alive`, `requests`, `answers` and
-//! `status` know it; `docs/design/dependencies.md` says what it costs.
+//! A face may take requests that are no calls (`web`), where both are served at one port.
+//!
+//! The library `h2` implements HTTP/2. Only `connection`, `keep_alive`, `requests`, `answers`,
+//! `web` and `status` know it; `docs/design/dependencies.md` says what it costs.
 
 mod answers;
 mod assembly;
@@ -37,10 +39,11 @@ mod requests;
 mod room;
 mod socket;
 mod status;
+mod web;
 
 pub use assembly::{PREFIX_BYTES, check_sent, frame, framed, framed_of};
 pub use call::Call;
-pub use connection::{Server, serve};
+pub use connection::{Server, Web, serve, serve_with};
 pub use counts::{CallCounts, CallNumbers, TIME_BOUNDS_US};
 pub use deadline::Deadline;
 pub use keep_alive::PingPolicy;
@@ -51,6 +54,7 @@ pub use outgoing::Outgoing;
 pub use requests::Message;
 pub use room::{Room, Share, Shares, SharesBySize};
 pub use status::{Code, End, Status};
+pub use web::{Exchange, StreamBody};
 
 #[cfg(test)]
 mod tests;

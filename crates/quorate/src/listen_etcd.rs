@@ -218,20 +218,31 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let shares = runtime.shares_of_connection();
-    match (is_http2, site.service) {
-        (true, EtcdService::All | EtcdService::Grpc) => {
-            let handle = |call: Box<grpc::Call<_>>| {
-                let client = Client::of_call(&runtime, &call.metadata, &site);
-                let served = calls::serve(client, call, shares.answers.clone());
-                tokio::task::spawn_local(served);
-            };
-            grpc::serve(stream, &runtime.server, &shares.requests, handle).await
-        }
-        (false, EtcdService::All | EtcdService::Http | EtcdService::Metrics) => {
-            http::serve(stream, runtime.clone(), shares.clone(), site).await
-        }
-        (true, EtcdService::Http | EtcdService::Metrics) | (false, EtcdService::Grpc) => Ok(()),
+    if !is_http2 {
+        return match site.service {
+            EtcdService::Grpc => Ok(()),
+            _ => http::serve(stream, runtime.clone(), shares.clone(), site).await,
+        };
     }
+    let handle = |call: Box<grpc::Call<_>>| {
+        let client = Client::of_call(&runtime, &call.metadata, &site);
+        let served = calls::serve(client, call, shares.answers.clone());
+        tokio::task::spawn_local(served);
+    };
+    // Clients of TLS may take HTTP/2 for what they could have over HTTP/1.1. Without TLS, as in
+    // etcd, who speaks HTTP/2 speaks gRPC.
+    let web = grpc::Web {
+        are_all: site.service != EtcdService::All,
+        handle: |exchange| {
+            let (runtime, shares, site) = (runtime.clone(), shares.clone(), site.clone());
+            tokio::task::spawn_local(http::serve_exchange(runtime, shares, site, exchange));
+        },
+    };
+    let web = (site.is_secure && site.service != EtcdService::Grpc).then_some(web);
+    if web.is_none() && !matches!(site.service, EtcdService::All | EtcdService::Grpc) {
+        return Ok(());
+    }
+    grpc::serve_with(stream, &runtime.server, &shares.requests, handle, web).await
 }
 
 /// The first bytes of a client that speaks HTTP/2 (RFC 9113, 3.4): no method of HTTP/1.1 begins

@@ -83,9 +83,8 @@ impl Served {
         let mut chunks = config.clone();
         chunks.alpn_protocols = vec![b"h2".to_vec()];
         let mut etcd = config.clone();
-        // The first that a client offers, too. Clients of gRPC offer HTTP/2 alone; those that offer
-        // both want the gateway or metrics, which are served over HTTP/1.1.
-        etcd.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+        // The first that a client offers, too. A proxy that offers both may pass on gRPC.
+        etcd.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Served { zookeeper: Arc::new(config), chunks: Arc::new(chunks), etcd: Arc::new(etcd) }
     }
 }

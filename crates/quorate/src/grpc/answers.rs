@@ -54,19 +54,25 @@ impl Drop for Piece {
 
 /// The pieces of one stream that the library holds.
 #[derive(Debug, Default)]
-struct Sent {
+pub(super) struct Sent {
     pieces: AtomicUsize,
     /// Woken when the last piece is dropped.
     waiting: Mutex<Option<Waker>>,
 }
 
 impl Sent {
+    /// A piece of a stream, without room of its own.
+    pub fn piece(self: &Arc<Sent>, bytes: Bytes) -> Piece {
+        self.pieces.fetch_add(1, Ordering::AcqRel);
+        Piece { bytes, sent: self.clone(), _room: None }
+    }
+
     fn is_empty(&self) -> bool {
         self.pieces.load(Ordering::Acquire) == 0
     }
 
     /// Waits until the library holds no piece.
-    fn poll_empty(&self, context: &Context<'_>) -> Poll<()> {
+    pub fn poll_empty(&self, context: &Context<'_>) -> Poll<()> {
         *self.waiting() = Some(context.waker().clone());
         if self.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }

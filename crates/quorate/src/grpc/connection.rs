@@ -22,6 +22,7 @@ use super::methods::Methods;
 use super::requests::Requests;
 use super::room::SharesBySize;
 use super::socket::{AckTimer, GatheringSocket, Turn};
+use super::web::Exchange;
 
 /// The largest window that HTTP/2 has.
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
@@ -43,6 +44,14 @@ type Http2<S> = Connection<GatheringSocket<S>, Piece>;
 /// A stream that a client has opened.
 type Accepted = (Request<RecvStream>, SendResponse<Piece>);
 
+/// The requests of a connection that are no calls of gRPC.
+pub struct Web<H> {
+    /// Whether all requests are such, also those that look like calls.
+    pub are_all: bool,
+    /// Called for each, starts a task that serves it.
+    pub handle: H,
+}
+
 /// Serves a connection until it ends. `handle` is called for each call, and starts a task that
 /// serves it. Room for requests is taken from `shares`.
 ///
@@ -53,6 +62,24 @@ pub async fn serve<S, M>(
     server: &Server<M>,
     shares: &SharesBySize,
     handle: impl Fn(Box<Call<M>>),
+) -> anyhow::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    M: Copy,
+{
+    serve_with(socket, server, shares, handle, None::<Web<fn(Exchange)>>).await
+}
+
+/// As [`serve`], with requests that are no calls of gRPC.
+///
+/// # Errors
+/// As for [`serve`].
+pub async fn serve_with<S, M>(
+    socket: S,
+    server: &Server<M>,
+    shares: &SharesBySize,
+    handle: impl Fn(Box<Call<M>>),
+    web: Option<Web<impl Fn(Exchange)>>,
 ) -> anyhow::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -83,6 +110,16 @@ where
                     None => return Ok(()),
                 };
                 was_used = true;
+                let accepted = match &web {
+                    Some(web) if web.are_all || !head::is_call(&accepted.0) => {
+                        let stall_time = limits.patience.stall_time;
+                        let (request, respond) = accepted;
+                        let streams = streams.clone();
+                        (web.handle)(Exchange::new(request, respond, stall_time, streams));
+                        continue;
+                    }
+                    _ => accepted,
+                };
                 let Some(call) = open(accepted, server, shares, &streams) else { continue };
                 let stream_count = Arc::strong_count(&streams) - 1;
                 give_window(&mut connection, &mut windows, stream_count, server);

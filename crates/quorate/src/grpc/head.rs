@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 
 use super::counts::CallCounts;
 use super::deadline::{Deadline, parse_timeout};
@@ -104,6 +104,13 @@ pub(super) fn read<M: Copy>(
         return Err(response);
     }
     Ok(Head { method, kind, counts, metadata, deadline, content_type, is_gzip })
+}
+
+/// Whether a request is a call of gRPC, as Go's servers of both tell
+/// (`embed.grpcHandlerFunc` of etcd).
+pub(super) fn is_call<B>(request: &Request<B>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    content_type.is_some_and(|value| value.starts_with(MEDIA_TYPE.as_bytes()))
 }
 
 /// Whether a media type is gRPC's, with or without the name of an encoding of messages.

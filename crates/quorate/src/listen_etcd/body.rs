@@ -1,4 +1,4 @@
-//! The bodies of HTTP/1.1 requests, read within bounds of bytes and time.
+//! The bodies of requests over HTTP, read within bounds of bytes and time.
 
 use std::convert::Infallible;
 
@@ -9,15 +9,18 @@ use hyper::body::{Body, Frame, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::{BODY_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX};
-use crate::grpc::Room;
+use crate::grpc::{Room, StreamBody};
+
+/// The body of a request: over HTTP/1.1, or over HTTP/2.
+pub(super) type WebBody = Either<Incoming, StreamBody>;
 
 /// The body of a request that is a stream: that of HTTP, or what comes over WebSocket.
-pub(super) type RequestBody = Either<Incoming, Channel<Bytes, Infallible>>;
+pub(super) type RequestBody = Either<WebBody, Channel<Bytes, Infallible>>;
 
 /// Reads a body. Its room grows as it arrives, so an announced body takes none. None if the body is
 /// too large or cut off, or comes too slowly.
 pub(super) async fn read_body(
-    mut body: Incoming,
+    mut body: WebBody,
     room: &mut Room,
     body_bytes_max: usize,
 ) -> Option<Vec<u8>> {

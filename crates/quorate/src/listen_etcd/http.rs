@@ -1,4 +1,4 @@
-//! HTTP/1.1 on the ports of etcd's clients: the JSON gateway, and the other routes. Source:
+//! HTTP on the ports of etcd's clients: the JSON gateway, and the other routes. Source:
 //! `embed/serve.go` of etcd 3.6; the crate `etcd` has the gateway's own rules.
 
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::answer::{Answer, LATE, code_and_text, of_large, refused, refused_stream, streaming};
 use super::backup::Download;
 use super::begun::Begun;
-use super::body::{RequestBody, read_body};
+use super::body::{RequestBody, WebBody, read_body};
 use super::client::{Client, Site};
 use super::cluster;
 use super::concurrency::{self, Observer};
@@ -33,7 +33,7 @@ use super::runtime::{ConnectionShares, Runtime};
 use super::v2::{self, short};
 use super::websocket;
 use crate::config::etcd::EtcdService;
-use crate::grpc::{Code, Room};
+use crate::grpc::{Code, Exchange, Room};
 
 /// The gRPC path of a stream of watches.
 const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
@@ -63,7 +63,7 @@ where
     };
     let service = service_fn(|request| {
         let (runtime, shares, site) = (runtime.clone(), shares.clone(), site.clone());
-        async move { Ok::<Answer, Infallible>(answer(&runtime, &shares, &site, request).await) }
+        async move { Ok::<Answer, Infallible>(answer_of_http1(&runtime, &shares, &site, request).await) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -78,35 +78,59 @@ where
     Ok(())
 }
 
-async fn answer(
+/// Answers a request over HTTP/2, where a port serves the same as over HTTP/1.1. There is no
+/// WebSocket: browsers open it over a connection of HTTP/1.1.
+pub(super) async fn serve_exchange(
+    runtime: Rc<Runtime>,
+    shares: ConnectionShares,
+    site: Site,
+    exchange: Exchange,
+) {
+    let answer = |parts, body| async move {
+        answer(&runtime, &shares, &site, (&parts, None), Either::Right(body)).await
+    };
+    exchange.run(answer).await;
+}
+
+async fn answer_of_http1(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
     site: &Site,
     mut request: Request<Incoming>,
 ) -> Answer {
-    let about = &runtime.member.config.about;
     let upgrade = websocket::key_of(request.headers()).is_some();
     let upgrade = upgrade.then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
+    answer(runtime, shares, site, (&parts, upgrade), Either::Left(body)).await
+}
+
+async fn answer(
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    site: &Site,
+    (parts, upgrade): (&Parts, Option<OnUpgrade>),
+    body: WebBody,
+) -> Answer {
+    let about = &runtime.member.config.about;
     if site.service == EtcdService::Metrics {
-        return routes::answer(runtime, site.service, &parts).await;
+        return routes::answer(runtime, site.service, parts).await;
     }
-    if let Some(refused) = routes::refuse_host(&about.hosts, &parts).filter(|_| !site.is_secure) {
+    if let Some(refused) = routes::refuse_host(&about.hosts, parts).filter(|_| !site.is_secure) {
         return refused;
     }
     let path = parts.uri.path();
     let mut answer = if parts.method == Method::OPTIONS {
         Response::new(Either::Left(Full::default()))
     } else if runtime.member.config.has_v2 && v2::is_path(path) {
-        v2::answer(runtime, (shares, site), &parts, body).await
+        v2::answer(runtime, (shares, site), parts, body).await
     } else if !gateway::PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
-        routes::answer(runtime, site.service, &parts).await
+        routes::answer(runtime, site.service, parts).await
     } else if about.has_gateway {
-        call(runtime, (shares, site), &parts, (body, upgrade)).await
+        call(runtime, (shares, site), parts, (body, upgrade)).await
     } else {
         routes::not_found()
     };
-    routes::allow_origin(&about.origins, &parts, &mut answer);
+    routes::allow_origin(&about.origins, parts, &mut answer);
     answer
 }
 
@@ -116,7 +140,7 @@ async fn call(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     parts: &Parts,
-    (body, upgrade): (Incoming, Option<OnUpgrade>),
+    (body, upgrade): (WebBody, Option<OnUpgrade>),
 ) -> Answer {
     // A client of WebSocket sends GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
@@ -184,7 +208,7 @@ async fn call_unary(
     client: &Client,
     shares: &ConnectionShares,
     method: &'static gateway::Method,
-    body: Incoming,
+    body: WebBody,
 ) -> Answer {
     // A body without an announced length may have any.
     let announced = body.size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use etcd::v2::{self, Code, Failure, Form, Request, Verb};
 use http_body_util::{Either, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
@@ -31,7 +31,7 @@ use clients::V2Client;
 use keys::{KeysAnswer, KeysBody, KeysHead};
 
 use super::answer::{Answer, of};
-use super::body::read_body;
+use super::body::{WebBody, read_body};
 use super::client::Site;
 use super::limits::FORM_TIMES;
 use super::routes::{PLAIN_TEXT, not_found};
@@ -57,7 +57,7 @@ pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     parts: &Parts,
-    body: Incoming,
+    body: WebBody,
 ) -> Answer {
     let path = match plain_path(parts) {
         Ok(path) => path,
@@ -127,7 +127,7 @@ async fn answer_of_keys(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     (parts, key): (&Parts, &str),
-    body: Incoming,
+    body: WebBody,
 ) -> Answer {
     let method = parts.method.as_str();
     let Some(verb) = Verb::of(method) else { return not_allowed(Verb::ALLOWED) };
@@ -195,7 +195,7 @@ async fn form(
     runtime: &Runtime,
     verb: Verb,
     parts: &Parts,
-    body: Incoming,
+    body: WebBody,
     room: &mut Room,
 ) -> Result<Form, Failure> {
     let mut read = Vec::new();

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use etcd::v2::auth::{self as users, AuthWrite, PatternLists, RoleWrite, UserWrite};
 use etcd::v2::{self, Request};
 use http_body_util::Either;
-use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use machine::etcd_v2::auth::{Auth, Done};
@@ -16,7 +15,7 @@ use member::etcd_front::{CallRefused, V2Found};
 use serde_json::{Deserializer, Value};
 
 use super::super::answer::{Answer, code_and_text};
-use super::super::body::read_body;
+use super::super::body::{WebBody, read_body};
 use super::super::client::Site;
 use super::super::limits::{
     V2_AUTH_BYTES_MAX, V2_NAME_BYTES_MAX, V2_TEXT_TIMES, V2_USERS_BYTES_MAX,
@@ -79,7 +78,7 @@ pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     (parts, rest): (&Parts, &str),
-    body: Incoming,
+    body: WebBody,
 ) -> Option<Answer> {
     let place = Place::of(rest)?;
     let is_too_deep = matches!(place, Place::TooDeep);
@@ -134,7 +133,7 @@ async fn answer_at(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     (parts, place): (&Parts, Place),
-    body: Incoming,
+    body: WebBody,
 ) -> Result<Answer, Refused> {
     let is_get = parts.method == Method::GET;
     if is_get && matches!(place, Place::Enable) {
@@ -245,7 +244,7 @@ fn line(runtime: &Rc<Runtime>, status: u16, text: Vec<u8>) -> Answer {
 }
 
 /// The JSON of a body.
-async fn json(shares: &ConnectionShares, body: Incoming) -> Result<Value, Refused> {
+async fn json(shares: &ConnectionShares, body: WebBody) -> Result<Value, Refused> {
     let mut room = Room::new(shares.requests.of(V2_AUTH_BYTES_MAX));
     let Some(body) = read_body(body, &mut room, V2_AUTH_BYTES_MAX).await else {
         let text = format!("the body has more than {V2_AUTH_BYTES_MAX} bytes, or does not come");

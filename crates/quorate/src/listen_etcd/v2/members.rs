@@ -6,14 +6,13 @@ use std::rc::Rc;
 
 use etcd::pb::etcdserverpb as pb;
 use etcd::v2;
-use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::super::answer::{Answer, of};
-use super::super::body::read_body;
+use super::super::body::{WebBody, read_body};
 use super::super::client::Site;
 use super::super::cluster;
 use super::super::limits::MEMBERS_BYTES_MAX;
@@ -28,7 +27,7 @@ pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     (parts, path): (&Parts, &str),
-    body: Incoming,
+    body: WebBody,
 ) -> Option<Answer> {
     let rest = path.strip_prefix("/v2/")?;
     let is_get = parts.method == Method::GET;
@@ -64,7 +63,7 @@ async fn members(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
     (parts, name): (&Parts, &str),
-    body: Incoming,
+    body: WebBody,
 ) -> Answer {
     let all = cluster::members(runtime);
     let by_id = |id: u64| all.iter().find(|member| member.id == id);
@@ -126,7 +125,7 @@ fn shown(member: &pb::Member) -> Value {
 async fn peer_urls(
     shares: &ConnectionShares,
     parts: &Parts,
-    body: Incoming,
+    body: WebBody,
 ) -> Result<Vec<String>, Answer> {
     let media_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();

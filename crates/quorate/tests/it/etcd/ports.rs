@@ -131,6 +131,111 @@ fn one_address_may_have_both_schemes_and_a_member_several_addresses() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// A client over TLS that offers HTTP/2 and HTTP/1.1, as proxies, browsers, Go and Java do.
+async fn connect_offering_both(address: SocketAddr) -> h2::client::SendRequest<Bytes> {
+    let mut config = Shape::bare().config();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let socket = TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap();
+    assert_eq!(socket.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (requests, connection) = soon(h2::client::handshake(socket)).await.unwrap();
+    tokio::task::spawn_local(async move { drop(connection.await) });
+    requests
+}
+
+/// Sends a request over HTTP/2.
+async fn send_http2(
+    requests: &h2::client::SendRequest<Bytes>,
+    line: &str,
+    body: &'static str,
+    content_type: &str,
+) -> hyper::http::Response<h2::RecvStream> {
+    let (method, path) = line.split_once(' ').unwrap();
+    let request = hyper::http::Request::builder()
+        .method(method)
+        .uri(format!("https://localhost{path}"))
+        .header("content-type", content_type)
+        .body(())
+        .unwrap();
+    let mut requests = soon(requests.clone().ready()).await.unwrap();
+    let (response, mut stream) = requests.send_request(request, false).unwrap();
+    stream.send_data(Bytes::from_static(body.as_bytes()), true).unwrap();
+    soon(response).await.unwrap()
+}
+
+/// The bytes that come next of a body; none at its end.
+async fn next_of(body: &mut h2::RecvStream) -> Option<Bytes> {
+    let data = soon(body.data()).await?.unwrap();
+    body.flow_control().release_capacity(data.len()).unwrap();
+    Some(data)
+}
+
+/// HAProxy and OpenShift offer both, and pass on gRPC: so HTTP/2 is taken, and serves the rest, too.
+#[test]
+fn who_offers_both_versions_of_http_gets_all_over_http2() {
+    let folder = folder("etcd-ports-http2");
+    let [client, metrics] = free_addresses::<2>();
+    let (cert, key) = two_files(&folder, "server");
+    let flags = [
+        &format!("--listen-client-urls=http://{client},https://{client}"),
+        &format!("--advertise-client-urls=http://{client}"),
+        &format!("--listen-metrics-urls=https://{metrics}"),
+        &format!("--cert-file={cert}"),
+        &format!("--key-file={key}"),
+        "--enable-v2",
+    ];
+    let member = Etcd::spawn(&folder, "m0", &flags);
+    wait_ready(&folder, "m0");
+    assert!(put(client, "key", "value"));
+    run(async move {
+        const JSON: &str = "application/json";
+        let requests = connect_offering_both(client).await;
+        for (line, body) in [
+            ("GET /version", ""),
+            ("GET /health", ""),
+            ("GET /readyz?verbose", ""),
+            ("GET /nothing", ""),
+            ("OPTIONS /v3/kv/range", ""),
+            ("POST /v3/kv/range", r#"{"key":"a2V5"}"#),
+            ("POST /v3/kv/put", "{"),
+            ("GET /v2/keys/none", ""),
+            ("GET /v2/members", ""),
+        ] {
+            let response = send_http2(&requests, line, body, JSON).await;
+            let status = response.status().as_u16();
+            let (mut bytes, mut stream) = (Vec::new(), response.into_body());
+            while let Some(data) = next_of(&mut stream).await {
+                bytes.extend_from_slice(&data);
+            }
+            let expected = request(client, line, body).unwrap();
+            assert_eq!((status, String::from_utf8(bytes).unwrap()), expected, "{line}");
+        }
+        // A stream and a wait give what happens later, and a call of gRPC goes beside them.
+        let watch = r#"{"create_request":{"key":"a2V5"}}"#;
+        let mut watch = send_http2(&requests, "POST /v3/watch", watch, JSON).await.into_body();
+        assert!(next_of(&mut watch).await.unwrap().ends_with(b"\"created\":true}}\n"));
+        let call = "\0\0\0\0\x05\x0a\x03key";
+        let path = "POST /etcdserverpb.KV/Range";
+        let response = send_http2(&requests, path, call, "application/grpc").await;
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+        assert!(put(client, "key", "other"));
+        assert!(next_of(&mut watch).await.unwrap().windows(8).any(|bytes| bytes == b"\"events\""));
+        // The port for metrics has no gRPC.
+        let of_metrics = connect_offering_both(metrics).await;
+        for (content_type, line, status) in
+            [(JSON, "GET /metrics", 200), ("application/grpc", path, 404)]
+        {
+            let response = send_http2(&of_metrics, line, "", content_type).await;
+            assert_eq!(response.status(), status, "{line}");
+        }
+    });
+    // Who has HTTP/1.1 only goes on.
+    assert_eq!(request_tls(client, Shape::bare(), "GET /health").unwrap().0, 200);
+    drop(member);
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn http_and_grpc_may_have_ports_of_their_own() {
     let folder = folder("etcd-ports-split");
