@@ -13,8 +13,8 @@ use crate::config::cluster::PeerAuth;
 use crate::config::{ClusterConfig, ListenAddress};
 use crate::tls::peers::PeerStores;
 
-/// Binds the port for other servers and reads the TLS stores. Returns the stores, too, so that the
-/// caller can have them read again.
+/// The ensemble without the sockets for other servers, which [`bind`] makes. Reads the TLS stores,
+/// and returns them, too, so that the caller can have them read again.
 pub fn prepare(
     cluster: &ClusterConfig,
     board: Arc<StartBoard>,
@@ -38,7 +38,7 @@ pub fn prepare(
         voters: cluster.servers.keys().map(|number| u64::from(*number)).collect(),
         attendance: cluster.attendance,
         servers: servers.collect(),
-        listeners: cluster.listen.iter().map(|it| listen(cluster, it)).collect::<Result<_, _>>()?,
+        listeners: Vec::new(),
         auth,
         connect_timeout: Duration::from_millis(u64::from(cluster.connect_timeout_ms)),
         keep_alive: cluster.keep_alive,
@@ -47,21 +47,35 @@ pub fn prepare(
     Ok((prepared, stores))
 }
 
-/// How often an address that cannot be bound is tried again: the names of machines that have just
-/// started become known a little later (`zookeeper.electionPortBindRetry`, 3 times).
-const BIND_RETRIES: u32 = 3;
+/// The pause before an address that cannot be bound is tried again: the names of machines that have
+/// just started become known later.
 const BIND_PAUSE: Duration = Duration::from_secs(1);
+
+/// One attempt in so many is told of in the log.
+const BIND_ATTEMPTS_TOLD: u32 = 60;
+
+/// Binds the addresses for other servers, once that is possible. Blocks meanwhile.
+///
+/// # Errors
+/// An address cannot be bound, however often that is tried.
+pub fn bind(cluster: &ClusterConfig) -> anyhow::Result<Vec<TcpListener>> {
+    cluster.listen.iter().map(|wanted| listen(cluster, wanted)).collect()
+}
 
 /// Binds an address of this server, once that is possible.
 fn listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<TcpListener> {
-    for _ in 0..BIND_RETRIES {
+    for attempt in 1_u32.. {
         match try_listen(cluster, wanted) {
             Ok(listener) => return Ok(listener),
-            Err(error) => tracing::warn!("{error:#}; it is tried again"),
+            Err(error) if attempt == cluster.bind_attempts => return Err(error),
+            Err(error) if attempt % BIND_ATTEMPTS_TOLD == 1 => {
+                tracing::warn!("{error:#}; it is tried again each second");
+            }
+            Err(_) => {}
         }
         std::thread::sleep(BIND_PAUSE);
     }
-    try_listen(cluster, wanted)
+    unreachable!("a start does not last that long")
 }
 
 /// Binds the first address of the own name that can be bound.

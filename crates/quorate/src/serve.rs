@@ -31,7 +31,7 @@ use crate::admin::WaitingServer;
 use crate::change_log::ChangeLog;
 use crate::cli::ServeArgs;
 use crate::config::etcd::EtcdPort;
-use crate::config::{self, Env, ServeConfig, Severity};
+use crate::config::{self, ClusterConfig, Env, ServeConfig, Severity};
 use crate::data_dir;
 use crate::descriptors;
 use crate::etcd_program;
@@ -145,7 +145,8 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let node_config = node_config(&config, cluster)?;
     let change_log = ChangeLog::new(config.logging.audit.then(user_name));
     let (limit, read_only_after_ms) = (ready_limit(&config), read_only_after_ms(&config));
-    let starting = start_node(node_config, change_log, limit, read_only_after_ms);
+    let bound = (node_config, config.cluster.clone());
+    let starting = start_node(bound, change_log, limit, read_only_after_ms);
     let node = tokio::select! {
         started = starting => started?,
         () = answer_meanwhile(&config, &ports, &conf) => unreachable!("it goes on"),
@@ -293,10 +294,10 @@ async fn answer_meanwhile(config: &ServeConfig, ports: &ClientPorts, conf: &Conf
     }
 }
 
-/// Starts the member, which may wait for others, on a thread of its own. That thread ends with the
-/// process if no caller waits for it any more.
+/// Starts the member on a thread of its own. It may wait for its own name, and for others. That
+/// thread ends with the process if no caller waits for it any more.
 async fn start_node(
-    config: NodeConfig,
+    (mut config, cluster): (NodeConfig, Option<ClusterConfig>),
     mut change_log: ChangeLog,
     limit: Duration,
     read_only_after_ms: Option<u64>,
@@ -306,6 +307,9 @@ async fn start_node(
         let hear =
             move |changes: &ChangeBatch, is_serving| change_log.log_changes(changes, is_serving);
         let started = (|| {
+            if let Some((links, cluster)) = config.cluster.as_mut().zip(cluster.as_ref()) {
+                links.listeners = peers::bind(cluster)?;
+            }
             let node = node::start(&config, Box::new(hear))?;
             let is_ready = match read_only_after_ms {
                 Some(ms) => node.wait_ready(limit.min(Duration::from_millis(ms))),

@@ -36,6 +36,8 @@ const INIT_LIMIT_DEFAULT: u32 = 10;
 const SYNC_LIMIT_DEFAULT: u32 = 5;
 /// `QuorumPeer.quorumCnxnTimeoutMs` and `cnxTimeout`: 5 s to be connected to another server.
 pub const CONNECT_TIMEOUT_MS_DEFAULT: u32 = 5_000;
+/// `QuorumCnxManager.DEFAULT_PORT_BIND_MAX_RETRY`.
+const BIND_ATTEMPTS_DEFAULT: u32 = 3;
 /// The most bytes that a DNS name has (RFC 1035, 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
@@ -56,6 +58,9 @@ pub struct ClusterConfig {
     pub connect_timeout_ms: u32,
     /// Whether the system probes links that are silent (`tcpKeepAlive`).
     pub keep_alive: bool,
+    /// How often the own addresses are tried, a second apart, until they can be listened on; 0:
+    /// for ever (`electionPortBindRetry`).
+    pub bind_attempts: u32,
     /// `initLimit`, in ticks: `conf` shows it; it has no effect here.
     pub init_limit: u32,
     /// `syncLimit`, in ticks: `conf` shows it; it has no effect here.
@@ -224,6 +229,7 @@ pub(super) struct LinksDraft {
     pub listen_on_all: bool,
     pub connect_timeout_ms: Option<u32>,
     pub keep_alive: bool,
+    pub bind_attempts: Option<u32>,
     pub init_limit: Option<u32>,
     pub sync_limit: Option<u32>,
 }

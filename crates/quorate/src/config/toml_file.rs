@@ -142,6 +142,7 @@ pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
     ("listen_on_all", "false"),
     ("connect_timeout", "\"5s\""),
     ("keep_alive", "false"),
+    ("bind_attempts", "3"),
     ("secret_file", "\"/etc/quorate/secret\""),
     ("tls_key_store", "\"/etc/quorate/server.pem\""),
     ("tls_key_store_type", "\"PEM\", or \"PKCS12\", \"JKS\""),
@@ -267,6 +268,7 @@ fn apply_cluster_key(
         "bootstrap" => draft.cluster.attendance = attendance(value.text()?)?,
         "listen_on_all" => draft.cluster.links.listen_on_all = value.boolean()?,
         "keep_alive" => draft.cluster.links.keep_alive = value.boolean()?,
+        "bind_attempts" => draft.cluster.links.bind_attempts = Some(value.count()?),
         "connect_timeout" => draft.cluster.links.connect_timeout_ms = Some(value.ms_above_0()?),
         "secret_file" => {
             draft.cluster.auth.secret_file = Some((PathBuf::from(value.text()?), said.clone()));

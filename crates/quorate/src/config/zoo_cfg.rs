@@ -490,6 +490,10 @@ fn cluster_property(
         "cnxTimeout" => {
             cluster.links.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
         }
+        // `QuorumCnxManager.Listener`: a negative number means the default.
+        "electionPortBindRetry" => {
+            cluster.links.bind_attempts = u32::try_from(number(value)?).ok();
+        }
         // `Boolean.getBoolean`.
         "tcpKeepAlive" => cluster.links.keep_alive = value.eq_ignore_ascii_case("true"),
         "quorate.bootstrap" => cluster.attendance = attendance(value)?,
@@ -625,7 +629,6 @@ const MOOT: &[&str] = &[
     "console.threshold",
     "db.autocreate",
     "digest.enabled",
-    "electionPortBindRetry",
     "fastleader.*",
     "flushDelay",
     "forceSnapshotSync",

@@ -40,6 +40,17 @@ pub(super) struct Shape {
     pub cipher_suites: Vec<String>,
 }
 
+/// The error where a port speaks TLS without a certificate (`Config.Validate`,
+/// `Etcd.serveMetrics`).
+fn no_certificate(ports: &[EtcdPort]) -> &'static str {
+    let mut secure = ports.iter().filter(|port| port.wire != EtcdWire::Plain);
+    if secure.all(|port| port.service == EtcdService::Metrics) {
+        "client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url"
+    } else {
+        "TLS key/cert (--cert-file, --key-file) must be provided for client urls with HTTPS scheme"
+    }
+}
+
 /// TLS for clients: none if no port speaks it.
 ///
 /// # Errors
@@ -74,20 +85,7 @@ pub(super) fn of_clients(
             );
         }
         (None, None, false) => {
-            // `Config.Validate`, and `Etcd.serveMetrics`.
-            let is_secure = |port: &&EtcdPort| port.wire != EtcdWire::Plain;
-            let mut secure = ports.iter().filter(is_secure);
-            return Err(match secure.all(|port| port.service == EtcdService::Metrics) {
-                true => {
-                    "client TLS key/cert (--cert-file, --key-file) must be provided for \
-                         metrics secure url"
-                }
-                false => {
-                    "TLS key/cert (--cert-file, --key-file) must be provided for client urls \
-                          with HTTPS scheme"
-                }
-            }
-            .to_string());
+            return Err(no_certificate(ports).to_string());
         }
     };
     let trust_store = values.path("trusted-ca-file").map(|ca| store("trusted-ca-file", ca, None));

@@ -584,3 +584,40 @@ fn servers_that_show_each_other_certificates_are_an_ensemble() {
     members.leader();
     members.stop();
 }
+
+/// A StatefulSet's server starts before its own name is known; here its address is taken. ZooKeeper
+/// with `electionPortBindRetry=0` waits, and answers words meanwhile.
+#[test]
+fn a_server_waits_for_its_own_address_and_answers_words_meanwhile() {
+    let folder = folder("own-address-comes-late");
+    let port = first_port(1);
+    let [client, peer, election, _] = DISTANCES.map(|distance| port + distance);
+    let held = TcpListener::bind(("127.0.0.1", peer)).unwrap();
+    let config = |lines: &str| {
+        let data = folder.join("data");
+        fs::create_dir_all(&data).unwrap();
+        fs::write(data.join("myid"), "1\n").unwrap();
+        let text = format!(
+            "dataDir={}\ninitLimit=10\nsyncLimit=5\nstandaloneEnabled=false\n\
+             4lw.commands.whitelist=*\nserver.1=127.0.0.1:{peer}:{election}\n{lines}",
+            data.display()
+        );
+        fs::write(folder.join("zoo.cfg"), text).unwrap();
+    };
+    let address = SocketAddr::from(([127, 0, 0, 1], client));
+    config("electionPortBindRetry=2\n");
+    assert!(!command_at(&folder, address).status().unwrap().success());
+    config("electionPortBindRetry=0\n");
+    let mut child = command_at(&folder, address).spawn().unwrap();
+    let log = || fs::read_to_string(folder.join("log")).unwrap();
+    let is_answered = || word(address, "srvr").contains("not currently serving requests");
+    wait_until("words are answered", is_answered);
+    // More attempts than the default has.
+    std::thread::sleep(Duration::from_millis(4_500));
+    assert!(child.try_wait().unwrap().is_none() && is_answered(), "{}", log());
+    drop(held);
+    wait_until("it serves", || word(address, "srvr").contains("Mode: "));
+    let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+    child.wait().unwrap();
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::{
-    CONNECT_TIMEOUT_MS_DEFAULT, ClusterConfig, ClusterDraft, INIT_LIMIT_DEFAULT, PeerAuth, Role,
-    SECRET_BYTES_MAX, SECRET_BYTES_MIN, SERVERS_MAX, SYNC_LIMIT_DEFAULT, Said, Secret,
-    ServerAddress, ServerLine, in_brackets,
+    BIND_ATTEMPTS_DEFAULT, CONNECT_TIMEOUT_MS_DEFAULT, ClusterConfig, ClusterDraft,
+    INIT_LIMIT_DEFAULT, PeerAuth, Role, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SERVERS_MAX,
+    SYNC_LIMIT_DEFAULT, Said, Secret, ServerAddress, ServerLine, in_brackets,
 };
 use crate::config::address::{ListenAddress, every_address_if_unspecified};
 use crate::config::draft::Draft;
@@ -62,6 +62,7 @@ pub(in crate::config) fn settle(
         auth,
         connect_timeout_ms: cluster.links.connect_timeout_ms.unwrap_or(CONNECT_TIMEOUT_MS_DEFAULT),
         keep_alive: cluster.links.keep_alive,
+        bind_attempts: cluster.links.bind_attempts.unwrap_or(BIND_ATTEMPTS_DEFAULT),
         init_limit: cluster.links.init_limit.unwrap_or(INIT_LIMIT_DEFAULT),
         sync_limit: cluster.links.sync_limit.unwrap_or(SYNC_LIMIT_DEFAULT),
         version: cluster.version,

@@ -171,7 +171,8 @@ async fn next_of(body: &mut h2::RecvStream) -> Option<Bytes> {
     Some(data)
 }
 
-/// HAProxy and OpenShift offer both, and pass on gRPC: so HTTP/2 is taken, and serves the rest, too.
+/// HAProxy and OpenShift offer both, and pass on gRPC: so HTTP/2 is taken, and serves the rest,
+/// too.
 #[test]
 fn who_offers_both_versions_of_http_gets_all_over_http2() {
     let folder = folder("etcd-ports-http2");
