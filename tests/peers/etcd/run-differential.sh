@@ -23,19 +23,20 @@ trap clean_up EXIT
 
 # Hashes of passwords take a ms then, and not 50.
 export ETCD_BCRYPT_COST=4
-echo 'etcd_bcrypt_cost = 4' >"$scratch/quorate.toml"
 compare="$("$ETCD_HERE/etcd-server.sh" start single)" || exit 2
-setsid "$quorate" serve --config "$scratch/quorate.toml" --data-dir "$scratch/quorate" --zk-addr 127.0.0.1:0 --etcd-addr 127.0.0.1:0 \
+port="$(free_port 1)"
+url="http://127.0.0.1:$port"
+setsid "$quorate" etcd --data-dir "$scratch/quorate" --listen-client-urls "$url" --advertise-client-urls "$url" \
   >"$scratch/quorate.log" 2>&1 </dev/null &
 ours=$!
-port=""
+ready=""
 for _ in $(seq 150); do
-  port="$(sed -n 's/^quorate ready .*etcd=127\.0\.0\.1:\([0-9]*\).*/\1/p' "$scratch/quorate.log")"
-  [ -z "$port" ] || break
+  ready="$(grep 'ready to serve client requests' "$scratch/quorate.log" || true)"
+  [ -z "$ready" ] || break
   kill -0 "$ours" 2>/dev/null || break
   sleep 0.2
 done
-[ -n "$port" ] || { tail -n 5 "$scratch/quorate.log" >&2; die "quorate did not come up"; }
+[ -n "$ready" ] || { tail -n 5 "$scratch/quorate.log" >&2; die "quorate did not come up"; }
 [ $# -gt 0 ] || set -- --seeds "$seeds"
 "$quorate" bench differential --target "etcd://127.0.0.1:$port" --compare "$compare" "$@" | tee "$scratch/out"
 status=${PIPESTATUS[0]}

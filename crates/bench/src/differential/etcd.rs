@@ -11,6 +11,7 @@
 pub mod fragments;
 pub mod generate;
 pub mod request;
+pub mod services;
 pub mod users;
 pub mod watches;
 
@@ -29,6 +30,7 @@ use crate::limits::{DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL
 use fragments::Fragments;
 use generate::Generator;
 use request::{Reply, Request, everything};
+use services::Shown;
 use users::{AuthCall, AuthReply, Next, Users};
 use watches::{Difference, Watches};
 
@@ -42,6 +44,8 @@ pub struct Pair {
     got: Client,
     /// A connection to each for streams of watches.
     watching: (Client, Client),
+    /// The addresses of both.
+    addresses: (SocketAddr, SocketAddr),
 }
 
 impl Pair {
@@ -57,7 +61,8 @@ impl Pair {
             })
         };
         let ((expected_client, got_client), watching) = (connect()?, connect()?);
-        Ok(Pair { runtime, expected: expected_client, got: got_client, watching })
+        let addresses = (expected, got);
+        Ok(Pair { runtime, expected: expected_client, got: got_client, watching, addresses })
     }
 
     /// The replies of the server that is right, and of the other.
@@ -71,6 +76,23 @@ impl Pair {
         let of_got = call.with_token(tokens.map(|(_, got)| &**got))?;
         let (expected, got) = self.answers(&of_expected, &of_got)?;
         Ok((request.reply(expected)?, request.reply(got)?))
+    }
+
+    /// The answers to a call of another service, of the server that is right and of the other.
+    fn ask_service(
+        &mut self,
+        (path, way): (&str, services::Way),
+        (for_expected, for_got): (&str, &str),
+    ) -> anyhow::Result<(Shown, Shown)> {
+        if way == services::Way::Gateway {
+            let expected = services::ask_gateway(self.addresses.0, path, for_expected);
+            let got = services::ask_gateway(self.addresses.1, path, for_got);
+            return Ok((expected.context("the server that is right")?, got?));
+        }
+        let (method, of_expected) = services::grpc_call(path, for_expected)?;
+        let (_, of_got) = services::grpc_call(path, for_got)?;
+        let (expected, got) = self.answers(&of_expected, &of_got)?;
+        Ok((services::of_grpc(method, expected)?, services::of_grpc(method, got)?))
     }
 
     fn answers(&mut self, of_expected: &Call, of_got: &Call) -> anyhow::Result<(Answer, Answer)> {
@@ -93,6 +115,9 @@ const WATCHES_ONE_IN: u64 = 10;
 /// One in so many seeds has users.
 const USERS_ONE_IN: u64 = 6;
 
+/// One in so many seeds has calls of all other services.
+const SERVICES_ONE_IN: u64 = 15;
+
 /// The requests that end a seed: they hide its keys from the old revisions that the next one reads.
 const LAST_REQUESTS: usize = 2;
 
@@ -110,6 +135,11 @@ pub fn run_seed(
         Asked::Same(reply) => reply.revision().context("a delete of all keys is refused")?,
         Asked::Differs(mismatch) => return Ok(Some(mismatch)),
     };
+    if seed % SERVICES_ONE_IN < 2
+        && let Some(mismatch) = play.compare_services(pair)?
+    {
+        return Ok(Some(mismatch));
+    }
     let mut generator = Generator::new(seed, start);
     if seed.is_multiple_of(WATCHES_ONE_IN)
         && let Some(mismatch) = play.compare_fragments(&mut generator, pair)?
@@ -223,6 +253,39 @@ impl Play<'_> {
         }
         self.note(asked, answer);
         Ok(Ok(token.zip(other)))
+    }
+
+    /// Makes each call of the services beside keys and watches, on both ways, and compares what
+    /// comes of it.
+    fn compare_services(&mut self, pair: &mut Pair) -> anyhow::Result<Option<Mismatch>> {
+        let mut known = (services::Known::default(), services::Known::default());
+        let [first, second] = services::ways(self.seed);
+        let calls = services::CALLS.iter().flat_map(|call| [(call, first), (call, second)]);
+        let last = services::LAST_CALLS.iter().map(|call| (call, first));
+        for ((path, body), way) in calls.chain(last) {
+            let bodies = (known.0.body(body, way), known.1.body(body, way));
+            let number = self.compared.requests + 1;
+            let asked = format!("{number} over {way:?} {path} {}", bodies.0);
+            let answers = pair.ask_service((path, way), (&bodies.0, &bodies.1));
+            let (mut expected, mut got) =
+                answers.with_context(|| format!("seed {}: {asked}", self.seed))?;
+            self.compared.requests = number;
+            known.0.observe(&expected.body);
+            known.1.observe(&got.body);
+            match expected.status {
+                0 | 200 => self.compared.good_answers += 1,
+                _ => self.compared.errors += 1,
+            }
+            services::mask(path, &mut expected.body);
+            services::mask(path, &mut got.body);
+            let answer = format!("    {} {}", expected.status, expected.body);
+            if expected != got {
+                let got = format!("{} {}", got.status, got.body);
+                return Ok(Some(self.mismatch(asked, answer, &got)));
+            }
+            self.note(asked, answer);
+        }
+        Ok(None)
     }
 
     /// Draws users and what they may do, and compares what each gets. In the end there are none.

@@ -22,16 +22,24 @@ pub struct HashRead {
     last: Option<Place>,
 }
 
+/// The hash of no keys, as in etcd (`mvcc.kvHasher`: the CRC-32C of the bucket's name `key`).
+const HASH_OF_NOTHING: u32 = 1_084_519_789;
+
 impl HashRead {
-    /// The hash, once it is worked out.
+    /// The hash, once it is worked out. It is not 0, since JSON leaves 0 out: programs would find
+    /// no hash of an empty store.
     pub fn hash(&self) -> u32 {
         let sum = self.digest.0;
-        (0..4).fold(0, |hash, part| hash ^ (sum >> (32 * part)) as u32)
+        match (0..4).fold(0, |hash, part| hash ^ (sum >> (32 * part)) as u32) {
+            0 => HASH_OF_NOTHING,
+            hash => hash,
+        }
     }
 }
 
 impl Store {
-    /// Begins a hash at a revision; 0: the present one.
+    /// Begins a hash at a revision; 0: the present one. Before all revisions, at a negative one,
+    /// there are no keys, whatever was compacted.
     ///
     /// # Errors
     /// The revision is above the store's, or below the compacted one.
@@ -43,13 +51,18 @@ impl Store {
         if at > self.revision {
             return Err(Refusal::FutureRevision);
         }
+        let (compacted, taken_out) = (self.compacted, Place { revision: at, sub: u32::MAX });
+        if at < 0 {
+            let digest = Digest::default();
+            return Ok(HashRead { revision: at, compacted, digest, taken_out, last: None });
+        }
         let mut digest = self.base_sum.digest;
         digest.add(self.tail_sum.digest);
         Ok(HashRead {
             revision: at,
-            compacted: self.compacted,
+            compacted,
             digest,
-            taken_out: Place { revision: at, sub: u32::MAX },
+            taken_out,
             last: self.tail.count().checked_sub(1).and_then(|at| self.tail.place(at)),
         })
     }
@@ -61,7 +74,7 @@ impl Store {
     /// The revision is compacted by now, or the keys were compacted above the revision that the
     /// hash is for.
     pub fn hash_step(&self, read: &mut HashRead, events_left: &mut u64) -> Result<bool, Refusal> {
-        if read.revision < self.compacted {
+        if (0..self.compacted).contains(&read.revision) {
             return Err(Refusal::Compacted);
         }
         let Some(last) = read.last else { return Ok(true) };
@@ -79,3 +92,6 @@ impl Store {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

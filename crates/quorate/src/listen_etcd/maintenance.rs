@@ -42,15 +42,17 @@ pub(super) async fn run(
             let request: pb::MoveLeaderRequest = decoded(request)?;
             client.require(Need::Root).await?;
             move_leader(runtime, request.target_id).await?;
-            let header = Some(header(runtime, Some(revision(runtime))));
-            Ok(pb::MoveLeaderResponse { header }.encode_to_vec())
+            // `maintenanceServer.MoveLeader` fills in no header.
+            Ok(pb::MoveLeaderResponse::default().encode_to_vec())
         }
         MaintenanceMethod::Downgrade => {
             let request: pb::DowngradeRequest = decoded(request)?;
             client.require(Need::Root).await?;
             check_downgrade(&request)?;
             let header = Some(header(runtime, Some(revision(runtime))));
-            let version = CLUSTER_VERSION.to_string();
+            // `version.Cluster`: the first two numbers.
+            let version = CLUSTER_VERSION.rsplit_once('.').map_or("", |(version, _)| version);
+            let version = version.to_string();
             Ok(pb::DowngradeResponse { header, version }.encode_to_vec())
         }
     }
