@@ -409,6 +409,7 @@ impl From<Refusal> for Error {
             Refusal::AuthNotEnabled => Error::AuthNotEnabled,
             Refusal::AuthFailed => Error::AuthFailed,
             Refusal::AuthOldRevision => Error::AuthOldRevision,
+            Refusal::InvalidAuthToken => Error::InvalidAuthToken,
             Refusal::PermissionDenied => Error::PermissionDenied,
             Refusal::Corrupt => Error::Corrupt,
             Refusal::AnswerTooLarge => Error::AnswerTooLarge,

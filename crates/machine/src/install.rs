@@ -113,7 +113,8 @@ impl Machine {
         self.etcd.revision = self.etcd.revision.max(image.etcd.revision);
         if !(self.etcd.auth.is_unused() && image.etcd.auth.is_unused()) {
             let before = image.etcd.auth.revision();
-            Arc::make_mut(&mut self.etcd.auth).on_installed(before);
+            let knows_passwords = self.control.level().level >= Level::TOKENS;
+            Arc::make_mut(&mut self.etcd.auth).on_installed(before, knows_passwords);
         }
         // The settings are those of this ensemble.
         self.etcd.settings = image.etcd.settings;

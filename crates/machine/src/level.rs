@@ -20,11 +20,14 @@ impl Level {
     /// The tree of etcd v2, beside etcd's keys.
     pub const ETCD_V2: Level = Level(3);
 
+    /// The revision at which each of etcd's users got its password, for signed tokens.
+    pub const TOKENS: Level = Level(4);
+
     /// The highest level that is released: its formats, and those of the levels below, stay.
     pub const RELEASED: Level = Level::ETCD_V2;
 
     /// The highest level that this build knows, released or not.
-    pub const NEWEST: Level = Level::ETCD_V2;
+    pub const NEWEST: Level = Level::TOKENS;
 
     /// The level with that number; none for 0. It may be one that this build does not know.
     pub fn from_number(number: u16) -> Option<Level> {
@@ -43,6 +46,7 @@ impl Level {
             Level::FIRST => "0.1.0",
             Level::ETCD => "0.2.0",
             Level::ETCD_V2 => "0.3.0",
+            Level::TOKENS => "0.4.0",
             _ => "",
         }
     }

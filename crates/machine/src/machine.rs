@@ -1,6 +1,7 @@
 //! The machine: all replicated state behind one door, and apply.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::change::ChangeBatch;
 use crate::command::Command;
@@ -20,6 +21,7 @@ use crate::etcd_v2::removal::Budget;
 use crate::etcd_v2::reply::{Outcome as V2Outcome, Refusal as V2Refusal};
 use crate::ids::{ConnectionId, LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
+use crate::level::Level;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
 use crate::mark::Mark;
 use crate::reply::{Outcome, Reply};
@@ -234,6 +236,7 @@ impl Machine {
             control::Command::Nothing => return,
             control::Command::Raise(stated) => {
                 let Some(raised) = self.control.raise(stated) else { return };
+                self.follow_level();
                 raised
             }
             control::Command::SetServers(list) => {
@@ -243,6 +246,15 @@ impl Machine {
             }
         };
         changes.push(self.mark(), change, "");
+    }
+
+    /// Begins what the level of the state allows. Called when it has risen, and once an image is
+    /// restored.
+    pub(crate) fn follow_level(&mut self) {
+        let auth = &mut self.etcd.auth;
+        if self.control.level().level >= Level::TOKENS && !auth.knows_passwords_since() {
+            Arc::make_mut(auth).know_passwords_since();
+        }
     }
 
     /// Notes that everything up to `index` is applied. Called at the end of each entry, even of one

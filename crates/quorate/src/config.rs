@@ -49,7 +49,7 @@ pub use address::ListenAddress;
 pub use chunk::{ChunkConfig, layout_name};
 pub use cluster::{ClusterConfig, GivenServer, GivenServers};
 pub use container_env::ContainerEnv;
-pub use etcd_given::EtcdGiven;
+pub use etcd_given::{EtcdGiven, LEVEL_MAX_VARIABLE};
 pub use files::{ReadFile, read_file};
 pub use listeners::ZK_PORT_DEFAULT;
 pub use monitoring::{ADMIN_PORT_DEFAULT, ImageConfig};
@@ -168,6 +168,14 @@ fn give_etcd_program(draft: &mut Draft, given: &EtcdGiven) -> Result<(), ConfigE
     draft.etcd.given = Some((given.ports.clone(), given.about.clone()));
     draft.given_tls = given.tls.clone();
     draft.storage.log_dir = given.log_dir.clone();
+    if let Some(text) = &given.level_max {
+        let level = text.parse().map_err(|_| format!("{text:?} is no number"));
+        let level = level.and_then(values::level_max).map_err(|cause| ConfigError::Malformed {
+            place: report::Place::of(LEVEL_MAX_VARIABLE),
+            cause,
+        })?;
+        draft.storage.level_max = Some(level);
+    }
     draft.report.warnings.extend(given.warnings.iter().cloned());
     given.cluster.as_ref().map_or(Ok(()), |servers| draft.cluster.give(servers))
 }

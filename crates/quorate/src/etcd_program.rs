@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::cli::{Exit, ServeArgs};
-use crate::config::ReadFile;
+use crate::config::{LEVEL_MAX_VARIABLE, ReadFile};
 pub use kept::text as text_of_servers;
 use sources::{Asked, failed};
 
@@ -46,10 +46,15 @@ pub fn parse(
         _ => return None,
     };
     let texts: Option<Vec<&str>> = flags.iter().map(|word| word.to_str()).collect();
-    Some(match texts {
+    let args = match texts {
         Some(texts) => serve_args(&texts, variables, read),
         None => Err(failed("a flag is not UTF-8".to_string())),
-    })
+    };
+    Some(args.map(|mut args| {
+        let given = args.etcd.iter_mut();
+        given.for_each(|given| given.level_max = variables.get(LEVEL_MAX_VARIABLE).cloned());
+        args
+    }))
 }
 
 fn serve_args(

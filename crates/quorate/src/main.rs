@@ -53,7 +53,8 @@ fn etcd_variables() -> BTreeMap<String, String> {
     let variables = std::env::vars_os().map(|(name, value)| {
         (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
     });
-    variables.filter(|(name, _)| name.starts_with("ETCD_")).collect()
+    let is_read = |name: &str| name.starts_with("ETCD_") || name == config::LEVEL_MAX_VARIABLE;
+    variables.filter(|(name, _)| is_read(name)).collect()
 }
 
 fn main() -> ExitCode {

@@ -46,6 +46,10 @@ pub struct Auth {
     users: BTreeMap<Arc<str>, KnownUser>,
     roles: BTreeMap<Arc<str>, Role>,
     tokens: Tokens,
+    /// Whether it is known since when users have their passwords: from [`Level::TOKENS`] on.
+    ///
+    /// [`Level::TOKENS`]: crate::level::Level::TOKENS
+    knows_passwords_since: bool,
     /// The terms of users and roles.
     digest: Digest,
     /// What users and roles count for.
@@ -66,6 +70,8 @@ pub struct User {
 #[derive(Clone, Debug)]
 struct KnownUser {
     user: User,
+    /// The revision at which it got its password; 0: not known, which is before all that are known.
+    password_since: u64,
     permitted: OnceLock<Arc<Permitted>>,
 }
 
@@ -123,6 +129,7 @@ impl Default for Auth {
             users: BTreeMap::new(),
             roles: BTreeMap::new(),
             tokens: Tokens::default(),
+            knows_passwords_since: false,
             digest: Digest::default(),
             bytes: 0,
         }
@@ -132,7 +139,9 @@ impl Default for Auth {
 impl PartialEq for Auth {
     fn eq(&self, other: &Auth) -> bool {
         (self.is_enabled, self.revision) == (other.is_enabled, other.revision)
+            && self.knows_passwords_since == other.knows_passwords_since
             && self.users().eq(other.users())
+            && self.passwords_since().eq(other.passwords_since())
             && self.roles == other.roles
             && self.tokens.digest() == other.tokens.digest()
     }
@@ -221,10 +230,50 @@ impl Auth {
 
     /// Users and roles of an image take the place of others, which had this revision: no token of
     /// either is good any more, and no revision that a client knows comes again.
-    pub(crate) fn on_installed(&mut self, revision_before: u64) {
+    pub(crate) fn on_installed(&mut self, revision_before: u64, knows_passwords_since: bool) {
         self.tokens = Tokens::default();
         self.revision = self.revision.max(revision_before) + 1;
+        self.knows_passwords_since = knows_passwords_since;
+        let since = if knows_passwords_since { self.revision } else { 0 };
+        let names: Vec<Arc<str>> = self.users.keys().cloned().collect();
+        names.iter().for_each(|name| self.set_password_since(name, since));
         self.forget_permitted();
+    }
+
+    /// From now on it is known since when users have their passwords. The level is raised; or an
+    /// image was restored whose level is.
+    pub(crate) fn know_passwords_since(&mut self) {
+        self.knows_passwords_since = true;
+    }
+
+    /// Whether it is known since when users have their passwords.
+    pub(crate) fn knows_passwords_since(&self) -> bool {
+        self.knows_passwords_since
+    }
+
+    fn passwords_since(&self) -> impl Iterator<Item = u64> {
+        self.users.values().map(|known| known.password_since)
+    }
+
+    /// Notes that a user gets its password, by a change that is under way.
+    fn on_password(&mut self, name: &str) {
+        if self.knows_passwords_since {
+            self.set_password_since(name, self.revision + 1);
+        }
+    }
+
+    fn set_password_since(&mut self, name: &str, since: u64) {
+        let Some(known) = self.users.get_mut(name) else { return };
+        let before = core::mem::replace(&mut known.password_since, since);
+        self.digest.subtract(term_of_password(name, before));
+        self.digest.add(term_of_password(name, since));
+    }
+
+    /// Whether a token of this revision is of a user that is gone, or from before its password. Only
+    /// signed tokens have an old revision: the others end with the user and its password.
+    fn is_outlived(&self, AuthInfo { user, revision }: AuthInfo<'_>) -> bool {
+        let since = self.users.get(user).map_or(u64::MAX, |known| known.password_since);
+        self.knows_passwords_since && revision < self.revision && revision < since
     }
 
     /// Whether nobody ever changed anything.
@@ -239,6 +288,9 @@ impl Auth {
         self.encode_scalars(&mut scalars);
         digest.add(Digest::of_bytes(b'A', &scalars));
         digest.add(self.tokens.digest());
+        if self.knows_passwords_since {
+            digest.add(Digest::of_bytes(b'P', &[]));
+        }
         digest
     }
 
@@ -294,11 +346,16 @@ impl Auth {
         let term = |user: &User| term_of(b'U', |out| encode_user(name, user, out));
         let changed = self.change(before.map(term), after.map(term))?;
         (self.digest, self.bytes) = changed;
+        let password_since = self.users.get(name).map_or(0, |known| known.password_since);
         match user {
             Some(user) => {
-                self.users.insert(name.into(), KnownUser { user, permitted: OnceLock::new() });
+                let known = KnownUser { user, password_since, permitted: OnceLock::new() };
+                self.users.insert(name.into(), known);
             }
-            None => drop(self.users.remove(name)),
+            None => {
+                self.set_password_since(name, 0);
+                self.users.remove(name);
+            }
         }
         Ok(())
     }
@@ -344,6 +401,16 @@ impl Auth {
         out.put_u8(self.is_enabled.into());
         out.put_u64(self.revision);
     }
+}
+
+/// The term of what is known of a user's password; nothing where nothing is.
+fn term_of_password(name: &str, since: u64) -> Digest {
+    if since == 0 {
+        return Digest::default();
+    }
+    let mut bytes = since.to_le_bytes().to_vec();
+    bytes.extend_from_slice(name.as_bytes());
+    Digest::of_bytes(b'P', &bytes)
 }
 
 /// The term of a user or a role, and what it counts for.
@@ -392,6 +459,8 @@ pub fn is_valid(range: KeyRange<'_>) -> bool {
 /// ```text
 /// auth = 'A' | enabled u8 | revision u64 | users u32 | user... | roles u32 | role...
 ///      | users with tokens u32 | tokens of a user...
+/// From level 4 on, with 'P' for 'A' and behind all of this:
+///      | revision u64 at which the user got its password, or 0...              by name
 /// user = name | password's hash, or none | roles u32 | role's name...        by name
 /// role = name | permissions u32 | (kind u8 | key | end)...                   by name
 /// ```
@@ -403,10 +472,16 @@ impl Auth {
         out.put_u32(self.roles.len() as u32);
         self.roles.iter().for_each(|(name, role)| encode_role(name, role, out));
         self.tokens.encode(out);
+        if self.knows_passwords_since {
+            self.passwords_since().for_each(|since| out.put_u64(since));
+        }
     }
 
     /// Reads what [`Auth::encode`] wrote.
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Auth, DecodeError> {
+    pub(crate) fn decode(
+        reader: &mut Reader<'_>,
+        knows_passwords_since: bool,
+    ) -> Result<Auth, DecodeError> {
         let is_enabled = match reader.u8()? {
             flag @ 0..=1 => flag == 1,
             flag => return Err(reader.bad("flag of enforced permissions", u64::from(flag))),
@@ -430,12 +505,23 @@ impl Auth {
             }
         }
         auth.tokens = Tokens::decode(reader)?;
+        auth.knows_passwords_since = knows_passwords_since;
+        let names =
+            if knows_passwords_since { auth.users.keys().cloned().collect() } else { vec![] };
+        for name in names {
+            let since = reader.u64()?;
+            if since > auth.revision {
+                return Err(reader.bad("revision of a password", since));
+            }
+            auth.set_password_since(&name, since);
+        }
         Ok(auth)
     }
 
     /// The most bytes that its records can have.
     pub(crate) fn bytes_max(&self) -> u64 {
-        (SCALARS_BYTES + self.bytes + self.tokens.bytes()) as u64
+        let of_passwords = if self.knows_passwords_since { 8 * self.users.len() } else { 0 };
+        (SCALARS_BYTES + self.bytes + self.tokens.bytes() + of_passwords) as u64
     }
 }
 

@@ -180,6 +180,8 @@ pub enum Refusal {
     AuthFailed,
     /// Users or roles have changed since the password was right, or the user was found.
     AuthOldRevision,
+    /// The token is of a user that is gone, or from before its password.
+    InvalidAuthToken,
     /// The user may not do this.
     PermissionDenied,
     /// The alarm is raised that a member's data is corrupt.

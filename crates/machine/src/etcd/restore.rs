@@ -12,7 +12,7 @@ use crate::etcd::settings::Settings;
 use crate::etcd::store::Store;
 use crate::etcd::tail::{Passed, Sum, TailRestore};
 use crate::etcd::walk::{
-    TAG_ALARM, TAG_AUTH, TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START,
+    TAG_ALARM, TAG_AUTH, TAG_AUTH_SINCE, TAG_CHUNK, TAG_EDGE, TAG_EVENT, TAG_LEASE, TAG_START,
 };
 use crate::ids::{LeaseId, Ordinal};
 use crate::image::error::RestoreError;
@@ -115,9 +115,9 @@ impl RecordDecoder {
                     self.start = Some(start);
                     decoded.start = Some(start);
                 }
-                (TAG_AUTH, Some(_)) if self.last.is_none() && !self.has_auth => {
+                (TAG_AUTH | TAG_AUTH_SINCE, Some(_)) if self.last.is_none() && !self.has_auth => {
                     self.has_auth = true;
-                    decoded.auth = Some(Auth::decode(reader)?);
+                    decoded.auth = Some(Auth::decode(reader, tag == TAG_AUTH_SINCE)?);
                 }
                 (TAG_ALARM, Some(_)) if self.last.is_none() => {
                     let alarm = Alarm::decode(reader)?;

@@ -5,7 +5,8 @@
 //! ```text
 //! start = 'T' | revision i64 | compacted i64 | quota's bytes u64 | operations of a txn u32
 //!       | shortest time to live u32
-//! auth  = 'A' | users and roles (`auth.rs`)                    unless nobody ever changed any
+//! auth  = 'A' | users and roles (`auth.rs`)                    unless nobody ever changed any;
+//!                                                              from level 4 on 'P' for 'A'
 //! alarm = 'N' | alarm (`alarm.rs`)                             in their order
 //! lease = 'L' | lease i64 | time to live i64 | ordinal of the grant u64      in any order
 //! edge  = 'D' | event bytes      each removal at the compacted revision, in order
@@ -35,6 +36,7 @@ use crate::limits::ETCD_CHUNK_EVENTS;
 
 pub(crate) const TAG_START: u8 = b'T';
 pub(crate) const TAG_AUTH: u8 = b'A';
+pub(crate) const TAG_AUTH_SINCE: u8 = b'P';
 pub(crate) const TAG_ALARM: u8 = b'N';
 pub(crate) const TAG_LEASE: u8 = b'L';
 pub(crate) const TAG_EDGE: u8 = b'D';
@@ -133,7 +135,8 @@ impl Store {
                 piece.put_i64(walk.compacted);
                 walk.settings.encode(piece);
                 if let Some(auth) = walk.auth.take() {
-                    piece.put_u8(TAG_AUTH);
+                    let knows = auth.knows_passwords_since();
+                    piece.put_u8(if knows { TAG_AUTH_SINCE } else { TAG_AUTH });
                     auth.encode(piece);
                 }
                 for alarm in walk.alarms.iter() {

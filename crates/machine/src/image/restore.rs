@@ -196,7 +196,9 @@ impl Restore {
         let Header { index, ordinal, digest: written, .. } = header;
         let etcd = self.etcd.finish(ordinal)?;
         let etcd_v2 = self.etcd_v2.finish()?;
-        let machine = Machine { control, zk, etcd, etcd_v2, index, ordinal, ..Machine::default() };
+        let mut machine =
+            Machine { control, zk, etcd, etcd_v2, index, ordinal, ..Machine::default() };
+        machine.follow_level();
         let found = machine.digest();
         if found != Digest(written) {
             return Err(RestoreError::WrongDigest { found: found.0, written });

@@ -9,6 +9,9 @@ use super::tls::TlsConfig;
 use crate::logging::LogStyle;
 use crate::tls::self_signed::SelfSigned;
 
+/// The variable with the highest level that the server says it knows: etcd has no such flag.
+pub const LEVEL_MAX_VARIABLE: &str = "QUORATE_LEVEL_MAX";
+
 /// The configuration of a server that was started under etcd's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdGiven {
@@ -25,6 +28,8 @@ pub struct EtcdGiven {
     pub cluster: Option<GivenServers>,
     /// The folder of the log, if it is another one than that of the data.
     pub log_dir: Option<PathBuf>,
+    /// The text of [`LEVEL_MAX_VARIABLE`].
+    pub level_max: Option<String>,
     pub log: LogStyle,
     /// Warnings about flags, variables and keys.
     pub warnings: Vec<Warning>,

@@ -86,6 +86,7 @@ pub(super) fn serve_args(
         self_signed: self_signed.into_iter().chain(own_self_signed).collect(),
         cluster,
         log_dir: values.path("wal-dir").map(PathBuf::from),
+        level_max: None,
         log: style,
         warnings,
     };

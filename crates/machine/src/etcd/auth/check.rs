@@ -66,7 +66,8 @@ impl Auth {
     /// Refuses what only `root` may do (`authStore.IsAdminPermitted`).
     ///
     /// # Errors
-    /// Permissions are enforced, and the user has not the role `root`.
+    /// Permissions are enforced, and the user has not the role `root`, or has another password by
+    /// now.
     pub fn require_root(&self, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
         if !self.is_enabled {
             return Ok(());
@@ -74,6 +75,9 @@ impl Auth {
         let named = who.filter(|who| !who.user.is_empty()).ok_or(Refusal::UserEmpty)?;
         if self.user(named.user).is_none() {
             return Err(Refusal::UserNotFound);
+        }
+        if self.is_outlived(named) {
+            return Err(Refusal::InvalidAuthToken);
         }
         match self.is_root(named.user) {
             true => Ok(()),
@@ -92,14 +96,18 @@ impl Auth {
         Digest::of_bytes(b'W', &bytes).0 as u64
     }
 
-    /// Refuses what only a client that names its user may do (`EtcdServer.requireAuthInfo`).
+    /// Refuses what only a client that names its user may do (`EtcdServer.requireAuthInfo`). etcd
+    /// looks at nothing else: there a signed token of a user that is gone, or from before its
+    /// password, is as good as any.
     ///
     /// # Errors
-    /// Permissions are enforced, and nobody was named.
+    /// Permissions are enforced, and nobody was named, or by such a token.
     pub fn require_user(&self, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
-        match self.is_enabled && who.is_none() {
-            true => Err(Refusal::UserEmpty),
-            false => Ok(()),
+        match who {
+            _ if !self.is_enabled => Ok(()),
+            None => Err(Refusal::UserEmpty),
+            Some(who) if self.is_outlived(who) => Err(Refusal::InvalidAuthToken),
+            Some(_) => Ok(()),
         }
     }
 }

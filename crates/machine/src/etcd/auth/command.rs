@@ -139,6 +139,7 @@ impl Auth {
                     changed.password = Some(password.into());
                 }
                 self.set_user(user, Some(changed))?;
+                self.on_password(user);
                 self.tokens.remove_user(user);
                 true
             }
@@ -198,6 +199,7 @@ impl Auth {
         }
         let user = User { password: password.map(Into::into), roles: Default::default() };
         self.set_user(name, Some(user))?;
+        self.on_password(name);
         Ok(true)
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::ControlCommand;
 use crate::change::ChangeBatch;
 use crate::command::Command as AnyCommand;
 use crate::etcd::command::{
@@ -9,6 +10,7 @@ use crate::etcd::reply::Outcome;
 use crate::ids::{BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin};
 use crate::image::FreezeStep;
 use crate::image::restore::Restore;
+use crate::level::Level;
 use crate::limits::ETCD_TOKENS_MAX;
 use crate::machine::Machine;
 use crate::machine::tests::rig::Random;
@@ -635,25 +637,39 @@ fn records_of_users_and_roles_that_break_the_format_are_refused() {
         auth.tokens.add(Token { prefix: *b"abcdefghijklmnop", made: Ordinal(made) }, "root");
     }
     auth.tokens.add(Token { prefix: *b"qrstuvwxyzabcdef", made: Ordinal(7) }, "zoe");
-    let mut bytes = Vec::new();
-    auth.encode(&mut bytes);
-    let read = |bytes: &[u8]| {
+    let encoded = |auth: &Auth| {
+        let mut bytes = Vec::new();
+        auth.encode(&mut bytes);
+        assert!(bytes.len() as u64 <= auth.bytes_max());
+        bytes
+    };
+    let read_at = |bytes: &[u8], knows: bool| {
         let mut reader = Reader::new(bytes);
-        let auth = Auth::decode(&mut reader)?;
+        let auth = Auth::decode(&mut reader, knows)?;
         reader.finish().map(|()| auth)
     };
-    assert_eq!(read(&bytes), Ok(auth.clone()));
-    for at in 0..bytes.len() {
-        assert!(read(&bytes[..at]).is_err(), "cut at {at}");
-        for bit in 0..8 {
-            let mut changed = bytes.clone();
-            changed[at] ^= 1 << bit;
-            // What can be read differs, and so does its digest.
-            if let Ok(other) = read(&changed) {
-                assert_ne!(other.digest(), auth.digest(), "bit {bit} of byte {at}");
+    let mut knowing = auth.clone();
+    knowing.know_passwords_since();
+    let change = AuthCommand::ChangePassword { user: "alice", password: b"new" };
+    knowing.apply(Ordinal(9), &change).unwrap();
+    for auth in [&auth, &knowing] {
+        let (bytes, knows) = (encoded(auth), auth.knows_passwords_since());
+        let found = read_at(&bytes, knows).unwrap();
+        assert_eq!((&found, found.digest()), (auth, auth.digest()));
+        for at in 0..bytes.len() {
+            assert!(read_at(&bytes[..at], knows).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                // What can be read differs, and so does its digest.
+                if let Ok(other) = read_at(&changed, knows) {
+                    assert_ne!(other.digest(), auth.digest(), "bit {bit} of byte {at}");
+                }
             }
         }
     }
+    let bytes = encoded(&auth);
+    let read = |bytes: &[u8]| read_at(bytes, false);
     let of = |name: &str| [&(name.len() as u32).to_le_bytes()[..], name.as_bytes()].concat();
     let swapped = |one: &str, other: &str| {
         let (one, other) = (of(one), of(other));
@@ -663,4 +679,62 @@ fn records_of_users_and_roles_that_break_the_format_are_refused() {
     assert!(read(&swapped("alice", "")).is_err());
     assert!(read(&swapped("alice", "zelda")).is_err(), "users are in order");
     assert!(read(&swapped("r", "t")).is_err(), "roles of a user are in order");
+}
+
+/// A signed token names its user and a revision. etcd looks at neither where a call needs any user,
+/// or the role `root`: a token of a user that is gone stays good there.
+#[test]
+fn a_signed_token_ends_with_its_user_and_with_its_password() {
+    let mut machine = enforced();
+    let raise = |machine: &mut Machine, level: Level| {
+        let command = AnyCommand::Control(ControlCommand::Raise(level.into()));
+        let (origin, connection) = (Origin::default(), ConnectionId(0));
+        let stamp = Stamp { time_ms: 0, origin, connection, identities: &[] };
+        machine.apply(&stamp, &command, &mut ChangeBatch::default());
+    };
+    let tries = |machine: &Machine, who| {
+        let auth = machine.etcd.auth();
+        (auth.require_user(who), auth.require_root(who).err() == Some(Refusal::InvalidAuthToken))
+    };
+    let change = |user| AuthCommand::ChangePassword { user, password: b"new" };
+    let (ends, stays) = ((Err(Refusal::InvalidAuthToken), true), (Ok(()), false));
+    raise(&mut machine, Level::ETCD_V2);
+    let root = now(&machine, "root");
+    apply(&mut machine, change("root"));
+    assert_eq!(tries(&machine, root), stays, "below the level nobody knows");
+    raise(&mut machine, Level::TOKENS);
+    assert_eq!(tries(&machine, root), stays, "what was before is not known");
+    let (root, bob) = (now(&machine, "root"), now(&machine, "bob"));
+    // Other users, and roles.
+    for other in [
+        change("alice"),
+        AuthCommand::AddUser { user: "carol", password: Some(b"c") },
+        AuthCommand::AddRole { role: "new" },
+        AuthCommand::GrantRole { user: "bob", role: "new" },
+        AuthCommand::DeleteRole { role: "new" },
+        AuthCommand::DeleteUser { user: "carol" },
+    ] {
+        apply(&mut machine, other);
+        assert_eq!(tries(&machine, root), stays);
+        assert_eq!(tries(&machine, bob), stays);
+    }
+    apply(&mut machine, change("root"));
+    assert_eq!(tries(&machine, root), ends);
+    assert_eq!(tries(&machine, now(&machine, "root")), stays);
+    let grant = Command::Grant { lease: LeaseId(1), ttl_s: 100 };
+    assert_eq!(apply_as(&mut machine, root, grant.clone()), Err(Refusal::InvalidAuthToken));
+    // A user of the same name is another one.
+    let bob = now(&machine, "bob");
+    apply(&mut machine, AuthCommand::DeleteUser { user: "bob" });
+    assert_eq!(tries(&machine, bob).0, ends.0);
+    apply(&mut machine, AuthCommand::AddUser { user: "bob", password: None });
+    assert_eq!(tries(&machine, bob), ends);
+    assert_eq!(tries(&machine, now(&machine, "bob")), stays);
+    // A state that takes the place of this one has other passwords.
+    let alice = now(&machine, "alice");
+    let before = machine.etcd.auth().revision();
+    std::sync::Arc::make_mut(&mut machine.etcd.auth).on_installed(before, true);
+    assert_eq!(tries(&machine, alice), ends);
+    let alice = now(&machine, "alice");
+    assert!(apply_as(&mut machine, alice, grant).is_ok());
 }

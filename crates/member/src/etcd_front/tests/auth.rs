@@ -90,6 +90,38 @@ fn a_call_has_the_rights_of_its_user() {
     rig.check_empty();
 }
 
+/// Clients that keep leases alive with signed tokens: an edit of a role ends none of them, and a
+/// new password those of its user.
+#[test]
+fn signed_tokens_keep_leases_alive_until_the_password_changes() {
+    const STREAMS: usize = 5_000;
+    let mut rig = Rig::enforced(true);
+    let raise = Command::Control(machine::ControlCommand::Raise(Level::TOKENS.into()));
+    let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: ConnectionId(0), identities: &[] };
+    rig.machine.apply(&stamp, &raise, &mut ChangeBatch::default());
+    rig.run_etcd(EtcdCommand::Grant { lease: LeaseId(7), ttl_s: 100 });
+    rig.take();
+    let revision = rig.machine.etcd().auth().revision();
+    let kept = |rig: &mut Rig| {
+        let alice = Credentials::Signed { user: "alice".into(), revision };
+        for _ in 0..STREAMS {
+            let request = pb::LeaseKeepAliveRequest { id: 7 };
+            rig.call_by(alice.clone(), Method::LeaseKeepAlive, &request);
+        }
+        let refused = core::mem::take(&mut rig.results);
+        assert!(refused.into_iter().all(|(_, result)| result.err() == Some(INVALID)));
+        core::mem::take(&mut rig.asked).len()
+    };
+    assert_eq!(kept(&mut rig), STREAMS);
+    rig.change(AuthCommand::AddRole { role: "new" });
+    rig.change(AuthCommand::GrantRole { user: "root", role: "new" });
+    assert_eq!(kept(&mut rig), STREAMS);
+    rig.change(AuthCommand::ChangePassword { user: "root", password: b"new" });
+    assert_eq!(kept(&mut rig), STREAMS, "that of another user");
+    rig.change(AuthCommand::ChangePassword { user: "alice", password: b"new" });
+    assert_eq!(kept(&mut rig), 0);
+}
+
 #[test]
 fn times_of_tokens_that_are_gone_are_forgotten() {
     let mut rig = Rig::enforced(true);
