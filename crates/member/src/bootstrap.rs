@@ -32,6 +32,8 @@ pub enum Attendance {
     All,
     /// More than half of them, with the server that decides.
     Majority,
+    /// It does not begin here: this server only joins one.
+    Existing,
 }
 
 /// Voters with this id or a higher one are placeholders: no directory draws such an id.
@@ -80,7 +82,7 @@ pub enum Waiting {
     },
     /// The server that decides, or any server that is born.
     ForDecision(u64),
-    /// Any server that is born: this one is not among the servers that are to vote.
+    /// Any server that is born: this one is not among the servers that are to vote, or only joins.
     ForEnsemble,
     /// A server has another configuration.
     Configurations {
@@ -179,7 +181,7 @@ impl Bootstrap {
                 return Err(Waiting::Configurations { server: link.server, servers });
             }
         }
-        if !servers.contains(server) {
+        if self.attendance == Attendance::Existing || !servers.contains(server) {
             return Err(Waiting::ForEnsemble);
         }
         let decider = servers.first().expect("there is at least this one");
@@ -190,7 +192,7 @@ impl Bootstrap {
         let missing: Vec<u64> = servers.iter().copied().filter(|it| of(it).is_none()).collect();
         match self.attendance {
             Attendance::All if !missing.is_empty() => return Err(Waiting::ForServers(missing)),
-            Attendance::All => {}
+            Attendance::All | Attendance::Existing => {}
             Attendance::Majority => {
                 let (there, wanted) = (servers.len() - missing.len(), servers.len() / 2 + 1);
                 if there < wanted {

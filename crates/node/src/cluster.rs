@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use storage::disk::RealDisk;
 use storage::wal::WalOptions;
 
-use crate::limits::{PEER_INPUT_BYTES_MAX, WAITING_INTERVAL};
+use crate::limits::{JOIN_LIMIT, PEER_INPUT_BYTES_MAX, WAITING_INTERVAL};
 use crate::peer_hello::Channel;
 use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
 use crate::queue::Inbox;
@@ -157,7 +157,7 @@ pub(crate) fn join(
                 }
                 Err(error) => {
                     sockets.stop();
-                    Err(failed(error))
+                    Err(error)
                 }
             }
         }
@@ -229,14 +229,17 @@ fn wait_for_birth(
     mut bootstrap: Bootstrap,
     disk: &RealDisk,
     gate: &PeerGate,
-) -> Result<Recovered<RealDisk>, RecoveryError> {
+) -> Result<Recovered<RealDisk>, StartError> {
+    let join_until = Instant::now() + JOIN_LIMIT;
     let (cluster_id, _) = draw_ids(&config.drawn);
     let mut inputs = Vec::new();
     let mut said = None;
     loop {
         let waiting = match bootstrap.decide(cluster_id) {
             Decision::BeBorn(birth) => {
-                let recovered = unborn.be_born(disk, &birth, WalOptions::default())?;
+                let recovered = unborn
+                    .be_born(disk, &birth, WalOptions::default())
+                    .map_err(|error| recovery_error(config, error))?;
                 let (member, voters) = (recovered.origin.member.0, &birth.voters);
                 let absent = voters.iter().filter_map(|it| absent_server(*it)).count();
                 match voters.contains(&member) {
@@ -255,6 +258,9 @@ fn wait_for_birth(
             Decision::Wait(waiting) => waiting,
         };
         let now = Instant::now();
+        if cluster.attendance == Attendance::Existing && now >= join_until {
+            return Err(StartError::NothingToJoin);
+        }
         cluster.board.wait_for_birth(&waiting, bootstrap_hint(cluster));
         if let Some(wait) = cluster.board.look() {
             let absent: Vec<u64> = wait.absent.iter().map(|(number, _)| *number).collect();

@@ -135,3 +135,7 @@ pub const ACK_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// And counts nobody who takes longer: it may be gone.
 pub const ACK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long an empty server that only joins an ensemble looks for a member of one, before its start
+/// fails. etcd asks each member once.
+pub const JOIN_LIMIT: Duration = Duration::from_secs(10);

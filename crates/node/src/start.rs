@@ -124,6 +124,13 @@ pub enum StartError {
         /// The kind of the directory, and advice.
         cause: String,
     },
+    /// A server that only joins an ensemble has found none (`bootstrapExistingClusterNoWAL` of etcd).
+    #[error(
+        "cannot fetch cluster info from peer urls: could not retrieve cluster information from the \
+         given URLs: none of the servers there has begun, and one that joins an existing cluster \
+         begins none"
+    )]
+    NothingToJoin,
     /// The system refuses a thread or the directory.
     #[error("{what}: {cause}")]
     System {

@@ -171,6 +171,20 @@ fn an_observer_joins_and_is_not_waited_for() {
 }
 
 #[test]
+fn a_server_that_only_joins_begins_nothing() {
+    for server in ALL {
+        let mut joining = bootstrap(server, &ALL, Attendance::Existing);
+        let others = ALL.iter().filter(|other| **other != server);
+        others.for_each(|other| joining.on_link_up(unborn(*other, &ALL)));
+        assert_eq!(joining.decide(CLUSTER), Decision::Wait(Waiting::ForEnsemble));
+        joining.on_link_up(born(2, &[10, 20, 30]));
+        assert_eq!(joining.decide(CLUSTER), Decision::BeBorn(birth(&[10, 20, 30])));
+    }
+    let alone = bootstrap(1, &[1], Attendance::Existing);
+    assert_eq!(alone.decide(CLUSTER), Decision::Wait(Waiting::ForEnsemble));
+}
+
+#[test]
 fn two_of_one_number_or_one_directory_begin_nothing() {
     let second = Hello { member: MemberId(21), ..unborn(2, &ALL) };
     let links = [unborn(2, &ALL), second, unborn(3, &ALL)];

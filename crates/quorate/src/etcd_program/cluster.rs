@@ -70,12 +70,18 @@ pub(super) fn given(
     });
     let given = GivenServers {
         own: *own,
+        is_existing: is_existing(values),
         servers: servers.collect::<Result<_, String>>()?,
         client_urls: client_urls(values)?,
         listen: listened.iter().map(Url::to_listen).collect::<Result<_, _>>()?,
         auth,
     };
     Ok((Some(given), self_signed))
+}
+
+/// Whether `--initial-cluster-state` says that the members have begun.
+pub(super) fn is_existing(values: &Values) -> bool {
+    values.text("initial-cluster-state") == "existing"
 }
 
 /// The URLs that this member tells the others. They stand in the replicated record of it.

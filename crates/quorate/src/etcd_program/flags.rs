@@ -195,12 +195,7 @@ const CLUSTERING: &[Flag] = &[
     served("initial-cluster", Kind::Text, ""),
     served("initial-advertise-peer-urls", Kind::Urls, "http://localhost:2380"),
     served("advertise-client-urls", Kind::Urls, "http://localhost:2379"),
-    unserved(
-        "initial-cluster-state",
-        Kind::Choice(&["new", "existing"]),
-        "new",
-        "an empty member asks the others whether the cluster exists",
-    ),
+    served("initial-cluster-state", Kind::Choice(&["new", "existing"]), "new"),
     unserved(
         "initial-cluster-token",
         Kind::Text,

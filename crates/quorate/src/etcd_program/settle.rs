@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use storage::datadir::IDENTITY_FILE;
+
 use super::cluster;
 use super::kept::Kept;
 use super::tls;
@@ -69,7 +71,13 @@ pub(super) fn serve_args(
     }
     let ports = ports(&values)?;
     let (tls, self_signed) = tls::of_clients(&values, &ports, &data_dir, &mut warnings)?;
+    let has_begun = kept.is_some() || !matches!(read(&data_dir.join(IDENTITY_FILE)), Ok(None));
     let members = kept.map_or_else(|| cluster::of_flags(&values), Ok)?;
+    if !has_begun && members.own == 0 && cluster::is_existing(&values) {
+        return Err("cannot fetch cluster info from peer urls: could not retrieve cluster \
+                    information from the given URLs"
+            .to_string());
+    }
     let (cluster, own_self_signed) = cluster::given(&values, &data_dir, &members)?;
     let style = LogStyle::of_etcd(
         values.text("logger"),

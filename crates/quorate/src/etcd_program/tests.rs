@@ -130,6 +130,12 @@ fn wrong_flags_end_the_program_as_in_etcd() {
             2,
             "invalid value \"Foo=true\" for flag -feature-gates: unrecognized feature gate: Foo",
         ),
+        (
+            "--initial-cluster-state=existing",
+            1,
+            "etcd: cannot fetch cluster info from peer urls: could not retrieve cluster \
+             information from the given URLs",
+        ),
         ("name", 1, "etcd: \"name\" is not a valid flag"),
         ("--client-cert-auth maybe", 1, "etcd: \"maybe\" is not a valid flag"),
         (

@@ -380,8 +380,10 @@ impl Three {
     }
 
     /// Ends a member, by `kill -9`.
-    pub fn end(&self, number: usize) {
-        let _ = kill_process(Pid::from_child(&self.members[number].0), Signal::KILL);
+    pub fn end(&mut self, number: usize) {
+        let member = &mut self.members[number].0;
+        let _ = kill_process(Pid::from_child(member), Signal::KILL);
+        let _ = member.wait();
     }
 }
 

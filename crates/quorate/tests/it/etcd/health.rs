@@ -45,7 +45,7 @@ fn checks_say_what_they_found_and_can_be_left_out() {
 
 #[test]
 fn a_member_without_a_quorum_lives_and_is_not_ready() {
-    let three = Three::start("etcd-health-three");
+    let mut three = Three::start("etcd-health-three");
     let [left, ..] = three.clients;
     assert_eq!(get(left, "/readyz").0, 200);
     // Two followers have nothing to say to each other.

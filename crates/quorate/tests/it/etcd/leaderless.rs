@@ -56,7 +56,7 @@ async fn streams(requests: &SendRequest<Bytes>, requires_leader: bool) -> [Bidi;
 
 #[test]
 fn calls_that_require_a_leader_end_without_one_and_others_go_on() {
-    let three = Three::start("etcd-leaderless");
+    let mut three = Three::start("etcd-leaderless");
     let leader = three.leader();
     let [left, other] = [1, 2].map(|more| (leader + more) % 3);
     run(async {
@@ -131,7 +131,7 @@ fn answer(address: SocketAddr, path: &str, header: &str, body: &str) -> (u16, St
 /// The answers were compared with those of etcd 3.6.16.
 #[test]
 fn calls_of_the_gateway_that_require_a_leader_end_without_one_and_others_go_on() {
-    let three = Three::start("etcd-leaderless-gateway");
+    let mut three = Three::start("etcd-leaderless-gateway");
     let leader = three.leader();
     let [left, other] = [1, 2].map(|more| (leader + more) % 3);
     let etcd = three.clients[left];

@@ -156,6 +156,37 @@ fn members_with_certificates_of_an_authority_find_each_other() {
     assert_serve_over_tls("etcd-members-tls", &flags);
 }
 
+/// `--initial-cluster-state=existing`: a member without data joins an ensemble that lives, and
+/// begins none. etcd ends with the same error where it reaches no member.
+#[test]
+fn a_member_of_an_existing_cluster_joins_it_or_ends() {
+    let mut three = Three::start("etcd-members-existing");
+    let [client, other, _] = three.clients;
+    assert!(put(client, "key", "value"));
+    three.end(0);
+    fs::remove_dir_all(three.folder.join("m0")).unwrap();
+    three.flags.push("--initial-cluster-state=existing".to_string());
+    three.restart(0);
+    assert!(put(other, "key", "other"));
+    assert_eq!(get(client, "key").as_deref(), Some("other"));
+    // Once it has begun the flag counts no more: it waits for the others like any member.
+    (0..3).for_each(|number| three.end(number));
+    (0..3).for_each(|number| three.members[number] = three.spawn(number));
+    (0..3).for_each(|number| three.wait_ready(number));
+    assert_eq!(get(client, "key").as_deref(), Some("other"));
+    // All are gone, with their data.
+    (0..3).for_each(|number| three.end(number));
+    (0..3).for_each(|number| fs::remove_dir_all(three.folder.join(format!("m{number}"))).unwrap());
+    let mut ended = [0, 1].map(|number| three.spawn(number));
+    for (number, member) in ended.iter_mut().enumerate() {
+        let status = member.0.wait().unwrap();
+        let log = three.log(number);
+        let text = "could not retrieve cluster information from the given URLs";
+        assert!(status.code() == Some(1) && log.contains(text), "{status}: {log}");
+        assert!(!three.folder.join(format!("m{number}/identity")).exists());
+    }
+}
+
 /// Flags that concern a first start, and are of another time. etcd ignores them, too.
 #[test]
 fn a_member_that_has_begun_knows_its_ensemble_whatever_the_flags_say() {
