@@ -4,8 +4,8 @@
 //! and then with correct checksums, as damage before the checksum was computed would leave them.
 
 use storage::datadir::{
-    Birth, Identity, decode_birth, decode_boot, decode_draft, decode_identity, encode_birth,
-    encode_boot, encode_draft, encode_identity,
+    Acceptor, Ballot, Birth, Draft, Identity, decode_birth, decode_boot, decode_draft,
+    decode_identity, encode_birth, encode_boot, encode_draft, encode_identity,
 };
 use storage::disk::Disk;
 use storage::fault_disk::FaultDisk;
@@ -217,11 +217,12 @@ pub fn identity_file(bytes: &[u8]) {
     });
 }
 
-/// The `draft` file. A decoded one is encoded to the same bytes.
+/// The `draft` file, of any length. A decoded one is encoded to the same bytes.
 pub fn draft_file(bytes: &[u8]) {
-    each_sealed(bytes, 24, 0..24, |bytes| {
-        let Ok(member_id) = decode_draft(bytes) else { return };
-        assert_eq!(encode_draft(member_id), bytes);
+    let end = bytes.len().saturating_sub(4);
+    each_sealed(bytes, end, 0..end, |bytes| {
+        let Ok(draft) = decode_draft(bytes) else { return };
+        assert_eq!(encode_draft(&draft), bytes);
     });
 }
 
@@ -357,7 +358,14 @@ pub fn identity_file_seeds() -> Vec<Vec<u8>> {
 }
 
 pub fn draft_file_seeds() -> Vec<Vec<u8>> {
-    vec![encode_draft(7)]
+    let (round, member) = (2, 9);
+    let birth = Birth { cluster_id: 1, voters: vec![7, 8] };
+    let promised = Ballot { round, member };
+    let nothing = Acceptor::default();
+    let all = Acceptor { promised, accepted: Some((promised, birth)) };
+    let acceptors = [nothing, Acceptor { promised, accepted: None }, all];
+    let draft = |acceptor| encode_draft(&Draft { member_id: 7, acceptor });
+    acceptors.map(draft).to_vec()
 }
 
 pub fn birth_file_seeds() -> Vec<Vec<u8>> {

@@ -13,16 +13,19 @@
 //! Where all servers must be present, an ensemble begins twice only if all servers that were born
 //! have lost their directories, and then nothing is left of the first one. Where a majority is
 //! enough, an ensemble begins twice if the deciding server has lost its directory, and it and the
-//! servers it sees are a majority of which none is born. Nothing here waits or retries: the driver
-//! reports the links, and asks again.
+//! servers it sees are a majority of which none is born. Where any majority may begin it, servers
+//! agree on the birth ([`agreement`]). Nothing here waits or retries: the driver reports the links,
+//! keeps what is to be kept, and asks again.
 
 use core::fmt;
 
 use machine::MemberId;
-use storage::datadir::Birth;
+use storage::datadir::{Acceptor, Birth};
 
 use crate::hello::{Hello, Known};
 use crate::limits::VOTERS_MAX;
+
+mod agreement;
 
 /// How many of the voting servers must be present for an ensemble to begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub enum Attendance {
     All,
     /// More than half of them, with the server that decides.
     Majority,
+    /// More than half of them, whichever, that agree on the birth.
+    AnyMajority,
     /// It does not begin here: this server only joins one.
     Existing,
 }
@@ -57,6 +62,9 @@ pub struct Bootstrap {
     attendance: Attendance,
     /// The hellos from the links that are up. A server with several links has several.
     links: Vec<Hello>,
+    /// Since when it could begin an attempt to agree, in ms of the driver's clock: a majority is
+    /// present, and it has promised and accepted nothing since. None: it could not.
+    still_since_ms: Option<u64>,
 }
 
 /// The decision of an unborn server.
@@ -64,6 +72,8 @@ pub struct Bootstrap {
 pub enum Decision {
     /// Create the directory with this birth.
     BeBorn(Birth),
+    /// Keep this durably, say so by [`Bootstrap::on_kept`], and ask again.
+    Keep(Acceptor),
     /// Wait, for this reason.
     Wait(Waiting),
 }
@@ -91,6 +101,8 @@ pub enum Waiting {
         /// The servers that it is configured with.
         servers: Vec<u64>,
     },
+    /// This server begins an ensemble by another rule ([`Attendance`]).
+    Attendances(u64),
     /// Two servers have this number.
     TwoOfOneNumber(u64),
     /// These two have the same member id: the directory of one is a copy.
@@ -100,11 +112,11 @@ pub enum Waiting {
 }
 
 impl Bootstrap {
-    /// An unborn directory, started by a build that knows the levels in `known`. `servers` are the
-    /// numbers of the servers that are to vote, each of 32 bits.
+    /// An unborn directory that keeps `acceptor`, started by a build that knows the levels in
+    /// `known`. `servers` are the numbers of the servers that are to vote, each of 32 bits.
     pub fn new(
         server: u64,
-        member: MemberId,
+        (member, acceptor): (MemberId, Acceptor),
         servers: &[u64],
         attendance: Attendance,
         known: Known,
@@ -117,8 +129,12 @@ impl Bootstrap {
             servers.iter().all(|number| absent_voter(*number).is_some()),
             "a number is 32 bits wide"
         );
-        let own = Hello::unborn(server, member, servers, known);
-        Bootstrap { own, attendance, links: Vec::new() }
+        let agrees = attendance == Attendance::AnyMajority && servers.contains(&server);
+        let own = match agrees && servers.len() > 1 {
+            true => Hello::unborn(server, member, servers, known).agreeing(acceptor),
+            false => Hello::unborn(server, member, servers, known),
+        };
+        Bootstrap { own, attendance, links: Vec::new(), still_since_ms: None }
     }
 
     /// The hello that this server sends until it is born.
@@ -138,9 +154,22 @@ impl Bootstrap {
         }
     }
 
+    /// The directory keeps what [`Decision::Keep`] said. The hello is another one from now on.
+    pub fn on_kept(&mut self, acceptor: Acceptor) {
+        self.own.acceptor = Some(acceptor);
+        self.still_since_ms = None;
+    }
+
+    /// Whether it is to be asked again every
+    /// [`AGREEMENT_INTERVAL_MS`](crate::limits::AGREEMENT_INTERVAL_MS), and not only when links
+    /// change.
+    pub fn looks_at_clock(&self) -> bool {
+        self.own.acceptor.is_some()
+    }
+
     /// Decides what to do now. `cluster_id` is used if this server decides; no other ensemble may
     /// have it.
-    pub fn decide(&self, cluster_id: u128) -> Decision {
+    pub fn decide(&mut self, cluster_id: u128, now_ms: u64) -> Decision {
         let born = || self.links.iter().filter_map(|it| Some((it.server, it.birth.as_ref()?)));
         let own = self.own.member.0;
         let is_ours = |birth: &Birth| birth.voters.contains(&own);
@@ -154,17 +183,27 @@ impl Bootstrap {
                 None => Decision::BeBorn(birth.clone()),
             };
         }
-        match self.first_voters() {
-            Ok(voters) => Decision::BeBorn(Birth { cluster_id, voters }),
-            Err(waiting) => Decision::Wait(waiting),
-        }
+        let decided = self.check().and_then(|()| match self.own.acceptor.clone() {
+            Some(acceptor) => self.agree(&acceptor, cluster_id, now_ms),
+            None => self.check_attendance().map(|()| Decision::BeBorn(self.birth(cluster_id))),
+        });
+        decided.unwrap_or_else(Decision::Wait)
     }
 
-    /// The first voters, ascending: the member id of each present server, and a placeholder for
-    /// each absent one. An error if this server is not to decide, or not yet.
-    fn first_voters(&self) -> Result<Vec<u64>, Waiting> {
-        let Hello { server, servers, .. } = &self.own;
-        let all = || self.links.iter().chain([&self.own]);
+    /// The hellos of the present servers, with its own.
+    fn present(&self) -> impl Iterator<Item = &Hello> {
+        self.links.iter().chain([&self.own])
+    }
+
+    /// The servers that are to vote and are absent.
+    fn missing(&self) -> Vec<u64> {
+        let is_missing = |number: &u64| !self.present().any(|it| it.server == *number);
+        self.own.servers.iter().copied().filter(is_missing).collect()
+    }
+
+    /// Checks that the present servers do not contradict each other.
+    fn check(&self) -> Result<(), Waiting> {
+        let all = || self.present();
         for link in &self.links {
             if let Some(other) =
                 all().find(|it| it.server == link.server && it.member != link.member)
@@ -176,38 +215,58 @@ impl Bootstrap {
             {
                 return Err(Waiting::TwoOfOneDirectory(link.server, other.server));
             }
-            if link.servers != *servers {
+            if link.servers != self.own.servers {
                 let servers = link.servers.clone();
                 return Err(Waiting::Configurations { server: link.server, servers });
             }
         }
+        Ok(())
+    }
+
+    /// Checks that this server is to decide, and now.
+    fn check_attendance(&self) -> Result<(), Waiting> {
+        let Hello { server, servers, .. } = &self.own;
         if self.attendance == Attendance::Existing || !servers.contains(server) {
             return Err(Waiting::ForEnsemble);
+        }
+        if let Some(other) = self.links.iter().find(|it| it.acceptor.is_some()) {
+            return Err(Waiting::Attendances(other.server));
         }
         let decider = servers.first().expect("there is at least this one");
         if decider != server {
             return Err(Waiting::ForDecision(*decider));
         }
-        let of = |number: &u64| all().find(|it| it.server == *number);
-        let missing: Vec<u64> = servers.iter().copied().filter(|it| of(it).is_none()).collect();
+        let missing = self.missing();
         match self.attendance {
-            Attendance::All if !missing.is_empty() => return Err(Waiting::ForServers(missing)),
-            Attendance::All | Attendance::Existing => {}
-            Attendance::Majority => {
-                let (there, wanted) = (servers.len() - missing.len(), servers.len() / 2 + 1);
-                if there < wanted {
-                    let count = wanted - there;
-                    return Err(Waiting::ForMajority { count, servers: missing });
-                }
-            }
+            Attendance::Majority => self.check_majority(missing),
+            _ if !missing.is_empty() => Err(Waiting::ForServers(missing)),
+            _ => Ok(()),
         }
-        let voter = |number: &u64| match of(number) {
+    }
+
+    /// Checks that a majority of the servers that are to vote is present.
+    fn check_majority(&self, missing: Vec<u64>) -> Result<(), Waiting> {
+        let present = self.own.servers.len() - missing.len();
+        match self.majority().saturating_sub(present) {
+            0 => Ok(()),
+            count => Err(Waiting::ForMajority { count, servers: missing }),
+        }
+    }
+
+    fn majority(&self) -> usize {
+        self.own.servers.len() / 2 + 1
+    }
+
+    /// The birth of an ensemble of those that are present. The first voters, ascending, are the
+    /// member id of each present server, and a placeholder for each absent one.
+    fn birth(&self, cluster_id: u128) -> Birth {
+        let voter = |number: &u64| match self.present().find(|it| it.server == *number) {
             Some(hello) => hello.member.0,
             None => absent_voter(*number).expect("was checked when it was configured"),
         };
-        let mut voters: Vec<u64> = servers.iter().map(voter).collect();
+        let mut voters: Vec<u64> = self.own.servers.iter().map(voter).collect();
         voters.sort_unstable();
-        Ok(voters)
+        Birth { cluster_id, voters }
     }
 }
 
@@ -220,6 +279,7 @@ impl Waiting {
             | Waiting::ForDecision(_)
             | Waiting::ForEnsemble => true,
             Waiting::Configurations { .. }
+            | Waiting::Attendances(_)
             | Waiting::TwoOfOneNumber(_)
             | Waiting::TwoOfOneDirectory(..)
             | Waiting::TwoEnsembles(..) => false,
@@ -247,6 +307,11 @@ impl fmt::Display for Waiting {
                 out,
                 "server {server} is configured differently: for it the servers that vote are {}",
                 Numbers(servers)
+            ),
+            Waiting::Attendances(server) => write!(
+                out,
+                "server {server} is configured differently: it begins an ensemble with any \
+                 majority"
             ),
             Waiting::TwoOfOneNumber(server) => write!(out, "there are two servers {server}"),
             Waiting::TwoOfOneDirectory(one, other) => write!(

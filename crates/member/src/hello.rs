@@ -10,7 +10,7 @@
 use machine::limits::VERSION_BYTES_MAX;
 use machine::{BootId, Level, MemberId, StatedLevel};
 use storage::codec::{DecodeError, Reader, put_u64_list};
-use storage::datadir::Birth;
+use storage::datadir::{Acceptor, Birth};
 use thiserror::Error;
 
 use crate::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX, VOTERS_MAX};
@@ -117,6 +117,9 @@ pub struct Hello {
     pub level: Option<StatedLevel>,
     /// The URLs at which etcd's clients reach it; empty: it has told none.
     pub client_urls: Vec<String>,
+    /// What an unborn directory has promised and accepted, durably; none: it takes no part in an
+    /// agreement on the birth.
+    pub acceptor: Option<Acceptor>,
     /// Fields that this build does not know, by ascending tags. The proofs of a handshake cover
     /// them, too.
     pub unknown: Vec<(u16, Vec<u8>)>,
@@ -136,6 +139,8 @@ const TAG_LEVEL_MAX: u16 = 7;
 const TAG_LEVEL: u16 = 8;
 const TAG_PROGRAM: u16 = 9;
 const TAG_CLIENT_URLS: u16 = 10;
+// 11 to 14 are for changes of the members.
+const TAG_ACCEPTOR: u16 = 15;
 
 /// The most fields that a hello may have.
 const FIELDS_MAX: u16 = 64;
@@ -152,8 +157,14 @@ impl Hello {
             known,
             level: None,
             client_urls: Vec::new(),
+            acceptor: None,
             unknown: Vec::new(),
         }
+    }
+
+    /// This hello of an unborn directory that takes part in an agreement.
+    pub fn agreeing(self, acceptor: Acceptor) -> Hello {
+        Hello { acceptor: Some(acceptor), ..self }
     }
 
     /// This hello with the URLs at which etcd's clients reach the server, at most
@@ -164,7 +175,7 @@ impl Hello {
 
     /// This hello once the directory is born and was started, with the level of its state.
     pub fn born(self, boot: BootId, birth: Birth, level: StatedLevel) -> Hello {
-        Hello { boot, birth: Some(birth), level: Some(level), ..self }
+        Hello { boot, birth: Some(birth), level: Some(level), acceptor: None, ..self }
     }
 
     /// The version of messages to speak on the link: the highest that both know.
@@ -219,7 +230,15 @@ impl Hello {
         if !self.client_urls.is_empty() {
             fields.push((TAG_CLIENT_URLS, encoded_urls(&self.client_urls)));
         }
+        if let Some(acceptor) = &self.acceptor {
+            let voters = acceptor.accepted.iter().map(|(_, birth)| birth.voters.len());
+            assert!(voters.sum::<usize>() <= VOTERS_MAX, "more voters than the limit");
+            let mut bytes = Vec::new();
+            acceptor.encode(&mut bytes);
+            fields.push((TAG_ACCEPTOR, bytes));
+        }
         fields.extend(self.unknown.iter().cloned());
+        fields.sort_by_key(|(tag, _)| *tag & !NEEDED);
         let count = u16::try_from(fields.len()).expect("fields are bounded far below 2^16");
         out.extend_from_slice(&count.to_le_bytes());
         for (tag, bytes) in fields {
@@ -239,7 +258,7 @@ impl Hello {
         if count > FIELDS_MAX {
             return Err(reader.bad("too many fields"));
         }
-        let mut known = [None; TAG_CLIENT_URLS as usize + 1];
+        let mut known = [None; TAG_ACCEPTOR as usize + 1];
         let mut unknown = Vec::new();
         let mut last = 0;
         for _ in 0..count {
@@ -250,11 +269,13 @@ impl Hello {
             last = tag & !NEEDED;
             let bytes = reader.take(usize::from(length))?;
             match known.get_mut(usize::from(tag)) {
-                Some(place) => *place = Some(bytes),
-                None if tag & NEEDED != 0 => {
+                Some(place) if tag <= TAG_CLIENT_URLS || tag == TAG_ACCEPTOR => {
+                    *place = Some(bytes);
+                }
+                _ if tag & NEEDED != 0 => {
                     return Err(reader.bad("a needed field is not known to this version"));
                 }
-                None => unknown.push((tag, bytes.to_vec())),
+                _ => unknown.push((tag, bytes.to_vec())),
             }
         }
         let field = |tag: u16| -> Result<Reader<'_>, DecodeError> {
@@ -278,6 +299,10 @@ impl Hello {
             Some(bytes) => decode_urls(&mut Reader::new(bytes))?,
             None => Vec::new(),
         };
+        let acceptor = match known[usize::from(TAG_ACCEPTOR)] {
+            Some(bytes) => Some(Acceptor::decode(&mut Reader::new(bytes), VOTERS_MAX)?),
+            None => None,
+        };
         Ok(Hello {
             server: whole(&mut field(TAG_SERVER)?, Reader::u64)?,
             member: whole(&mut field(TAG_MEMBER)?, decode_member)?,
@@ -291,6 +316,7 @@ impl Hello {
             },
             level,
             client_urls,
+            acceptor,
             unknown,
         })
     }

@@ -329,6 +329,17 @@ pub const HEARTBEAT_QUIET_MS: u64 = 210;
 /// How long nothing must be written before a leader sends heartbeats at [`HEARTBEAT_QUIET_MS`].
 pub const QUIET_MS: u64 = 1_000;
 
+/// How long a majority of unborn servers waits for the others before it agrees on a birth without
+/// them. A server with so many present ones before it, by number, waits as many times longer.
+pub const ABSENT_PATIENCE_MS: u64 = 1_000;
+
+/// How long a server that may propose a birth waits for servers whose links are gone: each is gone
+/// for a moment when its server says something new of itself.
+pub const PROPOSAL_PATIENCE_MS: u64 = 300;
+
+/// How often an unborn server that takes part in an agreement looks at the clock.
+pub const AGREEMENT_INTERVAL_MS: u64 = 100;
+
 /// The shortest session timeout with which heartbeats may come at [`HEARTBEAT_QUIET_MS`]: the
 /// configuration must admit no shorter one, and no session of a server with another configuration
 /// may have one. A follower's contact is up to three such heartbeats old then, or

@@ -10,7 +10,7 @@ use machine::together::{Together, one_by_one};
 use machine::{BootId, Level, LogIndex, Machine, MemberId, Origin, Owner, ServerList, Settings};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
-use storage::datadir::{self, Birth, DataDir, EmptyDir, Identity, Opened};
+use storage::datadir::{self, Acceptor, Birth, DataDir, Draft, EmptyDir, Identity, Opened};
 use storage::disk::Disk;
 use storage::snapshot::{self, DamagedPiece, SnapshotMeta, SnapshotReader, StoredPiece};
 use storage::wal::{
@@ -131,10 +131,10 @@ pub struct Recovered<D: Disk> {
 
 /// The directory that a start of an ensemble's member finds.
 pub enum OpenedMember<D: Disk> {
-    /// A directory that was born. Boxed: the other one is small.
+    /// A directory that was born.
     Born(Box<Recovered<D>>),
     /// A directory that was not born, or that was emptied because it was corrupt.
-    Unborn(UnbornMember<D>),
+    Unborn(Box<UnbornMember<D>>),
 }
 
 /// The directory of a member of an ensemble that is to be born, locked as long as this lives.
@@ -144,6 +144,8 @@ pub struct UnbornMember<D: Disk> {
     drawn: [u8; 32],
     /// The member id that it has from now on.
     pub member: MemberId,
+    /// What it has promised and accepted, in this life or an earlier one.
+    pub acceptor: Acceptor,
     /// Set if the directory was corrupt: the name of the directory that its content was moved to,
     /// and the damage.
     pub set_aside: Option<(String, RecoveryError)>,
@@ -233,11 +235,24 @@ fn unborn<D: Disk + Clone>(
     set_aside: Option<(String, RecoveryError)>,
 ) -> Result<OpenedMember<D>, RecoveryError> {
     let (_, member) = draw_ids(drawn);
-    let member = MemberId(dir.draft(member.0)?);
-    Ok(OpenedMember::Unborn(UnbornMember { dir, drawn: *drawn, member, set_aside }))
+    let Draft { member_id, acceptor } = dir.draft(member.0)?;
+    let (drawn, member) = (*drawn, MemberId(member_id));
+    let unborn = UnbornMember { dir, drawn, member, acceptor, set_aside };
+    Ok(OpenedMember::Unborn(Box::new(unborn)))
 }
 
 impl<D: Disk + Clone> UnbornMember<D> {
+    /// Keeps what it promises or accepts, durably. Called before any other server is told.
+    ///
+    /// # Errors
+    /// The directory cannot be written. Another start finds this, or what was kept before.
+    pub fn keep(&mut self, acceptor: &Acceptor) -> Result<(), RecoveryError> {
+        let draft = Draft { member_id: self.member.0, acceptor: acceptor.clone() };
+        self.dir.keep_draft(&draft)?;
+        self.acceptor = draft.acceptor;
+        Ok(())
+    }
+
     /// Creates the directory with the decided birth, and counts its first start.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use member::bootstrap::{Attendance, Decision, absent_server};
+use member::limits::AGREEMENT_INTERVAL_MS;
 use member::recovery::{
     OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member, recover,
 };
@@ -141,14 +142,14 @@ pub(crate) fn join(
             }
             let bootstrap = Bootstrap::new(
                 cluster.server,
-                unborn.member,
+                (unborn.member, unborn.acceptor.clone()),
                 &cluster.voters,
                 cluster.attendance,
                 config.member.known.clone(),
             );
-            let hello = bootstrap.hello().clone().with_client_urls(client_urls(config, cluster));
-            let sockets = link(config, cluster, hello, &gate)?;
-            let born = wait_for_birth(config, cluster, unborn, bootstrap, disk, &gate);
+            let sockets = link(config, cluster, unborn_hello(config, cluster, &bootstrap), &gate)?;
+            let links = (&sockets, &*gate);
+            let born = wait_for_birth(config, cluster, *unborn, bootstrap, disk, links);
             cluster.board.end_wait_for_birth();
             match born {
                 Ok(recovered) => {
@@ -162,6 +163,10 @@ pub(crate) fn join(
             }
         }
     }
+}
+
+fn unborn_hello(config: &NodeConfig, cluster: &ClusterConfig, bootstrap: &Bootstrap) -> Hello {
+    bootstrap.hello().clone().with_client_urls(client_urls(config, cluster))
 }
 
 fn born_hello(
@@ -225,17 +230,21 @@ fn bootstrap_hint(cluster: &ClusterConfig) -> Option<String> {
 fn wait_for_birth(
     config: &NodeConfig,
     cluster: &ClusterConfig,
-    unborn: UnbornMember<RealDisk>,
+    mut unborn: UnbornMember<RealDisk>,
     mut bootstrap: Bootstrap,
     disk: &RealDisk,
-    gate: &PeerGate,
+    (sockets, gate): (&PeerSockets, &PeerGate),
 ) -> Result<Recovered<RealDisk>, StartError> {
-    let join_until = Instant::now() + JOIN_LIMIT;
+    let began = Instant::now();
+    let patience = match bootstrap.looks_at_clock() {
+        true => Duration::from_millis(AGREEMENT_INTERVAL_MS),
+        false => WAITING_INTERVAL,
+    };
     let (cluster_id, _) = draw_ids(&config.drawn);
     let mut inputs = Vec::new();
     let mut said = None;
     loop {
-        let waiting = match bootstrap.decide(cluster_id) {
+        let waiting = match bootstrap.decide(cluster_id, began.elapsed().as_millis() as u64) {
             Decision::BeBorn(birth) => {
                 let recovered = unborn
                     .be_born(disk, &birth, WalOptions::default())
@@ -255,10 +264,16 @@ fn wait_for_birth(
                 }
                 return Ok(recovered);
             }
+            Decision::Keep(acceptor) => {
+                unborn.keep(&acceptor).map_err(|error| recovery_error(config, error))?;
+                bootstrap.on_kept(acceptor);
+                sockets.handle().set_hello(unborn_hello(config, cluster, &bootstrap));
+                continue;
+            }
             Decision::Wait(waiting) => waiting,
         };
         let now = Instant::now();
-        if cluster.attendance == Attendance::Existing && now >= join_until {
+        if cluster.attendance == Attendance::Existing && now >= began + JOIN_LIMIT {
             return Err(StartError::NothingToJoin);
         }
         cluster.board.wait_for_birth(&waiting, bootstrap_hint(cluster));
@@ -272,7 +287,7 @@ fn wait_for_birth(
                 said = Some((news, now));
             }
         }
-        gate.early.take(&mut inputs, Some(now + WAITING_INTERVAL));
+        gate.early.take(&mut inputs, Some(now + patience));
         for input in inputs.drain(..) {
             match input {
                 PeerInput::LinkUp(link) => bootstrap.on_link_up(Hello::clone(&link.hello)),

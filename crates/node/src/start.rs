@@ -124,7 +124,7 @@ pub enum StartError {
         /// The kind of the directory, and advice.
         cause: String,
     },
-    /// A server that only joins an ensemble has found none (`bootstrapExistingClusterNoWAL` of etcd).
+    /// A server that only joins an ensemble has found none (etcd: `bootstrapExistingClusterNoWAL`).
     #[error(
         "cannot fetch cluster info from peer urls: could not retrieve cluster information from the \
          given URLs: none of the servers there has begun, and one that joins an existing cluster \

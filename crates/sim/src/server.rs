@@ -72,7 +72,7 @@ pub use etcd_sabotage::WatchSabotage;
 pub use etcd_user_sabotage::UserSabotage;
 pub use etcd_v2_sabotage::V2Sabotage;
 use runtime::Runtime;
-pub use unborn::Unborn;
+pub use unborn::{Step, Unborn};
 
 /// No member has this id.
 const NOBODY: MemberId = MemberId(u64::MAX);
@@ -90,6 +90,8 @@ pub enum Sabotage {
     ContactIgnored,
     /// A batch of a Front is handed to Loop twice, now and then.
     BatchesDoubled,
+    /// A server that proposes a birth takes it for chosen.
+    TwoBirths,
     /// A directory that was lost is born again as the member that it was, with its vote.
     OldIdAgain,
     /// A member that is told not to use its directory any more goes on with it.
@@ -672,7 +674,7 @@ impl Server {
                         unborn.be_born(disk, birth, config.wal).map_err(not_recovered)?
                     }
                     _ => {
-                        let unborn = Unborn::new(config, unborn, life, world);
+                        let unborn = Unborn::new(config, *unborn, life, world);
                         return Ok(Started::Unborn(Box::new(unborn)));
                     }
                 },

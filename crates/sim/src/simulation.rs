@@ -83,6 +83,10 @@ const SHORT_TIMEOUT_SEED: u64 = 0x7365_7373_0000_000e;
 /// is away.
 const AWAY_SEED: u64 = 0x6177_6179;
 
+/// Sets a seed apart from itself, to draw whether any majority may begin the ensemble. With this
+/// number none of the kept seeds begins so.
+const AGREEMENT_SEED: u64 = 0x6167_7265_0000_005a;
+
 /// Operations of clients that were added later. Each kind that a run has holds the seed from which
 /// it is drawn, so the rest of the run does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -235,6 +239,8 @@ impl Options {
         options.begins_unborn = random.one_in(2);
         if random.one_in(4) {
             options.member.attendance = Attendance::Majority;
+        } else if Random::new(seed ^ AGREEMENT_SEED).one_in(3) {
+            options.member.attendance = Attendance::AnyMajority;
         }
         // The log in memory is so short that a member that was away for a while needs a snapshot.
         if random.one_in(2) {

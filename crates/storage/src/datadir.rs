@@ -18,7 +18,8 @@
 //! a start needs no room on the disk.
 //!
 //! In an ensemble other members learn the member id before the birth. It is drawn once, and kept in
-//! `draft` until then: a server that comes with another id has lost its directory.
+//! `draft` until then: a server that comes with another id has lost its directory. Where servers
+//! agree on the birth, `draft` also holds what this one has promised and accepted.
 //!
 //! Byte layouts: `docs/formats.md`, "The data directory".
 
@@ -33,8 +34,11 @@ use crate::record::{HardState, Membership, SnapshotPoint};
 use crate::snapshot::{self, SNAPSHOT_DIR, SnapshotMeta, SnapshotWriter};
 use crate::wal::{self, WAL_DIR, Wal, WalOptions};
 
+mod draft;
 mod servers_file;
 
+pub(crate) use draft::read_draft;
+pub use draft::{Acceptor, Ballot, Draft, decode_draft, encode_draft};
 pub use servers_file::{SERVERS_FILE, text_of_servers};
 
 /// The lock file.
@@ -55,7 +59,8 @@ pub const BIRTH_FILE: &str = "birth";
 /// The file that says, as text, why the directory is not to be used any more. See [`condemn`].
 pub const CONDEMNED_FILE: &str = "condemned";
 
-/// Version of the formats of the small files, and of the directory as a whole.
+/// Version of the formats of the small files, and of the directory as a whole. A `draft` may be of
+/// the next version.
 pub const DATADIR_FORMAT_VERSION: u32 = 1;
 
 /// Where a new directory's log begins: its snapshot covers this one entry, which never existed.
@@ -76,7 +81,6 @@ const BOOT_FILE_BYTES: usize = SMALL_FILE_BYTES_MAX as usize;
 
 const IDENTITY_MAGIC: &[u8; 8] = b"QUORIDNT";
 const BOOT_MAGIC: &[u8; 8] = b"QUORBOOT";
-const DRAFT_MAGIC: &[u8; 8] = b"QUORDRFT";
 const BIRTH_MAGIC: &[u8; 8] = b"QUORBRTH";
 
 /// Bytes of a small file around its body.
@@ -274,11 +278,12 @@ impl<D: Disk> DataDir<D> {
 }
 
 impl<D: Disk + Clone> EmptyDir<D> {
-    /// Returns the member id that this directory will be born with: the kept one, else `drawn`,
-    /// which is not 0 and is kept from now on, durably. Called before the id is told to other
-    /// members.
-    pub fn draft(&self, drawn: u64) -> Result<u64, StorageError> {
-        assert!(drawn != 0, "0 means nobody");
+    /// Returns the draft of this directory: the kept one, else one with the member id `drawn`, not
+    /// 0, which is kept from now on, durably. Called before the id is told to other members.
+    ///
+    /// # Errors
+    /// The draft cannot be read or written, or is damaged.
+    pub fn draft(&self, drawn: u64) -> Result<Draft, StorageError> {
         if exists(&self.disk, DRAFT_FILE)? {
             let kept = read_draft(&self.disk)?;
             // A process killed before this sync may have told no member the id; we are about to
@@ -286,8 +291,18 @@ impl<D: Disk + Clone> EmptyDir<D> {
             sync_root(&self.disk)?;
             return Ok(kept);
         }
-        write_small(&self.disk, DRAFT_FILE, &encode_draft(drawn))?;
-        Ok(drawn)
+        let drafted = Draft { member_id: drawn, acceptor: Acceptor::default() };
+        self.keep_draft(&drafted)?;
+        Ok(drafted)
+    }
+
+    /// Keeps a draft, durably. Called before what it says is told to other members.
+    ///
+    /// # Errors
+    /// It cannot be written. Another start finds this draft or the one before.
+    pub fn keep_draft(&self, drafted: &Draft) -> Result<(), StorageError> {
+        assert!(drafted.member_id != 0, "0 means nobody");
+        write_small(&self.disk, DRAFT_FILE, &encode_draft(drafted))
     }
 
     /// Gives birth: snapshot, log, how the ensemble began, and at last the identity. `image_pieces`
@@ -369,7 +384,7 @@ pub(crate) fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError
 
 pub(crate) fn read_identity<D: Disk>(disk: &D) -> Result<Identity, StorageError> {
     let bytes = read_small(disk, IDENTITY_FILE)?;
-    check_version(IDENTITY_FILE, &bytes)?;
+    check_version(IDENTITY_FILE, &bytes, DATADIR_FORMAT_VERSION)?;
     decode_identity(&bytes).map_err(|error| at(IDENTITY_FILE, error))
 }
 
@@ -380,18 +395,12 @@ pub(crate) fn read_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Birth,
         return Ok(Birth { cluster_id, voters: vec![member_id] });
     }
     let bytes = read_small(disk, BIRTH_FILE)?;
-    check_version(BIRTH_FILE, &bytes)?;
+    check_version(BIRTH_FILE, &bytes, DATADIR_FORMAT_VERSION)?;
     let birth = decode_birth(&bytes).map_err(|error| at(BIRTH_FILE, error))?;
     match birth.cluster_id == cluster_id {
         true => Ok(birth),
         false => Err(StorageError::corrupt(BIRTH_FILE, 16, "it is of another cluster")),
     }
-}
-
-pub(crate) fn read_draft<D: Disk>(disk: &D) -> Result<u64, StorageError> {
-    let bytes = read_small(disk, DRAFT_FILE)?;
-    check_version(DRAFT_FILE, &bytes)?;
-    decode_draft(&bytes).map_err(|error| at(DRAFT_FILE, error))
 }
 
 /// Removes the draft, which a born directory does not need. Its removal need not be durable.
@@ -437,7 +446,8 @@ pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<BootCount, StorageError> {
         [Err(_), Ok(second)] => (second, 1),
         [Err(error), Err(_)] => {
             for offset in BOOT_SLOT_OFFSETS {
-                check_version(BOOT_FILE, slot(offset).unwrap_or(&[]))?;
+                let slot = slot(offset).unwrap_or(&[]);
+                check_version(BOOT_FILE, slot, DATADIR_FORMAT_VERSION)?;
             }
             return Err(at(BOOT_FILE, error));
         }
@@ -445,19 +455,19 @@ pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<BootCount, StorageError> {
     Ok(BootCount { count, position, is_whole: slots.iter().all(Result::is_ok) })
 }
 
-/// Refuses a file, or a slot of one, of a newer version. Every version has its number behind the
-/// magic, and a checksum of everything at the end. If that does not match, the version is as likely
-/// to be damaged as the rest, and the decoder reports that.
-pub(crate) fn check_version(file: &str, bytes: &[u8]) -> Result<(), StorageError> {
+/// Refuses a file, or a slot of one, of a version above `version_max`. Every version has its number
+/// behind the magic, and a checksum of everything at the end. If that does not match, the version
+/// is as likely to be damaged as the rest, and the decoder reports that.
+pub(crate) fn check_version(
+    file: &str,
+    bytes: &[u8],
+    version_max: u32,
+) -> Result<(), StorageError> {
     let mut reader = Reader::new(bytes);
     let version = reader.take(8).and_then(|_| reader.u32());
     match version.map_err(|error| at(file, error))? {
-        version if version > DATADIR_FORMAT_VERSION && is_sealed(bytes) => {
-            Err(StorageError::UnknownFormat {
-                file: file.to_owned(),
-                version,
-                version_max: DATADIR_FORMAT_VERSION,
-            })
+        version if version > version_max && is_sealed(bytes) => {
+            Err(StorageError::UnknownFormat { file: file.to_owned(), version, version_max })
         }
         _ => Ok(()),
     }
@@ -501,8 +511,12 @@ fn write_small<D: Disk>(disk: &D, path: &str, bytes: &[u8]) -> Result<(), Storag
 }
 
 fn seal_small(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
+    seal_version(magic, DATADIR_FORMAT_VERSION, body)
+}
+
+fn seal_version(magic: &[u8; 8], version: u32, body: &[u8]) -> Vec<u8> {
     let mut out = magic.to_vec();
-    out.extend_from_slice(&DATADIR_FORMAT_VERSION.to_le_bytes());
+    out.extend_from_slice(&version.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(body);
     let crc = crc32c::crc32c(&out);
@@ -516,6 +530,18 @@ fn unseal_small<'a>(
     magic: &[u8; 8],
     body_bytes: usize,
 ) -> Result<Reader<'a>, DecodeError> {
+    match unseal_version(bytes, magic, body_bytes)? {
+        (DATADIR_FORMAT_VERSION, body) => Ok(body),
+        (_, body) => Err(body.bad("the format version is unknown")),
+    }
+}
+
+/// Checks magic and checksum, and returns the version and a reader of the body.
+fn unseal_version<'a>(
+    bytes: &'a [u8],
+    magic: &[u8; 8],
+    body_bytes: usize,
+) -> Result<(u32, Reader<'a>), DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.take(8)? != magic {
         return Err(reader.bad("the magic number is wrong"));
@@ -528,10 +554,7 @@ fn unseal_small<'a>(
         return Err(reader.bad("the checksum does not match"));
     }
     reader.finish()?;
-    match version == DATADIR_FORMAT_VERSION {
-        true => Ok(body),
-        false => Err(reader.bad("the format version is unknown")),
-    }
+    Ok((version, body))
 }
 
 /// Encodes the `identity` file.
@@ -548,20 +571,6 @@ pub fn decode_identity(bytes: &[u8]) -> Result<Identity, DecodeError> {
     match identity.member_id {
         0 => Err(reader.bad("the member id is 0")),
         _ => Ok(identity),
-    }
-}
-
-/// Encodes the `draft` file.
-pub fn encode_draft(member_id: u64) -> Vec<u8> {
-    seal_small(DRAFT_MAGIC, &member_id.to_le_bytes())
-}
-
-/// Reads the `draft` file.
-pub fn decode_draft(bytes: &[u8]) -> Result<u64, DecodeError> {
-    let mut reader = unseal_small(bytes, DRAFT_MAGIC, 8)?;
-    match reader.u64()? {
-        0 => Err(reader.bad("the member id is 0")),
-        member_id => Ok(member_id),
     }
 }
 

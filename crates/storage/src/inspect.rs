@@ -199,7 +199,7 @@ fn inspect_draft<D: Disk>(disk: &D) -> Result<Option<u64>, StorageError> {
         return Ok(None);
     }
     refuse_lost_identity(disk)?;
-    read_draft(disk).map(Some)
+    read_draft(disk).map(|draft| Some(draft.member_id))
 }
 
 fn inspect_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Option<Birth>, StorageError> {

@@ -99,6 +99,9 @@ pub const SNAPSHOTS_MAX: usize = 10_000;
 /// why they come, and each takes as much room as the directory did.
 pub const SET_ASIDE_MAX: u32 = 16;
 
+/// The last round of attempts to agree on a birth: more than there are seconds in a century.
+pub const BALLOT_ROUND_MAX: u64 = u32::MAX as u64;
+
 /// Bytes of the small files: `identity`, `draft`, `birth` and `boot`, which has exactly as many.
 pub const SMALL_FILE_BYTES_MAX: u64 = 8192;
 

@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use storage::datadir::{
-    self, BIRTH_FILE, BOOT_FILE, BOOT_SLOT_BYTES, BOOT_SLOT_OFFSETS, Birth, DRAFT_FILE, DataDir,
-    IDENTITY_FILE, Identity, LOCK_FILE, Opened,
+    self, Acceptor, BIRTH_FILE, BOOT_FILE, BOOT_SLOT_BYTES, BOOT_SLOT_OFFSETS, Ballot, Birth,
+    DRAFT_FILE, DataDir, Draft, IDENTITY_FILE, Identity, LOCK_FILE, Opened,
 };
 use storage::disk::Disk;
 use storage::fault_disk::FaultDisk;
@@ -47,6 +47,7 @@ const FILES: [(&str, &[u8]); 8] = [
 
 /// The small files of members of an ensemble, which came later.
 const DRAFT: &[u8] = include_bytes!("fixtures/ensemble-v1/draft");
+const AGREEING_DRAFT: &[u8] = include_bytes!("fixtures/ensemble-v1/draft-v2");
 const BIRTH: &[u8] = include_bytes!("fixtures/ensemble-v1/birth");
 
 const IDENTITY: Identity = Identity {
@@ -248,8 +249,9 @@ fn first_birth() -> Birth {
 
 #[test]
 fn small_files_of_an_ensemble_of_version_1_say_what_they_said() {
-    assert_eq!(datadir::decode_draft(DRAFT), Ok(IDENTITY.member_id));
-    assert_eq!(datadir::encode_draft(IDENTITY.member_id), DRAFT);
+    let draft = Draft { member_id: IDENTITY.member_id, acceptor: Acceptor::default() };
+    assert_eq!(datadir::decode_draft(DRAFT), Ok(draft.clone()));
+    assert_eq!(datadir::encode_draft(&draft), DRAFT);
     assert_eq!(datadir::decode_birth(BIRTH), Ok(first_birth()));
     assert_eq!(datadir::encode_birth(&first_birth()), BIRTH);
     let disk = copy();
@@ -258,7 +260,20 @@ fn small_files_of_an_ensemble_of_version_1_say_what_they_said() {
     let unborn = FaultDisk::new(1);
     unborn.set_content(DRAFT_FILE, DRAFT.to_vec());
     let Ok(Opened::Empty(empty)) = datadir::open(unborn) else { panic!("it is not born") };
-    assert_eq!(empty.draft(1).expect("is there"), IDENTITY.member_id);
+    assert_eq!(empty.draft(1).expect("is there"), draft);
+}
+
+/// A draft that has accepted a birth, and promised a later ballot.
+fn agreeing_draft() -> Draft {
+    let promised = Ballot { round: 3, member: 6 };
+    let accepted = Some((Ballot { round: 2, member: 5 }, first_birth()));
+    Draft { member_id: IDENTITY.member_id, acceptor: Acceptor { promised, accepted } }
+}
+
+#[test]
+fn a_draft_of_version_2_says_what_it_said() {
+    assert_eq!(datadir::decode_draft(AGREEING_DRAFT), Ok(agreeing_draft()));
+    assert_eq!(datadir::encode_draft(&agreeing_draft()), AGREEING_DRAFT);
 }
 
 #[test]
@@ -354,8 +369,11 @@ fn fixtures_are_written_only_when_asked_for() {
     }
     let of_ensemble = format!("{}/tests/fixtures/ensemble-v1", env!("CARGO_MANIFEST_DIR"));
     std::fs::create_dir_all(&of_ensemble).expect("makes");
-    let draft = datadir::encode_draft(IDENTITY.member_id);
+    let draft = Draft { member_id: IDENTITY.member_id, acceptor: Acceptor::default() };
+    let draft = datadir::encode_draft(&draft);
     std::fs::write(format!("{of_ensemble}/{DRAFT_FILE}"), draft).expect("writes");
+    let draft = datadir::encode_draft(&agreeing_draft());
+    std::fs::write(format!("{of_ensemble}/draft-v2"), draft).expect("writes");
     let birth = datadir::encode_birth(&first_birth());
     std::fs::write(format!("{of_ensemble}/{BIRTH_FILE}"), birth).expect("writes");
     for path in disk.paths() {

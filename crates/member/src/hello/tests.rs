@@ -1,3 +1,5 @@
+use storage::datadir::Ballot;
+
 use super::*;
 use crate::limits::HELLO_BYTES_MAX;
 
@@ -45,7 +47,13 @@ fn what_was_said_is_what_is_heard() {
     let urls = vec!["u".repeat(CLIENT_URL_BYTES_MAX); CLIENT_URLS_MAX];
     let largest = Hello { servers: most(VOTERS_MAX), birth, ..born() }.with_client_urls(urls);
     let told = born().with_client_urls(vec!["http://[::1]:2379".to_string()]);
-    for hello in [unborn(), born(), later(), told, largest] {
+    let promised = Ballot { round: 3, member: 9 };
+    let first = Ballot { round: 2, member: 7 };
+    let birth = Birth { cluster_id: 5, voters: most(VOTERS_MAX) };
+    let accepted = Acceptor { promised, accepted: Some((first, birth)) };
+    let attending = unborn().agreeing(Acceptor::default());
+    let agreeing = Hello { unknown: later().unknown, ..unborn().agreeing(accepted) };
+    for hello in [unborn(), born(), later(), told, largest, attending, agreeing] {
         let bytes = bytes(&hello);
         assert!(bytes.len() <= HELLO_BYTES_MAX + 64, "{} bytes", bytes.len());
         assert_eq!(read(&bytes), Ok(hello));

@@ -174,7 +174,7 @@ fn open(disk: &FaultDisk, secret: u8) -> Result<OpenedMember<FaultDisk>, Recover
 
 fn unborn(disk: &FaultDisk, secret: u8) -> UnbornMember<FaultDisk> {
     match open(disk, secret) {
-        Ok(OpenedMember::Unborn(unborn)) => unborn,
+        Ok(OpenedMember::Unborn(unborn)) => *unborn,
         Ok(OpenedMember::Born(_)) => panic!("it was never born"),
         Err(error) => panic!("{error}"),
     }

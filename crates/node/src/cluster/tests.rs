@@ -237,6 +237,33 @@ fn a_majority_begins_and_whoever_comes_later_gets_its_vote() {
 }
 
 #[test]
+fn any_two_of_three_begin_and_the_third_gets_its_vote() {
+    for (pair, third) in [([1, 2], 3), ([3, 1], 2), ([2, 3], 1)] {
+        let mut ensemble = Ensemble::new(&format!("any-majority-{third}"), 3);
+        ensemble.attendance = Attendance::AnyMajority;
+        let mut nodes = ensemble.start(&pair);
+        assert!(nodes.iter().all(|it| it.wait_ready(PATIENCE)));
+        let first = ensemble.first_voters(pair[0]);
+        assert_eq!(first, ensemble.first_voters(pair[1]));
+        assert!(first.len() == 3 && absent_server(first[2]) == Some(third), "{first:?}");
+        assert!(!ensemble.data_dir(pair[0]).join("draft").exists());
+        open_session(&nodes[0], 1);
+        nodes.extend(ensemble.start(&[third]));
+        wait_alike(&nodes, 1);
+        let voters: Vec<u64> = (1..4).map(|number| ensemble.identity(number).member_id).collect();
+        let all_vote = |node: &Node| {
+            let now = node.monitor_handle().voters();
+            now.len() == 3 && voters.iter().all(|voter| now.contains(voter))
+        };
+        wait_until("it has its vote", || nodes.iter().all(all_vote));
+        nodes.remove(0).stop();
+        open_session(&nodes[0], 2);
+        wait_alike(&nodes, 2);
+        nodes.into_iter().for_each(Node::stop);
+    }
+}
+
+#[test]
 fn a_directory_of_a_standalone_server_is_none_of_an_ensemble_and_the_other_way_round() {
     let mut ensemble = Ensemble::new("places", 3);
     let alone = NodeConfig { cluster: None, ..ensemble.config(1) };

@@ -252,8 +252,8 @@ pub struct GivenServers {
     pub own: u32,
     /// All servers, by number.
     pub servers: Vec<GivenServer>,
-    /// Whether this server joins an ensemble that exists, and begins none.
-    pub is_existing: bool,
+    /// Which servers must be present for the ensemble to begin.
+    pub attendance: Attendance,
     /// The URLs at which etcd's clients reach this server.
     pub client_urls: Vec<String>,
     /// The addresses on which this server accepts links from the others.
@@ -334,9 +334,7 @@ impl ClusterDraft {
         let said = Said::new(&Place::of("command line"), "--initial-cluster");
         self.own.number = Some((u64::from(given.own), said.place.clone()));
         self.given = Some((given.listen.clone(), given.auth.clone()));
-        if given.is_existing {
-            self.attendance = Attendance::Existing;
-        }
+        self.attendance = given.attendance;
         for GivenServer { number, name, line } in &given.servers {
             let added = self.add(said.clone(), &number.to_string(), line);
             added.map_err(|cause| said.refused(cause))?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use member::bootstrap::Attendance;
 use member::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX};
 
 use super::kept::{Kept, Member};
@@ -70,7 +71,10 @@ pub(super) fn given(
     });
     let given = GivenServers {
         own: *own,
-        is_existing: is_existing(values),
+        attendance: match is_existing(values) {
+            true => Attendance::Existing,
+            false => Attendance::AnyMajority,
+        },
         servers: servers.collect::<Result<_, String>>()?,
         client_urls: client_urls(values)?,
         listen: listened.iter().map(Url::to_listen).collect::<Result<_, _>>()?,

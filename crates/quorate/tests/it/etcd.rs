@@ -315,7 +315,7 @@ pub struct Three {
     pub clients: [SocketAddr; 3],
     peers: Vec<(String, SocketAddr)>,
     flags: Vec<String>,
-    members: Vec<Etcd>,
+    members: [Option<Etcd>; 3],
 }
 
 impl Three {
@@ -326,19 +326,30 @@ impl Three {
 
     /// As [`Three::start`], with more flags.
     pub fn start_with(name: &str, flags: &[&str]) -> Three {
+        Three::start_some(name, flags, &[0, 1, 2])
+    }
+
+    /// As [`Three::start_with`], without those whose numbers are not among `numbers`.
+    pub fn start_some(name: &str, flags: &[&str], numbers: &[usize]) -> Three {
         let folder = folder(name);
         let names = ["m0", "m1", "m2"].map(str::to_string);
         let clients = free_addresses::<3>();
         let peers: Vec<_> = names.into_iter().zip(free_addresses::<3>()).collect();
         let flags = flags.iter().map(ToString::to_string).collect();
-        let mut three = Three { folder, clients, peers, flags, members: Vec::new() };
-        three.members = (0..3).map(|number| three.spawn(number)).collect();
-        for number in 0..3 {
-            three.wait_ready(number);
-            let log = three.log(number);
+        let members = [None, None, None];
+        let mut three = Three { folder, clients, peers, flags, members };
+        numbers.iter().for_each(|number| three.begin(*number));
+        for number in numbers {
+            three.wait_ready(*number);
+            let log = three.log(*number);
             assert!(!log.contains("zk="), "ZooKeeper's clients are not served: {log}");
         }
         three
+    }
+
+    /// Starts a member that does not run.
+    fn begin(&mut self, number: usize) {
+        self.members[number] = Some(self.spawn(number));
     }
 
     fn spawn(&self, number: usize) -> Etcd {
@@ -353,7 +364,7 @@ impl Three {
 
     /// Starts a member again that was ended, and waits until it serves.
     pub fn restart(&mut self, number: usize) {
-        self.members[number] = self.spawn(number);
+        self.begin(number);
         self.wait_ready(number);
     }
 
@@ -381,7 +392,7 @@ impl Three {
 
     /// Ends a member, by `kill -9`.
     pub fn end(&mut self, number: usize) {
-        let member = &mut self.members[number].0;
+        let Some(Etcd(member)) = &mut self.members[number] else { return };
         let _ = kill_process(Pid::from_child(member), Signal::KILL);
         let _ = member.wait();
     }
@@ -389,7 +400,7 @@ impl Three {
 
 impl Drop for Three {
     fn drop(&mut self) {
-        self.members.clear();
+        self.members = [None, None, None];
         if !std::thread::panicking() {
             // An error does not matter: the folder is below the target folder.
             let _ = std::fs::remove_dir_all(&self.folder);
@@ -408,7 +419,7 @@ fn three_members_under_the_name_etcd_serve_what_is_put_on_any() {
         }
     }
     // One of them is lost. The others go on.
-    drop(three.members.remove(0));
+    drop(three.members[0].take());
     let [_, left, right] = clients;
     wait_until("there is a leader", || put(left, "key", "last"));
     assert_eq!(get(right, "key").as_deref(), Some("last"));

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use member::bootstrap::Decision;
+use member::limits::AGREEMENT_INTERVAL_MS;
 use member::recovery::{RecoveryError, UnbornMember, draw_ids};
 use member::{Bootstrap, Hello};
 use storage::datadir::Birth;
 
-use super::{Death, MemberConfig, Server, not_recovered};
+use super::{Death, MemberConfig, Sabotage, Server, not_recovered};
 use crate::disk::SimDisk;
 use crate::witness::Witness;
 use crate::world::{Clock, World};
@@ -23,6 +24,18 @@ pub struct Unborn {
     bootstrap: Bootstrap,
     hello: Arc<Hello>,
     cluster_id: u128,
+    /// When it looks at the clock next.
+    looks_us: Option<u64>,
+}
+
+/// What such a process does when it decides.
+pub enum Step {
+    /// Its directory is to be born so.
+    Born(Birth),
+    /// It keeps more than before, and introduces itself otherwise from now on.
+    Kept,
+    /// It waits.
+    Waits,
 }
 
 impl Unborn {
@@ -34,11 +47,13 @@ impl Unborn {
     ) -> Unborn {
         let server = config.number as u64 + 1;
         let known = config.known();
+        let directory = (member.member, member.acceptor.clone());
         let bootstrap =
-            Bootstrap::new(server, member.member, &config.servers, config.attendance, known);
+            Bootstrap::new(server, directory, &config.servers, config.attendance, known);
         let hello = Arc::new(bootstrap.hello().clone());
         let (cluster_id, _) = draw_ids(&config.drawn(life));
-        Unborn { life, started_us: world.now_us, member, bootstrap, hello, cluster_id }
+        let (started_us, looks_us) = (world.now_us, None);
+        Unborn { life, started_us, member, bootstrap, hello, cluster_id, looks_us }
     }
 
     /// The life of the process. No two processes have a life in common.
@@ -69,18 +84,45 @@ impl Unborn {
         }
     }
 
-    /// The birth of its directory, once that is decided; none while it waits.
-    pub fn birth(&self) -> Option<Birth> {
-        match self.bootstrap.decide(self.cluster_id) {
-            Decision::BeBorn(birth) => Some(birth),
-            Decision::Wait(_) => None,
+    /// Decides, and keeps what it is to keep.
+    ///
+    /// # Errors
+    /// The disk has failed.
+    pub fn step(&mut self, now_us: u64, sabotage: Option<Sabotage>) -> Result<Step, Death> {
+        match self.bootstrap.decide(self.cluster_id, now_us / 1_000) {
+            Decision::BeBorn(birth) => Ok(Step::Born(birth)),
+            Decision::Keep(acceptor) => {
+                self.member.keep(&acceptor).map_err(not_recovered)?;
+                let is_own = acceptor.promised.member == self.member.member.0;
+                let proposed = acceptor.accepted.clone().filter(|_| is_own);
+                if let Some((_, birth)) = proposed
+                    && sabotage == Some(Sabotage::TwoBirths)
+                {
+                    return Ok(Step::Born(birth));
+                }
+                self.bootstrap.on_kept(acceptor);
+                self.hello = Arc::new(self.bootstrap.hello().clone());
+                Ok(Step::Kept)
+            }
+            Decision::Wait(_) => Ok(Step::Waits),
         }
+    }
+
+    /// When it is to look at the clock, if that was not said before.
+    pub fn next_look_us(&mut self, now_us: u64) -> Option<u64> {
+        let is_due = self.looks_us.is_none_or(|at_us| at_us <= now_us);
+        if !self.bootstrap.looks_at_clock() || !is_due {
+            return None;
+        }
+        self.looks_us = Some(now_us + AGREEMENT_INTERVAL_MS * 1_000);
+        self.looks_us
     }
 
     /// What it waits for, as text for people.
     pub fn describe(&self) -> String {
-        match self.bootstrap.decide(self.cluster_id) {
+        match self.bootstrap.clone().decide(self.cluster_id, 0) {
             Decision::BeBorn(_) => "about to be born".to_string(),
+            Decision::Keep(acceptor) => format!("about to keep {acceptor:?}"),
             Decision::Wait(waiting) => waiting.to_string(),
         }
     }

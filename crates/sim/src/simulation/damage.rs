@@ -92,7 +92,7 @@ impl Simulation {
         self.note_replaced();
         // Where a majority may begin an ensemble, a member that has no place yet could begin
         // another one.
-        let may_begin = self.options.member.attendance == Attendance::Majority;
+        let may_begin = self.options.member.attendance != Attendance::All;
         let is_missing = |at: &usize| {
             let is_lost = self.hosts[*at].lost.is_some();
             *at != member && (is_lost || (may_begin && !self.has_its_place(*at, member)))

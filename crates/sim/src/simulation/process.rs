@@ -5,7 +5,7 @@ use storage::datadir::Birth;
 
 use crate::limits::{HARM_LASTS_US, LEAVE_LOOK_US};
 use crate::links::Pair;
-use crate::server::{Death, Server, Started};
+use crate::server::{Death, Server, Started, Step};
 use crate::world::Event;
 
 use super::host::Host;
@@ -195,10 +195,25 @@ impl Simulation {
             self.world.schedule(host.paused_until_us, Event::Decide { life });
             return Ok(());
         }
-        let Some(unborn) = host.unborn.take() else { return Ok(()) };
-        let Some(birth) = unborn.birth() else {
-            host.unborn = Some(unborn);
-            return Ok(());
+        let Some(mut unborn) = host.unborn.take() else { return Ok(()) };
+        let now_us = self.world.now_us;
+        let birth = match unborn.step(now_us, host.config.sabotage) {
+            Ok(Step::Born(birth)) => birth,
+            Ok(step) => {
+                let at_us = match step {
+                    Step::Kept => Some(now_us + self.world.hop_us()),
+                    _ => unborn.next_look_us(now_us),
+                };
+                if let Some(at_us) = at_us {
+                    self.world.schedule(at_us, Event::Decide { life });
+                }
+                host.unborn = Some(unborn);
+                return match step {
+                    Step::Kept => self.end_or(member, |it| it.links.renew(&mut it.world, member)),
+                    _ => Ok(()),
+                };
+            }
+            Err(death) => return self.on_failed_start(member, death),
         };
         let voted = birth.voters.contains(&unborn.hello().member.0);
         let born = unborn.be_born(

@@ -127,6 +127,35 @@ fn a_majority_begins_and_the_others_come_later() {
 }
 
 #[test]
+fn any_majority_begins_and_the_others_come_later() {
+    let (mut founded, mut joined) = (0, 0);
+    for (seed, member_count) in (1..=20).flat_map(|seed| [(seed, 3), (seed, 5)]) {
+        let mut options = steady(seed, member_count, Vec::new());
+        options.begins_unborn = true;
+        options.member.attendance = Attendance::AnyMajority;
+        let summary = run(options);
+        let born = summary.founded_count + summary.joined_count;
+        assert_eq!(born, member_count as u64, "seed {seed}");
+        founded += summary.founded_count;
+        joined += summary.joined_count;
+    }
+    assert!(joined > 0 && founded >= 100, "{founded}, {joined}");
+}
+
+/// Processes end at each of the disk operations of an agreement, and with cut power.
+#[test]
+fn an_agreement_goes_on_wherever_a_process_ends() {
+    for (seed, op) in (1..=4).flat_map(|seed| (1..=40).map(move |op| (seed, op))) {
+        let mut options = steady(seed, 3, Vec::new());
+        options.begins_unborn = true;
+        options.member.attendance = Attendance::AnyMajority;
+        options.stop_at = Some((op, seed % 2 == 0));
+        let summary = run(options);
+        assert_eq!(summary.founded_count + summary.joined_count, 3, "seed {seed}, operation {op}");
+    }
+}
+
+#[test]
 fn members_that_never_met_find_each_other() {
     for member_count in [3, 5] {
         for seed in 1..=10 {

@@ -1,5 +1,6 @@
 //! The simulator is tested with shells that do something wrong: each must be noticed.
 
+use member::bootstrap::Attendance;
 use replica::LogMemory;
 use sim::build::{Ask, Build, Builds};
 use sim::etcd_clients::EtcdLoad;
@@ -109,6 +110,35 @@ fn a_vote_of_a_directory_that_was_emptied_is_noticed() {
             client.think_us_max = 400_000;
         }
     });
+}
+
+/// Servers that begin an ensemble. The first one, which makes the attempt, ends at one of its disk
+/// operations and is away for a while; later the others do.
+fn begin_in_trouble(options: &mut Options) {
+    options.begins_unborn = true;
+    options.member.attendance = Attendance::AnyMajority;
+    options.stop_at = Some((1 + options.seed % 80, options.seed.is_multiple_of(3)));
+    let trouble = |number: usize| match number % 2 {
+        0 => (500_000, Whom::one(number / 2 % 3), Fault::Kill),
+        _ => (500_000, Whom::one(number / 4 % 3), Fault::PowerLoss),
+    };
+    options.faults = FaultMix::planned_for((0..40).map(trouble).collect());
+    options.faults_us = 60_000_000;
+}
+
+#[test]
+fn an_ensemble_that_begins_in_trouble_begins_once() {
+    for seed in 1..=200 {
+        let mut options = Options::draw_ensemble(seed, 3);
+        begin_in_trouble(&mut options);
+        sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn two_births_are_noticed() {
+    let why = "is born to another ensemble";
+    check_noticed_where(Sabotage::TwoBirths, why, begin_in_trouble);
 }
 
 /// Clients that ping and hardly ever write, in a network that loses a frame now and then: that

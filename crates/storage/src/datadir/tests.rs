@@ -260,9 +260,9 @@ fn a_version_that_its_checksum_does_not_confirm_is_damage() {
     set_version(&mut bytes, 2, false);
     disk.set_content(DRAFT_FILE, bytes.clone());
     assert!(matches!(read_draft(&disk), Err(StorageError::Corrupt { .. })));
-    set_version(&mut bytes, 2, true);
+    set_version(&mut bytes, 3, true);
     disk.set_content(DRAFT_FILE, bytes);
-    assert!(matches!(read_draft(&disk), Err(StorageError::UnknownFormat { version: 2, .. })));
+    assert!(matches!(read_draft(&disk), Err(StorageError::UnknownFormat { version: 3, .. })));
 }
 
 #[test]
@@ -349,20 +349,55 @@ fn a_log_whose_only_entry_is_damaged_is_not_wiped_either() {
     assert!(refused.to_string().contains("there is a log"), "{refused}");
 }
 
+/// A draft of a member that has promised nothing, or the ballot of that round, and accepted a birth
+/// in that of the round before.
+fn drafted(member_id: u64, round: u64) -> Draft {
+    let birth = || Birth { cluster_id: 99, voters: vec![7, 8, 9] };
+    let ballot = |round| Ballot { round, member: if round == 0 { 0 } else { 8 } };
+    let accepted = (round > 1).then(|| (ballot(round - 1), birth()));
+    Draft { member_id, acceptor: Acceptor { promised: ballot(round), accepted } }
+}
+
+#[test]
+fn drafts_of_all_kinds_are_read_as_they_were_written_and_nonsense_is_refused() {
+    for round in 0..3 {
+        let draft = drafted(7, round);
+        assert_eq!(decode_draft(&encode_draft(&draft)), Ok(draft));
+    }
+    let refused = |change: fn(&mut Acceptor)| {
+        let mut draft = drafted(7, 2);
+        change(&mut draft.acceptor);
+        assert!(decode_draft(&encode_draft(&draft)).is_err(), "{draft:?}");
+    };
+    refused(|it| it.promised = Ballot { round: 0, member: 8 });
+    refused(|it| it.promised = Ballot { round: 2, member: 0 });
+    refused(|it| it.promised.round = crate::limits::BALLOT_ROUND_MAX + 1);
+    refused(|it| it.promised = Ballot { round: 1, member: 7 });
+    refused(|it| it.accepted.as_mut().expect("has accepted").0 = Ballot::default());
+    for voters in [vec![], vec![0, 1], vec![8, 7], vec![7, 7]] {
+        let mut draft = drafted(7, 2);
+        draft.acceptor.accepted.as_mut().expect("has accepted").1.voters = voters;
+        assert!(decode_draft(&encode_draft(&draft)).is_err(), "{draft:?}");
+    }
+}
+
 #[test]
 fn every_changed_or_missing_byte_of_the_small_files_is_noticed() {
     let identity = encode_identity(&IDENTITY);
     let boot = encode_boot(5);
-    let draft = encode_draft(7);
+    let draft = encode_draft(&drafted(7, 0));
     let first = Birth { cluster_id: 99, voters: vec![7, 8, 9] };
     let birth = encode_birth(&first);
-    assert_eq!(decode_draft(&draft), Ok(7));
+    assert_eq!(decode_draft(&draft), Ok(drafted(7, 0)));
     assert_eq!(decode_birth(&birth), Ok(first));
-    for at in 0..draft.len() {
-        assert!(decode_draft(&draft[..at]).is_err());
-        let mut bytes = draft.clone();
-        bytes[at] ^= 0x20;
-        assert!(decode_draft(&bytes).is_err(), "byte {at}");
+    for draft in [draft, encode_draft(&drafted(7, 1)), encode_draft(&drafted(7, 2))] {
+        for at in 0..draft.len() {
+            assert!(decode_draft(&draft[..at]).is_err());
+            let mut bytes = draft.clone();
+            bytes[at] ^= 0x20;
+            assert!(decode_draft(&bytes).is_err(), "byte {at}");
+        }
+        assert!(decode_draft(&[&draft[..], &[0]].concat()).is_err());
     }
     for at in 0..birth.len() {
         assert!(decode_birth(&birth[..at]).is_err());
@@ -370,7 +405,7 @@ fn every_changed_or_missing_byte_of_the_small_files_is_noticed() {
         bytes[at] ^= 0x20;
         assert!(decode_birth(&bytes).is_err(), "byte {at}");
     }
-    assert!(decode_draft(&encode_draft(0)).is_err());
+    assert!(decode_draft(&encode_draft(&drafted(0, 0))).is_err());
     assert!(decode_birth(&[&birth[..], &[0]].concat()).is_err());
     let of_nobody = Birth { cluster_id: 1, voters: vec![5, 0] };
     assert!(decode_birth(&encode_birth(&of_nobody)).is_err());
@@ -519,15 +554,20 @@ fn empty(disk: &FaultDisk) -> EmptyDir<FaultDisk> {
 
 #[test]
 fn a_draft_that_was_told_is_kept_whatever_crashes() {
-    for (seed, stop) in (0..40).flat_map(|seed| (0..6).map(move |stop| (seed, stop))) {
+    for (seed, stop) in (0..40).flat_map(|seed| (0..10).map(move |stop| (seed, stop))) {
         let disk = FaultDisk::new(seed);
-        let mut told = None;
+        let mut told: Option<Draft> = None;
         for drawn in 1..6 {
             disk.set_plan(FaultPlan { stop_at: Some(disk.ops() + stop), ..FaultPlan::default() });
             if let Ok(Opened::Empty(empty)) = open(disk.clone())
                 && let Ok(draft) = empty.draft(drawn)
             {
-                assert_eq!(*told.get_or_insert(draft), draft, "seed {seed}, stop {stop}");
+                let before = told.get_or_insert(draft.clone());
+                assert_eq!(before.member_id, draft.member_id, "seed {seed}, stop {stop}");
+                let (first, last) = (before.acceptor.promised, draft.acceptor.promised);
+                assert!(first <= last, "seed {seed}, stop {stop}");
+                let next = drafted(draft.member_id, drawn);
+                told = Some(empty.keep_draft(&next).map_or(draft, |()| next));
             }
             match drawn % 2 {
                 0 => disk.crash(),
@@ -535,7 +575,10 @@ fn a_draft_that_was_told_is_kept_whatever_crashes() {
             }
         }
         let last = empty(&disk).draft(77).expect("drafts");
-        assert_eq!(told.unwrap_or(last), last);
+        let told = told.unwrap_or(last.clone());
+        assert!(
+            told.member_id == last.member_id && told.acceptor.promised <= last.acceptor.promised
+        );
     }
 }
 
@@ -560,7 +603,9 @@ fn a_draft_goes_with_the_birth_and_stays_while_that_fails() {
                 assert_eq!(dir.identity(), IDENTITY);
                 assert!(disk.content(DRAFT_FILE).is_none());
             }
-            Opened::Empty(empty) => assert_eq!(empty.draft(8).expect("is there"), 7),
+            Opened::Empty(empty) => {
+                assert_eq!(empty.draft(8).expect("is there"), drafted(7, 0));
+            }
         }
     }
 }

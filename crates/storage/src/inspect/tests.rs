@@ -173,12 +173,12 @@ fn one_voter() -> Membership {
 fn an_unborn_directory_with_a_draft_is_sound_and_one_that_lost_its_identity_is_not() {
     let disk = FaultDisk::new(1);
     let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
-    empty.draft(6).expect("drafts");
+    let draft = empty.draft(6).expect("drafts");
     let found = report(&disk);
     assert!(found.is_sound(), "{found}");
     assert!(found.to_string().contains("member 6 of no cluster yet"), "{found}");
     let disk = lived();
-    disk.set_content(DRAFT_FILE, datadir::encode_draft(6));
+    disk.set_content(DRAFT_FILE, datadir::encode_draft(&draft));
     assert!(report(&disk).is_sound());
     disk.lose_file(IDENTITY_FILE);
     let found = report(&disk);

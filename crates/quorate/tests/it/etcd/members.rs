@@ -156,6 +156,29 @@ fn members_with_certificates_of_an_authority_find_each_other() {
     assert_serve_over_tls("etcd-members-tls", &flags);
 }
 
+/// A `new` cluster begins with any majority of its members, as etcd's does.
+#[test]
+fn any_two_of_three_begin_a_cluster_and_the_third_joins_it() {
+    for third in 0..3 {
+        let name = format!("etcd-members-two-of-three-{third}");
+        let others = [0, 1, 2].into_iter().filter(|number| *number != third);
+        let mut three = Three::start_some(&name, &[], &others.clone().collect::<Vec<_>>());
+        let first = others.clone().next().unwrap();
+        assert!(put(three.clients[first], "key", "value"));
+        three.restart(third);
+        let has_joined = || get(three.clients[third], "key").as_deref() == Some("value");
+        wait_until("it has the data", has_joined);
+        // Its vote was nobody's before.
+        let has_its_vote = |client| {
+            let (_, page) = request(client, "GET /metrics", "").unwrap();
+            !page.contains("Remote=\"ffffffff") && page.contains("etcd_server_is_learner 0\n")
+        };
+        wait_until("it has its vote", || three.clients.into_iter().all(has_its_vote));
+        three.end(first);
+        wait_until("the others go on", || put(three.clients[third], "key", "other"));
+    }
+}
+
 /// `--initial-cluster-state=existing`: a member without data joins an ensemble that lives, and
 /// begins none. etcd ends with the same error where it reaches no member.
 #[test]
@@ -171,7 +194,7 @@ fn a_member_of_an_existing_cluster_joins_it_or_ends() {
     assert_eq!(get(client, "key").as_deref(), Some("other"));
     // Once it has begun the flag counts no more: it waits for the others like any member.
     (0..3).for_each(|number| three.end(number));
-    (0..3).for_each(|number| three.members[number] = three.spawn(number));
+    (0..3).for_each(|number| three.begin(number));
     (0..3).for_each(|number| three.wait_ready(number));
     assert_eq!(get(client, "key").as_deref(), Some("other"));
     // All are gone, with their data.
@@ -208,7 +231,7 @@ fn a_member_that_has_begun_knows_its_ensemble_whatever_the_flags_say() {
         "--advertise-client-urls",
         &urls,
     ];
-    three.members[0] = Etcd::spawn(&three.folder, "m0", &flags);
+    three.members[0] = Some(Etcd::spawn(&three.folder, "m0", &flags));
     three.wait_ready(0);
     assert!(put(other, "key", "other"));
     assert_eq!(get(client, "key").as_deref(), Some("other"));
