@@ -269,8 +269,8 @@ impl Auth {
         self.digest.add(term_of_password(name, since));
     }
 
-    /// Whether a token of this revision is of a user that is gone, or from before its password. Only
-    /// signed tokens have an old revision: the others end with the user and its password.
+    /// Whether a token of this revision is of a user that is gone, or from before its password.
+    /// Only signed tokens have an old revision: the others end with the user and its password.
     fn is_outlived(&self, AuthInfo { user, revision }: AuthInfo<'_>) -> bool {
         let since = self.users.get(user).map_or(u64::MAX, |known| known.password_since);
         self.knows_passwords_since && revision < self.revision && revision < since
