@@ -229,6 +229,17 @@ impl World {
         self.queue.insert((at_us.max(self.now_us), self.sequence), event);
     }
 
+    /// Takes out what happens at that time in a process.
+    pub fn take_due_at(&mut self, at_us: u64, process: u64) -> Vec<Event> {
+        let due = self.queue.range((at_us, 0)..(at_us + 1, 0));
+        let is_its = |event: &Event| match event {
+            Event::Run { life, .. } | Event::Done { life, .. } => *life == process,
+            _ => false,
+        };
+        let keys: Vec<_> = due.filter(|(_, event)| is_its(event)).map(|(key, _)| *key).collect();
+        keys.iter().filter_map(|key| self.queue.remove(key)).collect()
+    }
+
     /// The next event; the clock is set to it.
     pub fn next_event(&mut self) -> Option<Event> {
         let ((at_us, _), event) = self.queue.pop_first()?;

@@ -69,9 +69,14 @@ impl Simulation {
         }
         self.links.on_end(&mut self.world, member, true);
         let host = &mut self.hosts[member];
+        let life = host.life;
+        // What a pause has put off goes on when the machine is back.
+        let events = match host.paused_until_us > now_us {
+            true => self.world.take_due_at(host.paused_until_us, life),
+            false => Vec::new(),
+        };
         host.end_pause(now_us);
         host.unborn = None;
-        let life = host.life;
         for number in 0..self.network.connections.len() {
             if self.network.connections[number].life == life {
                 self.network.cut_off(&mut self.world, number);
@@ -92,7 +97,7 @@ impl Simulation {
             clock: host.clock,
             server,
             life,
-            events: Vec::new(),
+            events,
             is_excused: host.is_excused,
             stop_cuts_power: host.stop_cuts_power,
         }
