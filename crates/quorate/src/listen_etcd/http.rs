@@ -112,26 +112,48 @@ async fn answer(
     body: WebBody,
 ) -> Answer {
     let about = &runtime.member.config.about;
-    if site.service == EtcdService::Metrics {
-        return routes::answer(runtime, site.service, parts).await;
-    }
-    if let Some(refused) = routes::refuse_host(&about.hosts, parts).filter(|_| !site.is_secure) {
+    let is_for_metrics = site.service == EtcdService::Metrics;
+    let is_refused = !is_for_metrics && !site.is_secure;
+    if let Some(refused) = routes::refuse_host(&about.hosts, parts).filter(|_| is_refused) {
         return refused;
     }
-    let path = parts.uri.path();
-    let mut answer = if parts.method == Method::OPTIONS {
+    let has_v2 = !is_for_metrics && runtime.member.config.has_v2;
+    let mut answer = if !is_for_metrics && parts.method == Method::OPTIONS {
         Response::new(Either::Left(Full::default()))
-    } else if runtime.member.config.has_v2 && v2::is_path(path) {
+    } else if has_v2 && v2::is_path(parts.uri.path()) {
         v2::answer(runtime, (shares, site), parts, body).await
-    } else if !gateway::PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
+    } else {
+        match routes::plain(parts) {
+            Ok(plain) => {
+                let parts = plain.as_ref().unwrap_or(parts);
+                answer_plain(runtime, shares, site, (parts, upgrade), body).await
+            }
+            Err(answer) => *answer,
+        }
+    };
+    if !is_for_metrics {
+        routes::allow_origin(&about.origins, parts, &mut answer);
+    }
+    answer
+}
+
+/// Answers a request of v3, or for another route, whose path is plain.
+async fn answer_plain(
+    runtime: &Rc<Runtime>,
+    shares: &ConnectionShares,
+    site: &Site,
+    (parts, upgrade): (&Parts, Option<OnUpgrade>),
+    body: WebBody,
+) -> Answer {
+    let path = parts.uri.path();
+    let is_call = gateway::PREFIXES.iter().any(|prefix| path.starts_with(prefix));
+    if site.service == EtcdService::Metrics || !is_call {
         routes::answer(runtime, site.service, parts).await
-    } else if about.has_gateway {
+    } else if runtime.member.config.about.has_gateway {
         call(runtime, (shares, site), parts, (body, upgrade)).await
     } else {
         routes::not_found()
-    };
-    routes::allow_origin(&about.origins, parts, &mut answer);
-    answer
+    }
 }
 
 /// Runs a call of the gateway, and counts it as one of gRPC, which it is in etcd. Streams are not

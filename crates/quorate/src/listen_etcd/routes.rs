@@ -3,14 +3,15 @@
 
 use std::rc::Rc;
 
-use etcd::gateway;
 use etcd::pb::{Message, etcdserverpb as pb};
+use etcd::{gateway, v2};
+use http_body_util::{Either, Full};
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW,
-    HOST, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS,
+    HOST, HeaderValue, LOCATION, ORIGIN, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
-use hyper::{Method, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use member::etcd_front::Method as KvMethod;
 
 use super::answer::{Answer, code_and_text, of};
@@ -43,6 +44,53 @@ pub(super) async fn answer(runtime: &Rc<Runtime>, service: EtcdService, request:
             None => not_found(),
         },
     }
+}
+
+/// A request with the path that its path stands for; none if that is the same.
+///
+/// # Errors
+/// The answer to a request whose path is not in its shortest form, which Go's `http.ServeMux`
+/// redirects, or is malformed.
+pub(super) fn plain(request: &Parts) -> Result<Option<Parts>, Box<Answer>> {
+    let raw = request.uri.path();
+    if v2::is_plain(raw) {
+        return Ok(None);
+    }
+    let Ok(bytes) = v2::decoded(raw.as_bytes(), false) else {
+        let text = "400 Bad Request".to_string();
+        return Err(Box::new(of(StatusCode::BAD_REQUEST, PLAIN_TEXT, text)));
+    };
+    // Go compares the form with escapes, and takes what it redirects to for one without.
+    let clean = v2::clean(raw);
+    if clean != raw {
+        return Err(Box::new(redirect(request, &clean.replace('%', "%25"))));
+    }
+    let query = request.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let path = v2::escaped(&String::from_utf8_lossy(&bytes));
+    let mut plain = request.clone();
+    if let Ok(uri) = format!("{path}{query}").parse() {
+        plain.uri = uri;
+    }
+    Ok(Some(plain))
+}
+
+fn redirect(request: &Parts, path: &str) -> Answer {
+    let query = request.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let location = format!("{path}{query}");
+    let shown = ["&&amp;", "<&lt;", ">&gt;", "\"&#34;", "'&#39;"];
+    let shown =
+        shown.iter().fold(location.clone(), |text, pair| text.replace(&pair[..1], &pair[1..]));
+    let link = format!("<a href=\"{shown}\">Temporary Redirect</a>.\n\n");
+    let is_read = request.method == Method::GET;
+    let mut answer = match is_read {
+        true => of(StatusCode::TEMPORARY_REDIRECT, "text/html; charset=utf-8", link),
+        false => Response::new(Either::Left(Full::default())),
+    };
+    *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    if let Ok(location) = HeaderValue::from_str(&location) {
+        answer.headers_mut().insert(LOCATION, location);
+    }
+    answer
 }
 
 fn version() -> Answer {

@@ -79,3 +79,31 @@ fn origins_are_allowed_by_name_or_all() {
     assert_eq!(allowed(&["http://a"], "http://a").as_deref(), Some("http://a"));
     assert_eq!(allowed(&["http://a"], "http://b"), None);
 }
+
+/// As the answers of etcd 3.6.16.
+#[test]
+fn a_path_is_taken_for_what_it_stands_for_or_redirected() {
+    let of_path = |method: &str, uri: &str| {
+        let request = hyper::Request::builder().method(method).uri(uri).body(());
+        plain(&request.expect("it is a request").into_parts().0)
+    };
+    let path =
+        |uri: &str| of_path("POST", uri).ok().expect("it is plain").map(|it| it.uri.to_string());
+    assert_eq!(path("/v3/kv/range"), None);
+    assert_eq!(path("/v3/kv/%72ange?q=%20").as_deref(), Some("/v3/kv/range?q=%20"));
+    assert_eq!(path("/v3%2Fkv/range%20").as_deref(), Some("/v3/kv/range%20"));
+    for (uri, location) in [
+        ("//v3/kv/range", "/v3/kv/range"),
+        ("/v3/./kv/../kv/range?q=1", "/v3/kv/range?q=1"),
+        ("//a%2e%2e/b&c", "/a%252e%252e/b&c"),
+    ] {
+        let posted = of_path("POST", uri).expect_err("it is redirected");
+        assert_eq!(posted.status(), StatusCode::TEMPORARY_REDIRECT);
+        assert_eq!(posted.headers()[LOCATION], location);
+        assert!(!posted.headers().contains_key("content-type"));
+    }
+    let read = of_path("GET", "//version").expect_err("it is redirected");
+    assert_eq!(read.headers()["content-type"], "text/html; charset=utf-8");
+    let bad = of_path("GET", "/v3/kv/%zz").expect_err("it is malformed");
+    assert_eq!(bad.status(), StatusCode::BAD_REQUEST);
+}

@@ -55,6 +55,31 @@ fn is_grpc_served(address: SocketAddr, shape: Shape) -> bool {
     })
 }
 
+/// As etcd 3.6.16 answers.
+#[test]
+fn paths_are_taken_for_what_they_stand_for() {
+    let folder = folder("etcd-ports-paths");
+    let [client] = free_addresses::<1>();
+    let url = format!("http://{client}");
+    let flags = ["--listen-client-urls", &url, "--advertise-client-urls", &url];
+    let member = Etcd::spawn(&folder, "a", &flags);
+    wait_ready(&folder, "a");
+    for (line, status) in [
+        ("POST /v3/kv/%72ange", 200),
+        ("POST /v3%2Fkv/range", 200),
+        ("GET /he%61lth", 200),
+        ("POST //v3/kv/range", 307),
+        ("GET /v3/../version", 307),
+        ("POST /v3/kv/range%20", 404),
+        ("GET /%zz", 400),
+    ] {
+        let (found, _) = request(client, line, r#"{"key":"YQ=="}"#).unwrap();
+        assert_eq!(found, status, "{line}");
+    }
+    drop(member);
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// The flags are those of kubeadm's manifest; the gate is that of its version for etcd 3.5 and
 /// before.
 #[test]
