@@ -1074,7 +1074,10 @@ impl Simulation {
             None => 0,
         };
         let over_us = timeout_us.max(rounds_us) + tick_us + LINGER_US_MAX;
-        self.world.now_us >= self.phase_began_us + over_us
+        // While a disk hangs the server may take it for full. It renews all sessions once there is
+        // room.
+        let held_us = self.hosts.iter().map(|host| host.held_until_us).max().unwrap_or(0);
+        self.world.now_us >= self.phase_began_us.max(held_us) + over_us
     }
 
     /// Judges the life that served clients, ends it and gives its digest.
