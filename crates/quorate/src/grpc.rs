@@ -47,7 +47,7 @@ pub use connection::{Server, Web, serve, serve_with};
 pub use counts::{CallCounts, CallNumbers, TIME_BOUNDS_US};
 pub use deadline::Deadline;
 pub use keep_alive::PingPolicy;
-pub use limits::{Limits, Patience};
+pub use limits::{LONG_HEADERS_MAX, Limits, Patience};
 pub use metadata::Metadata;
 pub use methods::{Kind, Method, Methods};
 pub use outgoing::Outgoing;

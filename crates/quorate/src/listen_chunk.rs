@@ -108,6 +108,7 @@ fn start_within(
         grpc: grpc::Server {
             methods: Methods::new(METHODS, false),
             limits: Arc::new(limits.grpc()),
+            long_headers: Arc::new(Semaphore::new(grpc::LONG_HEADERS_MAX)),
             windows: Arc::new(Semaphore::new(limits.windows_bytes / STREAM_WINDOW_BYTES as usize)),
             credits: None,
         },

@@ -56,14 +56,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
 use crate::descriptors;
-use crate::grpc::{self, Limits, Patience, PingPolicy, Server};
+use crate::grpc::{self, LONG_HEADERS_MAX, Limits, Patience, PingPolicy, Server};
 use crate::tls::{Tls, common_name};
 use client::{Client, Site};
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FINISH_TIME_MAX, FRAME_BYTES_MAX,
-    FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, KEEP_ALIVE_TIME,
-    PREFACE_PAUSE, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES, UNTAKEN_TIME_MAX,
-    WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
+    FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, HTTP_HEAD_BYTES_MAX,
+    KEEP_ALIVE_TIME, PREFACE_PAUSE, SEND_BYTES_MAX, STALL_TIME_MAX, STREAM_WINDOW_BYTES,
+    UNTAKEN_TIME_MAX, WAITED_TIME_MAX, WINDOWS_BYTES_MAX,
 };
 pub use member_view::MemberView;
 use passwords::Passwords;
@@ -107,6 +107,7 @@ pub fn start(
     let member = Arc::new(member);
     let limits = Arc::new(grpc_limits(&member.config));
     let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
+    let long_headers = Arc::new(Semaphore::new(LONG_HEADERS_MAX));
     let room = RoomOfAll::new();
     let passwords = Passwords::start(member.config.auth.bcrypt_cost, &member.tokens)?;
     let mut runtimes = Vec::new();
@@ -114,8 +115,13 @@ pub fn start(
         let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
         runtimes.push(sender);
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let server =
-            Server { methods, limits: limits.clone(), windows: windows.clone(), credits: None };
+        let server = Server {
+            methods,
+            limits: limits.clone(),
+            windows: windows.clone(),
+            long_headers: long_headers.clone(),
+            credits: None,
+        };
         let (room, member, passwords) = (room.clone(), member.clone(), passwords.clone());
         let name = format!("etcd-{}", handle.id().0);
         std::thread::Builder::new().name(name).spawn(move || {
@@ -276,6 +282,8 @@ fn grpc_limits(config: &EtcdConfig) -> Limits {
         message_bytes_max: config.request_bytes_max + MESSAGE_OVERHEAD_BYTES,
         takes_gzip: true,
         header_bytes_max: HEADER_BYTES_MAX,
+        web_header_bytes_max: HTTP_HEAD_BYTES_MAX,
+        metadata_keys: client::METADATA_KEYS,
         streams_max,
         stream_window_bytes: STREAM_WINDOW_BYTES,
         connection_window_bytes: CONNECTION_WINDOW_BYTES,

@@ -34,6 +34,9 @@ pub struct Server<M> {
     /// Flow-control windows of streams that connections may still get, beside the first window of
     /// each connection. When none is left, a new stream shares the windows of its connection.
     pub windows: Arc<Semaphore>,
+    /// The places for clients that send headers too long to be waited for as a whole. The
+    /// connection of a client that finds none ends.
+    pub long_headers: Arc<Semaphore>,
     /// The credits for requests; none for a face that counts bytes only.
     pub credits: Option<Arc<Credits>>,
 }
@@ -89,7 +92,7 @@ where
     // Each stream holds one reference.
     let streams = Arc::new(());
     let signs = Arc::new(SignsOfLife::new(limits.pings, &streams));
-    let (socket, turn) = GatheringSocket::new(socket, signs.clone());
+    let (socket, turn) = GatheringSocket::new(socket, signs.clone(), server.long_headers.clone());
     let handshake = builder(limits).handshake(socket);
     let mut connection: Http2<S> = timeout(limits.handshake_time_max, handshake).await??;
     let lost = signs.lost(connection.ping_pong());
@@ -113,7 +116,11 @@ where
                 let accepted = match &web {
                     Some(web) if web.are_all || !head::is_call(&accepted.0) => {
                         let stall_time = limits.patience.stall_time;
-                        let (request, respond) = accepted;
+                        let (request, mut respond) = accepted;
+                        if head::bytes(&request) > limits.web_header_bytes_max {
+                            let _ = respond.send_response(head::too_large(), true);
+                            continue;
+                        }
                         let streams = streams.clone();
                         (web.handle)(Exchange::new(request, respond, stall_time, streams));
                         continue;
@@ -147,13 +154,18 @@ async fn accept<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    poll_fn(|context| match connection.poll_accept(context) {
-        Poll::Pending if signs.is_abused() => Poll::Ready(None),
-        Poll::Pending => {
-            turn.pause(context, signs.has_streams(), acks);
-            Poll::Pending
+    poll_fn(|context| {
+        loop {
+            return match connection.poll_accept(context) {
+                Poll::Pending if signs.is_abused() => Poll::Ready(None),
+                Poll::Pending if turn.on_all_taken() => continue,
+                Poll::Pending => {
+                    turn.pause(context, signs.has_streams(), acks);
+                    Poll::Pending
+                }
+                accepted => accepted,
+            };
         }
-        accepted => accepted,
     })
     .await
 }
@@ -225,7 +237,7 @@ fn open<M: Copy>(
 ) -> Option<Box<Call<M>>> {
     let (parts, body) = request.into_parts();
     let limits = &server.limits;
-    let head = match head::read(parts, &server.methods, limits.takes_gzip) {
+    let head = match head::read(parts, &server.methods, limits) {
         Ok(head) => head,
         Err(response) => {
             // A client that is gone needs no answer.

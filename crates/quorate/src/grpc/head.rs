@@ -9,6 +9,7 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::counts::CallCounts;
 use super::deadline::{Deadline, parse_timeout};
+use super::limits::Limits;
 use super::metadata::Metadata;
 use super::methods::{Kind, Method as Entry, Methods};
 use super::status::{ACCEPT_ENCODING, Code, Status};
@@ -32,14 +33,14 @@ pub(super) struct Head<M> {
     pub(super) is_gzip: bool,
 }
 
-/// Reads the headers of a request. `takes_gzip` says whether its messages may be compressed.
+/// Reads the headers of a request.
 ///
 /// # Errors
 /// The headers open no call; the error is the whole response to them.
 pub(super) fn read<M: Copy>(
     parts: Parts,
     methods: &Methods<M>,
-    takes_gzip: bool,
+    &Limits { takes_gzip, metadata_keys, .. }: &Limits,
 ) -> Result<Head<M>, Box<Response<()>>> {
     let plain = || HeaderValue::from_static(MEDIA_TYPE);
     let refuse = |http: StatusCode, content_type: HeaderValue, code, text: String| {
@@ -72,7 +73,7 @@ pub(super) fn read<M: Copy>(
     };
     let encoding = parts.headers.get(ENCODING).cloned();
     let has_authority = parts.uri.authority().is_some() || parts.headers.contains_key(HOST);
-    let metadata = match Metadata::of(parts.headers) {
+    let metadata = match Metadata::of(&parts.headers, metadata_keys) {
         Ok(metadata) => metadata,
         Err(status) => return malformed(status.message),
     };
@@ -111,6 +112,20 @@ pub(super) fn read<M: Copy>(
 pub(super) fn is_call<B>(request: &Request<B>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     content_type.is_some_and(|value| value.starts_with(MEDIA_TYPE.as_bytes()))
+}
+
+/// The bytes of the headers of a request, 32 more for each counted (RFC 9113, 6.5.2).
+pub(super) fn bytes<B>(request: &Request<B>) -> usize {
+    let of_field =
+        |(key, value): (&HeaderName, &HeaderValue)| key.as_str().len() + value.len() + 32;
+    request.headers().iter().map(of_field).sum()
+}
+
+/// The response to a request that is no call of gRPC and has too many headers.
+pub(super) fn too_large() -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    response
 }
 
 /// Whether a media type is gRPC's, with or without the name of an encoding of messages.

@@ -7,6 +7,10 @@
 //! headers come first. The boundaries of fields do not depend on the dynamic table, and a field
 //! that stands there keeps its size, so both ends evict the same fields. A block that goes on in a
 //! CONTINUATION frame before its first fields are over is left as it is.
+//!
+//! The library decodes a block as its frames come, and keeps the fields until the block ends. So a
+//! block passes as a whole, or, if it is too long to be waited for, is said to be open
+//! ([`LenientHeads::is_long_open`]).
 
 use hyper::http::uri::{Authority, PathAndQuery};
 
@@ -14,32 +18,57 @@ use super::keep_alive::{HEAD_BYTES, PREFACE_BYTES};
 
 mod huffman;
 
-/// The kind of a HEADERS frame, and its flags that move the block (RFC 9113, 6.2).
+/// The kinds of the frames of a block, and their flags that end and move it (RFC 9113, 6.2, 6.10).
 const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
 /// Fields that are looked at. Four pseudo headers stand in a request, five in extended CONNECT.
 const FIELDS_MAX: usize = 6;
 
-/// Bytes of a HEADERS frame that is waited for as a whole: the least that a peer may send, and
-/// what clients do send (`SETTINGS_MAX_FRAME_SIZE`). Longer frames pass as they are.
-const FRAME_BYTES_MAX: usize = HEAD_BYTES + 16_384;
+/// Bytes of a block with the heads of its frames that is waited for as a whole: the least that a
+/// peer may send in a frame, and what clients do send (`SETTINGS_MAX_FRAME_SIZE`). Longer ones pass
+/// as they are.
+const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 16_384;
 
 /// The bytes of one connection on their way from the socket to the library.
 #[derive(Debug)]
 pub(super) struct LenientHeads {
     /// Bytes that no HEADERS frame begins in.
     skip: usize,
-    /// The beginning of a frame whose rest has not come: at most [`FRAME_BYTES_MAX`].
+    /// The beginning of a block whose rest has not come: at most [`BLOCK_BYTES_MAX`].
     held: Vec<u8>,
+    /// Whether a block has passed in part, and whether it ends with the bytes that are skipped.
+    is_long_open: bool,
+    ends_long: bool,
+    /// Bytes of blocks that have passed and were not counted yet.
+    block_bytes: usize,
     /// Bytes for the library that take the place of those from the socket.
     ready: Vec<u8>,
 }
 
 impl LenientHeads {
     pub fn new() -> LenientHeads {
-        LenientHeads { skip: PREFACE_BYTES, held: Vec::new(), ready: Vec::new() }
+        LenientHeads {
+            skip: PREFACE_BYTES,
+            held: Vec::new(),
+            is_long_open: false,
+            ends_long: false,
+            block_bytes: 0,
+            ready: Vec::new(),
+        }
+    }
+
+    /// Whether the library has the beginning of a block, and waits for its end.
+    pub fn is_long_open(&self) -> bool {
+        self.is_long_open
+    }
+
+    /// The bytes of blocks that have passed since this was asked last.
+    pub fn take_block_bytes(&mut self) -> usize {
+        core::mem::take(&mut self.block_bytes)
     }
 
     /// Takes bytes from the socket. Returns how many of them the library gets from where they are;
@@ -76,17 +105,22 @@ impl LenientHeads {
         while at < bytes.len() {
             let rest = &bytes[at..];
             let count = self.skip.min(rest.len());
-            let count = if count > 0 { count } else { passing(rest) };
+            let count = if count > 0 { count } else { self.passing(rest) };
+            let first = frame_at(rest).map_or(0, |frame| frame.bytes.min(count));
             if self.skip > 0 {
                 self.skip -= count;
+                if self.skip == 0 && core::mem::take(&mut self.ends_long) {
+                    self.is_long_open = false;
+                }
             } else if count == 0 {
                 self.held.extend_from_slice(rest);
                 break;
             } else if rest.len() < count {
                 self.skip = count - rest.len();
-            } else if let Some(frame) = changed(&rest[..count]) {
+            } else if let Some(frame) = changed(&rest[..first]) {
                 changed_at.get_or_insert(at);
                 self.ready.extend_from_slice(&frame);
+                self.ready.extend_from_slice(&rest[first..count]);
                 at += count;
                 continue;
             }
@@ -98,14 +132,54 @@ impl LenientHeads {
         }
         changed_at.unwrap_or(at)
     }
+
+    /// The bytes of the frame or of the block that begins here; 0 if they must be waited for.
+    fn passing(&mut self, bytes: &[u8]) -> usize {
+        let Some(first) = frame_at(bytes) else { return 0 };
+        if self.is_long_open || first.kind != HEADERS {
+            let is_whole = bytes.len() >= first.bytes;
+            let goes_on = first.kind == CONTINUATION;
+            self.is_long_open &= goes_on && !(first.ends_block && is_whole);
+            self.ends_long = self.is_long_open && first.ends_block;
+            self.block_bytes += if goes_on { first.bytes } else { 0 };
+            return first.bytes;
+        }
+        let mut count = 0;
+        while let Some(next) = frame_at(&bytes[count..]) {
+            // What is no continuation is for the library to complain about.
+            let is_first = count == 0;
+            let goes_on = is_first || next.kind == CONTINUATION;
+            let is_long = count + next.bytes > BLOCK_BYTES_MAX;
+            if goes_on && !is_long && bytes.len() < count + next.bytes {
+                return 0;
+            }
+            let passes = is_first || (goes_on && !is_long);
+            count += if passes { next.bytes } else { 0 };
+            if !goes_on || is_long || next.ends_block {
+                let is_whole = bytes.len() >= count;
+                self.is_long_open = goes_on && is_long && !(passes && next.ends_block && is_whole);
+                self.ends_long = self.is_long_open && passes && next.ends_block;
+                self.block_bytes += count;
+                return count;
+            }
+        }
+        0
+    }
 }
 
-/// The bytes of the frame that begins here; 0 if they must be waited for.
-fn passing(bytes: &[u8]) -> usize {
-    let Some(&[high, middle, low, kind, ..]) = bytes.first_chunk::<HEAD_BYTES>() else { return 0 };
-    let count = HEAD_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize;
-    let must_be_whole = kind == HEADERS && count <= FRAME_BYTES_MAX;
-    if must_be_whole && bytes.len() < count { 0 } else { count }
+/// The head of a frame.
+struct FrameHead {
+    /// The bytes of the frame, its head included.
+    bytes: usize,
+    kind: u8,
+    ends_block: bool,
+}
+
+/// The head of the frame that begins here; none if it is not whole.
+fn frame_at(bytes: &[u8]) -> Option<FrameHead> {
+    let [high, middle, low, kind, flags, ..] = *bytes.first_chunk::<HEAD_BYTES>()?;
+    let bytes = HEAD_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize;
+    Some(FrameHead { bytes, kind, ends_block: flags & END_HEADERS > 0 })
 }
 
 /// A frame with another authority or path; none if it may stay as it is.
@@ -140,7 +214,7 @@ fn changed(frame: &[u8]) -> Option<Vec<u8>> {
     let count = u32::try_from(before.len() + out.len()).ok()?;
     let [_, high, middle, low] = count.to_be_bytes();
     let frame = [&[high, middle, low], &head[3..], before, &out].concat();
-    (frame.len() <= FRAME_BYTES_MAX).then_some(frame)
+    (frame.len() <= BLOCK_BYTES_MAX).then_some(frame)
 }
 
 /// A field of a block.

@@ -9,6 +9,9 @@ use super::keep_alive::PingPolicy;
 /// same). A call with a longer one ends with `RESOURCE_EXHAUSTED`.
 pub const SENT_BYTES_MAX: usize = (1 << 31) - 1;
 
+/// Connections of a face that may be in the middle of headers too long to be waited for as a whole.
+pub const LONG_HEADERS_MAX: usize = 16;
+
 /// Bounds of the connections of a face, and of their streams.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -17,8 +20,13 @@ pub struct Limits {
     /// Whether messages compressed with gzip are taken. If not, they are refused as
     /// `UNIMPLEMENTED`. Answers are never compressed.
     pub takes_gzip: bool,
-    /// Bytes of the headers of a request. A request with more is refused.
+    /// Bytes of the headers of a request, 32 more for each counted (RFC 9113, 6.5.2). A request
+    /// with more is refused.
     pub header_bytes_max: u32,
+    /// As `header_bytes_max`, for requests that are no calls of gRPC.
+    pub web_header_bytes_max: usize,
+    /// The keys of metadata that handlers read. Others are dropped.
+    pub metadata_keys: &'static [&'static str],
     /// Streams of one connection. The client is told the number; a further stream is refused.
     pub streams_max: u32,
     /// Bytes that a client may send on a stream before the handler takes them.

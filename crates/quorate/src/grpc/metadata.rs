@@ -18,17 +18,26 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The headers of a request. The values of binary keys are well-formed.
+/// Values of a request that are kept at most, and bytes of one; the rest is dropped. No token has
+/// as many.
+const VALUES_MAX: usize = 32;
+const VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// The headers of a request that handlers read. The values of binary keys are well-formed, unless
+/// they were cut.
 #[derive(Clone, Debug, Default)]
-pub struct Metadata(HeaderMap);
+pub struct Metadata(Vec<(&'static str, HeaderValue)>);
 
 impl Metadata {
-    /// Checks that the value of every binary key can be decoded.
+    /// Checks that the value of every binary key can be decoded, and keeps those of `keys`.
     ///
     /// # Errors
     /// A value cannot be decoded; the status is grpc-go's.
-    pub(super) fn of(headers: HeaderMap) -> Result<Metadata, Status> {
-        for (key, value) in &headers {
+    pub(super) fn of(
+        headers: &HeaderMap,
+        keys: &'static [&'static str],
+    ) -> Result<Metadata, Status> {
+        for (key, value) in headers {
             if !key.as_str().ends_with(BINARY_SUFFIX) {
                 continue;
             }
@@ -38,7 +47,18 @@ impl Metadata {
                 }
             }
         }
-        Ok(Metadata(headers))
+        let of_key = |key: &'static str| headers.get_all(key).iter().map(move |value| (key, value));
+        let kept = keys.iter().flat_map(|key| of_key(key)).take(VALUES_MAX);
+        // A copy: what the library gives keeps other headers in memory.
+        let copied = kept.filter_map(|(key, value)| {
+            let bytes = &value.as_bytes()[..value.len().min(VALUE_BYTES_MAX)];
+            Some((key, HeaderValue::from_bytes(bytes).ok()?))
+        });
+        Ok(Metadata(copied.collect()))
+    }
+
+    fn values(&self, key: &str) -> impl Iterator<Item = &HeaderValue> {
+        self.0.iter().filter(move |(of, _)| *of == key).map(|(_, value)| value)
     }
 
     /// The first value of a key, if it is text.
@@ -48,14 +68,14 @@ impl Metadata {
 
     /// All values of a key that are text, in the order in which they came.
     pub fn texts(&self, key: &str) -> impl Iterator<Item = &str> {
-        self.0.get_all(key).into_iter().filter_map(|value| value.to_str().ok())
+        self.values(key).filter_map(|value| value.to_str().ok())
     }
 
     /// All values of a binary key, decoded, in the order in which they came.
     pub fn binaries(&self, key: &str) -> impl Iterator<Item = Vec<u8>> {
         assert!(key.ends_with(BINARY_SUFFIX), "{key} is not a binary key");
-        let values = self.0.get_all(key).into_iter().flat_map(parts);
-        values.map(|part| BASE64.decode(part).expect("it was decoded before"))
+        // A value that was cut may be malformed at its end.
+        self.values(key).flat_map(parts).filter_map(|part| BASE64.decode(part).ok())
     }
 }
 

@@ -6,11 +6,12 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::keep_alive::{Heads, PREFACE_BYTES, SignsOfLife, add_reason};
@@ -27,7 +28,15 @@ const ACK_TIME_MAX: Duration = Duration::from_millis(50);
 /// Bytes of memory that a connection keeps for gathering while it writes nothing.
 const KEPT_BYTES_MAX: usize = 1024;
 
-/// A socket that delays writes while its [`Turn`] gathers.
+/// Bytes of headers that the library gets until its task has taken the streams that they open.
+/// Decoded headers take up to 150 times as much memory.
+const TURN_HEADERS_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a client may take for headers that are too long to be waited for as a whole.
+const LONG_HEADERS_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A socket that delays writes while its [`Turn`] gathers. It gives the library no bytes while the
+/// connection has streams to take.
 pub(super) struct GatheringSocket<S> {
     socket: S,
     gathered: Vec<u8>,
@@ -43,6 +52,15 @@ pub(super) struct GatheringSocket<S> {
     received: Heads,
     sent: Heads,
     lenient: LenientHeads,
+    /// The places for long headers, of all connections, and the one that this connection has.
+    long_headers: Arc<Semaphore>,
+    long: Option<LongHeaders>,
+}
+
+/// Headers of which the library has the beginning.
+struct LongHeaders {
+    _place: OwnedSemaphorePermit,
+    deadline: Pin<Box<Sleep>>,
 }
 
 /// Says when a socket gathers and when it writes. The task of the connection shares it.
@@ -54,6 +72,8 @@ pub(super) struct Turn {
     is_owed: AtomicBool,
     /// Whether answers to pings were gathered and not written.
     owes_acks: AtomicBool,
+    /// Bytes of headers that the library got, since it had no stream that was not taken.
+    headers_bytes: AtomicUsize,
 }
 
 /// When answers to pings must be written that wait for another frame.
@@ -107,6 +127,11 @@ impl Turn {
         }
     }
 
+    /// Called when all streams have been taken. Whether bytes wait for that.
+    pub(super) fn on_all_taken(&self) -> bool {
+        self.headers_bytes.swap(0, Ordering::Relaxed) >= TURN_HEADERS_BYTES_MAX
+    }
+
     /// From now on flushes are not delayed.
     pub(super) fn gather_no_more(&self) {
         self.gathers.store(false, Ordering::Relaxed);
@@ -114,7 +139,11 @@ impl Turn {
 }
 
 impl<S> GatheringSocket<S> {
-    pub(super) fn new(socket: S, signs: Arc<SignsOfLife>) -> (GatheringSocket<S>, Arc<Turn>) {
+    pub(super) fn new(
+        socket: S,
+        signs: Arc<SignsOfLife>,
+        long_headers: Arc<Semaphore>,
+    ) -> (GatheringSocket<S>, Arc<Turn>) {
         let turn = Arc::new(Turn::default());
         let gathering = GatheringSocket {
             socket,
@@ -127,6 +156,8 @@ impl<S> GatheringSocket<S> {
             received: Heads::behind(PREFACE_BYTES),
             sent: Heads::behind(0),
             lenient: LenientHeads::new(),
+            long_headers,
+            long: None,
         };
         (gathering, turn)
     }
@@ -169,6 +200,27 @@ impl<S> GatheringSocket<S> {
     }
 }
 
+impl<S> GatheringSocket<S> {
+    /// Notes the headers that the library is about to get.
+    ///
+    /// # Errors
+    /// They are long, and too many others are.
+    fn note_headers(&mut self) -> io::Result<()> {
+        let bytes = self.lenient.take_block_bytes();
+        self.turn.headers_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if !self.lenient.is_long_open() {
+            self.long = None;
+        } else if self.long.is_none() {
+            let place = self.long_headers.clone().try_acquire_owned();
+            let place =
+                place.map_err(|_| io::Error::other("too many clients send long headers"))?;
+            let deadline = Box::pin(sleep(LONG_HEADERS_TIME_MAX));
+            self.long = Some(LongHeaders { _place: place, deadline });
+        }
+        Ok(())
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for GatheringSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -176,6 +228,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for GatheringSocket<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
+        if let Some(long) = &mut self.long
+            && long.deadline.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::Error::other("long headers do not end")));
+        }
+        // The task of the connection looks again once it has taken the streams.
+        if self.turn.headers_bytes.load(Ordering::Relaxed) >= TURN_HEADERS_BYTES_MAX {
+            return Poll::Pending;
+        }
         loop {
             let ready = self.lenient.take_ready(buffer.remaining());
             if ready.is_empty() {
@@ -183,6 +244,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for GatheringSocket<S> {
                 let bytes = &buffer.filled()[before..];
                 let is_end = bytes.is_empty();
                 let kept = self.lenient.pass(bytes);
+                self.note_headers()?;
                 buffer.set_filled(before + kept);
                 if is_end {
                     self.lenient.end();

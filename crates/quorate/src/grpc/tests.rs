@@ -93,11 +93,13 @@ struct Rig {
     end_sender: mpsc::Sender<End>,
 }
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     Limits {
         message_bytes_max: MESSAGE_BYTES_MAX,
         takes_gzip: false,
         header_bytes_max: 64 * 1024,
+        web_header_bytes_max: 0,
+        metadata_keys: &["name", "name-bin"],
         streams_max: STREAMS_MAX,
         stream_window_bytes: 65_535,
         connection_window_bytes: 65_535,
@@ -128,7 +130,8 @@ fn run_with<F: Future<Output = ()>>(
 ) {
     let windows = Arc::new(Semaphore::new(16));
     let (methods, limits) = (Methods::new(METHODS, false), Arc::new(limits));
-    let server = Server { methods, limits, windows, credits };
+    let long_headers = Arc::new(Semaphore::new(LONG_HEADERS_MAX));
+    let server = Server { methods, limits, windows, long_headers, credits };
     let (end_sender, ends) = mpsc::channel(16);
     let shares = Arc::new([SHARE_BYTES; 3].map(Share::new));
     let flooded = Arc::default();
@@ -486,16 +489,95 @@ fn a_client_is_told_which_encodings_it_may_use() {
 }
 
 #[test]
-fn many_metadata_reach_the_handler() {
+fn metadata_that_are_read_reach_the_handler() {
     run(|rig| async move {
         let connection = rig.connect().await;
-        let values: Vec<String> = (0..500).map(|number| format!("value {number}")).collect();
-        let mut headers: Vec<(&str, &str)> =
-            values.iter().map(|value| ("name", &value[..])).collect();
-        headers.extend([("name-bin", "AAEC"), ("name-bin", "/w")]);
+        let values: Vec<String> = (0..40).map(|number| format!("value {number}")).collect();
+        let long = "l".repeat(20_000);
+        let others = (0..500).map(|number| format!("other-{number}")).collect::<Vec<_>>();
+        let mut headers: Vec<(&str, &str)> = others.iter().map(|key| (&key[..], "v")).collect();
+        headers.extend([("name-bin", "AAEC"), ("name-bin", "/w"), ("name", &long)]);
         let outcome = exchange(&connection, head("Metadata", &headers), message(b"")).await;
-        let text = format!("{} [0, 1, 2] [255]", values.join(","));
+        let text = format!("{} [0, 1, 2] [255]", "l".repeat(16 * 1024));
         outcome.assert_is(200, &message(text.as_bytes()), Code::Ok, "");
+        let headers: Vec<(&str, &str)> = values.iter().map(|value| ("name", &value[..])).collect();
+        let outcome = exchange(&connection, head("Metadata", &headers), message(b"")).await;
+        outcome.assert_is(200, &message(values[..32].join(",").as_bytes()), Code::Ok, "");
+    });
+}
+
+/// A block in frames of 16,000 bytes, with the head of its HEADERS frame.
+fn block_frames(stream: u8, flags: u8, block: &[u8]) -> Vec<Vec<u8>> {
+    let count = block.chunks(16_000).count();
+    let parts = block.chunks(16_000).enumerate().map(|(number, part)| {
+        let [_, high, middle, low] = (part.len() as u32).to_be_bytes();
+        let kind = if number == 0 { 1 } else { 9 };
+        let flags = if number == 0 { flags } else { 0 };
+        let end = if number + 1 == count { 4 } else { 0 };
+        [&[high, middle, low, kind, flags | end, 0, 0, 0, stream], part].concat()
+    });
+    parts.collect()
+}
+
+/// A socket on which the settings were sent.
+async fn begun(rig: &Rig) -> DuplexStream {
+    let mut socket = rig.socket();
+    let start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    socket.write_all(start).await.unwrap();
+    socket
+}
+
+/// Reads until so many streams have ended.
+async fn wait_ended(socket: &mut DuplexStream, count: usize) {
+    let mut ended = 0;
+    while ended < count {
+        let mut head = [0; 9];
+        soon("a frame", socket.read_exact(&mut head)).await.unwrap();
+        let mut payload = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
+        socket.read_exact(&mut payload).await.unwrap();
+        assert!(head[3] != 7, "{payload:x?}");
+        ended += usize::from(head[3] == 1 && head[4] & 1 > 0);
+    }
+}
+
+/// Headers whose decoded form is far longer than their bytes: one field of the table, again and
+/// again.
+#[test]
+fn indexed_headers_are_taken_and_long_ones_do_not_stay_open() {
+    let mut block = b"\x83\x86\x44\x00/test.Test/Echo\x41\x01a".to_vec();
+    block[3] = 15;
+    block.extend_from_slice(b"\x40\x0ccontent-type\x10application/grpc\x40\x01k\x01v");
+    let with = |count| [&block[..], &vec![0xbe; count]].concat();
+    let limits = Limits { header_bytes_max: 1024 * 1024, ..limits() };
+    run_with(limits, None, |rig| async move {
+        let mut socket = begun(&rig).await;
+        for number in 0..100_u8 {
+            let frames = block_frames(2 * number + 1, 1, &with(15_000)).concat();
+            socket.write_all(&frames).await.unwrap();
+        }
+        wait_ended(&mut socket, 100).await;
+        // Headers beyond the limit end their call alone.
+        socket.write_all(&block_frames(201, 1, &with(35_000)).concat()).await.unwrap();
+        socket.write_all(&block_frames(203, 1, &with(10)).concat()).await.unwrap();
+        wait_ended(&mut socket, 2).await;
+        // As many connections as may be are in the middle of long headers. One more ends.
+        let long = block_frames(1, 1, &with(25_000));
+        let mut open = Vec::new();
+        for _ in 0..=LONG_HEADERS_MAX {
+            let mut socket = begun(&rig).await;
+            socket.write_all(&long[0]).await.unwrap();
+            socket.write_all(&long[1][..3_000]).await.unwrap();
+            open.push(socket);
+            tokio::task::yield_now().await;
+        }
+        let mut last = open.pop().unwrap();
+        soon("its end", last.read_to_end(&mut Vec::new())).await.unwrap();
+        // The others go on, and make room.
+        open[0].write_all(&long[1][3_000..]).await.unwrap();
+        wait_ended(&mut open[0], 1).await;
+        let mut next = begun(&rig).await;
+        next.write_all(&long.concat()).await.unwrap();
+        wait_ended(&mut next, 1).await;
     });
 }
 

@@ -168,6 +168,8 @@ impl Limits {
             message_bytes_max: REQUEST_BYTES_MAX,
             takes_gzip: false,
             header_bytes_max: HEADER_BYTES_MAX,
+            web_header_bytes_max: 0,
+            metadata_keys: &[],
             streams_max: STREAMS_MAX,
             stream_window_bytes: STREAM_WINDOW_BYTES,
             connection_window_bytes: CONNECTION_WINDOW_BYTES,

@@ -33,6 +33,10 @@ const METADATA_PREFIX: &str = "grpc-metadata-";
 /// (`rpctypes.MetadataRequireLeaderKey`).
 const REQUIRES_LEADER: &str = "hasleader";
 
+/// The keys of metadata that are read.
+pub(super) const METADATA_KEYS: &[&str] =
+    &[TOKEN_KEYS[0], TOKEN_KEYS[1], FROM_GATEWAY, REQUIRES_LEADER];
+
 /// The header with the time that a call may take.
 const TIMEOUT: &str = "grpc-timeout";
 

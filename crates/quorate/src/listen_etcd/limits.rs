@@ -20,11 +20,13 @@ pub(super) const WINDOWS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The overhead of frames that no handler has taken, as `h2` counts it.
 pub(super) const FRAMES_OVERHEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Bytes of one frame.
-pub(super) const FRAME_BYTES_MAX: u32 = 64 * 1024;
+/// Bytes of one frame, as in grpc-go. The library takes so many frames of headers as
+/// [`HEADER_BYTES_MAX`] needs.
+pub(super) const FRAME_BYTES_MAX: u32 = 16 * 1024;
 
-/// Bytes of the headers of a request. A request with more is refused.
-pub(super) const HEADER_BYTES_MAX: u32 = 64 * 1024;
+/// Bytes of the headers of a request (grpc-go: 16 MiB, `defaultServerMaxHeaderListSize`). A request
+/// with more is refused. They are decoded, read and dropped in one turn of their connection.
+pub(super) const HEADER_BYTES_MAX: u32 = 2 * 1024 * 1024;
 
 /// Bytes that wait on a stream for a client to take them. At this limit we wait for the client.
 pub(super) const SEND_BYTES_MAX: usize = 1024 * 1024;

@@ -11,6 +11,11 @@ use crate::grpc::Method as Entry;
 const PATH: &str = "/etcdserverpb.KV/Put";
 const GRPC: (&str, &str) = ("content-type", "application/grpc");
 
+fn limits() -> Limits {
+    let metadata_keys = &["token", "trace-bin"];
+    Limits { takes_gzip: false, metadata_keys, ..crate::grpc::tests::limits() }
+}
+
 fn methods() -> Methods<u8> {
     let service = "etcdserverpb.KV";
     Methods::new([Entry { service, name: "Put", kind: Kind::Unary, method: 7 }], false)
@@ -27,7 +32,7 @@ fn parts(method: &str, uri: &str, headers: &[(&str, &str)]) -> Parts {
 /// The HTTP status, the gRPC status and the message of a request that is refused.
 fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String, String) {
     let uri = format!("http://localhost{path}");
-    let response = read(parts(method, &uri, headers), &methods(), false).unwrap_err();
+    let response = read(parts(method, &uri, headers), &methods(), &limits()).unwrap_err();
     let header = |name: &str| {
         let value = response.headers().get(name);
         value.map_or(String::new(), |value| value.to_str().unwrap().to_string())
@@ -36,7 +41,7 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String, 
 }
 
 fn opened(headers: &[(&str, &str)]) -> Head<u8> {
-    read(parts("POST", &format!("http://localhost{PATH}"), headers), &methods(), false).unwrap()
+    read(parts("POST", &format!("http://localhost{PATH}"), headers), &methods(), &limits()).unwrap()
 }
 
 #[track_caller]
@@ -80,7 +85,7 @@ fn wrong_heads_are_answered_as_grpc_go_does() {
         refused("POST", PATH, &[GRPC, ("grpc-encoding", "gzip")]),
         (200, "12", r#"grpc: Decompressor is not installed for grpc-encoding "gzip""#),
     );
-    let response = read(parts("POST", PATH, &[GRPC]), &methods(), false).unwrap_err();
+    let response = read(parts("POST", PATH, &[GRPC]), &methods(), &limits()).unwrap_err();
     assert_eq!(response.status().as_u16(), 400);
     assert_eq!(response.headers()["grpc-message"], "no host or :authority header present");
 }

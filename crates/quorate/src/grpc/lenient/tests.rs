@@ -25,7 +25,7 @@ fn passed(bytes: &[u8], part_bytes: usize) -> Vec<u8> {
         let kept = heads.pass(part);
         out.extend_from_slice(&part[..kept]);
         out.extend(heads.take_ready(usize::MAX));
-        assert!(heads.held.len() < FRAME_BYTES_MAX);
+        assert!(heads.held.len() < BLOCK_BYTES_MAX);
     }
     heads.end();
     out.extend(heads.take_ready(usize::MAX));
@@ -85,6 +85,53 @@ fn an_odd_authority_or_path_becomes_another_one_of_its_size() {
         frame(HEADERS, 4, &block)
     };
     check(&[named(&[b'#'; 300])], &[named(&[b'x'; 300])]);
+}
+
+/// A block in parts of that many bytes.
+fn in_frames(block: &[u8], part_bytes: usize) -> Vec<Vec<u8>> {
+    let count = block.chunks(part_bytes).count();
+    let parts = block.chunks(part_bytes).enumerate().map(|(number, part)| {
+        let kind = if number == 0 { HEADERS } else { CONTINUATION };
+        frame(kind, if number + 1 == count { END_HEADERS } else { 0 }, part)
+    });
+    parts.collect()
+}
+
+#[test]
+fn a_block_passes_as_a_whole_or_is_said_to_be_open() {
+    let odd = block(1, b"#initially=[127.0.0.1:2379]");
+    let good = block(1, &[b'x'; 27]);
+    let long = |block: &[u8]| [block, &[0x88; 40_000]].concat();
+    // A part that ends within the odd field leaves it as it is.
+    for (sent, got) in [(odd.clone(), good.clone()), (long(&odd), long(&good))] {
+        check(&in_frames(&sent, 16_000), &in_frames(&got, 16_000));
+    }
+    check(&in_frames(&odd, 9), &in_frames(&odd, 9));
+    // What is no continuation is left to the library.
+    let cut = [frame(HEADERS, 0, &good), frame(0, 0, b"data"), frame(CONTINUATION, 4, &[0x88])];
+    check(&cut, &cut);
+    // So is a frame that is too long.
+    let far = [frame(HEADERS, 0, &[0x88; 30_000]), frame(CONTINUATION, 4, &[0x88; 30_000])];
+    check(&far, &far);
+    let passed = |frames: &[Vec<u8>]| {
+        let mut heads = LenientHeads::new();
+        heads.pass(&[b'p'; PREFACE_BYTES]);
+        let bytes = frames.concat();
+        let count = heads.pass(&bytes);
+        (count, heads.held.len(), heads.is_long_open(), heads.take_block_bytes())
+    };
+    let short = in_frames(&[0x88; 100], 10);
+    let all = short.concat().len();
+    assert_eq!(passed(&short), (all, 0, false, all));
+    assert_eq!(passed(&short[..9]), (0, short[..9].concat().len(), false, 0));
+    let long = in_frames(&[0x88; 50_000], 16_000);
+    assert_eq!(passed(&long[..1]), (0, 16_009, false, 0));
+    for count in 2..4 {
+        let bytes = long[..count].concat().len();
+        assert_eq!(passed(&long[..count]), (bytes, 0, true, bytes));
+    }
+    let all = long.concat().len();
+    assert_eq!(passed(&long), (all, 0, false, all));
 }
 
 /// As grpc-go sends it: compressed, and with fields for the dynamic table on both sides.

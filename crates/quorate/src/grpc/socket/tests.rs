@@ -60,7 +60,8 @@ impl Rig {
     fn with(bytes_max: usize, policy: Option<PingPolicy>) -> Rig {
         let noting = Noting { notes: Vec::new(), bytes_max };
         let signs = SignsOfLife::new(policy, &Arc::new(()));
-        let (socket, turn) = GatheringSocket::new(noting, Arc::new(signs));
+        let (socket, turn) =
+            GatheringSocket::new(noting, Arc::new(signs), Arc::new(Semaphore::new(1)));
         Rig { socket, turn, acks: AckTimer::default(), has_streams: false }
     }
 
