@@ -11,6 +11,7 @@ pub mod files;
 mod jks;
 pub mod key_store;
 pub mod keys;
+pub mod p521;
 pub mod peers;
 pub mod rules;
 pub mod self_signed;
@@ -24,7 +25,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustls::crypto::ring;
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
@@ -252,7 +252,7 @@ fn stores(config: &TlsConfig) -> impl Iterator<Item = &StoreFile> {
 }
 
 fn server_config(config: &TlsConfig, rules: &Arc<Rules>) -> Result<ServerConfig, TlsError> {
-    let mut provider = ring::default_provider();
+    let mut provider = p521::provider();
     if !config.cipher_suites.is_empty() {
         let wanted = |name: &str| config.cipher_suites.iter().any(|wanted| wanted == name);
         provider.cipher_suites.retain(|suite| wanted(&cipher_suite_name(*suite)));

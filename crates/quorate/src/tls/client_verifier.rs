@@ -10,7 +10,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::rules::Rules;
-use super::trust::Trust;
+use super::trust::{Purpose, Trust};
 
 /// Verifies clients by the certificates of a trust store, and by rules.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.trust.verify(end_entity, now, || {
+        self.trust.verify(end_entity, Purpose::Client, now, || {
             let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
             let paths = self.paths.as_ref().ok_or(unknown)?;
             paths.verify_client_cert(end_entity, intermediates, now).map(drop)

@@ -21,6 +21,7 @@ use x509_parser::prelude::FromDer;
 
 use super::der::{self, BIT_STRING, CONTEXT_0, CONTEXT_1, INTEGER, OCTET_STRING, OID, SEQUENCE};
 use super::jks::{self, JksError};
+use super::p521;
 
 /// Bytes of a store: enough for ten times the certificates that a browser trusts.
 pub const STORE_BYTES_MAX: usize = 16 << 20;
@@ -279,8 +280,8 @@ fn certified(
     let public_key = own.public_key().raw;
     let signing: Arc<dyn SigningKey> = match any_supported_type(key) {
         Ok(signing) => signing,
-        Err(error) => with_public_key(key, public_key)
-            .and_then(|key| any_supported_type(&key).ok())
+        Err(error) => p521::signing_key(key)
+            .or_else(|| any_supported_type(&with_public_key(key, public_key)?).ok())
             .ok_or_else(|| StoreError::Key(error.to_string()))?,
     };
     if signing.public_key().is_some_and(|own| own.as_ref() != public_key) {

@@ -16,7 +16,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use super::rules::Rules;
-use super::trust::Trust;
+use super::trust::{Purpose, Trust};
 
 /// Verifies servers by the certificates of a trust store.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl ServerCertVerifier for ServerVerifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.trust.verify(end_entity, now, || {
+        self.trust.verify(end_entity, Purpose::Server, now, || {
             verify_server_cert_signed_by_trust_anchor(
                 &ParsedCertificate::try_from(end_entity)?,
                 &self.trust.roots,

@@ -4,7 +4,8 @@
 //! users rely on it. A certificate in the trust store itself needs no issuer, and issues no others
 //! unless it says that it is an authority: a trusted client must not make up other clients. A
 //! certificate of X.509 version 1, which `openssl x509 -req` makes without extensions, may come
-//! from an authority of the trust store.
+//! from an authority of the trust store, and so may one that is an authority itself
+//! (`openssl req -x509` says so unless it is told otherwise).
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use rustls::pki_types::{
     CertificateDer, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime,
 };
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerMisbehaved,
     RootCertStore, SignatureScheme,
 };
 use x509_parser::certificate::X509Certificate;
@@ -25,6 +26,13 @@ use x509_parser::prelude::{FromDer, X509Version};
 use x509_parser::time::ASN1Time;
 
 use super::der::{self, BIT_STRING, SEQUENCE};
+
+/// What a peer shows its certificate for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Client,
+    Server,
+}
 
 /// A trust store.
 #[derive(Debug)]
@@ -65,10 +73,41 @@ impl Trust {
     pub fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
+        purpose: Purpose,
         now: UnixTime,
         by_path: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if self.believes(end_entity, now)? { Ok(()) } else { by_path() }
+        if self.believes(end_entity, now)? {
+            return Ok(());
+        }
+        match by_path() {
+            Err(error) if is_for_authority(&error) => {
+                self.verify_authority(end_entity, purpose, now)
+            }
+            verdict => verdict,
+        }
+    }
+
+    /// Verifies a certificate of a peer that is an authority itself, which webpki refuses: one of
+    /// the trusted authorities must have signed it. webpki has read it, and found its dates good.
+    fn verify_authority(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        purpose: Purpose,
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let parsed = parse(end_entity)?;
+        check_dates(&parsed, now)?;
+        let usage = parsed.extended_key_usage();
+        let usage = usage.map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let permits = usage.is_none_or(|usage| match purpose {
+            Purpose::Client => usage.value.any || usage.value.client_auth,
+            Purpose::Server => usage.value.any || usage.value.server_auth,
+        });
+        if !permits {
+            return Err(Error::InvalidCertificate(CertificateError::InvalidPurpose));
+        }
+        self.verify_issued(end_entity, &parsed)
     }
 
     /// Whether a certificate is trusted without a path that webpki checks. False: it needs a path.
@@ -78,19 +117,19 @@ impl Trust {
             check_dates(&parsed, now)?;
         } else if parsed.version() == X509Version::V1 {
             check_dates(&parsed, now)?;
-            self.verify_version_1(end_entity, &parsed)?;
+            self.verify_issued(end_entity, &parsed)?;
         } else {
             return Ok(false);
         }
         Ok(true)
     }
 
-    /// Verifies a certificate without extensions: an authority must have signed it.
-    fn verify_version_1(&self, bytes: &[u8], parsed: &X509Certificate<'_>) -> Result<(), Error> {
+    /// Verifies that a trusted authority has signed a certificate.
+    fn verify_issued(&self, bytes: &[u8], parsed: &X509Certificate<'_>) -> Result<(), Error> {
         let issuers = self.authorities.iter().filter_map(|authority| {
             let (_, authority) = X509Certificate::from_der(authority).ok()?;
-            // A version 3 authority may constrain the names of its certificates. That would matter
-            // here, so such an authority is left out.
+            // An authority may constrain the names of its certificates. That would matter here, so
+            // such an authority is left out.
             let constrained = authority.name_constraints().ok().flatten().is_some();
             let is_issuer = authority.subject().as_raw() == parsed.issuer().as_raw();
             (is_issuer && !constrained).then(|| authority.public_key().raw.to_vec())
@@ -146,6 +185,15 @@ impl Trust {
     pub fn supported_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
+}
+
+/// Whether webpki refuses a certificate only because it is that of an authority. Go and Java take
+/// such certificates of peers.
+fn is_for_authority(error: &Error) -> bool {
+    let Error::InvalidCertificate(CertificateError::Other(OtherError(error))) = error else {
+        return false;
+    };
+    error.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 fn store(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, Error};
@@ -26,7 +26,7 @@ pub fn client_config(
     rules: Arc<Rules>,
     checks_name: bool,
 ) -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(ring::default_provider());
+    let provider = Arc::new(crate::tls::p521::provider());
     let trust = Trust::new(trusted, &provider)
         .map_err(|error| format!("the certificates of the trust store: {error}"))?;
     config_with(provider, keys, Arc::new(ServerVerifier { trust, rules, checks_name }))
@@ -37,7 +37,7 @@ pub fn client_config(
 /// # Errors
 /// The library has no common version of TLS.
 pub fn config_of_any_server(keys: Vec<Arc<CertifiedKey>>) -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(ring::default_provider());
+    let provider = Arc::new(crate::tls::p521::provider());
     let verifier = Arc::new(AnyServer(provider.signature_verification_algorithms));
     config_with(provider, keys, verifier)
 }

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use super::super::p521;
 use super::*;
-use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
 fn verifier(trusted: &[&str]) -> ClientVerifier {
     let trusted = trusted.iter().flat_map(|name| certificates(name)).collect();
     let rules = Arc::new(Rules::new(Default::default()));
-    ClientVerifier::new(trusted, rules, true, &Arc::new(ring::default_provider())).unwrap()
+    ClientVerifier::new(trusted, rules, true, &Arc::new(p521::provider())).unwrap()
 }
 
 fn verify_at(now: u64, trusted: &[&str], shown: &str) -> Result<(), CertificateError> {
@@ -45,6 +45,26 @@ fn what_an_authority_vouches_for_is_believed() {
     check_refused(&["ca"], "stranger", CertificateError::UnknownIssuer);
     check_refused(&["other-ca"], "client", CertificateError::UnknownIssuer);
     check_refused(&["other-ca"], "client-chained", CertificateError::UnknownIssuer);
+}
+
+#[test]
+fn p_521_is_believed_with_each_digest() {
+    check(&["p521-ca"], "p521-leaf");
+    check(&["p521-ca"], "p521-leaf-384");
+    check_refused(&["ca"], "p521-leaf", CertificateError::UnknownIssuer);
+}
+
+#[test]
+fn an_authority_may_be_a_client_if_a_trusted_one_has_signed_it() {
+    check(&["p521-ca"], "ca-leaf");
+    check(&["p521-ca"], "ca-leaf-any");
+    check_refused(&["p521-ca"], "ca-leaf-server", CertificateError::InvalidPurpose);
+    check_refused(&["ca"], "ca-leaf", CertificateError::UnknownIssuer);
+    check_refused(&["p521-ca"], "of-ca-leaf", CertificateError::UnknownIssuer);
+    check(&["ca-leaf-any"], "of-ca-leaf");
+    for name in ["ca-leaf-expired", "ca-leaf-critical"] {
+        assert!(verify_at(NOW, &["p521-ca"], name).is_err(), "{name}");
+    }
 }
 
 #[test]
