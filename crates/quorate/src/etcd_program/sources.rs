@@ -63,6 +63,10 @@ pub(super) fn command_line(words: &[&str]) -> Result<Asked, Exit> {
         };
         check(flag.kind, value).map_err(|cause| match flag.kind {
             Kind::Switch => wrong_switch(name, Some(value)),
+            // etcd's own type for this flag repeats the value.
+            Kind::Choice(_) if name == "v2-deprecation" => {
+                wrong(format!("invalid value {value:?} for flag -{name}: {cause} {value:?}"))
+            }
             _ => wrong(format!("invalid value {value:?} for flag -{name}: {cause}")),
         })?;
         values.set(flag, value, Place::of("command line"));

@@ -120,6 +120,11 @@ fn wrong_flags_end_the_program_as_in_etcd() {
             "invalid value \"bad\" for flag -initial-cluster-state: invalid value",
         ),
         (
+            "--v2-deprecation=not-yet",
+            2,
+            "invalid value \"not-yet\" for flag -v2-deprecation: invalid value \"not-yet\"",
+        ),
+        (
             "--listen-client-urls=localhost:2379",
             2,
             "invalid value \"localhost:2379\" for flag -listen-client-urls: URL scheme must be \
