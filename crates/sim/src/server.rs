@@ -525,8 +525,9 @@ struct Judged {
     heard: Heard,
     /// Since when leadership is being transferred, so that proposals wait; none if it is not.
     transferring_since_us: Option<u64>,
-    /// When an operator's wish to raise the level was granted. Its entry comes in a later turn.
-    raise_granted_us: Option<u64>,
+    /// The level to which this leader decided to raise, and when. Its entry may come in a later
+    /// turn.
+    raising: Option<(Level, u64)>,
 }
 
 /// Counts and findings that the simulation reads.
@@ -900,9 +901,7 @@ impl Server {
     /// As [`Loop::upgrade`].
     pub fn upgrade(&mut self, world: &mut World) -> Result<Level, RaiseRefused> {
         let raised = self.member.upgrade();
-        if raised.is_ok() {
-            self.judged.raise_granted_us = Some(world.now_us);
-        }
+        self.note_raising(world.now_us);
         self.wake(world, Actor::Loop);
         raised
     }

@@ -129,6 +129,13 @@ impl Loop {
         self.raise(level).map(|()| level.max(self.levels.replicated))
     }
 
+    /// The level to which this leader last decided to raise. Its entry may be in the log or not
+    /// yet. None: this member does not lead, or has raised nothing since it does. The simulator's
+    /// judge asks.
+    pub fn raising(&self) -> Option<Level> {
+        self.leading.as_ref().and_then(|leading| leading.raising)
+    }
+
     /// Notes the level that a client of this member, or of another one, needs. Loop asks for it
     /// until the state has it.
     pub(super) fn need_level(&mut self, level: Level) {
@@ -187,8 +194,7 @@ impl Loop {
     /// The level that a new member must know: the level of the state, or a higher one that is being
     /// raised.
     pub(super) fn level_to_join(&self) -> Level {
-        let raising = self.leading.as_ref().and_then(|leading| leading.raising);
-        raising.unwrap_or(Level::FIRST).max(self.levels.replicated)
+        self.raising().unwrap_or(Level::FIRST).max(self.levels.replicated)
     }
 }
 

@@ -46,6 +46,7 @@ impl Server {
             self.member.on_time();
         }
         self.note_contact();
+        self.note_raising(world.now_us);
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
         self.note_renewed(&output, world, witness);
         self.plan_tick(world);
@@ -287,7 +288,6 @@ impl Server {
                 }
                 if entry.kind == EntryKind::Normal && entry.term == self.seen.status.term {
                     self.check_raise(&entry.payload, since_us, world, witness)?;
-                    self.judged.raise_granted_us.take_if(|_| raise_of(&entry.payload).is_some());
                 }
                 witness
                     .on_proposed(self.number, at, &entry.payload, since_us, world.now_us)
@@ -307,10 +307,17 @@ impl Server {
         if self.judged.persisting.len() < ENTRIES_TO_DISK_MAX {
             self.judged.waiting_since_us = None;
         }
-        if self.seen.status.role != Role::Leader {
-            self.judged.raise_granted_us = None;
-        }
         Ok(())
+    }
+
+    /// Notes when a leader decides to raise the level.
+    pub(super) fn note_raising(&mut self, now_us: u64) {
+        let before = self.judged.raising.take();
+        let raising = self.member.raising();
+        self.judged.raising = raising.map(|level| match before {
+            Some((of, at_us)) if of == level => (level, at_us),
+            _ => (level, now_us),
+        });
     }
 
     /// A leader raises the level only if every member has a link to it then on which the member
@@ -328,7 +335,8 @@ impl Server {
         };
         let own = self.origin.member;
         witness.levels.on_said(own, level);
-        let waited = [self.judged.transferring_since_us, self.judged.raise_granted_us];
+        let decided_us = self.judged.raising.map(|(_, at_us)| at_us);
+        let waited = [self.judged.transferring_since_us, decided_us];
         let since_us = waited.into_iter().flatten().fold(since_us, u64::min);
         let knew = |id: &u64| {
             *id == own.0 || self.judged.heard.knew(MemberId(*id), level, since_us, world.now_us)
