@@ -389,9 +389,10 @@ impl Replica {
     /// # Errors
     /// The bytes are not a message of a correct member; nothing has changed.
     pub fn step(&mut self, from: u64, bytes: &[u8]) -> Result<(), MessageError> {
-        let Decoded { message, is_quiet } = message::decode(self.config.group_id, bytes)?;
+        let Decoded { mut message, is_quiet } = message::decode(self.config.group_id, bytes)?;
         message::check_route(&message, from, self.config.member_id)?;
         self.check_against_log(&message)?;
+        self.lower_unsure_commit(&mut message);
         let (kind, term) = (message.get_msg_type(), message.term);
         if !self.accepts(kind) {
             return Ok(());
@@ -836,6 +837,15 @@ impl Replica {
         }
     }
 
+    /// Lowers the commit index of a heartbeat whose sender no longer knows the term of that entry:
+    /// if this member has lost the end of its log, it may have another entry there. The sender has
+    /// dropped the entry from memory, so it sends a snapshot next, which commits what is missing.
+    fn lower_unsure_commit(&self, message: &mut eraftpb::Message) {
+        if message.get_msg_type() == MessageType::MsgHeartbeat && message.commit_term == 0 {
+            message.commit = message.commit.min(self.node.raft.raft_log.committed);
+        }
+    }
+
     /// Runs after every call into raft-rs: overwrites the election timeout it may have drawn, and
     /// notices a change of term.
     fn settle(&mut self) {
@@ -965,7 +975,8 @@ impl Replica {
         let installs = message.get_msg_type() == MessageType::MsgSnapshot;
         if message.get_msg_type() == MessageType::MsgHeartbeat {
             // The receiver has acknowledged the commit index of a heartbeat. The term tells a
-            // receiver on an old copy of its directory that it has another entry there.
+            // receiver on an old copy of its directory that it has another entry there. It is 0 if
+            // the entry is no longer in memory.
             message.commit_term = self.node.raft.raft_log.term(message.commit).unwrap_or(0);
         }
         Outgoing {

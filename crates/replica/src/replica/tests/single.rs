@@ -489,3 +489,18 @@ fn a_commit_of_another_entry_than_the_own_one_is_refused() {
         replica.step(2, &message::encode(0, &message, false)).unwrap();
     }
 }
+
+/// A torn write may bring back an entry that was replaced (sim seed 1004752463 of three members).
+#[test]
+fn a_commit_of_an_unknown_term_commits_nothing() {
+    let membership = Membership::of_voters([1, 2]);
+    let mut replica = start(Restored { membership, entries: vec![normal(2, 1, "own")], ..born() });
+    let mut message = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
+    message.set_msg_type(MessageType::MsgHeartbeat);
+    message.commit = 2;
+    for (term, committed) in [(0, 1), (1, 2)] {
+        message.commit_term = term;
+        replica.step(2, &message::encode(0, &message, false)).unwrap();
+        assert_eq!(replica.status().commit_index, committed);
+    }
+}
