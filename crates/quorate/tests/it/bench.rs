@@ -70,7 +70,7 @@ fn requests_of_etcds_clients_are_all_answered_and_two_servers_answer_alike() {
     let output = command.args(["--seeds", "4"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1212 requests: "), "{text}");
+    assert!(text.contains("1399 requests: "), "{text}");
     let ops = "put,range,serializable-range,txn-put,txn-mixed,lease-keepalive";
     let args = ["etcd", "--target", &target, "--compare", &compared, "--op", ops, "--keys", "50"];
     let args =
