@@ -15,7 +15,7 @@ use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
 use member::{Apply, EtcdV2Counts, LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
-use storage::datadir::{DataDir, IDENTITY_FILE};
+use storage::datadir::{DataDir, IDENTITY_FILE, is_own_name};
 use storage::disk::RealDisk;
 use storage::wal::{WAL_DIR, WalOptions, is_log_name};
 use thiserror::Error;
@@ -141,6 +141,9 @@ pub enum StartError {
     },
 }
 
+/// The log and the snapshots are two levels below the data directory.
+const DATA_DIR_DEPTH: u32 = 2;
+
 /// A running member.
 pub struct Node {
     shared: Arc<Shared>,
@@ -262,10 +265,13 @@ fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {
     let disk = RealDisk::new(data_dir).map_err(system("data directory", data_dir))?;
     check_log_place(data_dir, config.log_dir.as_deref())
         .map_err(|cause| StartError::LogPlace { dir: data_dir.display().to_string(), cause })?;
-    match &config.log_dir {
-        Some(log_dir) => disk.with_log(log_dir).map_err(system("log directory", log_dir)),
-        None => Ok(disk),
-    }
+    let disk = match &config.log_dir {
+        Some(log_dir) => disk.with_log(log_dir).map_err(system("log directory", log_dir))?,
+        None => disk,
+    };
+    let exposed = disk.close_to_others(is_own_name, DATA_DIR_DEPTH);
+    exposed.iter().for_each(|it| tracing::warn!("{it}"));
+    Ok(disk)
 }
 
 /// Logs the content of the data directory, and how long it took to read.

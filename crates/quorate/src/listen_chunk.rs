@@ -99,7 +99,11 @@ fn start_within(
         open_files_max: open_files_max(),
         ..StoreOptions::default()
     };
-    let store = Store::open(disk, options).with_context(|| format!("{shown}"))?;
+    let store = Store::open(disk.clone(), options).with_context(|| format!("{shown}"))?;
+    // A folder in the data directory is closed with that. All of this one is the store's.
+    if config.dir.is_some() {
+        disk.close_to_others(|_| true, 1).iter().for_each(|it| tracing::warn!("{it}"));
+    }
     tell_damage(&store, &folder);
     let service = Arc::new(Service {
         handler: Handler::new(store, HandlerOptions::default()),

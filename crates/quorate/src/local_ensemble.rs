@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use storage::datadir::IDENTITY_FILE;
+use storage::disk::{FILE_MODE, create_private_directories};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -65,7 +66,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
         "{shown} is the data directory of a single server; choose another with --data-dir"
     );
     let folder = std::path::absolute(folder).with_context(|| format!("{shown}"))?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("{shown}"))?;
+    create_private_directories(&folder).with_context(|| format!("{shown}"))?;
     let first_line = format!("# An ensemble of {count}: quorate serve --local-ensemble {count}");
     let secret_file = folder.join("secret");
     if !secret_file.exists() {
@@ -96,7 +97,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
         let secret_file = quoted(&secret_file)?;
         text += &format!("[cluster]\nid = {number}\nsecret_file = {secret_file}\n{servers}");
         let server_folder = config.parent().expect("it is a file in a folder");
-        std::fs::create_dir_all(server_folder)
+        create_private_directories(server_folder)
             .and_then(|()| std::fs::write(config, format!("{first_line}\n{text}")))
             .with_context(|| format!("{}", config.display()))?;
     }
@@ -108,7 +109,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
 fn write_secret(file: &Path) -> anyhow::Result<()> {
     let text: String = random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(file)?;
+    let mut file = options.write(true).create_new(true).mode(FILE_MODE).open(file)?;
     writeln!(file, "{text}")?;
     Ok(())
 }

@@ -99,10 +99,11 @@ pub fn read_backup_file(
 
 fn read_snapshot(backup: &Path, wanted: &str) -> anyhow::Result<Machine> {
     let shown = backup.display();
+    // The file may be called by a symbolic link.
+    let backup = &backup.canonicalize().with_context(|| format!("{shown}"))?;
     let name = backup.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{shown} is not the name of a file"))?;
-    let folder = backup.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let disk = RealDisk::existing(folder.unwrap_or(Path::new(".")));
+    let disk = RealDisk::existing(backup.parent().unwrap_or(Path::new("/")));
     // The error's text has its causes in it.
     read_backup(&disk, name).map_err(|error| anyhow!("{shown} cannot be {wanted}: {error}"))
 }

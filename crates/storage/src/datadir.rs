@@ -59,6 +59,11 @@ pub const BIRTH_FILE: &str = "birth";
 /// The file that says, as text, why the directory is not to be used any more. See [`condemn`].
 pub const CONDEMNED_FILE: &str = "condemned";
 
+/// Names that are not this crate's, in a data directory or in the log's own one: the chunk store,
+/// the certificates that a server signs itself, the configuration of a server of a local ensemble,
+/// ZooKeeper's number of the server, and what file systems make in their roots.
+const OTHER_NAMES: [&str; 5] = ["chunks", "fixtures", "quorate.toml", "myid", "lost+found"];
+
 /// Version of the formats of the small files, and of the directory as a whole. A `draft` may be of
 /// the next version.
 pub const DATADIR_FORMAT_VERSION: u32 = 1;
@@ -79,12 +84,26 @@ pub const BOOT_SLOT_BYTES: usize = 28;
 
 const BOOT_FILE_BYTES: usize = SMALL_FILE_BYTES_MAX as usize;
 
+/// The end of the name of a small file that is being written.
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
 const IDENTITY_MAGIC: &[u8; 8] = b"QUORIDNT";
 const BOOT_MAGIC: &[u8; 8] = b"QUORBOOT";
 const BIRTH_MAGIC: &[u8; 8] = b"QUORBRTH";
 
 /// Bytes of a small file around its body.
 const SEAL_BYTES: usize = 20;
+
+/// Whether a name in a data directory, or in the log's own one, is one that a server has there. See
+/// [`crate::disk::RealDisk::close_to_others`].
+pub fn is_own_name(name: &str) -> bool {
+    let files = [LOCK_FILE, IDENTITY_FILE, BOOT_FILE, DRAFT_FILE, BIRTH_FILE, CONDEMNED_FILE];
+    let stem = name.strip_suffix(TEMPORARY_SUFFIX).unwrap_or(name);
+    files.contains(&stem)
+        || [SERVERS_FILE, WAL_DIR, SNAPSHOT_DIR].contains(&stem)
+        || OTHER_NAMES.contains(&name)
+        || name.starts_with(SET_ASIDE_PREFIX)
+}
 
 /// The owner of a data directory. The caller draws it once; it never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -497,7 +516,7 @@ pub(crate) fn read_small<D: Disk>(disk: &D, path: &str) -> Result<Vec<u8>, Stora
 
 /// Writes a small file, durably and whole, and replaces the file of that name.
 fn write_small<D: Disk>(disk: &D, path: &str, bytes: &[u8]) -> Result<(), StorageError> {
-    let temporary = format!("{path}.tmp");
+    let temporary = format!("{path}{TEMPORARY_SUFFIX}");
     let io = |op: &'static str| {
         let temporary = temporary.clone();
         move |error| StorageError::io(&temporary, op, error)

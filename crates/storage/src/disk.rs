@@ -11,18 +11,20 @@
 )]
 
 mod direct;
+mod privacy;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use crate::disk::direct::{DirectBlocks, DirectWriter, is_refusal};
 
 pub use direct::AlignedBuffer;
+pub use privacy::{DIR_MODE, Exposure, FILE_MODE};
 
 /// The directory of the log. A [`RealDisk`] may have it below a root of its own.
 pub const WAL_DIR: &str = "wal";
@@ -92,7 +94,9 @@ pub trait Disk {
     fn lock(&self, path: &str) -> io::Result<Self::File>;
 }
 
-/// A directory of the real file system; or two, of which the second holds the log.
+/// A directory of the real file system; or two, of which the second holds the log. What it makes is
+/// for the owner alone ([`DIR_MODE`], [`FILE_MODE`]). The files in it are no symbolic links; the
+/// directories may be.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: Arc<PathBuf>,
@@ -103,7 +107,7 @@ impl RealDisk {
     /// A disk of paths relative to `root`, which is created, durably, when missing.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let root = root.into();
-        create_directories(&root, &mut sync_directory)?;
+        create_private_directories(&root)?;
         Ok(RealDisk::existing(root))
     }
 
@@ -115,7 +119,7 @@ impl RealDisk {
     /// Puts the log in another directory, which is created, durably, when missing.
     pub fn with_log(self, log_root: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let log_root = log_root.into();
-        create_directories(&log_root, &mut sync_directory)?;
+        create_private_directories(&log_root)?;
         Ok(self.with_existing_log(log_root))
     }
 
@@ -146,10 +150,15 @@ fn is_set_aside(path: &str) -> bool {
 
 /// Creates the last directory of a path, unless it exists already.
 fn create_one(path: &Path) -> io::Result<()> {
-    match std::fs::create_dir(path) {
+    match DirBuilder::new().mode(DIR_MODE).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }
+}
+
+/// Creates the missing directories of a path, durably, for their owner alone.
+pub fn create_private_directories(path: &Path) -> io::Result<()> {
+    create_directories(path, &mut sync_directory)
 }
 
 /// Creates the missing directories of a path, and syncs the parent of each: a directory whose name
@@ -168,12 +177,24 @@ fn create_directories(
         None => return Err(io::Error::from(io::ErrorKind::NotADirectory)),
     };
     create_directories(parent, sync)?;
-    match std::fs::create_dir(path) {
+    match DirBuilder::new().mode(DIR_MODE).create(path) {
         // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         other => other?,
     }
     sync(parent)
+}
+
+/// Opens a file of this server's, or makes it for its owner alone. A symbolic link there would lead
+/// anywhere.
+fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.mode(FILE_MODE).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(number) if number == rustix::io::Errno::LOOP.raw_os_error() => {
+            io::Error::other("it is a symbolic link, and a server's own files are none")
+        }
+        _ => error,
+    })
 }
 
 /// Whether this process, or the machine, has as many files open as it may.
@@ -238,7 +259,7 @@ impl Disk for RealDisk {
 
     fn open(&self, path: &str) -> io::Result<RealFile> {
         let path = self.path(path);
-        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let file = open_file(OpenOptions::new().read(true).write(true), &path)?;
         Ok(match DirectWriter::open(&path, file.metadata()?.len())? {
             Some(writer) => RealFile { file, writes: Writes::InPlace(Mutex::new(Some(writer))) },
             None => RealFile::buffered(file),
@@ -246,25 +267,25 @@ impl Disk for RealDisk {
     }
 
     fn open_read_only(&self, path: &str) -> io::Result<RealFile> {
-        OpenOptions::new().read(true).open(self.path(path)).map(RealFile::buffered)
+        open_file(OpenOptions::new().read(true), &self.path(path)).map(RealFile::buffered)
     }
 
     fn create(&self, path: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
-        options.open(self.path(path)).map(RealFile::buffered)
+        open_file(&mut options, &self.path(path)).map(RealFile::buffered)
     }
 
     fn create_new(&self, path: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        options.open(self.path(path)).map(RealFile::buffered)
+        open_file(&mut options, &self.path(path)).map(RealFile::buffered)
     }
 
     fn open_or_create(&self, path: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        options.open(self.path(path)).map(RealFile::buffered)
+        open_file(&mut options, &self.path(path)).map(RealFile::buffered)
     }
 
     fn len(&self, file: &RealFile) -> io::Result<u64> {

@@ -15,6 +15,7 @@ use etcd::backup::{Applied, Backup};
 use machine::image::etcd_part::EtcdPartReader;
 use node::{MonitorHandle, TakenSnapshot};
 use rustix::fs::{OFlags, fstatvfs};
+use storage::disk::FILE_MODE;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::limits::{
@@ -107,7 +108,7 @@ fn make(dir: &Path, taken: TakenSnapshot, is_wanted: &Weak<()>) -> anyhow::Resul
 /// A new file without a name.
 fn nameless(dir: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true);
+    options.read(true).write(true).mode(FILE_MODE);
     let flags = OFlags::TMPFILE.bits() as i32;
     match options.clone().custom_flags(flags).open(dir) {
         Ok(file) => Ok(file),

@@ -1,7 +1,7 @@
 //! Keys and certificates that a server makes itself (etcd's `--auto-tls` and `--peer-auto-tls`,
 //! `transport.SelfCert`): what is sent is encrypted, and clients cannot know to whom.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use storage::disk::{FILE_MODE, create_private_directories};
 
 /// Files of a folder, as etcd names them.
 const CERTIFICATE_FILE: &str = "cert.pem";
@@ -59,7 +60,7 @@ impl SelfSigned {
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.self_signed(&key).context("a certificate cannot be signed")?;
-        fs::create_dir_all(&self.dir).with_context(|| format!("{shown} cannot be made"))?;
+        create_private_directories(&self.dir).with_context(|| format!("{shown} cannot be made"))?;
         write(&self.key_path(), &key.serialize_pem())?;
         write(&self.certificate_path(), &certificate.pem())
     }
@@ -67,7 +68,8 @@ impl SelfSigned {
 
 /// Writes a file that only its owner may read.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let open =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path);
     let written = open.and_then(|mut file| file.write_all(text.as_bytes()));
     written.with_context(|| format!("{} cannot be written", path.display()))
 }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -49,6 +50,62 @@ fn a_data_directory_that_must_be_there_is_not_made() {
     server.restart();
     let address: SocketAddr = server.address();
     assert!(Client::open(address, TIMEOUT_MS).exists("/a"));
+}
+
+/// The modes of what lies in a folder, by path.
+fn modes(folder: &Path) -> Vec<(PathBuf, u32)> {
+    let mut modes = vec![(folder.to_owned(), mode(folder))];
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            modes.extend(self::modes(&path));
+        } else {
+            modes.push((path.clone(), mode(&path)));
+        }
+    }
+    modes
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn data_are_for_their_owner_alone() {
+    let folder = folder("private");
+    // The data directory is a symbolic link, and the log has a directory of its own.
+    fs::create_dir(folder.join("volume")).unwrap();
+    set_mode(&folder.join("volume"), 0o700);
+    symlink("volume", folder.join("data")).unwrap();
+    let log_line = format!("dataLogDir={}", folder.join("volume-2/log").display());
+    let faces = ["quorate.etcdAddr=127.0.0.1:0", "quorate.chunkAddr=127.0.0.1:0"];
+    let mut server = Server::start_in(folder, &[&faces[..], &[&log_line]].concat());
+    let mut client = Client::open(server.address(), TIMEOUT_MS);
+    assert_eq!(client.create("/a", b"", 0).as_deref(), Ok("/a"));
+    let log_dir = server.folder().join("volume-2");
+    for (path, mode) in [modes(&server.data_dir()), modes(&log_dir)].concat() {
+        let wanted = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode, wanted, "{}", path.display());
+    }
+    server.stop();
+
+    // An earlier version made all of it readable for everybody.
+    let (data, wal) = (server.data_dir(), log_dir.join("log/wal"));
+    let (chunks, boot) = (data.join("chunks"), data.join("boot"));
+    [&data, &wal, &chunks].iter().for_each(|dir| set_mode(dir, 0o755));
+    set_mode(&boot, 0o644);
+    server.restart();
+    let after = [&data, &wal, &chunks, &boot].map(|path| mode(path));
+    assert_eq!(after, [0o750, 0o750, 0o750, 0o640]);
+    let log = server.log();
+    let advice = format!("chmod -R g-rwx {}", data.display());
+    assert_eq!(log.matches("its group has access").count(), 1, "{log}");
+    assert!(log.contains(&advice), "{log}");
+    assert!(Client::open(server.address(), TIMEOUT_MS).exists("/a"));
 }
 
 /// The status and the text of a probe.

@@ -43,7 +43,7 @@ impl DirectWriter {
         if !length.is_multiple_of(DIRECT_BLOCK_BYTES) {
             return Ok(None);
         }
-        let Some(file) = open_direct(path)? else { return Ok(None) };
+        let Some(file) = open_direct(path, OFlags::NOFOLLOW)? else { return Ok(None) };
         let piece = AlignedBuffer::new(length.min(DIRECT_PIECE_BYTES) as usize);
         Ok(Some(DirectWriter { file, length, piece, piece_start: None }))
     }
@@ -90,8 +90,8 @@ impl DirectWriter {
 }
 
 /// Opens a file for direct writes, if the file system has any.
-fn open_direct(path: &Path) -> io::Result<Option<File>> {
-    let flags = OFlags::DIRECT.bits() as i32;
+fn open_direct(path: &Path, flags: OFlags) -> io::Result<Option<File>> {
+    let flags = (OFlags::DIRECT | flags).bits() as i32;
     match OpenOptions::new().write(true).custom_flags(flags).open(path) {
         Err(error) if is_refusal(&error) => Ok(None),
         other => other.map(Some),
@@ -109,7 +109,7 @@ impl DirectBlocks {
     /// refuses, or when the system does not show open files as files.
     pub fn open(file: &File) -> io::Result<Option<DirectBlocks>> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        match open_direct(Path::new(&path)) {
+        match open_direct(Path::new(&path), OFlags::empty()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             other => Ok(other?.map(|file| DirectBlocks { file })),
         }
