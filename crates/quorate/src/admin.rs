@@ -32,16 +32,12 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use node::StartBoard;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use zk::four_letter;
 use zk::metrics::PROMETHEUS_MEDIA_TYPE;
 
 use crate::config::ListenAddress;
-use crate::descriptors;
+use crate::connections::{self, Connections, Face};
 use crate::monitor::{Monitor, Started};
-
-/// Connections of one port. One more waits in the kernel's backlog.
-const CONNECTIONS_MAX: usize = 256;
 
 /// Bytes of a request's line and headers, as in Jetty. A longer head ends the connection.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -136,7 +132,12 @@ impl Port {
     }
 
     /// Serves until the process ends.
-    pub async fn serve(self, monitor: Started, waiting: WaitingServer) {
+    pub async fn serve(
+        self,
+        monitor: Started,
+        waiting: WaitingServer,
+        connections: Arc<Connections>,
+    ) {
         let listener = match tokio::net::TcpListener::from_std(self.listener) {
             Ok(listener) => listener,
             Err(error) => {
@@ -145,21 +146,16 @@ impl Port {
             }
         };
         let (idle, service) = (self.idle, Rc::new(self.service));
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
-            let Ok(admission) = connections.clone().acquire_owned().await else { return };
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!("a connection for monitoring cannot be accepted: {error}");
+                    connections::log_not_accepted(Face::Monitoring, &error);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            if descriptors::is_in_reserve(&stream) {
-                tracing::warn!("too few descriptors are left: {peer} is not served");
-                continue;
-            }
+            let Ok(held) = connections.admit(Face::Monitoring, &stream, peer) else { continue };
             let (monitor, service) = (monitor.clone(), service.clone());
             let waiting = waiting.clone();
             tokio::task::spawn_local(async move {
@@ -167,7 +163,7 @@ impl Port {
                 if tokio::time::timeout(CONNECTION_TIME_MAX, served).await.is_err() {
                     tracing::debug!("{peer}: the request for monitoring took too long");
                 }
-                drop(admission);
+                drop(held);
             });
         }
     }

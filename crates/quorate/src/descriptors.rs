@@ -48,6 +48,12 @@ pub fn beside(all: u64, of_others: usize) -> usize {
     (all - of_others.min(all / 2)).max(1)
 }
 
+/// Descriptors that this process has open, and the one with which it counts them; 0 where the
+/// system does not tell.
+pub fn open_count() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
 /// Whether so few descriptors are left that this one, just made for a connection, must be closed.
 pub fn is_in_reserve(made: impl AsFd) -> bool {
     u64::try_from(made.as_fd().as_raw_fd()).is_ok_and(|number| number >= for_connections())

@@ -18,7 +18,6 @@ mod service;
 mod stream;
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -37,6 +36,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::ChunkConfig;
+use crate::connections::{self, Connections, Face, Held};
 use crate::descriptors;
 use crate::grpc::{self, Call, Methods, Share, SharesBySize};
 use crate::tls::Tls;
@@ -47,7 +47,7 @@ use limits::{
     TICK, UNTAKEN_TIME_MAX, UPKEEP_BUDGET, UPKEEP_INTERVAL, UPKEEP_PAUSE, WAITING_THREADS_MAX,
 };
 use metrics::Counts;
-use service::{Client, Failures, METHODS, Service};
+use service::{Client, METHODS, Service};
 
 pub use metrics::ChunkMetrics;
 pub use opening::Chunks;
@@ -118,7 +118,6 @@ fn start_within(
         },
         addresses: Arc::new(Addresses::new(config.connections_per_ip_max, &limits)),
         limits,
-        failures: Failures::default(),
         counts: Counts::default(),
     });
     let ((ticker, ticks), (upkeeper, upkeep_ticks)) = (sync_channel(0), sync_channel(0));
@@ -191,9 +190,9 @@ fn tell_damage(store: &Store<RealDisk>, folder: &Path) {
     }
 }
 
-/// Descriptors that the face and its store may take.
-pub fn descriptors_max(config: &ChunkConfig) -> usize {
-    config.connections_max.saturating_add(2 * open_files_max())
+/// Descriptors that the files of the store may take.
+pub fn descriptors_of_files() -> usize {
+    2 * open_files_max()
 }
 
 /// Files that the store keeps open. Each takes two descriptors at most, and half of the process's
@@ -223,38 +222,45 @@ impl ChunkFace {
 
     /// Accepts connections, with TLS if that is given, and spreads them over the runtimes, until
     /// the task is dropped.
-    pub async fn accept(&self, listener: TcpListener, tls: Option<Arc<Tls>>) {
+    pub async fn accept(
+        &self,
+        listener: TcpListener,
+        tls: Option<Arc<Tls>>,
+        connections: &Arc<Connections>,
+    ) {
         let mut next = 0;
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // The process is most likely out of file descriptors: the next one may succeed.
-                    tracing::warn!("a connection to the chunk store cannot be accepted: {error}");
+                    connections::log_not_accepted(Face::Chunks, &error);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            if let Err(why) = self.admit(stream, peer, &tls, &mut next).await {
+            let Ok(held) = connections.admit(Face::Chunks, &stream, peer) else {
                 self.service.counts.refused_connection();
-                self.service.failures.report(&format!("a client from {peer} is cut off: {why}"));
+                continue;
+            };
+            if let Err(why) = self.admit((stream, held), peer, &tls, &mut next).await {
+                self.service.counts.refused_connection();
+                connections::log_closed(peer.ip().to_canonical(), &why);
             }
         }
     }
 
     async fn admit(
         &self,
-        stream: TcpStream,
+        (stream, held): (TcpStream, Held),
         peer: SocketAddr,
         tls: &Option<Arc<Tls>>,
         next: &mut usize,
     ) -> Result<(), &'static str> {
-        if descriptors::is_in_reserve(stream.as_fd()) {
-            return Err("too few descriptors are left");
-        }
         let mut admission = Addresses::admit(&self.service.addresses, peer.ip())
             .ok_or("it has as many connections as it may (chunk_connections_per_ip_max)")?;
         // At the limit this connection waits, and later ones wait behind it.
+        admission.held = Some(held);
         admission.among_all = self.connections.clone().acquire_owned().await.ok();
         let stream = stream.into_std().map_err(|_| "it cannot be handed on")?;
         *next = (*next + 1) % self.runtimes.len();

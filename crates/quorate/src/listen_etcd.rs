@@ -55,7 +55,7 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
-use crate::descriptors;
+use crate::connections::{self, Connections, Face, Held};
 use crate::grpc::{self, LONG_HEADERS_MAX, Limits, Patience, PingPolicy, Server};
 use crate::tls::{Tls, common_name};
 use client::{Client, Site};
@@ -78,6 +78,7 @@ struct Accepted {
     wire: EtcdWire,
     service: EtcdService,
     tls: Option<Arc<Tls>>,
+    held: Held,
 }
 
 /// The connection that all commands of a Front name. ZooKeeper's Fronts count theirs from the
@@ -90,6 +91,7 @@ pub fn connection_of(front: FrontId) -> ConnectionId {
 #[derive(Clone)]
 pub struct EtcdFace {
     runtimes: Vec<mpsc::Sender<Accepted>>,
+    connections: Arc<Connections>,
 }
 
 /// Starts one runtime per Front. The runtimes end with the process.
@@ -99,8 +101,11 @@ pub struct EtcdFace {
 pub fn start(
     fronts: Vec<(FrontHandle, EtcdFront)>,
     member: Option<MemberView>,
+    connections: Arc<Connections>,
 ) -> std::io::Result<EtcdFace> {
-    let Some(mut member) = member else { return Ok(EtcdFace { runtimes: Vec::new() }) };
+    let Some(mut member) = member else {
+        return Ok(EtcdFace { runtimes: Vec::new(), connections });
+    };
     let has_times = member.config.about.has_call_times;
     let tables: Vec<_> = fronts.iter().map(|_| methods::methods(has_times)).collect();
     member.calls = tables.iter().map(|table| table.all().to_vec()).collect();
@@ -130,7 +135,7 @@ pub fn start(
             local.block_on(&tokio, run(runtime, receiver));
         })?;
     }
-    Ok(EtcdFace { runtimes })
+    Ok(EtcdFace { runtimes, connections })
 }
 
 impl EtcdFace {
@@ -138,28 +143,34 @@ impl EtcdFace {
     /// dropped.
     pub async fn accept(&self, listener: TcpListener, port: &EtcdPort, tls: Option<Arc<Tls>>) {
         let (wire, service) = (port.wire, port.service);
+        let face = face_of(service);
         let mut next = 0;
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // The process is most likely out of file descriptors: the next one may succeed.
-                    tracing::warn!("a connection of an etcd client cannot be accepted: {error}");
+                    connections::log_not_accepted(face, &error);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            if descriptors::is_in_reserve(&stream) {
-                tracing::warn!("too few descriptors are left: a connection from {peer} is closed");
-                continue;
-            }
+            let Ok(held) = self.connections.admit(face, &stream, peer) else { continue };
             let Ok(stream) = stream.into_std() else { continue };
             next = (next + 1) % self.runtimes.len();
-            let accepted = Accepted { stream, peer, wire, service, tls: tls.clone() };
+            let accepted = Accepted { stream, peer, wire, service, tls: tls.clone(), held };
             if self.runtimes[next].send(accepted).await.is_err() {
                 return;
             }
         }
+    }
+}
+
+/// The share that a port's connections count in.
+pub fn face_of(service: EtcdService) -> Face {
+    match service {
+        EtcdService::Metrics => Face::Monitoring,
+        EtcdService::All | EtcdService::Grpc | EtcdService::Http => Face::Etcd,
     }
 }
 
@@ -178,7 +189,7 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<Accepted>) {
 }
 
 async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::Result<()> {
-    let Accepted { stream, peer, wire, service, tls } = accepted;
+    let Accepted { stream, peer, wire, service, tls, held: _held } = accepted;
     set_socket_keepalive(&stream, true)?;
     set_tcp_keepidle(&stream, KEEP_ALIVE_TIME)?;
     set_tcp_user_timeout(&stream, UNTAKEN_TIME_MAX.as_millis() as u32)?;

@@ -27,7 +27,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
 use zk::four_letter::{ConnectionReport, Word};
 
-use crate::descriptors;
+use crate::connections::{self, Connections, Held};
+use crate::logging::Seldom;
 use crate::tls::Tls;
 use tls_stream::{Handshaken, Transport};
 
@@ -48,6 +49,9 @@ const FLUSH: Duration = Duration::from_secs(5);
 
 /// The interval at which a runtime looks at the clock while a client is active.
 const TICK: Duration = Duration::from_millis(member::limits::CLOCK_INTERVAL_MS);
+
+/// Lines about clients whose connections or requests end otherwise than they asked, in 10 s.
+static NOTICES: Seldom = Seldom::new(100, "lines about clients");
 
 /// Limits on connections (`maxClientCnxns`, `maxCnxns`); 0 is none. As many that were told their
 /// end may wait for the client's end beside them.
@@ -108,6 +112,7 @@ pub struct Face {
     /// TLS, if some port speaks it.
     pub tls: Option<Arc<Tls>>,
     questions: mpsc::Sender<Question>,
+    connections: Arc<Connections>,
     admitted: Arc<Mutex<Admitted>>,
     /// Connections whose client was told the end and has not ended its own side.
     lingering: Arc<Mutex<Admitted>>,
@@ -121,6 +126,8 @@ type Admitted = HashMap<(IpAddr, bool), usize>;
 pub struct Admission {
     from: (IpAddr, bool),
     limits: ConnectionLimits,
+    /// Its place among the connections of all faces.
+    held: Option<Held>,
     /// The counts that contain it: of open connections, or of lingering ones.
     counted: Arc<Mutex<Admitted>>,
 }
@@ -155,7 +162,7 @@ fn admit(
         return None;
     }
     *count += 1;
-    Some(Admission { from, limits, counted: counted.clone() })
+    Some(Admission { from, limits, held: None, counted: counted.clone() })
 }
 
 /// Starts one runtime per Front. The runtimes end with the process. `tls` is given if some port
@@ -166,7 +173,7 @@ fn admit(
 pub fn start(
     fronts: Vec<(FrontHandle, Front)>,
     questions: mpsc::Sender<Question>,
-    tls: Option<Arc<Tls>>,
+    (connections, tls): (Arc<Connections>, Option<Arc<Tls>>),
 ) -> std::io::Result<Acceptor> {
     let mut runtimes = Vec::new();
     let mut receivers = Vec::new();
@@ -180,6 +187,7 @@ pub fn start(
         rejected: AtomicU64::new(0),
         questions,
         tls,
+        connections,
         admitted: Arc::default(),
         lingering: Arc::default(),
     });
@@ -217,22 +225,23 @@ impl Acceptor {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // The process is most likely out of file descriptors: the next one may succeed.
-                    tracing::warn!("a connection cannot be accepted: {error}");
+                    connections::log_not_accepted(connections::Face::ZooKeeper, &error);
                     tokio::time::sleep(TICK).await;
                     continue;
                 }
             };
             let ip = peer.ip().to_canonical();
-            if descriptors::is_in_reserve(&stream) {
+            let place = connections::Face::ZooKeeper;
+            let Ok(held) = self.face.connections.admit(place, &stream, peer) else {
                 self.face.rejected.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!("too few descriptors are left: a connection from {ip} is closed");
-                continue;
-            }
-            let Some(admission) = admit(&self.face.admitted, (ip, is_secure), limits) else {
-                self.face.rejected.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!("too many connections from {ip}: one more is closed");
                 continue;
             };
+            let Some(mut admission) = admit(&self.face.admitted, (ip, is_secure), limits) else {
+                self.face.rejected.fetch_add(1, Ordering::Relaxed);
+                connections::log_closed(ip, &"too many connections from one address");
+                continue;
+            };
+            admission.held = Some(held);
             let Ok(stream) = stream.into_std() else { continue };
             self.next = (self.next + 1) % self.face.runtimes.len();
             let message = ToRuntime::Accept(stream, admission, wire.clone());
@@ -558,7 +567,7 @@ impl Runtime {
             self.handle.send(output.to_loop);
         }
         for notice in output.notices {
-            tracing::info!("client {}: {}", notice.peer, notice.what);
+            NOTICES.log(|| tracing::info!("client {}: {}", notice.peer, notice.what));
         }
         for event in output.audits {
             match event.result {
@@ -626,7 +635,7 @@ impl Runtime {
 
     /// Ends the writing side and reads what the client still sends: if a socket is closed with
     /// unread bytes, the kernel resets the connection, and the client may lose the last reply.
-    async fn linger(&self, socket: &Socket, read: &mut OwnedReadHalf, admission: Admission) {
+    async fn linger(&self, socket: &Socket, read: &mut OwnedReadHalf, mut admission: Admission) {
         if let Transport::Secure(stream) = &mut *socket.transport.borrow_mut() {
             stream.end();
         }
@@ -634,6 +643,7 @@ impl Runtime {
         // A client that is told the end may open its next connection at once. Without room to
         // linger, the connection is closed at once.
         let lingering = admit(&self.face.lingering, admission.from, admission.limits);
+        let _held = admission.held.take();
         drop(admission);
         if lingering.is_none() {
             return;

@@ -8,6 +8,7 @@
 
 mod json;
 mod outputs;
+mod seldom;
 
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
@@ -15,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 use json::JsonLines;
 pub use outputs::Output;
 use outputs::Outputs;
+pub use seldom::{REFUSALS_MAX, Seldom};
 
 /// The variable that holds the filter where the configuration file has none.
 const VARIABLE: &str = "QUORATE_LOG";

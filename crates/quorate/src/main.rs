@@ -9,6 +9,7 @@ mod change_log;
 mod cli;
 mod cluster_command;
 mod config;
+mod connections;
 mod data_dir;
 mod descriptors;
 mod etcd_database;

@@ -9,6 +9,7 @@ use tokio::task::LocalSet;
 
 use crate::admin::{Port, WaitingServer};
 use crate::config::ImageConfig;
+use crate::connections::Connections;
 use crate::listen_chunk::Chunks;
 use crate::listen_zk::{Face, Question};
 use crate::monitor::{About, Monitor, Started};
@@ -34,14 +35,18 @@ pub struct Begin {
 ///
 /// # Errors
 /// A thread or a runtime cannot be made.
-pub fn start(ports: Vec<Port>, waiting: WaitingServer) -> std::io::Result<oneshot::Sender<Begin>> {
+pub fn start(
+    ports: Vec<Port>,
+    waiting: WaitingServer,
+    connections: Arc<Connections>,
+) -> std::io::Result<oneshot::Sender<Begin>> {
     let (sender, begin) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("monitor".to_string()).spawn(move || {
         let started = Started::default();
         let local = LocalSet::new();
         for port in ports {
-            local.spawn_local(port.serve(started.clone(), waiting.clone()));
+            local.spawn_local(port.serve(started.clone(), waiting.clone(), connections.clone()));
         }
         local.block_on(&runtime, watch(started, begin));
     })?;

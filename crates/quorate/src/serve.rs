@@ -25,6 +25,7 @@ use node::{FrontHandle, Node, NodeConfig, StartBoard};
 use replica::LogMemory;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::Sender;
 use zk::four_letter::ConfReport;
 
 use crate::admin::WaitingServer;
@@ -32,13 +33,14 @@ use crate::change_log::ChangeLog;
 use crate::cli::ServeArgs;
 use crate::config::etcd::EtcdPort;
 use crate::config::{self, ClusterConfig, Env, ServeConfig, Severity};
+use crate::connections::{Connections, Face};
 use crate::data_dir;
 use crate::descriptors;
 use crate::etcd_program;
 use crate::hangup::Reloaded;
 use crate::listen_chunk::{self, Chunks};
-use crate::listen_etcd::{self, EtcdFace, MemberView, Tokens};
-use crate::listen_zk::{self, Acceptor, ConnectionLimits, Wire};
+use crate::listen_etcd::{self, EtcdFace, MemberView, Tokens, face_of};
+use crate::listen_zk::{self, Acceptor, ConnectionLimits, Question, Wire};
 use crate::local_ensemble;
 use crate::logging::{LogStyle, Logging};
 use crate::monitor::{self, About};
@@ -128,7 +130,8 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         number: config.cluster.as_ref().map(|cluster| cluster.number),
         board: board.clone(),
     };
-    let begin_monitoring = monitor_thread::start(monitoring_ports, waiting)?;
+    let connections = Connections::new(faces(&config, &ports, !monitoring_ports.is_empty()));
+    let begin_monitoring = monitor_thread::start(monitoring_ports, waiting, connections.clone())?;
     let given = args.etcd.clone();
     given.iter().flat_map(|given| &given.self_signed).try_for_each(SelfSigned::make)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
@@ -156,13 +159,10 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     given.as_ref().map_or(Ok(()), |_| keep_servers(&config, &node))?;
     // The node comes first, since its lock protects the data directory. Nothing else waits for the
     // chunks.
-    let open = |chunk| Chunks::open(chunk, &config.storage.data_dir);
-    let chunks = config.chunk.as_ref().map(open).transpose()?;
+    let chunks = open_chunks(&config)?;
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
-    let acceptor = listen_zk::start(fronts(&config, &node)?, asker, tls.clone())?;
-    let face = config.etcd.clone().zip(tokens);
-    let member = face.map(|(face, tokens)| MemberView::of(face, tokens, &node, &config));
-    let etcd = listen_etcd::start(etcd_fronts(&config, &node)?, member)?;
+    let shared = (tls.clone(), tokens, connections.clone());
+    let (acceptor, etcd) = start_faces(&config, &node, asker, shared)?;
     let begin = Begin {
         node: node.monitor_handle(),
         face: acceptor.face(),
@@ -172,10 +172,12 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         questions,
     };
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
+    connections.note_own_files(chunks.as_ref().map_or(0, |_| listen_chunk::descriptors_of_files()));
     ready::say(&ports, &shown_monitoring, given.is_some())?;
     audit(&config, "serverStart", "success");
     tokio::select! {
-        ended = serve_clients(&config, acceptor, (ports, etcd), chunks.as_deref(), tls) => ended?,
+        ended = serve_clients(&config, acceptor, (ports, etcd), (chunks.as_deref(), connections), tls)
+            => ended?,
         () = end.wait() => {}
     }
     tracing::info!("stopping");
@@ -184,6 +186,26 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     node.stop();
     chunks.map_or(Ok(()), |chunks| chunks.stop())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Begins to open the chunk store, if there is to be one.
+fn open_chunks(config: &ServeConfig) -> anyhow::Result<Option<Arc<Chunks>>> {
+    let open = |chunk| Chunks::open(chunk, &config.storage.data_dir);
+    config.chunk.as_ref().map(open).transpose()
+}
+
+/// Starts the runtimes of ZooKeeper's and of etcd's clients.
+fn start_faces(
+    config: &ServeConfig,
+    node: &Node,
+    asker: Sender<Question>,
+    (tls, tokens, connections): (Option<Arc<Tls>>, Option<Tokens>, Arc<Connections>),
+) -> anyhow::Result<(Acceptor, EtcdFace)> {
+    let acceptor = listen_zk::start(fronts(config, node)?, asker, (connections.clone(), tls))?;
+    let face = config.etcd.clone().zip(tokens);
+    let member = face.map(|(face, tokens)| MemberView::of(face, tokens, node, config));
+    let etcd = listen_etcd::start(etcd_fronts(config, node)?, member, connections)?;
+    Ok((acceptor, etcd))
 }
 
 /// Keeps the members that the data directory belongs to, which decide at the next start under
@@ -348,12 +370,12 @@ async fn serve_clients(
     config: &ServeConfig,
     acceptor: Acceptor,
     (ports, etcd): (ClientPorts, EtcdFace),
-    chunks: Option<&Chunks>,
+    (chunks, connections): (Option<&Chunks>, Arc<Connections>),
     tls: Option<Arc<Tls>>,
 ) -> anyhow::Result<()> {
     let limits = ConnectionLimits {
         per_ip_max: config.listeners.connections_per_ip_max as usize,
-        total_max: connections_max(config),
+        total_max: config.listeners.connections_max as usize,
     };
     let plain_wire = match &tls {
         Some(tls) if config.listeners.port_unification => Wire::Either(tls.clone()),
@@ -371,7 +393,7 @@ async fn serve_clients(
         () = serve_etcd(&etcd, etcd_ports, tls.clone()) => {
             anyhow::bail!("a connection runtime ended")
         }
-        () = serve_chunks(chunks, chunk_plain, chunk_secure, tls.clone()) => {
+        () = serve_chunks(chunks, (chunk_plain, chunk_secure), tls.clone(), &connections) => {
             anyhow::bail!("a runtime of the chunk store ended")
         }
     }
@@ -405,24 +427,30 @@ async fn serve_etcd(face: &EtcdFace, ports: Vec<(EtcdPort, TcpListener)>, tls: O
 /// Accepts clients of the chunk store, if there is one.
 async fn serve_chunks(
     chunks: Option<&Chunks>,
-    plain: Option<TcpListener>,
-    secure: Option<TcpListener>,
+    (plain, secure): (Option<TcpListener>, Option<TcpListener>),
     tls: Option<Arc<Tls>>,
+    connections: &Arc<Connections>,
 ) {
     match chunks {
-        Some(chunks) => chunks.serve(plain, secure, tls).await,
+        Some(chunks) => chunks.serve(plain, secure, tls, connections).await,
         None => std::future::pending().await,
     }
 }
 
-/// The limit of connections of ZooKeeper's clients: by default, as many as there are descriptors
-/// for, beside those of the chunk store.
-fn connections_max(config: &ServeConfig) -> usize {
-    if config.listeners.connections_max != 0 {
-        return config.listeners.connections_max as usize;
-    }
-    let of_chunks = config.chunk.as_ref().map_or(0, listen_chunk::descriptors_max);
-    descriptors::beside(descriptors::for_connections(), of_chunks)
+/// The faces that are served.
+fn faces(
+    config: &ServeConfig,
+    ports: &ClientPorts,
+    has_monitoring: bool,
+) -> impl Iterator<Item = Face> {
+    let has_zk = ports.plain.is_some() || ports.secure.is_some();
+    let of_etcd: Vec<Face> = ports.etcd.iter().map(|(it, _)| face_of(it.service)).collect();
+    let others = [
+        (has_zk, Face::ZooKeeper),
+        (config.chunk.is_some(), Face::Chunks),
+        (has_monitoring, Face::Monitoring),
+    ];
+    others.into_iter().filter(|(is_served, _)| *is_served).map(|(_, face)| face).chain(of_etcd)
 }
 
 /// A Front for each of the member's handles. All share a secret, and the bounds on all clients.

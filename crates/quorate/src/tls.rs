@@ -23,7 +23,6 @@ pub mod trust;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
@@ -33,6 +32,7 @@ use x509_parser::prelude::FromDer;
 
 use crate::config::report::Place;
 use crate::config::tls::{ClientAuth, Password, StoreFile, TlsConfig};
+use crate::logging::{REFUSALS_MAX, Seldom};
 use client_verifier::ClientVerifier;
 pub use common_name::common_name;
 use files::{Files, read_file};
@@ -41,9 +41,8 @@ use keys::Keys;
 use rules::Rules;
 use suites::cipher_suite_name;
 
-/// Failed handshakes that are logged in each interval; further ones are only counted.
-const COMPLAINTS_MAX: usize = 10;
-const COMPLAINTS_INTERVAL: Duration = Duration::from_secs(10);
+/// Clients that TLS refused.
+static REFUSED: Seldom = Seldom::new(REFUSALS_MAX, "clients of TLS were refused");
 
 /// The error of a store that cannot be used: one line that names its place and the cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,7 +64,6 @@ pub struct Tls {
     handshakes_under_way: AtomicUsize,
     handshakes_failed: AtomicU64,
     handshakes_exceeded: AtomicU64,
-    complaints: Mutex<Complaints>,
 }
 
 /// The TLS settings of each face.
@@ -101,7 +99,6 @@ impl Tls {
             handshakes_under_way: AtomicUsize::new(0),
             handshakes_failed: AtomicU64::new(0),
             handshakes_exceeded: AtomicU64::new(0),
-            complaints: Mutex::default(),
         })
     }
 
@@ -144,15 +141,7 @@ impl Tls {
 
     /// Logs why a client was refused, unless the log has had too many such lines lately.
     pub fn log_refusal(&self, peer: &str, cause: &str) {
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        let (log, unlogged_count) = complaints.add(Instant::now());
-        drop(complaints);
-        if unlogged_count > 0 {
-            tracing::warn!("TLS: {unlogged_count} more clients were refused before");
-        }
-        if log {
-            tracing::warn!("TLS: client {peer} is refused: {cause}");
-        }
+        REFUSED.log(|| tracing::warn!("TLS: client {peer} is refused: {cause}"));
     }
 
     /// The name of a trusted certificate's owner, and the schemes that it proves
@@ -224,26 +213,6 @@ impl Drop for Handshake {
         if !self.succeeded {
             self.tls.handshakes_failed.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// The count of clients that were refused lately.
-#[derive(Default)]
-struct Complaints {
-    since: Option<Instant>,
-    count: usize,
-}
-
-impl Complaints {
-    /// Counts one more. Returns whether to log it, and how many before it were not logged.
-    fn add(&mut self, now: Instant) -> (bool, usize) {
-        let over = self.since.is_none_or(|since| now >= since + COMPLAINTS_INTERVAL);
-        let unlogged_count = if over { self.count.saturating_sub(COMPLAINTS_MAX) } else { 0 };
-        if over {
-            *self = Complaints { since: Some(now), count: 0 };
-        }
-        self.count += 1;
-        (self.count <= COMPLAINTS_MAX, unlogged_count)
     }
 }
 

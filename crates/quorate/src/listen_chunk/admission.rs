@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::limits::{ADDRESS_SHARE, Limits};
+use crate::connections::Held;
 use crate::grpc::Share;
 
 /// The addresses that have connections.
@@ -30,7 +31,9 @@ pub(super) struct Admission {
     pub(super) shares: AddressShares,
     from: IpAddr,
     addresses: Arc<Addresses>,
-    /// Its permit among all connections; none until it has one.
+    /// Its place among the connections of all faces; none until it has one.
+    pub(super) held: Option<Held>,
+    /// Its permit among all connections to the store; none until it has one.
     pub(super) among_all: Option<OwnedSemaphorePermit>,
 }
 
@@ -54,7 +57,7 @@ impl Addresses {
         }
         *count += 1;
         let (shares, addresses) = (shares.clone(), addresses.clone());
-        Some(Admission { shares, from, addresses, among_all: None })
+        Some(Admission { shares, from, addresses, held: None, among_all: None })
     }
 
     /// Connections of all addresses.

@@ -129,9 +129,6 @@ pub(super) const STORE_STOP_TIME_MAX: Duration = Duration::from_secs(20);
 /// The pause of the background work after a failure, such as a lack of descriptors or room.
 pub(super) const UPKEEP_PAUSE: Duration = Duration::from_secs(10);
 
-/// The least time between two log lines about failures of the store.
-pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-
 const _: () = assert!(REQUEST_BYTES_MAX < REQUESTS_BYTES_MAX / CONNECTION_SHARE);
 const _: () = assert!(chunk::limits::ANSWER_BYTES_MAX * 2 < ANSWERS_BYTES_MAX / CONNECTION_SHARE);
 

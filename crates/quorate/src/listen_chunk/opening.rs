@@ -14,6 +14,7 @@ use zk::metrics::{Metric, Number, Value};
 use super::limits::STORE_STOP_TIME_MAX;
 use super::{ChunkFace, start, store_dir};
 use crate::config::ChunkConfig;
+use crate::connections::Connections;
 use crate::tls::Tls;
 
 /// The chunk store of a server.
@@ -79,6 +80,7 @@ impl Chunks {
         plain: Option<TcpListener>,
         secure: Option<TcpListener>,
         tls: Option<Arc<Tls>>,
+        connections: &Arc<Connections>,
     ) {
         self.is_opened.notified().await;
         let Some(face) = self.face() else {
@@ -86,7 +88,7 @@ impl Chunks {
             return std::future::pending().await;
         };
         let accept = async |listener: Option<TcpListener>, tls| match listener {
-            Some(listener) => face.accept(listener, tls).await,
+            Some(listener) => face.accept(listener, tls, connections).await,
             None => std::future::pending().await,
         };
         tokio::select! {

@@ -1,16 +1,24 @@
 //! The state that the threads of the chunk face share, and the state that the streams of one
 //! connection share.
 
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 use chunk::wire::Handler;
 use storage::disk::RealDisk;
 
 use super::admission::Addresses;
-use super::limits::{Limits, REPORT_INTERVAL};
+use super::limits::Limits;
 use super::metrics::Counts;
 use crate::grpc::{Kind, Method, Server, Share, Shares};
+use crate::logging::{REFUSALS_MAX, Seldom};
+
+/// Failures of the store that no client caused. Each client learns of its own.
+static FAILURES: Seldom = Seldom::new(REFUSALS_MAX, "requests of the chunk store failed");
+
+/// Logs a failure of the store that no client caused.
+pub(super) fn log_failure(what: &str) {
+    FAILURES.log(|| tracing::warn!("chunk store: {what}"));
+}
 
 /// The only method of a datanode.
 pub(super) const METHODS: [Method<()>; 1] = [Method {
@@ -28,7 +36,6 @@ pub(super) struct Service {
     pub(super) answers: Arc<Share>,
     pub(super) grpc: Server<()>,
     pub(super) addresses: Arc<Addresses>,
-    pub(super) failures: Failures,
     pub(super) counts: Counts,
 }
 
@@ -37,26 +44,4 @@ pub(super) struct Client {
     pub(super) service: Arc<Service>,
     /// The shares that room for answers comes from.
     pub(super) answers: Shares,
-}
-
-/// Failures of the store that no client caused. Each client learns of its own; the log has one a
-/// second, with the count of the others.
-#[derive(Default)]
-pub(super) struct Failures(Mutex<(Option<Instant>, u64)>);
-
-impl Failures {
-    pub(super) fn report(&self, what: &str) {
-        let now = Instant::now();
-        let mut told = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (told_at, not_told) = &mut *told;
-        if told_at.is_some_and(|at| now.duration_since(at) < REPORT_INTERVAL) {
-            *not_told += 1;
-            return;
-        }
-        *told_at = Some(now);
-        match std::mem::take(not_told) {
-            0 => tracing::warn!("chunk store: {what}"),
-            count => tracing::warn!("chunk store: {what}; {count} others since the last"),
-        }
-    }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use chunk::wire::{Handler, Measured, RequestError, Rest, Step, pb};
 use storage::disk::RealDisk;
 
-use super::service::{Client, Service};
+use super::service::{Client, Service, log_failure};
 use crate::grpc::{Call, Code, End, Message, Room, Status, framed};
 
 /// Bytes of a request up to which it is done on the thread that read it: copying so few bytes takes
@@ -107,7 +107,7 @@ fn encode(service: &Service, answer: &pb::ContainerCommandResponseProto) -> Resu
     if matches!(answer.result(), pb::Result::IoException | pb::Result::DiskOutOfSpace) {
         let what = answer.cmd_type().as_str_name();
         let why = answer.message.as_deref().unwrap_or_default();
-        service.failures.report(&format!("{what}: {why}"));
+        log_failure(&format!("{what}: {why}"));
     }
     framed(|out| chunk::wire::encode(answer, out))
 }

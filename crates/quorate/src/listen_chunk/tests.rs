@@ -59,7 +59,8 @@ fn with_limits<F: Future<Output = ()>>(
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let accepting = face.clone();
-        tokio::spawn(async move { accepting.accept(listener, None).await });
+        let connections = Connections::new([Face::Chunks]);
+        tokio::spawn(async move { accepting.accept(listener, None, &connections).await });
         test(Rig { folder: folder.clone(), face: face.clone(), address }).await;
     });
     drop(runtime);

@@ -9,6 +9,15 @@ use tokio::sync::oneshot;
 
 use super::limits::{NICENESS, PASSWORD_THREADS_MAX, PASSWORDS_WAITING_MAX};
 use super::tokens::Tokens;
+use crate::logging::{REFUSALS_MAX, Seldom};
+
+/// Wrong passwords, where there is no audit log for them.
+static WRONG: Seldom = Seldom::new(REFUSALS_MAX, "passwords were wrong");
+
+/// Lets `log` tell of a wrong password.
+pub(super) fn log_wrong(log: impl FnOnce()) {
+    WRONG.log(log);
+}
 
 /// Hands work to the threads. All connection runtimes share it.
 #[derive(Clone, Debug)]
@@ -85,7 +94,7 @@ fn finish(work: &PasswordWork, cost: u32, tokens: &Tokens) -> anyhow::Result<Pas
             match bcrypt::verify(password, hash).unwrap_or(false) {
                 true => tokens.prove(user, *revision)?,
                 false => {
-                    tracing::info!("a password of the etcd user {user:?} is wrong");
+                    log_wrong(|| tracing::info!("a password of the etcd user {user:?} is wrong"));
                     PasswordDone::Wrong
                 }
             }

@@ -2,7 +2,7 @@
 //! suffer; the server, its memory and its other clients must not.
 
 pub mod disk_full;
-mod flood;
+pub mod flood;
 mod garbage;
 
 use std::fs;

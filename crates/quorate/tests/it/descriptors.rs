@@ -2,16 +2,19 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
 use bench::cmdw::client::Client as ChunkClient;
 use bench::cmdw::load::block_of;
 use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
+use crate::bad_input::flood::raise_file_limit;
 use crate::client::{Client, TIMEOUT_MS, greeting};
+use crate::monitoring::{METRICS, http};
 use crate::server::{PATIENCE, Server, command, folder, wait_until};
 
 fn open_count(pid: Pid) -> u64 {
@@ -85,9 +88,7 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
     let few = open_count(server.pid()) + 80;
     let limit = Rlimit { current: Some(few), ..getrlimit(Resource::Nofile) };
     prlimit(Some(server.pid()), Resource::Nofile, limit).expect("may be lowered");
-    // The preface of HTTP/2, which a server answers with its settings.
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    let of_chunks = answered(connect_many(server.face("chunk"), 20, preface));
+    let of_chunks = answered(connect_many(server.face("chunk"), 20, PREFACE));
     assert_eq!(of_chunks.len(), 20);
     let many = answered_to_words(server.address(), 100);
     assert!(many.len() < 100, "all of them are served");
@@ -99,7 +100,7 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
     });
     assert!(server.log().contains("too few descriptors are left"));
     // The clients of the other port cannot use the descriptors that this port left free.
-    let others = answered(connect_many(server.face("chunk"), 100, preface));
+    let others = answered(connect_many(server.face("chunk"), 100, PREFACE));
     assert!(others.len() < 80, "{} more", others.len());
     assert!(open_count(server.pid()) < few);
     // Both logs get descriptors for new segments.
@@ -118,6 +119,62 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
     drop((many, of_chunks, others));
     wait_until("there is room", || answered_to_words(server.address(), 1).len() == 1);
     server.stop();
+}
+
+/// One address holds all connections to etcd's port that it can get. It is refused further ones,
+/// and all other faces take new ones, as etcd's does from another address.
+#[test]
+fn each_face_has_its_share_of_the_descriptors() {
+    raise_file_limit(4_000);
+    let lines = [
+        "quorate.chunkAddr=127.0.0.1:0",
+        "quorate.etcdAddr=127.0.0.1:0",
+        "4lw.commands.whitelist=*",
+        "admin.serverPort=0",
+        "admin.serverAddress=127.0.0.1",
+    ];
+    let mut server = Server::start("descriptors-shares", &[&lines[..], &METRICS].concat());
+    let limit = Rlimit { current: Some(1_000), ..getrlimit(Resource::Nofile) };
+    prlimit(Some(server.pid()), Resource::Nofile, limit).expect("may be lowered");
+    let etcd = server.face("etcd");
+    let held = answered(connect_many(etcd, 1_200, PREFACE));
+    assert!((300..900).contains(&held.len()), "{} are held", held.len());
+    assert!(server.log().contains("too few descriptors are left"));
+    assert!(server.log().matches("is closed").count() < 100, "not each of them is logged");
+
+    for _ in 0..20 {
+        let mut client = Client::open(server.address(), TIMEOUT_MS);
+        assert!(client.exists("/"));
+        assert!(ChunkClient::connect(server.face("chunk")).is_ok());
+        assert_eq!(http(server.face("admin"), "GET /health/live").0, 200);
+        assert_eq!(http(server.face("metrics"), "GET /metrics").0, 200);
+    }
+    let others = connect_from(Ipv4Addr::new(127, 0, 0, 2), etcd);
+    assert_eq!(answered(vec![others]).len(), 1);
+    // None of those that were admitted was closed.
+    let are_open = held.iter().all(|mut stream| {
+        stream.set_nonblocking(true).unwrap();
+        let read = stream.read(&mut [0; 4_096]);
+        stream.set_nonblocking(false).unwrap();
+        !matches!(read, Ok(0)) && !read.is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
+    });
+    assert!(are_open);
+    drop(held);
+    wait_until("there is room", || answered(connect_many(etcd, 1, PREFACE)).len() == 1);
+    server.stop();
+}
+
+/// The preface of HTTP/2, which a server answers with its settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// Connects from an address of this machine, and begins to speak HTTP/2.
+fn connect_from(own: Ipv4Addr, address: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((own, 0))).unwrap();
+    rustix::net::connect(&socket, &address).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.write_all(PREFACE).unwrap();
+    stream
 }
 
 /// The connections that got an answer to a ZooKeeper request, kept open.

@@ -21,6 +21,7 @@ use member::etcd_front::{CallRefused, PasswordDone, PasswordTask, PasswordWork, 
 use super::super::audit::Audited;
 use super::super::client::Site;
 use super::super::limits::V2_PROVEN_MAX;
+use super::super::passwords::log_wrong;
 use super::super::runtime::Runtime;
 
 /// Whom a request is for.
@@ -141,7 +142,9 @@ pub(super) async fn client_of(
         _ => {
             match runtime.member.has_audit_log {
                 true => Audited::wrong_password_of_v2(site.peer.ip(), user),
-                false => tracing::info!("a password of the user {user:?} of etcd v2 is wrong"),
+                false => log_wrong(|| {
+                    tracing::info!("a password of the user {user:?} of etcd v2 is wrong");
+                }),
             }
             Ok(V2Client::Wrong)
         }

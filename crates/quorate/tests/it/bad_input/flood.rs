@@ -14,7 +14,7 @@ use crate::client::{Greeted, create};
 const LARGE_BYTES: usize = 100 * 1024;
 
 /// Raises the limit of open files of this process and its children, and returns the new limit.
-fn raise_file_limit(wanted: u64) -> u64 {
+pub fn raise_file_limit(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let wide = Rlimit { current: Some(wanted), maximum: limit.maximum.map(|max| max.max(wanted)) };
     let within = Rlimit { current: limit.maximum.map(|max| max.min(wanted)), ..limit };
