@@ -921,8 +921,8 @@ impl Simulation {
     fn check_in_time(&self) -> Result<(), String> {
         let now_us = self.world.now_us;
         let paused_us = self.hosts.iter().map(|host| host.paused_until_us).max().unwrap_or(0);
-        let since_us =
-            |began_us: u64| now_us - began_us.max(self.phase_began_us).max(paused_us).min(now_us);
+        let able_us = self.phase_began_us.max(paused_us).max(self.quorum_held_us());
+        let since_us = |began_us: u64| now_us - began_us.max(able_us).min(now_us);
         for (member, host) in self.hosts.iter().enumerate() {
             let unborn_us = host.unborn.as_ref().map(Unborn::started_us);
             let server = host.server.as_ref().filter(|server| !server.is_ready());
@@ -957,6 +957,16 @@ impl Simulation {
             ));
         }
         Ok(())
+    }
+
+    /// Until when the disks of so many servers hang that the others are no quorum. A sync that hung
+    /// before the calm ends as late as it would have.
+    fn quorum_held_us(&self) -> u64 {
+        let serves = |host: &&Host| host.server.as_ref().is_some_and(Server::is_ready);
+        let serving = self.hosts.iter().filter(serves);
+        let mut held_us: Vec<u64> = serving.map(|host| host.held_until_us).collect();
+        held_us.sort_unstable();
+        held_us.get(self.hosts.len() / 2).or(held_us.last()).copied().unwrap_or(0)
     }
 
     fn maybe_last_words(&mut self) -> Result<(), String> {
