@@ -41,14 +41,23 @@ pub(super) async fn answer(
         for response in &responses {
             frame(&mut out, |out| write(response, out))?;
         }
-        let mut room = Room::new(shares.of(out.len()));
-        if !room.try_grow_to(out.len()) {
-            call.unless_ended(room.grow_to(out.len())).await?;
+        // The client may take a byte now and then, so only the time for the whole piece counts.
+        tokio::select! {
+            sent = send(call, out, shares) => sent?,
+            () = client.runtime.member.backups.overdue() => return Err(End::Gone),
         }
-        call.answers.send(Bytes::from(out), Some(room)).await?;
-        call.answers.taken().await?;
     }
     Ok(())
+}
+
+/// Sends a piece of a backup, and waits until the client has taken it.
+async fn send(call: &mut Call<Method>, piece: Vec<u8>, shares: &SharesBySize) -> Result<(), End> {
+    let mut room = Room::new(shares.of(piece.len()));
+    if !room.try_grow_to(piece.len()) {
+        call.unless_ended(room.grow_to(piece.len())).await?;
+    }
+    call.answers.send(Bytes::from(piece), Some(room)).await?;
+    call.answers.taken().await
 }
 
 /// The reason why a client gets no backup, or no more of it.
@@ -119,7 +128,7 @@ impl Download {
         decoded::<pb::SnapshotRequest>(request).map_err(NoBackup::Refused)?;
         client.require(Need::Root).await.map_err(NoBackup::Refused)?;
         let member = &client.runtime.member;
-        let open = member.backups.begin();
+        let open = member.backups.begin().await;
         let open = open.ok_or(NoBackup::Refused(etcd::Error::TooManyRequests.into()))?;
         let made = member.backups.make(&member.node, open).await;
         let made = made.map_err(|error| NoBackup::of(format!("{error:#}")))?;

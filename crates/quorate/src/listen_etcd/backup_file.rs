@@ -8,7 +8,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use etcd::backup::{Applied, Backup};
@@ -19,7 +21,8 @@ use storage::disk::FILE_MODE;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::limits::{
-    BACKUP_FREE_BYTES_MIN, BACKUP_FREE_SHARE, BACKUP_LOOK_BYTES, BACKUPS_MAX, NICENESS,
+    BACKUP_FREE_BYTES_MIN, BACKUP_FREE_SHARE, BACKUP_LOOK_BYTES, BACKUP_LOOK_INTERVAL,
+    BACKUP_WAIT_MAX, BACKUPS_MAX, NICENESS, STALL_TIME_MAX, WAITED_TIME_MAX,
 };
 
 /// The name that a file has for a moment where the file system makes none without a name.
@@ -33,18 +36,53 @@ pub(super) struct Backups {
     turn: Arc<Semaphore>,
     /// A permit for each that is made or read.
     open: Arc<Semaphore>,
+    /// Calls that wait for such a permit.
+    waiting: AtomicUsize,
+}
+
+/// A call that waits for a permit.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Backups {
     /// Makes files in this directory.
     pub fn new(dir: PathBuf) -> Backups {
         let (turn, open) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(BACKUPS_MAX)));
-        Backups { dir, turn, open }
+        Backups { dir, turn, open, waiting: AtomicUsize::new(0) }
     }
 
-    /// A permit for a backup; none if too many are held.
-    pub fn begin(&self) -> Option<OwnedSemaphorePermit> {
-        self.open.clone().try_acquire_owned().ok()
+    /// A permit for a backup; none if too many are held, and none of their clients lets go of one
+    /// soon.
+    pub async fn begin(&self) -> Option<OwnedSemaphorePermit> {
+        let permit = self.open.clone().acquire_owned();
+        let _waiting = Waiting::new(&self.waiting);
+        tokio::time::timeout(BACKUP_WAIT_MAX, permit).await.ok()?.ok()
+    }
+
+    /// Returns when a client must have taken the piece of a backup that it was just offered: soon,
+    /// if others wait for a backup.
+    pub async fn overdue(&self) {
+        let offered_at = Instant::now();
+        loop {
+            tokio::time::sleep(BACKUP_LOOK_INTERVAL).await;
+            let is_waited_for = self.waiting.load(Ordering::Relaxed) > 0;
+            let time_max = if is_waited_for { WAITED_TIME_MAX } else { STALL_TIME_MAX };
+            if offered_at.elapsed() >= time_max {
+                return;
+            }
+        }
     }
 
     /// Makes a backup of the present state. If the future is dropped, the work ends soon; its

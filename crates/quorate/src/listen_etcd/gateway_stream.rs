@@ -15,10 +15,12 @@ use etcd::pb::Message;
 use http_body_util::BodyExt;
 use member::etcd_front::{Method as KvMethod, WatchMessages};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendError;
 use tokio::time::Instant;
 
 use super::answer::{LATE, Lines, Roomy, code_and_text};
 use super::backup::{self, Download};
+use super::backup_file::Backups;
 use super::body::{RequestBody, next_frame};
 use super::client::Client;
 use super::concurrency::Observer;
@@ -26,6 +28,9 @@ use super::large::LargeJson;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, WatchCall};
 use crate::grpc::{Deadline, Room};
+
+/// The error at the end of a backup whose client took too little of it.
+const UNREAD: &str = "the client takes its backup too slowly";
 
 /// Begins a stream of watches. The task ends when the client has gone away, which drops the body.
 pub(super) fn watch(
@@ -82,7 +87,10 @@ pub(super) fn download(
     backup: Download,
 ) -> Lines {
     let shares = shares.clone();
-    begin(client, async move |lines| serve_download(method, backup, &shares, lines).await)
+    let member = client.runtime.member.clone();
+    begin(client, async move |lines| {
+        serve_download(method, (backup, &member.backups), &shares, lines).await;
+    })
 }
 
 /// Begins a stream. It ends with its client, at its deadline, or for want of a leader that its
@@ -103,28 +111,32 @@ fn begin(client: &Client, serve: impl AsyncFnOnce(&mpsc::Sender<Bytes>) + 'stati
 
 async fn serve_download(
     method: &gateway::Method,
-    mut backup: Download,
+    (mut backup, backups): (Download, &Backups),
     shares: &ConnectionShares,
     lines: &mpsc::Sender<Bytes>,
 ) {
-    loop {
+    let why = loop {
         let responses = match backup.next().await {
             Ok(Some(responses)) => responses,
             Ok(None) => return,
-            Err(why) => {
-                let (code, text) = why.code_and_text();
-                let _ = lines.send(gateway::streamed_error(code, &text).into()).await;
-                return;
-            }
+            Err(why) => break why.code_and_text(),
         };
-        for response in responses {
-            let write = |out: &mut Vec<u8>| backup::write(&response, out);
-            let line = line_of(method, response.encoded_len(), write, shares).await;
-            if lines.send(line).await.is_err() {
-                return;
+        let send = async {
+            for response in responses {
+                let write = |out: &mut Vec<u8>| backup::write(&response, out);
+                let line = line_of(method, response.encoded_len(), write, shares).await;
+                lines.send(line).await?;
             }
+            Ok::<(), SendError<Bytes>>(())
+        };
+        tokio::select! {
+            sent = send => if sent.is_err() { return },
+            () = backups.overdue() => break (etcd::Code::Canceled, UNREAD.to_string()),
         }
-    }
+    };
+    // Others may have its place while this client takes the error.
+    drop(backup);
+    let _ = lines.send(gateway::streamed_error(why.0, &why.1).into()).await;
 }
 
 async fn serve_observer(

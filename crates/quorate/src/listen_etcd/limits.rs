@@ -160,6 +160,13 @@ pub(super) const NICENESS: i32 = 10;
 /// Backups that are made or read by clients at one time; another one is refused. Each has a file.
 pub(super) const BACKUPS_MAX: usize = 4;
 
+/// How long a call waits while so many are held. Twice the time in which a client that takes
+/// nothing must let go of its backup ([`WAITED_TIME_MAX`]).
+pub(super) const BACKUP_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether others wait for a backup that its client does not take.
+pub(super) const BACKUP_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Bytes of the disk that backups leave free, beside those of one more snapshot: for the segments
 /// of the log that are made ahead. On a small disk it is one part in so many.
 pub(super) const BACKUP_FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
