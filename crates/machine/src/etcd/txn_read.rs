@@ -1,6 +1,7 @@
 //! Reading by a transaction that has no writes, in steps. All steps read at one revision. If that
-//! is compacted meanwhile, the read begins anew; only a range that names a revision is refused as
-//! compacted then.
+//! is compacted meanwhile, the read begins anew. So it does if a range that names an older revision
+//! is refused as compacted, and was not when the read began: the comparisons may choose the other
+//! branch now.
 
 use crate::etcd::budget::Budget;
 use crate::etcd::command::{Op, RangeOp, Txn};
@@ -16,8 +17,8 @@ use crate::limits::{ETCD_ANSWER_ITEM_WEIGHT, ETCD_ANSWER_WEIGHT_MAX};
 /// A transaction without writes that is being read.
 #[derive(Debug)]
 pub struct TxnRead {
-    /// The revision; none before the first step.
-    at: Option<i64>,
+    /// The revision, and up to where the store was compacted then; none before the first step.
+    at: Option<(i64, i64)>,
     judging: Judging,
     /// None while comparisons are judged.
     checking: Option<Checking>,
@@ -66,11 +67,16 @@ impl Store {
         keys_left: &mut u64,
     ) -> Result<bool, Refusal> {
         let mut budget = Budget::new(*keys_left);
-        if read.at.is_some_and(|at| at < self.compacted) {
+        if read.at.is_some_and(|(at, _)| at < self.compacted) {
             *read = TxnRead::default();
         }
         let done = self.read_on(txn, read, &mut budget);
         *keys_left = budget.keys_left;
+        let is_older = read.at.is_some_and(|(_, compacted)| compacted < self.compacted);
+        if is_older && done == Err(Refusal::Compacted) {
+            *read = TxnRead::default();
+            return Ok(false);
+        }
         done
     }
 
@@ -80,7 +86,7 @@ impl Store {
         read: &mut TxnRead,
         budget: &mut Budget,
     ) -> Result<bool, Refusal> {
-        let at = *read.at.get_or_insert(self.revision);
+        let (at, _) = *read.at.get_or_insert((self.revision, self.compacted));
         if read.checking.is_none() {
             if !self.judge_step(txn, &mut read.judging, at, budget)? {
                 return Ok(false);
@@ -144,7 +150,7 @@ impl Store {
         if read.read.is_none() && !budget.spend_key() {
             return Ok(None);
         }
-        let at = read.at.unwrap_or(self.revision);
+        let at = read.at.map_or(self.revision, |(at, _)| at);
         let ranged = read.read.get_or_insert_with(|| begin_read(range, at));
         let held = ranged.held_weight();
         let is_walked = self.range_step(range, ranged, &mut budget.keys_left)?;
@@ -163,6 +169,7 @@ impl TxnRead {
     /// The result of a read that is done.
     pub fn finish(self) -> TxnDone {
         let run = self.run.expect("a read that is done has run its operations");
-        TxnDone { revision: self.at.expect("a read that is done was begun"), branch: run.finish() }
+        let (at, _) = self.at.expect("a read that is done was begun");
+        TxnDone { revision: at, branch: run.finish() }
     }
 }
