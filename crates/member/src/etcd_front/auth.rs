@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use etcd::Error;
 use etcd::convert::{self, AuthChange, AuthFlaw, AuthMethod, AuthRequest, NO_PASSWORD_USER};
-use etcd::pb::etcdserverpb as pb;
+use etcd::pb::{Message, etcdserverpb as pb};
 use machine::Level;
 use machine::etcd::Store;
 use machine::etcd::auth::{Access, Auth, AuthCommand, AuthInfo, is_valid};
@@ -322,7 +322,8 @@ impl EtcdFront {
         prefix: TokenPrefix,
     ) -> Result<(), CallRefused> {
         let command = AuthCommand::Authenticate { user: &request.name, prefix, revision };
-        let kept = (Method::Auth(AuthMethod::Authenticate), Bytes::new());
+        // If the level is awaited, the call begins anew with it.
+        let kept = (Method::Auth(AuthMethod::Authenticate), request.encode_to_vec().into());
         let bytes = request.name.len();
         self.begin_write(ticket, EtcdCommand::Auth(command), bytes, kept, None)?;
         if let Some(Call::Command { then, .. }) = self.calls.get_mut(&ticket) {

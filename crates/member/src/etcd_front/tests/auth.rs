@@ -406,6 +406,33 @@ fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
     rig.check_empty();
 }
 
+/// A Front may learn of the level later than its state has users (sim seed 1005508501 of three
+/// members).
+#[test]
+fn a_login_that_waits_for_the_level_is_of_the_same_user_afterwards() {
+    let mut rig = Rig::new(true, Level::FIRST);
+    rig.add_users();
+    rig.change(AuthCommand::Enable);
+    let method = Method::Auth(AuthMethod::Authenticate);
+    let ticket = rig.call(method, &authenticate("alice", "secret"));
+    for round in 0..2 {
+        let (of, work) = rig.passwords.pop().expect("it is to be compared");
+        assert_eq!((of, &work.password[..]), (ticket, &b"secret"[..]));
+        rig.front.on_password(ticket, PasswordDone::RightFor(LETTERS));
+        rig.take();
+        if round == 0 {
+            assert_eq!(rig.told, ["Need(Level(2))"]);
+            let mut changes = ChangeBatch::default();
+            let raised = ControlChange::Raised(StatedLevel::from(Level::ETCD));
+            changes.push(rig.machine.mark(), raised, "");
+            rig.deliver(changes, Vec::new());
+        }
+    }
+    rig.apply();
+    assert!(rig.result::<pb::AuthenticateResponse>(ticket).is_ok());
+    rig.check_empty();
+}
+
 #[test]
 fn a_signed_token_is_not_given_out_behind_a_change_of_users() {
     let mut rig = Rig::enforced(false);
