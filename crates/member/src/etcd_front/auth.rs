@@ -209,21 +209,21 @@ impl EtcdFront {
         store: &Store,
     ) {
         let auth = store.auth();
-        let user = auth.user(&request.name);
-        let hash: Result<Box<[u8]>, CallRefused> = match user {
+        let (revision, user) = (auth.revision(), request.name.as_str().into());
+        let known = auth.user(&request.name).map(|known| known.password.clone());
+        let task: Result<PasswordTask, CallRefused> = match known {
             _ if !auth.is_enabled() => Err(Error::AuthNotEnabled.into()),
-            None => Err(Error::AuthFailed.into()),
-            Some(user) => user.password.clone().ok_or(CallRefused::Unknown(NO_PASSWORD_USER)),
+            None => Ok(PasswordTask::Pretend),
+            Some(None) => Err(CallRefused::Unknown(NO_PASSWORD_USER)),
+            Some(Some(hash)) => Ok(PasswordTask::Check { hash, user, revision }),
         };
-        let hash = match hash {
-            Ok(hash) => hash,
+        let task = match task {
+            Ok(task) => task,
             Err(refused) => return self.output.results.push((ticket, Err(refused))),
         };
-        let (revision, user) = (auth.revision(), request.name.as_str().into());
         // The hash does not look at more.
         let bytes = request.password.as_bytes();
         let password = bytes[..bytes.len().min(PASSWORD_BYTES_MAX)].to_vec();
-        let task = PasswordTask::Check { hash, user, revision };
         let call = PasswordCall::Authenticate(request, revision);
         self.work_on_password(ticket, password, task, call);
     }

@@ -35,6 +35,9 @@ pub enum PasswordTask {
         /// The revision of users and roles.
         revision: u64,
     },
+    /// Work as long as for a comparison, and find it wrong: there is no such user, and how long the
+    /// answer takes is not to tell that.
+    Pretend,
     /// Compare it with a hash, for a client of etcd v2. The Front never asks for that.
     Verify {
         /// The hash.

@@ -5,7 +5,7 @@
 //! client of its own in etcd, with the server's certificate: so the certificate of a client never
 //! counts there (`authStore.AuthInfoFromCtx`, `AuthInfoFromTLS`).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -62,6 +62,8 @@ pub(super) struct Client {
     /// When a call of the gateway ends at the latest.
     pub deadline: Deadline,
     said: Said,
+    /// Its address; none of the member itself.
+    address: Option<IpAddr>,
     /// What the audit log says of it; none if there is no audit log.
     audited: Option<Rc<AuditedClient>>,
 }
@@ -132,10 +134,11 @@ impl Client {
 
     /// A client that sets no conditions; the member itself has no connection.
     fn at(runtime: &Rc<Runtime>, said: Said, site: Option<&Site>) -> Client {
+        let address = site.map(|site| site.peer.ip().to_canonical());
         let site = site.filter(|_| runtime.member.has_audit_log);
         let audited = site.map(|site| AuditedClient::new(site.peer.ip()));
         let (runtime, deadline) = (runtime.clone(), Deadline::default());
-        Client { runtime, requires_leader: false, deadline, said, audited }
+        Client { runtime, requires_leader: false, deadline, said, address, audited }
     }
 
     /// Whether it is to be refused, since there is no leader.
@@ -161,7 +164,8 @@ impl Client {
         if let Some(audited) = &self.audited {
             audited.set_claimed_user(&credentials);
         }
-        self.runtime.begin(method, request, credentials, self.audited.as_ref())
+        let from = (self.audited.as_ref(), self.address);
+        self.runtime.begin(method, request, credentials, from)
     }
 
     /// Runs a call with one response, and has it in the audit log if it changes something. Dropping

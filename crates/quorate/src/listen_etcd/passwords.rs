@@ -1,8 +1,7 @@
 //! Work on passwords: hashes take some 50 ms of a core each, so threads of their own make them, at
 //! a lower priority than the threads that serve.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use member::etcd_front::{PasswordDone, PasswordTask, PasswordWork};
 use tokio::sync::oneshot;
@@ -10,6 +9,10 @@ use tokio::sync::oneshot;
 use super::limits::{NICENESS, PASSWORD_THREADS_MAX, PASSWORDS_WAITING_MAX};
 use super::tokens::Tokens;
 use crate::logging::{REFUSALS_MAX, Seldom};
+pub(super) use queue::For;
+use queue::Turns;
+
+mod queue;
 
 /// Wrong passwords, where there is no audit log for them.
 static WRONG: Seldom = Seldom::new(REFUSALS_MAX, "passwords were wrong");
@@ -20,9 +23,15 @@ pub(super) fn log_wrong(log: impl FnOnce()) {
 }
 
 /// Hands work to the threads. All connection runtimes share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Passwords {
-    jobs: SyncSender<Job>,
+    waiting: Arc<Waiting>,
+}
+
+struct Waiting {
+    jobs: Mutex<Turns<Job>>,
+    /// Notified when there is one more.
+    more: Condvar,
 }
 
 struct Job {
@@ -37,37 +46,53 @@ impl Passwords {
     /// # Errors
     /// A thread cannot be made.
     pub fn start(cost: u32, tokens: &Arc<Tokens>) -> std::io::Result<Passwords> {
-        let (jobs, receiver) = sync_channel(PASSWORDS_WAITING_MAX);
-        let receiver = Arc::new(Mutex::new(receiver));
+        let jobs = Mutex::new(Turns::new(PASSWORDS_WAITING_MAX));
+        let waiting = Arc::new(Waiting { jobs, more: Condvar::new() });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for number in 0..cores.div_ceil(2).min(PASSWORD_THREADS_MAX) {
-            let (receiver, tokens) = (receiver.clone(), tokens.clone());
+            let (waiting, tokens) = (waiting.clone(), tokens.clone());
             let thread = std::thread::Builder::new().name(format!("password-{number}"));
-            thread.spawn(move || run(&receiver, cost, &tokens))?;
+            thread.spawn(move || run(&waiting, cost, &tokens))?;
         }
-        Ok(Passwords { jobs })
+        Ok(Passwords { waiting })
     }
 
-    /// Does work, and tells the result; too much of it is not done.
-    pub fn submit(&self, work: PasswordWork) -> oneshot::Receiver<PasswordDone> {
+    /// Does work for a client when it has its turn, and tells the result; too much of it is not
+    /// done.
+    pub fn submit(&self, of: For, work: PasswordWork) -> oneshot::Receiver<PasswordDone> {
         let (done, result) = oneshot::channel();
-        match self.jobs.try_send(Job { work, done }) {
-            Ok(()) => {}
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
-                // The call may be gone, and needs no result then.
-                let _ = job.done.send(PasswordDone::TooMuchWork);
-            }
+        let surplus = self.waiting.jobs().push(of, Job { work, done });
+        self.waiting.more.notify_one();
+        if let Some(job) = surplus {
+            // The call may be gone, and needs no result then.
+            let _ = job.done.send(PasswordDone::TooMuchWork);
         }
         result
     }
 }
 
-fn run(jobs: &Mutex<Receiver<Job>>, cost: u32, tokens: &Tokens) {
+impl Waiting {
+    fn jobs(&self) -> MutexGuard<'_, Turns<Job>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the job whose turn it is.
+    fn next(&self) -> Job {
+        let mut jobs = self.jobs();
+        loop {
+            match jobs.pop() {
+                Some(job) => return job,
+                None => jobs = self.more.wait(jobs).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+fn run(waiting: &Waiting, cost: u32, tokens: &Tokens) {
     // Without the right to it the thread is as the others.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { work, done }) = job else { return };
+        let Job { work, done } = waiting.next();
         if work.waits.upgrade().is_some() {
             let result = finish(&work, cost, tokens).unwrap_or_else(|error| {
                 tracing::error!("a password cannot be worked on: {error}");
@@ -76,6 +101,23 @@ fn run(jobs: &Mutex<Receiver<Job>>, cost: u32, tokens: &Tokens) {
             let _ = done.send(result);
         }
     }
+}
+
+/// The hash of nobody's password, made when it is first needed: it takes as long as any other.
+static NOBODYS: OnceLock<Box<str>> = OnceLock::new();
+
+/// Compares a password with nobody's.
+fn pretend(password: &[u8], cost: u32) -> anyhow::Result<()> {
+    let hash = match NOBODYS.get() {
+        Some(hash) => hash,
+        None => {
+            let hash = bcrypt::hash([], cost)?.into();
+            NOBODYS.get_or_init(|| hash)
+        }
+    };
+    // Nobody's may be the given one.
+    let _ = bcrypt::verify(password, hash)?;
+    Ok(())
 }
 
 fn finish(work: &PasswordWork, cost: u32, tokens: &Tokens) -> anyhow::Result<PasswordDone> {
@@ -87,6 +129,10 @@ fn finish(work: &PasswordWork, cost: u32, tokens: &Tokens) -> anyhow::Result<Pas
                 true => PasswordDone::Right,
                 false => PasswordDone::Wrong,
             }
+        }
+        PasswordTask::Pretend => {
+            pretend(password, cost)?;
+            PasswordDone::Wrong
         }
         PasswordTask::Hash => PasswordDone::Hashed(bcrypt::hash(password, cost)?.into_bytes()),
         PasswordTask::Check { hash, user, revision } => {
@@ -153,8 +199,41 @@ mod tests {
         let passwords = Passwords::start(4, &Arc::new(Tokens::Simple)).unwrap();
         let (abandoned, waits) = work("secret", PasswordTask::Hash);
         drop(waits);
-        assert!(passwords.submit(abandoned).blocking_recv().is_err());
+        let of = || For { address: None, user: None };
+        assert!(passwords.submit(of(), abandoned).blocking_recv().is_err());
         let (wanted, _waits) = work("secret", PasswordTask::Hash);
-        assert!(matches!(passwords.submit(wanted).blocking_recv(), Ok(PasswordDone::Hashed(_))));
+        let done = passwords.submit(of(), wanted).blocking_recv();
+        assert!(matches!(done, Ok(PasswordDone::Hashed(_))));
+    }
+
+    #[test]
+    fn who_guesses_makes_no_other_user_and_no_other_address_wait() {
+        const GUESSES: usize = 200;
+        let passwords = Passwords::start(6, &Arc::new(Tokens::Simple)).unwrap();
+        let mut guesses = Vec::new();
+        let submit = |last: u8, user: Option<&str>, task| {
+            let address = Some(std::net::IpAddr::from([10, 0, 0, last]));
+            let (work, waits) = work("secret", task);
+            let of = For { address, user: user.map(Into::into) };
+            (passwords.submit(of, work), waits)
+        };
+        for _ in 0..GUESSES {
+            guesses.push(submit(1, None, PasswordTask::Pretend));
+        }
+        for (last, user) in [(2, "alice"), (1, "bob")] {
+            let hash = bcrypt::hash("secret", 4).unwrap().into_bytes().into();
+            let task = PasswordTask::Check { hash, user: user.into(), revision: 1 };
+            let (login, _waits) = submit(last, Some(user), task);
+            assert!(matches!(login.blocking_recv(), Ok(PasswordDone::RightFor(_))), "{user}");
+        }
+        let mut are_done = guesses.iter_mut().map(|(guess, _)| guess.try_recv().is_ok());
+        assert!(!are_done.all(|is_done| is_done), "the logins were the last");
+    }
+
+    #[test]
+    fn a_user_that_does_not_exist_has_no_password() {
+        for password in ["", "secret"] {
+            assert!(matches!(done(password, PasswordTask::Pretend), PasswordDone::Wrong));
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use etcd::v2::Request as V2Request;
 use member::EtcdFront;
 use member::etcd_front::{
-    CallRefused, CallResult, Credentials, Method as KvMethod, Now, PasswordWork, Reply, V2Result,
-    V2Waited, WatchMessages,
+    CallRefused, CallResult, Credentials, Method as KvMethod, Now, PasswordTask, PasswordWork,
+    Reply, V2Result, V2Waited, WatchMessages,
 };
 use member::message::Ticket;
 use node::FrontHandle;
@@ -29,7 +30,7 @@ use super::limits::{
 };
 use super::member_view::MemberView;
 use super::methods::Method;
-use super::passwords::Passwords;
+use super::passwords::{For, Passwords};
 use super::slow::SlowLog;
 use super::v2::clients::ProvenPasswords;
 use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
@@ -68,6 +69,8 @@ pub(super) struct Runtime {
     pub(super) slow: SlowLog,
     /// The clients of calls that the Front has, by which the audit log learns of users.
     audited: RefCell<HashMap<Ticket, Rc<AuditedClient>>>,
+    /// The addresses of calls about users and roles: passwords are worked on in turns.
+    asking_auth: RefCell<HashMap<Ticket, IpAddr>>,
 }
 
 /// The room of all connections: of requests and of responses, of small ones and of others.
@@ -114,6 +117,8 @@ pub(super) struct FrontCall {
     is_done: bool,
     /// Whether the audit log may have to name its user.
     is_audited: bool,
+    /// Whether it is about users and roles.
+    is_of_auth: bool,
 }
 
 impl FrontCall {
@@ -142,6 +147,9 @@ impl Drop for FrontCall {
         }
         if self.is_audited {
             self.runtime.audited.borrow_mut().remove(&self.ticket);
+        }
+        if self.is_of_auth {
+            self.runtime.asking_auth.borrow_mut().remove(&self.ticket);
         }
     }
 }
@@ -177,6 +185,7 @@ impl Runtime {
             text: RefCell::default(),
             verified: RefCell::default(),
             audited: RefCell::default(),
+            asking_auth: RefCell::default(),
         }
     }
 
@@ -207,7 +216,7 @@ impl Runtime {
         method: KvMethod,
         request: Bytes,
         credentials: Credentials,
-        audited: Option<&Rc<AuditedClient>>,
+        (audited, address): (Option<&Rc<AuditedClient>>, Option<IpAddr>),
     ) -> FrontCall {
         let mut front = self.front.borrow_mut();
         front.set_now(self.now());
@@ -215,8 +224,11 @@ impl Runtime {
         if let Some(audited) = audited {
             self.audited.borrow_mut().insert(ticket, audited.clone());
         }
-        let is_audited = audited.is_some();
-        FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited }
+        let (is_audited, is_of_auth) = (audited.is_some(), matches!(method, KvMethod::Auth(_)));
+        if is_of_auth && let Some(address) = address {
+            self.asking_auth.borrow_mut().insert(ticket, address);
+        }
+        FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited, is_of_auth }
     }
 
     /// Hands a read or a write of etcd v2 to the Front.
@@ -224,7 +236,8 @@ impl Runtime {
         let mut front = self.front.borrow_mut();
         front.set_now(self.now());
         let ticket = front.on_v2_call(request);
-        FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited: false }
+        let (is_audited, is_of_auth) = (false, false);
+        FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited, is_of_auth }
     }
 
     /// Reads a key of etcd v2 at once, where neither others nor the lock have to be waited for.
@@ -294,7 +307,12 @@ impl Runtime {
 
     /// Has a password worked on, and gives the result to the Front.
     fn work_on_password(self: &Rc<Self>, ticket: Ticket, work: PasswordWork) {
-        let done = self.passwords.submit(work);
+        let user = match &work.task {
+            PasswordTask::Check { user, .. } => Some(user.clone()),
+            _ => None,
+        };
+        let address = self.asking_auth.borrow().get(&ticket).copied();
+        let done = self.passwords.submit(For { address, user }, work);
         let runtime = self.clone();
         tokio::task::spawn_local(async move {
             // There is none for a call that is gone.

@@ -25,6 +25,7 @@ impl Passwords {
             let done = match task {
                 PasswordTask::Hash => PasswordDone::Hashed(hash_of),
                 PasswordTask::Check { hash, .. } if *hash != *hash_of => PasswordDone::Wrong,
+                PasswordTask::Pretend => PasswordDone::Wrong,
                 PasswordTask::Verify { .. } => unreachable!("no Front asks for that"),
                 PasswordTask::Check { .. } => {
                     let letter = |_| b'a' + world.random.below(26) as u8;

@@ -400,7 +400,12 @@ fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
     rig.take();
     let refused = rig.result::<pb::AuthenticateResponse>(ticket);
     assert_eq!(refused, Err(Error::AuthFailed.into()));
+    // Whether there is such a user is not to be seen from the time that the answer takes.
     let ticket = rig.call(method, &authenticate("zoe", "x"));
+    let (of, work) = rig.passwords.pop().expect("it takes as long");
+    assert!(of == ticket && matches!(work.task, PasswordTask::Pretend));
+    rig.front.on_password(ticket, PasswordDone::Wrong);
+    rig.take();
     let refused = rig.result::<pb::AuthenticateResponse>(ticket);
     assert_eq!(refused, Err(Error::AuthFailed.into()));
     rig.check_empty();

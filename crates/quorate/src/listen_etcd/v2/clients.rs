@@ -21,7 +21,7 @@ use member::etcd_front::{CallRefused, PasswordDone, PasswordTask, PasswordWork, 
 use super::super::audit::Audited;
 use super::super::client::Site;
 use super::super::limits::V2_PROVEN_MAX;
-use super::super::passwords::log_wrong;
+use super::super::passwords::{For, log_wrong};
 use super::super::runtime::Runtime;
 
 /// Whom a request is for.
@@ -127,14 +127,18 @@ pub(super) async fn client_of(
     };
     let named = basic(credentials);
     let known = named.as_ref().and_then(|(name, _)| auth.users().get_key_value(&**name));
-    let (Some((_, password)), Some((user, known))) = (named, known) else {
+    let Some((_, password)) = named else { return Ok(V2Client::Wrong) };
+    let address = Some(site.peer.ip().to_canonical());
+    let Some((user, known)) = known else {
+        work(runtime, For { address, user: None }, password, PasswordTask::Pretend).await?;
         return Ok(V2Client::Wrong);
     };
     if runtime.proven_passwords.has(user, &known.hash, &password) {
         return Ok(V2Client::User(user.clone()));
     }
     let task = PasswordTask::Verify { hash: known.hash.clone() };
-    match work(runtime, password.clone(), task).await? {
+    let of = For { address, user: Some(user.clone()) };
+    match work(runtime, of, password.clone(), task).await? {
         PasswordDone::Right => {
             runtime.proven_passwords.add(user, &known.hash, &password);
             Ok(V2Client::User(user.clone()))
@@ -156,7 +160,8 @@ pub(super) async fn client_of(
 /// # Errors
 /// There is no room for the work.
 pub(super) async fn hash_of(runtime: &Runtime, password: String) -> Result<Vec<u8>, CallRefused> {
-    match work(runtime, password.into_bytes(), PasswordTask::Hash).await? {
+    let of = For { address: None, user: None };
+    match work(runtime, of, password.into_bytes(), PasswordTask::Hash).await? {
         PasswordDone::Hashed(hash) => Ok(hash),
         other => unreachable!("{other:?} is no hash"),
     }
@@ -164,13 +169,14 @@ pub(super) async fn hash_of(runtime: &Runtime, password: String) -> Result<Vec<u
 
 async fn work(
     runtime: &Runtime,
+    of: For,
     password: Vec<u8>,
     task: PasswordTask,
 ) -> Result<PasswordDone, CallRefused> {
     // Dropped with the request: then nobody waits.
     let waits = Arc::new(());
     let work = PasswordWork { password, task, waits: Arc::downgrade(&waits) };
-    match runtime.passwords.submit(work).await {
+    match runtime.passwords.submit(of, work).await {
         Ok(PasswordDone::TooMuchWork) | Err(_) => Err(Error::TooManyRequests.into()),
         Ok(done) => Ok(done),
     }
