@@ -189,7 +189,8 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<Accepted>) {
 }
 
 async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::Result<()> {
-    let Accepted { stream, peer, wire, service, tls, held: _held } = accepted;
+    let Accepted { stream, peer, wire, service, tls, held } = accepted;
+    let held = Rc::new(held);
     set_socket_keepalive(&stream, true)?;
     set_tcp_keepidle(&stream, KEEP_ALIVE_TIME)?;
     set_tcp_user_timeout(&stream, UNTAKEN_TIME_MAX.as_millis() as u32)?;
@@ -202,7 +203,7 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     };
     let Some(tls) = tls.filter(|_| is_secure) else {
         let is_http2 = begins_with(&stream, HTTP2_START).await?;
-        let site = Site { peer, service, is_secure, certificate: None };
+        let site = Site { peer, service, is_secure, certificate: None, held };
         return serve_protocol(stream, (is_http2, site), runtime).await;
     };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
@@ -215,7 +216,7 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
             let certificate = tls.peer_certificates().and_then(|chain| chain.first());
             let certificate = certificate.filter(|_| runtime.member.has_certificate_users);
             let certificate = certificate.map(|it| common_name(it).into());
-            let site = Site { peer, service, is_secure, certificate };
+            let site = Site { peer, service, is_secure, certificate, held };
             serve_protocol(stream, (is_http2, site), runtime).await
         }
         Err(error) => {

@@ -16,6 +16,7 @@ use member::etcd_front::{CallRefused, CallResult, Credentials, Method as KvMetho
 use super::audit::{Audited, AuditedClient, Operation};
 use super::runtime::{FrontCall, Runtime, WatchCall};
 use crate::config::etcd::EtcdService;
+use crate::connections::Held;
 use crate::grpc::{Deadline, Metadata};
 
 /// The keys of metadata that hold a token, in the order in which they are looked for
@@ -44,13 +45,16 @@ const TIMEOUT: &str = "grpc-timeout";
 const BEARER: &str = "Bearer ";
 
 /// What a connection is for, and whose it is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Site {
     pub peer: SocketAddr,
     pub service: EtcdService,
     pub is_secure: bool,
     /// The common name of the client's certificate, if it is a user.
     pub certificate: Option<Arc<str>>,
+    /// Its place among the connections of all faces. A WebSocket outlives the task of its
+    /// connection, and keeps it.
+    pub held: Rc<Held>,
 }
 
 /// A client, for one call.

@@ -188,7 +188,7 @@ async fn call(
         };
         return match upgrade.zip(websocket::key_of(&parts.headers)) {
             Some((upgrade, key)) => {
-                websocket::serve(upgrade, begin);
+                websocket::serve(upgrade, site.held.clone(), begin);
                 websocket::agree(key, &parts.headers)
             }
             None => streaming(begin(Either::Left(body))),

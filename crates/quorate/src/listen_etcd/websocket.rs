@@ -9,6 +9,7 @@
 mod frames;
 
 use std::convert::Infallible;
+use std::rc::Rc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,6 +28,7 @@ use tokio::sync::mpsc;
 
 use super::answer::{Answer, Lines};
 use super::body::RequestBody;
+use crate::connections::Held;
 use frames::{CloseCode, Control, Parser, Piece, head, head_of_part};
 
 const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
@@ -74,13 +76,18 @@ pub(super) fn agree(key: &HeaderValue, asked: &HeaderMap) -> Answer {
 
 /// Begins a stream once the connection has changed its protocol. `begin` gets the body of the
 /// request, and returns the lines of the response.
-pub(super) fn serve(upgrade: OnUpgrade, begin: impl FnOnce(RequestBody) -> Lines + 'static) {
+pub(super) fn serve(
+    upgrade: OnUpgrade,
+    held: Rc<Held>,
+    begin: impl FnOnce(RequestBody) -> Lines + 'static,
+) {
     tokio::task::spawn_local(async move {
         let Ok(upgraded) = upgrade.await else { return };
         let (sender, body) = Channel::<Bytes, Infallible>::new(1);
         let lines = begin(Either::Right(body));
         // A client that is gone needs no last word.
         let _ = run(TokioIo::new(upgraded), sender, lines).await;
+        drop(held);
     });
 }
 
