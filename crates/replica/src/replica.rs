@@ -838,8 +838,8 @@ impl Replica {
     }
 
     /// Lowers the commit index of a heartbeat whose sender no longer knows the term of that entry:
-    /// if this member has lost the end of its log, it may have another entry there. The sender has
-    /// dropped the entry from memory, so it sends a snapshot next, which commits what is missing.
+    /// if this member has lost the end of its log, it may have another entry there. It learns what
+    /// is committed from a later message: an append, a heartbeat with a term, or a snapshot.
     fn lower_unsure_commit(&self, message: &mut eraftpb::Message) {
         if message.get_msg_type() == MessageType::MsgHeartbeat && message.commit_term == 0 {
             message.commit = message.commit.min(self.node.raft.raft_log.committed);

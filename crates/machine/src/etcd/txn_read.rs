@@ -1,6 +1,6 @@
 //! Reading by a transaction that has no writes, in steps. All steps read at one revision. If that
-//! is compacted meanwhile, the read begins anew. So it does if a range that names an older revision
-//! is refused as compacted, and was not when the read began: the comparisons may choose the other
+//! is compacted meanwhile, the read begins anew. It does so, too, if a range is refused as
+//! compacted and the store was compacted since the read began: the comparisons may choose the other
 //! branch now.
 
 use crate::etcd::budget::Budget;

@@ -146,7 +146,7 @@ impl LenientHeads {
         }
         let mut count = 0;
         while let Some(next) = frame_at(&bytes[count..]) {
-            // What is no continuation is for the library to complain about.
+            // The library refuses a frame of another kind amid headers.
             let is_first = count == 0;
             let goes_on = is_first || next.kind == CONTINUATION;
             let is_long = count + next.bytes > BLOCK_BYTES_MAX;

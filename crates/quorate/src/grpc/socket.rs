@@ -57,7 +57,7 @@ pub(super) struct GatheringSocket<S> {
     long: Option<LongHeaders>,
 }
 
-/// Headers of which the library has the beginning.
+/// Headers that have reached the library in part.
 struct LongHeaders {
     _place: OwnedSemaphorePermit,
     deadline: Pin<Box<Sleep>>,

@@ -46,7 +46,7 @@ pub(super) async fn answer(runtime: &Rc<Runtime>, service: EtcdService, request:
     }
 }
 
-/// A request with the path that its path stands for; none if that is the same.
+/// The request with its path decoded; none if the path is in its plain form already.
 ///
 /// # Errors
 /// The answer to a request whose path is not in its shortest form, which Go's `http.ServeMux`

@@ -10,7 +10,7 @@ pub const REFUSALS_MAX: u32 = 10;
 /// The time in which the lines of one kind are counted.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// One kind of lines, of which the log has at most so many in 10 s.
+/// The lines of one kind. The log has a limited number of them in 10 s.
 pub struct Seldom {
     kind: &'static str,
     lines_max: u32,
@@ -24,14 +24,15 @@ struct Counted {
 }
 
 impl Seldom {
-    /// Lines of which there are more are told as "N more ...", followed by `kind`.
+    /// A kind with at most `lines_max` lines in 10 s. The log tells the count of the others as "N
+    /// more", followed by `kind`.
     pub const fn new(lines_max: u32, kind: &'static str) -> Seldom {
         let counted = Mutex::new(Counted { since: None, count: 0 });
         Seldom { kind, lines_max, counted }
     }
 
-    /// Lets `log` write its line, or only counts it. The count of an interval is told with the
-    /// first line after it.
+    /// Calls `log`, which writes the line, or counts the line only. The first line of an interval
+    /// comes behind the count of the interval before.
     pub fn log(&self, log: impl FnOnce()) {
         let (is_due, untold) = self.add(Instant::now());
         if untold > 0 {

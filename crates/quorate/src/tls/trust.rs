@@ -5,7 +5,7 @@
 //! unless it says that it is an authority: a trusted client must not make up other clients. A
 //! certificate of X.509 version 1, which `openssl x509 -req` makes without extensions, may come
 //! from an authority of the trust store, and so may one that is an authority itself
-//! (`openssl req -x509` says so unless it is told otherwise).
+//! (the default of `openssl req -x509`).
 
 use std::sync::Arc;
 

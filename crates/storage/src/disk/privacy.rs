@@ -124,7 +124,7 @@ fn try_close(path: &Path, flags: OFlags) -> io::Result<()> {
     Ok(())
 }
 
-/// The names in a directory, except those that are no text: they are not this server's.
+/// The names in a directory. A name that is no text is not this server's.
 fn names(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir)? {

@@ -107,7 +107,7 @@ fn a_block_passes_as_a_whole_or_is_said_to_be_open() {
         check(&in_frames(&sent, 16_000), &in_frames(&got, 16_000));
     }
     check(&in_frames(&odd, 9), &in_frames(&odd, 9));
-    // What is no continuation is left to the library.
+    // The library refuses a frame of another kind amid headers.
     let cut = [frame(HEADERS, 0, &good), frame(0, 0, b"data"), frame(CONTINUATION, 4, &[0x88])];
     check(&cut, &cut);
     // So is a frame that is too long.
