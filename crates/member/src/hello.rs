@@ -51,6 +51,49 @@ impl Known {
     }
 }
 
+/// A version of the handshake in which two servers prove that they know a shared secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeVersion {
+    /// Version 1: a proof is a MAC with the secret as its key, so whoever dials gets something with
+    /// which a secret can be tried offline.
+    Old,
+    /// Version 2: the servers agree on a key first, and nothing can be tried offline.
+    New,
+}
+
+/// Which versions of the handshake a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshakes {
+    /// Whether its build knows the new version.
+    pub knows_new: bool,
+    /// Whether it speaks the old version.
+    pub has_old: bool,
+}
+
+impl Handshakes {
+    /// Those of a server whose ensemble is at this level; none: its directory is not born. From
+    /// level 4 on every member knows the new version, so there the old one is over. Before, it is
+    /// needed by members of an older build, unless `may_be_old` forbids it.
+    pub fn of(knows_new: bool, may_be_old: bool, level: Option<Level>) -> Handshakes {
+        let is_over = level >= Some(Level::TOKENS);
+        Handshakes { knows_new, has_old: !knows_new || (may_be_old && !is_over) }
+    }
+
+    /// Whether it accepts a link that begins with this version.
+    pub fn takes(self, version: HandshakeVersion) -> bool {
+        match version {
+            HandshakeVersion::Old => self.has_old,
+            HandshakeVersion::New => self.knows_new,
+        }
+    }
+
+    /// The versions with which it dials, each where the one before was not understood.
+    pub fn dialled(self) -> impl Iterator<Item = HandshakeVersion> {
+        let versions = [HandshakeVersion::New, HandshakeVersion::Old];
+        versions.into_iter().filter(move |version| self.takes(*version))
+    }
+}
+
 /// Why two servers do not understand each other. Each side reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Incompatibility {

@@ -17,6 +17,7 @@ pub mod limits;
 mod metrics;
 mod peer_frame;
 mod peer_hello;
+mod peer_key;
 mod peer_sockets;
 mod peer_traffic;
 mod queue;
@@ -30,7 +31,7 @@ pub use metrics::{MonitorHandle, NodeMetrics, Startup, TimeBuckets, WRITE_BOUNDS
 pub use peer_hello::Channel;
 pub use peer_sockets::{
     Link, LinkStatus, NamesHost, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput,
-    PeerServer, PeerSockets, PeerTls,
+    PeerSecret, PeerServer, PeerSockets, PeerTls,
 };
 pub use peer_traffic::PeerTraffic;
 pub use queue::{Inbox, Mail};

@@ -3,17 +3,25 @@
 //!
 //! ```text
 //! dialler                         accepter
+//!   Begin   share            ->              \
+//!           <-  Reply    share                | with a secret, version 2
+//!   Confirm                  ->               |
+//!           <-  Confirm                      /
 //!   Offer   who, whom, nonce ->
 //!           <-  Answer   who, nonce, proof of both
 //!   Proof   of both          ->
 //!           <-  Accepted
 //! ```
 //!
-//! Either side may say Refused, with a reason, where the other waits for a message, and close. A
-//! proof is an HMAC-SHA256 over all messages before it, with the shared secret as its key and a
-//! label for the side that gives it. The nonces keep it from being used again, and the label from
-//! being returned to its sender. It proves the identity of both sides when the link begins, no
-//! more: against somebody who can write into the network only TLS helps.
+//! Either side may say Refused, with a reason, where the other waits for a message, and close. The
+//! first four messages agree on a key (`peer_key`), so that neither side says who it is before the
+//! other has shown that it knows the secret. A proof is an HMAC-SHA256 over the offer and the
+//! answer, with that key and a label for the side that gives it. The nonces keep it from being used
+//! again, and the label from being returned to its sender. It proves the identity of both sides
+//! when the link begins, no more: against somebody who can write into the network only TLS helps.
+//!
+//! Version 1 has the last four messages only, and the secret is the key of the proofs. Which
+//! version is spoken: [`member::hello::Handshakes`].
 //!
 //! Byte layouts: `docs/formats.md`, "Handshake".
 
@@ -21,6 +29,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
+use machine::Level;
 use member::Hello;
 use member::hello::Incompatibility;
 use member::peer::PeerFrame;
@@ -30,6 +39,7 @@ use thiserror::Error;
 
 use crate::limits::REFUSAL_BYTES_MAX;
 use crate::peer_frame::FrameError;
+use crate::peer_key::{Confirmation, Share};
 
 /// Kinds of the frames of a handshake.
 const KIND_OFFER: u8 = 1;
@@ -37,6 +47,9 @@ const KIND_ANSWER: u8 = 2;
 const KIND_PROOF: u8 = 3;
 const KIND_ACCEPTED: u8 = 4;
 const KIND_REFUSED: u8 = 5;
+const KIND_BEGIN: u8 = 6;
+const KIND_REPLY: u8 = 7;
+const KIND_CONFIRM: u8 = 8;
 
 const NONCE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
@@ -98,6 +111,12 @@ pub enum Handshake {
     Proof(Proof),
     Accepted,
     Refused(String),
+    /// The dialler's share of the key.
+    Begin(Share),
+    /// The accepter's share.
+    Reply(Share),
+    /// The sender has the key.
+    Confirm(Confirmation),
 }
 
 /// The reason why there is no link. Sent to the other side, and logged on both.
@@ -117,6 +136,12 @@ pub enum Refusal {
     AuthKinds { own: AuthKind, other: AuthKind },
     #[error("it does not know the shared secret")]
     Secret,
+    #[error(
+        "it speaks version 1 of the handshake only, which is not taken here: install version {} or \
+         later there",
+        Level::TOKENS.version()
+    )]
+    OldHandshake,
     #[error("its certificate is for none of the hosts that are configured for server {0}")]
     Certificate(u64),
     #[error("it wants server {wanted}, and this is server {own}: check the addresses of both")]
@@ -173,6 +198,18 @@ impl Handshake {
                 out.extend_from_slice(&reason.as_bytes()[..end]);
                 KIND_REFUSED
             }
+            Handshake::Begin(share) => {
+                out.extend_from_slice(share);
+                KIND_BEGIN
+            }
+            Handshake::Reply(share) => {
+                out.extend_from_slice(share);
+                KIND_REPLY
+            }
+            Handshake::Confirm(confirmation) => {
+                out.extend_from_slice(confirmation);
+                KIND_CONFIRM
+            }
         };
         PeerFrame { kind, body: Bytes::from(out) }
     }
@@ -200,6 +237,9 @@ impl Handshake {
                 let shown = |c: char| if c.is_control() { '?' } else { c };
                 Handshake::Refused(reason.chars().map(shown).collect())
             }
+            KIND_BEGIN => Handshake::Begin(array(&mut reader)?),
+            KIND_REPLY => Handshake::Reply(array(&mut reader)?),
+            KIND_CONFIRM => Handshake::Confirm(array(&mut reader)?),
             _ => return Err(Refusal::OutOfTurn),
         };
         reader.finish()?;
@@ -277,29 +317,28 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// The accepter's proof.
-    pub fn accepter_proof(&self, secret: &[u8]) -> Proof {
-        self.mac(secret, ACCEPTER_LABEL).finalize().into_bytes().into()
+    /// The accepter's proof. The key is what both sides agreed on; in version 1 the secret.
+    pub fn accepter_proof(&self, key: &[u8]) -> Proof {
+        self.mac(key, ACCEPTER_LABEL).finalize().into_bytes().into()
     }
 
     /// The dialler's proof.
-    pub fn dialler_proof(&self, secret: &[u8]) -> Proof {
-        self.mac(secret, DIALLER_LABEL).finalize().into_bytes().into()
+    pub fn dialler_proof(&self, key: &[u8]) -> Proof {
+        self.mac(key, DIALLER_LABEL).finalize().into_bytes().into()
     }
 
-    /// Whether the accepter knows the secret. A wrong proof takes as long to compare as a right
-    /// one.
-    pub fn is_accepter(&self, secret: &[u8], proof: &Proof) -> bool {
-        self.mac(secret, ACCEPTER_LABEL).verify_slice(proof).is_ok()
+    /// Whether the accepter knows the key. A wrong proof takes as long to compare as a right one.
+    pub fn is_accepter(&self, key: &[u8], proof: &Proof) -> bool {
+        self.mac(key, ACCEPTER_LABEL).verify_slice(proof).is_ok()
     }
 
-    /// Whether the dialler knows the secret.
-    pub fn is_dialler(&self, secret: &[u8], proof: &Proof) -> bool {
-        self.mac(secret, DIALLER_LABEL).verify_slice(proof).is_ok()
+    /// Whether the dialler knows the key.
+    pub fn is_dialler(&self, key: &[u8], proof: &Proof) -> bool {
+        self.mac(key, DIALLER_LABEL).verify_slice(proof).is_ok()
     }
 
-    fn mac(&self, secret: &[u8], label: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key has any length");
+    fn mac(&self, key: &[u8], label: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key has any length");
         let (mut offer, mut answer) = (Vec::new(), Vec::new());
         encode_offer(&self.offer, &mut offer);
         encode_answer(&self.answer, &mut answer);

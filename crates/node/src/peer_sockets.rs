@@ -11,6 +11,8 @@
 //! own. A sender never waits: a frame that has no link, or no room in the link's queue, is dropped
 //! and counted, as a network may do.
 
+mod handshake;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::io::{self, IoSlice};
@@ -24,6 +26,7 @@ use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use machine::{MemberId, StatedLevel};
 use member::Hello;
+use member::hello::HandshakeVersion;
 use member::limits::PEER_BODY_BYTES_MAX;
 use member::peer::PeerFrame;
 use parking_lot::{Condvar, Mutex};
@@ -38,16 +41,16 @@ use tokio::time::{timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::limits::{
-    ADDRESSES_TRIED_MAX, HANDSHAKE_FRAME_BYTES_MAX, HANDSHAKE_LIMIT, HANDSHAKES_MAX, LINK_LASTED,
-    PEER_ACCEPT_REST, PEER_BEAT, PEER_BEATS_BULK, PEER_COMPLAINT_INTERVAL, PEER_COMPLAINTS_MAX,
-    PEER_INPUT_REST, PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX, PEER_SILENT_BEATS_MAX,
-    PEER_WRITE_BYTES_MAX, PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
+    ADDRESSES_TRIED_MAX, HANDSHAKE_LIMIT, HANDSHAKES_MAX, LINK_LASTED, PEER_ACCEPT_REST, PEER_BEAT,
+    PEER_BEATS_BULK, PEER_COMPLAINT_INTERVAL, PEER_COMPLAINTS_MAX, PEER_INPUT_REST,
+    PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX, PEER_SILENT_BEATS_MAX, PEER_WRITE_BYTES_MAX,
+    PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
 };
 use crate::peer_frame::{FrameBatch, FrameReader};
-use crate::peer_hello::{
-    Answer, AuthKind, Channel, Handshake, Offer, Peer, Proof, Refusal, Transcript, check_peer,
-};
+use crate::peer_hello::{AuthKind, Channel, Peer, Refusal};
+use crate::peer_key::SharedNumber;
 use crate::peer_traffic::{PeerTraffic, Traffic};
+use handshake::HandshakeStream;
 
 /// A frame that only shows that its sender is alive. `member` has no kind 0.
 const KIND_BEAT: u8 = 0;
@@ -75,11 +78,27 @@ pub struct PeerAddress {
 pub enum PeerAuth {
     /// No proof: every program that reaches the port is believed.
     None,
-    /// By a shared secret. A short one can be guessed from a handshake.
-    Secret(Arc<[u8]>),
+    /// By a shared secret.
+    Secret(Arc<PeerSecret>),
     /// By certificates, which both sides check. Read again for each link, so that new certificates
     /// are used without a restart.
     Tls(Arc<dyn Fn() -> PeerTls + Send + Sync>),
+}
+
+/// A secret that all servers of an ensemble share.
+pub struct PeerSecret {
+    bytes: Vec<u8>,
+    number: SharedNumber,
+    may_be_old: bool,
+}
+
+impl PeerSecret {
+    /// Of any bytes. Whether version 1 of the handshake is taken until level 4 is raised: whoever
+    /// dials this server gets from it what lets him try secrets offline.
+    pub fn new(bytes: Vec<u8>, may_be_old: bool) -> PeerSecret {
+        let number = SharedNumber::of(&bytes);
+        PeerSecret { bytes, number, may_be_old }
+    }
 }
 
 /// TLS between members.
@@ -193,6 +212,9 @@ enum Trouble {
     Slow,
     #[error("newer connections took its place before its handshake ended")]
     Evicted,
+    /// It refuses the first message of this version of the handshake as it refuses garbage.
+    #[error("it does not understand the handshake")]
+    NotUnderstood,
 }
 
 impl Trouble {
@@ -772,55 +794,6 @@ impl Redial {
     }
 }
 
-/// A connection within its handshake.
-struct HandshakeStream<S> {
-    stream: S,
-    frames: FrameReader,
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
-    fn new(stream: S) -> HandshakeStream<S> {
-        HandshakeStream { stream, frames: FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX) }
-    }
-
-    async fn send(&mut self, what: &Handshake) -> io::Result<()> {
-        write_frames(&mut self.stream, vec![what.encode()]).await
-    }
-
-    /// The next message of the other side. A refusal is an error.
-    async fn receive(&mut self) -> Result<Handshake, Trouble> {
-        loop {
-            if let Some(frame) = self.frames.next().map_err(Refusal::Frame)? {
-                return match Handshake::decode(&frame)? {
-                    Handshake::Refused(reason) => Err(Trouble::RefusesUs(reason)),
-                    said => Ok(said),
-                };
-            }
-            if self.stream.read_buf(self.frames.room()).await? == 0 {
-                return Err(Trouble::Closed);
-            }
-        }
-    }
-
-    /// Sends the reason for a refusal, and waits a moment for the other side to read it: closing
-    /// with unread bytes would discard it.
-    async fn refuse(mut self, reason: &Refusal) {
-        let said = async {
-            self.send(&Handshake::Refused(reason.to_string())).await?;
-            self.stream.shutdown().await?;
-            let mut rest = [0; 1024];
-            for _ in 0..HANDSHAKE_FRAME_BYTES_MAX {
-                if self.stream.read(&mut rest).await? == 0 {
-                    break;
-                }
-            }
-            Ok::<(), io::Error>(())
-        };
-        // A peer that does not read it loses only the reason.
-        let _ = timeout(REDIAL_MAX, said).await;
-    }
-}
-
 impl Links {
     fn stop(&self) {
         self.stop.send_replace(true);
@@ -914,63 +887,6 @@ impl Links {
         }
     }
 
-    async fn handshake_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
-        self: &Arc<Self>,
-        talk: &mut HandshakeStream<S>,
-        own: &Arc<Hello>,
-        shown: Option<&Shown>,
-    ) -> Result<Registered, Trouble> {
-        let Handshake::Offer(offer) = talk.receive().await? else {
-            return Err(Refusal::OutOfTurn.into());
-        };
-        self.check_auth(offer.auth)?;
-        if offer.wanted != own.server {
-            let (wanted, own) = (offer.wanted, own.server);
-            return Err(Refusal::WrongServer { wanted, own }.into());
-        }
-        check_peer(own, &self.numbers, &offer.hello)?;
-        if let Some(shown) = shown {
-            self.check_certificate(shown, offer.hello.server)?;
-        }
-        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
-        let answer = Answer { auth, process, nonce, hello: Hello::clone(own) };
-        let transcript = Transcript { offer, answer };
-        let own_proof = match &self.auth {
-            PeerAuth::Secret(secret) => transcript.accepter_proof(secret),
-            _ => Proof::default(),
-        };
-        talk.send(&Handshake::Answer(transcript.answer.clone(), own_proof)).await?;
-        let Handshake::Proof(proof) = talk.receive().await? else {
-            return Err(Refusal::OutOfTurn.into());
-        };
-        if let PeerAuth::Secret(secret) = &self.auth
-            && !transcript.is_dialler(secret, &proof)
-        {
-            return Err(Refusal::Secret.into());
-        }
-        let Offer { hello, process, channel, .. } = transcript.offer;
-        let peer = Peer { hello: Arc::new(hello), process };
-        // The peer has proved from here on that it is the server it claims to be.
-        let registered = self.register(&peer, channel, false)?;
-        talk.send(&Handshake::Accepted).await?;
-        Ok(registered)
-    }
-
-    fn check_auth(&self, other: AuthKind) -> Result<(), Refusal> {
-        let own = self.auth_kind();
-        if own == other { Ok(()) } else { Err(Refusal::AuthKinds { own, other }) }
-    }
-
-    /// Whether the certificate of a dialler is for a host of the server that it says it is.
-    fn check_certificate(&self, shown: &Shown, server: u64) -> Result<(), Refusal> {
-        let configured = self.servers.iter().filter(|it| it.number == server);
-        let mut addresses = configured.flat_map(|it| &it.addresses);
-        match addresses.any(|it| (shown.names_host)(&shown.certificate, &it.host)) {
-            true => Ok(()),
-            false => Err(Refusal::Certificate(server)),
-        }
-    }
-
     /// Dials a server once; if it answers, serves the link to its end.
     async fn dial(
         self: &Arc<Self>,
@@ -978,8 +894,26 @@ impl Links {
         channel: Channel,
         hello: watch::Receiver<Arc<Hello>>,
     ) -> Result<(), Trouble> {
+        let level = hello.borrow().level.as_ref().map(|stated| stated.level);
+        for version in self.dialled_versions(level) {
+            match self.dial_as(server, channel, hello.clone(), version).await {
+                Err(Trouble::NotUnderstood) => {}
+                dialled => return dialled,
+            }
+        }
+        Err(Refusal::OldHandshake.into())
+    }
+
+    async fn dial_as(
+        self: &Arc<Self>,
+        server: &PeerServer,
+        channel: Channel,
+        hello: watch::Receiver<Arc<Hello>>,
+        version: HandshakeVersion,
+    ) -> Result<(), Trouble> {
         let (stream, host) = connect(server, self.connect_timeout, self.keep_alive).await?;
         stream.set_nodelay(true)?;
+        let wanted = (server.number, version);
         match &self.auth {
             PeerAuth::Tls(tls) => {
                 let name = ServerName::try_from(host.to_string());
@@ -987,9 +921,9 @@ impl Links {
                 let connected = TlsConnector::from(tls().client).connect(name, stream);
                 let stream = timeout(HANDSHAKE_LIMIT, connected).await;
                 let stream = stream.map_err(|_| Trouble::Slow)?.map_err(Trouble::Tls)?;
-                self.dial_on(stream, split_any, server.number, channel, hello).await
+                self.dial_on(stream, split_any, wanted, channel, hello).await
             }
-            _ => self.dial_on(stream, split_plain, server.number, channel, hello).await,
+            _ => self.dial_on(stream, split_plain, wanted, channel, hello).await,
         }
     }
 
@@ -997,7 +931,7 @@ impl Links {
         self: &Arc<Self>,
         stream: S,
         split: impl FnOnce(S) -> (R, Writer<S>),
-        wanted: u64,
+        wanted: (u64, HandshakeVersion),
         channel: Channel,
         hello: watch::Receiver<Arc<Hello>>,
     ) -> Result<(), Trouble> {
@@ -1007,7 +941,7 @@ impl Links {
         match timeout(HANDSHAKE_LIMIT, agreed).await.unwrap_or(Err(Trouble::Slow)) {
             Ok(open) => {
                 if channel == Channel::Log {
-                    self.log_recovery(&about_server(wanted));
+                    self.log_recovery(&about_server(wanted.0));
                 }
                 let HandshakeStream { stream, frames } = talk;
                 self.run(split(stream), frames, open, hello).await;
@@ -1018,43 +952,6 @@ impl Links {
                 Err(reason.into())
             }
             Err(trouble) => Err(trouble),
-        }
-    }
-
-    async fn handshake_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
-        self: &Arc<Self>,
-        talk: &mut HandshakeStream<S>,
-        own: &Arc<Hello>,
-        wanted: u64,
-        channel: Channel,
-    ) -> Result<Registered, Trouble> {
-        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
-        let hello = Hello::clone(own);
-        let offer = Offer { auth, channel, wanted, process, nonce, hello };
-        talk.send(&Handshake::Offer(offer.clone())).await?;
-        let Handshake::Answer(answer, proof) = talk.receive().await? else {
-            return Err(Refusal::OutOfTurn.into());
-        };
-        self.check_auth(answer.auth)?;
-        let transcript = Transcript { offer, answer };
-        let own_proof = match &self.auth {
-            PeerAuth::Secret(secret) if !transcript.is_accepter(secret, &proof) => {
-                return Err(Refusal::Secret.into());
-            }
-            PeerAuth::Secret(secret) => transcript.dialler_proof(secret),
-            _ => Proof::default(),
-        };
-        let Answer { hello, process, .. } = transcript.answer;
-        if hello.server != wanted {
-            return Err(Refusal::WrongServer { wanted, own: hello.server }.into());
-        }
-        check_peer(own, &self.numbers, &hello)?;
-        let peer = Peer { hello: Arc::new(hello), process };
-        let registered = self.register(&peer, channel, true)?;
-        talk.send(&Handshake::Proof(own_proof)).await?;
-        match talk.receive().await? {
-            Handshake::Accepted => Ok(registered),
-            _ => Err(Refusal::OutOfTurn.into()),
         }
     }
 

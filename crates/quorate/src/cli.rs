@@ -46,6 +46,8 @@ pub enum Command {
     /// Make data directories that begin with the state of a backup.
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(RestoreArgs),
+    /// Make a secret by which the servers of an ensemble know each other.
+    Secret(SecretArgs),
     /// Run whole clusters in a simulated world, with faults, from a seed.
     #[command(after_help = "A run that fails prints the one command that repeats it.")]
     Sim(SimArgs),
@@ -114,6 +116,13 @@ Examples:
   quorate reproduce etcd --peer /usr/local/bin           a folder with the program etcd
   quorate reproduce alibaba --peer zk://a:2181,b:2181,c:2181
 What is done, and what the documents got wrong: docs/benchmarks.md.";
+
+/// Options of `quorate secret`.
+#[derive(Clone, Debug, Args)]
+pub struct SecretArgs {
+    /// A new file for the secret, readable for its owner only. Without it the secret is printed.
+    pub file: Option<PathBuf>,
+}
 
 /// Options of `quorate serve`.
 #[derive(Clone, Debug, Default, Args)]

@@ -5,9 +5,8 @@
 //! Each server has a folder `DIR/1` and so on with its `quorate.toml`, by which a server that has
 //! ended can be started again by hand. The servers end with this process, even if it is killed.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use storage::datadir::IDENTITY_FILE;
-use storage::disk::{FILE_MODE, create_private_directories};
+use storage::disk::create_private_directories;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -23,7 +22,7 @@ use crate::cli::ServeArgs;
 use crate::config::{
     ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT, layout_name,
 };
-use crate::random::random_bytes;
+use crate::secret_command::write_secret;
 
 /// The distance from a server's client port to its port for other servers: 2181 makes ZooKeeper's
 /// 2888.
@@ -69,6 +68,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
     create_private_directories(&folder).with_context(|| format!("{shown}"))?;
     let first_line = format!("# An ensemble of {count}: quorate serve --local-ensemble {count}");
     let secret_file = folder.join("secret");
+    // Other users of this machine could reach the ports.
     if !secret_file.exists() {
         write_secret(&secret_file).with_context(|| format!("{}", secret_file.display()))?;
     }
@@ -102,16 +102,6 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
             .with_context(|| format!("{}", config.display()))?;
     }
     Ok(configs)
-}
-
-/// Writes the secret that the servers prove to each other: other users of this machine could reach
-/// their ports.
-fn write_secret(file: &Path) -> anyhow::Result<()> {
-    let text: String = random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(FILE_MODE).open(file)?;
-    writeln!(file, "{text}")?;
-    Ok(())
 }
 
 /// The table of the servers, equal in each configuration.

@@ -31,6 +31,7 @@ mod not_serving;
 mod peers;
 mod random;
 mod restore;
+mod secret_command;
 mod serve;
 mod sim_command;
 mod tls;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         }
         Command::Zk(args) => zk_shell::run(&args),
         Command::Restore(args) => restore::run(&args),
+        Command::Secret(args) => secret_command::run(&args),
         Command::Cluster(args) => cluster_command::run(&args),
         Command::Sim(args) => sim_command::run(&args),
         Command::Bench(args) => bench::cli::run(&args),

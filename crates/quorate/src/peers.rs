@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use node::StartBoard;
 
-use crate::config::cluster::PeerAuth;
+use crate::config::cluster::{PeerAuth, Secret};
 use crate::config::{ClusterConfig, ListenAddress};
 use crate::tls::peers::PeerStores;
 
@@ -25,7 +25,10 @@ pub fn prepare(
     });
     let (auth, stores) = match &cluster.auth {
         PeerAuth::None => (node::PeerAuth::None, None),
-        PeerAuth::Secret(secret) => (node::PeerAuth::Secret(secret.0.clone().into()), None),
+        PeerAuth::Secret(Secret { bytes, may_be_old }) => {
+            let secret = node::PeerSecret::new(bytes.clone(), *may_be_old);
+            (node::PeerAuth::Secret(Arc::new(secret)), None)
+        }
         PeerAuth::Tls(tls) => {
             let stores = Arc::new(PeerStores::load((**tls).clone())?);
             stores.reload_when_changed().context("the thread that reads changed stores")?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use machine::{Level, MemberId};
 use member::Hello;
-use member::hello::Incompatibility;
+use member::hello::{Handshakes, Incompatibility};
 use member::peer::PeerFrame;
 use workload::generate::Random;
 
@@ -588,18 +588,31 @@ impl Links {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Refusal {
     OtherCluster,
+    Handshake,
     Versions(Incompatibility),
 }
 
-/// Why one server refuses another, if it does, as `node::peer_hello::check_peer` says it: only the
-/// ensemble and the versions can be wrong here.
+/// Why one server refuses another that dials it, if it does, as the handshake of `node` says it:
+/// only the ensemble and the versions can be wrong here.
 fn refusal(own: &Hello, other: &Hello) -> Option<Refusal> {
+    let taken = handshakes(own);
+    let is_taken = || handshakes(other).dialled().any(|version| taken.takes(version));
     match (&own.birth, &other.birth) {
         (Some(own), Some(other)) if own.cluster_id != other.cluster_id => {
             Some(Refusal::OtherCluster)
         }
-        _ => own.agree(other).err().map(Refusal::Versions),
+        _ => match own.agree(other) {
+            Err(incompatibility) => Some(Refusal::Versions(incompatibility)),
+            // Never so while each side knows the level of the other.
+            Ok(_) => (!is_taken()).then_some(Refusal::Handshake),
+        },
     }
+}
+
+/// A build that knows level 4 knows the new handshake.
+fn handshakes(hello: &Hello) -> Handshakes {
+    let knows_new = hello.known.level_max >= Level::TOKENS;
+    Handshakes::of(knows_new, true, hello.level.as_ref().map(|stated| stated.level))
 }
 
 impl Parcel {

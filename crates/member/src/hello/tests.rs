@@ -231,3 +231,24 @@ fn the_highest_version_that_both_know_is_common() {
     check(range(1, 3), range(2, 5), Some(3));
     check(range(1, 1), range(2, 2), None);
 }
+
+#[test]
+fn two_builds_have_a_handshake_in_common_until_the_level_or_a_setting_forbids_it() {
+    let old = Handshakes::of(false, true, Some(Level::ETCD_V2));
+    let speaks = |dialler: Handshakes, accepter: Handshakes| {
+        dialler.dialled().find(|version| accepter.takes(*version))
+    };
+    for level in [None, Some(Level::FIRST), Some(Level::ETCD_V2)] {
+        let new = Handshakes::of(true, true, level);
+        assert_eq!(speaks(new, new), Some(HandshakeVersion::New));
+        assert_eq!(speaks(new, old), Some(HandshakeVersion::Old));
+        assert_eq!(speaks(old, new), Some(HandshakeVersion::Old));
+        let strict = Handshakes::of(true, false, level);
+        assert_eq!(speaks(new, strict), Some(HandshakeVersion::New));
+        assert_eq!(speaks(strict, old), None);
+        assert_eq!(speaks(old, strict), None);
+    }
+    let raised = Handshakes::of(true, true, Some(Level::TOKENS));
+    assert_eq!(speaks(raised, raised), Some(HandshakeVersion::New));
+    assert_eq!(speaks(old, raised), None);
+}

@@ -77,7 +77,10 @@ impl Ensemble {
                 attendance: self.attendance,
                 servers: servers.collect(),
                 listeners: vec![own.try_clone().expect("has a second handle")],
-                auth: PeerAuth::Secret(b"a secret of the test"[..].into()),
+                auth: PeerAuth::Secret(Arc::new(crate::PeerSecret::new(
+                    b"a secret of the test".into(),
+                    true,
+                ))),
                 connect_timeout: PATIENCE,
                 keep_alive: false,
                 board: Arc::default(),

@@ -3,6 +3,7 @@ use member::hello::{Known, VersionRange};
 use storage::datadir::Birth;
 
 use super::*;
+use crate::peer_key::{SharedNumber, Side};
 
 fn hello(server: u64) -> Hello {
     Hello::unborn(server, MemberId(10 * server), vec![1, 2, 3], Known::up_to(Level::FIRST))
@@ -29,6 +30,9 @@ fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
         Handshake::Proof([4; 32]),
         Handshake::Accepted,
         Handshake::Refused("it rains".to_string()),
+        Handshake::Begin([5; 65]),
+        Handshake::Reply([6; 65]),
+        Handshake::Confirm([7; 32]),
     ] {
         let frame = said.encode();
         assert_eq!(Handshake::decode(&frame), Ok(said.clone()));
@@ -42,8 +46,69 @@ fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
         let more = PeerFrame { body: [&frame.body[..], &[0]].concat().into(), ..frame };
         assert!(matches!(Handshake::decode(&more), Err(Refusal::Malformed(_))));
     }
-    let unknown = PeerFrame { kind: 6, body: Bytes::new() };
+    let unknown = PeerFrame { kind: 9, body: Bytes::new() };
     assert_eq!(Handshake::decode(&unknown), Err(Refusal::OutOfTurn));
+}
+
+/// A whole handshake with a secret, of each version.
+fn handshakes() -> [(&'static str, Vec<Handshake>); 2] {
+    let mut transcript = transcript();
+    transcript.offer.hello.known.program = "0.4.0".to_string();
+    transcript.answer.hello.known.program = "0.3.1".to_string();
+    let rest = |key: &[u8]| {
+        let Transcript { offer, answer } = transcript.clone();
+        vec![
+            Handshake::Offer(offer),
+            Handshake::Answer(answer, transcript.accepter_proof(key)),
+            Handshake::Proof(transcript.dialler_proof(key)),
+            Handshake::Accepted,
+            Handshake::Refused("it rains".to_string()),
+        ]
+    };
+    let shared = SharedNumber::of(b"a secret of 16 b");
+    let dialler = shared.begin(Side::Dialler, || [8; 32]);
+    let accepter = shared.begin(Side::Accepter, || [9; 32]);
+    let shares = [Handshake::Begin(*dialler.share()), Handshake::Reply(*accepter.share())];
+    let share = *dialler.share();
+    let dialler = dialler.finish(accepter.share()).expect("is a share");
+    let accepter = accepter.finish(&share).expect("is a share");
+    let confirmed = [Handshake::Confirm(dialler.own), Handshake::Confirm(accepter.own)];
+    let with_key = [&shares[..], &confirmed, &rest(&dialler.key)].concat();
+    [("handshake-v1.bin", rest(b"a secret of 16 b")), ("handshake-v2.bin", with_key)]
+}
+
+/// The files hold the bytes of a handshake as the version that introduced it wrote them: each
+/// frame's kind, its length in 4 bytes, its body.
+#[test]
+fn a_handshake_has_the_bytes_that_it_had() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+    for (name, messages) in handshakes() {
+        let mut written = Vec::new();
+        for message in &messages {
+            let PeerFrame { kind, body } = message.encode();
+            written.push(kind);
+            written.extend_from_slice(&(body.len() as u32).to_le_bytes());
+            written.extend_from_slice(&body);
+        }
+        let path = format!("{folder}/{name}");
+        if std::env::var_os("QUORATE_WRITE_FIXTURES").is_some() {
+            assert!(!std::path::Path::new(&path).exists(), "{name} is never written anew");
+            std::fs::write(&path, &written).expect("is written");
+        }
+        let kept = std::fs::read(&path).expect("is there");
+        assert_eq!(kept, written, "{name}");
+        let mut rest = &kept[..];
+        let mut read = Vec::new();
+        while let [kind, rest_of_frame @ ..] = rest {
+            let (length, bytes) = rest_of_frame.split_at(4);
+            let length = u32::from_le_bytes(length.try_into().expect("4 bytes")) as usize;
+            let (body, next) = bytes.split_at(length);
+            let frame = PeerFrame { kind: *kind, body: Bytes::copy_from_slice(body) };
+            read.push(Handshake::decode(&frame).expect("is a message"));
+            rest = next;
+        }
+        assert_eq!(read, messages, "{name}");
+    }
 }
 
 #[test]

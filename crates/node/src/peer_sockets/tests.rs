@@ -13,6 +13,8 @@ use storage::datadir::Birth;
 use super::*;
 use crate::limits::HANDSHAKE_FRAME_BYTES_MAX;
 use crate::peer_frame::{FRAME_HEAD_BYTES, PEER_VERSION};
+use crate::peer_hello::{Answer, Handshake, Offer, Transcript};
+use crate::peer_key::{Agreed, Side};
 
 /// How long what must happen may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -41,7 +43,12 @@ fn born(server: u64, cluster_id: u128) -> Hello {
 }
 
 fn secret() -> PeerAuth {
-    PeerAuth::Secret(SECRET.into())
+    PeerAuth::Secret(Arc::new(PeerSecret::new(SECRET.to_vec(), true)))
+}
+
+/// The secret where version 1 of the handshake is forbidden.
+fn strict_secret() -> PeerAuth {
+    PeerAuth::Secret(Arc::new(PeerSecret::new(SECRET.to_vec(), false)))
 }
 
 /// A server and what its links give.
@@ -338,22 +345,49 @@ impl Stranger {
         }
     }
 
+    /// Agrees on a key. `draw` is the number that it draws, so that equal ones may be drawn twice.
+    fn agree(&mut self, draw: u8) -> Agreed {
+        let shared = SharedNumber::of(SECRET);
+        let exchange = shared.begin(Side::Dialler, || [draw; 32]);
+        self.say(&Handshake::Begin(*exchange.share()));
+        let frame = self.hear().expect("it replies");
+        let Ok(Handshake::Reply(share)) = Handshake::decode(&frame) else { panic!("{frame:?}") };
+        let agreed = exchange.finish(&share).expect("is a share");
+        self.say(&Handshake::Confirm(agreed.own));
+        let frame = self.hear().expect("it confirms");
+        match Handshake::decode(&frame) {
+            Ok(Handshake::Confirm(theirs)) => assert!(agreed.is_confirmed_by(&theirs)),
+            other => panic!("{other:?}"),
+        }
+        agreed
+    }
+
     /// A handshake up to where the other side has the last word.
-    fn knock(&mut self, offer: Offer, secret: &[u8]) {
+    fn knock(&mut self, offer: Offer) {
+        let key = match offer.auth {
+            AuthKind::Secret => self.agree(4).key.to_vec(),
+            _ => SECRET.to_vec(),
+        };
+        self.knock_with(offer, &key, &key);
+    }
+
+    /// What follows once there is a key; in version 1 that is the secret. The proof is made with
+    /// another one.
+    fn knock_with(&mut self, offer: Offer, key: &[u8], proved: &[u8]) {
         self.say(&Handshake::Offer(offer.clone()));
         let frame = self.hear().expect("it answers");
         let answer = match Handshake::decode(&frame) {
             Ok(Handshake::Answer(answer, proof)) => {
                 let transcript = Transcript { offer: offer.clone(), answer: answer.clone() };
                 if offer.auth == AuthKind::Secret {
-                    assert!(transcript.is_accepter(SECRET, &proof));
+                    assert!(transcript.is_accepter(key, &proof));
                 }
                 answer
             }
             other => panic!("{other:?}"),
         };
         let transcript = Transcript { offer, answer };
-        self.say(&Handshake::Proof(transcript.dialler_proof(secret)));
+        self.say(&Handshake::Proof(transcript.dialler_proof(proved)));
     }
 
     /// A link that is kept up.
@@ -371,7 +405,7 @@ impl Stranger {
 
     /// A link on which nothing is said.
     fn link_silently(&mut self, offer: Offer) {
-        self.knock(offer, SECRET);
+        self.knock(offer);
         let frame = self.hear().expect("it accepts");
         assert_eq!(Handshake::decode(&frame), Ok(Handshake::Accepted));
     }
@@ -391,6 +425,9 @@ fn offer(from: Hello) -> Offer {
 
 fn refused(peers: &Peers, offer: Offer) -> String {
     let mut stranger = Stranger::connect(peers);
+    if offer.auth == AuthKind::Secret {
+        stranger.agree(4);
+    }
     stranger.say(&Handshake::Offer(offer));
     stranger.refusal()
 }
@@ -411,7 +448,8 @@ fn whoever_may_not_link_is_told_why_and_nothing_is_told_of_it() {
         check(Offer { auth, ..offer(hello(2)) }, "authenticate by a shared secret");
     }
     let mut stranger = Stranger::connect(&peers);
-    stranger.knock(offer(hello(2)), b"another secret");
+    let key = stranger.agree(4).key;
+    stranger.knock_with(offer(hello(2)), &key, b"another key");
     assert_eq!(stranger.refusal(), "it does not know the shared secret");
     // An answer where an offer is due, and an offer where a proof is.
     let mut stranger = Stranger::connect(&peers);
@@ -425,6 +463,134 @@ fn whoever_may_not_link_is_told_why_and_nothing_is_told_of_it() {
     assert_eq!(peers.inputs.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
     assert!(peers.handle.links().is_empty());
     peers.sockets.stop();
+}
+
+/// The frames that come until the connection is closed.
+fn heard_until_closed(stranger: &mut Stranger) -> Vec<Handshake> {
+    let frames = std::iter::from_fn(|| stranger.hear());
+    frames.map(|frame| Handshake::decode(&frame).expect("our side speaks well")).collect()
+}
+
+#[test]
+fn a_stranger_learns_nothing_before_it_has_shown_the_secret() {
+    let peers = Peers::alone(born(1, 7), strict_secret());
+    let refused = |reason: &str| Handshake::Refused(reason.to_string());
+    let old = "it speaks version 1 of the handshake only, which is not taken here: install version \
+               0.4.0 or later there";
+    // An offer first: version 1.
+    let mut stranger = Stranger::connect(&peers);
+    stranger.say(&Handshake::Offer(offer(hello(2))));
+    assert_eq!(heard_until_closed(&mut stranger), [refused(old)]);
+    // A guess of the secret, and the other side's own bytes given back.
+    let guess = SharedNumber::of(b"a secret of a guesser");
+    let exchange = guess.begin(Side::Dialler, || [4; 32]);
+    let mut stranger = Stranger::connect(&peers);
+    stranger.say(&Handshake::Begin(*exchange.share()));
+    let frame = stranger.hear().expect("it replies");
+    let Ok(Handshake::Reply(share)) = Handshake::decode(&frame) else { panic!("{frame:?}") };
+    let guessed = exchange.finish(&share).expect("is a share");
+    stranger.say(&Handshake::Confirm(guessed.own));
+    let wrong = [refused("it does not know the shared secret")];
+    assert_eq!(heard_until_closed(&mut stranger), wrong);
+    // A point that is none.
+    let mut stranger = Stranger::connect(&peers);
+    stranger.say(&Handshake::Begin([4; 65]));
+    stranger.hear().expect("it replies");
+    assert_eq!(heard_until_closed(&mut stranger), wrong);
+    // What another one has said with the secret is of no use.
+    let mut first = Stranger::connect(&peers);
+    let overheard = first.agree(4).own;
+    let exchange = SharedNumber::of(SECRET);
+    let exchange = exchange.begin(Side::Dialler, || [4; 32]);
+    let mut second = Stranger::connect(&peers);
+    second.say(&Handshake::Begin(*exchange.share()));
+    second.hear().expect("it replies");
+    second.say(&Handshake::Confirm(overheard));
+    assert_eq!(heard_until_closed(&mut second), wrong);
+    // An offer where the confirmation is due.
+    let mut stranger = Stranger::connect(&peers);
+    stranger.say(&Handshake::Begin(*exchange.share()));
+    stranger.hear().expect("it replies");
+    stranger.say(&Handshake::Offer(offer(hello(2))));
+    let out_of_turn = refused("it broke the rules of the handshake");
+    assert_eq!(heard_until_closed(&mut stranger), [out_of_turn]);
+    assert!(peers.handle.links().is_empty());
+    peers.sockets.stop();
+}
+
+#[test]
+fn a_server_of_an_older_build_links_until_the_level_or_a_setting_forbids_it() {
+    let dial = |own: Hello, auth: PeerAuth| {
+        let level = own.level.clone().map(|stated| stated.level);
+        let peers = Peers::alone(own, auth);
+        let mut old = Stranger::connect(&peers);
+        let mut from = offer(hello(2));
+        from.hello.known.level_max = level.unwrap_or(Level::FIRST);
+        old.say(&Handshake::Offer(from.clone()));
+        let answered = Handshake::decode(&old.hear().expect("it answers or refuses"));
+        let Ok(Handshake::Answer(answer, proof)) = answered else {
+            peers.sockets.stop();
+            return false;
+        };
+        let transcript = Transcript { offer: from, answer };
+        assert!(transcript.is_accepter(SECRET, &proof));
+        old.say(&Handshake::Proof(transcript.dialler_proof(SECRET)));
+        assert_eq!(Handshake::decode(&old.hear().expect("it accepts")), Ok(Handshake::Accepted));
+        peers.wait_up();
+        peers.sockets.stop();
+        true
+    };
+    let at = |level: Level| Hello { level: Some(level.into()), ..born(1, 7) };
+    assert!(dial(hello(1), secret()));
+    let known = Known::up_to(Level::NEWEST);
+    assert!(dial(Hello { known: known.clone(), ..at(Level::ETCD_V2) }, secret()));
+    assert!(!dial(Hello { known, ..at(Level::TOKENS) }, secret()));
+    assert!(!dial(hello(1), strict_secret()));
+}
+
+/// Accepts connections as a server of an older build does, which knows version 1 only. Returns the
+/// first message of each, until one has linked or eight have come.
+fn dialled_by(own: Hello, auth: PeerAuth) -> Vec<Handshake> {
+    let old = listener();
+    let servers = [server(1, 1), server(2, port(&old))];
+    let peers = Peers::start(own, listener(), &servers, auth);
+    let mut first = Vec::new();
+    while first.len() < 8 {
+        let (stream, _) = old.accept().expect("it dials");
+        stream.set_read_timeout(Some(PATIENCE)).expect("is set");
+        let frames = FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX);
+        let mut dialler = Stranger { stream, frames };
+        let said = Handshake::decode(&dialler.hear().expect("it speaks")).expect("it speaks well");
+        first.push(said.clone());
+        let Handshake::Offer(offer) = said else {
+            dialler.say(&Handshake::Refused(Refusal::OutOfTurn.to_string()));
+            continue;
+        };
+        let (auth, process, nonce) = (AuthKind::Secret, 9, [9; 32]);
+        let answer = Answer { auth, process, nonce, hello: hello(2) };
+        let transcript = Transcript { offer, answer };
+        let proof = transcript.accepter_proof(SECRET);
+        dialler.say(&Handshake::Answer(transcript.answer.clone(), proof));
+        let proof = Handshake::decode(&dialler.hear().expect("it proves")).expect("speaks well");
+        assert_eq!(proof, Handshake::Proof(transcript.dialler_proof(SECRET)));
+        dialler.say(&Handshake::Accepted);
+        peers.wait_up();
+        break;
+    }
+    peers.sockets.stop();
+    first
+}
+
+#[test]
+fn a_server_of_an_older_build_is_dialled_as_it_understands_until_that_is_forbidden() {
+    let first = dialled_by(hello(1), secret());
+    assert!(matches!(first[0], Handshake::Begin(_)), "the new version is tried first");
+    assert!(first.iter().any(|it| matches!(it, Handshake::Offer(_))));
+    let at_level = Hello { level: Some(Level::TOKENS.into()), ..born(1, 7) };
+    for (own, auth) in [(hello(1), strict_secret()), (at_level, secret())] {
+        let first = dialled_by(own, auth);
+        assert!(first.iter().all(|it| matches!(it, Handshake::Begin(_))), "{first:?}");
+    }
 }
 
 #[test]
@@ -602,7 +768,7 @@ fn a_second_server_of_one_number_waits_until_the_first_is_gone() {
     peers.wait_up();
     let knock = |offer: Offer| {
         let mut second = Stranger::connect(&peers);
-        second.knock(offer, SECRET);
+        second.knock(offer);
         second.refusal()
     };
     let other = Hello { member: MemberId(21), ..hello(2) };
@@ -632,7 +798,7 @@ fn a_link_in_place_of_a_dead_one_comes_after_its_end_was_told() {
     // it.
     for again in [offer(hello(2)), Offer { process: 6, ..offer(born(2, 7)) }] {
         let mut second = Stranger::connect(&peers);
-        second.knock(again.clone(), SECRET);
+        second.knock(again.clone());
         assert_eq!(second.refusal(), "its older link is still being closed");
         assert!(matches!(peers.next(), PeerInput::LinkDown(_)));
         let mut third = Stranger::connect(&peers);

@@ -5,6 +5,7 @@
 //! The sources only collect settings in a [`ClusterDraft`]; [`settle::settle`] combines them. One
 //! participant alone is a standalone server, unless `standaloneEnabled=false`.
 
+mod secret;
 pub(super) mod settle;
 
 use std::collections::BTreeMap;
@@ -19,16 +20,12 @@ use super::address::{ListenAddress, every_address_if_unspecified};
 use super::report::{ConfigError, Place};
 use super::tls::PeerTlsConfig;
 use super::values::port;
+pub use secret::Secret;
 
 /// Servers of one ensemble: while a server is replaced it has two members, and a membership has
 /// room for 64. ZooKeeper has no bound; more than seven servers are rare, since each write waits
 /// for more than half of them.
 pub const SERVERS_MAX: usize = 32;
-
-/// The least bytes of an ensemble's secret: a shorter one can be guessed.
-pub const SECRET_BYTES_MIN: usize = 16;
-/// The most bytes of a secret, so that no other file is taken for one.
-pub const SECRET_BYTES_MAX: usize = 4_096;
 
 /// `initLimit` and `syncLimit` where they are not set, as in ZooKeeper's sample file; ZooKeeper
 /// itself refuses to start without.
@@ -182,16 +179,6 @@ pub enum PeerAuth {
     Tls(Box<PeerTlsConfig>),
 }
 
-/// The secret of an ensemble, which only its servers know. It must never be shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub Vec<u8>);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
 /// The settings of an ensemble that the sources have given so far.
 #[derive(Debug)]
 pub(super) struct ClusterDraft {
@@ -239,6 +226,8 @@ pub(super) struct LinksDraft {
 pub(super) struct PeerAuthDraft {
     /// The file of the secret, and the key that names it.
     pub secret_file: Option<(PathBuf, Said)>,
+    /// Whether version 1 of the handshake is taken, where the sources say it.
+    pub old_handshake: Option<bool>,
     /// `sslQuorum`.
     pub tls: Option<Said>,
     /// `quorum.auth.enableSasl`.

@@ -144,6 +144,7 @@ pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
     ("keep_alive", "false"),
     ("bind_attempts", "3"),
     ("secret_file", "\"/etc/quorate/secret\""),
+    ("old_handshake", "true"),
     ("tls_key_store", "\"/etc/quorate/server.pem\""),
     ("tls_key_store_type", "\"PEM\", or \"PKCS12\", \"JKS\""),
     ("tls_key_store_password", "\"secret\""),
@@ -273,6 +274,7 @@ fn apply_cluster_key(
         "secret_file" => {
             draft.cluster.auth.secret_file = Some((PathBuf::from(value.text()?), said.clone()));
         }
+        "old_handshake" => draft.cluster.auth.old_handshake = Some(value.boolean()?),
         "tls_reload" => draft.tls.quorum_reload = Some(value.boolean()?),
         _ => {
             let Some((_, name)) = TLS_NAMES_OF_SERVERS.iter().find(|(ours, _)| *ours == key) else {

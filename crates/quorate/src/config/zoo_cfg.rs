@@ -500,6 +500,9 @@ fn cluster_property(
         "quorate.quorum.secretFile" => {
             cluster.auth.secret_file = Some((path(value)?, Said::new(place, name)));
         }
+        "quorate.quorum.oldHandshake" => {
+            cluster.auth.old_handshake = Some(boolean(value)?);
+        }
         _ => return Ok(Fate::Unknown),
     }
     Ok(Fate::Taken)

@@ -50,7 +50,7 @@ fn each_server_finds_itself_in_the_file_that_is_written_for_it() {
             assert_eq!(cluster.listen[0].to_string(), format!("127.0.0.1:{}", 2887 + number));
             assert_eq!(u32::from(cluster.own().election_port), 3887 + number);
             let PeerAuth::Secret(secret) = cluster.auth else { panic!("there is a secret") };
-            assert_eq!(secret.0.len(), 64);
+            assert_eq!(secret.bytes.len(), 64);
         }
     }
     let error = prepare(&args, &folder, 5).unwrap_err().to_string();

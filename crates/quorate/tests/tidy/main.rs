@@ -66,7 +66,9 @@ const WALLS: [Wall; 14] = [
         theirs: &[
             "bytes",
             "crc32c",
+            "hkdf",
             "hmac",
+            "p256",
             "parking_lot",
             "rustls",
             "sha2",

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::secret::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use super::{
     BIND_ATTEMPTS_DEFAULT, CONNECT_TIMEOUT_MS_DEFAULT, ClusterConfig, ClusterDraft,
-    INIT_LIMIT_DEFAULT, PeerAuth, Role, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SERVERS_MAX,
-    SYNC_LIMIT_DEFAULT, Said, Secret, ServerAddress, ServerLine, in_brackets,
+    INIT_LIMIT_DEFAULT, PeerAuth, Role, SERVERS_MAX, SYNC_LIMIT_DEFAULT, Said, Secret,
+    ServerAddress, ServerLine, in_brackets,
 };
 use crate::config::address::{ListenAddress, every_address_if_unspecified};
 use crate::config::draft::Draft;
@@ -258,7 +259,7 @@ fn settle_auth(draft: &mut Draft, read: ReadFile<'_>) -> Result<PeerAuth, Config
             draft.report.warn(&place, "authentication between servers", message);
             Ok(PeerAuth::None)
         }
-        (Some((path, said)), None) => read_secret(&path, &said, read).map(PeerAuth::Secret),
+        (Some((path, said)), None) => settle_secret(draft, &path, &said, read),
         (None, Some((tls, _))) => Ok(PeerAuth::Tls(Box::new(tls))),
         (Some((_, said)), Some((_, tls))) => {
             Err(said.refused(format!("with {} servers are known by their certificates", tls.key)))
@@ -267,7 +268,12 @@ fn settle_auth(draft: &mut Draft, read: ReadFile<'_>) -> Result<PeerAuth, Config
 }
 
 /// Reads the secret: the content of the file without white space at its end.
-fn read_secret(path: &Path, said: &Said, read: ReadFile<'_>) -> Result<Secret, ConfigError> {
+fn settle_secret(
+    draft: &mut Draft,
+    path: &Path,
+    said: &Said,
+    read: ReadFile<'_>,
+) -> Result<PeerAuth, ConfigError> {
     let text = must_read(read, path).map_err(|error| said.refused(error.to_string()))?;
     let bytes = text.trim_end().as_bytes();
     if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()) {
@@ -277,5 +283,14 @@ fn read_secret(path: &Path, said: &Said, read: ReadFile<'_>) -> Result<Secret, C
             bytes.len()
         )));
     }
-    Ok(Secret(bytes.to_vec()))
+    let may_be_old = draft.cluster.auth.old_handshake.unwrap_or(true);
+    let secret = Secret { bytes: bytes.to_vec(), may_be_old };
+    if secret.is_weak() {
+        let message = format!(
+            "{} has fewer than 32 random bytes: `quorate secret` makes a better one",
+            path.display()
+        );
+        draft.report.warn(&said.place, &said.key, &message);
+    }
+    Ok(PeerAuth::Secret(secret))
 }

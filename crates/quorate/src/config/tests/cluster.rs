@@ -6,7 +6,7 @@ use super::*;
 use crate::config::cluster::{PeerAuth, Role, ServerAddress};
 
 const THREE: &str = "server.1=zk1:2888:3888\nserver.2=zk2:2888:3888\nserver.3=zk3:2888:3888\n";
-const SECRET: &str = "0123456789abcdef";
+const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// Server 2 of three, with the list on lines 3 to 5 of its file, and these lines from line 6 on.
 fn member(lines: &str) -> World {
@@ -272,7 +272,7 @@ fn numbers_that_gain_nothing_and_keys_that_do_nothing_are_warned_of() {
 fn servers_share_a_secret_or_show_certificates() {
     let secret = member("quorate.quorum.secretFile=/secret");
     let PeerAuth::Secret(known) = cluster(&secret).auth else { panic!("there is a secret") };
-    assert_eq!(known.0, SECRET.as_bytes());
+    assert_eq!((&known.bytes[..], known.may_be_old), (SECRET.as_bytes(), true));
     assert_eq!(format!("{known:?}"), "***");
     assert_eq!(secret.warnings(), Vec::<String>::new());
     let error = |lines: &str| member(lines).and("/short", "0123456789abcde\n").error();
@@ -284,6 +284,11 @@ fn servers_share_a_secret_or_show_certificates() {
         error("quorate.quorum.secretFile=/short"),
         "conf/zoo.cfg:6: quorate.quorum.secretFile: /short: 15 bytes are not a secret of 16 to 4096"
     );
+    let weak = member("quorate.quorum.oldHandshake=false\nquorate.quorum.secretFile=/weak");
+    let weak = weak.and("/weak", "0123456789abcdef\n");
+    let PeerAuth::Secret(known) = cluster(&weak).auth else { panic!("there is a secret") };
+    assert!(!known.may_be_old);
+    assert_eq!(weak.warnings(), ["conf/zoo.cfg:7: quorate.quorum.secretFile"]);
 
     let stores = "ssl.quorum.keyStore.location=/k.jks\nssl.quorum.keyStore.password=x\n\
                   ssl.quorum.trustStore.location=/t.p12\nssl.quorum.trustStore.passwordPath=/p\n";

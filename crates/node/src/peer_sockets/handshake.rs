@@ -1,0 +1,279 @@
+//! The handshake of a link, from both sides. [`crate::peer_hello`] has its messages and says what
+//! they are for.
+
+use std::io;
+use std::sync::Arc;
+
+use machine::Level;
+use member::Hello;
+use member::hello::{HandshakeVersion, Handshakes};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::{Links, PeerAuth, PeerSecret, Registered, Shown, Trouble, write_frames};
+use crate::limits::{HANDSHAKE_FRAME_BYTES_MAX, REDIAL_MAX};
+use crate::peer_frame::FrameReader;
+use crate::peer_hello::{
+    Answer, AuthKind, Channel, Handshake, Offer, Peer, Proof, Refusal, Transcript, check_peer,
+};
+use crate::peer_key::{Agreed, Exchange, Share, Side};
+
+/// A connection within its handshake.
+pub(super) struct HandshakeStream<S> {
+    pub stream: S,
+    pub frames: FrameReader,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
+    pub fn new(stream: S) -> HandshakeStream<S> {
+        HandshakeStream { stream, frames: FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX) }
+    }
+
+    async fn send(&mut self, what: &Handshake) -> io::Result<()> {
+        write_frames(&mut self.stream, vec![what.encode()]).await
+    }
+
+    /// The next message of the other side. A refusal is an error.
+    async fn receive(&mut self) -> Result<Handshake, Trouble> {
+        loop {
+            if let Some(frame) = self.frames.next().map_err(Refusal::Frame)? {
+                return match Handshake::decode(&frame)? {
+                    Handshake::Refused(reason) => Err(Trouble::RefusesUs(reason)),
+                    said => Ok(said),
+                };
+            }
+            if self.stream.read_buf(self.frames.room()).await? == 0 {
+                return Err(Trouble::Closed);
+            }
+        }
+    }
+
+    /// Sends the reason for a refusal, and waits a moment for the other side to read it: closing
+    /// with unread bytes would discard it.
+    pub async fn refuse(mut self, reason: &Refusal) {
+        let said = async {
+            self.send(&Handshake::Refused(reason.to_string())).await?;
+            self.stream.shutdown().await?;
+            let mut rest = [0; 1024];
+            for _ in 0..HANDSHAKE_FRAME_BYTES_MAX {
+                if self.stream.read(&mut rest).await? == 0 {
+                    break;
+                }
+            }
+            Ok::<(), io::Error>(())
+        };
+        // A peer that does not read it loses only the reason.
+        let _ = timeout(REDIAL_MAX, said).await;
+    }
+}
+
+impl PeerSecret {
+    fn handshakes(&self, level: Option<Level>) -> Handshakes {
+        Handshakes::of(true, self.may_be_old, level)
+    }
+}
+
+impl Links {
+    /// The versions of the handshake with which a server is dialled. They differ only where a
+    /// secret is proved.
+    pub(super) fn dialled_versions(&self, level: Option<Level>) -> Vec<HandshakeVersion> {
+        match &self.auth {
+            PeerAuth::Secret(secret) => secret.handshakes(level).dialled().collect(),
+            PeerAuth::None | PeerAuth::Tls(_) => vec![HandshakeVersion::Old],
+        }
+    }
+
+    pub(super) async fn handshake_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
+        self: &Arc<Self>,
+        talk: &mut HandshakeStream<S>,
+        own: &Arc<Hello>,
+        shown: Option<&Shown>,
+    ) -> Result<Registered, Trouble> {
+        let (offer, key) = self.offer_and_key(talk, own).await?;
+        self.check_auth(offer.auth)?;
+        if offer.wanted != own.server {
+            let (wanted, own) = (offer.wanted, own.server);
+            return Err(Refusal::WrongServer { wanted, own }.into());
+        }
+        check_peer(own, &self.numbers, &offer.hello)?;
+        if let Some(shown) = shown {
+            self.check_certificate(shown, offer.hello.server)?;
+        }
+        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
+        let answer = Answer { auth, process, nonce, hello: Hello::clone(own) };
+        let transcript = Transcript { offer, answer };
+        let own_proof = key.as_ref().map(|(_, key)| transcript.accepter_proof(key));
+        let own_proof = own_proof.unwrap_or_default();
+        talk.send(&Handshake::Answer(transcript.answer.clone(), own_proof)).await?;
+        let Handshake::Proof(proof) = talk.receive().await? else {
+            return Err(Refusal::OutOfTurn.into());
+        };
+        if let Some((version, key)) = key {
+            if !transcript.is_dialler(&key, &proof) {
+                return Err(Refusal::Secret.into());
+            }
+            if version == HandshakeVersion::Old {
+                self.warn_of_old_handshake(transcript.offer.hello.server);
+            }
+        }
+        let Offer { hello, process, channel, .. } = transcript.offer;
+        let peer = Peer { hello: Arc::new(hello), process };
+        // The peer has proved from here on that it is the server it claims to be.
+        let registered = self.register(&peer, channel, false)?;
+        talk.send(&Handshake::Accepted).await?;
+        Ok(registered)
+    }
+
+    fn warn_of_old_handshake(&self, server: u64) {
+        let trouble = format!(
+            "somebody who listens can try secrets offline: install version {} there",
+            Level::TOKENS.version()
+        );
+        self.log_trouble(&format!("server {server} speaks version 1 of the handshake"), &trouble);
+    }
+
+    /// The dialler's offer, and the version and the key of the proofs; none where none are wanted.
+    async fn offer_and_key<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        talk: &mut HandshakeStream<S>,
+        own: &Hello,
+    ) -> Result<(Offer, Option<(HandshakeVersion, Vec<u8>)>), Trouble> {
+        match (talk.receive().await?, &self.auth) {
+            (Handshake::Begin(share), PeerAuth::Secret(secret)) => {
+                let key = self.agree_with_dialler(talk, secret, &share).await?;
+                match talk.receive().await? {
+                    Handshake::Offer(offer) => Ok((offer, Some((HandshakeVersion::New, key)))),
+                    _ => Err(Refusal::OutOfTurn.into()),
+                }
+            }
+            (Handshake::Begin(_), PeerAuth::None | PeerAuth::Tls(_)) => {
+                self.check_auth(AuthKind::Secret)?;
+                Err(Refusal::OutOfTurn.into())
+            }
+            (Handshake::Offer(offer), PeerAuth::Secret(secret)) => {
+                self.check_auth(offer.auth)?;
+                let level = own.level.as_ref().map(|stated| stated.level);
+                if !secret.handshakes(level).takes(HandshakeVersion::Old) {
+                    return Err(Refusal::OldHandshake.into());
+                }
+                Ok((offer, Some((HandshakeVersion::Old, secret.bytes.clone()))))
+            }
+            (Handshake::Offer(offer), PeerAuth::None | PeerAuth::Tls(_)) => Ok((offer, None)),
+            _ => Err(Refusal::OutOfTurn.into()),
+        }
+    }
+
+    /// Agrees on a key with a server that has dialled and sent its share. It shows first that it
+    /// knows the secret: so each attempt to guess one is logged.
+    async fn agree_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        talk: &mut HandshakeStream<S>,
+        secret: &PeerSecret,
+        share: &Share,
+    ) -> Result<Vec<u8>, Trouble> {
+        let exchange = secret.number.begin(Side::Accepter, || self.draw());
+        talk.send(&Handshake::Reply(*exchange.share())).await?;
+        let agreed = finish(exchange, share)?;
+        expect_confirmation(talk, &agreed).await?;
+        talk.send(&Handshake::Confirm(agreed.own)).await?;
+        Ok(agreed.key.to_vec())
+    }
+
+    /// Agrees on a key with a server that was dialled.
+    async fn agree_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        talk: &mut HandshakeStream<S>,
+        secret: &PeerSecret,
+    ) -> Result<Vec<u8>, Trouble> {
+        let exchange = secret.number.begin(Side::Dialler, || self.draw());
+        talk.send(&Handshake::Begin(*exchange.share())).await?;
+        let share = match talk.receive().await {
+            Ok(Handshake::Reply(share)) => share,
+            Ok(_) => return Err(Refusal::OutOfTurn.into()),
+            // A server that knows only version 1 says so.
+            Err(Trouble::RefusesUs(reason)) if reason == Refusal::OutOfTurn.to_string() => {
+                return Err(Trouble::NotUnderstood);
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        let agreed = finish(exchange, &share)?;
+        talk.send(&Handshake::Confirm(agreed.own)).await?;
+        expect_confirmation(talk, &agreed).await?;
+        Ok(agreed.key.to_vec())
+    }
+
+    pub(super) async fn handshake_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
+        self: &Arc<Self>,
+        talk: &mut HandshakeStream<S>,
+        own: &Arc<Hello>,
+        (wanted, version): (u64, HandshakeVersion),
+        channel: Channel,
+    ) -> Result<Registered, Trouble> {
+        let key = match (&self.auth, version) {
+            (PeerAuth::Secret(secret), HandshakeVersion::New) => {
+                Some(self.agree_with_accepter(talk, secret).await?)
+            }
+            (PeerAuth::Secret(secret), HandshakeVersion::Old) => Some(secret.bytes.clone()),
+            (PeerAuth::None | PeerAuth::Tls(_), _) => None,
+        };
+        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
+        let hello = Hello::clone(own);
+        let offer = Offer { auth, channel, wanted, process, nonce, hello };
+        talk.send(&Handshake::Offer(offer.clone())).await?;
+        let Handshake::Answer(answer, proof) = talk.receive().await? else {
+            return Err(Refusal::OutOfTurn.into());
+        };
+        self.check_auth(answer.auth)?;
+        let transcript = Transcript { offer, answer };
+        let own_proof = match key {
+            Some(key) if !transcript.is_accepter(&key, &proof) => {
+                return Err(Refusal::Secret.into());
+            }
+            Some(key) => transcript.dialler_proof(&key),
+            None => Proof::default(),
+        };
+        let Answer { hello, process, .. } = transcript.answer;
+        if hello.server != wanted {
+            return Err(Refusal::WrongServer { wanted, own: hello.server }.into());
+        }
+        check_peer(own, &self.numbers, &hello)?;
+        let peer = Peer { hello: Arc::new(hello), process };
+        let registered = self.register(&peer, channel, true)?;
+        talk.send(&Handshake::Proof(own_proof)).await?;
+        match talk.receive().await? {
+            Handshake::Accepted => Ok(registered),
+            _ => Err(Refusal::OutOfTurn.into()),
+        }
+    }
+
+    fn check_auth(&self, other: AuthKind) -> Result<(), Refusal> {
+        let own = self.auth_kind();
+        if own == other { Ok(()) } else { Err(Refusal::AuthKinds { own, other }) }
+    }
+
+    /// Whether the certificate of a dialler is for a host of the server that it says it is.
+    fn check_certificate(&self, shown: &Shown, server: u64) -> Result<(), Refusal> {
+        let configured = self.servers.iter().filter(|it| it.number == server);
+        let mut addresses = configured.flat_map(|it| &it.addresses);
+        match addresses.any(|it| (shown.names_host)(&shown.certificate, &it.host)) {
+            true => Ok(()),
+            false => Err(Refusal::Certificate(server)),
+        }
+    }
+}
+
+/// The key, or the reason why there is none.
+fn finish(exchange: Exchange<'_>, share: &Share) -> Result<Agreed, Refusal> {
+    exchange.finish(share).ok_or(Refusal::Secret)
+}
+
+async fn expect_confirmation<S: AsyncRead + AsyncWrite + Unpin>(
+    talk: &mut HandshakeStream<S>,
+    agreed: &Agreed,
+) -> Result<(), Trouble> {
+    match talk.receive().await? {
+        Handshake::Confirm(confirmation) if agreed.is_confirmed_by(&confirmation) => Ok(()),
+        Handshake::Confirm(_) => Err(Refusal::Secret.into()),
+        _ => Err(Refusal::OutOfTurn.into()),
+    }
+}

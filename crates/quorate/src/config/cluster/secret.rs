@@ -1,0 +1,69 @@
+//! The secret by which servers of an ensemble know each other.
+
+use std::fmt;
+
+/// The least bytes of a secret. A shorter one is refused: it can be guessed.
+pub const SECRET_BYTES_MIN: usize = 16;
+/// The most bytes of a secret, so that no other file is taken for one.
+pub const SECRET_BYTES_MAX: usize = 4_096;
+
+/// Random bits below which a secret is warned of: 32 bytes.
+const BITS_WANTED: usize = 256;
+
+/// Different bytes that random ones have at least, with a chance of 1 in 10^9 that they do not.
+const DIFFERENT_BYTES_MIN: usize = 8;
+
+/// The secret of an ensemble, which only its servers know. It must never be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// What the file has, without white space at its end.
+    pub bytes: Vec<u8>,
+    /// Whether version 1 of the handshake is taken until level 4 is raised.
+    pub may_be_old: bool,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Secret {
+    /// Whether it cannot have as many random bits as it should. A byte has as many as the alphabet
+    /// lets it have that all bytes are of: 4 in hex, 6 in base64.
+    pub fn is_weak(&self) -> bool {
+        let is_all = |of: fn(u8) -> bool| self.bytes.iter().all(|byte| of(*byte));
+        let bits = if is_all(|byte| byte.is_ascii_hexdigit()) {
+            4
+        } else if is_all(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)) {
+            6
+        } else {
+            8
+        };
+        let mut different = self.bytes.clone();
+        different.sort_unstable();
+        different.dedup();
+        bits * self.bytes.len() < BITS_WANTED || different.len() < DIFFERENT_BYTES_MIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_weak_below_32_random_bytes() {
+        let is_weak = |text: &[u8]| Secret { bytes: text.to_vec(), may_be_old: true }.is_weak();
+        let hex = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+        assert!(!is_weak(hex));
+        assert!(is_weak(&hex[..63]));
+        let base64 = b"MTIzNDU2Nzg5MGFiY2RlZjEyMzQ1Njc4OTBhYmNkZWY=";
+        assert!(!is_weak(base64));
+        assert!(is_weak(&base64[..42]));
+        let any: Vec<u8> = (100..132).collect();
+        assert!(!is_weak(&any));
+        assert!(is_weak(&any[..31]));
+        assert!(is_weak(&[b"ab".repeat(100), b"!?".to_vec()].concat()));
+        assert!(is_weak(b"correct horse battery staple"));
+    }
+}
