@@ -9,6 +9,7 @@ pub use crate::control::command::Command;
 use crate::control::command::{decode_stated, encode_stated};
 use crate::control::servers::{ServerList, Servers};
 use crate::digest::Digest;
+use crate::held::HeldBounds;
 use crate::ids::{BootId, MemberId, Ordinal, Origin};
 use crate::level::{Level, StatedLevel};
 use crate::limits::ORIGINS_MAX;
@@ -39,6 +40,8 @@ pub struct Control {
 #[derive(Debug)]
 struct Steady {
     level: StatedLevel,
+    /// From level 4 on.
+    bounds: Option<HeldBounds>,
     servers: Servers,
 }
 
@@ -47,7 +50,7 @@ impl Default for Control {
     fn default() -> Self {
         Control::new(
             BTreeMap::new(),
-            Steady { level: Level::FIRST.into(), servers: Servers::default() },
+            Steady { level: Level::FIRST.into(), bounds: None, servers: Servers::default() },
         )
     }
 }
@@ -100,14 +103,30 @@ impl Control {
         Change::Servers(Arc::new(self.steady.servers.clone()))
     }
 
-    /// Raises the level. None: it was as high before.
-    pub(crate) fn raise(&mut self, stated: &StatedLevel) -> Option<Change> {
+    /// Raises the level. None: it was as high before. From level 4 on there are `bounds`.
+    pub(crate) fn raise(&mut self, stated: &StatedLevel, bounds: HeldBounds) -> Option<Change> {
         if stated.level <= self.steady.level.level {
             return None;
         }
         self.steady.level = stated.clone();
+        if stated.level >= Level::TOKENS {
+            self.steady.bounds.get_or_insert(bounds);
+        }
         self.steady_sum = self.steady.sum();
         Some(Change::Raised(stated.clone()))
+    }
+
+    /// Makes the bounds as wide as these, if there are any.
+    pub(crate) fn widen(&mut self, bounds: HeldBounds) {
+        if let Some(own) = &mut self.steady.bounds {
+            *own = own.or(bounds);
+            self.steady_sum = self.steady.sum();
+        }
+    }
+
+    /// The bounds on what etcd's spaces hold; none below level 4.
+    pub fn bounds(&self) -> Option<HeldBounds> {
+        self.steady.bounds
     }
 
     /// The level, whose features may be used.
@@ -181,12 +200,17 @@ impl Steady {
 
     fn encode(&self, out: &mut Vec<u8>) {
         encode_stated(&self.level, out);
+        if let Some(bounds) = self.bounds {
+            bounds.encode(out);
+        }
         self.servers.encode(out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Steady, DecodeError> {
         let level = decode_stated(reader)?;
-        Ok(Steady { level, servers: Servers::decode(reader)? })
+        let has_bounds = level.level >= Level::TOKENS;
+        let bounds = if has_bounds { Some(HeldBounds::decode(reader)?) } else { None };
+        Ok(Steady { level, bounds, servers: Servers::decode(reader)? })
     }
 }
 

@@ -84,6 +84,8 @@ impl Machine {
         self.zk.install(call, &mut image.zk, self.control.servers().list(), changes);
         self.install_store(&mut image, changes);
         self.install_etcd_v2(&mut image, changes);
+        self.control.widen(self.bounds_for_stores());
+        self.follow_level();
         self.replaced = Some(image);
     }
 
@@ -98,7 +100,8 @@ impl Machine {
         // A running walk belongs to the old state: its next step reports that it is worthless.
         self.etcd_v2.walk = image.etcd_v2.walk.take();
         self.etcd_v2.abort_walk();
-        if let Some(raised) = self.control.raise(&Level::ETCD_V2.into()) {
+        let bounds = self.bounds_for_stores();
+        if let Some(raised) = self.control.raise(&Level::ETCD_V2.into(), bounds) {
             changes.push(self.mark(), raised, "");
         }
     }
@@ -124,7 +127,8 @@ impl Machine {
         self.etcd.walk = image.etcd.walk.take();
         self.etcd.abort_walk();
         changes.push(self.mark(), EtcdChange::Replaced, "");
-        if let Some(raised) = self.control.raise(&Level::ETCD.into()) {
+        let bounds = self.bounds_for_stores();
+        if let Some(raised) = self.control.raise(&Level::ETCD.into(), bounds) {
             changes.push(self.mark(), raised, "");
         }
     }

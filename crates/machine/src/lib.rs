@@ -16,6 +16,7 @@ pub mod digest;
 pub mod entry;
 pub mod etcd;
 pub mod etcd_v2;
+pub mod held;
 pub mod ids;
 pub mod image;
 mod install;

@@ -19,6 +19,7 @@ use crate::etcd_v2::auth::{ETCD_V2_SCHEME, Who as V2Who};
 use crate::etcd_v2::command::Command as V2Command;
 use crate::etcd_v2::removal::Budget;
 use crate::etcd_v2::reply::{Outcome as V2Outcome, Refusal as V2Refusal};
+use crate::held::HeldBounds;
 use crate::ids::{ConnectionId, LogIndex, Ordinal, Origin};
 use crate::image::Freeze;
 use crate::level::Level;
@@ -200,7 +201,9 @@ impl Machine {
         keys_max: u64,
         changes: &mut ChangeBatch,
     ) -> Option<Result<V2Outcome, V2Refusal>> {
+        let quota = self.etcd.settings.quota_bytes;
         let (store, whose) = (&mut self.etcd_v2, (v2_client(stamp), stamp.time_ms));
+        store.held_max = self.control.bounds().map(|bounds| bounds.etcd_v2(quota));
         let mut budget = Budget::new(keys_max);
         let apply = |changes: &mut _| store.apply_step(whose, command, &mut budget, changes);
         let outcome = changes.add_etcd_v2(apply);
@@ -235,7 +238,8 @@ impl Machine {
             control::Command::Forget { member } => self.control.forget(*member),
             control::Command::Nothing => return,
             control::Command::Raise(stated) => {
-                let Some(raised) = self.control.raise(stated) else { return };
+                let bounds = self.bounds_for_stores();
+                let Some(raised) = self.control.raise(stated, bounds) else { return };
                 self.follow_level();
                 raised
             }
@@ -251,10 +255,18 @@ impl Machine {
     /// Begins what the level of the state allows. Called when it has risen, and once an image is
     /// restored.
     pub(crate) fn follow_level(&mut self) {
+        self.etcd.bounds = self.control.bounds();
         let auth = &mut self.etcd.auth;
         if self.control.level().level >= Level::TOKENS && !auth.knows_passwords_since() {
             Arc::make_mut(auth).know_passwords_since();
         }
+    }
+
+    /// The bounds for the stores as they are.
+    pub(crate) fn bounds_for_stores(&self) -> HeldBounds {
+        let Machine { etcd, etcd_v2, .. } = self;
+        let quota = etcd.settings().quota_bytes;
+        HeldBounds::for_stores(quota, (etcd.bytes(), etcd.held()), etcd_v2.tree().held())
     }
 
     /// Notes that everything up to `index` is applied. Called at the end of each entry, even of one

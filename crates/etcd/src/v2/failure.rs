@@ -25,6 +25,8 @@ pub enum Code {
     DirNotEmpty = 108,
     /// The client may not do that.
     Unauthorized = 110,
+    /// The tree takes as much memory as it may. etcd has no bound and no such code.
+    NoSpace = 112,
     /// `prevValue` is empty.
     PrevValueRequired = 201,
     /// `ttl` is no number.
@@ -57,6 +59,7 @@ impl Code {
             Code::RootReadOnly => "Root is read only",
             Code::DirNotEmpty => "Directory not empty",
             Code::Unauthorized => "The request requires user authentication",
+            Code::NoSpace => "The store is full",
             Code::PrevValueRequired => "PrevValue is Required in POST form",
             Code::TtlNotNumber => "The given TTL in POST form is not a number",
             Code::IndexNotNumber => "The given index in POST form is not a number",
@@ -73,7 +76,8 @@ impl Code {
     pub fn status(self) -> u16 {
         match self {
             Code::KeyNotFound => 404,
-            Code::NotFile | Code::DirNotEmpty => 403,
+            // At 500 and above clients would ask each member in turn, and lose the reason.
+            Code::NotFile | Code::DirNotEmpty | Code::NoSpace => 403,
             Code::Unauthorized => 401,
             Code::TestFailed | Code::NodeExist => 412,
             Code::RaftInternal => 500,
@@ -133,6 +137,7 @@ impl From<&Refusal> for Failure {
             Reason::KeyExists(key) => of_key(Code::NodeExist, key),
             Reason::RootReadOnly => of_key(Code::RootReadOnly, "/"),
             Reason::DirNotEmpty(key) => of_key(Code::DirNotEmpty, key),
+            Reason::NoSpace(key) => of_key(Code::NoSpace, key),
             Reason::Unauthorized => (Code::Unauthorized, b"Insufficient credentials".to_vec()),
             // Requests about users and roles are answered in another form.
             Reason::Auth(refused) => (Code::Unauthorized, auth::refused(refused).1.into_bytes()),

@@ -1,5 +1,7 @@
 use super::*;
 
+const BOUNDS: HeldBounds = HeldBounds { etcd_factor: 5, etcd_v2_floor: 77 };
+
 fn encoded(control: &Control) -> Vec<u8> {
     let mut bytes = Vec::new();
     control.encode(&mut bytes);
@@ -20,13 +22,16 @@ fn control() -> Control {
         assert!(control.begin_batch(origin, 1));
     }
     control.register(MemberId(5), 1);
-    control.raise(&Level::ETCD.into());
+    control.raise(&Level::ETCD.into(), BOUNDS);
     control
 }
 
 #[test]
 fn a_section_is_read_back_and_is_as_long_as_foretold() {
-    for control in [Control::default(), control()] {
+    let mut bounded = control();
+    bounded.raise(&Level::TOKENS.into(), BOUNDS);
+    assert_eq!((control().bounds(), bounded.bounds()), (None, Some(BOUNDS)));
+    for control in [Control::default(), control(), bounded] {
         let bytes = encoded(&control);
         assert_eq!(bytes.len() as u64, control.encoded_bytes());
         let again = decoded(&bytes).unwrap();
@@ -89,7 +94,7 @@ fn each_change_of_the_ensemble_changes_the_digest() {
         Ordinal(1),
     );
     note(&control);
-    control.raise(&Level::ETCD.into());
+    control.raise(&Level::ETCD.into(), BOUNDS);
     note(&control);
     assert_ne!(control.digest(Ordinal(2)), control.digest(Ordinal(1)));
 }

@@ -26,6 +26,7 @@ use crate::etcd::reply::Refusal;
 use crate::etcd::settings::Settings;
 use crate::etcd::tail::{Sum, Tail};
 use crate::etcd::walk::Walk;
+use crate::held::{ETCD_LEASE_HELD_BYTES, ETCD_VERSION_HELD_BYTES, HeldBounds};
 use crate::ids::LeaseId;
 use crate::limits::ETCD_PRUNED_EVENTS_MAX;
 
@@ -39,6 +40,8 @@ const NEVER_COMPACTED: i64 = -1;
 /// etcd's keys and their history.
 pub struct Store {
     pub(crate) settings: Settings,
+    /// Bounds on what is held; none below level 4. They are control's state.
+    pub(crate) bounds: Option<HeldBounds>,
     pub(crate) revision: i64,
     pub(crate) compacted: i64,
     pub(crate) index: Index,
@@ -66,6 +69,7 @@ impl Default for Store {
     fn default() -> Self {
         Store {
             settings: Settings::default(),
+            bounds: None,
             revision: FIRST_REVISION,
             compacted: NEVER_COMPACTED,
             index: Index::default(),
@@ -129,6 +133,14 @@ impl Store {
     /// Bytes of all versions that can be read, and of the leases, equal on all members.
     pub fn bytes(&self) -> u64 {
         self.base_sum.bytes + self.tail_sum.bytes + self.leases.bytes()
+    }
+
+    /// Bytes that they take in memory, about, and equal on all members.
+    pub fn held(&self) -> u64 {
+        let versions = self.base_sum.count + self.tail_sum.count;
+        self.bytes()
+            + versions * ETCD_VERSION_HELD_BYTES
+            + self.leases.len() as u64 * ETCD_LEASE_HELD_BYTES
     }
 
     /// Whether nobody ever used the store: then it has no section in an image and no terms in the

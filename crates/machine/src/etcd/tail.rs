@@ -12,11 +12,13 @@ use crate::digest::Digest;
 use crate::etcd::event::{Event, Place};
 use crate::limits::ETCD_CHUNK_EVENTS;
 
-/// Bytes and digest of a set of events.
+/// Bytes, number and digest of a set of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     /// The bytes of the events.
     pub bytes: u64,
+    /// The number of the events.
+    pub count: u64,
     /// The sum of their terms.
     pub digest: Digest,
 }
@@ -24,17 +26,19 @@ pub(crate) struct Sum {
 impl Sum {
     /// The sum of one event.
     pub fn of(event: &Event) -> Sum {
-        Sum { bytes: event.bytes().len() as u64, digest: event.digest() }
+        Sum { bytes: event.bytes().len() as u64, count: 1, digest: event.digest() }
     }
 
     pub fn add(&mut self, other: Sum) {
         self.bytes = self.bytes.wrapping_add(other.bytes);
+        self.count = self.count.wrapping_add(other.count);
         self.digest.add(other.digest);
     }
 
     /// May wrap while several sums are put together; the whole is right again.
     pub fn subtract(&mut self, other: Sum) {
         self.bytes = self.bytes.wrapping_sub(other.bytes);
+        self.count = self.count.wrapping_sub(other.count);
         self.digest.subtract(other.digest);
     }
 }

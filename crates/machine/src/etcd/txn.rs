@@ -25,6 +25,7 @@ use crate::etcd::run::{Step, Stop};
 use crate::etcd::shown::weight_of;
 use crate::etcd::store::Store;
 use crate::etcd::txn_state::{Checking, Judging};
+use crate::held::{ETCD_LEASE_HELD_BYTES, HeldBounds};
 use crate::ids::{LeaseId, MemberId, Ordinal};
 use crate::limits::{ETCD_ANSWER_WEIGHT_MAX, ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
@@ -318,9 +319,22 @@ impl Store {
     /// Refuses puts that would make the store larger than its quota. Removals and compactions are
     /// never refused, and make room (`storage.BackendQuota.Available`). A refusal raises an alarm,
     /// as in etcd, for the member whose client has asked.
+    ///
+    /// From level 4 on what is held is bounded, too. No alarm tells of that: it would say that the
+    /// database is as large as its quota.
     fn check_quota(&mut self, at: At<'_>, cost: u64) -> Result<(), Refusal> {
-        if cost == 0 || self.bytes() + cost < self.settings.quota_bytes {
+        let quota = self.settings.quota_bytes;
+        if cost == 0 {
             return Ok(());
+        }
+        if self.bytes() + cost < quota {
+            // What a lease takes beside its bytes is more than what a put does.
+            let held = self.held() + cost + ETCD_LEASE_HELD_BYTES;
+            let has_room = |bounds: HeldBounds| held < bounds.etcd(quota);
+            return match self.bounds.is_none_or(has_room) {
+                true => Ok(()),
+                false => Err(Refusal::NoSpace),
+            };
         }
         // Where there are too many alarms, there is one of this kind.
         let _ = self.alarms.raise(Alarm { kind: AlarmKind::NoSpace, member: at.member.0 });

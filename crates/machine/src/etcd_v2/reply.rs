@@ -54,6 +54,8 @@ pub enum Reason {
         /// The index that the wait begins at.
         asked: u64,
     },
+    /// The tree takes as much memory as it may. The key is that of the write.
+    NoSpace(Box<str>),
     /// The client may not do that.
     Unauthorized,
     /// A change of users and roles is refused.

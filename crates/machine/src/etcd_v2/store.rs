@@ -26,6 +26,9 @@ pub struct Store {
     pub(crate) history: History,
     /// Shared with those who look at it without the lock.
     pub(crate) auth: Arc<Auth>,
+    /// Bytes that the tree may take in memory; none below level 4. Set before each command from
+    /// what other spaces have.
+    pub(crate) held_max: Option<u64>,
     /// A running walk for an image.
     pub(crate) walk: Option<Box<Walk>>,
     /// A command that is done in part.
@@ -41,6 +44,7 @@ impl Default for Store {
             tree: Tree::default(),
             history: History::default(),
             auth: Arc::default(),
+            held_max: None,
             walk: None,
             paused: None,
             garbage: Garbage::default(),

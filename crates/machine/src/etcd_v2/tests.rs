@@ -234,6 +234,7 @@ pub(crate) fn refusal_text(refusal: &Refusal) -> String {
         Reason::KeyExists(key) => (105, key.to_string()),
         Reason::RootReadOnly => (107, "/".to_string()),
         Reason::DirNotEmpty(key) => (108, key.to_string()),
+        Reason::NoSpace(key) => (112, key.to_string()),
         Reason::HistoryCleared { first, asked } => (401, format!("[{first}/{asked}]")),
         Reason::Unauthorized => (110, String::new()),
         Reason::Auth(refused) => (0, format!("{refused:?}")),

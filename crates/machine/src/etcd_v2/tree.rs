@@ -15,6 +15,7 @@ use crate::digest::Digest;
 use crate::etcd_v2::children::{Children, Chunk};
 use crate::etcd_v2::event::{Expiration, NodeState};
 use crate::etcd_v2::key::{Key, is_hidden};
+use crate::held::{ETCD_V2_NODE_HELD_BYTES, ETCD_V2_TTL_HELD_BYTES};
 use crate::limits::{ETCD_V2_INDEX_MAX, ETCD_V2_TTL_S_MAX};
 
 /// The tag of a node's record, and of its term of the digest.
@@ -83,6 +84,13 @@ pub struct Sums {
 }
 
 impl Sums {
+    /// Bytes that the nodes take in memory, about.
+    fn held(&self) -> u64 {
+        self.bytes
+            + self.node_count * ETCD_V2_NODE_HELD_BYTES
+            + self.ttl_count * ETCD_V2_TTL_HELD_BYTES
+    }
+
     fn add(&mut self, other: Sums) {
         self.digest.add(other.digest);
         self.bytes += other.bytes;
@@ -262,6 +270,11 @@ impl Tree {
         self.root.below()
     }
 
+    /// Bytes that the nodes take in memory, about, and equal on all members.
+    pub fn held(&self) -> u64 {
+        self.sums().held()
+    }
+
     /// The node at a key.
     ///
     /// # Errors
@@ -355,6 +368,9 @@ fn own_sums(key: Key<'_>, stat: &NodeStat, value: Option<&[u8]>) -> Sums {
         ttl_count: u64::from(stat.ttl.is_some()),
     }
 }
+
+/// The most bytes of a node's record beside its key and its value.
+pub(crate) const RECORD_BYTES_MAX: u64 = 1 + 1 + 4 + 8 + 8 + 8 + 8 + 8 + 4;
 
 const FLAG_DIR: u8 = 1;
 const FLAG_TTL: u8 = 2;

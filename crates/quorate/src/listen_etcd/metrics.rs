@@ -24,6 +24,7 @@ pub(super) fn text(member: &MemberView) -> String {
     of_replica(member, &mut page);
     of_peers(member, &mut page);
     of_keys(member, &mut page);
+    of_memory(member, &mut page);
     of_zookeeper(member, &mut page);
     of_disk(member, &mut page);
     of_health(member, &mut page);
@@ -99,6 +100,25 @@ fn of_peers(member: &MemberView, page: &mut Page) {
     add("etcd_network_peer_received_bytes_total", help, "From", |it| it.received_bytes);
     let help = "Messages that could not be sent to another member.";
     add("etcd_network_peer_sent_failures_total", help, "To", |it| it.sent_failures);
+}
+
+/// What etcd's spaces take in memory, and beyond which sums writes are refused.
+fn of_memory(member: &MemberView, page: &mut Page) {
+    let (held, held_v2, quota, bounds) = {
+        let machine = member.node.machine().read();
+        let (store, tree) = (machine.etcd(), machine.etcd_v2().tree());
+        (store.held(), tree.held(), store.settings().quota_bytes, machine.control().bounds())
+    };
+    let help = "Bytes that keys and leases take in memory, about.";
+    page.one("quorate_etcd_held_bytes", GAUGE, help, "", held);
+    let help = "Bytes that the tree of etcd v2 takes in memory, about.";
+    page.one("quorate_etcd_v2_held_bytes", GAUGE, help, "", held_v2);
+    if let Some(bounds) = bounds {
+        let help = "The bytes in memory beyond which puts and grants are refused.";
+        page.one("quorate_etcd_held_bytes_max", GAUGE, help, "", bounds.etcd(quota));
+        let help = "The bytes in memory beyond which writes of etcd v2 are refused.";
+        page.one("quorate_etcd_v2_held_bytes_max", GAUGE, help, "", bounds.etcd_v2(quota));
+    }
 }
 
 /// The figures of the keys.
