@@ -142,7 +142,10 @@ impl Loop {
         self.levels.needed = self.levels.needed.max(level);
     }
 
-    /// Raises the level to what clients need, or asks the leader to.
+    /// Raises the level for clients that need a higher one, or asks the leader to. From level 1 it
+    /// rises as far as all members know, so that a new ensemble has all bounds from its first use
+    /// of etcd's clients on; from another level as far as is needed, so that an upgrade can be
+    /// undone.
     pub(super) fn pursue_level(&mut self) {
         if !self.levels.is_due(self.now_ms) {
             return;
@@ -150,10 +153,21 @@ impl Loop {
         let level = self.levels.needed;
         match self.leader {
             // A refused raise is tried again.
-            _ if self.leads() => drop(self.raise(level)),
+            _ if self.leads() => {
+                let is_first = self.levels.replicated == Level::FIRST;
+                let known = self.known_to_all().filter(|_| is_first);
+                drop(self.raise(known.unwrap_or(level).max(level)));
+            }
             Some(leader) => self.send(leader, PeerMessage::NeedLevel(level)),
             None => {}
         }
+    }
+
+    /// The highest level that every member says it knows. None: one of them is not linked.
+    fn known_to_all(&self) -> Option<Level> {
+        let others = other_members(self.replica.membership(), &self.servers);
+        let known = others.map(|id| self.servers.linked.get(&id).map(|linked| linked.level_max));
+        known.chain([Some(self.levels.own_max())]).min()?
     }
 
     fn raise(&mut self, level: Level) -> Result<(), RaiseRefused> {
@@ -198,15 +212,21 @@ impl Loop {
     }
 }
 
+/// The voters and learners but this member and the placeholders of a birth.
+fn other_members(membership: &Membership, servers: &Servers) -> impl Iterator<Item = MemberId> {
+    let members = membership.voters.iter().chain(&membership.learners);
+    let own = servers.own.0.0;
+    let others = members.filter(move |id| **id != own && absent_server(**id).is_none());
+    others.map(|id| MemberId(*id))
+}
+
 /// Checks that every other member says that it knows the level.
 fn check_all_know(
     level: Level,
     membership: &Membership,
     servers: &Servers,
 ) -> Result<(), RaiseRefused> {
-    let members = membership.voters.iter().chain(&membership.learners);
-    let others = members.filter(|id| **id != servers.own.0.0 && absent_server(**id).is_none());
-    for member in others.map(|id| MemberId(*id)) {
+    for member in other_members(membership, servers) {
         let Some(linked) = servers.linked.get(&member) else {
             let server = servers.server_of(member);
             return Err(RaiseRefused::Absent { level, server, member });

@@ -104,6 +104,29 @@ fn a_follower_asks_the_leader_for_what_its_clients_need() {
 }
 
 #[test]
+fn the_first_need_raises_as_far_as_all_know_and_later_ones_as_far_as_needed() {
+    let need = |world: &mut World, leader: usize, level| {
+        tell(world, leader, LoopInput::Front(ToLoop::Need(level)));
+        run(world);
+        levels(world)
+    };
+    let known = [Level::TOKENS, Level::ETCD_V2, Level::TOKENS];
+    let (mut world, leader, _) = led(known);
+    assert_eq!(need(&mut world, leader, Level::ETCD), [Level::ETCD_V2; 3]);
+
+    let (mut world, leader, _) = led([Level::ETCD; 3]);
+    assert_eq!(need(&mut world, leader, Level::ETCD), [Level::ETCD; 3]);
+    let known = [Level::TOKENS; 3];
+    let (mut world, leader, _) = led(known);
+    let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
+    world.members[leader].submit_own(&raise);
+    world.turn(leader);
+    run(&mut world);
+    assert_eq!(levels(&world), [Level::ETCD; 3]);
+    assert_eq!(need(&mut world, leader, Level::ETCD_V2), [Level::ETCD_V2; 3]);
+}
+
+#[test]
 fn a_need_that_no_build_knows_raises_nothing() {
     let (mut world, leader, followers) = led([NEW; 3]);
     let higher = Level::from_number(9).unwrap();
