@@ -20,11 +20,12 @@ impl Level {
     /// The tree of etcd v2, beside etcd's keys.
     pub const ETCD_V2: Level = Level(3);
 
-    /// The revision at which each of etcd's users got its password, for signed tokens.
+    /// The revision at which each of etcd's users got its password, for signed tokens; and bounds
+    /// on what etcd's spaces hold. Every member knows the second version of the handshake.
     pub const TOKENS: Level = Level(4);
 
     /// The highest level that is released: its formats, and those of the levels below, stay.
-    pub const RELEASED: Level = Level::ETCD_V2;
+    pub const RELEASED: Level = Level::TOKENS;
 
     /// The highest level that this build knows, released or not.
     pub const NEWEST: Level = Level::TOKENS;

@@ -69,10 +69,13 @@ impl Builds {
             false => Build::New,
         };
         let first = (0..member_count).map(|_| build()).collect();
-        let (old, new) = match Random::new(seed ^ LEVELS_SEED).below(4) {
-            0 => (Level::ETCD, Level::ETCD_V2),
-            1 => (Level::FIRST, Level::ETCD_V2),
-            _ => (Level::FIRST, Level::ETCD),
+        let mut levels = Random::new(seed ^ LEVELS_SEED);
+        let (old, new) = match (levels.below(4), levels.one_in(2)) {
+            (0, _) => (Level::ETCD, Level::ETCD_V2),
+            (1, _) => (Level::FIRST, Level::ETCD_V2),
+            (2, true) => (Level::FIRST, Level::TOKENS),
+            (_, true) => (Level::ETCD_V2, Level::TOKENS),
+            (_, false) => (Level::FIRST, Level::ETCD),
         };
         Some(Builds {
             old,
@@ -104,7 +107,8 @@ impl Builds {
         let programs = match level_max {
             Level::FIRST => ["0.1.0", "0.1.1", ""],
             Level::ETCD => ["0.2.0", "0.2.1", "0.3.0-dev"],
-            _ => ["0.3.0", "0.3.1", "0.4.0-dev"],
+            Level::ETCD_V2 => ["0.3.0", "0.3.1", "0.4.0-dev"],
+            _ => ["0.4.0", "0.4.1", "0.5.0-dev"],
         };
         Known {
             messages: VersionRange { min: 1, max: messages_max },

@@ -1,10 +1,11 @@
 //! Files of the levels, read by this version: payloads of entries with every command and operation,
 //! and images of machines with a past. `fixtures/README.md` says how the files were made. They are
 //! never written anew: a later version of a format gets files of its own. Level 1 is here, level 2
-//! in `etcd`, level 3 in `etcd_v2`.
+//! in `etcd`, level 3 in `etcd_v2`, level 4 in `level_4`.
 
 mod etcd;
 mod etcd_v2;
+mod level_4;
 
 use bytes::Bytes;
 use machine::entry::{self, BatchBuilder, decode_batch, decode_header, encode_identities};
@@ -499,4 +500,5 @@ fn fixtures_are_written_only_when_asked_for() {
     write("image-again-v4.bin", &image_of(&mut restore(&image)));
     etcd::write_fixtures(write);
     etcd_v2::write_fixtures(write);
+    level_4::write_fixtures(write);
 }

@@ -65,7 +65,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("snapshot_log_bytes", "\"64MiB\""),
     ("container_check_interval", "\"60s\""),
     ("disk_stall", "\"1s\""),
-    ("level_max", "3"),
+    ("level_max", "4"),
     ("fsync_warning", "\"1s\""),
     ("audit", "true"),
     ("log", "\"info\", or \"debug\", \"warn\""),
