@@ -6,6 +6,7 @@
 //! longer with a large store, and equal on all members.
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::etcd::settings::QUOTA_BYTES_DEFAULT;
 
 /// Bytes that a version of a key takes beside those that the quota counts: its place in the index
 /// and in the tail, its allocation, the reference of its lease. Measured at 55 to 111.
@@ -35,12 +36,15 @@ pub struct HeldBounds {
 
 impl HeldBounds {
     /// The bounds for stores as they are: `counted` is what the quota counts of etcd's, `held` and
-    /// `held_v2` what they hold. A store that holds more than its quota when the bounds begin may
-    /// grow as it did; it is not refused for what it was allowed before.
+    /// `held_v2` what they hold. A store that holds more than its quota, or than the default one,
+    /// when the bounds begin may have as much for each byte that counts as it has on average: so it
+    /// is not refused for what it was allowed before.
     pub(crate) fn for_stores(quota: u64, (counted, held): (u64, u64), held_v2: u64) -> HeldBounds {
-        let is_large = held > quota;
+        // A quota may come or fall later.
+        let large = quota.min(QUOTA_BYTES_DEFAULT);
+        let is_large = held > large;
         let as_it_is = held.div_ceil(counted.max(1)).min(u64::from(u32::MAX)) as u32;
-        let is_large_v2 = held_v2 > quota;
+        let is_large_v2 = held_v2 > large;
         HeldBounds {
             etcd_factor: if is_large { as_it_is.max(QUOTA_FACTOR) } else { QUOTA_FACTOR },
             etcd_v2_floor: if is_large_v2 { held_v2.saturating_mul(2) } else { 0 },

@@ -23,14 +23,18 @@ use crate::zk::txn::Call;
 const ZXID_BEYOND_IMAGE: i64 = 1 << 32;
 
 impl Machine {
-    /// The state of a new ensemble that begins with the tree and the sessions of an image. It is
-    /// equal wherever it is made from that image.
+    /// The state of a new ensemble that begins with the tree and the sessions of an image, and with
+    /// its level. It is equal wherever it is made from that image.
     pub fn begin_with(image: Machine) -> Machine {
         let mut machine = Machine::default();
         machine.ordinal = machine.ordinal.next();
         // The low half is empty, as in ZooKeeper at the beginning of an epoch.
         let zxid = (image.zk.zxid.0 & !(ZXID_BEYOND_IMAGE - 1)) + ZXID_BEYOND_IMAGE;
         machine.zk.zxid = Zxid(zxid);
+        let bounds = machine.bounds_for_stores();
+        // The level may be that of a new ensemble, which is no change.
+        let _ = machine.control.raise(image.control.level(), bounds);
+        machine.follow_level();
         machine.prepare_image(PreparedImage { hash: 0, machine: Box::new(image) });
         let nobody = Origin { member: MemberId(0), boot: BootId(0) };
         let (time_ms, connection) = (0, ConnectionId(0));
@@ -85,6 +89,9 @@ impl Machine {
         self.install_store(&mut image, changes);
         self.install_etcd_v2(&mut image, changes);
         self.control.widen(self.bounds_for_stores());
+        if let Some(bounds) = image.control.bounds() {
+            self.control.widen(bounds);
+        }
         self.follow_level();
         self.replaced = Some(image);
     }

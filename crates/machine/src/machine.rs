@@ -257,8 +257,10 @@ impl Machine {
     pub(crate) fn follow_level(&mut self) {
         self.etcd.bounds = self.control.bounds();
         let auth = &mut self.etcd.auth;
-        if self.control.level().level >= Level::TOKENS && !auth.knows_passwords_since() {
-            Arc::make_mut(auth).know_passwords_since();
+        let knows = self.control.level().level >= Level::TOKENS;
+        // Users of an image have been judged at its install; one without users comes as it is.
+        if knows != auth.knows_passwords_since() {
+            Arc::make_mut(auth).know_passwords_since(knows);
         }
     }
 

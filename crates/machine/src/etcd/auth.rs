@@ -240,10 +240,10 @@ impl Auth {
         self.forget_permitted();
     }
 
-    /// From now on it is known since when users have their passwords. The level is raised; or an
-    /// image was restored whose level is.
-    pub(crate) fn know_passwords_since(&mut self) {
-        self.knows_passwords_since = true;
+    /// Notes whether it is known from now on since when users have their passwords. The level is
+    /// raised; or an image was restored or installed.
+    pub(crate) fn know_passwords_since(&mut self, knows: bool) {
+        self.knows_passwords_since = knows;
     }
 
     /// Whether it is known since when users have their passwords.

@@ -4,7 +4,7 @@
 use crate::codec::{DecodeError, Reader, Write};
 
 /// The bytes of a quota that no flag sets (`storage.DefaultQuotaBytes`).
-const QUOTA_BYTES_DEFAULT: u64 = 2 * 1024 * 1024 * 1024;
+pub(crate) const QUOTA_BYTES_DEFAULT: u64 = 2 * 1024 * 1024 * 1024;
 
 /// The operations of a transaction that no flag sets (`embed.DefaultMaxTxnOps`).
 const TXN_OPS_MAX_DEFAULT: u32 = 128;

@@ -11,8 +11,8 @@ use crate::etcd_v2::key::Key;
 use crate::etcd_v2::removal::{self, Budget, Paused, Stop, Walk};
 use crate::etcd_v2::reply::{Mismatch, OtherIndex, OtherValue, Outcome, Reason, Refusal};
 use crate::etcd_v2::store::Store;
-use crate::etcd_v2::tree::{Missing, Node, NodeStat, RECORD_BYTES_MAX, Ttl};
-use crate::held::ETCD_V2_NODE_HELD_BYTES;
+use crate::etcd_v2::tree::{Missing, Node, NodeStat, RECORD_BYTES_MAX, TTL_BYTES, Ttl};
+use crate::held::{ETCD_V2_NODE_HELD_BYTES, ETCD_V2_TTL_HELD_BYTES};
 
 impl Store {
     /// Applies a command that was stamped with this time, in ms since 1970, and is for somebody.
@@ -118,9 +118,7 @@ impl Call<'_> {
         if before.is_some_and(|node| node.is_dir()) {
             return Err(Reason::not_file(write.key));
         }
-        if !is_refresh {
-            self.check_room(write, before)?;
-        }
+        self.check_room(write, before, is_refresh)?;
         let kept = before.and_then(|node| node.value().cloned()).filter(|_| is_refresh);
         let prev = before.map(|node| node.shown(self.time_ms));
         let node = self.new_node(write, is_dir, kept);
@@ -149,7 +147,7 @@ impl Call<'_> {
             Err(Missing::NoNode(_)) => {}
             Err(missing) => return Err(missing.into()),
         }
-        self.check_room(&Write { key, ..*write }, None)?;
+        self.check_room(&Write { key, ..*write }, None, false)?;
         let node = self.new_node(write, is_dir, None);
         Ok(self.put_node(Action::Create, key, node, None, false))
     }
@@ -163,9 +161,7 @@ impl Call<'_> {
         if node.is_dir() && !write.value.is_empty() {
             return Err(Reason::not_file(write.key));
         }
-        if !is_refresh {
-            self.check_room(write, Some(node))?;
-        }
+        self.check_room(write, Some(node), is_refresh)?;
         let before = (node.stat, node.shown(self.time_ms));
         Ok(self.change_node(Action::Update, before, write, is_refresh))
     }
@@ -182,9 +178,7 @@ impl Call<'_> {
         }
         let node = self.store.tree.find(write.key)?;
         check(write.key, node, compare)?;
-        if !is_refresh {
-            self.check_room(write, Some(node))?;
-        }
+        self.check_room(write, Some(node), is_refresh)?;
         let before = (node.stat, node.shown(self.time_ms));
         Ok(self.change_node(Action::CompareAndSwap, before, write, is_refresh))
     }
@@ -275,19 +269,26 @@ impl Call<'_> {
     }
 
     /// Refuses a write that makes the tree larger than it may be. Of a new node all directories on
-    /// the way count, whether they are there or not.
-    fn check_room(&self, write: &Write<'_>, before: Option<&Arc<Node>>) -> Result<(), Reason> {
+    /// the way count, whether they are there or not. A refresh keeps the value.
+    fn check_room(
+        &self,
+        write: &Write<'_>,
+        before: Option<&Arc<Node>>,
+        is_refresh: bool,
+    ) -> Result<(), Reason> {
         let Some(held_max) = self.store.held_max else { return Ok(()) };
-        let value_bytes = write.value.len() as u64;
+        let value_bytes = if is_refresh { 0 } else { write.value.len() as u64 };
         let more = match before {
             Some(node) => {
                 let bytes_before = node.value().map_or(0, |value| value.len() as u64);
-                value_bytes.saturating_sub(bytes_before)
+                let gets_ttl = write.ttl_s.is_some() && node.stat.ttl.is_none();
+                let ttl_bytes = if gets_ttl { TTL_BYTES + ETCD_V2_TTL_HELD_BYTES } else { 0 };
+                value_bytes.saturating_sub(bytes_before) + ttl_bytes
             }
             None => {
                 let key_bytes = write.key.text().len() as u64;
                 let each = ETCD_V2_NODE_HELD_BYTES + RECORD_BYTES_MAX + key_bytes;
-                value_bytes + each * write.key.level_count() as u64
+                value_bytes + ETCD_V2_TTL_HELD_BYTES + each * write.key.level_count() as u64
             }
         };
         match more > 0 && self.store.tree.held() + more > held_max {

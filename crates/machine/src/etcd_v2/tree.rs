@@ -370,7 +370,10 @@ fn own_sums(key: Key<'_>, stat: &NodeStat, value: Option<&[u8]>) -> Sums {
 }
 
 /// The most bytes of a node's record beside its key and its value.
-pub(crate) const RECORD_BYTES_MAX: u64 = 1 + 1 + 4 + 8 + 8 + 8 + 8 + 8 + 4;
+pub(crate) const RECORD_BYTES_MAX: u64 = 1 + 1 + 4 + 8 + 8 + TTL_BYTES + 4;
+
+/// Bytes of a time to live in a node's record.
+pub(crate) const TTL_BYTES: u64 = 8 + 8 + 8;
 
 const FLAG_DIR: u8 = 1;
 const FLAG_TTL: u8 = 2;

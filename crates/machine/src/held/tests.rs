@@ -2,6 +2,7 @@ use super::*;
 use crate::change::ChangeBatch;
 use crate::command::Command;
 use crate::control::Command as ControlCommand;
+use crate::etcd::auth::AuthCommand;
 use crate::etcd::command::{Command as EtcdCommand, DeleteRange, KeyRange, Put};
 use crate::etcd::reply::Refusal;
 use crate::etcd::settings::Settings;
@@ -29,7 +30,9 @@ fn a_store_that_was_allowed_before_is_not_refused() {
     let tree = of(1_000, (0, 0), 5_000);
     assert_eq!((tree.etcd_v2(1_000), tree.etcd_v2(9_000)), (10_000, 27_000));
     assert_eq!(tree.or(small_keys), HeldBounds { etcd_factor: 8, etcd_v2_floor: 10_000 });
-    // No quota, no bound.
+    // Without a quota there is no bound, until there is one: what is held then is allowed.
+    let large = of(u64::MAX, (1 << 30, 8 << 30), 5 << 30);
+    assert_eq!((large.etcd_factor, large.etcd_v2_floor), (8, 10 << 30));
     assert_eq!(of(u64::MAX, (1, 1), 1).etcd(u64::MAX), u64::MAX);
     assert_eq!(usual.etcd_v2(u64::MAX), u64::MAX);
 }
@@ -77,6 +80,31 @@ fn set(machine: &mut Machine, key: &str, value: &[u8]) -> Result<(), Reason> {
     let write = Write { key: Key::new(key).expect("is a key"), value, ttl_s: None };
     let set = V2Command::Set { write, is_dir: false, is_refresh: false };
     match apply(machine, &Command::EtcdV2(set)) {
+        Outcome::EtcdV2(outcome) => outcome.map(drop).map_err(|refusal| refusal.reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The machine restored from its image.
+fn copy(machine: &mut Machine) -> Machine {
+    machine.freeze();
+    let mut restore = Restore::default();
+    loop {
+        let (piece, is_last) = match machine.freeze_step(1_000, 1_000) {
+            FreezeStep::Piece(piece) => (piece, false),
+            FreezeStep::Last(piece) => (piece, true),
+            FreezeStep::Aborted => panic!("nothing changes meanwhile"),
+        };
+        restore.piece(&piece).expect("is a piece");
+        if is_last {
+            return restore.finish().expect("is whole");
+        }
+    }
+}
+
+fn refresh(machine: &mut Machine, key: &str, ttl_s: Option<u64>) -> Result<(), Reason> {
+    let write = Write { key: Key::new(key).expect("is a key"), value: b"", ttl_s };
+    match apply(machine, &Command::EtcdV2(V2Command::Update { write, is_refresh: true })) {
         Outcome::EtcdV2(outcome) => outcome.map(drop).map_err(|refusal| refusal.reason),
         other => panic!("{other:?}"),
     }
@@ -141,6 +169,12 @@ fn the_tree_of_etcd_v2_has_a_bound_and_an_error_of_its_own() {
     // What makes nothing larger is not refused, and removals make room.
     assert_eq!(set(&mut machine, "/dir1/key", b"other"), Ok(()));
     assert!(set(&mut machine, "/dir1/key", &[b'x'; 2_000]).is_err());
+    let with_ttl =
+        (3..number).find(|at| refresh(&mut machine, &format!("/dir{at}/key"), Some(9)).is_err());
+    assert!(with_ttl.is_some_and(|at| at < 20), "a time to live takes space: {with_ttl:?}");
+    assert_eq!(refresh(&mut machine, "/dir3/key", Some(7)), Ok(()), "it had one");
+    assert_eq!(refresh(&mut machine, "/dir3/key", None), Ok(()));
+    assert!(machine.etcd_v2().tree().held() <= 3 * QUOTA);
     let key = Key::new("/dir2").expect("is a key");
     let delete = V2Command::Delete { key, is_dir: true, is_recursive: true };
     apply(&mut machine, &Command::EtcdV2(delete));
@@ -176,21 +210,38 @@ fn bounds_are_restored_with_the_state_and_are_those_of_the_ensemble_with_another
     assert_eq!(small.etcd().bounds, Some(bounds_of(&small)));
     assert_eq!(put(&mut small, 5_000), Ok(()));
 
-    small.freeze();
-    let mut restore = Restore::default();
-    loop {
-        let (piece, is_last) = match small.freeze_step(1_000, 1_000) {
-            FreezeStep::Piece(piece) => (piece, false),
-            FreezeStep::Last(piece) => (piece, true),
-            FreezeStep::Aborted => panic!("nothing changes meanwhile"),
-        };
-        restore.piece(&piece).expect("is a piece");
-        if is_last {
-            break;
-        }
-    }
-    let restored = restore.finish().expect("is whole");
+    let restored = copy(&mut small);
     assert_eq!(bounds_of(&restored), bounds_of(&small));
     assert_eq!(restored.etcd().bounds, small.etcd().bounds);
     assert_eq!(restored.digest(), small.digest());
+}
+
+#[test]
+fn a_new_ensemble_begins_with_the_level_and_the_bounds_of_its_backup() {
+    let mut wide = machine(Level::ETCD_V2, QUOTA);
+    (0..5_000).for_each(|number| put(&mut wide, number).expect("is within the quota"));
+    let below = Machine::begin_with(copy(&mut wide));
+    assert_eq!((below.control().level().level, below.control().bounds()), (Level::ETCD_V2, None));
+    raise(&mut wide, Level::TOKENS);
+    let begun = Machine::begin_with(copy(&mut wide));
+    assert_eq!(begun.control().level().level, Level::TOKENS);
+    assert_eq!(begun.control().bounds(), wide.control().bounds());
+    assert_eq!(begun.etcd().bounds, wide.etcd().bounds);
+}
+
+/// An image without users has nothing about their passwords, whatever its level.
+#[test]
+fn an_image_of_level_4_makes_no_state_of_level_4() {
+    let mut of_level_4 = machine(Level::TOKENS, QUOTA);
+    put(&mut of_level_4, 1).expect("there is room");
+    let mut old = machine(Level::ETCD_V2, QUOTA);
+    old.prepare_image(PreparedImage { hash: 7, machine: Box::new(of_level_4) });
+    apply(&mut old, &Command::Control(ControlCommand::InstallImage { hash: 7 }));
+    assert_eq!((old.control().bounds(), old.etcd().bounds), (None, None));
+    let mut again = copy(&mut old);
+    for machine in [&mut old, &mut again] {
+        let user = AuthCommand::AddUser { user: "ann", password: Some(b"a hash") };
+        assert_eq!(etcd(machine, EtcdCommand::Auth(user)), Ok(()));
+    }
+    assert_eq!(old.digest(), again.digest(), "a start from a snapshot has the same");
 }

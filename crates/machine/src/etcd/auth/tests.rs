@@ -649,7 +649,7 @@ fn records_of_users_and_roles_that_break_the_format_are_refused() {
         reader.finish().map(|()| auth)
     };
     let mut knowing = auth.clone();
-    knowing.know_passwords_since();
+    knowing.know_passwords_since(true);
     let change = AuthCommand::ChangePassword { user: "alice", password: b"new" };
     knowing.apply(Ordinal(9), &change).unwrap();
     for auth in [&auth, &knowing] {
