@@ -91,6 +91,16 @@ pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// that connect and say nothing cannot keep members out.
 pub const HANDSHAKES_MAX: usize = 64;
 
+/// Accepted connections of one address that may begin to agree on a key in one second, and those of
+/// all. One costs the thread of the links a third of a ms; without a bound a stranger who dials all
+/// the time would have that thread for himself.
+pub const EXCHANGES_OF_ADDRESS_MAX: u32 = 100;
+/// Those of all addresses.
+pub const EXCHANGES_MAX: u32 = 200;
+
+/// How often wrong secrets are logged, with their count.
+pub const WRONG_SECRETS_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Addresses of a server that are tried in one dial. They share the time that it may take
 /// ([`crate::ClusterConfig::connect_timeout`]).
 pub const ADDRESSES_TRIED_MAX: usize = 8;

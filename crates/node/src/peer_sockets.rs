@@ -50,7 +50,7 @@ use crate::peer_frame::{FrameBatch, FrameReader};
 use crate::peer_hello::{AuthKind, Channel, Peer, Refusal};
 use crate::peer_key::SharedNumber;
 use crate::peer_traffic::{PeerTraffic, Traffic};
-use handshake::HandshakeStream;
+use handshake::{Dialler, Exchanges, HandshakeStream, WrongSecrets};
 
 /// A frame that only shows that its sender is alive. `member` has no kind 0.
 const KIND_BEAT: u8 = 0;
@@ -212,6 +212,8 @@ enum Trouble {
     Slow,
     #[error("newer connections took its place before its handshake ended")]
     Evicted,
+    #[error("too many begin a handshake")]
+    TooMany,
     /// It refuses the first message of this version of the handshake as it refuses garbage.
     #[error("it does not understand the handshake")]
     NotUnderstood,
@@ -252,6 +254,8 @@ struct Links {
     seen: BTreeMap<u64, [Notify; 2]>,
     handshakes: Mutex<VecDeque<Arc<Notify>>>,
     complaints: Mutex<Complaints>,
+    exchanges: Mutex<Exchanges>,
+    wrong_secrets: Mutex<WrongSecrets>,
     give: Box<dyn Fn(Vec<PeerInput>) -> bool + Send + Sync>,
 }
 
@@ -340,6 +344,8 @@ impl PeerSockets {
             dropped: AtomicU64::new(0),
             handshakes: Mutex::default(),
             complaints: Mutex::default(),
+            exchanges: Mutex::default(),
+            wrong_secrets: Mutex::default(),
             give: Box::new(give),
         };
         links.process = links.draw_u64();
@@ -640,17 +646,27 @@ async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
             match turn.limit(accepted).await {
                 Ok(stream) => {
                     let shown = names_host.map(|names_host| Shown::of(&stream, names_host));
-                    links.serve_on(stream, split_any, hello, turn, shown).await
+                    let dialler = Dialler { from: from.ip(), shown };
+                    links.serve_on(stream, split_any, hello, turn, dialler).await
                 }
                 Err(trouble) => Err(trouble),
             }
         }
-        _ => links.serve_on(stream, split_plain, hello, turn, None).await,
+        _ => {
+            let dialler = Dialler { from: from.ip(), shown: None };
+            links.serve_on(stream, split_plain, hello, turn, dialler).await
+        }
     };
-    if let Err(trouble) = served
-        && !trouble.is_passing()
-    {
-        links.log_trouble(&about, &trouble);
+    match served {
+        Err(trouble) if trouble.is_passing() => {}
+        Err(Trouble::Refused(Refusal::Secret)) => links.on_wrong_secret(&about),
+        // A stranger chooses what he says, and must not fill the places of other troubles.
+        Err(Trouble::RefusesUs(reason)) => {
+            let trouble = Trouble::RefusesUs(reason);
+            links.log_trouble_of(&about, "it refuses us", &trouble);
+        }
+        Err(trouble) => links.log_trouble(&about, &trouble),
+        Ok(()) => {}
     }
 }
 
@@ -848,8 +864,12 @@ impl Links {
 
     /// Logs trouble with a peer, unless it was logged lately.
     fn log_trouble(&self, about: &str, trouble: &dyn Display) {
-        let trouble = trouble.to_string();
-        if self.complaints.lock().is_due(about, &trouble, Instant::now()) {
+        self.log_trouble_of(about, &trouble.to_string(), trouble);
+    }
+
+    /// Logs trouble of a kind, unless trouble of that kind was logged lately.
+    fn log_trouble_of(&self, about: &str, kind: &str, trouble: &dyn Display) {
+        if self.complaints.lock().is_due(about, kind, Instant::now()) {
             tracing::warn!("links: {about}: {trouble}");
         }
     }
@@ -868,11 +888,11 @@ impl Links {
         split: impl FnOnce(S) -> (R, Writer<S>),
         hello: watch::Receiver<Arc<Hello>>,
         turn: Turn,
-        shown: Option<Shown>,
+        dialler: Dialler,
     ) -> Result<(), Trouble> {
         let mut talk = HandshakeStream::new(stream);
         let own = hello.borrow().clone();
-        match turn.limit(self.handshake_with_dialler(&mut talk, &own, shown.as_ref())).await {
+        match turn.limit(self.handshake_with_dialler(&mut talk, &own, &dialler)).await {
             Ok(open) => {
                 drop(turn);
                 let HandshakeStream { stream, frames } = talk;

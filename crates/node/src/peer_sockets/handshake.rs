@@ -1,8 +1,11 @@
 //! The handshake of a link, from both sides. [`crate::peer_hello`] has its messages and says what
 //! they are for.
 
+use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use machine::Level;
 use member::Hello;
@@ -11,7 +14,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::{Links, PeerAuth, PeerSecret, Registered, Shown, Trouble, write_frames};
-use crate::limits::{HANDSHAKE_FRAME_BYTES_MAX, REDIAL_MAX};
+use crate::limits::{
+    EXCHANGES_MAX, EXCHANGES_OF_ADDRESS_MAX, HANDSHAKE_FRAME_BYTES_MAX, REDIAL_MAX,
+    WRONG_SECRETS_INTERVAL,
+};
 use crate::peer_frame::FrameReader;
 use crate::peer_hello::{
     Answer, AuthKind, Channel, Handshake, Offer, Peer, Proof, Refusal, Transcript, check_peer,
@@ -67,6 +73,60 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
     }
 }
 
+/// The other side of an accepted connection.
+pub(super) struct Dialler {
+    /// Where it is.
+    pub from: IpAddr,
+    /// What it has shown in the handshake of TLS.
+    pub shown: Option<Shown>,
+}
+
+/// How many connections have begun to agree on a key in the present second.
+#[derive(Default)]
+pub(super) struct Exchanges {
+    since: Option<Instant>,
+    count: u32,
+    of_address: HashMap<IpAddr, u32>,
+}
+
+impl Exchanges {
+    /// Counts one more. False if there were too many.
+    fn begin(&mut self, from: IpAddr, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now >= since + Duration::from_secs(1)) {
+            *self = Exchanges { since: Some(now), ..Exchanges::default() };
+        }
+        if self.count >= EXCHANGES_MAX {
+            return false;
+        }
+        let of_address = self.of_address.entry(from).or_default();
+        if *of_address >= EXCHANGES_OF_ADDRESS_MAX {
+            return false;
+        }
+        *of_address += 1;
+        self.count += 1;
+        true
+    }
+}
+
+/// Wrong secrets that the log has not told of.
+#[derive(Default)]
+pub(super) struct WrongSecrets {
+    untold: u64,
+    told_at: Option<Instant>,
+}
+
+impl WrongSecrets {
+    /// Counts one more. Returns the number of those to tell of, if it is time.
+    fn add(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        let is_due = self.told_at.is_none_or(|told_at| now >= told_at + WRONG_SECRETS_INTERVAL);
+        is_due.then(|| {
+            self.told_at = Some(now);
+            std::mem::take(&mut self.untold)
+        })
+    }
+}
+
 impl PeerSecret {
     fn handshakes(&self, level: Option<Level>) -> Handshakes {
         Handshakes::of(true, self.may_be_old, level)
@@ -87,34 +147,29 @@ impl Links {
         self: &Arc<Self>,
         talk: &mut HandshakeStream<S>,
         own: &Arc<Hello>,
-        shown: Option<&Shown>,
+        dialler: &Dialler,
     ) -> Result<Registered, Trouble> {
-        let (offer, key) = self.offer_and_key(talk, own).await?;
+        let (offer, key) = self.offer_and_key(talk, own, dialler.from).await?;
         self.check_auth(offer.auth)?;
         if offer.wanted != own.server {
             let (wanted, own) = (offer.wanted, own.server);
             return Err(Refusal::WrongServer { wanted, own }.into());
         }
         check_peer(own, &self.numbers, &offer.hello)?;
-        if let Some(shown) = shown {
+        if let Some(shown) = &dialler.shown {
             self.check_certificate(shown, offer.hello.server)?;
         }
         let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
         let answer = Answer { auth, process, nonce, hello: Hello::clone(own) };
         let transcript = Transcript { offer, answer };
-        let own_proof = key.as_ref().map(|(_, key)| transcript.accepter_proof(key));
+        let own_proof = key.as_ref().map(|key| transcript.accepter_proof(key));
         let own_proof = own_proof.unwrap_or_default();
         talk.send(&Handshake::Answer(transcript.answer.clone(), own_proof)).await?;
         let Handshake::Proof(proof) = talk.receive().await? else {
             return Err(Refusal::OutOfTurn.into());
         };
-        if let Some((version, key)) = key {
-            if !transcript.is_dialler(&key, &proof) {
-                return Err(Refusal::Secret.into());
-            }
-            if version == HandshakeVersion::Old {
-                self.warn_of_old_handshake(transcript.offer.hello.server);
-            }
+        if key.is_some_and(|key| !transcript.is_dialler(&key, &proof)) {
+            return Err(Refusal::Secret.into());
         }
         let Offer { hello, process, channel, .. } = transcript.offer;
         let peer = Peer { hello: Arc::new(hello), process };
@@ -124,25 +179,40 @@ impl Links {
         Ok(registered)
     }
 
-    fn warn_of_old_handshake(&self, server: u64) {
+    /// Logs that this server gives somebody what lets him try secrets offline: a server of an older
+    /// build, or a stranger in its name.
+    fn warn_of_old_handshake(&self, server: u64, from: IpAddr) {
         let trouble = format!(
-            "somebody who listens can try secrets offline: install version {} there",
+            "it can try secrets offline; once every server has version {} or later, forbid that \
+             (quorate.quorum.oldHandshake=false, old_handshake = false)",
             Level::TOKENS.version()
         );
-        self.log_trouble(&format!("server {server} speaks version 1 of the handshake"), &trouble);
+        let from = from.to_canonical();
+        self.log_trouble(&format!("{from}, as server {server}, begins with version 1"), &trouble);
     }
 
-    /// The dialler's offer, and the version and the key of the proofs; none where none are wanted.
+    /// Notes that the other side did not know the secret.
+    pub(super) fn on_wrong_secret(&self, about: &str) {
+        if let Some(count) = self.wrong_secrets.lock().add(Instant::now()) {
+            tracing::warn!("links: {about} does not know the secret; {count} such attempts");
+        }
+    }
+
+    /// The dialler's offer, and the key of the proofs; none where none are wanted.
     async fn offer_and_key<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         talk: &mut HandshakeStream<S>,
         own: &Hello,
-    ) -> Result<(Offer, Option<(HandshakeVersion, Vec<u8>)>), Trouble> {
+        from: IpAddr,
+    ) -> Result<(Offer, Option<Vec<u8>>), Trouble> {
         match (talk.receive().await?, &self.auth) {
             (Handshake::Begin(share), PeerAuth::Secret(secret)) => {
+                if !self.exchanges.lock().begin(from, Instant::now()) {
+                    return Err(Trouble::TooMany);
+                }
                 let key = self.agree_with_dialler(talk, secret, &share).await?;
                 match talk.receive().await? {
-                    Handshake::Offer(offer) => Ok((offer, Some((HandshakeVersion::New, key)))),
+                    Handshake::Offer(offer) => Ok((offer, Some(key))),
                     _ => Err(Refusal::OutOfTurn.into()),
                 }
             }
@@ -156,7 +226,10 @@ impl Links {
                 if !secret.handshakes(level).takes(HandshakeVersion::Old) {
                     return Err(Refusal::OldHandshake.into());
                 }
-                Ok((offer, Some((HandshakeVersion::Old, secret.bytes.clone()))))
+                if self.numbers.contains(&offer.hello.server) {
+                    self.warn_of_old_handshake(offer.hello.server, from);
+                }
+                Ok((offer, Some(secret.bytes.clone())))
             }
             (Handshake::Offer(offer), PeerAuth::None | PeerAuth::Tls(_)) => Ok((offer, None)),
             _ => Err(Refusal::OutOfTurn.into()),
@@ -277,3 +350,6 @@ async fn expect_confirmation<S: AsyncRead + AsyncWrite + Unpin>(
         _ => Err(Refusal::OutOfTurn.into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -519,6 +519,30 @@ fn a_stranger_learns_nothing_before_it_has_shown_the_secret() {
 }
 
 #[test]
+fn a_flood_of_handshakes_ends_no_link() {
+    let peers = Peers::alone(hello(1), secret());
+    let mut linked = Stranger::connect(&peers);
+    linked.link(offer(hello(2)));
+    peers.wait_up();
+    let shared = SharedNumber::of(b"a secret of a guesser");
+    let share = *shared.begin(Side::Dialler, || [4; 32]).share();
+    let mut replies = 0;
+    let began = Instant::now();
+    for _ in 0..150 {
+        let mut stranger = Stranger::connect(&peers);
+        stranger.say(&Handshake::Begin(share));
+        replies += usize::from(stranger.hear().is_some());
+    }
+    // A slow machine needs several seconds.
+    let seconds = began.elapsed().as_secs() as usize + 1;
+    assert!(replies <= 100 * seconds, "{replies} replies");
+    assert_eq!(peers.handle.links().len(), 1);
+    linked.send(&FrameBatch::new(vec![frame(7, 3)]).to_bytes());
+    assert_eq!(peers.wait_frame().2, frame(7, 3));
+    peers.sockets.stop();
+}
+
+#[test]
 fn a_server_of_an_older_build_links_until_the_level_or_a_setting_forbids_it() {
     let dial = |own: Hello, auth: PeerAuth| {
         let level = own.level.clone().map(|stated| stated.level);
