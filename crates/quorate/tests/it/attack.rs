@@ -6,6 +6,7 @@
 
 mod answers;
 mod encoded_size;
+mod etcd_watches;
 mod honest;
 mod leases;
 mod locks;

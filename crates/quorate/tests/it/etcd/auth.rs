@@ -337,6 +337,48 @@ fn watches_are_permitted_one_by_one() {
     });
 }
 
+/// etcd judges a watch at its creation, and so does Quorate: what was open goes on. Compared with
+/// etcd 3.6.16 by hand.
+#[test]
+fn permissions_enforced_or_taken_amid_streams_count_for_what_begins_then() {
+    let server = Server::start("etcd-auth-amid", &[ETCD]);
+    let address = server.face("etcd");
+    run(async {
+        let requests = connect(address).await;
+        let path = "/etcdserverpb.Watch/Watch";
+        let mut before = Bidi::open(&requests, head(path), &watch("a", 0)).await;
+        assert!(before.next::<pb::WatchResponse>().await.created);
+        enforce(address);
+        let alice = Client::of(address, "alice", "a");
+        assert_eq!(alice.put("a"), Ok(()));
+        let heard: pb::WatchResponse = before.next().await;
+        assert_eq!(heard.events.len(), 1, "a watch from before goes on");
+        before.send(&watch("a", 0));
+        let refused: pb::WatchResponse = before.next().await;
+        assert_eq!((refused.created, refused.canceled, refused.watch_id), (true, true, -1));
+        assert!(refused.cancel_reason.ends_with("user name is empty"), "{}", refused.cancel_reason);
+
+        // With a token, and its role is taken away.
+        let token = alice.token.clone().unwrap();
+        let mut of_alice = Bidi::open(&requests, with_token(path, &token), &watch("a", 0)).await;
+        assert!(of_alice.next::<pb::WatchResponse>().await.created);
+        let root = Client::of(address, "root", "r");
+        root.must("auth/user/revoke", json!({"name": "alice", "role": "role"}));
+        assert_eq!(alice.put("a"), Err(DENIED.to_string()));
+        assert_eq!(root.put("a"), Ok(()));
+        for stream in [&mut before, &mut of_alice] {
+            assert_eq!(stream.next::<pb::WatchResponse>().await.events.len(), 1);
+        }
+        of_alice.send(&watch("a", 0));
+        let refused: pb::WatchResponse = of_alice.next().await;
+        assert!(refused.canceled && refused.watch_id == -1);
+        // The stream serves what is permitted again.
+        root.must("auth/disable", json!({}));
+        before.send(&watch("a", 0));
+        assert!(!before.next::<pb::WatchResponse>().await.canceled);
+    });
+}
+
 /// The text of the answer to a put of a key over TLS, by a client with this certificate.
 fn put_over_tls(address: SocketAddr, shows: &'static str, key: &str) -> String {
     over_tls(address, shows, "POST /v3/kv/put", &json!({"key": base64(key)}).to_string())
