@@ -560,16 +560,21 @@ fn signed_tokens_end_with_their_user_and_its_password() {
     let lines = [
         ETCD,
         "quorate.etcdBcryptCost=4",
-        "quorate.levelMax=4",
         "admin.enableServer=true",
         "admin.serverAddress=127.0.0.1",
         "admin.serverPort=0",
         &token,
     ];
-    let server = Server::start_in(folder, &lines);
-    let client = server.face("etcd");
+    // An older build, then this one.
+    let old_lines = [&lines[..], &["quorate.levelMax=2"]].concat();
+    let mut old = Server::start_in(folder.clone(), &old_lines);
+    let client = old.face("etcd");
     enforce(client);
     let (alice, root) = (Client::of(client, "alice", "a"), Client::of(client, "root", "r"));
+    old.stop();
+    let server = Server::start_in(folder, &lines);
+    let client = server.face("etcd");
+    let (alice, root) = (alice.at(client), root.at(client));
     let grant = |id: u64| json!({"ID": id, "TTL": 100});
     let new_password = |password: &str| json!({"name": "root", "password": password});
     root.must("auth/user/changepw", new_password("other"));
