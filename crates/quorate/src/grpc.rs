@@ -48,7 +48,7 @@ pub use counts::{CallCounts, CallNumbers, TIME_BOUNDS_US};
 pub use deadline::Deadline;
 pub use keep_alive::PingPolicy;
 pub use limits::{LONG_HEADERS_MAX, Limits, Patience};
-pub use metadata::Metadata;
+pub use metadata::{KEPT_BYTES_MAX, KeptValues, Metadata, Value};
 pub use methods::{Kind, Method, Methods};
 pub use outgoing::Outgoing;
 pub use requests::Message;

@@ -113,6 +113,8 @@ fn start_within(
             methods: Methods::new(METHODS, false),
             limits: Arc::new(limits.grpc()),
             long_headers: Arc::new(Semaphore::new(grpc::LONG_HEADERS_MAX)),
+            // No header is read by a handler.
+            metadata_bytes: Arc::new(Semaphore::new(0)),
             windows: Arc::new(Semaphore::new(limits.windows_bytes / STREAM_WINDOW_BYTES as usize)),
             credits: None,
         },

@@ -113,6 +113,7 @@ pub fn start(
     let limits = Arc::new(grpc_limits(&member.config));
     let windows = Arc::new(Semaphore::new(WINDOWS_BYTES_MAX / STREAM_WINDOW_BYTES as usize));
     let long_headers = Arc::new(Semaphore::new(LONG_HEADERS_MAX));
+    let metadata_bytes = Arc::new(Semaphore::new(grpc::KEPT_BYTES_MAX));
     let room = RoomOfAll::new();
     let passwords = Passwords::start(member.config.auth.bcrypt_cost, &member.tokens)?;
     let mut runtimes = Vec::new();
@@ -125,6 +126,7 @@ pub fn start(
             limits: limits.clone(),
             windows: windows.clone(),
             long_headers: long_headers.clone(),
+            metadata_bytes: metadata_bytes.clone(),
             credits: None,
         };
         let (room, member, passwords) = (room.clone(), member.clone(), passwords.clone());
@@ -191,6 +193,7 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<Accepted>) {
 async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::Result<()> {
     let Accepted { stream, peer, wire, service, tls, held } = accepted;
     let held = Rc::new(held);
+    let kept = Rc::new(grpc::KeptValues::new(&runtime.server.metadata_bytes));
     set_socket_keepalive(&stream, true)?;
     set_tcp_keepidle(&stream, KEEP_ALIVE_TIME)?;
     set_tcp_user_timeout(&stream, UNTAKEN_TIME_MAX.as_millis() as u32)?;
@@ -203,7 +206,7 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     };
     let Some(tls) = tls.filter(|_| is_secure) else {
         let is_http2 = begins_with(&stream, HTTP2_START).await?;
-        let site = Site { peer, service, is_secure, certificate: None, held };
+        let site = Site { peer, service, is_secure, certificate: None, held, kept };
         return serve_protocol(stream, (is_http2, site), runtime).await;
     };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
@@ -216,7 +219,7 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
             let certificate = tls.peer_certificates().and_then(|chain| chain.first());
             let certificate = certificate.filter(|_| runtime.member.has_certificate_users);
             let certificate = certificate.map(|it| common_name(it).into());
-            let site = Site { peer, service, is_secure, certificate, held };
+            let site = Site { peer, service, is_secure, certificate, held, kept };
             serve_protocol(stream, (is_http2, site), runtime).await
         }
         Err(error) => {
@@ -260,7 +263,8 @@ where
     if web.is_none() && !matches!(site.service, EtcdService::All | EtcdService::Grpc) {
         return Ok(());
     }
-    grpc::serve_with(stream, &runtime.server, &shares.requests, handle, web).await
+    let server = (&runtime.server, &*site.kept);
+    grpc::serve_with(stream, server, &shares.requests, handle, web).await
 }
 
 /// The first bytes of a client that speaks HTTP/2 (RFC 9113, 3.4): no method of HTTP/1.1 begins
@@ -296,6 +300,7 @@ fn grpc_limits(config: &EtcdConfig) -> Limits {
         header_bytes_max: HEADER_BYTES_MAX,
         web_header_bytes_max: HTTP_HEAD_BYTES_MAX,
         metadata_keys: client::METADATA_KEYS,
+        metadata_prefix: client::BEARER,
         streams_max,
         stream_window_bytes: STREAM_WINDOW_BYTES,
         connection_window_bytes: CONNECTION_WINDOW_BYTES,

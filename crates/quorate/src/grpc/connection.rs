@@ -18,6 +18,7 @@ use super::credits::{Credits, StreamCredits};
 use super::head;
 use super::keep_alive::SignsOfLife;
 use super::limits::Limits;
+use super::metadata::KeptValues;
 use super::methods::Methods;
 use super::requests::Requests;
 use super::room::SharesBySize;
@@ -37,6 +38,8 @@ pub struct Server<M> {
     /// The places for clients that send headers too long to be waited for as a whole. The
     /// connection of a client that finds none ends.
     pub long_headers: Arc<Semaphore>,
+    /// Bytes of large headers that calls may still keep.
+    pub metadata_bytes: Arc<Semaphore>,
     /// The credits for requests; none for a face that counts bytes only.
     pub credits: Option<Arc<Credits>>,
 }
@@ -70,16 +73,17 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
     M: Copy,
 {
-    serve_with(socket, server, shares, handle, None::<Web<fn(Exchange)>>).await
+    let kept = KeptValues::new(&server.metadata_bytes);
+    serve_with(socket, (server, &kept), shares, handle, None::<Web<fn(Exchange)>>).await
 }
 
-/// As [`serve`], with requests that are no calls of gRPC.
+/// As [`serve`], with requests that are no calls of gRPC, and values that these may keep, too.
 ///
 /// # Errors
 /// As for [`serve`].
 pub async fn serve_with<S, M>(
     socket: S,
-    server: &Server<M>,
+    (server, kept): (&Server<M>, &KeptValues),
     shares: &SharesBySize,
     handle: impl Fn(Box<Call<M>>),
     web: Option<Web<impl Fn(Exchange)>>,
@@ -127,7 +131,8 @@ where
                     }
                     _ => accepted,
                 };
-                let Some(call) = open(accepted, server, shares, &streams) else { continue };
+                let opened = open(accepted, (server, kept), shares, &streams);
+                let Some(call) = opened else { continue };
                 let stream_count = Arc::strong_count(&streams) - 1;
                 give_window(&mut connection, &mut windows, stream_count, server);
                 handle(call);
@@ -231,13 +236,13 @@ fn give_window<S, M>(
 /// Opens the call of a stream. None if its headers are refused; the client is told so.
 fn open<M: Copy>(
     (request, mut respond): Accepted,
-    server: &Server<M>,
+    (server, kept): (&Server<M>, &KeptValues),
     shares: &SharesBySize,
     streams: &Arc<()>,
 ) -> Option<Box<Call<M>>> {
     let (parts, body) = request.into_parts();
     let limits = &server.limits;
-    let head = match head::read(parts, &server.methods, limits) {
+    let head = match head::read(parts, &server.methods, limits, kept) {
         Ok(head) => head,
         Err(response) => {
             // A client that is gone needs no answer.

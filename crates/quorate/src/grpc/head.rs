@@ -10,11 +10,14 @@ use hyper::{Method, Request, Response, StatusCode};
 use super::counts::CallCounts;
 use super::deadline::{Deadline, parse_timeout};
 use super::limits::Limits;
-use super::metadata::Metadata;
+use super::metadata::{KeptValues, Metadata};
 use super::methods::{Kind, Method as Entry, Methods};
 use super::status::{ACCEPT_ENCODING, Code, Status};
 
 const GZIP: &str = "gzip";
+
+/// Bytes of a media type that a response repeats.
+const CONTENT_TYPE_BYTES_MAX: usize = 128;
 const MEDIA_TYPE: &str = "application/grpc";
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -40,23 +43,22 @@ pub(super) struct Head<M> {
 pub(super) fn read<M: Copy>(
     parts: Parts,
     methods: &Methods<M>,
-    &Limits { takes_gzip, metadata_keys, .. }: &Limits,
+    &Limits { takes_gzip, metadata_keys, metadata_prefix, .. }: &Limits,
+    kept: &KeptValues,
 ) -> Result<Head<M>, Box<Response<()>>> {
-    let plain = || HeaderValue::from_static(MEDIA_TYPE);
     let refuse = |http: StatusCode, content_type: HeaderValue, code, text: String| {
         let mut response = status_alone(content_type, &Status::new(code, text));
         *response.status_mut() = http;
         Box::new(response)
     };
     let content_type = match parts.headers.get(CONTENT_TYPE) {
-        Some(value) if value == MEDIA_TYPE => plain(),
-        Some(value) if is_grpc(value.as_bytes()) => value.clone(),
+        Some(value) if is_grpc(value.as_bytes()) => repeated(value),
         other => {
             let value = other.map_or_else(Default::default, HeaderValue::as_bytes);
             let value = String::from_utf8_lossy(value);
             let text = format!("invalid gRPC request content-type {value:?}");
             let http = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Err(refuse(http, plain(), Code::InvalidArgument, text));
+            return Err(refuse(http, plain_type(), Code::InvalidArgument, text));
         }
     };
     let of_call = |status: &Status| Box::new(status_alone(content_type.clone(), status));
@@ -73,8 +75,9 @@ pub(super) fn read<M: Copy>(
     };
     let encoding = parts.headers.get(ENCODING).cloned();
     let has_authority = parts.uri.authority().is_some() || parts.headers.contains_key(HOST);
-    let metadata = match Metadata::of(&parts.headers, metadata_keys) {
+    let metadata = match Metadata::of(&parts.headers, (metadata_keys, metadata_prefix), kept) {
         Ok(metadata) => metadata,
+        Err(status) if status.code == Code::ResourceExhausted => return Err(of_call(&status)),
         Err(status) => return malformed(status.message),
     };
     if !has_authority {
@@ -126,6 +129,19 @@ pub(super) fn too_large() -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
     response
+}
+
+fn plain_type() -> HeaderValue {
+    HeaderValue::from_static(MEDIA_TYPE)
+}
+
+/// The media type of the response, which repeats that of the request unless it is too long. It is a
+/// copy: what the library gives keeps all headers in memory for as long as the call goes on.
+fn repeated(content_type: &HeaderValue) -> HeaderValue {
+    let bytes = Some(content_type.as_bytes());
+    let bytes =
+        bytes.filter(|it| *it != MEDIA_TYPE.as_bytes() && it.len() <= CONTENT_TYPE_BYTES_MAX);
+    bytes.and_then(|bytes| HeaderValue::from_bytes(bytes).ok()).unwrap_or_else(plain_type)
 }
 
 /// Whether a media type is gRPC's, with or without the name of an encoding of messages.

@@ -27,6 +27,8 @@ pub struct Limits {
     pub web_header_bytes_max: usize,
     /// The keys of metadata that handlers read. Others are dropped.
     pub metadata_keys: &'static [&'static str],
+    /// What their values may begin with, in exactly this case; it is cut off.
+    pub metadata_prefix: &'static str,
     /// Streams of one connection. The client is told the number; a further stream is refused.
     pub streams_max: u32,
     /// Bytes that a client may send on a stream before the handler takes them.

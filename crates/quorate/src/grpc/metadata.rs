@@ -1,9 +1,13 @@
 //! The metadata of a call: headers chosen by its client.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine};
 use hyper::header::{HeaderMap, HeaderValue};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::status::{Code, Status};
 
@@ -18,24 +22,90 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Values of a request that are kept at most, and bytes of one; the rest is dropped. No token has
-/// as many.
-const VALUES_MAX: usize = 32;
+/// Bytes of a value that is kept at most; the rest is dropped. No token has as many.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// The headers of a request that handlers read. The values of binary keys are well-formed, unless
-/// they were cut.
+/// A value with more bytes is looked for among the last ones of its connection, and counts.
+const SMALL_BYTES: usize = 256;
+
+/// Bytes of large values that all connections of a face may have kept.
+pub const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes of large values that one connection may have kept.
+const CONNECTION_BYTES_MAX: usize = KEPT_BYTES_MAX / 16;
+
+/// Values of a connection that a further one may be equal to. A table of HPACK has 4 KiB, so no
+/// more large values than these can be sent again by a reference of a few bytes.
+const RECENT_MAX: usize = 16;
+
+/// The headers of a request that handlers read: of each key the first value that is text.
 #[derive(Clone, Debug, Default)]
-pub struct Metadata(Vec<(&'static str, HeaderValue)>);
+pub struct Metadata(Vec<(&'static str, Value)>);
+
+/// A value that a client has sent. Clones share its bytes.
+#[derive(Clone, Debug)]
+pub struct Value(Arc<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    text: Arc<str>,
+    /// What a large value takes of all that is kept, and of its connection's part.
+    _permits: Option<[OwnedSemaphorePermit; 2]>,
+}
+
+/// The values that calls of a connection keep.
+#[derive(Debug)]
+pub struct KeptValues {
+    /// What is left for all connections of the face, and for this one.
+    left: [Arc<Semaphore>; 2],
+    recent: Mutex<VecDeque<Weak<Kept>>>,
+}
+
+impl Value {
+    /// Its text. A caller that keeps a reference keeps the value beside it, which counts.
+    pub fn text(&self) -> &Arc<str> {
+        &self.0.text
+    }
+}
+
+impl KeptValues {
+    /// Of a connection of the face that has this many bytes left.
+    pub fn new(of_face: &Arc<Semaphore>) -> KeptValues {
+        let left = [of_face.clone(), Arc::new(Semaphore::new(CONNECTION_BYTES_MAX))];
+        KeptValues { left, recent: Mutex::default() }
+    }
+
+    /// Keeps a value, or finds it kept. None if as many bytes are kept as may be.
+    pub fn keep(&self, text: &str) -> Option<Value> {
+        let text = &text[..text.floor_char_boundary(VALUE_BYTES_MAX)];
+        if text.len() <= SMALL_BYTES {
+            return Some(Value(Arc::new(Kept { text: text.into(), _permits: None })));
+        }
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = recent.iter().filter_map(Weak::upgrade);
+        if let Some(kept) = found.find(|kept| *kept.text == *text) {
+            return Some(Value(kept));
+        }
+        let bytes = u32::try_from(text.len()).expect("a value was cut");
+        let [of_face, own] = &self.left;
+        let of_face = of_face.clone().try_acquire_many_owned(bytes).ok()?;
+        let own = own.clone().try_acquire_many_owned(bytes).ok()?;
+        let kept = Arc::new(Kept { text: text.into(), _permits: Some([of_face, own]) });
+        recent.truncate(RECENT_MAX - 1);
+        recent.push_front(Arc::downgrade(&kept));
+        Some(Value(kept))
+    }
+}
 
 impl Metadata {
     /// Checks that the value of every binary key can be decoded, and keeps those of `keys`.
     ///
     /// # Errors
-    /// A value cannot be decoded; the status is grpc-go's.
+    /// A value cannot be decoded, with grpc-go's status; or too many bytes are kept.
     pub(super) fn of(
         headers: &HeaderMap,
-        keys: &'static [&'static str],
+        (keys, prefix): (&'static [&'static str], &'static str),
+        kept: &KeptValues,
     ) -> Result<Metadata, Status> {
         for (key, value) in headers {
             if !key.as_str().ends_with(BINARY_SUFFIX) {
@@ -47,36 +117,28 @@ impl Metadata {
                 }
             }
         }
-        let of_key = |key: &'static str| headers.get_all(key).iter().map(move |value| (key, value));
-        let kept = keys.iter().flat_map(|key| of_key(key)).take(VALUES_MAX);
-        // A copy: what the library gives keeps other headers in memory.
-        let copied = kept.filter_map(|(key, value)| {
-            let bytes = &value.as_bytes()[..value.len().min(VALUE_BYTES_MAX)];
-            Some((key, HeaderValue::from_bytes(bytes).ok()?))
-        });
-        Ok(Metadata(copied.collect()))
+        let first = |key: &'static str| {
+            let text = headers.get_all(key).iter().find_map(|value| value.to_str().ok())?;
+            let text = text.strip_prefix(prefix).unwrap_or(text);
+            // A copy: what the library gives keeps other headers in memory.
+            Some(kept.keep(text).map(|value| (key, value)).ok_or_else(too_many))
+        };
+        keys.iter().filter_map(|key| first(key)).collect::<Result<_, _>>().map(Metadata)
     }
 
-    fn values(&self, key: &str) -> impl Iterator<Item = &HeaderValue> {
-        self.0.iter().filter(move |(of, _)| *of == key).map(|(_, value)| value)
+    /// The first value of a key that is text.
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.0.iter().find(|(of, _)| *of == key).map(|(_, value)| value)
     }
 
-    /// The first value of a key, if it is text.
+    /// Its text.
     pub fn text(&self, key: &str) -> Option<&str> {
-        self.texts(key).next()
+        self.value(key).map(|value| &**value.text())
     }
+}
 
-    /// All values of a key that are text, in the order in which they came.
-    pub fn texts(&self, key: &str) -> impl Iterator<Item = &str> {
-        self.values(key).filter_map(|value| value.to_str().ok())
-    }
-
-    /// All values of a binary key, decoded, in the order in which they came.
-    pub fn binaries(&self, key: &str) -> impl Iterator<Item = Vec<u8>> {
-        assert!(key.ends_with(BINARY_SUFFIX), "{key} is not a binary key");
-        // A value that was cut may be malformed at its end.
-        self.values(key).flat_map(parts).filter_map(|part| BASE64.decode(part).ok())
-    }
+fn too_many() -> Status {
+    Status::new(Code::ResourceExhausted, "too many large headers are kept")
 }
 
 /// The status that grpc-go answers to a binary value that is not base64.

@@ -100,6 +100,7 @@ pub(super) fn limits() -> Limits {
         header_bytes_max: 64 * 1024,
         web_header_bytes_max: 0,
         metadata_keys: &["name", "name-bin"],
+        metadata_prefix: "",
         streams_max: STREAMS_MAX,
         stream_window_bytes: 65_535,
         connection_window_bytes: 65_535,
@@ -131,7 +132,8 @@ fn run_with<F: Future<Output = ()>>(
     let windows = Arc::new(Semaphore::new(16));
     let (methods, limits) = (Methods::new(METHODS, false), Arc::new(limits));
     let long_headers = Arc::new(Semaphore::new(LONG_HEADERS_MAX));
-    let server = Server { methods, limits, windows, long_headers, credits };
+    let metadata_bytes = Arc::new(Semaphore::new(KEPT_BYTES_MAX));
+    let server = Server { methods, limits, windows, long_headers, metadata_bytes, credits };
     let (end_sender, ends) = mpsc::channel(16);
     let shares = Arc::new([SHARE_BYTES; 3].map(Share::new));
     let flooded = Arc::default();
@@ -245,10 +247,8 @@ async fn status(call: &mut Call<Does>) -> Result<(), End> {
 
 async fn metadata(call: &mut Call<Does>) -> Result<(), End> {
     call.requests.only().await?;
-    let mut text = call.metadata.texts("name").collect::<Vec<_>>().join(",");
-    for bytes in call.metadata.binaries("name-bin") {
-        text.push_str(&format!(" {bytes:?}"));
-    }
+    let found = ["name", "name-bin"].into_iter().filter_map(|key| call.metadata.text(key));
+    let text = found.collect::<Vec<_>>().join(" ");
     call.answers.send(framed(|out| out.extend_from_slice(text.as_bytes()))?, None).await
 }
 
@@ -492,18 +492,43 @@ fn a_client_is_told_which_encodings_it_may_use() {
 fn metadata_that_are_read_reach_the_handler() {
     run(|rig| async move {
         let connection = rig.connect().await;
-        let values: Vec<String> = (0..40).map(|number| format!("value {number}")).collect();
         let long = "l".repeat(20_000);
         let others = (0..500).map(|number| format!("other-{number}")).collect::<Vec<_>>();
         let mut headers: Vec<(&str, &str)> = others.iter().map(|key| (&key[..], "v")).collect();
         headers.extend([("name-bin", "AAEC"), ("name-bin", "/w"), ("name", &long)]);
         let outcome = exchange(&connection, head("Metadata", &headers), message(b"")).await;
-        let text = format!("{} [0, 1, 2] [255]", "l".repeat(16 * 1024));
+        let text = format!("{} AAEC", "l".repeat(16 * 1024));
         outcome.assert_is(200, &message(text.as_bytes()), Code::Ok, "");
-        let headers: Vec<(&str, &str)> = values.iter().map(|value| ("name", &value[..])).collect();
+        let headers = [("name", "\u{e9}"), ("name", "the first text"), ("name", "the second")];
         let outcome = exchange(&connection, head("Metadata", &headers), message(b"")).await;
-        outcome.assert_is(200, &message(values[..32].join(",").as_bytes()), Code::Ok, "");
+        outcome.assert_is(200, &message(b"the first text"), Code::Ok, "");
     });
+}
+
+#[test]
+fn large_values_that_calls_keep_have_a_bound_and_equal_ones_count_once() {
+    let of_face = Arc::new(Semaphore::new(6 << 20));
+    let left = || of_face.available_permits();
+    let connection = KeptValues::new(&of_face);
+    let token = "t".repeat(4_000);
+    let same: Vec<Value> = (0..10_000).filter_map(|_| connection.keep(&token)).collect();
+    assert_eq!((same.len(), left()), (10_000, (6 << 20) - 4_000));
+    drop(same);
+    assert_eq!(left(), 6 << 20, "nothing is kept without a call");
+    let small: Vec<Value> =
+        (0..10_000).filter_map(|at| connection.keep(&format!("{at:0256}"))).collect();
+    assert_eq!((small.len(), left()), (10_000, 6 << 20));
+    // Others of one connection: 16 KiB of each, and 4 MiB of all.
+    let other = |at: usize| format!("{at:04}{}", "o".repeat(20_000));
+    let kept: Vec<Value> = (0..1_000).filter_map(|at| connection.keep(&other(at))).collect();
+    assert_eq!((kept.len(), left()), (256, 2 << 20));
+    // A second one has what is left.
+    let second = KeptValues::new(&of_face);
+    let of_second: Vec<Value> = (0..1_000).filter_map(|at| second.keep(&other(at))).collect();
+    assert_eq!((of_second.len(), left()), (128, 0));
+    assert!(second.keep("a small one").is_some());
+    drop(kept);
+    assert_eq!(left(), 4 << 20);
 }
 
 /// A block in frames of 16,000 bytes, with the head of its HEADERS frame.

@@ -167,6 +167,7 @@ impl Limits {
             header_bytes_max: HEADER_BYTES_MAX,
             web_header_bytes_max: 0,
             metadata_keys: &[],
+            metadata_prefix: "",
             streams_max: STREAMS_MAX,
             stream_window_bytes: STREAM_WINDOW_BYTES,
             connection_window_bytes: CONNECTION_WINDOW_BYTES,

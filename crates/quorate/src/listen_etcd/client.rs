@@ -17,7 +17,7 @@ use super::audit::{Audited, AuditedClient, Operation};
 use super::runtime::{FrontCall, Runtime, WatchCall};
 use crate::config::etcd::EtcdService;
 use crate::connections::Held;
-use crate::grpc::{Deadline, Metadata};
+use crate::grpc::{Deadline, KeptValues, Metadata, Value};
 
 /// The keys of metadata that hold a token, in the order in which they are looked for
 /// (`rpctypes.TokenFieldNameGRPC`, `TokenFieldNameSwagger`).
@@ -42,7 +42,7 @@ pub(super) const METADATA_KEYS: &[&str] =
 const TIMEOUT: &str = "grpc-timeout";
 
 /// What a token may begin with, in exactly this case. It is cut off.
-const BEARER: &str = "Bearer ";
+pub(super) const BEARER: &str = "Bearer ";
 
 /// What a connection is for, and whose it is.
 #[derive(Clone)]
@@ -55,6 +55,8 @@ pub(super) struct Site {
     /// Its place among the connections of all faces. A WebSocket outlives the task of its
     /// connection, and keeps it.
     pub held: Rc<Held>,
+    /// What its calls keep of their headers.
+    pub kept: Rc<KeptValues>,
 }
 
 /// A client, for one call.
@@ -76,7 +78,7 @@ pub(super) struct Client {
 #[derive(Clone)]
 enum Said {
     Nothing,
-    Token(Arc<str>),
+    Token(Value),
     /// The common name of its certificate.
     Certificate(Arc<str>),
     /// It is the member itself.
@@ -86,10 +88,10 @@ enum Said {
 impl Client {
     /// The client of a call of gRPC.
     pub fn of_call(runtime: &Rc<Runtime>, metadata: &Metadata, site: &Site) -> Client {
-        let token = TOKEN_KEYS.iter().find_map(|key| metadata.text(key));
+        let token = TOKEN_KEYS.iter().find_map(|key| metadata.value(key));
         let is_direct = || metadata.text(FROM_GATEWAY).is_none();
         let said = match (token, &site.certificate) {
-            (Some(token), _) => Said::token(token),
+            (Some(token), _) => Said::Token(token.clone()),
             (None, Some(name)) if is_direct() => Said::Certificate(name.clone()),
             _ => Said::Nothing,
         };
@@ -100,7 +102,8 @@ impl Client {
     /// The client of a call of the gateway.
     ///
     /// # Errors
-    /// The text says that its `grpc-timeout` is malformed.
+    /// The text says that its `grpc-timeout` is malformed, or that it is one of too many with large
+    /// headers.
     pub fn of_request(
         runtime: &Rc<Runtime>,
         headers: &HeaderMap,
@@ -117,18 +120,25 @@ impl Client {
         let of_key = |key: &&str| headers.get(format!("{METADATA_PREFIX}{key}"));
         let value = TOKEN_KEYS.iter().find_map(of_key).or(headers.get(AUTHORIZATION));
         let token = value.and_then(|value| value.to_str().ok());
-        let said = token.map_or(Said::Nothing, Said::token);
+        let said = Said::of_token(token, site)?;
         let requires_leader = of_key(&REQUIRES_LEADER).is_some_and(|value| value == "true");
         Ok(Client { requires_leader, deadline, ..Client::at(runtime, said, Some(site)) })
     }
 
     /// The client of a stream over WebSocket. Its headers are no metadata; its token stands beside
     /// the protocol (`wsproxy.transformSubProtocolHeader`).
-    pub fn of_upgrade(runtime: &Rc<Runtime>, headers: &HeaderMap, site: &Site) -> Client {
+    ///
+    /// # Errors
+    /// The text says that it is one of too many with large headers.
+    pub fn of_upgrade(
+        runtime: &Rc<Runtime>,
+        headers: &HeaderMap,
+        site: &Site,
+    ) -> Result<Client, String> {
         let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
         let token = protocol.and_then(|text| text.split_once("Bearer,")).map(|(_, token)| token);
-        let said = token.map_or(Said::Nothing, |token| Said::token(token.trim_matches(' ')));
-        Client::at(runtime, said, Some(site))
+        let said = Said::of_token(token.map(|token| token.trim_matches(' ')), site)?;
+        Ok(Client::at(runtime, said, Some(site)))
     }
 
     /// The member itself, as a client.
@@ -155,7 +165,7 @@ impl Client {
         match &self.said {
             Said::Nothing => Credentials::Nobody,
             Said::Token(token) => {
-                self.runtime.member.tokens.credentials(token, &self.runtime.verified)
+                self.runtime.member.tokens.credentials(token.text(), &self.runtime.verified)
             }
             Said::Certificate(name) => Credentials::Certificate(name.clone()),
             Said::Member => Credentials::Member,
@@ -207,7 +217,10 @@ impl Client {
 }
 
 impl Said {
-    fn token(text: &str) -> Said {
-        Said::Token(text.strip_prefix(BEARER).unwrap_or(text).into())
+    fn of_token(text: Option<&str>, site: &Site) -> Result<Said, String> {
+        let Some(text) = text else { return Ok(Said::Nothing) };
+        let text = text.strip_prefix(BEARER).unwrap_or(text);
+        let kept = site.kept.keep(text).map(Said::Token);
+        kept.ok_or_else(|| "too many large headers are kept".to_string())
     }
 }

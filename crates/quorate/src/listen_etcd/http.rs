@@ -167,11 +167,12 @@ async fn call(
     // A client of WebSocket sends GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
     let client = match upgrade {
-        None => match Client::of_request(runtime, &parts.headers, site) {
-            Ok(client) => client,
-            Err(why) => return refused(etcd::Code::InvalidArgument, &why),
-        },
+        None => Client::of_request(runtime, &parts.headers, site),
         Some(_) => Client::of_upgrade(runtime, &parts.headers, site),
+    };
+    let client = match client {
+        Ok(client) => client,
+        Err(why) => return refused(etcd::Code::InvalidArgument, &why),
     };
     let method = match gateway::route(http_method, parts.uri.path()) {
         Ok(method) => method,

@@ -104,6 +104,34 @@ fn streams_cost_little_memory_and_are_gone_with_their_clients() {
     });
 }
 
+/// HPACK makes a few bytes of a header that was sent before.
+#[test]
+fn large_headers_that_are_sent_again_are_kept_once() {
+    let server = Server::start("etcd-large-headers", &[ETCD]);
+    let stream_count = sized(2_000, 9_000);
+    run(async {
+        let address = server.face("etcd");
+        let connection = connect(address).await;
+        longest_call(&connection).await;
+        let before = resident_bytes(&server);
+        let token = "t".repeat(3_900);
+        let mut watch = head("/grpc.health.v1.Health/Watch");
+        for _ in 0..32 {
+            watch.headers_mut().append("token", token.parse().unwrap());
+        }
+        let message = framed(&HealthCheckRequest::default().encode_to_vec());
+        let mut watches = Vec::new();
+        for _ in 0..stream_count {
+            let opened = open(&connection, watch.clone(), message.clone());
+            watches.push(soon(opened).await.unwrap());
+        }
+        let after = resident_bytes(&server);
+        report("streams with 32 large headers", watches.len(), before, after);
+        assert!(after.saturating_sub(before) < stream_count * 15_000 + 16_000_000);
+        assert!(longest_call(&connection).await < PROMPT);
+    });
+}
+
 #[test]
 fn readers_that_never_read_take_the_room_and_no_more() {
     let server = Server::start("etcd-unread", &[ETCD]);
