@@ -5,6 +5,7 @@
 //! `QUORATE_ATTACK_LARGE=1` runs honest requests with 1,000,000 keys instead of 200,000.
 
 mod answers;
+mod chunk_load;
 mod encoded_size;
 mod etcd_watches;
 mod honest;
