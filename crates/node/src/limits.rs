@@ -92,8 +92,8 @@ pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 pub const HANDSHAKES_MAX: usize = 64;
 
 /// Accepted connections of one address that may begin to agree on a key in one second, and those of
-/// all. One costs the thread of the links a third of a ms; without a bound a stranger who dials all
-/// the time would have that thread for himself.
+/// all. One costs the thread of the links 0.7 ms; without a bound a stranger who dials all the time
+/// would have that thread for himself.
 pub const EXCHANGES_OF_ADDRESS_MAX: u32 = 100;
 /// Those of all addresses.
 pub const EXCHANGES_MAX: u32 = 200;
