@@ -175,6 +175,11 @@ impl Control {
         self.steady_sum.1 + 4 + self.origins.len() as u64 * ORIGIN_BYTES
     }
 
+    /// Reads the level alone, with which a section of any level begins.
+    pub(crate) fn decode_level(reader: &mut Reader<'_>) -> Result<StatedLevel, DecodeError> {
+        decode_stated(reader)
+    }
+
     /// Reads what [`Control::encode`] wrote.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Control, DecodeError> {
         let steady = Steady::decode(reader)?;

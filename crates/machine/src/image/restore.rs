@@ -107,10 +107,12 @@ impl Decoder {
                 Err(records.bad("second frame of space", u64::from(space.number())).into())
             }
             Space::Control => {
+                // The section of a level that is not known may have another form.
+                let stated = Control::decode_level(&mut records.clone())?;
+                check_level(&stated, Level::NEWEST)?;
                 let control = Control::decode(&mut records)?;
                 self.has_control = true;
                 records.finish()?;
-                check_level(&control, Level::NEWEST)?;
                 decoded.control = Some(control);
                 Ok(())
             }
@@ -127,12 +129,12 @@ impl Machine {
     /// # Errors
     /// The state is of a higher level.
     pub fn check_level(&self, level_max: Level) -> Result<(), RestoreError> {
-        check_level(&self.control, level_max)
+        check_level(self.control.level(), level_max)
     }
 }
 
-fn check_level(control: &Control, level_max: Level) -> Result<(), RestoreError> {
-    let StatedLevel { level, version } = control.level().clone();
+fn check_level(stated: &StatedLevel, level_max: Level) -> Result<(), RestoreError> {
+    let StatedLevel { level, version } = stated.clone();
     if level <= level_max {
         return Ok(());
     }
