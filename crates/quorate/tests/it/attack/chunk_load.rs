@@ -59,7 +59,7 @@ fn others_are_served_beside_all_chunks_that_can_be_written() {
     attack.end(512 * MIB);
 }
 
-/// The status of a POST of these bytes as a snapshot, whose length is announced as more by `missing`.
+/// The status of a POST of these bytes as a snapshot. Its length is announced as more by `missing`.
 fn restore(attack: &Attack, bytes: &[u8], missing: usize) -> Option<u16> {
     let mut stream = TcpStream::connect(attack.server.face("admin")).expect("it is served");
     stream.set_read_timeout(Some(Duration::from_secs(5))).expect("is set");
