@@ -17,4 +17,5 @@ mod rig;
 mod three;
 mod transactions;
 mod trees;
+mod uploads;
 mod watches;

@@ -1,0 +1,41 @@
+//! Uploads to the admin server that are no snapshots.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::rig::{Attack, MIB};
+
+/// The status of a POST of these bytes as a snapshot. Its length is announced as more by `missing`.
+fn restore(attack: &Attack, bytes: &[u8], missing: usize) -> Option<u16> {
+    let mut stream = TcpStream::connect(attack.server.face("admin")).expect("it is served");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("is set");
+    let head = format!(
+        "POST /commands/restore HTTP/1.1\r\nHost: q\r\nConnection: close\r\nAuthorization: digest \
+         super:test\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+        bytes.len() + missing
+    );
+    stream.write_all(&[head.as_bytes(), bytes].concat()).expect("is sent");
+    let mut answer = String::new();
+    // A body that is not whole is waited for.
+    stream.read_to_string(&mut answer).ok()?;
+    answer.split(' ').nth(1)?.parse().ok()
+}
+
+#[test]
+fn uploads_that_are_no_snapshots_are_refused_and_have_their_turns() {
+    let lines = [
+        "admin.enableServer=true",
+        "admin.serverAddress=127.0.0.1",
+        "admin.serverPort=0",
+        "admin.rateLimiterIntervalInMS=4000",
+    ];
+    let attack = Attack::prepare("restores", &lines, 1_000);
+    let garbage = vec![7; 3 << 20];
+    // One that stops in the middle keeps nobody but other uploads, until its client goes.
+    assert_eq!(restore(&attack, &garbage[..1_000], 1_000), None);
+    assert_eq!(restore(&attack, &garbage, 0), Some(400));
+    // Further ones have to wait, however many ask.
+    assert!((0..20).all(|_| restore(&attack, b"x", 0) == Some(429)));
+    attack.end(256 * MIB);
+}
