@@ -54,10 +54,10 @@ impl Known {
 /// A version of the handshake in which two servers prove that they know a shared secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeVersion {
-    /// Version 1: a proof is a MAC with the secret as its key, so whoever dials gets something with
-    /// which a secret can be tried offline.
+    /// Version 1. A proof is a MAC with the secret as its key. A dialler gets such a proof before
+    /// it has proved anything, and can try secrets offline.
     Old,
-    /// Version 2: the servers agree on a key first, and nothing can be tried offline.
+    /// Version 2. The servers agree on a key first. Nothing can be tried offline.
     New,
 }
 
@@ -71,9 +71,9 @@ pub struct Handshakes {
 }
 
 impl Handshakes {
-    /// Those of a server whose ensemble is at this level; none: its directory is not born. From
-    /// level 4 on every member knows the new version, so there the old one is over. Before, it is
-    /// needed by members of an older build, unless `may_be_old` forbids it.
+    /// The versions of a server whose ensemble is at `level`; no level: its directory is not born.
+    /// Below level 4 a server speaks the old version for members of an older build, if `may_be_old`
+    /// permits it. From level 4 on every member knows the new version.
     pub fn of(knows_new: bool, may_be_old: bool, level: Option<Level>) -> Handshakes {
         let is_over = level >= Some(Level::TOKENS);
         Handshakes { knows_new, has_old: !knows_new || (may_be_old && !is_over) }

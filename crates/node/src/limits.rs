@@ -91,11 +91,10 @@ pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// that connect and say nothing cannot keep members out.
 pub const HANDSHAKES_MAX: usize = 64;
 
-/// Accepted connections of one address that may begin to agree on a key in one second, and those of
-/// all. One costs the thread of the links 0.7 ms; without a bound a stranger who dials all the time
-/// would have that thread for himself.
+/// Accepted connections of one address that may begin to agree on a key in one second. Each costs
+/// the thread of the links 0.7 ms. Without a bound one stranger could keep that thread busy.
 pub const EXCHANGES_OF_ADDRESS_MAX: u32 = 100;
-/// Those of all addresses.
+/// Accepted connections of all addresses that may begin to agree on a key in one second.
 pub const EXCHANGES_MAX: u32 = 200;
 
 /// How often wrong secrets are logged, with their count.

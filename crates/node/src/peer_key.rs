@@ -73,12 +73,12 @@ pub struct Agreed {
     pub key: [u8; 16],
     /// What this side sends.
     pub own: Confirmation,
-    /// Of the other side's confirmation: the key of its MAC, and what that covers.
+    /// The key of the MAC that the other side has to send, and the bytes that it covers.
     of_other: (Vec<u8>, Vec<u8>),
 }
 
 impl SharedNumber {
-    /// Of any bytes. Takes less than a millisecond.
+    /// The number of a secret, which may be any bytes.
     pub fn of(secret: &[u8]) -> SharedNumber {
         // The first number below the order of the group: nearly always the first of all.
         let drawn = (0_u64..).find_map(|attempt| {
@@ -87,7 +87,7 @@ impl SharedNumber {
             mac.update(&attempt.to_le_bytes());
             number(mac.finalize().into_bytes().into())
         });
-        SharedNumber::new(drawn.expect("half of all numbers would do"))
+        SharedNumber::new(drawn.expect("nearly every number is below the order"))
     }
 
     fn new(number: NonZeroScalar) -> SharedNumber {

@@ -93,8 +93,8 @@ pub struct PeerSecret {
 }
 
 impl PeerSecret {
-    /// Of any bytes. Whether version 1 of the handshake is taken until level 4 is raised: whoever
-    /// dials this server gets from it what lets him try secrets offline.
+    /// A secret, which may be any bytes. `may_be_old`: version 1 of the handshake is taken until
+    /// level 4 is raised. It gives every dialler a proof with which secrets can be tried offline.
     pub fn new(bytes: Vec<u8>, may_be_old: bool) -> PeerSecret {
         let number = SharedNumber::of(&bytes);
         PeerSecret { bytes, number, may_be_old }

@@ -46,7 +46,7 @@ pub enum Command {
     /// Make data directories that begin with the state of a backup.
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(RestoreArgs),
-    /// Make a secret by which the servers of an ensemble know each other.
+    /// Make a secret that the servers of an ensemble share.
     Secret(SecretArgs),
     /// Run whole clusters in a simulated world, with faults, from a seed.
     #[command(after_help = "A run that fails prints the one command that repeats it.")]

@@ -116,7 +116,7 @@ pub(super) struct WrongSecrets {
 }
 
 impl WrongSecrets {
-    /// Counts one more. Returns the number of those to tell of, if it is time.
+    /// Counts a wrong secret. Returns the number of those that the log is to tell of now.
     fn add(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         let is_due = self.told_at.is_none_or(|told_at| now >= told_at + WRONG_SECRETS_INTERVAL);

@@ -1,4 +1,4 @@
-//! The secret by which servers of an ensemble know each other.
+//! The secret that the servers of an ensemble share.
 
 use std::fmt;
 
@@ -29,8 +29,8 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Whether it cannot have as many random bits as it should. A byte has as many as the alphabet
-    /// lets it have that all bytes are of: 4 in hex, 6 in base64.
+    /// Whether it has too few random bits. A byte has 4 bits at most if all bytes are hex digits, 6
+    /// if all are of base64, else 8.
     pub fn is_weak(&self) -> bool {
         let is_all = |of: fn(u8) -> bool| self.bytes.iter().all(|byte| of(*byte));
         let bits = if is_all(|byte| byte.is_ascii_hexdigit()) {
