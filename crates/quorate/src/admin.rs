@@ -1,5 +1,5 @@
 //! HTTP for operators: metrics for Prometheus (`PrometheusMetricsProvider`) and the commands of
-//! ZooKeeper's AdminServer (`JettyAdminServer`), each on a port of its own.
+//! ZooKeeper's AdminServer (`JettyAdminServer`), on two ports or on one.
 //!
 //! Both run on the monitoring thread. Connections, headers and the time that each may take are
 //! bounded: a client that opens many connections or sends nothing blocks these ports, but nothing
@@ -37,6 +37,7 @@ use zk::metrics::PROMETHEUS_MEDIA_TYPE;
 
 use crate::config::ListenAddress;
 use crate::connections::{self, Connections, Face};
+use crate::foreign_pages;
 use crate::monitor::{Monitor, Started};
 
 /// Bytes of a request's line and headers, as in Jetty. A longer head ends the connection.
@@ -44,6 +45,9 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// Headers of a request. A request with more is refused.
 const HEADERS_MAX: usize = 64;
+
+/// `MetricsServlet`'s path.
+const METRICS_PATH: &str = "/metrics";
 
 /// How long a readiness probe waits for the server's answer.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -57,25 +61,36 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The service of a port.
-#[derive(Clone, Debug)]
-pub enum Service {
-    /// `/metrics`.
-    Metrics {
-        /// Whether the metrics of the process are shown, too.
-        with_process: bool,
-    },
-    /// The commands of the AdminServer.
-    Commands {
-        /// The path that the commands are below (`admin.commandURL`).
-        url: String,
-    },
+/// The services of a port, at least one.
+#[derive(Clone, Debug, Default)]
+pub struct Services {
+    /// `/metrics`, if it is served.
+    pub metrics: Option<Metrics>,
+    /// The commands of the AdminServer and the probes of health, if they are served.
+    pub commands: Option<Commands>,
+    /// Whether pages of other sites are refused on loopback addresses, see
+    /// [`crate::foreign_pages`].
+    pub refuses_foreign_pages: bool,
 }
 
-/// A bound port, and its service.
+/// The metrics of a port.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Whether the metrics of the process are shown, too.
+    pub with_process: bool,
+}
+
+/// The commands of a port.
+#[derive(Clone, Debug)]
+pub struct Commands {
+    /// The path that the commands are below (`admin.commandURL`).
+    pub url: String,
+}
+
+/// A bound port, and its services.
 pub struct Port {
     listener: std::net::TcpListener,
-    service: Service,
+    services: Services,
     /// How long a connection may be silent between two requests, or within the head of one.
     idle: Duration,
 }
@@ -103,7 +118,7 @@ impl Port {
     pub fn bind(
         wanted: &ListenAddress,
         what: &str,
-        service: Service,
+        services: Services,
         idle: Duration,
     ) -> anyhow::Result<Port> {
         let candidates =
@@ -113,7 +128,7 @@ impl Port {
             match std::net::TcpListener::bind(address) {
                 Ok(listener) => {
                     listener.set_nonblocking(true)?;
-                    return Ok(Port { listener, service, idle });
+                    return Ok(Port { listener, services, idle });
                 }
                 Err(error) => {
                     failure = anyhow::anyhow!("cannot listen on {wanted} for {what}: {error}");
@@ -145,7 +160,7 @@ impl Port {
                 return;
             }
         };
-        let (idle, service) = (self.idle, Rc::new(self.service));
+        let (idle, services) = (self.idle, Rc::new(self.services));
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -156,10 +171,10 @@ impl Port {
                 }
             };
             let Ok(held) = connections.admit(Face::Monitoring, &stream, peer) else { continue };
-            let (monitor, service) = (monitor.clone(), service.clone());
+            let (monitor, services) = (monitor.clone(), services.clone());
             let waiting = waiting.clone();
             tokio::task::spawn_local(async move {
-                let served = serve_connection(stream, peer, idle, &service, &monitor, &waiting);
+                let served = serve_connection(stream, peer, idle, &services, &monitor, &waiting);
                 if tokio::time::timeout(CONNECTION_TIME_MAX, served).await.is_err() {
                     tracing::debug!("{peer}: the request for monitoring took too long");
                 }
@@ -173,24 +188,18 @@ async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     idle: Duration,
-    service: &Service,
+    services: &Services,
     monitor: &Started,
     waiting: &WaitingServer,
 ) {
+    let is_guarded = services.refuses_foreign_pages
+        && stream.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
     let answer = service_fn(|request: Request<Incoming>| async move {
-        Ok::<Answer, Infallible>(match (service, monitor.get()) {
-            (Service::Metrics { with_process }, Some(monitor)) => {
-                answer_metrics(monitor, *with_process, &request).await
-            }
-            (Service::Commands { url }, Some(monitor)) => {
-                match request.uri().path().strip_prefix("/health/") {
-                    Some(health) => answer_health(monitor, health, waiting).await,
-                    None => answer_command(monitor, url, peer, request).await,
-                }
-            }
-            (Service::Metrics { .. }, None) => refuse(StatusCode::SERVICE_UNAVAILABLE),
-            (Service::Commands { url }, None) => answer_before_start(url, &request, waiting),
-        })
+        let guarded = is_guarded.then(|| foreign_pages::refusal(request.headers(), None));
+        if let Some(reason) = guarded.flatten() {
+            return Ok(plain(StatusCode::FORBIDDEN, format!("{reason}\n")));
+        }
+        Ok::<Answer, Infallible>(answer(services, monitor, peer, request, waiting).await)
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -204,13 +213,38 @@ async fn serve_connection(
     }
 }
 
+/// Answers a request of any service.
+async fn answer(
+    services: &Services,
+    monitor: &Started,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+    waiting: &WaitingServer,
+) -> Answer {
+    let path = request.uri().path();
+    let metrics = services.metrics.as_ref();
+    let is_for_metrics = services.commands.is_none() || path == METRICS_PATH;
+    match (metrics.filter(|_| is_for_metrics), &services.commands, monitor.get()) {
+        (Some(metrics), _, Some(monitor)) => {
+            answer_metrics(monitor, metrics.with_process, &request).await
+        }
+        (Some(_), _, None) => refuse(StatusCode::SERVICE_UNAVAILABLE),
+        (None, Some(Commands { url }), Some(monitor)) => match path.strip_prefix("/health/") {
+            Some(health) => answer_health(monitor, health, waiting).await,
+            None => answer_command(monitor, url, peer, request).await,
+        },
+        (None, Some(Commands { url }), None) => answer_before_start(url, &request, waiting),
+        (None, None, _) => refuse(StatusCode::NOT_FOUND),
+    }
+}
+
 /// `MetricsServlet`: all samples, or those that `name[]` asks for.
 async fn answer_metrics(
     monitor: &Monitor,
     with_process: bool,
     request: &Request<Incoming>,
 ) -> Answer {
-    if request.uri().path() != "/metrics" {
+    if request.uri().path() != METRICS_PATH {
         return refuse(StatusCode::NOT_FOUND);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD | Method::POST) {

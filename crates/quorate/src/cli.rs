@@ -18,10 +18,13 @@ use crate::config::chunk::parse_layout;
 use crate::config::units::parse_ms;
 use crate::zk_shell::screen::Format;
 
-/// Coordination for distributed systems: a server for unmodified ZooKeeper clients.
+/// Coordination for distributed systems: one server for unmodified clients of ZooKeeper and etcd.
+/// Beside them it has a chunk store for clients of Ozone's datanodes, and a benchmark.
 #[derive(Debug, Parser)]
 #[command(name = "quorate", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Start a server with `quorate serve`, then look at it with `quorate zk`.")]
+#[command(
+    after_help = "Start a server with `quorate serve`, then look at it with `quorate zk` or etcdctl."
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -63,14 +66,15 @@ pub enum Command {
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  quorate serve                               data in ./quorate-data, clients on 127.0.0.1:2181
+  quorate serve                               on 127.0.0.1: ZooKeeper 2181, etcd 2379, admin and
+                                              metrics 8080; data in ./quorate-data
   quorate serve --config /etc/zoo.cfg         as ZooKeeper would run on that file
-  quorate serve --data-dir /srv/q --zk-addr 0.0.0.0:2181
-  quorate serve --local-ensemble 3            three servers here, clients on ports 2181 to 2183
+  quorate serve --data-dir /srv/q --zk-addr 0.0.0.0:2181 --etcd-addr 0.0.0.0:2379
+  quorate serve --local-ensemble 3            three servers here, on ports 2181 to 2183 and 2379 to 2381
 
-A FILE is a zoo.cfg or a quorate.toml, told apart by what is in it. Options win over the file, the
+Where a file or one of the options *-addr names a port, only the named ports are served. A FILE is a zoo.cfg or a quorate.toml, told apart by what is in it. Options win over the file, the
 file over -D properties in SERVER_JVMFLAGS and JVMFLAGS. The server is ready when it prints
-`quorate ready zk=ADDRESS` on standard output.";
+`quorate ready` with each face and its address on standard output.";
 
 const ZK_EXAMPLES: &str = "\
 Examples:
@@ -136,20 +140,21 @@ pub struct ServeArgs {
     /// Directory of the data [default: ./quorate-data]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where ZooKeeper clients connect; *:PORT for every address [default: 127.0.0.1:2181]
+    /// Where ZooKeeper clients connect; *:PORT for every address [default: 127.0.0.1:2181 if no other port is named]
     #[arg(long, value_name = "HOST:PORT")]
     pub zk_addr: Option<ListenAddress>,
-    /// Where the commands of the admin server are served [default: nowhere]
+    /// Where the commands of the admin server are served [default: 127.0.0.1:8080, without
+    /// snapshots, if no other port is named]
     #[arg(long, value_name = "HOST:PORT")]
     pub admin_addr: Option<ListenAddress>,
-    /// Where metrics are served to Prometheus [default: nowhere]
+    /// Where metrics are served to Prometheus [default: 127.0.0.1:8080 if no other port is named]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_addr: Option<ListenAddress>,
     /// What etcd's own flags say, if the program was started under its name: it serves etcd's
     /// clients alone then, and says that it is ready in etcd's words.
     #[arg(skip)]
     pub etcd: Option<Box<EtcdGiven>>,
-    /// Where etcd clients connect [default: nowhere]
+    /// Where etcd clients connect [default: 127.0.0.1:2379 if no other port is named]
     #[arg(long, value_name = "HOST:PORT")]
     pub etcd_addr: Option<ListenAddress>,
     /// Where etcd clients connect with TLS; uses the stores of the other ports [default: nowhere]
@@ -196,6 +201,20 @@ fn ensemble_size(text: &str) -> Result<u32, String> {
 }
 
 impl ServeArgs {
+    /// Whether no option names a port.
+    pub fn names_no_face(&self) -> bool {
+        let named = [
+            &self.zk_addr,
+            &self.admin_addr,
+            &self.metrics_addr,
+            &self.etcd_addr,
+            &self.etcd_tls_addr,
+            &self.chunk_addr,
+            &self.chunk_tls_addr,
+        ];
+        named.into_iter().all(Option::is_none)
+    }
+
     /// The configuration file, whichever way it was given.
     pub fn file(&self) -> Option<&Path> {
         self.config.as_deref().or(self.config_file.as_deref())

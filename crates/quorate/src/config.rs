@@ -8,7 +8,8 @@
 //! For each setting, the command line wins over the file, the file over a `-D` property of
 //! `JVMFLAGS` (as in ZooKeeper, which reads the file into the properties), and the property over
 //! the default. Without a file, the variables of ZooKeeper's container image (`ZOO_*`) stand for
-//! one. [`load_from`] is pure: files and environment are its arguments.
+//! one. Without either, and where nothing names a face, the default faces are served.
+//! [`load_from`] is pure: files and environment are its arguments.
 
 pub mod address;
 mod auth;
@@ -49,10 +50,11 @@ pub use address::ListenAddress;
 pub use chunk::{ChunkConfig, layout_name};
 pub use cluster::{ClusterConfig, GivenServer, GivenServers};
 pub use container_env::ContainerEnv;
+pub use etcd::ETCD_PORT_DEFAULT;
 pub use etcd_given::{EtcdGiven, LEVEL_MAX_VARIABLE};
 pub use files::{ReadFile, read_file};
 pub use listeners::ZK_PORT_DEFAULT;
-pub use monitoring::{ADMIN_PORT_DEFAULT, ImageConfig};
+pub use monitoring::{ADMIN_PORT_DEFAULT, ImageConfig, MonitoringConfig};
 pub use report::{ConfigError, Severity, Warning};
 pub use serve_config::ServeConfig;
 pub use storage::{DATA_DIR_DEFAULT, StorageConfig};
@@ -124,34 +126,14 @@ pub fn load_from(
     if let Some(data_dir) = &args.data_dir {
         draft.storage.data_dir = Some(data_dir.clone());
     }
-    draft.listeners.has_zk_default = args.etcd.is_none();
     if let Some(given) = &args.etcd {
         give_etcd_program(&mut draft, given)?;
     }
     let cluster = cluster::settle::settle(&mut draft, read)?;
-    if let Some(zk_addr) = &args.zk_addr {
-        draft.listeners.zk_addr = Some(zk_addr.clone());
+    give_faces(&mut draft, args);
+    if args.etcd.is_none() {
+        draft.name_default_faces();
     }
-    if let Some(admin_addr) = &args.admin_addr {
-        draft.monitoring.admin.addr = Some(admin_addr.clone());
-    }
-    if let Some(metrics_addr) = &args.metrics_addr {
-        draft.monitoring.metrics.addr = Some(metrics_addr.clone());
-    }
-    give_etcd(&mut draft, args);
-    if let Some(chunk_addr) = &args.chunk_addr {
-        draft.chunk.addr = Some(chunk_addr.clone());
-    }
-    if let Some(chunk_tls_addr) = &args.chunk_tls_addr {
-        draft.chunk.tls_addr = Some(chunk_tls_addr.clone());
-    }
-    if let Some(chunk_dir) = &args.chunk_dir {
-        draft.chunk.dir = Some(chunk_dir.clone());
-    }
-    if let Some(layout) = args.chunk_layout {
-        draft.chunk.layout = Some(layout);
-    }
-    draft.chunk.verify_writes |= args.chunk_verify_writes;
     let Draft { auth, report, system_properties, .. } = &mut draft;
     auth.sasl_users = sasl::settle(&mut auth.sasl, report, system_properties, read)?;
     draft.finish(cluster)
@@ -180,8 +162,17 @@ fn give_etcd_program(draft: &mut Draft, given: &EtcdGiven) -> Result<(), ConfigE
     given.cluster.as_ref().map_or(Ok(()), |servers| draft.cluster.give(servers))
 }
 
-/// Takes the options about etcd's clients.
-fn give_etcd(draft: &mut Draft, args: &ServeArgs) {
+/// Takes the options about the faces.
+fn give_faces(draft: &mut Draft, args: &ServeArgs) {
+    if let Some(zk_addr) = &args.zk_addr {
+        draft.listeners.zk_addr = Some(zk_addr.clone());
+    }
+    if let Some(admin_addr) = &args.admin_addr {
+        draft.monitoring.admin.addr = Some(admin_addr.clone());
+    }
+    if let Some(metrics_addr) = &args.metrics_addr {
+        draft.monitoring.metrics.addr = Some(metrics_addr.clone());
+    }
     if let Some(etcd_addr) = &args.etcd_addr {
         draft.etcd.addr = Some(etcd_addr.clone());
     }
@@ -189,4 +180,17 @@ fn give_etcd(draft: &mut Draft, args: &ServeArgs) {
         draft.etcd.tls_addr = Some(etcd_tls_addr.clone());
     }
     draft.etcd.has_v2 |= args.etcd_v2;
+    if let Some(chunk_addr) = &args.chunk_addr {
+        draft.chunk.addr = Some(chunk_addr.clone());
+    }
+    if let Some(chunk_tls_addr) = &args.chunk_tls_addr {
+        draft.chunk.tls_addr = Some(chunk_tls_addr.clone());
+    }
+    if let Some(chunk_dir) = &args.chunk_dir {
+        draft.chunk.dir = Some(chunk_dir.clone());
+    }
+    if let Some(layout) = args.chunk_layout {
+        draft.chunk.layout = Some(layout);
+    }
+    draft.chunk.verify_writes |= args.chunk_verify_writes;
 }

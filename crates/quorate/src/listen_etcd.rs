@@ -199,6 +199,8 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     set_tcp_user_timeout(&stream, UNTAKEN_TIME_MAX.as_millis() as u32)?;
     let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
+    let refuses_foreign_pages = runtime.member.config.about.refuses_foreign_pages
+        && stream.local_addr()?.ip().to_canonical().is_loopback();
     let is_secure = match wire {
         EtcdWire::Plain => false,
         EtcdWire::Secure => true,
@@ -206,7 +208,8 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     };
     let Some(tls) = tls.filter(|_| is_secure) else {
         let is_http2 = begins_with(&stream, HTTP2_START).await?;
-        let site = Site { peer, service, is_secure, certificate: None, held, kept };
+        let site =
+            Site { peer, service, is_secure, refuses_foreign_pages, certificate: None, held, kept };
         return serve_protocol(stream, (is_http2, site), runtime).await;
     };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
@@ -219,7 +222,8 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
             let certificate = tls.peer_certificates().and_then(|chain| chain.first());
             let certificate = certificate.filter(|_| runtime.member.has_certificate_users);
             let certificate = certificate.map(|it| common_name(it).into());
-            let site = Site { peer, service, is_secure, certificate, held, kept };
+            let site =
+                Site { peer, service, is_secure, refuses_foreign_pages, certificate, held, kept };
             serve_protocol(stream, (is_http2, site), runtime).await
         }
         Err(error) => {

@@ -5,7 +5,7 @@
 //! Each server has a folder `DIR/1` and so on with its `quorate.toml`, by which a server that has
 //! ended can be started again by hand. The servers end with this process, even if it is killed.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -20,8 +20,10 @@ use tokio::sync::mpsc;
 
 use crate::cli::ServeArgs;
 use crate::config::{
-    ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ListenAddress, ZK_PORT_DEFAULT, layout_name,
+    ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ETCD_PORT_DEFAULT, ListenAddress, ZK_PORT_DEFAULT,
+    layout_name,
 };
+use crate::hints;
 use crate::secret_command::write_secret;
 
 /// The distance from a server's client port to its port for other servers: 2181 makes ZooKeeper's
@@ -39,6 +41,11 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// Lines of the servers that wait to be printed.
 const LINES_MAX: usize = 64;
 
+/// The settings of the admin ports that nobody asked for: whoever reaches them can neither take nor
+/// restore a snapshot, and pages of other sites are refused.
+const GUARDED_ADMIN: &str =
+    "admin_snapshot = false\nadmin_restore = false\nrefuse_foreign_pages = true\n";
+
 /// One server of the ensemble.
 struct Server {
     number: u32,
@@ -54,7 +61,7 @@ pub fn run(args: &ServeArgs, count: u32) -> anyhow::Result<ExitCode> {
     let folder = args.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
     let configs = prepare(args, &folder, count)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(watch(args, configs))
+    runtime.block_on(watch(args, &folder, configs))
 }
 
 /// Writes the configuration of each server.
@@ -86,11 +93,17 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
     ensure!(!beyond.exists(), "{shown} holds a larger ensemble; choose another with --data-dir");
     let servers = servers(args, count)?;
     let admin_addr = admin_addr(args, count);
+    // The admin ports serve the metrics where no option names other ports.
+    let names_none = args.names_no_face();
+    let metrics_addr = admin_addr.as_ref().filter(|_| names_none).or(args.metrics_addr.as_ref());
+    let etcd_addr =
+        args.etcd_addr.clone().or_else(|| names_none.then(|| etcd_addr(count)).flatten());
     for (number, config) in (1..).zip(&configs) {
         let mut text = server_config(config)?;
         text += &face(number, "admin_addr", admin_addr.as_ref())?;
-        text += &face(number, "metrics_addr", args.metrics_addr.as_ref())?;
-        text += &face(number, "etcd_addr", args.etcd_addr.as_ref())?;
+        text += if args.admin_addr.is_none() { GUARDED_ADMIN } else { "" };
+        text += &face(number, "metrics_addr", metrics_addr)?;
+        text += &face(number, "etcd_addr", etcd_addr.as_ref())?;
         text += if args.etcd_v2 { "etcd_enable_v2 = true\n" } else { "" };
         text += &face(number, "chunk_addr", args.chunk_addr.as_ref())?;
         text += &chunk_settings(args);
@@ -125,8 +138,7 @@ fn servers(args: &ServeArgs, count: u32) -> anyhow::Result<String> {
 
 /// The client address of the first server.
 fn zk_addr(args: &ServeArgs) -> ListenAddress {
-    let default = ListenAddress { host: Some("127.0.0.1".to_string()), port: ZK_PORT_DEFAULT };
-    args.zk_addr.clone().unwrap_or(default)
+    args.zk_addr.clone().unwrap_or_else(|| ListenAddress::loopback(ZK_PORT_DEFAULT))
 }
 
 /// The port of a server, given the port of the first server.
@@ -140,18 +152,29 @@ fn admin_addr(args: &ServeArgs, count: u32) -> Option<ListenAddress> {
     if args.admin_addr.is_some() {
         return args.admin_addr.clone();
     }
+    default_addr(count, ADMIN_PORT_DEFAULT, "no admin servers", "--admin-addr")
+}
+
+/// The address of the first server's default port for etcd's clients.
+fn etcd_addr(count: u32) -> Option<ListenAddress> {
+    default_addr(count, ETCD_PORT_DEFAULT, "no clients of etcd", "--etcd-addr")
+}
+
+/// The first of the default ports of a face, if so many ports in a row are free. Otherwise says
+/// what is missing for it, and the option for others.
+fn default_addr(count: u32, first: u16, missing: &str, option: &str) -> Option<ListenAddress> {
     let is_free = |number| {
-        let port = server_port(ADMIN_PORT_DEFAULT, number);
+        let port = server_port(first, number);
         port.is_ok_and(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
     };
-    if !(1..=count).all(is_free) {
-        eprintln!(
-            "quorate: no admin servers: the {count} ports from {ADMIN_PORT_DEFAULT} on are not all \
-             free; choose others with --admin-addr"
-        );
-        return None;
+    if (1..=count).all(is_free) {
+        return Some(ListenAddress::loopback(first));
     }
-    Some(ListenAddress { host: Some("127.0.0.1".to_string()), port: ADMIN_PORT_DEFAULT })
+    eprintln!(
+        "quorate: {missing}: the {count} ports from {first} on are not all free; choose others \
+         with {option}"
+    );
+    None
 }
 
 /// The first lines of a server's `quorate.toml`.
@@ -186,7 +209,7 @@ fn quoted(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Runs the servers until a signal arrives, or until none is left.
-async fn watch(args: &ServeArgs, configs: Vec<PathBuf>) -> anyhow::Result<ExitCode> {
+async fn watch(args: &ServeArgs, folder: &Path, configs: Vec<PathBuf>) -> anyhow::Result<ExitCode> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut hung_up = signal(SignalKind::hangup())?;
@@ -211,10 +234,11 @@ async fn watch(args: &ServeArgs, configs: Vec<PathBuf>) -> anyhow::Result<ExitCo
             _ = hung_up.recv() => signal_all(&servers, Signal::HUP),
             Some((number, line)) = ready_lines.recv() => {
                 let server = servers.iter_mut().find(|server| server.number == number);
-                server.expect("it was started").faces = Some(faces(&line));
+                server.expect("it was started").faces = Some(hints::faces(&line));
                 if !is_ready && servers.iter().all(|server| server.faces.is_some()) {
                     is_ready = true;
-                    println!("{}", ready_line(&servers));
+                    print!("{}\n{}", ready_line(&servers), server_lines(&servers));
+                    print_hints(&servers, folder);
                 }
             }
             _ = interval.tick() => {
@@ -260,14 +284,6 @@ fn start(
     Ok(child)
 }
 
-/// The faces in a server's ready line.
-fn faces(line: &str) -> Vec<(String, String)> {
-    let face = |word: &str| {
-        word.split_once('=').map(|(name, address)| (name.to_string(), address.to_string()))
-    };
-    line.split(' ').filter_map(face).collect()
-}
-
 /// One line that names each face once, with the addresses of all servers.
 fn ready_line(servers: &[Server]) -> String {
     let all = || servers.iter().filter_map(|server| server.faces.as_deref()).flatten();
@@ -284,6 +300,25 @@ fn ready_line(servers: &[Server]) -> String {
         line += &format!(" {wanted}={}", addresses.join(","));
     }
     line
+}
+
+/// A line for each server, with its ports.
+fn server_lines(servers: &[Server]) -> String {
+    let line = |server: &Server| {
+        let faces = server.faces.iter().flatten();
+        let faces: String = faces.map(|(name, address)| format!(" {name}={address}")).collect();
+        format!("  server {}{faces}\n", server.number)
+    };
+    servers.iter().map(line).collect()
+}
+
+/// Says on a terminal what to try next, with the first server.
+fn print_hints(servers: &[Server], folder: &Path) {
+    let Some(faces) = servers.first().and_then(|server| server.faces.as_ref()) else { return };
+    if std::io::stdout().is_terminal() {
+        let program = std::env::args().next().unwrap_or_else(|| "quorate".to_string());
+        print!("{}", hints::lines(faces, &program, folder));
+    }
 }
 
 /// Reports servers that have ended. That is an error before all are ready, and when none is left.

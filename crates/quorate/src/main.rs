@@ -1,4 +1,5 @@
-//! `quorate`: one program that ZooKeeper clients use unmodified, on a replicated log.
+//! `quorate`: one program that clients of ZooKeeper and of etcd use unmodified, on one replicated
+//! log, with a chunk store for clients of Ozone's datanodes beside it.
 //!
 //! This crate is the outermost shell: the command line, the configuration, the sockets of the
 //! faces, and the commands that look at a server or at its data. The decisions of a server are in
@@ -15,9 +16,11 @@ mod descriptors;
 mod etcd_database;
 mod etcd_program;
 mod export_chunks;
+mod foreign_pages;
 #[cfg_attr(not(test), expect(dead_code, reason = "the face of etcd's clients will use the rest"))]
 mod grpc;
 mod hangup;
+mod hints;
 mod inspect;
 mod inspect_etcd;
 mod listen_chunk;

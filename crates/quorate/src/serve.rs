@@ -173,7 +173,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     };
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
     connections.note_own_files(chunks.as_ref().map_or(0, |_| listen_chunk::descriptors_of_files()));
-    ready::say(&ports, &shown_monitoring, given.is_some())?;
+    ready::say(&ports, &shown_monitoring, &config.storage.data_dir, given.is_some())?;
     audit(&config, "serverStart", "success");
     tokio::select! {
         ended = serve_clients(&config, acceptor, (ports, etcd), (chunks.as_deref(), connections), tls)

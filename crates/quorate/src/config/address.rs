@@ -13,6 +13,11 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
+    /// A port of 127.0.0.1, which no other machine can reach.
+    pub fn loopback(port: u16) -> ListenAddress {
+        ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port }
+    }
+
     /// The address as others can reach it; none if it stands for every local address or any port.
     pub fn reachable(&self) -> Option<String> {
         let host = self.host.as_deref()?;

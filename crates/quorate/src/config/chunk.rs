@@ -57,8 +57,12 @@ pub(super) struct ChunkDraft {
 }
 
 impl ChunkDraft {
+    pub fn is_served(&self) -> bool {
+        self.addr.is_some() || self.tls_addr.is_some()
+    }
+
     pub fn finish(self) -> Option<ChunkConfig> {
-        if self.addr.is_none() && self.tls_addr.is_none() {
+        if !self.is_served() {
             return None;
         }
         let per_ip_max = self.connections_per_ip_max;

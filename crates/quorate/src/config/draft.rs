@@ -36,14 +36,39 @@ pub(super) struct Draft {
     pub container: ContainerSettings,
     pub logging: LoggingConfig,
     pub monitoring: MonitoringDraft,
+    /// Whether HTTP refuses pages of other sites, see [`crate::foreign_pages`].
+    pub refuses_foreign_pages: bool,
     pub chunk: ChunkDraft,
     pub etcd: EtcdDraft,
     pub replicated: machine::Settings,
     pub auth: AuthDraft,
     pub cluster: ClusterDraft,
+    /// Whether the default faces are served, since nothing names a face.
+    pub has_default_faces: bool,
 }
 
 impl Draft {
+    /// Serves a face where nothing names one: ZooKeeper, etcd, and a port for the admin server and
+    /// metrics, all on loopback.
+    pub fn name_default_faces(&mut self) {
+        let is_named = self.listeners.is_named()
+            || self.monitoring.is_named()
+            || self.etcd.is_served()
+            || self.chunk.is_served();
+        let has_source = self.report.file.is_some() || self.report.is_zoo_cfg;
+        self.has_default_faces = !is_named && !has_source;
+        if self.has_default_faces {
+            // Data of this level have no keys of etcd's.
+            if self.storage.level_max.is_none_or(|level| level >= Level::ETCD) {
+                self.etcd.name_default();
+            }
+            self.monitoring.name_default();
+            self.refuses_foreign_pages = true;
+        }
+        // A configuration that names no port for ZooKeeper's clients has the default one.
+        self.listeners.has_zk_default = self.has_default_faces || has_source;
+    }
+
     /// Fills in the defaults and checks what spans several settings.
     pub fn finish(
         mut self,
@@ -71,7 +96,11 @@ impl Draft {
             let cause = format!("clients of etcd v2 need level {}", Level::ETCD_V2);
             return Err(self.report.missing(cause));
         }
-        let (etcd, etcd_keys) = self.etcd.finish().map_err(|cause| self.report.missing(cause))?;
+        let (mut etcd, etcd_keys) =
+            self.etcd.finish().map_err(|cause| self.report.missing(cause))?;
+        if let Some(etcd) = &mut etcd {
+            etcd.about.refuses_foreign_pages = self.refuses_foreign_pages;
+        }
         if let (Some(cluster), Some(etcd)) = (&mut cluster, &etcd) {
             cluster.tell_client_urls(&etcd.about.client_urls);
         }
@@ -83,7 +112,7 @@ impl Draft {
             requests: self.requests.finish(&mut self.report),
             container: self.container,
             logging: self.logging,
-            monitoring: self.monitoring.finish(),
+            monitoring: self.monitoring.finish(self.refuses_foreign_pages),
             chunk: self.chunk.finish(),
             etcd,
             etcd_keys,
@@ -91,6 +120,7 @@ impl Draft {
             auth,
             my_id: self.cluster.own.my_id,
             cluster,
+            has_default_faces: self.has_default_faces,
             source: SourceConfig {
                 file: self.report.file,
                 initial_config: self.initial_config,

@@ -132,6 +132,9 @@ pub struct EtcdAbout {
     /// The names of this host that clients without TLS may use (`--host-whitelist`); `*` is every
     /// one.
     pub hosts: Vec<String>,
+    /// Whether HTTP refuses pages of other sites, see [`crate::foreign_pages`]; calls over gRPC,
+    /// which no page can make, are served.
+    pub refuses_foreign_pages: bool,
     /// The feature gates, with their stages.
     pub gates: Vec<(&'static str, &'static str, bool)>,
 }
@@ -146,6 +149,7 @@ impl Default for EtcdAbout {
             has_call_times: false,
             origins: vec!["*".to_string()],
             hosts: vec!["*".to_string()],
+            refuses_foreign_pages: false,
             gates: Vec::new(),
         }
     }
@@ -182,9 +186,17 @@ pub(super) struct EtcdDraft {
     pub given: Option<(Vec<EtcdPort>, EtcdAbout)>,
 }
 
+/// `embed.DefaultListenClientURLs`, on loopback only.
+pub const ETCD_PORT_DEFAULT: u16 = 2379;
+
 impl EtcdDraft {
     pub fn is_served(&self) -> bool {
         self.addr.is_some() || self.tls_addr.is_some() || self.given.is_some()
+    }
+
+    /// Names the default port.
+    pub fn name_default(&mut self) {
+        self.addr = Some(ListenAddress::loopback(ETCD_PORT_DEFAULT));
     }
 
     /// Takes a setting by the name of etcd's flag. False if there is none of that name.

@@ -1,7 +1,6 @@
 //! The ports for ZooKeeper's clients, and the limits on connections there.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
 
 use super::address::{ListenAddress, every_address_if_unspecified};
 use super::report::{ConfigError, Place};
@@ -20,8 +19,6 @@ const BACKLOG_DEFAULT: u32 = 1_024;
 pub struct ListenersConfig {
     /// The address for clients without TLS. None: only TLS is spoken.
     pub zk_addr: Option<ListenAddress>,
-    /// Whether `zk_addr` was configured: a port in use is then an error, otherwise a warning.
-    pub zk_addr_configured: bool,
     /// The address for clients with TLS.
     pub zk_tls_addr: Option<ListenAddress>,
     /// Whether `zk_addr` takes clients that speak TLS, too (`client.portUnification`).
@@ -133,19 +130,21 @@ impl ListenersDraft {
         Ok(())
     }
 
+    /// Whether a setting names a port for ZooKeeper's clients.
+    pub fn is_named(&self) -> bool {
+        self.zk_addr.is_some() || self.zk_tls_addr.is_some()
+    }
+
     /// Whether clients can only connect with TLS.
     fn is_only_tls(&self) -> bool {
         self.zk_addr.is_none() && self.zk_tls_addr.is_some()
     }
 
     pub fn finish(self, port_unification: bool, sessions: &SessionsConfig) -> ListenersConfig {
-        let default_addr =
-            ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port: ZK_PORT_DEFAULT };
         let has_default = self.has_zk_default && !self.is_only_tls();
-        let default_addr = Some(default_addr).filter(|_| has_default);
+        let default_addr = has_default.then(|| ListenAddress::loopback(ZK_PORT_DEFAULT));
         let per_ip_max = self.connections_per_ip_max;
         ListenersConfig {
-            zk_addr_configured: self.zk_addr.is_some(),
             zk_addr: self.zk_addr.or(default_addr),
             zk_tls_addr: self.zk_tls_addr,
             port_unification,

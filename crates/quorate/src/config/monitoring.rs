@@ -1,8 +1,8 @@
 //! The settings of monitoring: metrics over HTTP, and the admin server.
 //!
 //! The keys of a `zoo.cfg` are those of `PrometheusMetricsProvider`, `QuorumPeerConfig`,
-//! `AdminServerFactory` and `JettyAdminServer`. The admin server listens only if it is configured;
-//! ZooKeeper opens a port on every address of every machine.
+//! `AdminServerFactory` and `JettyAdminServer`. A configuration has the admin server only if it names
+//! it; ZooKeeper opens a port on every address of every machine.
 
 use super::address::ListenAddress;
 use super::values::Fate;
@@ -31,6 +31,8 @@ pub struct MonitoringConfig {
     pub admin: Option<AdminConfig>,
     /// The limits on snapshots through the admin server.
     pub images: ImageConfig,
+    /// Whether requests of pages of other sites are refused, see [`crate::foreign_pages`].
+    pub refuses_foreign_pages: bool,
 }
 
 /// The settings that the sources have given so far.
@@ -41,11 +43,30 @@ pub(super) struct MonitoringDraft {
 }
 
 impl MonitoringDraft {
-    pub fn finish(self) -> MonitoringConfig {
+    /// Whether a setting names a port.
+    pub fn is_named(&self) -> bool {
+        self.admin.is_asked() || self.metrics.is_asked()
+    }
+
+    /// Names the default port, which serves the admin commands and the metrics. A setting that
+    /// switches the admin server off counts, and whoever can reach the port can neither take nor
+    /// restore a snapshot unless a setting lets him.
+    pub fn name_default(&mut self) {
+        let addr = ListenAddress::loopback(ADMIN_PORT_DEFAULT);
+        if self.admin.is_enabled != Some(false) {
+            self.admin.addr = Some(addr.clone());
+        }
+        self.metrics.addr = Some(addr);
+        self.admin.snapshot.get_or_insert(false);
+        self.admin.restore.get_or_insert(false);
+    }
+
+    pub fn finish(self, refuses_foreign_pages: bool) -> MonitoringConfig {
         MonitoringConfig {
             metrics: self.metrics.finish(),
-            images: self.admin.images.clone(),
+            images: self.admin.images(),
             admin: self.admin.finish(),
+            refuses_foreign_pages,
         }
     }
 }
@@ -72,6 +93,10 @@ pub(super) struct MetricsDraft {
 }
 
 impl MetricsDraft {
+    fn is_asked(&self) -> bool {
+        self.addr.is_some() || self.is_prometheus
+    }
+
     pub fn finish(self) -> Option<MetricsConfig> {
         let with_process = self.with_process.unwrap_or(true);
         if let Some(addr) = self.addr {
@@ -138,17 +163,6 @@ pub struct ImageConfig {
     pub rate_limit_interval_ms: u64,
 }
 
-impl Default for ImageConfig {
-    /// `Commands`, ZooKeeper 3.9.5.
-    fn default() -> ImageConfig {
-        ImageConfig {
-            is_snapshot_enabled: true,
-            is_restore_enabled: true,
-            rate_limit_interval_ms: 300_000,
-        }
-    }
-}
-
 /// The settings that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct AdminDraft {
@@ -159,13 +173,28 @@ pub(super) struct AdminDraft {
     pub port: Option<u16>,
     pub command_url: Option<String>,
     pub idle_ms: Option<u32>,
-    pub images: ImageConfig,
+    pub snapshot: Option<bool>,
+    pub restore: Option<bool>,
+    pub rate_limit_interval_ms: Option<u64>,
 }
 
 impl AdminDraft {
+    fn is_asked(&self) -> bool {
+        let has_part = self.port.is_some() || self.host.is_some();
+        self.addr.is_some() || self.is_enabled.unwrap_or(has_part)
+    }
+
+    /// The limits on snapshots; the defaults are those of `Commands`, ZooKeeper 3.9.5.
+    fn images(&self) -> ImageConfig {
+        ImageConfig {
+            is_snapshot_enabled: self.snapshot.unwrap_or(true),
+            is_restore_enabled: self.restore.unwrap_or(true),
+            rate_limit_interval_ms: self.rate_limit_interval_ms.unwrap_or(300_000),
+        }
+    }
+
     pub fn finish(self) -> Option<AdminConfig> {
-        let is_asked = self.is_enabled.unwrap_or(self.port.is_some() || self.host.is_some());
-        if self.addr.is_none() && !is_asked {
+        if !self.is_asked() {
             return None;
         }
         let is_port_configured = self.addr.is_some() || self.port.is_some();
@@ -200,14 +229,14 @@ impl AdminDraft {
                 return Ok(if is_off { Fate::Moot } else { Fate::Differs(NO_HTTPS.to_string()) });
             }
             "snapshot.enabled" => {
-                self.images.is_snapshot_enabled = value.eq_ignore_ascii_case("true");
+                self.snapshot = Some(value.eq_ignore_ascii_case("true"));
             }
             "rateLimiterIntervalInMS" => {
                 let ms = value.parse().map_err(|_| format!("{value:?} is not a time in ms"))?;
-                self.images.rate_limit_interval_ms = ms;
+                self.rate_limit_interval_ms = Some(ms);
             }
             "restore.enabled" => {
-                self.images.is_restore_enabled = value.eq_ignore_ascii_case("true");
+                self.restore = Some(value.eq_ignore_ascii_case("true"));
             }
             _ => return Ok(Fate::Unknown),
         }

@@ -45,6 +45,8 @@ pub struct ServeConfig {
     pub my_id: Option<u64>,
     /// The ensemble of this server; none: it is standalone.
     pub cluster: Option<ClusterConfig>,
+    /// Whether the faces are the default ones: each is served unless its port is in use.
+    pub has_default_faces: bool,
 }
 
 /// The sources of the configuration, as they are shown.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod default_faces;
 mod tls;
 
 use super::listeners::FourLetterWords;
@@ -91,7 +92,6 @@ fn without_anything_a_loopback_server_keeps_its_data_here() {
     let config = World::default().config();
     assert_eq!(config.storage.data_dir, Path::new("./quorate-data"));
     assert_eq!(config.listeners.zk_addr.clone().unwrap().to_string(), "127.0.0.1:2181");
-    assert!(!config.listeners.zk_addr_configured);
     assert_eq!(config.sessions.tick_ms, 3_000);
     assert_eq!((config.sessions.timeout_ms_min, config.sessions.timeout_ms_max), (6_000, 60_000));
     assert_eq!(
@@ -119,7 +119,6 @@ fn the_sample_zoo_cfg_means_what_it_says_and_warns_of_nothing() {
     let config = world.config();
     assert_eq!(config.storage.data_dir, Path::new("/tmp/zookeeper"));
     assert_eq!(config.listeners.zk_addr, Some(ListenAddress { host: None, port: 2181 }));
-    assert!(config.listeners.zk_addr_configured);
     assert_eq!((config.sessions.timeout_ms_min, config.sessions.timeout_ms_max), (4_000, 40_000));
     assert_eq!(world.warnings(), Vec::<String>::new());
     assert_eq!(config.source.file.as_deref(), Some(FILE));
@@ -821,7 +820,6 @@ fn a_toml_file_sets_what_it_names() {
     .config();
     assert_eq!(config.storage.data_dir, Path::new("/d"));
     assert_eq!(config.listeners.zk_addr, Some(ListenAddress { host: None, port: 2182 }));
-    assert!(config.listeners.zk_addr_configured);
     assert_eq!((config.sessions.timeout_ms_min, config.sessions.timeout_ms_max), (2_000, 60_000));
     assert!(allows(&config.listeners.four_letter_words, "ruok"));
     assert_eq!(config.requests.jute_bytes_max, 2 << 20);

@@ -74,6 +74,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("admin_snapshot", "true"),
     ("admin_restore", "true"),
     ("admin_rate_limit_interval", "\"5m\""),
+    ("refuse_foreign_pages", "false"),
     ("metrics_addr", "\"127.0.0.1:7000\""),
     ("metrics_of_process", "true"),
     ("etcd_addr", "\"127.0.0.1:2379\""),
@@ -323,6 +324,7 @@ fn apply_key(
         || apply_container_key(&mut draft.container, &value)?
         || apply_logging_key(&mut draft.logging, &value)?
         || apply_monitoring_key(&mut draft.monitoring, &value)?
+        || apply_pages_key(&mut draft.refuses_foreign_pages, &value)?
         || apply_chunk_key(&mut draft.chunk, &value)?
         || apply_etcd_key(&mut draft.etcd, &value)?
         || apply_replicated_key(&mut draft.replicated, &mut draft.report, place, &value)?
@@ -488,13 +490,21 @@ fn apply_monitoring_key(
     let (admin, metrics) = (&mut monitoring.admin, &mut monitoring.metrics);
     match value.key {
         "admin_addr" => admin.addr = Some(value.text()?.parse()?),
-        "admin_snapshot" => admin.images.is_snapshot_enabled = value.boolean()?,
-        "admin_restore" => admin.images.is_restore_enabled = value.boolean()?,
+        "admin_snapshot" => admin.snapshot = Some(value.boolean()?),
+        "admin_restore" => admin.restore = Some(value.boolean()?),
         "admin_rate_limit_interval" => {
-            admin.images.rate_limit_interval_ms = u64::from(value.ms()?);
+            admin.rate_limit_interval_ms = Some(u64::from(value.ms()?));
         }
         "metrics_addr" => metrics.addr = Some(value.text()?.parse()?),
         "metrics_of_process" => metrics.with_process = Some(value.boolean()?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_pages_key(refuses_foreign_pages: &mut bool, value: &Value<'_>) -> Result<bool, String> {
+    match value.key {
+        "refuse_foreign_pages" => *refuses_foreign_pages = value.boolean()?,
         _ => return Ok(false),
     }
     Ok(true)

@@ -298,6 +298,7 @@ fn apply_property(
         .or_else(|| container_property(&mut draft.container, name, value))?
         .or_else(|| logging_property(&mut draft.logging, name, value))?
         .or_else(|| admin_property(&mut draft.monitoring.admin, name, value))?
+        .or_else(|| pages_property(&mut draft.refuses_foreign_pages, name, value))?
         .or_else(|| cluster_property(&mut draft.cluster, place, name, value))?
         .or_else(|| chunk_property(&mut draft.chunk, name, value))?
         .or_else(|| etcd_property(&mut draft.etcd, name, value))?
@@ -477,6 +478,18 @@ fn admin_property(admin: &mut AdminDraft, name: &str, value: &str) -> Result<Fat
         Some(name) => admin.apply(name, value),
         None => Ok(Fate::Unknown),
     }
+}
+
+fn pages_property(
+    refuses_foreign_pages: &mut bool,
+    name: &str,
+    value: &str,
+) -> Result<Fate, String> {
+    match name {
+        "quorate.refuseForeignPages" => *refuses_foreign_pages = boolean(value)?,
+        _ => return Ok(Fate::Unknown),
+    }
+    Ok(Fate::Taken)
 }
 
 fn cluster_property(

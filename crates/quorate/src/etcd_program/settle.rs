@@ -182,6 +182,7 @@ fn about(values: &Values, gates: Vec<Gate>) -> EtcdAbout {
         has_gateway: values.is_on("enable-grpc-gateway"),
         has_call_times: values.text("metrics") == "extensive",
         origins: or_all(values.texts("cors")),
+        refuses_foreign_pages: false,
         hosts: or_all(values.texts("host-whitelist")),
         gates,
     }

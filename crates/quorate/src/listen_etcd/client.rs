@@ -50,6 +50,8 @@ pub(super) struct Site {
     pub peer: SocketAddr,
     pub service: EtcdService,
     pub is_secure: bool,
+    /// Whether requests of pages of other sites are refused, see [`crate::foreign_pages`].
+    pub refuses_foreign_pages: bool,
     /// The common name of the client's certificate, if it is a user.
     pub certificate: Option<Arc<str>>,
     /// Its place among the connections of all faces. A WebSocket outlives the task of its

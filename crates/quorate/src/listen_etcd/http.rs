@@ -33,6 +33,7 @@ use super::runtime::{ConnectionShares, Runtime};
 use super::v2::{self, short};
 use super::websocket;
 use crate::config::etcd::EtcdService;
+use crate::foreign_pages;
 use crate::grpc::{Code, Exchange, Room};
 
 /// The gRPC path of a stream of watches.
@@ -116,6 +117,12 @@ async fn answer(
     let is_refused = !is_for_metrics && !site.is_secure;
     if let Some(refused) = routes::refuse_host(&about.hosts, parts).filter(|_| is_refused) {
         return refused;
+    }
+    if site.refuses_foreign_pages {
+        let authority = parts.uri.authority().map(|it| it.as_str());
+        if let Some(reason) = foreign_pages::refusal(&parts.headers, authority) {
+            return routes::forbidden(reason);
+        }
     }
     let has_v2 = !is_for_metrics && runtime.member.config.has_v2;
     let mut answer = if !is_for_metrics && parts.method == Method::OPTIONS {

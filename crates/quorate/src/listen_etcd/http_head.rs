@@ -12,7 +12,7 @@ pub(super) const CORS_HEADERS: &str = "accept, content-type, authorization";
 /// The headers that all answers about keys have. None: a client's name or origin decides about a
 /// request, so none is short.
 pub(super) fn common_headers(about: &EtcdAbout, cluster_id: &str) -> Option<String> {
-    if !about.hosts.iter().any(|host| host == "*") {
+    if about.refuses_foreign_pages || !about.hosts.iter().any(|host| host == "*") {
         return None;
     }
     let origin = match &*about.origins {

@@ -225,6 +225,11 @@ fn sniffed(mut answer: Answer) -> Answer {
     answer
 }
 
+/// The refusal of a request that its sender may not make.
+pub(super) fn forbidden(reason: &str) -> Answer {
+    sniffed(of(StatusCode::FORBIDDEN, PLAIN_TEXT, format!("{reason}\n")))
+}
+
 /// The refusal of a client without TLS that calls this host by a name that is not allowed: a page
 /// of another site could send requests so (`embed/serve.go`, DNS rebinding). None: it is allowed.
 pub(super) fn refuse_host(hosts: &[String], request: &Parts) -> Option<Answer> {

@@ -90,7 +90,7 @@ fn the_ready_line_names_each_face_once() {
         number,
         child: None,
         config: PathBuf::new(),
-        faces: Some(faces(line)),
+        faces: Some(hints::faces(line)),
     };
     let servers = [
         server(1, "quorate ready zk=127.0.0.1:2181 metrics=127.0.0.1:7000"),

@@ -1,13 +1,13 @@
 //! The ports that a server listens on.
 
+use std::io;
 use std::time::Duration;
 
-use anyhow::Context;
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::admin::{Port, Service};
+use crate::admin::{Commands, Metrics, Port, Services};
 use crate::config::etcd::{EtcdPort, EtcdWire};
-use crate::config::{ListenAddress, ServeConfig};
+use crate::config::{ListenAddress, MonitoringConfig, ServeConfig};
 
 /// How long a connection for metrics may be silent, as Jetty has it.
 const METRICS_IDLE: Duration = Duration::from_secs(30);
@@ -27,19 +27,29 @@ pub(super) struct ClientPorts {
 }
 
 impl ClientPorts {
+    /// Binds them. A default port that is in use is left out, with a warning.
+    ///
+    /// # Errors
+    /// A configured port cannot be bound, or no default port for clients is free.
     pub fn bind(config: &ServeConfig) -> anyhow::Result<ClientPorts> {
         let port = |wanted: Option<&ListenAddress>, setting| {
-            wanted.map(|wanted| listen(config, wanted, setting)).transpose()
+            wanted.map_or(Ok(None), |wanted| listen_or_warn(config, wanted, setting))
         };
         let chunk = config.chunk.as_ref();
         let etcd = config.etcd.as_ref();
-        Ok(ClientPorts {
+        let ports = ClientPorts {
             plain: port(config.listeners.zk_addr.as_ref(), "--zk-addr")?,
             secure: port(config.listeners.zk_tls_addr.as_ref(), "secureClientPort")?,
             etcd: etcd.map_or(Ok(Vec::new()), |etcd| etcd_ports(config, &etcd.ports))?,
             chunk_plain: port(chunk.and_then(|it| it.addr.as_ref()), "--chunk-addr")?,
             chunk_secure: port(chunk.and_then(|it| it.tls_addr.as_ref()), "--chunk-tls-addr")?,
-        })
+        };
+        anyhow::ensure!(
+            !config.has_default_faces || ports.plain.is_some() || !ports.etcd.is_empty(),
+            "every default port for clients is in use: does another server run here? Choose others \
+             with --zk-addr and --etcd-addr"
+        );
+        Ok(ports)
     }
 
     /// The plain port and the TLS port of ZooKeeper's clients, as `conf` shows them.
@@ -80,9 +90,40 @@ fn etcd_ports(
             EtcdWire::Secure => "--etcd-tls-addr",
             EtcdWire::Plain | EtcdWire::Either => "--etcd-addr",
         };
-        Ok((port.clone(), listen(config, &port.address, setting)?))
+        let listener = listen_or_warn(config, &port.address, setting).transpose()?;
+        Some(listener.map(|listener| (port.clone(), listener)))
     };
-    ports.iter().map(bind).collect()
+    ports.iter().filter_map(bind).collect()
+}
+
+/// Binds a port. None, and a warning: it is a default one, and in use.
+fn listen_or_warn(
+    config: &ServeConfig,
+    wanted: &ListenAddress,
+    setting: &'static str,
+) -> anyhow::Result<Option<TcpListener>> {
+    match listen(config, wanted, setting) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error @ NotBound::InUse { .. }) if config.has_default_faces => {
+            tracing::warn!("{error}; going on without it");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The reason why a port is not bound.
+#[derive(Debug, thiserror::Error)]
+enum NotBound {
+    #[error("{wanted} is not an address here: {cause}")]
+    NoAddress { wanted: ListenAddress, cause: io::Error },
+    #[error(
+        "cannot listen on {wanted}: port {} is in use; choose another with {setting}",
+        wanted.port
+    )]
+    InUse { wanted: ListenAddress, setting: &'static str },
+    #[error("cannot listen on {wanted}: {cause}")]
+    Other { wanted: ListenAddress, cause: io::Error },
 }
 
 /// Binds the first of the addresses behind `wanted` that can be bound; `setting` is the name of the
@@ -90,62 +131,81 @@ fn etcd_ports(
 fn listen(
     config: &ServeConfig,
     wanted: &ListenAddress,
-    setting: &str,
-) -> anyhow::Result<TcpListener> {
-    let candidates =
-        wanted.candidates().with_context(|| format!("{wanted} is not an address here"))?;
-    let mut failure = anyhow::anyhow!("no address for {wanted}");
+    setting: &'static str,
+) -> Result<TcpListener, NotBound> {
+    let no_address = |cause| NotBound::NoAddress { wanted: wanted.clone(), cause };
+    let candidates = wanted.candidates().map_err(no_address)?;
+    let mut failure = no_address(io::ErrorKind::NotFound.into());
     for address in candidates {
         let bound = (|| {
-            let socket = match address.is_ipv4() {
-                true => TcpSocket::new_v4()?,
-                false => TcpSocket::new_v6()?,
-            };
+            let socket =
+                if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
             socket.set_reuseaddr(true)?;
             // Accepted connections inherit this (`NIOServerCnxn`).
             socket.set_keepalive(config.listeners.keep_alive)?;
             socket.bind(address)?;
             socket.listen(config.listeners.backlog_or_default())
         })();
-        match bound {
+        let wanted = wanted.clone();
+        failure = match bound {
             Ok(listener) => return Ok(listener),
-            Err(error) => failure = cannot_listen(wanted, setting, &error),
-        }
+            Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => {
+                NotBound::InUse { wanted, setting }
+            }
+            Err(cause) => NotBound::Other { wanted, cause },
+        };
     }
     Err(failure)
 }
 
-/// Binds the configured ports for monitoring. The ready line names each.
+/// Binds the ports for monitoring. The ready line names each service with its port; one address
+/// for both services is one port.
 pub(super) fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> {
+    let MonitoringConfig { metrics, admin, refuses_foreign_pages, .. } = &config.monitoring;
+    let services =
+        Services { refuses_foreign_pages: *refuses_foreign_pages, ..Services::default() };
+    let shared = metrics
+        .as_ref()
+        .zip(admin.as_ref())
+        .filter(|(metrics, admin)| admin.addr == metrics.addr && admin.addr.port != 0);
     let (mut ports, mut shown) = (Vec::new(), String::new());
-    if let Some(metrics) = &config.monitoring.metrics {
-        let service = Service::Metrics { with_process: metrics.with_process };
-        let port = Port::bind(&metrics.addr, "metrics", service, METRICS_IDLE)?;
-        shown += &format!(" metrics={}", port.address()?);
-        ports.push(port);
+    if let Some(metrics) = metrics.as_ref().filter(|_| shared.is_none()) {
+        let metrics_served = Metrics { with_process: metrics.with_process };
+        let services = Services { metrics: Some(metrics_served), ..services.clone() };
+        let bound = Port::bind(&metrics.addr, "metrics", services, METRICS_IDLE);
+        if let Some(port) = bound_or_warn(bound, config.has_default_faces)? {
+            shown += &format!(" metrics={}", port.address()?);
+            ports.push(port);
+        }
     }
-    if let Some(admin) = &config.monitoring.admin {
-        let service = Service::Commands { url: admin.command_url.clone() };
+    if let Some(admin) = admin {
+        let with_process = shared.map(|(metrics, _)| metrics.with_process);
+        let services = Services {
+            metrics: with_process.map(|with_process| Metrics { with_process }),
+            commands: Some(Commands { url: admin.command_url.clone() }),
+            ..services
+        };
         let idle = Duration::from_millis(u64::from(admin.idle_ms));
-        match Port::bind(&admin.addr, "the admin server", service, idle) {
-            Ok(port) => {
-                shown += &format!(" admin={}", port.address()?);
-                ports.push(port);
-            }
-            Err(error) if admin.is_port_configured => return Err(error),
-            Err(error) => tracing::warn!("{error}; going on without it"),
+        let bound = Port::bind(&admin.addr, "the admin server", services, idle);
+        let is_default = config.has_default_faces || !admin.is_port_configured;
+        if let Some(port) = bound_or_warn(bound, is_default)? {
+            let address = port.address()?;
+            let metrics = shared.map(|_| format!(" metrics={address}")).unwrap_or_default();
+            shown += &format!("{metrics} admin={address}");
+            ports.push(port);
         }
     }
     Ok((ports, shown))
 }
 
-fn cannot_listen(wanted: &ListenAddress, setting: &str, error: &std::io::Error) -> anyhow::Error {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "cannot listen on {wanted}: port {} is in use; choose another with {setting}",
-            wanted.port
-        ),
-        _ => anyhow::anyhow!("cannot listen on {wanted}: {error}"),
+/// A port, if it was bound. None, and a warning: it is a default one.
+fn bound_or_warn(bound: anyhow::Result<Port>, is_default: bool) -> anyhow::Result<Option<Port>> {
+    match bound {
+        Err(error) if is_default => {
+            tracing::warn!("{error}; going on without it");
+            Ok(None)
+        }
+        bound => bound.map(Some),
     }
 }
 

@@ -1,25 +1,39 @@
 //! What a server says when it serves.
 
+use std::io::IsTerminal;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 
 use super::ports::ClientPorts;
+use crate::hints;
 
 /// The variable with the socket on which systemd waits for a unit of `Type=notify`.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Says that clients are served, and on which ports. Under etcd's name that is a line of the log,
 /// with the text that starters of an etcd look for; a leader is known by now.
+/// On a terminal, lines about what to try next follow; they name `data_dir`.
 ///
 /// # Errors
 /// The address of a port is unknown.
-pub(super) fn say(ports: &ClientPorts, monitoring: &str, is_etcd: bool) -> std::io::Result<()> {
+pub(super) fn say(
+    ports: &ClientPorts,
+    monitoring: &str,
+    data_dir: &Path,
+    is_etcd: bool,
+) -> std::io::Result<()> {
     let shown = ports.shown()?;
     if is_etcd {
         let addresses = format!("{shown}{monitoring}");
         tracing::info!(addresses = addresses.trim_start(), "ready to serve client requests");
     } else {
-        println!("quorate ready{shown}{monitoring}");
+        let line = format!("quorate ready{shown}{monitoring}");
+        println!("{line}");
+        if std::io::stdout().is_terminal() {
+            let program = std::env::args().next().unwrap_or_else(|| "quorate".to_string());
+            print!("{}", hints::lines(&hints::faces(&line), &program, data_dir));
+        }
     }
     if let Ok(socket) = std::env::var(NOTIFY_SOCKET)
         && let Err(error) = notify(&socket)
