@@ -15,7 +15,7 @@ use crate::bad_input::disk_full::skip;
 use crate::client::{Client, Greeted};
 use crate::ensemble::{Members, open, word};
 use crate::etcd::{get, put};
-use crate::server::wait_until;
+use crate::server::{Over, wait_until};
 
 /// How long the disk hangs.
 const FROZEN_FOR: Duration = Duration::from_secs(8);
@@ -142,7 +142,7 @@ fn write_anywhere(
 /// its way at the freeze. Then it is over for those who make them grow.
 fn hang_until_all_went_on<const COUNT: usize>(
     disk: &LoopDisk,
-    is_over: &AtomicBool,
+    over: Over,
     numbers: impl Fn() -> [u64; COUNT],
 ) {
     wait_until("all write", || numbers().iter().all(|number| *number > 0));
@@ -151,7 +151,7 @@ fn hang_until_all_went_on<const COUNT: usize>(
     std::thread::sleep(FROZEN_FOR);
     let at_thaw = numbers();
     disk.thaw().unwrap();
-    is_over.store(true, Ordering::Relaxed);
+    drop(over);
     for (before, after) in at_freeze.iter().zip(at_thaw) {
         assert!(after > before + 1, "from {at_freeze:?} to {at_thaw:?} while the disk hung");
     }
@@ -169,13 +169,14 @@ fn hang(members: &Members, disks: &[LoopDisk], frozen: usize, whose: &str) {
     let numbers = || acknowledged.each_ref().map(|it| it.load(Ordering::Relaxed));
     std::thread::scope(|scope| {
         let (is_over, addresses) = (&is_over, &addresses);
+        let over = Over(is_over);
         let own = (&paths[0], &acknowledged[0]);
         scope.spawn(move || write_anywhere(addresses, own.0, own.1, is_over));
         for place in 1..3 {
             let (path, acknowledged) = (&paths[place], &acknowledged[place]);
             scope.spawn(move || write(addresses[place], path, acknowledged, is_over));
         }
-        hang_until_all_went_on(&disks[frozen], is_over, numbers);
+        hang_until_all_went_on(&disks[frozen], over, numbers);
     });
     wait_for_all(&members.clients);
     for address in &members.clients {
@@ -226,11 +227,12 @@ fn hang_beside_puts(etcd: [SocketAddr; 3], disks: &[LoopDisk], frozen: usize, wh
     let numbers = || acknowledged.each_ref().map(|it| it.load(Ordering::Relaxed));
     std::thread::scope(|scope| {
         let is_over = &is_over;
+        let over = Over(is_over);
         for ((place, name), acknowledged) in others.iter().zip(&names).zip(&acknowledged) {
             let address = etcd[*place];
             scope.spawn(move || put_keys(address, name, acknowledged, is_over));
         }
-        hang_until_all_went_on(&disks[frozen], is_over, numbers);
+        hang_until_all_went_on(&disks[frozen], over, numbers);
     });
     for address in etcd {
         for (name, count) in names.iter().zip(numbers()) {

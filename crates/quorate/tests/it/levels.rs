@@ -20,7 +20,7 @@ use zk::request::Request;
 use crate::client::{Client, Greeted, create};
 use crate::ensemble::{Members, word};
 use crate::etcd::{call, free_addresses, get, put, request};
-use crate::server::wait_until;
+use crate::server::{Over, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
@@ -139,6 +139,7 @@ fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
     let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let clients = members.clients.clone();
     let written = thread::scope(|scope| {
+        let over = Over(&is_over);
         let writer = scope.spawn(|| write(&clients, &is_over, &count));
         let newer = |place| (place, Build::Newer);
         for (place, build) in [newer(0), newer(1), (1, OLDER), newer(1), newer(2)] {
@@ -162,7 +163,7 @@ fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
         });
         assert!(members.cluster(&["upgrade"]).0.contains("the level is 4"));
         let_it_write(&count);
-        is_over.store(true, Ordering::Release);
+        drop(over);
         writer.join().unwrap()
     });
     assert!(members.cluster(&["status"]).0.contains("\nlevel 4\n"));
@@ -229,6 +230,7 @@ fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
     let clients = members.clients.clone();
     let mut refused = None;
     let written = thread::scope(|scope| {
+        let over = Over(&is_over);
         let writer = scope.spawn(|| write(&clients, &is_over, &count));
         for place in 0..3 {
             let line = format!("quorate.etcdAddr={}\n", etcd[place]);
@@ -244,7 +246,7 @@ fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
             assert!(put(*address, &format!("key{}", number % 50), &format!("value{number}")));
         }
         let_it_write(&count);
-        is_over.store(true, Ordering::Release);
+        drop(over);
         writer.join().unwrap()
     });
     let (status, body) = refused.unwrap();

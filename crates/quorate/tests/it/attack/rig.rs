@@ -32,6 +32,12 @@ pub const RISE_MAX: u64 = 256 * MIB;
 /// Address space of a server: an attack that takes all memory ends the server and not the machine.
 const ADDRESS_SPACE: u64 = 4096 * MIB;
 
+/// How long no round of a well-behaved client is answered, at most.
+const UNANSWERED_MAX: Duration = Duration::from_secs(120);
+
+/// The pause after a round that was not answered.
+const UNANSWERED_PAUSE: Duration = Duration::from_millis(10);
+
 /// Limits the address space of a process that has started.
 pub fn limit_address_space(pid: Pid) {
     let limit = Rlimit { current: Some(ADDRESS_SPACE), maximum: Some(ADDRESS_SPACE) };
@@ -108,14 +114,21 @@ impl Witnesses {
     }
 
     /// Waits until each has been served once more. Returns how many rounds were not answered.
-    pub fn finish(self) -> u64 {
+    pub fn finish(mut self) -> u64 {
         self.is_over.store(true, Ordering::Release);
-        let seen = self.threads.into_iter().map(|(name, thread)| {
+        let seen = std::mem::take(&mut self.threads).into_iter().map(|(name, thread)| {
             let seen = thread.join().unwrap_or_else(|_| panic!("{name} is not served"));
             println!("beside: {name}, {seen:?}");
             seen.unanswered
         });
         seen.sum()
+    }
+}
+
+impl Drop for Witnesses {
+    /// The clients of a test that has failed end, too.
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
     }
 }
 
@@ -126,14 +139,23 @@ struct Signals {
 }
 
 /// Runs rounds until it is over, the last one after that. A round returns whether it was answered.
+/// A server that answers none for as long as [`UNANSWERED_MAX`] is gone.
 async fn rounds(signals: &Signals, mut round: impl AsyncFnMut(u64) -> bool) -> Seen {
     let mut seen = Seen::default();
+    let mut answered_at = Instant::now();
     loop {
         let (is_last, begun_at) = (signals.is_over.load(Ordering::Acquire), Instant::now());
         let is_answered = round(seen.rounds).await;
         seen.rounds += 1;
         seen.longest = seen.longest.max(begun_at.elapsed());
-        seen.unanswered += u64::from(!is_answered);
+        if is_answered {
+            answered_at = Instant::now();
+        } else {
+            seen.unanswered += 1;
+            assert!(answered_at.elapsed() < UNANSWERED_MAX, "no round is answered any more");
+            // A connection that is refused fails at once.
+            tokio::time::sleep(UNANSWERED_PAUSE).await;
+        }
         if seen.rounds - seen.unanswered == 1 && is_answered {
             signals.served.fetch_add(1, Ordering::AcqRel);
         }

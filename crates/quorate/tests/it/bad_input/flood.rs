@@ -9,6 +9,7 @@ use zk::request::{ReadRequest, WriteRequest, XID_PING, opcode};
 
 use super::*;
 use crate::client::{Greeted, create};
+use crate::server::Over;
 
 /// Bytes of a large znode.
 const LARGE_BYTES: usize = 100 * 1024;
@@ -127,6 +128,7 @@ fn most_memory_during(
     let stop = AtomicBool::new(false);
     let mut most = 0;
     std::thread::scope(|scope| {
+        let _over = Over(&stop);
         for id in 0..harms {
             let (harm, stop) = (&harm, &stop);
             scope.spawn(move || harm(id, stop));
@@ -141,7 +143,6 @@ fn most_memory_during(
             std::thread::sleep(Duration::from_millis(5));
         }
         client.delete("/bystander");
-        stop.store(true, Ordering::Relaxed);
     });
     most
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{ETCD, Three, audit, resident_bytes};
-use crate::server::{Server, wait_until};
+use crate::server::{Over, PATIENCE, Server, wait_until};
 
 const V2: &str = "quorate.etcdEnableV2=true";
 
@@ -580,8 +580,10 @@ fn try_ask(address: SocketAddr, line: &str, form: &str) -> Option<Answer> {
 /// written.
 fn follow(clients: [SocketAddr; 3], last: &str) -> Vec<Value> {
     let (mut events, mut next, mut at) = (Vec::new(), FIRST_INDEX + 1, 0);
+    let deadline = Instant::now() + 3 * PATIENCE;
     loop {
         at += 1;
+        assert!(Instant::now() < deadline, "{last} is not written in time");
         let line = format!("GET /v2/keys/?wait=true&recursive=true&waitIndex={next}");
         let Some(answer) = try_ask(clients[at % 3], &line, "") else { continue };
         // A member that ends has begun the answer, and has no event.
@@ -605,6 +607,7 @@ fn no_write_is_lost_and_no_event_is_missed_while_members_are_killed() {
     let is_over = AtomicBool::new(false);
     let is_over = &is_over;
     let (written, events) = std::thread::scope(|scope| {
+        let over = Over(is_over);
         let count = |key| count_up(clients, key, || is_over.load(Ordering::Relaxed));
         let counting = ["/a", "/a", "/d/b", "/d/b"].map(|key| scope.spawn(move || count(key)));
         let following = scope.spawn(move || follow(clients, "/end"));
@@ -615,7 +618,7 @@ fn no_write_is_lost_and_no_event_is_missed_while_members_are_killed() {
             std::thread::sleep(Duration::from_millis(300));
             three.restart(killed);
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         let written = counting.map(|it| it.join().unwrap());
         wait_until("the last write is taken", || {
             let put = try_ask(clients[0], "PUT /v2/keys/end", "value=x");
