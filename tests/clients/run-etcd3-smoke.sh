@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# run-etcd3-smoke.sh : the scenarios of etcd3_smoke.py with an unmodified client of etcd from PyPI, over gRPC.
+# Env: ETCD_PROGRAM (takes etcd's flags; default: this tree's release binary under the name etcd), PEER_CACHE, PEER_TMP
+# The last line is `N passed, N failed`.
+. "$(dirname "${BASH_SOURCE[0]}")/../peers/lib.sh"
+peer_tmp
+# etcd3 needs protobuf 3, and the tenacity of its time.
+python="$(python_venv etcd3-client-0.12.0 etcd3==0.12.0 grpcio==1.85.3 protobuf==3.20.3 tenacity==6.3.1)" || exit 2
+folder="$(mktemp -d "$PEER_TMP/etcd3-smoke.XXXXXX")"
+ln -s "$(cd "$HERE/../.." && pwd)/target/release/quorate" "$folder/etcd"
+program="${ETCD_PROGRAM:-$folder/etcd}"
+say "server under test: $program"
+"$python" -B "$HERE/../clients/etcd3_smoke.py" "$program" "$folder" || exit 1
+rm -rf "$folder"
