@@ -5,11 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../peers/etcd/lib.sh"
 peer_tmp
 export ROOT; ROOT="$(cd "$HERE/../.." && pwd)"
-if ! unshare -rn true 2>/dev/null; then
-  echo "skipped: the commands of the documents need a network namespace, which this machine does not let us have"
-  echo "0 passed, 0 failed"
-  exit 0
-fi
+in_own_network || exit 0
 "$HERE/etcd/build-etcd.sh" etcd etcdutl >&2 || exit 2
 python="$(python_venv "kazoo-client-${KAZOO_VERSION:-2.11.0}" "kazoo==${KAZOO_VERSION:-2.11.0}")" || exit 2
 need_java; zk_jars >/dev/null || exit 2
@@ -21,4 +17,4 @@ printf '#!/bin/sh\nexec "%s/zkcli.sh" "$@"\n' "$HERE" >"$programs/zkCli.sh"
 chmod +x "$programs/zkCli.sh"
 cd "$ROOT" || exit 2
 [ $# -gt 0 ] || set -- README.md docs/*.md
-PATH="$programs:$PATH" exec unshare -rn sh -c 'ip link set lo up && exec "$0" -B "$@"' "$python" tests/clients/docs_commands.py "$@"
+PATH="$programs:$PATH" own_network "$python" -B tests/clients/docs_commands.py "$@"

@@ -4,8 +4,7 @@
 # The last line is `N passed, N failed`.
 . "$(dirname "${BASH_SOURCE[0]}")/../peers/lib.sh"
 peer_tmp
-# etcd3 needs protobuf 3, and the tenacity of its time.
-python="$(python_venv etcd3-client-0.12.0 etcd3==0.12.0 grpcio==1.85.3 protobuf==3.20.3 tenacity==6.3.1)" || exit 2
+python="$(etcd3_python)" || exit 2
 folder="$(mktemp -d "$PEER_TMP/etcd3-smoke.XXXXXX")"
 ln -s "$(cd "$HERE/../.." && pwd)/target/release/quorate" "$folder/etcd"
 program="${ETCD_PROGRAM:-$folder/etcd}"

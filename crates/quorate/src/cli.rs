@@ -18,10 +18,16 @@ use crate::config::chunk::parse_layout;
 use crate::config::units::parse_ms;
 use crate::zk_shell::screen::Format;
 
+/// What `--version` and `version` print behind the program's name.
+pub const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    ", for clients of ZooKeeper 3.9, etcd 3.6 and 2, and Ozone's datanodes"
+);
+
 /// Coordination for distributed systems: one server for unmodified clients of ZooKeeper and etcd.
 /// Beside them it has a chunk store for clients of Ozone's datanodes, and a benchmark.
 #[derive(Debug, Parser)]
-#[command(name = "quorate", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "quorate", version = VERSION, arg_required_else_help = true, max_term_width = 100)]
 #[command(
     after_help = "Start a server with `quorate serve`, then look at it with `quorate zk` or etcdctl."
 )]

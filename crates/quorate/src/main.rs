@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::ExportChunks(args) => export_chunks::run(&args),
         Command::Version => {
-            println!("quorate {}", env!("CARGO_PKG_VERSION"));
+            println!("quorate {}", cli::VERSION);
             Ok(ExitCode::SUCCESS)
         }
         Command::Zk(args) => zk_shell::run(&args),

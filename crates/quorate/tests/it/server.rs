@@ -2,7 +2,7 @@
 //! with a folder of its own below the target folder.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -36,6 +36,17 @@ pub struct Over<'a>(pub &'a AtomicBool);
 impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Reports that this machine cannot run a test: to whoever reads the output, and to the round of all
+/// tests (`tests/run.sh`), which fails for a reason that it does not know.
+pub fn skip(reason: &str) {
+    let line = format!("skipped: {reason}");
+    println!("{line}");
+    if let Some(path) = std::env::var_os("QUORATE_SKIPPED_FILE") {
+        let mut file = File::options().append(true).create(true).open(path).unwrap();
+        writeln!(file, "{line}").unwrap();
     }
 }
 

@@ -17,7 +17,7 @@ use super::leases::{grant, keep};
 use super::watches::{progress, watch};
 use super::{get, request};
 use crate::ensemble::Members;
-use crate::server::wait_until;
+use crate::server::{skip, wait_until};
 
 /// How much longer a sync takes.
 const SYNC: Duration = Duration::from_millis(50);
@@ -184,7 +184,7 @@ fn slow_disks_slow_down_puts_and_nothing_else() {
         (0..3).map(|place| Slowed::begin(members.pid(place))).collect();
     let slowed = match slowed {
         Ok(slowed) => slowed,
-        Err(reason) => return println!("skipped=1: no disk can be made slow: {reason}"),
+        Err(reason) => return skip(&format!("no disk can be made slow: {reason}")),
     };
     let (calls, before) = (Calls::default(), term(etcd[0]));
     let counts = work(etcd, &calls);
