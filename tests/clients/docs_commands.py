@@ -130,7 +130,8 @@ class Reader:
         for number, language, rest, lines in blocks(self.path):
             where = "%s:%d" % (self.path, number)
             if language in RUN and rest.startswith("not run"):
-                self.check(where, "a reason", lambda: self.has_reason(rest))
+                if not NOT_RUN.fullmatch(rest):
+                    self.check(where, "its mark", self.without_reason)
             elif language == "python":
                 self.check(where, "python", lambda: self.python(lines))
             elif language == "console":
@@ -152,9 +153,8 @@ class Reader:
             self.failed += 1
             print("FAILED %s: %s\n%s" % (where, what, failure), flush=True)
 
-    def has_reason(self, rest):
-        if not NOT_RUN.fullmatch(rest):
-            raise Failure("it is not run, and does not say why")
+    def without_reason(self):
+        raise Failure("it is not run, and does not say why")
 
     def unmarked(self):
         raise Failure("commands without a mark: console, sh or python, and `not run: WHY` if it cannot be run here")
@@ -194,23 +194,24 @@ class Reader:
             command = "target/release/quorate serve"
         self.server = subprocess.Popen(
             ["bash", "-c", "exec " + command], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
+            stderr=subprocess.PIPE, text=True,
         )
-        said, is_ready = [], threading.Event()
+        printed, logged, is_ready = [], [], threading.Event()
 
-        def follow(stdout):
-            for line in stdout:
-                said.append(line)
+        def follow(stream, lines):
+            for line in stream:
+                lines.append(line)
                 if "quorate ready" in line or "ready to serve client requests" in line:
                     # The list of an ensemble's servers is printed with the line.
                     threading.Timer(0.3, is_ready.set).start()
             is_ready.set()
 
-        threading.Thread(target=follow, args=(self.server.stdout,), daemon=True).start()
+        for stream, lines in [(self.server.stdout, printed), (self.server.stderr, logged)]:
+            threading.Thread(target=follow, args=(stream, lines), daemon=True).start()
         is_ready.wait(LIMIT_SECONDS)
         if self.server.poll() is not None or not is_ready.is_set():
-            raise Failure("it is not ready:\n%s" % "".join(said))
-        return "".join(said)
+            raise Failure("it is not ready:\n%s" % "".join(printed + logged))
+        return "".join(printed)
 
     def end_server(self):
         if self.server is None:
