@@ -9,17 +9,17 @@ if [ "${1:-}" = all ]; then exec cargo test --release --workspace --no-fail-fast
 kept() { sed -n "s/^| $1 | \`\([^\`]*\)\` |.*/\1/p" docs/testing.md; }
 
 status=0
-cargo test --release --workspace --no-fail-fast --exclude quorate --exclude sim || status=1
-cargo test --release --no-fail-fast --package quorate --bins --test tidy --test fuzz_bodies || status=1
-cargo test --release --no-fail-fast --package sim --lib || status=1
+cargo test --profile quick --workspace --no-fail-fast --exclude quorate --exclude sim || status=1
+cargo test --profile quick --no-fail-fast --package quorate --bins --test tidy --test fuzz_bodies || status=1
+cargo test --profile quick --no-fail-fast --package sim --lib || status=1
 for package in quorate sim; do
-  listed="$(cargo test --release --package "$package" --test it -- --list 2>/dev/null)"
+  listed="$(cargo test --profile quick --package "$package" --test it -- --list 2>/dev/null)"
   skips=()
   while read -r name; do
     skips+=(--skip "$name")
     grep -q "^$name" <<<"$listed" || { echo "error: docs/testing.md names $name of $package, which is no test"; status=1; }
   done < <(kept "$package")
   [ "${#skips[@]}" -gt 0 ] || { echo "error: docs/testing.md lists no test of $package"; status=1; }
-  cargo test --release --package "$package" --test it --no-fail-fast -- "${skips[@]}" || status=1
+  cargo test --profile quick --package "$package" --test it --no-fail-fast -- "${skips[@]}" || status=1
 done
 exit $status

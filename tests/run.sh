@@ -6,7 +6,7 @@
 # suites fetch Java, jars, Go modules, Python packages and the C client on first use, see tests/peers/README.md) and goes on after a
 # failing part. In the round of `all` a test that this machine cannot run has failed, unless tests/skipped-allowed.txt has its reason.
 # Env: ONLY="part ..." runs only these parts of the round (the names are those that it prints)
-#      SERVER_CMD     what the client suites test (default: this tree's release binary)
+#      SERVER_CMD     what the client suites test (default: the binary that the round has built)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 ROOT="$PWD"
@@ -17,7 +17,6 @@ mkdir -p "$LOGS"
 export PEER_TMP="$LOGS/peers"
 rm -rf "$PEER_TMP"
 mkdir -p "$PEER_TMP"
-export SERVER_CMD="${SERVER_CMD:-$ROOT/target/release/quorate serve --config}"
 export QUORATE_SKIPPED_FILE="$LOGS/skipped"
 rm -f "$QUORATE_SKIPPED_FILE"
 # Many tests wait, for a disk or for a process that starts: twice as many threads as cores do not wait for each other.
@@ -30,6 +29,10 @@ etcd-backup report-look docs-commands" ;;
   *) echo "run.sh [all]" >&2; exit 2 ;;
 esac
 round="${1:-}"
+# `make test` builds faster what it tests; `make test-all` tests what is shipped.
+if [ "$round" = all ]; then profile=release; else profile=quick; fi
+export QUORATE="$ROOT/target/$profile/quorate"
+export SERVER_CMD="${SERVER_CMD:-$QUORATE serve --config}"
 passed_all=0 failed_all=0 failed_names="" running="" job=""
 
 # at : the time since the beginning
@@ -107,7 +110,7 @@ count_suite() {
 }
 
 part fmt 60 count_one cargo fmt --all --check
-part build 3000 count_one cargo test --release --workspace --no-run
+part build 3000 count_one cargo test --profile "$profile" --workspace --no-run
 part tests 2400 count_cargo tests/cargo-tests.sh $round
 part clippy 900 count_one cargo clippy --release --workspace --all-targets -- -D warnings
 part kazoo-smoke 300 count_suite tests/clients/run-kazoo-smoke.sh

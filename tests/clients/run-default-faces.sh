@@ -6,5 +6,5 @@ peer_tmp
 in_own_network || exit 0
 python="$(etcd3_python)" || exit 2
 folder="$(mktemp -d "$PEER_TMP/default-faces.XXXXXX")"
-own_network "$python" -B "$HERE/../clients/default_faces.py" "$(cd "$HERE/../.." && pwd)/target/release/quorate" "$folder" || exit 1
+own_network "$python" -B "$HERE/../clients/default_faces.py" "$QUORATE" "$folder" || exit 1
 rm -rf "$folder"

@@ -10,7 +10,7 @@ in_own_network || exit 0
 python="$(python_venv "kazoo-client-${KAZOO_VERSION:-2.11.0}" "kazoo==${KAZOO_VERSION:-2.11.0}")" || exit 2
 need_java; zk_jars >/dev/null || exit 2
 programs="$(mktemp -d "$PEER_TMP/programs.XXXXXX")"
-ln -s "$ROOT/target/release/quorate" "$programs/quorate"
+ln -s "$QUORATE" "$programs/quorate"
 ln -s "$(etcdctl_bin)" "$programs/etcdctl"
 ln -s "$(etcdutl_bin)" "$programs/etcdutl"
 printf '#!/bin/sh\nexec "%s/zkcli.sh" "$@"\n' "$HERE" >"$programs/zkCli.sh"

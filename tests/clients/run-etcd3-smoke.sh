@@ -6,7 +6,7 @@
 peer_tmp
 python="$(etcd3_python)" || exit 2
 folder="$(mktemp -d "$PEER_TMP/etcd3-smoke.XXXXXX")"
-ln -s "$(cd "$HERE/../.." && pwd)/target/release/quorate" "$folder/etcd"
+ln -s "$QUORATE" "$folder/etcd"
 program="${ETCD_PROGRAM:-$folder/etcd}"
 say "server under test: $program"
 "$python" -B "$HERE/../clients/etcd3_smoke.py" "$program" "$folder" || exit 1

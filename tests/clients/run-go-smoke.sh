@@ -15,7 +15,7 @@ folder="$(mktemp -d "$PEER_TMP/go-smoke.XXXXXX")"
 mkdir -p "$PEER_CACHE/etcd/bin"
 smoke="$PEER_CACHE/etcd/bin/go-smoke"
 (cd "$HERE/../clients/go" && go build -p "${GO_JOBS:-2}" -o "$smoke" .) || die "go-smoke does not build"
-ln -s "$(cd "$HERE/../.." && pwd)/target/release/quorate" "$folder/etcd"
+ln -s "$QUORATE" "$folder/etcd"
 program="${ETCD_PROGRAM:-$folder/etcd}"
 say "server under test: $program"
 "$smoke" "$program" "$folder" || exit 1

@@ -14,7 +14,7 @@ import time
 import wire
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BINARY = os.path.join(ROOT, "target", "release", "quorate")
+BINARY = os.environ.get("QUORATE") or os.path.join(ROOT, "target", "release", "quorate")
 COMMAND = os.environ.get("SERVER_CMD") or "%s serve --config" % shlex.quote(BINARY)
 OURS = "real-zk.sh" not in COMMAND
 READY_SECONDS = 60

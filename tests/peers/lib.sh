@@ -10,6 +10,8 @@ HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 PEER_CACHE="${PEER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/quorate-peers}"
 ZK_VERSION="${ZK_VERSION:-3.9.5}"
 mkdir -p "$PEER_CACHE"
+# QUORATE        this tree's binary (default: the release binary)
+export QUORATE="${QUORATE:-$(cd "$HERE/../.." && pwd)/target/release/quorate}"
 
 say() { echo "[$(date +%H:%M:%S)] $*" >&2; }
 die() { say "ERROR: $*"; exit 2; }
@@ -78,8 +80,7 @@ zk_jars() { # class path of the real ZooKeeper
 
 default_server_cmd() { [ -n "${SERVER_CMD:-}" ] || export SERVER_CMD="bash $HERE/real-zk.sh"; }
 own_server_cmd() { # for tests of ours: without SERVER_CMD the release binary of this tree is tested
-  local binary; binary="$(cd "$HERE/../.." && pwd)/target/release/quorate"
-  [ -n "${SERVER_CMD:-}" ] || export SERVER_CMD="$binary serve --config"
+  [ -n "${SERVER_CMD:-}" ] || export SERVER_CMD="$QUORATE serve --config"
 }
 
 free_port() { # free_port [N] : a loopback port that nobody has, the first of N in a row (default 1)

@@ -100,6 +100,11 @@ impl MonitorHandle {
         self.shared.now_ms()
     }
 
+    /// When the log was last made durable, in ms since the node started; 0 if it never was.
+    pub fn log_synced_ms(&self) -> u64 {
+        self.shared.log_synced_ms.load(Ordering::Relaxed)
+    }
+
     /// Measurements of the threads.
     pub fn metrics(&self) -> NodeMetrics {
         self.shared.metrics.lock().clone()

@@ -230,6 +230,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         contact_at_ms: AtomicU64::new(u64::MAX),
         raft_term: AtomicU64::new(0),
         commit_index: AtomicU64::new(0),
+        log_synced_ms: AtomicU64::new(0),
         metrics: Mutex::new(NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() }),
         snapshot_waiters: Mutex::default(),
         install_waiter: Mutex::default(),

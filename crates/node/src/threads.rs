@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub raft_term: AtomicU64,
     /// The index of the last entry that Loop knows to be committed.
     pub commit_index: AtomicU64,
+    /// When the log was last made durable, in ms since `started`.
+    pub log_synced_ms: AtomicU64,
     pub metrics: Mutex<NodeMetrics>,
     /// Callers that wait for a snapshot; at most one for each connection of the admin server.
     pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
@@ -233,6 +235,7 @@ impl Shared {
     fn count_fsync(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let is_slow = took > self.fsync_warning;
+        self.log_synced_ms.store(self.now_ms(), Ordering::Relaxed);
         let mut metrics = self.metrics.lock();
         metrics.fsync_time_us.record(us, self.now_ms());
         metrics.fsync_buckets.record(us);

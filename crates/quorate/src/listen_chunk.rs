@@ -12,6 +12,7 @@
 
 mod admission;
 mod limits;
+mod log_disk;
 mod metrics;
 mod opening;
 mod service;
@@ -29,13 +30,14 @@ use chunk::ChunkError;
 use chunk::limits::OPEN_FILES_MAX_DEFAULT;
 use chunk::store::{Store, StoreOptions, UpkeepBudget};
 use chunk::wire::{Handler, HandlerOptions};
+use node::MonitorHandle;
 use storage::disk::RealDisk;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::ChunkConfig;
+use crate::config::{ChunkConfig, StorageConfig};
 use crate::connections::{self, Connections, Face, Held};
 use crate::descriptors;
 use crate::grpc::{self, Call, Methods, Share, SharesBySize};
@@ -46,6 +48,7 @@ use limits::{
     KEEP_ALIVE_TIME, Limits, NICE, RUNTIMES_MAX, SCRUB_PAUSE, STOP_TIME_MAX, STREAM_WINDOW_BYTES,
     TICK, UNTAKEN_TIME_MAX, UPKEEP_BUDGET, UPKEEP_INTERVAL, UPKEEP_PAUSE, WAITING_THREADS_MAX,
 };
+use log_disk::LogDisk;
 use metrics::Counts;
 use service::{Client, METHODS, Service};
 
@@ -74,19 +77,28 @@ struct Accepted {
     tls: Option<Arc<Tls>>,
 }
 
-/// Opens the store below the data directory and starts the threads that serve it. This takes as
+/// Opens the store of a server with this storage and this node, and starts the threads that serve it. This takes as
 /// long as the store needs to read its data.
 ///
 /// # Errors
 /// The store cannot be opened, or a thread cannot be made.
-pub fn start(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<ChunkFace> {
-    start_within(config, data_dir, Limits::default())
+pub fn start(
+    config: &ChunkConfig,
+    storage: &StorageConfig,
+    node: MonitorHandle,
+) -> anyhow::Result<ChunkFace> {
+    let log = |folder: &Path| {
+        let log_dir = storage.log_dir.as_deref().unwrap_or(&storage.data_dir);
+        LogDisk::shared_with(node, log_dir, folder)
+    };
+    start_within(config, &storage.data_dir, Limits::default(), log)
 }
 
 fn start_within(
     config: &ChunkConfig,
     data_dir: &Path,
     limits: Limits,
+    log_disk: impl FnOnce(&Path) -> Option<LogDisk>,
 ) -> anyhow::Result<ChunkFace> {
     let folder = store_dir(config, data_dir);
     let shown = folder.display();
@@ -121,6 +133,7 @@ fn start_within(
         addresses: Arc::new(Addresses::new(config.connections_per_ip_max, &limits)),
         limits,
         counts: Counts::default(),
+        log: log_disk(&folder),
     });
     let ((ticker, ticks), (upkeeper, upkeep_ticks)) = (sync_channel(0), sync_channel(0));
     let (ticking, kept_up) = (service.clone(), service.clone());

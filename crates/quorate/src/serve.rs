@@ -159,7 +159,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     given.as_ref().map_or(Ok(()), |_| keep_servers(&config, &node))?;
     // The node comes first, since its lock protects the data directory. Nothing else waits for the
     // chunks.
-    let chunks = open_chunks(&config)?;
+    let chunks = open_chunks(&config, &node)?;
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let shared = (tls.clone(), tokens, connections.clone());
     let (acceptor, etcd) = start_faces(&config, &node, asker, shared)?;
@@ -189,8 +189,8 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
 }
 
 /// Begins to open the chunk store, if there is to be one.
-fn open_chunks(config: &ServeConfig) -> anyhow::Result<Option<Arc<Chunks>>> {
-    let open = |chunk| Chunks::open(chunk, &config.storage.data_dir);
+fn open_chunks(config: &ServeConfig, node: &Node) -> anyhow::Result<Option<Arc<Chunks>>> {
+    let open = |chunk| Chunks::open(chunk, &config.storage, node.monitor_handle());
     config.chunk.as_ref().map(open).transpose()
 }
 

@@ -4,7 +4,7 @@
 # leases and users are compared. The last line is `passed=N failed=M skipped=0`.
 # Env: QUORATE (default target/release/quorate), ETCD_VERSION (see lib.sh)
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-quorate="${QUORATE:-$(cd "$ETCD_HERE/../../.." && pwd)/target/release/quorate}"
+quorate="$QUORATE"
 [ -x "$quorate" ] || die "$quorate is not built"
 real_or_skip etcd etcdutl
 

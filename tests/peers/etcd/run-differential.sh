@@ -5,7 +5,7 @@
 # Env: SEEDS (default 300), QUORATE (default target/release/quorate), ETCD_VERSION (see lib.sh)
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 seeds="${SEEDS:-300}"
-quorate="${QUORATE:-$(cd "$ETCD_HERE/../../.." && pwd)/target/release/quorate}"
+quorate="$QUORATE"
 [ -x "$quorate" ] || die "$quorate is not built"
 real_or_skip etcd
 

@@ -2,18 +2,19 @@
 //! server from serving. A thread of its own opens the store; meanwhile only clients of its port
 //! wait, in the kernel's backlog.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use node::MonitorHandle;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use zk::metrics::{Metric, Number, Value};
 
 use super::limits::STORE_STOP_TIME_MAX;
 use super::{ChunkFace, start, store_dir};
-use crate::config::ChunkConfig;
+use crate::config::{ChunkConfig, StorageConfig};
 use crate::connections::Connections;
 use crate::tls::Tls;
 
@@ -37,14 +38,18 @@ impl Chunks {
     ///
     /// # Errors
     /// No thread can be made.
-    pub fn open(config: &ChunkConfig, data_dir: &Path) -> anyhow::Result<Arc<Chunks>> {
-        let folder = store_dir(config, data_dir);
+    pub fn open(
+        config: &ChunkConfig,
+        storage: &StorageConfig,
+        node: MonitorHandle,
+    ) -> anyhow::Result<Arc<Chunks>> {
+        let folder = store_dir(config, &storage.data_dir);
         let state = Mutex::new(State::Opening);
         let chunks = Arc::new(Chunks { folder, state, is_opened: Notify::new() });
-        let (opened, config, data_dir) = (chunks.clone(), config.clone(), data_dir.to_owned());
+        let (opened, config, storage) = (chunks.clone(), config.clone(), storage.clone());
         let thread = std::thread::Builder::new().name("chunk-open".to_string());
         thread.spawn(move || {
-            let state = match start(&config, &data_dir) {
+            let state = match start(&config, &storage, node) {
                 Ok(face) => {
                     tracing::info!("the chunk store in {} is served", opened.folder.display());
                     State::Serving(Arc::new(face))

@@ -8,6 +8,7 @@ use storage::disk::RealDisk;
 
 use super::admission::Addresses;
 use super::limits::Limits;
+use super::log_disk::LogDisk;
 use super::metrics::Counts;
 use crate::grpc::{Kind, Method, Server, Share, Shares};
 use crate::logging::{REFUSALS_MAX, Seldom};
@@ -37,6 +38,8 @@ pub(super) struct Service {
     pub(super) grpc: Server<()>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) counts: Counts,
+    /// The server's log, if it is on the store's disk.
+    pub(super) log: Option<LogDisk>,
 }
 
 /// The state that the streams of a connection share.

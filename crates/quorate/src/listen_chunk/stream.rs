@@ -8,6 +8,7 @@ use bytes::Bytes;
 use chunk::wire::{Handler, Measured, RequestError, Rest, Step, pb};
 use storage::disk::RealDisk;
 
+use super::log_disk::Turn;
 use super::service::{Client, Service, log_failure};
 use crate::grpc::{Call, Code, End, Message, Room, Status, framed};
 
@@ -63,10 +64,16 @@ async fn answer(client: &Client, message: Message, call: &mut Call<()>) -> Resul
         held.grow_to(encoded.len()).await;
         return call.answers.send(encoded, Some(held)).await;
     }
-    held.grow_to(service.handler.answer_bytes(&request)).await;
+    let answer_bytes = service.handler.answer_bytes(&request);
+    held.grow_to(answer_bytes).await;
+    let is_large = request.data_bytes().max(answer_bytes) > QUICK_BYTES_MAX;
+    let turn = match service.log.as_ref().filter(|_| is_large) {
+        Some(log) => log.turn().await,
+        None => Turn::default(),
+    };
     let (encoded, mut rest) = in_pool(service, move |handler| {
         let step = handler.begin(request);
-        drop(room);
+        drop((room, turn));
         step
     })
     .await?;

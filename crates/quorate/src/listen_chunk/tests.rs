@@ -53,7 +53,7 @@ fn with_limits<F: Future<Output = ()>>(
         layout: chunk::layout::Layout::Log,
         verify_writes: false,
     };
-    let face = Arc::new(start_within(&config, &folder, limits).unwrap());
+    let face = Arc::new(start_within(&config, &folder, limits, |_| None).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
