@@ -146,7 +146,8 @@ pub struct ServeArgs {
     /// Directory of the data [default: ./quorate-data]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where ZooKeeper clients connect; *:PORT for every address [default: 127.0.0.1:2181 if no other port is named]
+    /// Where ZooKeeper clients connect; *:PORT for every address [default: 127.0.0.1:2181 if no
+    /// other port is named]
     #[arg(long, value_name = "HOST:PORT")]
     pub zk_addr: Option<ListenAddress>,
     /// Where the commands of the admin server are served [default: 127.0.0.1:8080, without

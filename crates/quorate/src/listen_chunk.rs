@@ -77,8 +77,8 @@ struct Accepted {
     tls: Option<Arc<Tls>>,
 }
 
-/// Opens the store of a server with this storage and this node, and starts the threads that serve it. This takes as
-/// long as the store needs to read its data.
+/// Opens the store of a server and starts the threads that serve it. This takes as long as the store
+/// needs to read its data.
 ///
 /// # Errors
 /// The store cannot be opened, or a thread cannot be made.
@@ -157,13 +157,18 @@ fn start_within(
         threads.push(thread.spawn(move || run(runtime, &service, accepted))?);
         runtimes.push(sender);
     }
-    let connections_max = match config.connections_max {
+    let connections = Arc::new(Semaphore::new(connections_max(config)));
+    let tickers = [ticker, upkeeper];
+    Ok(ChunkFace { service, runtimes, tickers, threads, connections })
+}
+
+/// Connections that are served at once.
+fn connections_max(config: &ChunkConfig) -> usize {
+    let count = match config.connections_max {
         0 => usize::try_from(descriptors::for_connections()).unwrap_or(usize::MAX),
         some => some,
     };
-    let connections = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
-    let tickers = [ticker, upkeeper];
-    Ok(ChunkFace { service, runtimes, tickers, threads, connections })
+    count.min(Semaphore::MAX_PERMITS)
 }
 
 /// The folder of the store.

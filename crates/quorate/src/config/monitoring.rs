@@ -1,8 +1,8 @@
 //! The settings of monitoring: metrics over HTTP, and the admin server.
 //!
 //! The keys of a `zoo.cfg` are those of `PrometheusMetricsProvider`, `QuorumPeerConfig`,
-//! `AdminServerFactory` and `JettyAdminServer`. A configuration has the admin server only if it names
-//! it; ZooKeeper opens a port on every address of every machine.
+//! `AdminServerFactory` and `JettyAdminServer`. A configuration has the admin server only if it
+//! names it; ZooKeeper opens a port on every address of every machine.
 
 use super::address::ListenAddress;
 use super::values::Fate;

@@ -158,8 +158,8 @@ impl Default for Limits {
     }
 }
 
-/// Large steps of the store that are under way at once while the log on the same disk is in use. Two
-/// wrote 490 MB/s beside creates that took 1.7 times as long at the 99th percentile; four wrote
+/// Large steps of the store that are under way at once while the log on the same disk is in use.
+/// Two wrote 490 MB/s beside creates that took 1.7 times as long at the 99th percentile; four wrote
 /// 1,000 MB/s, and creates took 3.2 times as long.
 pub const TURNS_BESIDE_LOG: usize = 2;
 

@@ -1,9 +1,9 @@
 //! The disk that the chunk store shares with the log of the server.
 //!
-//! The log's syncs wait behind the chunks that are in the disk's queue: with four clients that write
-//! chunks of 1 MiB as fast as they can, a create took three times as long at the 99th percentile.
-//! So while the log is in use, few large steps of the store are under way at once. A store on a disk
-//! of its own, or beside a log that is idle, has no such bound.
+//! The log's syncs wait behind the chunks that are in the disk's queue: with four clients that
+//! write chunks of 1 MiB as fast as they can, a create took three times as long at the 99th
+//! percentile. So while the log is in use, few large steps of the store are under way at once. A
+//! store on a disk of its own, or beside a log that is idle, has no such bound.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ pub struct LogDisk {
     turns: Arc<Semaphore>,
 }
 
-/// The place of a step among those that are under way; free again when it is dropped. `None` inside:
-/// no other step has to wait.
+/// The place of a step among those that are under way; free again when it is dropped. It holds
+/// none where no step has to wait.
 #[derive(Default)]
 pub struct Turn(
     #[expect(dead_code, reason = "dropping it ends the turn")] Option<OwnedSemaphorePermit>,
 );
 
 impl LogDisk {
-    /// The log of a node, in `log_dir`. None if it is on another disk than the store in `folder`, or
-    /// if the system does not tell.
+    /// The log of a node, in `log_dir`. None if it is on another disk than the store in `folder`,
+    /// or if the system does not tell.
     pub fn shared_with(node: MonitorHandle, log_dir: &Path, folder: &Path) -> Option<LogDisk> {
         let (of_log, of_store) = (stat(log_dir).ok()?.st_dev, stat(folder).ok()?.st_dev);
         let turns = Arc::new(Semaphore::new(TURNS_BESIDE_LOG));

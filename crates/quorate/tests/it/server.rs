@@ -39,8 +39,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Reports that this machine cannot run a test: to whoever reads the output, and to the round of all
-/// tests (`tests/run.sh`), which fails for a reason that it does not know.
+/// Reports that this machine cannot run a test: in the output, and to the round of all tests
+/// (`tests/run.sh`), which fails for a reason that it does not know.
 pub fn skip(reason: &str) {
     let line = format!("skipped: {reason}");
     println!("{line}");
