@@ -77,8 +77,8 @@ struct Accepted {
     tls: Option<Arc<Tls>>,
 }
 
-/// Opens the store of a server and starts the threads that serve it. This takes as long as the store
-/// needs to read its data.
+/// Opens the store of a server and starts the threads that serve it. This takes as long as the
+/// store needs to read its data.
 ///
 /// # Errors
 /// The store cannot be opened, or a thread cannot be made.
