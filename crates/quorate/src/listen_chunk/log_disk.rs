@@ -16,7 +16,8 @@ use super::limits::{LOG_QUIET_MS, TURNS_BESIDE_LOG};
 
 /// The log on the store's disk.
 pub struct LogDisk {
-    node: MonitorHandle,
+    /// Whether the log is in use.
+    is_used: Box<dyn Fn() -> bool + Send + Sync>,
     turns: Arc<Semaphore>,
 }
 
@@ -32,17 +33,54 @@ impl LogDisk {
     /// or if the system does not tell.
     pub fn shared_with(node: MonitorHandle, log_dir: &Path, folder: &Path) -> Option<LogDisk> {
         let (of_log, of_store) = (stat(log_dir).ok()?.st_dev, stat(folder).ok()?.st_dev);
-        let turns = Arc::new(Semaphore::new(TURNS_BESIDE_LOG));
-        (of_log == of_store).then_some(LogDisk { node, turns })
+        let is_used =
+            move || node.monotonic_ms().saturating_sub(node.log_synced_ms()) <= LOG_QUIET_MS;
+        (of_log == of_store).then(|| LogDisk::new(Box::new(is_used)))
+    }
+
+    fn new(is_used: Box<dyn Fn() -> bool + Send + Sync>) -> LogDisk {
+        LogDisk { is_used, turns: Arc::new(Semaphore::new(TURNS_BESIDE_LOG)) }
     }
 
     /// Waits until a step may use the disk.
     pub async fn turn(&self) -> Turn {
-        let quiet_ms = self.node.monotonic_ms().saturating_sub(self.node.log_synced_ms());
-        if quiet_ms > LOG_QUIET_MS {
+        if !(self.is_used)() {
             return Turn(None);
         }
         // The semaphore is never closed.
         Turn(self.turns.clone().acquire_owned().await.ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn few_steps_are_under_way_beside_a_log_in_use() {
+        let used = Arc::new(AtomicBool::new(true));
+        let is_used = used.clone();
+        let log = LogDisk::new(Box::new(move || is_used.load(Ordering::Relaxed)));
+        let mut held: Vec<Turn> = Vec::new();
+        for _ in 0..TURNS_BESIDE_LOG {
+            held.push(log.turn().await);
+        }
+        let log = Arc::new(log);
+        let mut waiting = JoinSet::new();
+        let further = log.clone();
+        waiting.spawn(async move { further.turn().await });
+        tokio::task::yield_now().await;
+        assert!(waiting.try_join_next().is_none(), "it waits");
+        drop(held.pop());
+        assert!(waiting.join_next().await.is_some(), "it has the free turn");
+        // A log that is idle bounds nothing.
+        used.store(false, Ordering::Relaxed);
+        for _ in 0..10 * TURNS_BESIDE_LOG {
+            held.push(log.turn().await);
+        }
     }
 }
