@@ -78,9 +78,10 @@ Examples:
   quorate serve --data-dir /srv/q --zk-addr 0.0.0.0:2181 --etcd-addr 0.0.0.0:2379
   quorate serve --local-ensemble 3            three servers here, on ports 2181 to 2183 and 2379 to 2381
 
-Where a file or one of the options *-addr names a port, only the named ports are served. A FILE is a zoo.cfg or a quorate.toml, told apart by what is in it. Options win over the file, the
-file over -D properties in SERVER_JVMFLAGS and JVMFLAGS. The server is ready when it prints
-`quorate ready` with each face and its address on standard output.";
+Where a file or one of the options *-addr names a port, only the named ports are served. A FILE is a
+zoo.cfg or a quorate.toml, told apart by what is in it. Options win over the file, the file over -D
+properties in SERVER_JVMFLAGS and JVMFLAGS. The server is ready when it prints `quorate ready` with
+each face and its address on standard output.";
 
 const ZK_EXAMPLES: &str = "\
 Examples:
