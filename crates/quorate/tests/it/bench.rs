@@ -239,7 +239,7 @@ fn a_filled_tree_is_counted_and_removed_unless_it_is_kept() {
     let (target, compared) =
         (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
     let args = ["zk-fill", "--target", &target, "--compare", &compared, "--parents", "3"];
-    let args = [&args[..], &["--children", "1500", "--clients", "4", "--rounds", "2"]].concat();
+    let args = [&args[..], &["--children", "500", "--clients", "4", "--rounds", "2"]].concat();
     let (text, json) = bench("fill", &args);
     // The null server is the third, and has one round.
     assert_eq!(rounds(&json, "znodes", 2), [4500.0; 5]);
@@ -336,7 +336,7 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
     let real = RealServer::start("bench-restart-real", &CONFIG);
     let (target, compared) = (format!("zk://{address}"), format!("zk://{}", real.address()));
     let args = ["zk-restart", "--target", &target, "--compare", &compared, "--parents", "3"];
-    let args = [&args[..], &["--children", "1500", "--clients", "4", "--rounds", "2"][..]].concat();
+    let args = [&args[..], &["--children", "500", "--clients", "4", "--rounds", "2"][..]].concat();
     let (text, json) = bench("restart", &args);
     child.wait().unwrap();
     for address in [address, real.address()] {
@@ -345,7 +345,7 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
     }
     assert_eq!(end_restarted(&text), 2, "{text}");
     for (key, value) in
-        [("znodes_acknowledged", 4500.0), ("znodes_found", 4500.0), ("znodes_missing", 0.0)]
+        [("znodes_acknowledged", 1500.0), ("znodes_found", 1500.0), ("znodes_missing", 0.0)]
     {
         assert_eq!(rounds(&json, key, 2), [value; 4], "{key}: {text}");
     }
