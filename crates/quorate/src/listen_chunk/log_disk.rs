@@ -2,7 +2,7 @@
 //!
 //! The log's syncs wait behind the chunks that are in the disk's queue: with four clients that
 //! write chunks of 1 MiB as fast as they can, a create took three times as long at the 99th
-//! percentile. So while the log is in use, few large steps of the store are under way at once. A
+//! percentile. So while the log is in use, one large step of the store is under way at a time. A
 //! store on a disk of its own, or beside a log that is idle, has no such bound.
 
 use std::path::Path;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn few_steps_are_under_way_beside_a_log_in_use() {
+    async fn steps_take_turns_beside_a_log_in_use() {
         let used = Arc::new(AtomicBool::new(true));
         let is_used = used.clone();
         let log = LogDisk::new(Box::new(move || is_used.load(Ordering::Relaxed)));
