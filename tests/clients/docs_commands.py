@@ -4,7 +4,7 @@ docs_commands.py FILE...
 
 A block that is marked as `console`, `sh` or `python` is run, block by block, in one folder for each file:
 
-  console  lines that begin with `$ ` are commands. The lines behind one are what it prints: they are compared, and `...`
+  console  lines that begin with `$ ` are commands, which must succeed. The lines behind one are what it prints: they are compared, and `...`
            stands for any text, within a line or for any lines.
   sh       each line is a command that must succeed.
   python   statements behind `>>> `, with what they print (doctest).
@@ -178,7 +178,7 @@ class Reader:
             except subprocess.TimeoutExpired as late:
                 raise Failure("it does not end: %s" % late.output)
             text = done.stdout
-            if done.returncode != 0 and printed is None:
+            if done.returncode != 0:
                 raise Failure("status %d:\n%s" % (done.returncode, text))
         if printed and not pattern(printed).match(text):
             raise Failure("expected:\n%s\nprinted:\n%s" % ("\n".join(printed), text))
