@@ -84,7 +84,7 @@ part() {
   grep -h "^skipped: " "$LOGS/$name.log" | tee -a "$QUORATE_SKIPPED_FILE"
 }
 
-# Whoever is told to end says where it was.
+# ended : says where the round was when a signal ends it
 ended() {
   echo "ended in ${running:-no part}, $(at)"
   [ -z "$running" ] || { tail -n 20 "$LOGS/$running.log"; unended "$LOGS/$running.log" | sed 's|^|has not ended: |'; }
@@ -131,6 +131,7 @@ if [ "$round" = all ] && [ -s "$QUORATE_SKIPPED_FILE" ] && grep -vFf tests/skipp
   echo "tests were skipped, above, for a reason that tests/skipped-allowed.txt does not have"
   failed_all=$((failed_all + 1))
 fi
+[ ! -s "$QUORATE_SKIPPED_FILE" ] || sort -u "$QUORATE_SKIPPED_FILE"
 printf '%s' "$failed_names"
 echo "$passed_all passed, $failed_all failed"
 [ "$failed_all" = 0 ] && [ "$passed_all" != 0 ]

@@ -7,7 +7,6 @@ Every function marked `scenario` is one counted test. The last line is `N passed
 """
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,8 @@ import traceback
 import etcd3
 from etcd3 import exceptions
 
+from server import free_port
+
 READY_SECONDS = 60
 SCENARIOS = []
 
@@ -24,12 +25,6 @@ SCENARIOS = []
 def scenario(test):
     SCENARIOS.append(test)
     return test
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server:
