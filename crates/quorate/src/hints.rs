@@ -1,5 +1,6 @@
 //! The lines that a server prints on a terminal below its ready line: what to try next.
 
+use std::io::IsTerminal;
 use std::path::Path;
 
 /// The faces in a ready line, each with its address.
@@ -10,9 +11,17 @@ pub fn faces(ready_line: &str) -> Vec<(String, String)> {
     ready_line.split(' ').filter_map(face).collect()
 }
 
+/// Says on a terminal what to try next with a server that has these faces and data.
+pub fn print(faces: &[(String, String)], data_dir: &Path) {
+    if std::io::stdout().is_terminal() {
+        let program = std::env::args().next().unwrap_or_else(|| "quorate".to_string());
+        print!("{}", lines(faces, &program, data_dir));
+    }
+}
+
 /// What to try with a server that has these faces. `program` is this program as it was called,
 /// `data_dir` where the data are.
-pub fn lines(faces: &[(String, String)], program: &str, data_dir: &Path) -> String {
+fn lines(faces: &[(String, String)], program: &str, data_dir: &Path) -> String {
     let address = |name: &str| {
         let found = faces.iter().find(|(face, _)| face == name);
         found.map(|(_, address)| address.as_str())

@@ -5,7 +5,7 @@
 //! Each server has a folder `DIR/1` and so on with its `quorate.toml`, by which a server that has
 //! ended can be started again by hand. The servers end with this process, even if it is killed.
 
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -41,8 +41,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// Lines of the servers that wait to be printed.
 const LINES_MAX: usize = 64;
 
-/// The settings of the admin ports that nobody asked for: whoever reaches them can neither take nor
-/// restore a snapshot, and pages of other sites are refused.
+/// The settings of the default admin ports: snapshots are neither taken nor restored there, and
+/// pages of other sites are refused.
 const GUARDED_ADMIN: &str =
     "admin_snapshot = false\nadmin_restore = false\nrefuse_foreign_pages = true\n";
 
@@ -238,7 +238,9 @@ async fn watch(args: &ServeArgs, folder: &Path, configs: Vec<PathBuf>) -> anyhow
                 if !is_ready && servers.iter().all(|server| server.faces.is_some()) {
                     is_ready = true;
                     print!("{}\n{}", ready_line(&servers), server_lines(&servers));
-                    print_hints(&servers, folder);
+                    if let Some(faces) = servers.first().and_then(|it| it.faces.as_ref()) {
+                        hints::print(faces, folder);
+                    }
                 }
             }
             _ = interval.tick() => {
@@ -310,15 +312,6 @@ fn server_lines(servers: &[Server]) -> String {
         format!("  server {}{faces}\n", server.number)
     };
     servers.iter().map(line).collect()
-}
-
-/// Says on a terminal what to try next, with the first server.
-fn print_hints(servers: &[Server], folder: &Path) {
-    let Some(faces) = servers.first().and_then(|server| server.faces.as_ref()) else { return };
-    if std::io::stdout().is_terminal() {
-        let program = std::env::args().next().unwrap_or_else(|| "quorate".to_string());
-        print!("{}", hints::lines(faces, &program, folder));
-    }
 }
 
 /// Reports servers that have ended. That is an error before all are ready, and when none is left.

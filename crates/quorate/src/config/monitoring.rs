@@ -48,9 +48,8 @@ impl MonitoringDraft {
         self.admin.is_asked() || self.metrics.is_asked()
     }
 
-    /// Names the default port, which serves the admin commands and the metrics. A setting that
-    /// switches the admin server off counts, and whoever can reach the port can neither take nor
-    /// restore a snapshot unless a setting lets him.
+    /// Names the default port, which serves the admin commands and the metrics. A setting can
+    /// switch the admin server off. Snapshots are off unless a setting switches them on.
     pub fn name_default(&mut self) {
         let addr = ListenAddress::loopback(ADMIN_PORT_DEFAULT);
         if self.admin.is_enabled != Some(false) {

@@ -1,6 +1,5 @@
 //! What a server says when it serves.
 
-use std::io::IsTerminal;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
@@ -30,10 +29,7 @@ pub(super) fn say(
     } else {
         let line = format!("quorate ready{shown}{monitoring}");
         println!("{line}");
-        if std::io::stdout().is_terminal() {
-            let program = std::env::args().next().unwrap_or_else(|| "quorate".to_string());
-            print!("{}", hints::lines(&hints::faces(&line), &program, data_dir));
-        }
+        hints::print(&hints::faces(&line), data_dir);
     }
     if let Ok(socket) = std::env::var(NOTIFY_SOCKET)
         && let Err(error) = notify(&socket)
