@@ -239,7 +239,7 @@ fn a_filled_tree_is_counted_and_removed_unless_it_is_kept() {
     let (target, compared) =
         (format!("zk://{}", ours.address()), format!("zk://{}", real.address()));
     let args = ["zk-fill", "--target", &target, "--compare", &compared, "--parents", "3"];
-    let args = [&args[..], &["--children", "500", "--clients", "4", "--rounds", "2"]].concat();
+    let args = [&args[..], &["--children", "1500", "--clients", "4", "--rounds", "2"]].concat();
     let (text, json) = bench("fill", &args);
     // The null server is the third, and has one round.
     assert_eq!(rounds(&json, "znodes", 2), [4500.0; 5]);
