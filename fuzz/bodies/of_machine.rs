@@ -13,7 +13,7 @@ use machine::image::FreezeStep;
 use machine::image::restore::{Restore, RestoreError};
 use machine::zk::command::AskedAcl;
 use machine::{
-    AclEntry, ApplyStep, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode,
+    AclEntry, ApplyStep, BootId, Changes, Command, ConnectionId, ControlCommand, CreateMode,
     EtcdV2Command, Identity, LeaseId, Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin,
     ServerList, ServerRecord, ServerRole, SessionId, Settings, Stamp, ZkAddresses, ZkCommand,
 };
@@ -48,10 +48,10 @@ pub fn steps(bytes: &[u8]) {
     assert!(encoded.len() <= bytes.len(), "a command in the log is as large as it was decoded");
     let (mut whole, stamp, _) = machine_with_keys();
     let (mut stepped, ..) = machine_with_keys();
-    whole.apply(&stamp, &command, &mut ChangeBatch::default());
+    whole.apply(&stamp, &command, &mut Changes::default());
     let step = ApplyStep { keys_max: 1 + u64::from(keys_max % 16), is_taken: keys_max < 128 };
     for _ in 0..STEPS_MAX {
-        let reply = stepped.apply_step(&stamp, &command, step, &mut ChangeBatch::default());
+        let reply = stepped.apply_step(&stamp, &command, step, &mut Changes::default());
         assert_eq!(reply.is_none(), stepped.is_amid_command());
         if reply.is_some() {
             assert_eq!(stepped.digest(), whole.digest());
@@ -143,7 +143,7 @@ pub fn machine_with_session() -> (Machine, Stamp<'static>, SessionId) {
     assert!(machine.begin_batch(origin, 1));
     let open =
         Command::Zk(ZkCommand::OpenSession { session: SESSION, password: [7; 16], timeout_ms: 9 });
-    machine.apply(&stamp, &open, &mut ChangeBatch::default());
+    machine.apply(&stamp, &open, &mut Changes::default());
     (machine, stamp, SESSION)
 }
 
@@ -300,7 +300,7 @@ pub fn steps_seeds() -> Vec<Vec<u8>> {
 fn machine_with_keys() -> (Machine, Stamp<'static>, SessionId) {
     let (mut machine, stamp, session) = machine_with_session();
     let mut apply = |command| {
-        machine.apply(&stamp, &Command::Etcd(command), &mut ChangeBatch::default());
+        machine.apply(&stamp, &Command::Etcd(command), &mut Changes::default());
     };
     apply(EtcdCommand::Grant { lease: LeaseId(3), ttl_s: 60 });
     for key in [b"k0", b"k1", b"k2", b"k3", b"k4", b"k5"] {
@@ -343,12 +343,12 @@ pub fn image_seeds() -> Vec<Vec<u8>> {
         machine.apply(
             &stamp,
             &Command::Zk(ZkCommand::Write { session, op }),
-            &mut ChangeBatch::default(),
+            &mut Changes::default(),
         );
     }
     for lease in [LeaseId(3), LeaseId(4)] {
         let grant = Command::Etcd(EtcdCommand::Grant { lease, ttl_s: 60 });
-        machine.apply(&stamp, &grant, &mut ChangeBatch::default());
+        machine.apply(&stamp, &grant, &mut Changes::default());
     }
     let put = Put {
         key: b"k",
@@ -359,9 +359,9 @@ pub fn image_seeds() -> Vec<Vec<u8>> {
         ignore_lease: false,
     };
     let put = Command::Etcd(EtcdCommand::Put(put));
-    machine.apply(&stamp, &put, &mut ChangeBatch::default());
+    machine.apply(&stamp, &put, &mut Changes::default());
     for command in v2_commands().into_iter().take(4) {
-        machine.apply(&stamp, &Command::EtcdV2(command), &mut ChangeBatch::default());
+        machine.apply(&stamp, &Command::EtcdV2(command), &mut Changes::default());
     }
     machine.finish_entry(LogIndex(2));
     vec![

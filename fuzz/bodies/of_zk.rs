@@ -1,6 +1,6 @@
 //! Requests of ZooKeeper clients, and responses of servers.
 
-use machine::{AclEntry, ChangeBatch, Command, LogIndex, Stat};
+use machine::{AclEntry, Changes, Command, LogIndex, Stat};
 use zk::four_letter::{Word, recognise};
 use zk::ops::{multi_command, write_command};
 use zk::request::{CreateKind, ReadKind, ReadRequest, SetWatchesRequest, WriteRequest};
@@ -104,7 +104,7 @@ pub fn sasl_token(bytes: &[u8]) {
 /// whatever it asks for, and the state can still be written as an image.
 pub fn requests_applied(mut bytes: &[u8]) {
     let (mut machine, stamp, session) = machine_with_session();
-    let mut changes = ChangeBatch::default();
+    let mut changes = Changes::default();
     while let Some((length, rest)) = bytes.split_at_checked(LENGTH_BYTES) {
         let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
         let (frame, rest) = rest.split_at(length.min(rest.len()));

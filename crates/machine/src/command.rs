@@ -38,6 +38,15 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
+    /// How many creates and how many deletes of znodes it has, as if all succeeded: so much memory
+    /// may be set aside before many commands are applied.
+    pub fn creates_and_deletes(&self) -> [u64; 2] {
+        match self {
+            Command::Zk(command) => command.creates_and_deletes(),
+            Command::Control(_) | Command::Etcd(_) | Command::EtcdV2(_) => [0; 2],
+        }
+    }
+
     /// Writes the command; `docs/formats.md` gives the bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::control::change::Change;
 pub use crate::control::command::Command;
 use crate::control::command::{decode_stated, encode_stated};
 use crate::control::servers::{ServerList, Servers};
@@ -14,17 +15,9 @@ use crate::ids::{BootId, MemberId, Ordinal, Origin};
 use crate::level::{Level, StatedLevel};
 use crate::limits::ORIGINS_MAX;
 
+pub mod change;
 pub(crate) mod command;
 pub mod servers;
-
-/// A change that a command of the ensemble made.
-#[derive(Clone, Debug)]
-pub enum Change {
-    /// The servers changed, or which of them a member is.
-    Servers(Arc<Servers>),
-    /// The level rose.
-    Raised(StatedLevel),
-}
 
 /// The replicated state of the ensemble.
 #[derive(Debug)]

@@ -8,7 +8,8 @@
 
 use std::sync::Arc;
 
-use crate::change::ChangeBatch;
+use crate::change::Changes;
+use crate::control::change::Replacement;
 use crate::etcd::change::Change as EtcdChange;
 use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};
 use crate::level::Level;
@@ -39,7 +40,7 @@ impl Machine {
         let nobody = Origin { member: MemberId(0), boot: BootId(0) };
         let (time_ms, connection) = (0, ConnectionId(0));
         let stamp = Stamp { time_ms, origin: nobody, connection, identities: &[] };
-        machine.install_image(&stamp, 0, &mut ChangeBatch::default());
+        machine.install_image(&stamp, 0, &mut Changes::for_nobody());
         machine.replaced = None;
         machine
     }
@@ -74,20 +75,23 @@ impl Machine {
 
     /// Installs the prepared image. Panics if there is none: the caller checks it
     /// ([`Machine::has_image`]).
-    pub(crate) fn install_image(
-        &mut self,
-        stamp: &Stamp<'_>,
-        hash: u128,
-        changes: &mut ChangeBatch,
-    ) {
+    pub(crate) fn install_image(&mut self, stamp: &Stamp<'_>, hash: u128, changes: &mut Changes) {
         let prepared = self.prepared.take().filter(|image| image.hash == hash);
         let Some(PreparedImage { machine: mut image, .. }) = prepared else {
             panic!("the log installs image {hash:032x}, which is not in the data directory");
         };
         let call = Call { stamp, ordinal: self.ordinal };
-        self.zk.install(call, &mut image.zk, self.control.servers().list(), changes);
-        self.install_store(&mut image, changes);
-        self.install_etcd_v2(&mut image, changes);
+        let mark = self.zk.install(call, &mut image.zk, self.control.servers().list());
+        let has_etcd = self.install_store(&mut image);
+        let has_etcd_v2 = self.install_etcd_v2(&mut image);
+        changes.on_replaced(self, mark, Replacement::Image);
+        if has_etcd {
+            changes.etcd.push(EtcdChange::HistoryReplaced);
+            self.raise_for_image(Level::ETCD, changes);
+        }
+        if has_etcd_v2 {
+            self.raise_for_image(Level::ETCD_V2, changes);
+        }
         self.control.widen(self.bounds_for_stores());
         if let Some(bounds) = image.control.bounds() {
             self.control.widen(bounds);
@@ -96,28 +100,33 @@ impl Machine {
         self.replaced = Some(image);
     }
 
-    /// Takes etcd v2's tree of an image. Its index never falls, and each time to live counts anew.
-    fn install_etcd_v2(&mut self, image: &mut Machine, changes: &mut ChangeBatch) {
-        if self.etcd_v2.is_unused() && image.etcd_v2.is_unused() {
-            return;
-        }
-        core::mem::swap(&mut self.etcd_v2, &mut image.etcd_v2);
-        self.etcd_v2.take_place_of(image.etcd_v2.index());
-        changes.replace_etcd_v2(&self.etcd_v2);
-        // A running walk belongs to the old state: its next step reports that it is worthless.
-        self.etcd_v2.walk = image.etcd_v2.walk.take();
-        self.etcd_v2.abort_walk();
+    /// Raises the level to that of a space which the image has brought.
+    fn raise_for_image(&mut self, level: Level, changes: &mut Changes) {
         let bounds = self.bounds_for_stores();
-        if let Some(raised) = self.control.raise(&Level::ETCD_V2.into(), bounds) {
-            changes.push(self.mark(), raised, "");
+        if let Some(raised) = self.control.raise(&level.into(), bounds) {
+            changes.control.push(raised);
         }
     }
 
+    /// Takes etcd v2's tree of an image. Its index never falls, and each time to live counts anew.
+    /// False if both trees are unused.
+    fn install_etcd_v2(&mut self, image: &mut Machine) -> bool {
+        if self.etcd_v2.is_unused() && image.etcd_v2.is_unused() {
+            return false;
+        }
+        core::mem::swap(&mut self.etcd_v2, &mut image.etcd_v2);
+        self.etcd_v2.take_place_of(image.etcd_v2.index());
+        // A running walk belongs to the old state: its next step reports that it is worthless.
+        self.etcd_v2.walk = image.etcd_v2.walk.take();
+        self.etcd_v2.abort_walk();
+        true
+    }
+
     /// Takes etcd's keys and leases of an image. Their revision never falls. Each lease counts as
-    /// granted now.
-    fn install_store(&mut self, image: &mut Machine, changes: &mut ChangeBatch) {
+    /// granted now. False if both stores are unused.
+    fn install_store(&mut self, image: &mut Machine) -> bool {
         if self.etcd.is_unused() && image.etcd.is_unused() {
-            return;
+            return false;
         }
         core::mem::swap(&mut self.etcd, &mut image.etcd);
         self.etcd.revision = self.etcd.revision.max(image.etcd.revision);
@@ -129,15 +138,10 @@ impl Machine {
         // The settings are those of this ensemble.
         self.etcd.settings = image.etcd.settings;
         self.etcd.leases.grant_all_anew(self.ordinal);
-        changes.replace_leases(&self.etcd.leases);
         // A running walk belongs to the old state: its next step reports that it is worthless.
         self.etcd.walk = image.etcd.walk.take();
         self.etcd.abort_walk();
-        changes.push(self.mark(), EtcdChange::Replaced, "");
-        let bounds = self.bounds_for_stores();
-        if let Some(raised) = self.control.raise(&Level::ETCD.into(), bounds) {
-            changes.push(self.mark(), raised, "");
-        }
+        true
     }
 }
 

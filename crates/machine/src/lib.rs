@@ -29,12 +29,14 @@ mod stamp;
 pub mod together;
 pub mod zk;
 
-pub use change::{Change, ChangeBatch, ChangeKind, OpenTransaction};
+pub use change::{Changes, SharedChanges};
 pub use command::Command;
+pub use control::change::{Change as ControlChange, Replacement};
 pub use control::servers::{ServerId, ServerList, ServerRecord, ServerRole, Servers, ZkAddresses};
-pub use control::{Change as ControlChange, Command as ControlCommand, Control};
+pub use control::{Command as ControlCommand, Control};
 pub use digest::Digest;
 pub use etcd::change::{Change as EtcdChange, LeaseChange};
+pub use etcd_v2::change::DeadlineChange as EtcdV2DeadlineChange;
 pub use etcd_v2::command::Command as EtcdV2Command;
 pub use ids::{
     Attachment, BootId, ConnectionId, LeaseId, LogIndex, MemberId, Ordinal, Origin, Owner,
@@ -46,7 +48,7 @@ pub use mark::Mark;
 pub use reply::{Outcome, Reply};
 pub use stamp::Stamp;
 pub use zk::acl::{Acl, AclEntry, Identity};
-pub use zk::change::{Change as ZkChange, QuotaExceeded};
+pub use zk::change::{Change as ZkChange, OpenTransaction, QuotaExceeded, SessionChange};
 pub use zk::command::{Command as ZkCommand, CreateMode, Op};
 pub use zk::containers::{ContainerSearch, ContainersFound};
 pub use zk::listing::{ListPlace, ListStep};

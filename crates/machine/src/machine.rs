@@ -3,19 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::command::Command;
 use crate::control::{self, Control};
 use crate::digest::Digest;
 use crate::entry::Framed;
 use crate::etcd::Store;
 use crate::etcd::auth::{AuthCommand, AuthInfo};
-use crate::etcd::change::Change as EtcdChange;
+use crate::etcd::change::{Change as EtcdChange, Changes as EtcdChanges};
 use crate::etcd::command::Command as EtcdCommand;
 use crate::etcd::reply::{Outcome as EtcdOutcome, Refusal as EtcdRefusal};
 use crate::etcd::txn::At;
 use crate::etcd_v2;
 use crate::etcd_v2::auth::{ETCD_V2_SCHEME, Who as V2Who};
+use crate::etcd_v2::change::Changes as EtcdV2Changes;
 use crate::etcd_v2::command::Command as V2Command;
 use crate::etcd_v2::removal::Budget;
 use crate::etcd_v2::reply::{Outcome as V2Outcome, Refusal as V2Refusal};
@@ -120,7 +121,7 @@ impl Machine {
         &mut self,
         stamp: &Stamp<'_>,
         command: &Command<'_>,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Reply {
         let whole = ApplyStep { keys_max: u64::MAX, is_taken: true };
         self.apply_step(stamp, command, whole, changes).expect("a step without a bound is whole")
@@ -135,7 +136,7 @@ impl Machine {
         stamp: &Stamp<'_>,
         command: &Command<'_>,
         step: ApplyStep,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Option<Reply> {
         let ordinal = self.ordinal.next();
         let outcome = match command {
@@ -146,7 +147,7 @@ impl Machine {
             }
             Command::Zk(command) => {
                 let keys_max = step.keys_max;
-                let mut step = Step { steps: Steps::new(keys_max), changes };
+                let mut step = Step { steps: Steps::new(keys_max), changes: &mut changes.zk };
                 let outcome = self.zk.apply_step(Call { stamp, ordinal }, command, &mut step);
                 assert!(step.steps.looked_at() <= keys_max, "a step is bounded");
                 let outcome = outcome?;
@@ -154,9 +155,11 @@ impl Machine {
                 Outcome::Zk(outcome)
             }
             Command::Etcd(command) => {
+                let changes = &mut changes.etcd;
                 Outcome::Etcd(self.apply_etcd(stamp, ordinal, command, step, changes)?)
             }
             Command::EtcdV2(command) => {
+                let changes = &mut changes.etcd_v2;
                 let outcome = self.apply_etcd_v2(stamp, command, step.keys_max, changes)?;
                 self.ordinal = ordinal;
                 Outcome::EtcdV2(outcome)
@@ -172,7 +175,7 @@ impl Machine {
         ordinal: Ordinal,
         command: &EtcdCommand<'_>,
         ApplyStep { keys_max, is_taken }: ApplyStep,
-        changes: &mut ChangeBatch,
+        changes: &mut EtcdChanges,
     ) -> Option<Result<EtcdOutcome, EtcdRefusal>> {
         let who = match stamp.connection {
             ConnectionId(0) => Some(AuthInfo::LOOP),
@@ -181,14 +184,16 @@ impl Machine {
         let at = At { ordinal, time_ms: stamp.time_ms, who, member: stamp.origin.member };
         let outcome = self.etcd.apply_step(at, command, (keys_max, is_taken), changes)?;
         self.ordinal = ordinal;
-        let change = match (command, &outcome) {
-            (EtcdCommand::Configure(settings), _) => Some(EtcdChange::Configured(*settings)),
-            (EtcdCommand::Auth(AuthCommand::Enable), Ok(_)) => Some(EtcdChange::AuthEnabled),
-            (_, Ok(EtcdOutcome::Authenticated { .. })) => Some(EtcdChange::Authenticated(ordinal)),
-            _ => None,
-        };
-        if let Some(change) = change {
-            changes.push(self.mark(), change, "");
+        changes.note_revision(self.etcd.revision);
+        match (command, &outcome) {
+            (EtcdCommand::Configure(settings), _) => changes.push_settings(*settings),
+            (EtcdCommand::Auth(AuthCommand::Enable), Ok(_)) => {
+                changes.push(EtcdChange::AuthEnabled);
+            }
+            (_, Ok(EtcdOutcome::Authenticated { .. })) => {
+                changes.push(EtcdChange::Authenticated(ordinal));
+            }
+            _ => {}
         }
         Some(outcome)
     }
@@ -199,14 +204,13 @@ impl Machine {
         stamp: &Stamp<'_>,
         command: &V2Command<'_>,
         keys_max: u64,
-        changes: &mut ChangeBatch,
+        changes: &mut EtcdV2Changes,
     ) -> Option<Result<V2Outcome, V2Refusal>> {
         let quota = self.etcd.settings.quota_bytes;
         let (store, whose) = (&mut self.etcd_v2, (v2_client(stamp), stamp.time_ms));
         store.held_max = self.control.bounds().map(|bounds| bounds.etcd_v2(quota));
         let mut budget = Budget::new(keys_max);
-        let apply = |changes: &mut _| store.apply_step(whose, command, &mut budget, changes);
-        let outcome = changes.add_etcd_v2(apply);
+        let outcome = store.apply_step(whose, command, &mut budget, changes);
         assert!(budget.looked_at() <= keys_max, "a step is bounded");
         if changes.is_for_nobody() {
             // A start applies many commands, and prunes behind the last only.
@@ -226,7 +230,7 @@ impl Machine {
         &mut self,
         stamp: &Stamp<'_>,
         command: &control::Command,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) {
         let change = match command {
             control::Command::InstallImage { hash } => {
@@ -245,11 +249,12 @@ impl Machine {
             }
             control::Command::SetServers(list) => {
                 let set = self.control.set_servers(list, stamp.origin.member, self.ordinal);
-                changes.push(self.mark(), set, "");
+                changes.control.push(set);
+                let changes = &mut changes.zk;
                 return self.zk.show_servers_to_clients(self.ordinal, stamp, list, changes);
             }
         };
-        changes.push(self.mark(), change, "");
+        changes.control.push(change);
     }
 
     /// Begins what the level of the state allows. Called when it has risen, and once an image is

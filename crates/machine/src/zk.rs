@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::change::ChangeBatch;
 use crate::codec::Write;
 use crate::control::servers::ServerList;
 use crate::digest::Digest;
@@ -10,7 +9,7 @@ use crate::ids::{Attachment, Ordinal, SessionId, Zxid};
 use crate::mark::Mark;
 use crate::stamp::Stamp;
 use crate::zk::acl::Acl;
-use crate::zk::change::Change;
+use crate::zk::change::{Change, Changes, SessionChange};
 use crate::zk::command::Command;
 use crate::zk::pause::{Paused, PausedAt, Step, Stepped};
 use crate::zk::reply::{Outcome, Refusal};
@@ -201,12 +200,7 @@ impl Zk {
         self.mark(ordinal)
     }
 
-    fn configure(
-        &mut self,
-        call: Call<'_>,
-        settings: &Settings,
-        changes: &mut ChangeBatch,
-    ) -> Outcome {
+    fn configure(&mut self, call: Call<'_>, settings: &Settings, changes: &mut Changes) -> Outcome {
         self.settings = settings.clone();
         self.unnumbered_changes += 1;
         let mark = self.mark(call.ordinal);
@@ -220,7 +214,7 @@ impl Zk {
         ordinal: Ordinal,
         stamp: &Stamp<'_>,
         servers: &ServerList,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) {
         if let Some(acl) = self.show_servers(stamp, servers) {
             changes.push(self.mark(ordinal), Change::DataSet { acl }, CONFIG_PATH);
@@ -245,14 +239,8 @@ impl Zk {
     }
 
     /// Takes tree and sessions of an image, and leaves the old ones in it. The zxid never falls,
-    /// and the settings stay.
-    pub(crate) fn install(
-        &mut self,
-        call: Call<'_>,
-        image: &mut Zk,
-        servers: &ServerList,
-        changes: &mut ChangeBatch,
-    ) {
+    /// and the settings stay. Returns the mark of the new state.
+    pub(crate) fn install(&mut self, call: Call<'_>, image: &mut Zk, servers: &ServerList) -> Mark {
         self.zxid = self.zxid.max(image.zxid);
         let mark = self.consume_zxid(call.ordinal);
         core::mem::swap(&mut self.tree, &mut image.tree);
@@ -262,16 +250,26 @@ impl Zk {
         if let Some(freeze) = &mut self.tree.freeze {
             freeze.abort();
         }
-        let mut sessions: Vec<(SessionId, u32)> =
-            self.sessions.iter().map(|(id, session)| (id, session.timeout_ms)).collect();
-        sessions.sort_unstable();
-        for &(session, timeout_ms) in &sessions {
+        let sessions = self.sessions.iter().map(|(id, session)| (id, session.timeout_ms));
+        for (session, timeout_ms) in sessions.collect::<Vec<_>>() {
             // No connection owns the session until its client attaches again.
             self.sessions.attach(session, timeout_ms, Attachment::default(), call.ordinal);
         }
         // The image may come from another ensemble. No watcher is left to be told.
         let _ = self.show_servers(call.stamp, servers);
-        changes.push(mark, Change::Installed { sessions: sessions.into() }, "");
+        mark
+    }
+
+    /// The changes that tell of all sessions, by id, for Loop when this state takes the place of
+    /// another.
+    pub fn deadlines(&self) -> Vec<SessionChange> {
+        let attached = self.sessions.iter().map(|(session, found)| {
+            let (attached, timeout_ms) = (found.attached, found.timeout_ms);
+            SessionChange::Attached { session, attached, timeout_ms }
+        });
+        let mut changes: Vec<SessionChange> = attached.collect();
+        changes.sort_unstable_by_key(SessionChange::session);
+        changes
     }
 
     fn open_session(
@@ -280,7 +278,7 @@ impl Zk {
         session: SessionId,
         password: [u8; 16],
         timeout_ms: u32,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Result<Outcome, Refusal> {
         if self.sessions.get(session).is_some() {
             return Err(Refusal::SessionIdTaken(session));
@@ -298,7 +296,7 @@ impl Zk {
         session: SessionId,
         password: &[u8; 16],
         timeout_ms: u32,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Result<Outcome, Refusal> {
         let found = self.sessions.get(session).ok_or(Refusal::SessionExpired)?;
         if found.password != *password {

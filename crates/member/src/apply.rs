@@ -19,23 +19,20 @@ use machine::codec::{DecodeError, Reader};
 use machine::entry::{self, EntryHeader, Framed};
 use machine::image::FreezeStep;
 use machine::{
-    ApplyStep, BootId, ChangeBatch, ChangeKind, Command, ContainerSearch, ControlChange,
-    ControlCommand, EtcdChange, Level, LogIndex, Machine, Mark, Origin, Owner, PreparedImage,
-    Reply, SessionId, Stamp, ZkChange,
+    ApplyStep, BootId, Changes, Command, ControlChange, ControlCommand, Level, LogIndex, Machine,
+    Mark, Origin, PreparedImage, Replacement, Reply, Stamp,
 };
 use replica::{Entry, EntryKind};
 
-use crate::etcd_v2_counts::EtcdV2Counts;
-use crate::leader::etcd_v2_deadlines::EtcdV2DeadlineChanges;
 use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
-    Answer, Answered, Caller, Delivery, FromApply, FrontCounts, FrontId, LeaseAnswered, OwnerEvent,
-    Ticket, ToApply, Unavailable, UnknownEntry, Unreadable, UnreadableEntry, Waiter,
+    Answer, Answered, Caller, Delivery, FromApply, FrontCounts, FrontId, LeaseAnswered, Ticket,
+    ToApply, Unavailable, UnknownEntry, Unreadable, UnreadableEntry, Waiter,
 };
-use crate::recovery::sessions;
 use crate::reply_room::ReplyRoom;
 use crate::snapshot::fetch::WholeSnapshot;
+use crate::spaces::{CommandCounts, News, Search};
 use crate::watch_interest::WatchInterest;
 use amid::Amid;
 use giving_up::GiveUp;
@@ -60,14 +57,12 @@ pub struct Apply {
     freeze_wanted: bool,
     freeze_step_wanted: bool,
     thaw_wanted: bool,
-    search_wanted: Option<ContainerSearch>,
+    search_wanted: Option<Search>,
     /// Whether the machine has memory to free that no read needs any more.
     has_garbage: bool,
     prepared: Option<PreparedImage>,
     /// A snapshot that is to replace the state, and whether this member may be forgotten in it.
     replacement: Option<(WholeSnapshot, bool)>,
-    /// The sessions of a snapshot that has replaced the state, for Loop.
-    replaced_owners: Option<Vec<OwnerEvent>>,
     /// Index and term of the last whole entry.
     last_index: LogIndex,
     last_term: u64,
@@ -84,10 +79,8 @@ pub struct Apply {
     reported_index: LogIndex,
     /// The most bytes that an image of the machine can have after the last step.
     image_bytes_max: u64,
-    /// The revision of etcd's keys after the last step.
-    etcd_revision: i64,
     output: ApplyOutput,
-    changes: ChangeBatch,
+    changes: Changes,
     answers: Vec<(FrontId, Vec<Answer>)>,
     /// A command whose travelling reads are not all run yet; none between two commands.
     pending: Option<Pending>,
@@ -97,7 +90,7 @@ pub struct Apply {
     replies: Arc<ReplyRoom>,
     /// Which Fronts watch etcd's keys.
     watch_interest: Arc<WatchInterest>,
-    etcd_v2_counts: Arc<EtcdV2Counts>,
+    command_counts: Arc<CommandCounts>,
 }
 
 /// A command that was applied or refused, while the reads that travelled with it are run.
@@ -194,20 +187,6 @@ pub struct ApplyOutput {
 }
 
 impl ApplyOutput {
-    /// Tells Loop first of all what has changed about deadlines of etcd's clients.
-    fn tell_deadlines(&mut self, is_replaced: bool) {
-        let changes = self.changes.lease_changes();
-        if is_replaced || !changes.is_empty() {
-            let changes = changes.to_vec();
-            self.to_loop.insert(0, FromApply::Leases { is_replaced, changes });
-        }
-        let changes = &self.changes.etcd_v2().deadlines;
-        if is_replaced || !changes.is_empty() {
-            let changes = EtcdV2DeadlineChanges { is_replaced, changes: changes.clone() };
-            self.to_loop.insert(0, FromApply::EtcdV2Deadlines(changes));
-        }
-    }
-
     /// Splits the output into a delivery for each Front that gets any. Fronts of etcd's clients get
     /// the changes only if one concerns them.
     pub fn deliveries(
@@ -217,13 +196,14 @@ impl ApplyOutput {
     ) -> Vec<(FrontId, Delivery)> {
         let mut deliveries = Vec::new();
         let none = SharedChanges::default();
-        let changes_keys = !self.changes.key_changes().is_empty();
-        let is_watched = changes_keys || !self.changes.etcd_v2().keys.is_empty();
-        let concerns_all = self.changes.concerns_all();
-        let for_zk = if self.changes.has_only_keys() { &none } else { &self.changes };
+        let Changes { control, zk, etcd, etcd_v2 } = &*self.changes;
+        let is_watched = !etcd.keys().is_empty() || !etcd_v2.is_empty();
+        let concerns_etcd = !control.is_empty() || etcd.concerns_all();
+        let concerns_zk = !control.is_empty() || !zk.is_empty();
+        let for_zk = if concerns_zk { &self.changes } else { &none };
         let zk = fronts.zk_fronts().map(|front| (front, for_zk));
         let etcd = fronts.etcd_fronts().map(|front| {
-            let concerns = concerns_all || (is_watched && interest.has(front));
+            let concerns = concerns_etcd || (is_watched && interest.has(front));
             (front, if concerns { &self.changes } else { &none })
         });
         for (front, changes) in zk.chain(etcd) {
@@ -258,7 +238,6 @@ impl Apply {
             has_garbage: false,
             prepared: None,
             replacement: None,
-            replaced_owners: None,
             last_index: index,
             last_term: term,
             own_sequence: 0,
@@ -267,15 +246,14 @@ impl Apply {
             is_ended: false,
             reported_index: index,
             image_bytes_max: 0,
-            etcd_revision: 0,
             output: ApplyOutput::default(),
-            changes: ChangeBatch::default(),
+            changes: Changes::default(),
             answers: Vec::new(),
             pending: None,
             answer_bytes: 0,
             replies: Arc::default(),
             watch_interest: Arc::default(),
-            etcd_v2_counts: Arc::default(),
+            command_counts: Arc::default(),
         }
     }
 
@@ -284,9 +262,9 @@ impl Apply {
         &self.watch_interest
     }
 
-    /// The counts of etcd v2, which it shares with the Fronts of etcd's clients.
-    pub fn etcd_v2_counts(&self) -> &Arc<EtcdV2Counts> {
-        &self.etcd_v2_counts
+    /// The counts of commands, which it shares with the Fronts.
+    pub fn command_counts(&self) -> &Arc<CommandCounts> {
+        &self.command_counts
     }
 
     /// The room for replies, which the Fronts of this member share.
@@ -326,7 +304,7 @@ impl Apply {
             ToApply::Freeze => self.freeze_wanted = true,
             ToApply::FreezeStep => self.freeze_step_wanted = true,
             ToApply::Thaw => self.thaw_wanted = true,
-            ToApply::FindContainers(search) => self.search_wanted = Some(search),
+            ToApply::Search(search) => self.search_wanted = Some(search),
             ToApply::Prepare(image) => self.prepared = Some(image),
             ToApply::Replace { image, is_voter } => {
                 // The snapshot holds these entries; later ones follow.
@@ -385,7 +363,7 @@ impl Apply {
     /// looks at counts as a command; one that is not done with them goes on in the next step.
     pub fn step(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let mut count = 0;
-        self.changes.set_wants_key_changes(self.watch_interest.is_any());
+        self.changes.etcd.set_wants_keys(self.watch_interest.is_any());
         if core::mem::take(&mut self.thaw_wanted) {
             machine.thaw();
         }
@@ -421,8 +399,7 @@ impl Apply {
             self.freeze_step(machine);
         }
         if let Some(search) = self.search_wanted.take() {
-            let found = machine.zk().find_container_znodes(&search);
-            self.output.to_loop.push(FromApply::Containers(found));
+            self.output.to_loop.push(FromApply::Found(search.run(machine)));
         }
         self.answer_syncs(machine);
         self.answer_lease_times(machine);
@@ -430,7 +407,6 @@ impl Apply {
         self.has_garbage = machine.has_garbage();
         self.output.replaced = machine.take_replaced().or(self.output.replaced.take());
         self.image_bytes_max = machine.image_bytes_max();
-        self.etcd_revision = machine.etcd().revision();
         count
     }
 
@@ -440,65 +416,28 @@ impl Apply {
         output.answers = core::mem::take(&mut self.answers);
         self.answer_bytes = 0;
         output.changes = core::mem::take(&mut self.changes).into();
-        let mut owners = Vec::new();
-        let (mut configured, mut installed, mut is_replaced) = (None, None, false);
-        for (change, _) in output.changes.iter() {
-            match &change.kind {
-                ChangeKind::Zk(ZkChange::SessionAttached { session, timeout_ms, .. }) => {
-                    let (owner, attached) = (Owner::Session(*session), change.mark.ordinal);
-                    let timeout_ms = *timeout_ms;
-                    owners.push(OwnerEvent::Attached { owner, attached, timeout_ms });
-                }
-                ChangeKind::Zk(ZkChange::SessionClosed { session }) => {
-                    owners.push(OwnerEvent::Ended(Owner::Session(*session)));
-                }
-                ChangeKind::Zk(ZkChange::Configured(settings)) => {
-                    configured = Some(settings.clone())
-                }
-                ChangeKind::Control(ControlChange::Servers(servers)) => {
+        let mut installed = None;
+        for change in output.changes.control.iter() {
+            match change {
+                ControlChange::Servers(servers) => {
                     output.to_loop.push(FromApply::Servers(servers.clone()));
                 }
-                ChangeKind::Control(ControlChange::Raised(level)) => {
+                ControlChange::Raised(level) => {
                     output.to_loop.push(FromApply::Raised(level.clone()));
                 }
-                ChangeKind::Etcd(EtcdChange::Configured(settings)) => {
-                    output.to_loop.push(FromApply::EtcdConfigured(*settings));
-                }
-                ChangeKind::Zk(ZkChange::Installed { .. }) if self.replaced_owners.is_some() => {
-                    is_replaced = true;
-                    owners.push(OwnerEvent::AllReplaced);
-                    owners.extend(self.replaced_owners.take().into_iter().flatten());
-                }
-                ChangeKind::Zk(ZkChange::Installed { sessions: present }) => {
-                    is_replaced = true;
-                    installed = Some(change.mark);
-                    owners.push(OwnerEvent::AllReplaced);
-                    owners.extend(present.iter().map(|&(session, timeout_ms)| {
-                        let (owner, attached) = (Owner::Session(session), change.mark.ordinal);
-                        OwnerEvent::Attached { owner, attached, timeout_ms }
-                    }));
-                }
-                _ => {}
+                ControlChange::Replaced { mark, by: Replacement::Image } => installed = Some(*mark),
+                ControlChange::Replaced { by: Replacement::Snapshot, .. } => {}
             }
         }
-        let news = !owners.is_empty() || configured.is_some() || installed.is_some();
-        if self.last_index != self.reported_index || news {
+        let news = News::from_changes(&output.changes);
+        if self.last_index != self.reported_index || !news.is_empty() {
             self.reported_index = self.last_index;
             let (index, image_bytes_max) = (self.last_index, self.image_bytes_max);
-            output.to_loop.insert(
-                0,
-                FromApply::Applied {
-                    index,
-                    owners,
-                    configured,
-                    installed,
-                    image_bytes_max,
-                    own_sequence: self.own_sequence,
-                    etcd_revision: self.etcd_revision,
-                },
-            );
+            let own_sequence = self.own_sequence;
+            let applied =
+                FromApply::Applied { index, news, installed, image_bytes_max, own_sequence };
+            output.to_loop.insert(0, applied);
         }
-        output.tell_deadlines(is_replaced);
         output
     }
 
@@ -530,21 +469,7 @@ impl Apply {
             self.forget_expected(sequence);
             self.own_sequence = sequence;
         }
-        let mark = machine.mark();
-        let mut present: Vec<(SessionId, u32)> =
-            machine.zk().sessions().iter().map(|(id, session)| (id, session.timeout_ms)).collect();
-        present.sort_unstable();
-        self.replaced_owners = Some(sessions(machine));
-        self.changes.replace_leases(machine.etcd().leases());
-        self.changes.replace_etcd_v2(machine.etcd_v2());
-        let installed = ZkChange::Installed { sessions: present.into() };
-        self.changes.push(mark, installed, "");
-        let settings = ZkChange::Configured(Arc::new(machine.zk().settings().clone()));
-        self.changes.push(mark, settings, "");
-        self.changes.push(mark, EtcdChange::Configured(machine.etcd().settings()), "");
-        let servers = ControlChange::Servers(Arc::new(machine.control().servers().clone()));
-        self.changes.push(mark, servers, "");
-        self.output.to_loop.push(FromApply::Raised(machine.control().level().clone()));
+        self.changes.on_snapshot(machine);
         let (index, digest) = (self.last_index, machine.digest());
         self.output.to_loop.push(FromApply::Digest { index, digest });
     }
@@ -724,7 +649,7 @@ impl Apply {
                 // A command that is not done uses up the step.
                 return commands_max;
             };
-            let pending = on_applied(&self.etcd_v2_counts, at, &framed, reply);
+            let pending = on_applied(&self.command_counts, at, &framed, reply);
             self.pending = pending;
             self.run_pending(machine);
         }
@@ -759,7 +684,7 @@ impl Apply {
             self.amid = Some(amid);
             return commands_max;
         };
-        self.pending = on_applied(&self.etcd_v2_counts, at, amid.framed(), reply);
+        self.pending = on_applied(&self.command_counts, at, amid.framed(), reply);
         self.run_pending(machine);
         1
     }
@@ -896,12 +821,12 @@ impl Apply {
 
 /// Moves past a command that was applied. What is left to do for its waiter, if it has one.
 fn on_applied(
-    etcd_v2_counts: &EtcdV2Counts,
+    counts: &CommandCounts,
     at: &mut BatchPosition,
     framed: &Framed<'_>,
     reply: Reply,
 ) -> Option<Pending> {
-    etcd_v2_counts.on_command(&framed.command, &reply.outcome);
+    counts.on_command(&framed.command, &reply.outcome);
     at.command_offset = framed.end;
     let (front, waiter) = at.expected.as_mut()?.next()?;
     Some(Pending::new(front, waiter, reply.mark, Ok(reply.outcome)))

@@ -53,12 +53,10 @@ use machine::etcd::lease_list::LeaseList;
 use machine::etcd::lease_read::LeaseRead;
 use machine::etcd::reply::{Outcome as EtcdOutcome, Refusal};
 use machine::{
-    ChangeKind, Command, ConnectionId, ControlChange, EtcdChange, Identity, Level, Machine,
-    Outcome, ZkChange,
+    Command, ConnectionId, ControlChange, EtcdChange, Identity, Level, Machine, Outcome,
 };
 
 use crate::commands::Commands;
-use crate::etcd_v2_counts::EtcdV2Counts;
 use crate::lease::LeaseQuestion;
 use crate::limits::{
     ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, ETCD_NO_LEADER_MS, FRONT_COMMANDS_MAX, READ_HOLD_REQUESTS_MAX,
@@ -67,6 +65,7 @@ use crate::message::{
     Answer, Answered, Caller, Delivery, Fate, FrontId, Ticket, ToLoop, Unavailable, Waiter,
 };
 use crate::reply_room::ReplyRoom;
+use crate::spaces::CommandCounts;
 use crate::token_times::TokenTimes;
 use crate::watch_interest::WatchInterest;
 use calls::{Call, Ran, Read, Then};
@@ -128,7 +127,7 @@ pub struct EtcdFrontConfig {
     /// Tells Apply whether this Front has watchers.
     pub watch_interest: Arc<WatchInterest>,
     /// The counts of etcd v2, which the Fronts of etcd's clients share with Apply.
-    pub etcd_v2_counts: Arc<EtcdV2Counts>,
+    pub command_counts: Arc<CommandCounts>,
     /// Whether the output names the users that calls are for, as the audit log needs them.
     pub names_users: bool,
 }
@@ -245,7 +244,7 @@ impl EtcdFront {
             v2_waits: V2Waits::new(
                 config.id,
                 config.watch_interest.clone(),
-                config.etcd_v2_counts.clone(),
+                config.command_counts.clone(),
             ),
             level: config.level,
             now: Now::default(),
@@ -508,33 +507,34 @@ impl EtcdFront {
 
     /// Takes a delivery of Apply.
     pub fn on_delivery(&mut self, delivery: Delivery) {
-        let mut is_installed = false;
-        for (change, _) in delivery.changes.iter() {
-            match &change.kind {
-                ChangeKind::Control(ControlChange::Raised(stated)) => self.on_level(stated.level),
-                ChangeKind::Zk(ZkChange::Installed { .. }) => {
-                    is_installed = true;
-                    self.on_installed();
-                }
-                ChangeKind::Etcd(EtcdChange::Replaced) => {
-                    self.watches.on_installed(false);
+        let changes = &delivery.changes;
+        for change in changes.control.iter() {
+            match change {
+                ControlChange::Raised(stated) => self.on_level(stated.level),
+                ControlChange::Replaced { .. } => self.on_replaced(),
+                ControlChange::Servers(_) => {}
+            }
+        }
+        for change in changes.etcd.iter() {
+            match change {
+                EtcdChange::HistoryReplaced => {
+                    self.watches.on_replaced(false);
                     self.on_other_users();
                 }
-                ChangeKind::Etcd(EtcdChange::AuthEnabled) => self.may_be_enforced = true,
-                ChangeKind::Etcd(EtcdChange::Authenticated(token)) => {
+                EtcdChange::AuthEnabled => self.may_be_enforced = true,
+                EtcdChange::Authenticated(token) => {
                     let times = &self.config.token_times;
                     self.checks_tokens = times.on_made(*token, self.now.monotonic_ms);
                 }
-                ChangeKind::Etcd(EtcdChange::Configured(settings)) => {
-                    self.config.txn_ops_max = settings.txn_ops_max as usize;
-                }
-                _ => {}
             }
         }
+        if let Some(settings) = changes.etcd.settings() {
+            self.config.txn_ops_max = settings.txn_ops_max as usize;
+        }
         // Beside another state, the changes of a delivery are not all.
-        if !is_installed {
-            self.watches.on_changes(&delivery.changes);
-            self.v2_waits.on_changes(&delivery.changes);
+        if changes.control.replaced().is_none() {
+            self.watches.on_changes(changes);
+            self.v2_waits.on_changes(changes);
         }
         for answer in delivery.answers {
             match answer {
@@ -610,6 +610,11 @@ impl EtcdFront {
     /// Calls that are not done.
     pub fn call_count(&self) -> usize {
         self.calls.len() + self.watches.stream_count() + self.v2_waits.count()
+    }
+
+    /// The level of the state, as this Front has been told.
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     /// Commands that were handed over and are not answered, and their bytes.
@@ -980,9 +985,9 @@ impl EtcdFront {
 
     /// Another state took the place of the one before. Nobody knows which commands under way it
     /// contains.
-    fn on_installed(&mut self) {
-        self.watches.on_installed(true);
-        self.v2_waits.on_installed();
+    fn on_replaced(&mut self) {
+        self.watches.on_replaced(true);
+        self.v2_waits.on_replaced();
         self.on_other_users();
         for call in self.calls.values_mut() {
             if let Call::Ready(_, Some(client)) | Call::Confirming(_, Some(client)) = call {
@@ -990,14 +995,14 @@ impl EtcdFront {
             }
             match call {
                 Call::Ready(Read::Stream(stream), _) | Call::Sent(stream, _) => {
-                    stream.on_installed();
+                    stream.on_replaced();
                 }
-                Call::Ready(Read::Range(range), _) => range.on_installed(),
-                Call::Ready(Read::Txn(call), _) => call.on_installed(),
+                Call::Ready(Read::Range(range), _) => range.on_replaced(),
+                Call::Ready(Read::Txn(call), _) => call.on_replaced(),
                 Call::Ready(Read::AskLease(_, read) | Read::TimeToLive { read, .. }, _) => {
                     *read = LeaseRead::default();
                 }
-                Call::Ready(Read::Hash(call), _) => call.on_installed(),
+                Call::Ready(Read::Hash(call), _) => call.on_replaced(),
                 Call::Ready(Read::Leases(list), _) => *list = LeaseList::default(),
                 _ => {}
             }
@@ -1020,7 +1025,7 @@ impl EtcdFront {
     /// Other users and tokens took the place of those before.
     fn on_other_users(&mut self) {
         self.may_be_enforced = true;
-        self.config.token_times.on_installed(self.now.monotonic_ms);
+        self.config.token_times.on_replaced(self.now.monotonic_ms);
     }
 
     // Ends.

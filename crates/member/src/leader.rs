@@ -5,22 +5,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use machine::{BootId, Level, LogIndex, MemberId};
 
-use crate::leader::containers::{ContainerManager, ContainerSettings};
 use crate::leader::digests::Digests;
 use crate::leader::followed::Followed;
 use crate::leader::joining::Joining;
-use crate::leader::lease_calls::LeaseCalls;
 use crate::leader::lending::Lending;
 use crate::snapshot::fetch::Offers;
 
-pub mod auto_compaction;
-pub mod containers;
-pub mod deadlines;
 pub(crate) mod digests;
-pub mod etcd_v2_deadlines;
 pub(crate) mod followed;
 pub(crate) mod joining;
-pub(crate) mod lease_calls;
 pub(crate) mod lending;
 
 /// The state of a leader. It goes as a whole when the member leads no longer.
@@ -40,10 +33,6 @@ pub(crate) struct Leading {
     pub followed: Followed,
     /// The last report of each follower that was not answered.
     pub heeded: BTreeMap<MemberId, (BootId, u64)>,
-    /// The questions about leases that are not answered.
-    pub lease_calls: LeaseCalls,
-    /// The search for containers and TTL znodes to remove.
-    pub containers: ContainerManager,
     /// Snapshots that are offered to members that have fallen off the log.
     pub offers: Offers,
     /// The choice of the member that supplies such a snapshot.
@@ -56,7 +45,7 @@ pub(crate) struct Leading {
 
 impl Leading {
     /// A member that begins to lead, with a log that ends at `from`.
-    pub fn new(now_ms: u64, from: LogIndex, containers: &ContainerSettings) -> Leading {
+    pub fn new(now_ms: u64, from: LogIndex) -> Leading {
         Leading {
             since_ms: now_ms,
             from,
@@ -65,8 +54,6 @@ impl Leading {
             unproposed: None,
             followed: Followed::default(),
             heeded: BTreeMap::new(),
-            lease_calls: LeaseCalls::default(),
-            containers: ContainerManager::new(containers.clone()),
             offers: Offers::default(),
             lending: Lending::default(),
             joining: Joining::default(),

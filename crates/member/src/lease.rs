@@ -30,3 +30,6 @@ pub enum NoLeaseTime {
     /// This member has too many questions for the leader.
     TooManyRequests,
 }
+
+/// What the leader says of a lease, or why it says nothing. None: the lease does not exist.
+pub type LeaseAnswered = Result<Option<LeaseTime>, NoLeaseTime>;

@@ -5,29 +5,23 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::codec::DecodeError;
 use machine::entry::{self, UnstampedBatch};
-use machine::etcd_v2::change::DeadlineChange;
 use machine::{
-    BootId, ConnectionId, ContainerSearch, ContainersFound, Digest, LeaseChange, Level, LogIndex,
-    Mark, MemberId, Ordinal, Outcome, Owner, PreparedImage, ServerList, Servers, Settings,
-    StatedLevel,
+    BootId, ConnectionId, Digest, Level, LogIndex, Mark, MemberId, Ordinal, Outcome, Owner,
+    PreparedImage, ServerList, Servers, StatedLevel,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use thiserror::Error;
 
+pub use crate::caller::{Caller, FrontId, Ticket};
 use crate::hello::Known;
-use crate::leader::auto_compaction::AutoCompaction;
-use crate::leader::containers::ContainerSettings;
-use crate::leader::etcd_v2_deadlines::EtcdV2DeadlineChanges;
-use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
+pub use crate::lease::LeaseAnswered;
+use crate::lease::LeaseQuestion;
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
 use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::snapshot::log_rule::SnapshotLog;
-
-/// A connection runtime of this member, by number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FrontId(pub u32);
+use crate::spaces::{Found, News, Search, Spaces};
 
 /// The connection runtimes of a member. Those of ZooKeeper's clients have the first numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,22 +47,6 @@ impl FrontCounts {
     pub fn etcd_fronts(self) -> impl Iterator<Item = FrontId> {
         (self.zk..self.all()).map(FrontId)
     }
-}
-
-/// A request of a connection, numbered in the order in which the connection hands them over. Each
-/// answer names its ticket: nothing may be concluded from the order of answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-/// A request that waits for an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Caller {
-    /// The Front of the requests.
-    pub front: FrontId,
-    /// The connection of that Front.
-    pub connection: ConnectionId,
-    /// The request of that connection.
-    pub ticket: Ticket,
 }
 
 /// A client's request that waits for a command.
@@ -221,8 +199,8 @@ pub enum ToApply {
     FreezeStep,
     /// Abandon the image.
     Thaw,
-    /// Look for containers and TTL znodes that are due for removal.
-    FindContainers(ContainerSearch),
+    /// Look for what a space is to remove.
+    Search(Search),
     /// A snapshot that a later command installs. Comes before the entry of that command.
     Prepare(PreparedImage),
     /// Replace the state by that of a snapshot. Later entries go on from it.
@@ -306,9 +284,6 @@ pub enum Fate {
 /// The outcome of a command, or why it has none.
 pub type Answered = Result<Outcome, Unavailable>;
 
-/// What the leader says of a lease, or why it says nothing. None: the lease does not exist.
-pub type LeaseAnswered = Result<Option<LeaseTime>, NoLeaseTime>;
-
 /// An answer to a waiter.
 #[derive(Clone, Debug)]
 pub enum Answer {
@@ -371,27 +346,8 @@ impl Delivery {
     /// Whether a client may wait for it, if none has a watch: it has an answer, or ends the time in
     /// which nothing may read ZooKeeper's tree.
     pub fn is_urgent(&self) -> bool {
-        !self.answers.is_empty() || self.changes.ends_pause()
+        !self.answers.is_empty() || self.changes.zk.ends_pause()
     }
-}
-
-/// A change to a session, for the deadlines that Loop keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnerEvent {
-    /// The session was opened, or a client attached to it.
-    Attached {
-        /// The session.
-        owner: Owner,
-        /// The ordinal of the attach. A command that expires the session names it.
-        attached: Ordinal,
-        /// The negotiated timeout.
-        timeout_ms: u32,
-    },
-    /// The session was closed or has expired.
-    Ended(Owner),
-    /// The state was replaced: all sessions before it are gone. The sessions of the new state
-    /// follow.
-    AllReplaced,
 }
 
 /// An entry of the log that a later version wrote. The data directory is good: that version goes on
@@ -487,18 +443,14 @@ pub enum FromApply {
     Applied {
         /// The last entry that is applied.
         index: LogIndex,
-        /// The changes to sessions meanwhile, in order.
-        owners: Vec<OwnerEvent>,
-        /// The settings, if they were replaced.
-        configured: Option<Arc<Settings>>,
+        /// What has changed in the spaces meanwhile.
+        news: News,
         /// The mark of an image, if one was installed.
         installed: Option<Mark>,
         /// The most bytes that an image of the state can have after them.
         image_bytes_max: u64,
         /// The last batch of this boot that was applied; 0 before there is one.
         own_sequence: u64,
-        /// The revision of etcd's keys.
-        etcd_revision: i64,
     },
     /// A snapshot's image was begun.
     Frozen {
@@ -520,8 +472,8 @@ pub enum FromApply {
     },
     /// The image had to be given up.
     FreezeAborted,
-    /// Containers and TTL znodes that are due for removal.
-    Containers(ContainersFound),
+    /// The answer to [`ToApply::Search`].
+    Found(Found),
     /// The state's digest at the end of an entry. Sent for each entry, and for a snapshot that
     /// replaced the state.
     Digest {
@@ -532,18 +484,6 @@ pub enum FromApply {
     },
     /// The servers, and which of them each member is; sent each time that changes.
     Servers(Arc<Servers>),
-    /// Changes of leases. Sent before [`FromApply::Applied`] of the entries that made them.
-    Leases {
-        /// Whether another state took the place of the one before: all leases before it are gone.
-        is_replaced: bool,
-        /// The changes, in order.
-        changes: Vec<LeaseChange>,
-    },
-    /// Changes of the times to live of etcd v2's nodes. Sent as [`FromApply::Leases`].
-    EtcdV2Deadlines(EtcdV2DeadlineChanges),
-    /// etcd's settings; sent each time that they are set, and for a snapshot that replaced the
-    /// state.
-    EtcdConfigured(machine::etcd::Settings),
     /// The level has risen, or a snapshot that replaced the state has this level.
     Raised(StatedLevel),
     /// The log has an entry of a level that this build does not know. Apply applies nothing more.
@@ -690,24 +630,8 @@ pub struct Start {
     pub seed: u64,
     /// The Raft state that the disk holds.
     pub restored: replica::Restored,
-    /// The replicated settings that the configuration wants.
-    pub settings: Settings,
-    /// The replicated settings of the restored machine.
-    pub settings_restored: Settings,
-    /// As [`Start::settings`], for etcd's keys.
-    pub etcd_settings: machine::etcd::Settings,
-    /// As [`Start::settings_restored`], for etcd's keys.
-    pub etcd_settings_restored: machine::etcd::Settings,
-    /// The revision of etcd's keys in the restored state.
-    pub etcd_revision: i64,
-    /// What this member compacts by itself while it leads.
-    pub auto_compaction: AutoCompaction,
-    /// The sessions of the restored machine.
-    pub sessions: Vec<OwnerEvent>,
-    /// The leases of the restored machine.
-    pub leases: Vec<LeaseChange>,
-    /// The times to live of etcd v2's nodes in the restored machine.
-    pub etcd_v2_deadlines: Vec<DeadlineChange>,
+    /// The spaces of the restored machine, as the configuration wants them.
+    pub spaces: Spaces,
     /// Bytes of log since the snapshot.
     pub log_bytes: u64,
     /// The most bytes that an image of the restored machine can have.
@@ -721,10 +645,6 @@ pub struct Start {
     /// How long the log's disk may take before it counts as stalled, in ms. A disk that is often
     /// that slow gets longer.
     pub disk_stall_ms: u64,
-    /// When containers and TTL znodes are looked for.
-    pub containers: ContainerSettings,
-    /// Length of a tick of the sessions' deadlines.
-    pub tick_ms: u64,
     /// The shortest timeout of a session that may be opened at any time, in ms.
     pub session_timeout_ms_min: u32,
     /// Length of a tick of the replica.

@@ -20,7 +20,6 @@ mod memberships;
 mod packing;
 mod peers;
 pub(crate) mod persisting;
-mod questions;
 mod records;
 mod room;
 mod timing;
@@ -28,12 +27,9 @@ mod timing;
 use std::collections::{BTreeMap, VecDeque};
 
 use machine::entry::{self, BatchBuilder, UnstampedBatch};
-use machine::etcd::Settings as EtcdSettings;
-use machine::etcd::command::Command as EtcdCommand;
-use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::{
-    Command, ConnectionId, ControlCommand, LeaseId, Level, LogIndex, Mark, MemberId, Origin, Owner,
-    PreparedImage, ServerList, Settings, StatedLevel, ZkCommand,
+    Command, ConnectionId, ControlCommand, Level, LogIndex, Mark, MemberId, Origin, Owner,
+    PreparedImage, ServerList, StatedLevel,
 };
 use replica::{
     Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
@@ -42,19 +38,12 @@ use replica::{
 use thiserror::Error;
 
 use crate::leader::Leading;
-use crate::leader::auto_compaction::AutoCompactor;
-use crate::leader::containers::ContainerSettings;
-use crate::leader::deadlines::Deadlines;
 use crate::leader::digests::{Difference, OwnDigests};
-use crate::leader::etcd_v2_deadlines::EtcdV2Deadlines;
 use crate::leader::joining::{JoinStep, JoinView};
-use crate::limits::{
-    FULL_INTERVAL_MS, HEARING_MS_MAX, HEARTBEAT_TICKS, LEASE_GRACE_MS, LEASE_TICK_MS,
-    REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS,
-};
+use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::message::{
-    Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, OwnerEvent, SnapshotJob, Start,
-    ToApply, ToLoop, Unavailable, UnknownEntry, UnreadableEntry, Waiter,
+    Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, SnapshotJob, Start, ToApply,
+    ToLoop, Unavailable, UnknownEntry, UnreadableEntry, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::order::hearing::Hearing;
@@ -63,12 +52,13 @@ use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, Snap
 use crate::servers::Servers;
 use crate::snapshot::fetch::CatchUp;
 use crate::snapshot::schedule::Snapshots;
+use crate::spaces::look::Look;
+use crate::spaces::{self, Spaces};
 use crate::summary::Latency;
 
 use contact::Contact;
 use levels::Levels;
 use memberships::Memberships;
-use questions::LeaseQuestions;
 use records::{to_log_entry, to_replica};
 use room::Room;
 use timing::Timing;
@@ -100,20 +90,15 @@ pub struct Loop {
     /// A hard state that changes only the commit index waits here for the next job that syncs.
     lazy_hard_state: Option<storage::wal::HardState>,
     reads: Reads,
-    sessions: Deadlines<Owner>,
-    leases: Deadlines<LeaseId>,
-    etcd_v2_deadlines: EtcdV2Deadlines,
-    questions: LeaseQuestions,
+    spaces: Spaces,
     snapshots: Snapshots,
     installing: Option<Installing>,
     servers: Servers,
     catch_up: CatchUp,
     memberships: Memberships,
-    configured: Configured,
+    /// The list of servers that this member wants; empty: it takes any.
+    servers_wanted: ServerList,
     levels: Levels,
-    /// The revision of etcd's keys, as Apply last said.
-    etcd_revision: i64,
-    auto_compactor: AutoCompactor,
     room: Room,
     own_digests: OwnDigests,
     /// Set once this member, as leader, has found that its state is not that of the majority.
@@ -123,52 +108,13 @@ pub struct Loop {
     output: LoopOutput,
 }
 
-/// The settings of this member's configuration, and those of the state.
-struct Configured {
-    /// The replicated settings that this member wants.
-    wanted: Settings,
-    /// The replicated settings as they are.
-    replicated: Settings,
-    /// As both, for etcd's keys.
-    etcd_wanted: EtcdSettings,
-    etcd_replicated: EtcdSettings,
-    /// The list of servers that this member wants; empty: it takes any.
-    servers: ServerList,
-    /// Used while this member leads. They are not replicated.
-    containers: ContainerSettings,
-}
-
-impl Configured {
-    /// The command that makes the replicated state what this member wants; none: it is.
-    fn command(&self, servers: &Servers, level: Level) -> Option<Command<'static>> {
-        if self.replicated != self.wanted {
-            return Some(Command::Zk(ZkCommand::Configure(self.wanted.clone())));
-        }
-        if level >= Level::ETCD && self.etcd_replicated != self.etcd_wanted {
-            return Some(Command::Etcd(EtcdCommand::Configure(self.etcd_wanted)));
-        }
-        if self.servers.servers.is_empty() {
-            return None;
-        }
-        let wanted = servers.with_client_urls(self.servers.clone());
-        let wants_others = *servers.registered.list() != wanted;
-        wants_others.then_some(Command::Control(ControlCommand::SetServers(wanted)))
-    }
-}
-
 /// The counts of Loop since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCounts {
     /// Commands in entries that were proposed.
     pub commands_proposed: u64,
-    /// Sessions that were judged to be silent for too long.
-    pub sessions_expired: u64,
-    /// Leases of etcd that nobody kept alive for their time to live.
-    pub leases_expired: u64,
-    /// Nodes of etcd v2 whose time to live was over.
-    pub etcd_v2_expired: u64,
-    /// Compactions of etcd's keys that this member, as leader, has begun by itself.
-    pub auto_compactions: u64,
+    /// What this member, as leader, has done for the spaces.
+    pub spaces: spaces::Counts,
     /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
     pub differences: u64,
     /// Bytes of snapshots' files that were sent to other members (`snapshot_bytes_sent`).
@@ -374,6 +320,15 @@ enum Waiting {
 }
 
 impl Waiting {
+    /// A batch of one command of Loop's own.
+    fn by_loop(command: &Command<'_>) -> Waiting {
+        let nobody = entry::encode_identities([].into_iter());
+        let mut builder = BatchBuilder::default();
+        let added = builder.push(ConnectionId(0), &nobody, command);
+        assert!(added.is_ok(), "Loop's own commands are bounded far below an entry");
+        Waiting::Own { front: None, batch: builder.finish(), waiters: Vec::new() }
+    }
+
     /// Commands and bytes.
     fn size(&self) -> (usize, usize) {
         match self {
@@ -510,13 +465,7 @@ impl Loop {
             ..Config::new(start.origin.member.0, start.seed, start.origin.boot.0)
         };
         let replica = Replica::new(config, start.restored)?;
-        let mut sessions = Deadlines::new(start.tick_ms, HEARING_MS_MAX);
-        for event in start.sessions {
-            if let OwnerEvent::Attached { owner, attached, timeout_ms } = event {
-                sessions.attach(owner, attached, timeout_ms.into());
-            }
-        }
-        let mut member = Loop {
+        Ok(Loop {
             origin: start.origin,
             replayed_to: LogIndex(replica.commit_index()),
             replica,
@@ -533,35 +482,21 @@ impl Loop {
             persisting: Persisting::new(start.disk_stall_ms),
             lazy_hard_state: None,
             reads: Reads::default(),
-            sessions,
-            leases: Deadlines::new(LEASE_TICK_MS, LEASE_GRACE_MS),
-            etcd_v2_deadlines: EtcdV2Deadlines::of_state(start.etcd_v2_deadlines),
-            questions: LeaseQuestions::default(),
+            spaces: start.spaces,
             snapshots,
             installing: None,
             servers: Servers::new((start.origin.member, start.server), start.servers_restored),
             catch_up: CatchUp::Idle,
             memberships,
-            configured: Configured {
-                wanted: start.settings,
-                replicated: start.settings_restored,
-                etcd_wanted: start.etcd_settings,
-                etcd_replicated: start.etcd_settings_restored,
-                servers: start.servers,
-                containers: start.containers,
-            },
+            servers_wanted: start.servers,
             levels: Levels::new(start.known, start.level),
-            etcd_revision: start.etcd_revision,
-            auto_compactor: AutoCompactor::new(start.auto_compaction, start.etcd_revision),
             room: Room::new(start.image_bytes_max),
             own_digests: OwnDigests::new(applied.0, start.digest),
             differs: None,
             ready: false,
             counts: LoopCounts::at_start(),
             output: LoopOutput::default(),
-        };
-        member.on_leases(false, start.leases);
-        Ok(member)
+        })
     }
 
     // Input.
@@ -602,9 +537,11 @@ impl Loop {
                 waiters: submission.waiters,
             }),
             ToLoop::Sync(caller) => self.reads.syncs_wanted.push(caller),
-            ToLoop::AskLeases(questions) => self.on_lease_questions(questions),
+            ToLoop::AskLeases(questions) => {
+                self.spaces.etcd.questions.ask(questions, self.now_ms);
+            }
             ToLoop::Heard(owners) if self.leads() => {
-                owners.into_iter().for_each(|owner| self.sessions.heard(owner));
+                owners.into_iter().for_each(|owner| self.spaces.zk.heard(owner));
             }
             ToLoop::Heard(owners) => self.hearing.heard(owners),
             ToLoop::GiveUp(front, callers) => self.give_up_requests(front, callers),
@@ -625,26 +562,16 @@ impl Loop {
     /// Takes a message of Apply.
     fn on_apply(&mut self, message: FromApply) {
         match message {
-            FromApply::Applied {
-                index,
-                owners,
-                configured,
-                installed,
-                image_bytes_max,
-                own_sequence,
-                etcd_revision,
-            } => {
-                self.etcd_revision = etcd_revision;
+            FromApply::Applied { index, news, installed, image_bytes_max, own_sequence } => {
                 assert!(index >= self.applied);
                 self.applied = index;
                 self.forwarder.on_applied(own_sequence);
                 self.room.snapshot.on_applied(index, image_bytes_max);
                 self.replica.on_applied(index.0);
-                owners.into_iter().for_each(|event| self.on_owner(event));
-                if let Some(settings) = configured {
-                    self.configured.replicated = (*settings).clone();
+                if news.zk.settings.is_some() || news.etcd.settings.is_some() {
                     self.end_configuring();
                 }
+                self.spaces.on_applied(news);
                 if installed.is_some() {
                     self.output.installed = installed;
                     self.installing =
@@ -658,12 +585,6 @@ impl Loop {
             }
             FromApply::Forgotten => self.condemn(Condemned::Forgotten),
             FromApply::Raised(stated) => self.on_raised(stated),
-            FromApply::Leases { is_replaced, changes } => self.on_leases(is_replaced, changes),
-            FromApply::EtcdV2Deadlines(changes) => self.etcd_v2_deadlines.take(changes),
-            FromApply::EtcdConfigured(settings) => {
-                self.configured.etcd_replicated = settings;
-                self.end_configuring();
-            }
             FromApply::Unknown(entry) => self.output.unknown = Some(entry),
             FromApply::Unreadable(entry) => self.output.unreadable = Some(entry),
             FromApply::Servers(servers) => {
@@ -673,15 +594,9 @@ impl Loop {
                 }
                 self.servers.registered = servers;
             }
-            FromApply::Containers(found) => {
-                let leading = self.leading.as_mut();
-                if leading.is_some_and(|leading| leading.containers.on_found(&found)) {
-                    let never_used_ms_max = self.configured.containers.never_used_ms_max;
-                    let paths = found.paths.iter().map(String::as_str).collect();
-                    self.submit_own(&Command::Zk(ZkCommand::DeleteContainers {
-                        paths,
-                        never_used_ms_max,
-                    }));
+            FromApply::Found(found) => {
+                if let Some(command) = self.spaces.zk.on_found(&found) {
+                    self.submit_own(&command);
                 }
             }
             message => {
@@ -713,16 +628,6 @@ impl Loop {
 
     fn is_voter(&self) -> bool {
         self.membership().voters.contains(&self.origin.member.0)
-    }
-
-    fn on_owner(&mut self, event: OwnerEvent) {
-        match event {
-            OwnerEvent::Attached { owner, attached, timeout_ms } => {
-                self.sessions.attach(owner, attached, timeout_ms.into());
-            }
-            OwnerEvent::Ended(owner) => self.sessions.close(owner),
-            OwnerEvent::AllReplaced => self.sessions.clear(),
-        }
     }
 
     /// Takes the news that every disk job up to this one is durable.
@@ -810,8 +715,8 @@ impl Loop {
         self.pursue_snapshots();
         self.pursue_joining();
         self.pursue_level();
-        self.pursue_compaction();
-        self.pursue_leases();
+        let is_leader_known = self.leader.is_some() || self.leads();
+        self.spaces.etcd.questions.on_time(self.now_ms, is_leader_known);
         self.pursue_difference();
         self.check_stall(counted_ms);
         if self.leads() && self.room.is_full {
@@ -830,15 +735,21 @@ impl Loop {
                 self.snapshots.make_due();
             }
         }
-        // While the disk is full no client can attach, so none is judged.
-        if self.is_caught_up() && self.ready && !self.room.is_full {
-            self.expire();
-            self.expire_leases();
-            self.expire_etcd_v2();
-            if let Some(leading) = &mut self.leading {
-                leading.containers.advance(elapsed_ms);
-            }
-        }
+        self.pursue_spaces(elapsed_ms);
+    }
+
+    /// Submits the commands that are due for the spaces.
+    fn pursue_spaces(&mut self, elapsed_ms: u64) {
+        let look = Look {
+            now_ms: self.now_ms,
+            elapsed_ms,
+            leads: self.is_caught_up() && self.ready,
+            has_room: !self.room.is_full,
+            level: self.levels.replicated,
+        };
+        let waiting = &mut self.waiting;
+        self.spaces.due(&look, &mut |command| waiting.push_back(Waiting::by_loop(command)));
+        self.output.compacting = self.spaces.etcd.take_compacting().or(self.output.compacting);
     }
 
     /// Takes the next step for members that come or go.
@@ -956,29 +867,27 @@ impl Loop {
 
     /// The counts since the start.
     pub fn counts(&self) -> LoopCounts {
-        self.counts
+        LoopCounts { spaces: self.spaces.counts(), ..self.counts }
     }
 
     /// Sessions with the time that they have left, in ms: at most `max` of them, and the number of
     /// all.
     pub fn sessions(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
-        (self.sessions.remaining_ms().take(max).collect(), self.sessions.len())
+        self.spaces.zk.sessions(max)
     }
 
     /// How much Loop keeps, for tests of its bounds. Looks at all places of deadlines.
     pub fn held(&self) -> LoopHeld {
         let is_sync = |read: &&ReadFor| matches!(read, ReadFor::Sync(..));
+        let spaces = self.spaces.held();
         LoopHeld {
             batches: self.waiting.len(),
             unapplied_bytes: self.forwarder.unapplied_bytes(),
             waiting_reads: self.reads.syncs_wanted.len()
                 + self.reads.under_way.values().filter(is_sync).count()
-                + self.questions.count()
-                + self.leading.as_ref().map_or(0, |leading| leading.lease_calls.count()),
-            deadlines: self.sessions.len() + self.leases.len() + self.etcd_v2_deadlines.len(),
-            deadline_places: self.sessions.place_count()
-                + self.leases.place_count()
-                + self.etcd_v2_deadlines.place_count(),
+                + spaces.questions,
+            deadlines: spaces.deadlines,
+            deadline_places: spaces.deadline_places,
         }
     }
 
@@ -992,9 +901,7 @@ impl Loop {
         self.report_heard();
         self.ask_leases();
         self.read_indexes();
-        let searched = self.leading.as_mut();
-        let search = searched.and_then(|leading| leading.containers.search(wall_ms));
-        self.output.apply.extend(search.map(ToApply::FindContainers));
+        self.output.apply.extend(self.spaces.zk.search(wall_ms).map(ToApply::Search));
         self.check_room();
         self.pack(wall_ms);
         while self.replica.has_effects() {
@@ -1054,14 +961,26 @@ impl Loop {
     /// Submits this leader's settings and servers where the state has others: the leader's
     /// configuration is the ensemble's.
     fn maybe_configure(&mut self) {
-        if let Some(leading) = &mut self.leading
-            && leading.is_caught_up(self.applied)
-            && !leading.is_configuring
-            && let Some(command) = self.configured.command(&self.servers, self.levels.replicated)
-        {
-            leading.is_configuring = true;
-            self.submit_own(&command);
+        let may = |leading: &Leading| leading.is_caught_up(self.applied) && !leading.is_configuring;
+        if self.leading.as_ref().is_none_or(|leading| !may(leading)) {
+            return;
         }
+        if let Some(command) = self.configuration() {
+            self.submit_own(&command);
+            self.leading.iter_mut().for_each(|leading| leading.is_configuring = true);
+        }
+    }
+
+    /// The command that makes the replicated state what this member's configuration wants; `None`
+    /// if it is so.
+    fn configuration(&self) -> Option<Command<'static>> {
+        let wanted = self.spaces.wanted(self.levels.replicated);
+        if wanted.is_some() || self.servers_wanted.servers.is_empty() {
+            return wanted;
+        }
+        let wanted = self.servers.with_client_urls(self.servers_wanted.clone());
+        let wants_others = *self.servers.registered.list() != wanted;
+        wants_others.then_some(Command::Control(ControlCommand::SetServers(wanted)))
     }
 
     /// Settings that this leader had submitted are in the state; others may have to follow.
@@ -1076,10 +995,7 @@ impl Loop {
             return;
         }
         let is_ready = match self.leads() {
-            true => {
-                let level = self.levels.replicated;
-                self.is_caught_up() && self.configured.command(&self.servers, level).is_none()
-            }
+            true => self.is_caught_up() && self.configuration().is_none(),
             // A learner takes no commands: if it had, and were then given a snapshot in which none
             // of them is applied, it would take itself for a member that was forgotten.
             false => {
@@ -1090,46 +1006,12 @@ impl Loop {
             self.ready = true;
             self.output.ready = true;
             self.counts.on_ready(self.now_ms);
-            self.renew_all();
-        }
-    }
-
-    /// Gives every session, every lease and every node of etcd v2 its full time.
-    fn renew_all(&mut self) {
-        self.sessions.renew_all();
-        self.leases.renew_all();
-        self.etcd_v2_deadlines.renew_all();
-    }
-
-    fn expire(&mut self) {
-        let expired = self.sessions.expired(EXPIRE_SESSIONS_MAX);
-        if !expired.is_empty() {
-            let session = |(Owner::Session(session), attached)| (session, attached);
-            let sessions: Vec<_> = expired.into_iter().map(session).collect();
-            self.counts.sessions_expired += sessions.len() as u64;
-            self.submit_own(&Command::Zk(ZkCommand::ExpireSessions { sessions }));
-        }
-    }
-
-    /// Notes the revision of etcd's keys, and compacts to an older one where that is due.
-    fn pursue_compaction(&mut self) {
-        let may_compact =
-            self.is_caught_up() && self.ready && self.levels.replicated >= Level::ETCD;
-        let step = self.auto_compactor.step(self.now_ms, self.etcd_revision, may_compact);
-        if let Some(revision) = step {
-            self.counts.auto_compactions += 1;
-            self.output.compacting = Some(revision);
-            self.submit_own(&Command::Etcd(EtcdCommand::Compact { revision }));
+            self.spaces.renew_all();
         }
     }
 
     fn submit_own(&mut self, command: &Command<'_>) {
-        let nobody = entry::encode_identities([].into_iter());
-        let mut builder = BatchBuilder::default();
-        let added = builder.push(ConnectionId(0), &nobody, command);
-        assert!(added.is_ok(), "Loop's own commands are bounded far below an entry");
-        let batch = builder.finish();
-        self.waiting.push_back(Waiting::Own { front: None, batch, waiters: Vec::new() });
+        self.waiting.push_back(Waiting::by_loop(command));
     }
 
     fn read_indexes(&mut self) {
@@ -1217,16 +1099,17 @@ impl Loop {
         let is_leader = change.role == Role::Leader;
         self.counts.on_role(is_leader, change.leader.is_some(), self.now_ms);
         if self.leading.take().is_some() {
+            self.spaces.end_leading();
             self.give_up_forwarded();
         }
         self.forwarder.restart();
         self.hearing.restart();
-        self.questions.restart(self.now_ms);
+        self.spaces.etcd.questions.restart(self.now_ms);
         if change.role == Role::Leader {
             let from = LogIndex(self.replica.status().last_index);
-            self.leading = Some(Leading::new(self.now_ms, from, &self.configured.containers));
+            self.leading = Some(Leading::new(self.now_ms, from));
             self.ask_contact();
-            self.renew_all();
+            self.spaces.begin_leading();
             self.hearing.take();
         }
         if self.leader.is_some() {

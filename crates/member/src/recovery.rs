@@ -7,7 +7,7 @@
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
 use machine::together::{Together, one_by_one};
-use machine::{BootId, Level, LogIndex, Machine, MemberId, Origin, Owner, ServerList, Settings};
+use machine::{BootId, Level, LogIndex, Machine, MemberId, Origin, ServerList};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
 use storage::datadir::{self, Acceptor, Birth, DataDir, Draft, EmptyDir, Identity, Opened};
@@ -20,14 +20,13 @@ use thiserror::Error;
 
 use crate::bootstrap::ABSENT_VOTERS_FROM;
 use crate::hello::Known;
-use crate::leader::auto_compaction::AutoCompaction;
-use crate::leader::containers::ContainerSettings;
 use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
-use crate::message::{OwnerEvent, Start, UnknownEntry};
+use crate::message::{Start, UnknownEntry};
 use crate::order::to_restored;
 use crate::replay::replay;
 use crate::snapshot::log_rule::SnapshotLog;
 use crate::snapshot::received;
+use crate::spaces::{self, Spaces};
 use crate::{Apply, Loop};
 
 /// Why no state could be restored.
@@ -58,20 +57,12 @@ pub enum RecoveryError {
 /// A member's configuration.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The replicated settings that the configuration wants.
-    pub settings: Settings,
-    /// As [`Options::settings`], for etcd's keys.
-    pub etcd_settings: machine::etcd::Settings,
-    /// What this member compacts by itself while it leads.
-    pub auto_compaction: AutoCompaction,
+    /// What a leader does for the spaces, and the replicated settings that it wants.
+    pub spaces: spaces::Options,
     /// The list of servers that the configuration wants; empty: any list.
     pub servers: ServerList,
     /// The message versions and levels that this build knows: all released ones, or more.
     pub known: Known,
-    /// When containers and TTL znodes are looked for.
-    pub containers: ContainerSettings,
-    /// `tickTime`.
-    pub tick_ms: u64,
     /// The shortest timeout that a client of this server is given, in ms (`minSessionTimeout`).
     pub session_timeout_ms_min: u32,
     /// Length of a tick of the replica, in which it counts heartbeats and elections.
@@ -360,15 +351,7 @@ pub fn start(
     let member = Loop::new(Start {
         origin,
         seed: origin.member.0,
-        settings: options.settings,
-        settings_restored: machine.zk().settings().clone(),
-        etcd_settings: options.etcd_settings,
-        etcd_settings_restored: machine.etcd().settings(),
-        etcd_revision: machine.etcd().revision(),
-        auto_compaction: options.auto_compaction,
-        sessions: sessions(machine),
-        leases: machine.etcd().leases().changes().collect(),
-        etcd_v2_deadlines: machine.etcd_v2().deadlines(),
+        spaces: Spaces::new(options.spaces, machine),
         restored,
         log_bytes,
         image_bytes_max: machine.image_bytes_max(),
@@ -376,8 +359,6 @@ pub fn start(
         snapshot_commands: options.snapshot_commands,
         snapshot_log: options.snapshot_log,
         disk_stall_ms: options.disk_stall_ms,
-        containers: options.containers,
-        tick_ms: options.tick_ms,
         session_timeout_ms_min: options.session_timeout_ms_min,
         raft_tick_ms: options.raft_tick_ms,
         log_memory: options.log_memory,
@@ -591,20 +572,6 @@ fn decode_pieces(
         decoded.push(decoder.decode(&raw).map_err(PieceError::Malformed)?);
     }
     Ok(())
-}
-
-/// The sessions of a restored machine, for the leases.
-pub(crate) fn sessions(machine: &Machine) -> Vec<OwnerEvent> {
-    machine
-        .zk()
-        .sessions()
-        .iter()
-        .map(|(session, found)| OwnerEvent::Attached {
-            owner: Owner::Session(session),
-            attached: found.attached,
-            timeout_ms: found.timeout_ms,
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 use machine::codec::{DecodeError, Reader};
 use machine::entry::{self, Batch, EntryHeader, Framed};
 use machine::together::Together;
-use machine::{ApplyStep, ChangeBatch, Command, ControlCommand, LogIndex, Machine, Origin, Stamp};
+use machine::{ApplyStep, Changes, Command, ControlCommand, LogIndex, Machine, Origin, Stamp};
 use replica::{Entry, EntryKind, LogMemory, Restored};
 
 use crate::limits::{REPLAY_LOOK_AHEAD_COMMANDS, REPLAY_STEP_BYTES, REPLAY_WINDOW_BYTES};
@@ -151,7 +151,7 @@ fn needs_a_decision(command: &Command<'_>) -> bool {
 
 /// Applies an entry as Apply does, but without waiters or watchers.
 pub(crate) fn apply(machine: &mut Machine, entry: &DecodedEntry<'_>) {
-    let mut changes = ChangeBatch::for_nobody();
+    let mut changes = Changes::for_nobody();
     for (batch, commands) in &entry.batches {
         if !machine.begin_batch(batch.origin, batch.sequence) {
             continue;

@@ -77,7 +77,7 @@ impl TokenTimes {
 
     /// Another state took the place of the one before: nobody knows when those of its tokens were
     /// made that have no time yet.
-    pub(crate) fn on_installed(&self, now_ms: u64) {
+    pub(crate) fn on_replaced(&self, now_ms: u64) {
         self.lock().begun_ms = now_ms;
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn a_token_from_before_has_its_time_from_the_beginning() {
         let times = TokenTimes::new(100, 1_000);
         assert!(times.use_now(Ordinal(1), 1_100));
-        times.on_installed(2_000);
+        times.on_replaced(2_000);
         assert!(times.use_now(Ordinal(2), 2_100));
         assert!(!times.use_now(Ordinal(3), 2_101));
     }
@@ -136,7 +136,7 @@ mod tests {
         let count = CHECK_COUNT as u64;
         (4..count + 4).for_each(|token| _ = times.on_made(Ordinal(token), 10));
         while times.check(|token| token <= Ordinal(3)) {}
-        times.on_installed(1_000);
+        times.on_replaced(1_000);
         for token in 1..=3 {
             assert!(!times.use_now(Ordinal(token), 1_000), "{token}");
         }

@@ -12,7 +12,7 @@ use machine::image::restore::RestoreError;
 use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontCounts, FrontId, Membership, ReplicaError, UnknownEntry};
 use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
-use member::{Apply, EtcdV2Counts, LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
+use member::{Apply, CommandCounts, LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::datadir::{DataDir, IDENTITY_FILE, is_own_name};
@@ -160,7 +160,7 @@ pub struct Node {
 struct OfApply {
     replies: Arc<ReplyRoom>,
     watch_interest: Arc<WatchInterest>,
-    etcd_v2_counts: Arc<EtcdV2Counts>,
+    command_counts: Arc<CommandCounts>,
 }
 
 impl OfApply {
@@ -168,7 +168,7 @@ impl OfApply {
         OfApply {
             replies: apply.replies(),
             watch_interest: apply.watch_interest().clone(),
-            etcd_v2_counts: apply.etcd_v2_counts().clone(),
+            command_counts: apply.command_counts().clone(),
         }
     }
 }
@@ -384,8 +384,8 @@ impl Node {
     }
 
     /// The counts of etcd v2, which Apply shares with the Fronts of etcd's clients.
-    pub fn etcd_v2_counts(&self) -> Arc<EtcdV2Counts> {
-        self.of_apply.etcd_v2_counts.clone()
+    pub fn command_counts(&self) -> Arc<CommandCounts> {
+        self.of_apply.command_counts.clone()
     }
 
     /// The room for replies that Apply shares with the Fronts.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use machine::{ChangeBatch, QuotaExceeded};
+use machine::{Changes, QuotaExceeded};
 use member::zk_front::audit_ended_sessions;
 
 /// The time between two lines about exceeded quotas: a client may exceed a quota with each request
@@ -24,11 +24,11 @@ impl ChangeLog {
     }
 
     /// Logs a batch of changes; called as [`node::ChangeListener`].
-    pub fn log_changes(&mut self, changes: &ChangeBatch, is_serving: bool) {
-        self.warn_of_quotas(changes.quotas_exceeded());
+    pub fn log_changes(&mut self, changes: &Changes, is_serving: bool) {
+        self.warn_of_quotas(changes.zk.quotas_exceeded());
         // A change replayed at a start was logged when it happened.
         if let Some(user) = self.audit_user.as_ref().filter(|_| is_serving) {
-            audit_ended_sessions(changes, user, |event| {
+            audit_ended_sessions(&changes.zk, user, |event| {
                 tracing::info!(target: "audit", "AUDIT: {event}");
             });
         }

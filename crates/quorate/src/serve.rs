@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use machine::ChangeBatch;
+use machine::Changes;
 use machine::Level;
 use member::EtcdFront;
 use member::Front;
@@ -19,6 +19,7 @@ use member::etcd_front::EtcdFrontConfig;
 use member::hello::Known;
 use member::message::FrontCounts;
 use member::recovery::Options;
+use member::spaces;
 use member::throttle::Throttle;
 use member::zk_front::FrontConfig;
 use node::{FrontHandle, Node, NodeConfig, StartBoard};
@@ -262,12 +263,19 @@ fn node_config(
         fsync_warning: Duration::from_millis(config.storage.fsync_warning_ms),
         cluster,
         member: Options {
-            settings: config.replicated.clone(),
-            etcd_settings: config.etcd_keys.replicated,
-            auto_compaction: config.etcd_keys.auto_compaction,
+            spaces: spaces::Options {
+                zk: spaces::zk::Options {
+                    settings: config.replicated.clone(),
+                    containers: config.container.clone(),
+                    tick_ms: u64::from(config.sessions.tick_ms),
+                },
+                etcd: spaces::etcd::Options {
+                    settings: config.etcd_keys.replicated,
+                    auto_compaction: config.etcd_keys.auto_compaction,
+                },
+            },
             servers: config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default(),
             known: Known::up_to(config.storage.level_max),
-            tick_ms: u64::from(config.sessions.tick_ms),
             session_timeout_ms_min: config.sessions.timeout_ms_min,
             raft_tick_ms: match &config.cluster {
                 Some(_) => node::limits::RAFT_TICK_MS,
@@ -279,7 +287,6 @@ fn node_config(
                 None => LogMemory { bytes_max: 0, away_bytes_max: 0, pinned_bytes_max: 0 },
             },
             server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
-            containers: config.container.clone(),
             snapshot_commands: config.storage.snapshot_command_count.map_or(u64::MAX, u64::from),
             snapshot_log: config.storage.snapshot_log,
             disk_stall_ms: config.storage.disk_stall_ms,
@@ -326,8 +333,7 @@ async fn start_node(
 ) -> anyhow::Result<Node> {
     let (sender, started) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("start".to_string()).spawn(move || {
-        let hear =
-            move |changes: &ChangeBatch, is_serving| change_log.log_changes(changes, is_serving);
+        let hear = move |changes: &Changes, is_serving| change_log.log_changes(changes, is_serving);
         let started = (|| {
             if let Some((links, cluster)) = config.cluster.as_mut().zip(cluster.as_ref()) {
                 links.listeners = peers::bind(cluster)?;
@@ -523,7 +529,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHa
             watch_bounds: Default::default(),
             watch_seed,
             watch_interest: node.watch_interest(),
-            etcd_v2_counts: node.etcd_v2_counts(),
+            command_counts: node.command_counts(),
             names_users: config.logging.audit,
         });
         (handle, front)

@@ -19,7 +19,7 @@ pub mod wire;
 
 use machine::etcd::Settings;
 use member::etcd_front::WatchBounds;
-use member::leader::auto_compaction::AutoCompaction;
+use member::spaces::etcd::auto_compaction::AutoCompaction;
 use workload::etcd::history::History;
 use workload::generate::Random;
 

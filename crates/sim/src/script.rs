@@ -20,7 +20,7 @@ pub fn script(seed: u64) -> Options {
         ops: 25,
         pipeline_max: 6,
         large_one_in: 50,
-        timeout_ms: 4 * options.member.options.tick_ms as u32,
+        timeout_ms: 4 * options.member.options.spaces.zk.tick_ms as u32,
         think_us_max: 20_000,
         is_erratic: false,
     };

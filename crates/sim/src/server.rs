@@ -317,7 +317,7 @@ impl MemberConfig {
         let token_times = Arc::new(TokenTimes::new(TOKEN_TTL_MS, 0));
         let of_front = |position| EtcdFrontConfig {
             token_times: token_times.clone(),
-            etcd_v2_counts: apply.etcd_v2_counts().clone(),
+            command_counts: apply.command_counts().clone(),
             ..self.of_etcd_front(position, apply.watch_interest())
         };
         let runtime = |position| {
@@ -352,7 +352,7 @@ impl MemberConfig {
             watch_bounds: self.watch_bounds,
             watch_seed: self.watch_seed(id),
             watch_interest: interest.clone(),
-            etcd_v2_counts: Arc::default(),
+            command_counts: Arc::default(),
             names_users: false,
         }
     }
@@ -371,8 +371,8 @@ impl MemberConfig {
                 _ => self.throttles.commands_max,
             },
             throttled_op_wait_ms: self.throttles.op_wait_ms,
-            session_timeout_ms_min: 2 * self.options.tick_ms as u32,
-            session_timeout_ms_max: 20 * self.options.tick_ms as u32,
+            session_timeout_ms_min: 2 * self.options.spaces.zk.tick_ms as u32,
+            session_timeout_ms_max: 20 * self.options.spaces.zk.tick_ms as u32,
             words_allowed: vec!["*".to_string()],
             secret: self.secret_of_boot(origin.boot.0),
             settings,
@@ -574,7 +574,7 @@ impl Conditions {
             apply_lag_us: 0,
             mail_max: config.mail_max,
             commands_max: config.throttles.commands_max,
-            settings: config.options.settings.clone(),
+            settings: config.options.spaces.zk.settings.clone(),
             read_only_after_ms: config.read_only_after_ms,
             throttle,
             sabotage: config.sabotage,

@@ -21,13 +21,13 @@ mod process;
 
 use std::collections::BTreeMap;
 
-use machine::{Level, ServerList, ServerRecord, ServerRole, Settings};
+use machine::{Level, ServerList, ServerRecord, ServerRole};
 use member::bootstrap::Attendance;
 use member::hello::Known;
-use member::leader::containers::ContainerSettings;
 use member::limits::QUIET_TIMEOUT_MS_MIN;
 use member::recovery::{self, draw_ids};
 use member::snapshot::log_rule::SnapshotLog;
+use member::spaces::{self, zk::containers::ContainerSettings};
 use replica::LogMemory;
 use storage::datadir::Birth;
 use storage::wal::WalOptions;
@@ -226,7 +226,7 @@ impl Options {
         // Elections take seconds.
         options.faults_us = random.magnitude(5_000_000, 120_000_000);
         let tick_ms = random.magnitude(500, 2_000);
-        options.member.options.tick_ms = tick_ms;
+        options.member.options.spaces.zk.tick_ms = tick_ms;
         options.member.options.raft_tick_ms = RAFT_TICK_MS;
         let client_count = random.between(1, 2 * member_count as u64) as usize;
         let clients = options.clients.iter().cycle().take(client_count).cloned();
@@ -276,8 +276,8 @@ impl Options {
         }
         let Some(load) = &self.etcd else { return };
         self.member.etcd_front_count = load.front_count;
-        self.member.options.auto_compaction = load.auto_compaction;
-        self.member.options.etcd_settings = load.settings;
+        self.member.options.spaces.etcd.auto_compaction = load.auto_compaction;
+        self.member.options.spaces.etcd.settings = load.settings;
         self.member.watch_bounds = load.watch_bounds;
         self.member.progress_ms = load.progress_ms;
     }
@@ -292,7 +292,8 @@ impl Options {
         self.member.read_only_after_ms = Some(READ_ONLY_AFTER_MS);
         self.faults.isolate_members();
         for client in &mut self.clients {
-            client.timeout_ms = (random.between(2, 6) * self.member.options.tick_ms) as u32;
+            client.timeout_ms =
+                (random.between(2, 6) * self.member.options.spaces.zk.tick_ms) as u32;
             client.think_us_max = client.think_us_max.max(READ_ONLY_THINK_US);
             client.ops = client.ops.max(READ_ONLY_OPS);
         }
@@ -484,7 +485,7 @@ impl Simulation {
         let disk = SimDisk::new(random.bits(), options.syncs_lie);
         let network = Network::new(random.fork());
         let clients = options.clients.iter().enumerate();
-        let tick_us = options.member.options.tick_ms * 1000;
+        let tick_us = options.member.options.spaces.zk.tick_ms * 1000;
         let clients = clients
             .map(|(number, config)| {
                 Client::new(number as u32, config.clone(), tick_us, random.fork())
@@ -1075,10 +1076,10 @@ impl Simulation {
     fn is_silence_over(&self) -> bool {
         let gone = self.clients.iter().filter(|client| client.is_gone());
         let timeout_ms = gone.map(|client| client.session().1).max().unwrap_or(0);
-        let tick_us = self.options.member.options.tick_ms * 1000;
+        let tick_us = self.options.member.options.spaces.zk.tick_ms * 1000;
         let timeout_us = u64::from(timeout_ms) * 1000;
         // A round of removals may have begun before.
-        let containers = &self.options.member.options.containers;
+        let containers = &self.options.member.options.spaces.zk.containers;
         let rounds_us = match self.more {
             Some(_) => 2 * u64::from(containers.check_interval_ms) * 1000,
             None => 0,
@@ -1096,6 +1097,7 @@ impl Simulation {
         self.judge()?;
         self.check_levels()?;
         self.servers().try_for_each(Server::check_memory)?;
+        self.servers().try_for_each(Server::check_levels_of_fronts)?;
         if self.is_any_wrong() {
             return Err("a state that was made wrong was found right".to_string());
         }
@@ -1116,7 +1118,7 @@ impl Simulation {
             now_us: self.world.now_us,
             may_refuse: self.may_refuse,
             may_throttle: self.options.member.throttles.op_wait_ms > 0,
-            never_used_ms_max: self.options.member.options.containers.never_used_ms_max,
+            never_used_ms_max: self.options.member.options.spaces.zk.containers.never_used_ms_max,
         }
     }
 
@@ -1129,12 +1131,12 @@ impl Simulation {
             &verdict,
             gone,
             self.phase_began_us,
-            self.options.member.options.tick_ms,
+            self.options.member.options.spaces.zk.tick_ms,
         )?;
         match self.more {
             Some(_) if self.phase == Phase::Silence => {
                 let (zxid, wall_ms) = self.silence_began_at;
-                let containers = &self.options.member.options.containers;
+                let containers = &self.options.member.options.spaces.zk.containers;
                 check_late_removals(&verdict, zxid, wall_ms, containers.never_used_ms_max)
             }
             _ => Ok(()),
@@ -1284,17 +1286,16 @@ fn draw_member(
         progress_ms: member::limits::ETCD_PROGRESS_MS,
         secret,
         options: recovery::Options {
-            settings: Settings::default(),
-            etcd_settings: Default::default(),
-            auto_compaction: Default::default(),
+            spaces: spaces::Options {
+                zk: spaces::zk::Options { tick_ms, ..Default::default() },
+                ..Default::default()
+            },
             servers: Default::default(),
             known: Known::up_to(Level::RELEASED),
-            tick_ms,
             session_timeout_ms_min: 2 * tick_ms as u32,
             raft_tick_ms: RAFT_TICK_ALONE_MS,
             log_memory: LogMemory::default(),
             server: 0,
-            containers: Default::default(),
             snapshot_commands: match is_heavy {
                 true => random.magnitude(200, 5_000),
                 false => random.magnitude(10, 400),
@@ -1343,9 +1344,9 @@ fn draw_clients(random: &mut Random, tick_ms: u64, is_heavy: bool) -> Vec<Client
 
 /// Draws settings that the first seeds did not have.
 fn draw_more(more: &mut Random, options: &mut recovery::Options) {
-    options.settings.extended_types = !more.one_in(4);
-    options.settings.enforce_quota = !more.one_in(4);
-    options.containers = ContainerSettings {
+    options.spaces.zk.settings.extended_types = !more.one_in(4);
+    options.spaces.zk.settings.enforce_quota = !more.one_in(4);
+    options.spaces.zk.containers = ContainerSettings {
         check_interval_ms: more.magnitude(20, 2_000) as u32,
         removals_per_minute_max: more.magnitude(6_000, 60_000) as u32,
         never_used_ms_max: match more.one_in(2) {

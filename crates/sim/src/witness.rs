@@ -23,8 +23,8 @@ use machine::etcd::command::Command as MachineCommand;
 use machine::etcd::reply::Refusal;
 use machine::zk::command::Op as MachineOp;
 use machine::{
-    ChangeBatch, Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin,
-    Outcome, Settings, Stamp, ZkCommand,
+    Changes, Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin, Outcome,
+    Settings, Stamp, ZkCommand,
 };
 use replica::{Entry, EntryKind, Restored, Role, Status};
 use workload::etcd::history as etcd_history;
@@ -804,7 +804,7 @@ fn is_denied(permits: &mut Machine, batch: &Batch<'_>, framed: &Framed<'_>) -> b
     let identities = &batch.identities[framed.identity_list];
     let (origin, connection) = (batch.origin, framed.connection);
     let stamp = Stamp { time_ms: 0, origin, connection, identities };
-    let reply = permits.apply(&stamp, &framed.command, &mut ChangeBatch::default());
+    let reply = permits.apply(&stamp, &framed.command, &mut Changes::default());
     let denials = [Refusal::UserEmpty, Refusal::AuthOldRevision, Refusal::PermissionDenied];
     matches!(reply.outcome, Outcome::Etcd(Err(refusal)) if denials.contains(&refusal))
 }

@@ -209,12 +209,13 @@ impl Leases {
         }
     }
 
-    /// The changes that tell of all leases.
-    pub fn changes(&self) -> impl Iterator<Item = LeaseChange> {
-        self.leases.iter().map(|(lease, found)| {
+    /// The changes that tell of all leases, for Loop when this state takes the place of another.
+    pub fn deadlines(&self) -> Vec<LeaseChange> {
+        let granted = self.leases.iter().map(|(lease, found)| {
             let Grant { granted, ttl_s } = found.grant;
             LeaseChange::Granted { lease: *lease, granted, ttl_s }
-        })
+        });
+        granted.collect()
     }
 
     /// Takes the newest version of a key, and the version before it: the key leaves its lease for

@@ -6,9 +6,8 @@
 //! Every step begins where the one before stopped, and nothing else is applied meanwhile, so the
 //! result does not depend on the steps.
 
-use crate::change::ChangeBatch;
 use crate::etcd::budget::Budget;
-use crate::etcd::change::KeyChange;
+use crate::etcd::change::{Changes, KeyChange};
 use crate::etcd::command::{DeleteRange, KeyRange, Op, Put, RangeOp, Txn};
 use crate::etcd::event::Place;
 use crate::etcd::lease::Lease;
@@ -41,7 +40,7 @@ pub(crate) struct Step<'c> {
     /// Whether somebody takes the outcome.
     pub is_taken: bool,
     /// For the changes of complete revisions.
-    pub changes: &'c mut ChangeBatch,
+    pub changes: &'c mut Changes,
 }
 
 impl Store {
@@ -68,17 +67,17 @@ impl Store {
                 (place, changes, delete, read, shown)
             }
         };
-        let wants = step.changes.wants_key_changes();
-        let mut apart = ChangeBatch::default();
+        let wants = step.changes.wants_keys();
+        let mut apart = Changes::default();
         let (mut next, mut is_behind) = (place, false);
         if is_begun && wants {
             let mut kept = kept.unwrap_or(ChangesSoFar { changes: Vec::new(), next: first });
             is_behind = !self.catch_up(&mut kept, place, &mut step.budget);
             next = kept.next;
-            apart.set_wants_key_changes(true);
-            apart.append_key_changes(kept.changes);
+            apart.set_wants_keys(true);
+            apart.append_keys(kept.changes);
         }
-        let begin = step.changes.key_changes().len();
+        let begin = step.changes.keys().len();
         let changes = if is_begun { &mut apart } else { &mut *step.changes };
         let budget = &mut step.budget;
         let mut run = Run { store: self, changes, place, budget, is_behind, delete, read, shown };
@@ -86,7 +85,7 @@ impl Store {
         let Run { place, delete, read, shown, .. } = run;
         match done {
             Ok(done) => {
-                step.changes.append_key_changes(apart.split_off_key_changes(0));
+                step.changes.append_keys(apart.split_off_keys(0));
                 if place.sub > 0 {
                     self.revision = first.revision;
                 }
@@ -94,8 +93,8 @@ impl Store {
             }
             Err(undone) => {
                 let so_far = match is_begun {
-                    true => apart.split_off_key_changes(0),
-                    false => step.changes.split_off_key_changes(begin),
+                    true => apart.split_off_keys(0),
+                    false => step.changes.split_off_keys(begin),
                 };
                 let next = if is_behind { next } else { place };
                 let changes = wants.then_some(ChangesSoFar { changes: so_far, next });
@@ -155,7 +154,7 @@ impl Store {
 /// Changes at one revision while they are made.
 pub(crate) struct Run<'s> {
     store: &'s mut Store,
-    changes: &'s mut ChangeBatch,
+    changes: &'s mut Changes,
     /// The place of the next event.
     place: Place,
     budget: &'s mut Budget,

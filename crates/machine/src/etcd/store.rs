@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use crate::change::ChangeBatch;
 use crate::codec::Write;
 use crate::digest::Digest;
 use crate::etcd::alarm::Alarms;
 use crate::etcd::auth::Auth;
 use crate::etcd::budget::Budget;
+use crate::etcd::change::Changes;
 use crate::etcd::command::{KeyRange, RangeOp};
 use crate::etcd::created::CreationOrders;
 use crate::etcd::edge::{CompactSoFar, Edge};
@@ -250,7 +250,7 @@ impl Store {
         place: Place,
         (key, value): (&[u8], &[u8]),
         lease: i64,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) {
         let numbers = match self.index.newest(key).map(Event::numbers) {
             Some(before) => Version { version: before.version + 1, lease, ..before },
@@ -272,7 +272,7 @@ impl Store {
         first: Place,
         range: KeyRange<'_>,
         keys_max: u64,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
         mut show: impl FnMut(&Event),
     ) -> LookedAt {
         let mut place = first;

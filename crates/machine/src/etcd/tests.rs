@@ -12,7 +12,7 @@ use super::store::Store;
 use super::tail::Sum;
 use super::txn::At;
 use crate::Machine;
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::codec::Reader;
 use crate::command::Command as AnyCommand;
 use crate::etcd::alarm::{Alarm, AlarmKind};
@@ -52,7 +52,7 @@ pub(super) fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
 /// Applies a command; leases are tested with a whole machine.
 fn apply(store: &mut Store, command: &Command<'_>) -> Result<Outcome, Refusal> {
     let at = At { ordinal: Ordinal(1), time_ms: 0, who: None, member: MemberId(9) };
-    let done = store.apply_step(at, command, (u64::MAX, true), &mut ChangeBatch::default());
+    let done = store.apply_step(at, command, (u64::MAX, true), &mut Changes::default().etcd);
     done.expect("a step without a bound is whole")
 }
 
@@ -350,7 +350,7 @@ fn an_image_has_the_settings_even_of_a_store_without_keys() {
     let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
     let configure = AnyCommand::Etcd(Command::Configure(settings));
     let digest = machine.digest();
-    machine.apply(&stamp, &configure, &mut ChangeBatch::default());
+    machine.apply(&stamp, &configure, &mut Changes::default());
     assert_ne!(machine.digest(), digest);
     machine.finish_entry(LogIndex(2));
     machine.freeze();
@@ -635,10 +635,10 @@ fn random_step(machine: &mut Machine, random: &mut Random, plain: &mut Plain) {
     };
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
-    let mut changes = ChangeBatch::default();
-    changes.set_wants_key_changes(true);
+    let mut changes = Changes::default();
+    changes.etcd.set_wants_keys(true);
     machine.apply(&stamp, &AnyCommand::Etcd(op), &mut changes);
-    plain.changes.extend_from_slice(changes.key_changes());
+    plain.changes.extend_from_slice(changes.etcd.keys());
     plain.note(&machine.etcd);
     if random.below(3) == 0 {
         machine.prune();

@@ -9,12 +9,11 @@
 
 use std::sync::Arc;
 
-use crate::change::ChangeBatch;
 use crate::etcd::alarm::{Alarm, AlarmKind};
 use crate::etcd::auth::Permitting;
 use crate::etcd::auth::{AuthDone, AuthInfo};
 use crate::etcd::budget::Budget;
-use crate::etcd::change::LeaseChange;
+use crate::etcd::change::{Changes, LeaseChange};
 use crate::etcd::command::{Command, DeleteRange, Op, Put, Txn};
 use crate::etcd::edge::CompactSoFar;
 use crate::etcd::event::Event;
@@ -54,7 +53,7 @@ impl Store {
         at: At<'_>,
         command: &Command<'_>,
         (keys_max, is_taken): (u64, bool),
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Option<Result<Outcome, Refusal>> {
         let paused = self.paused.take().map(|paused| *paused);
         // The caller may stop waiting between two steps. The outcome keeps what it has collected.
@@ -277,7 +276,7 @@ impl Store {
         at: At<'_>,
         wanted: LeaseId,
         ttl_s: i64,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Result<Granted, Refusal> {
         if ttl_s > ETCD_LEASE_TTL_S_MAX {
             return Err(Refusal::LeaseTtlTooLarge);

@@ -195,7 +195,7 @@ impl Call<'_> {
             Some(walk) => walk,
             None => Walk::of(self.find_to_delete(key, is_dir, is_recursive)?),
         };
-        if !walk.go_on(self.budget, &mut self.changes.deadlines) {
+        if !walk.go_on(self.budget, self.changes) {
             return Err(Stop::Paused(Paused { walk: Some(walk), ..Paused::default() }));
         }
         Ok(self.remove_node(Action::Delete, key))
@@ -233,7 +233,7 @@ impl Call<'_> {
     ) -> Result<Arc<Event>, Reason> {
         let node = self.store.tree.find(key)?;
         check(key, node, compare)?;
-        removal::tell(node, &mut self.changes.deadlines);
+        removal::tell(node, self.changes);
         Ok(self.remove_node(Action::CompareAndDelete, key))
     }
 
@@ -249,7 +249,7 @@ impl Call<'_> {
                 at.walk = self.find_to_expire(judged).map(Walk::of);
             }
             if let Some(walk) = &mut at.walk {
-                if !walk.go_on(self.budget, &mut self.changes.deadlines) {
+                if !walk.go_on(self.budget, self.changes) {
                     return Err(Stop::Paused(at));
                 }
                 at.walk = None;
@@ -386,10 +386,10 @@ impl Call<'_> {
 
     fn move_deadline(&mut self, key: &Arc<str>, before: Option<Ttl>, after: Option<Ttl>) {
         if let Some(Ttl { since, .. }) = before {
-            self.changes.deadlines.push(DeadlineChange::Ended { since });
+            self.changes.push_deadline(DeadlineChange::Ended { since });
         }
         if let Some(Ttl { ttl_s, since, .. }) = after {
-            self.changes.deadlines.push(DeadlineChange::Began { key: key.clone(), since, ttl_s });
+            self.changes.push_deadline(DeadlineChange::Began { key: key.clone(), since, ttl_s });
         }
     }
 
@@ -399,7 +399,7 @@ impl Call<'_> {
         self.store.index = event.index();
         self.store.history.push(event.clone());
         if !event.is_refresh {
-            self.changes.keys.push(KeyChange { event: event.clone(), removed });
+            self.changes.push_key(KeyChange { event: event.clone(), removed });
         }
         event
     }

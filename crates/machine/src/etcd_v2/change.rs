@@ -6,22 +6,6 @@ use crate::etcd_v2::event::Event;
 use crate::etcd_v2::key::Key;
 use crate::etcd_v2::tree::Node;
 
-/// The changes of consecutive commands, in their order.
-#[derive(Clone, Debug, Default)]
-pub struct Changes {
-    /// For watchers. Writes that only refresh a time to live are not among them.
-    pub keys: Vec<KeyChange>,
-    /// For the deadlines that Loop keeps.
-    pub deadlines: Vec<DeadlineChange>,
-}
-
-impl Changes {
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.deadlines.is_empty()
-    }
-}
-
 /// A write, for watchers.
 #[derive(Clone, Debug)]
 pub struct KeyChange {
@@ -69,6 +53,79 @@ impl KeyChange {
             return false;
         };
         self.removed.as_ref().is_some_and(|removed| removed.at(below).is_some())
+    }
+}
+
+/// The changes of consecutive commands, in order. The space has no settings.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    keys: Vec<KeyChange>,
+    deadlines: Vec<DeadlineChange>,
+    /// Whether the batch keeps nothing.
+    is_for_nobody: bool,
+}
+
+impl Changes {
+    /// Changes that keep nothing.
+    pub(crate) fn for_nobody() -> Changes {
+        Changes { is_for_nobody: true, ..Changes::default() }
+    }
+
+    /// Whether the batch keeps nothing.
+    pub(crate) fn is_for_nobody(&self) -> bool {
+        self.is_for_nobody
+    }
+
+    /// Adds a write.
+    pub(crate) fn push_key(&mut self, change: KeyChange) {
+        if !self.is_for_nobody {
+            self.keys.push(change);
+        }
+    }
+
+    /// Adds a change of a time to live.
+    pub(crate) fn push_deadline(&mut self, change: DeadlineChange) {
+        if !self.is_for_nobody {
+            self.deadlines.push(change);
+        }
+    }
+
+    /// Notes that a state with these times to live took the place of the one before. Waiting
+    /// clients look into the new state for what they have missed.
+    pub(crate) fn on_replaced(&mut self, deadlines: Vec<DeadlineChange>) {
+        self.keys.clear();
+        if !self.is_for_nobody {
+            self.deadlines = deadlines;
+        }
+    }
+
+    /// The writes, in their order, for watchers. Writes that only refresh a time to live are not
+    /// among them.
+    pub fn keys(&self) -> &[KeyChange] {
+        &self.keys
+    }
+
+    /// The changes of times to live, in their order. If the state was replaced, they are those of
+    /// the new state and the changes behind it.
+    pub fn deadlines(&self) -> &[DeadlineChange] {
+        &self.deadlines
+    }
+
+    /// Whether there is nothing that a Front takes.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Takes the writes out.
+    #[cfg(test)]
+    pub(crate) fn take_keys(&mut self) -> Vec<KeyChange> {
+        core::mem::take(&mut self.keys)
+    }
+
+    /// Takes the changes of times to live out.
+    #[cfg(test)]
+    pub(crate) fn take_deadlines(&mut self) -> Vec<DeadlineChange> {
+        core::mem::take(&mut self.deadlines)
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use crate::etcd_v2::change::DeadlineChange;
+use crate::etcd_v2::change::{Changes, DeadlineChange};
 use crate::etcd_v2::reply::Reason;
 use crate::etcd_v2::tree::{Missing, Node};
 
@@ -110,15 +110,15 @@ impl Walk {
 
     /// Goes on, and tells of each time to live that ends. False if it is not done, since the step
     /// is over.
-    pub fn go_on(&mut self, budget: &mut Budget, ended: &mut Vec<DeadlineChange>) -> bool {
+    pub fn go_on(&mut self, budget: &mut Budget, changes: &mut Changes) -> bool {
         if let Some(node) = self.node.take() {
-            tell(&node, ended);
+            tell(&node, changes);
             if node.below().ttl_count > 0 {
                 self.path.push(Place { dir: node, after: None });
             }
         }
         while let Some(place) = self.path.last_mut() {
-            match place.go_on(budget, ended) {
+            match place.go_on(budget, changes) {
                 Next::Into(dir) => self.path.push(Place { dir, after: None }),
                 Next::Done => drop(self.path.pop()),
                 Next::Over => return false,
@@ -129,7 +129,7 @@ impl Walk {
 }
 
 impl Place {
-    fn go_on(&mut self, budget: &mut Budget, ended: &mut Vec<DeadlineChange>) -> Next {
+    fn go_on(&mut self, budget: &mut Budget, changes: &mut Changes) -> Next {
         let (mut last, mut next) = (None, Next::Done);
         for (name, child) in self.dir.children_behind(self.after.as_deref()) {
             if !budget.take() {
@@ -137,7 +137,7 @@ impl Place {
                 break;
             }
             last = Some(name);
-            tell(child, ended);
+            tell(child, changes);
             if child.below().ttl_count > 0 {
                 next = Next::Into(child.clone());
                 break;
@@ -151,9 +151,9 @@ impl Place {
 }
 
 /// Tells that the time to live of a node ends, if it has one.
-pub(crate) fn tell(node: &Node, ended: &mut Vec<DeadlineChange>) {
+pub(crate) fn tell(node: &Node, changes: &mut Changes) {
     if let Some(ttl) = &node.stat.ttl {
-        ended.push(DeadlineChange::Ended { since: ttl.since });
+        changes.push_deadline(DeadlineChange::Ended { since: ttl.since });
     }
 }
 

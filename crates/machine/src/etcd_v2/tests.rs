@@ -81,9 +81,9 @@ impl Rig {
     }
 
     pub fn apply(&mut self, command: &Command<'_>) -> String {
-        let begin = self.changes.deadlines.len();
+        let begin = self.changes.deadlines().len();
         let outcome = self.store.apply((Who::Member, self.time_ms), command, &mut self.changes);
-        for change in &self.changes.deadlines[begin..] {
+        for change in &self.changes.deadlines()[begin..] {
             match change {
                 DeadlineChange::Began { key, since, ttl_s } => {
                     let began = self.deadlines.insert(*since, (key.clone(), *ttl_s));
@@ -148,14 +148,14 @@ impl Rig {
 
     /// The events that watchers were told of since the last call.
     pub fn told(&mut self) -> String {
-        let texts = self.changes.keys.drain(..).map(|change| event_text(&change.event));
-        texts.collect::<Vec<_>>().join("; ")
+        let keys = self.changes.take_keys();
+        keys.iter().map(|change| event_text(&change.event)).collect::<Vec<_>>().join("; ")
     }
 
     /// The changes of deadlines since the last call.
     pub fn deadlines(&mut self) -> String {
-        let texts = self.changes.deadlines.drain(..).map(|change| deadline_text(&change));
-        texts.collect::<Vec<_>>().join(", ")
+        let deadlines = self.changes.take_deadlines();
+        deadlines.iter().map(deadline_text).collect::<Vec<_>>().join(", ")
     }
 }
 

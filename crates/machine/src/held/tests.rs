@@ -1,5 +1,5 @@
 use super::*;
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::command::Command;
 use crate::control::Command as ControlCommand;
 use crate::etcd::auth::AuthCommand;
@@ -40,7 +40,7 @@ fn a_store_that_was_allowed_before_is_not_refused() {
 fn apply(machine: &mut Machine, command: &Command<'_>) -> Outcome {
     let (origin, connection) = (Origin::default(), ConnectionId(0));
     let stamp = Stamp { time_ms: 0, origin, connection, identities: &[] };
-    machine.apply(&stamp, command, &mut ChangeBatch::default()).outcome
+    machine.apply(&stamp, command, &mut Changes::default()).outcome
 }
 
 fn raise(machine: &mut Machine, level: Level) {

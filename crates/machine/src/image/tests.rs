@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::*;
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::codec::{Reader, Write};
 use crate::command::Command;
 use crate::ids::{Attachment, BootId, ConnectionId, MemberId, Origin, SessionId};
@@ -729,7 +729,7 @@ fn an_image_says_which_servers_the_members_are() {
         connection: ConnectionId(0),
         identities: &[],
     };
-    let mut changes = ChangeBatch::default();
+    let mut changes = Changes::default();
     for (member, server) in [(7, 1), (8, 2), (9, 2)] {
         assert!(machine.begin_batch(stamp.origin, member - 6));
         let command =

@@ -5,7 +5,8 @@ use crate::image::FreezeStep;
 use crate::image::restore::Restore;
 use crate::machine::tests::rig::{Random, Rig, Sent, check_invariants, dump, random_sent};
 use crate::{
-    Attachment, ChangeKind, ControlCommand, Outcome, SessionId, ZkChange, ZkCommand, ZkOutcome,
+    Attachment, ControlCommand, Outcome, Replacement, SessionChange, SessionId, ZkCommand,
+    ZkOutcome,
 };
 
 /// A copy of the machine by way of its image.
@@ -76,7 +77,7 @@ fn the_znodes_and_sessions_are_those_of_the_image_and_the_counters_go_on() {
         let own = copy(&mut rig.machine);
         assert_eq!(dump(&own), dump(&rig.machine));
         assert!(rig.machine.take_replaced().is_some());
-        let mut restored = Rig { machine: own, changes: ChangeBatch::default() };
+        let mut restored = Rig { machine: own, changes: Changes::default() };
         for _ in 0..50 {
             let sent = random_sent(&mut random, &rig.machine);
             assert_eq!(rig.apply(&sent), restored.apply(&sent), "seed {seed}: {sent:?}");
@@ -123,13 +124,15 @@ fn watchers_are_told_once_with_the_sessions_that_there_are() {
     let mut rig = Rig::default();
     rig.run("create /a");
     let image = copy(&mut rig.machine);
-    rig.changes = ChangeBatch::default();
+    rig.changes = Changes::default();
     install(&mut rig, image);
-    let kinds: Vec<ChangeKind> =
-        rig.changes.iter().map(|(change, _)| change.kind.clone()).collect();
-    let [ChangeKind::Zk(ZkChange::Installed { sessions })] = &*kinds else { panic!("{kinds:?}") };
-    assert_eq!(sessions.len(), 1);
-    assert_eq!(sessions[0].0, SessionId(1));
+    let mark = rig.machine.mark();
+    assert_eq!(rig.changes.control.replaced(), Some((mark, Replacement::Image)));
+    let (session, attached) = (SessionId(1), mark.ordinal);
+    let timeout_ms = rig.machine.zk.sessions.get(session).unwrap().timeout_ms;
+    let expected = [SessionChange::Attached { session, attached, timeout_ms }];
+    assert_eq!(rig.changes.zk.deadlines(), expected);
+    assert_eq!(rig.take_changes(), format!("{}: replaced by Image", mark.zxid.0));
 }
 
 #[test]

@@ -367,6 +367,18 @@ fn decode_acl(open: bool, reader: &mut Reader<'_>) -> Result<AskedAcl, DecodeErr
 }
 
 impl Command<'_> {
+    /// How many creates and how many deletes of znodes it has, as if all succeeded.
+    pub fn creates_and_deletes(&self) -> [u64; 2] {
+        let ops = match self {
+            Command::Write { op, .. } => core::slice::from_ref(op),
+            Command::Multi { ops, .. } => ops.as_slice(),
+            _ => &[],
+        };
+        let creates = ops.iter().filter(|op| matches!(op, Op::Create { .. })).count();
+        let deletes = ops.iter().filter(|op| matches!(op, Op::Delete { .. })).count();
+        [creates, deletes].map(|count| count as u64)
+    }
+
     /// Writes the command; `docs/formats.md` gives the bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {

@@ -11,8 +11,8 @@
 //! Watchers get the changes of a session's end as they are made. They get those of a multi
 //! together, since it may be refused at its last operation.
 
-use crate::change::{ChangeBatch, OpenTransaction};
 use crate::ids::{SessionId, Zxid};
+use crate::zk::change::{Changes, OpenTransaction};
 use crate::zk::path_sort::PathSort;
 use crate::zk::reply::{Outcome, Refusal};
 use crate::zk::steps::Steps;
@@ -25,7 +25,7 @@ pub(crate) struct Step<'c> {
     /// What it may still look at.
     pub steps: Steps,
     /// The changes so far.
-    pub changes: &'c mut ChangeBatch,
+    pub changes: &'c mut Changes,
 }
 
 /// A command between two of its steps.
@@ -84,7 +84,7 @@ pub(crate) struct Multi {
     /// The inverses of what those have changed.
     pub undo: Vec<Undo>,
     /// The changes for watchers, if the multi was paused.
-    pub changes: ChangeBatch,
+    pub changes: Changes,
     /// The create that is under way: it counts a subtree.
     pub counting: Option<Box<Counting>>,
     /// The operation that was refused: what was done before is being undone.
@@ -96,7 +96,7 @@ impl Multi {
         Multi {
             outcomes: Vec::with_capacity(count),
             undo: Vec::with_capacity(count),
-            changes: ChangeBatch::default(),
+            changes: Changes::default(),
             counting: None,
             refused: None,
         }

@@ -11,10 +11,9 @@
 //! Source: ZooKeeper 3.9.5, `DataTree` (`updateQuotaStat`, `updateQuotaForPath`), `StatsTrack`,
 //! `ZooKeeperServer.checkQuota`.
 
-use crate::change::ChangeBatch;
 use crate::limits::QUOTA_TEXT_BYTES_MAX;
 use crate::zk::Zk;
-use crate::zk::change::QuotaExceeded;
+use crate::zk::change::{Changes, QuotaExceeded};
 use crate::zk::pause::Counting;
 use crate::zk::reply::{Outcome, Refusal};
 use crate::zk::steps::Steps;
@@ -97,7 +96,7 @@ impl Zk {
         &self,
         path: &str,
         more: Usage,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Result<(), Refusal> {
         if !self.settings().enforce_quota {
             return Ok(());

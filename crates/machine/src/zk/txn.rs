@@ -1,10 +1,9 @@
 //! A command under way, and the steps to undo it.
 
-use crate::change::ChangeBatch;
 use crate::ids::Ordinal;
 use crate::mark::Mark;
 use crate::stamp::Stamp;
-use crate::zk::change::Change;
+use crate::zk::change::{Change, Changes};
 use crate::zk::tree::{Created, OldAcl, OldData, Removed};
 
 /// A command to apply: its context, and its place in the order.
@@ -25,7 +24,7 @@ pub(crate) enum Undo {
 /// A transaction under way: its numbers, and the changes it makes.
 pub(crate) struct Txn<'t> {
     pub(crate) mark: Mark,
-    pub(crate) changes: &'t mut ChangeBatch,
+    pub(crate) changes: &'t mut Changes,
     /// The inverses of the steps that a multi has done; none for another command, which is never
     /// undone.
     pub(crate) undo: Option<Vec<Undo>>,
@@ -33,7 +32,7 @@ pub(crate) struct Txn<'t> {
 
 impl<'t> Txn<'t> {
     /// A transaction that is never undone.
-    pub(crate) fn new(mark: Mark, changes: &'t mut ChangeBatch) -> Txn<'t> {
+    pub(crate) fn new(mark: Mark, changes: &'t mut Changes) -> Txn<'t> {
         Txn { mark, changes, undo: None }
     }
 

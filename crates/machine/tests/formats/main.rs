@@ -14,8 +14,8 @@ use machine::image::restore::Restore;
 use machine::zk::acl::perms;
 use machine::zk::command::AskedAcl;
 use machine::{
-    AclEntry, BootId, ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Identity,
-    Level, LogIndex, Machine, MemberId, Op, Ordinal, Origin, ServerList, ServerRecord, ServerRole,
+    AclEntry, BootId, Changes, Command, ConnectionId, ControlCommand, CreateMode, Identity, Level,
+    LogIndex, Machine, MemberId, Op, Ordinal, Origin, ServerList, ServerRecord, ServerRole,
     SessionId, Settings, Stamp, StatedLevel, ZkAddresses, ZkCommand,
 };
 
@@ -253,7 +253,7 @@ fn visit(entry: &[u8], visit: &mut dyn FnMut(Origin, u64, &Stamp<'_>, &Command<'
 }
 
 fn apply(machine: &mut Machine, entry: &[u8]) {
-    let mut changes = ChangeBatch::default();
+    let mut changes = Changes::default();
     let mut begun = None;
     visit(entry, &mut |origin, sequence, stamp, command| {
         if begun.replace((origin, sequence)) != Some((origin, sequence)) {

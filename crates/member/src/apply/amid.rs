@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use machine::entry::{self, Batch, Framed};
-use machine::{ApplyStep, ChangeBatch, Machine, Reply, Stamp};
+use machine::{ApplyStep, Changes, Machine, Reply, Stamp};
 use replica::Entry;
 use self_cell::self_cell;
 
@@ -51,7 +51,7 @@ impl Amid {
         &self,
         machine: &mut Machine,
         step: ApplyStep,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Option<Reply> {
         let Decoded { batch, framed } = self.held.borrow_dependent();
         let stamp = Stamp {

@@ -8,8 +8,8 @@ use machine::etcd_v2::command::{Command as EtcdV2Command, Write};
 use machine::etcd_v2::key::Key;
 use machine::zk::command::AskedAcl;
 use machine::{
-    BootId, Command, ConnectionId, ControlCommand, CreateMode, MemberId, Op, SessionId, Settings,
-    ZkCommand,
+    BootId, Command, ConnectionId, ContainerSearch, ControlCommand, CreateMode, MemberId, Op,
+    SessionChange, SessionId, Settings, ZkCommand,
 };
 use zk::request::ReadKind;
 
@@ -17,6 +17,7 @@ use super::*;
 use crate::local_read::OwnedRead;
 use crate::message::{Fate, GivenUp, GivenUpAt};
 use crate::peer::SnapshotAt;
+use crate::spaces::Found;
 use crate::zk_front::tests::rig::{ORIGIN, Random, entry_of, own_batch};
 
 fn create(session: i64, path: &str) -> Command<'_> {
@@ -412,7 +413,7 @@ struct Seen {
     /// Answers to commands, by Front.
     answers: Vec<Vec<String>>,
     changes: Vec<String>,
-    sessions: Vec<OwnerEvent>,
+    sessions: Vec<SessionChange>,
     configured: usize,
     index: u64,
     /// After each entry.
@@ -440,8 +441,8 @@ impl Player {
         assert!(self.apply.step(&mut self.machine, commands) <= commands);
         let mut output = self.apply.take_output();
         let changes = output.changes.clone();
-        for (change, path) in changes.iter() {
-            self.seen.changes.push(format!("{:?} {:?} {path}", change.mark.ordinal, change.kind));
+        for (made, path) in changes.zk.iter() {
+            self.seen.changes.push(format!("{:?} {:?} {path}", made.mark.ordinal, made.change));
         }
         for (front, delivery) in
             output.deliveries(FrontCounts { zk: 2, etcd: 0 }, &WatchInterest::default())
@@ -461,13 +462,12 @@ impl Player {
                 self.seen.digests.push((index.0, digest));
                 continue;
             }
-            let FromApply::Applied { index, owners, configured, installed: None, .. } = message
-            else {
+            let FromApply::Applied { index, news, installed: None, .. } = message else {
                 panic!("{message:?}")
             };
             assert_eq!(index, self.machine.index());
-            self.seen.sessions.extend(owners);
-            self.seen.configured += usize::from(configured.is_some());
+            self.seen.sessions.extend(news.zk.sessions);
+            self.seen.configured += usize::from(news.zk.settings.is_some());
             self.seen.index = index.0;
         }
         self.ends.push((self.machine.index().0, self.machine.mark().ordinal.0));
@@ -692,7 +692,7 @@ fn every_front_gets_the_changes_and_its_own_answers() {
     let deliveries = output.deliveries(FrontCounts { zk: 3, etcd: 0 }, &WatchInterest::default());
     let counts: Vec<(u32, usize, usize)> = deliveries
         .iter()
-        .map(|(front, delivery)| (front.0, delivery.changes.len(), delivery.answers.len()))
+        .map(|(front, delivery)| (front.0, delivery.changes.zk.len(), delivery.answers.len()))
         .collect();
     assert_eq!(counts, [(0, 1, 0), (1, 1, 1), (2, 1, 0)]);
     // Nothing new: nothing is delivered.
@@ -730,11 +730,11 @@ fn containers_that_can_go_are_found_when_they_are_asked_for() {
     let (count_max, never_used_ms_max) = (9, 0);
     let from = machine::zk::tree::ROOT;
     let search = ContainerSearch { from, count_max, time_ms: 0, never_used_ms_max };
-    player.apply.receive(ToApply::FindContainers(search));
+    player.apply.receive(ToApply::Search(Search(search)));
     assert!(player.apply.has_work());
     player.apply.step(&mut player.machine, 0);
     let found = machine::ContainersFound { paths: vec!["/c".to_string()], next: None };
-    assert_eq!(player.apply.take_output().to_loop, [FromApply::Containers(found)]);
+    assert_eq!(player.apply.take_output().to_loop, [FromApply::Found(Found(found))]);
     assert!(!player.apply.has_work());
 }
 
@@ -992,7 +992,7 @@ fn the_removal_of_a_directory_of_etcd_v2_ends_and_leaves_no_garbage() {
     while player.apply.has_work() {
         assert!(player.apply.step(&mut player.machine, 256) <= 256);
         let has_ended = player.machine.etcd_v2().tree().sums().node_count == 0;
-        let told = player.apply.take_output().changes.etcd_v2().deadlines.clone();
+        let told = player.apply.take_output().changes.etcd_v2.deadlines().to_vec();
         let told = told.iter().filter(|it| matches!(it, DeadlineChange::Ended { .. })).count();
         assert!(told <= 256, "a hold is bounded");
         ended += told;

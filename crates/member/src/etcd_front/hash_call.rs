@@ -26,7 +26,7 @@ impl HashCall {
     }
 
     /// Another state took the place of the one before: the call begins anew.
-    pub fn on_installed(&mut self) {
+    pub fn on_replaced(&mut self) {
         self.begun = None;
     }
 

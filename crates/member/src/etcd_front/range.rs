@@ -50,7 +50,7 @@ impl Range {
     }
 
     /// Another state took the place of the one before: the read begins anew.
-    pub fn on_installed(&mut self) {
+    pub fn on_replaced(&mut self) {
         self.begun = None;
     }
 

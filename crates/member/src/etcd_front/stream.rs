@@ -59,7 +59,7 @@ impl Stream {
 
     /// Another state took the place of the one before. A read with pieces of that one ends as
     /// compacted; the driver learns it when it asks for the next piece. One without begins anew.
-    pub fn on_installed(&mut self) {
+    pub fn on_replaced(&mut self) {
         self.is_cut = self.has_given;
         self.begun = None;
     }

@@ -1,7 +1,9 @@
 use etcd::pb::etcdserverpb::request_op::Request;
 use machine::change::SharedChanges;
 use machine::entry;
-use machine::{BootId, ChangeBatch, LeaseId, LogIndex, MemberId, Origin, Stamp, StatedLevel};
+use machine::{
+    BootId, Changes, ControlCommand, LeaseId, LogIndex, MemberId, Origin, Stamp, StatedLevel,
+};
 
 use super::*;
 
@@ -53,7 +55,7 @@ impl Rig {
             watch_bounds: Default::default(),
             watch_seed: 1,
             watch_interest: Arc::default(),
-            etcd_v2_counts: Arc::default(),
+            command_counts: Arc::default(),
             names_users: true,
         });
         let (machine, results) = (Machine::default(), Vec::new());
@@ -116,14 +118,14 @@ impl Rig {
         }
     }
 
-    fn deliver(&mut self, changes: ChangeBatch, answers: Vec<Answer>) {
+    fn deliver(&mut self, changes: Changes, answers: Vec<Answer>) {
         self.front.on_delivery(Delivery { changes: SharedChanges::new(changes), answers });
         self.take();
     }
 
     /// Applies everything that was submitted, and delivers the answers.
     fn apply(&mut self) {
-        let (mut answers, mut changes) = (Vec::new(), ChangeBatch::default());
+        let (mut answers, mut changes) = (Vec::new(), Changes::default());
         for submission in core::mem::take(&mut self.submitted) {
             assert_eq!(submission.front, FrontId(3));
             let level = submission.batch.level;
@@ -148,8 +150,8 @@ impl Rig {
     fn run_etcd(&mut self, command: EtcdCommand<'_>) {
         let connection = ConnectionId(0);
         let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities: &[] };
-        let mut changes = ChangeBatch::default();
-        changes.set_wants_key_changes(true);
+        let mut changes = Changes::default();
+        changes.etcd.set_wants_keys(true);
         let reply = self.machine.apply(&stamp, &Command::Etcd(command), &mut changes);
         assert!(matches!(reply.outcome, Outcome::Etcd(Ok(_))), "{:?}", reply.outcome);
         self.front.on_delivery(Delivery { changes: SharedChanges::new(changes), answers: vec![] });
@@ -159,21 +161,21 @@ impl Rig {
     fn sync(&mut self, ticket: Ticket) {
         let mark = self.machine.mark();
         let synced = Answer::Synced { connection: CONNECTION, ticket, mark };
-        self.deliver(ChangeBatch::default(), vec![synced]);
+        self.deliver(Changes::default(), vec![synced]);
     }
 
     /// Answers a question about a lease as the leader does.
     fn answer_lease(&mut self, ticket: Ticket, answered: LeaseAnswered) {
         let (connection, mark) = (CONNECTION, self.machine.mark());
         let answer = Answer::Lease { connection, ticket, mark, answered };
-        self.deliver(ChangeBatch::default(), vec![answer]);
+        self.deliver(Changes::default(), vec![answer]);
     }
 
     /// Answers a command as Loop or Apply does that has none.
     fn fail(&mut self, ticket: Ticket, why: Unavailable) {
         let (connection, mark, reads) = (CONNECTION, self.machine.mark(), Vec::new());
         let answer = Answer::Command { connection, ticket, mark, answered: Err(why), reads };
-        self.deliver(ChangeBatch::default(), vec![answer]);
+        self.deliver(Changes::default(), vec![answer]);
     }
 
     fn result<M: Message + Default>(&mut self, ticket: Ticket) -> Result<M, CallRefused> {
@@ -278,7 +280,7 @@ fn a_linearizable_read_of_a_member_of_an_ensemble_waits_for_what_is_committed() 
     for ticket in [ticket, txn] {
         let mark = rig.machine.mark();
         let synced = Answer::Synced { connection: CONNECTION, ticket, mark };
-        rig.deliver(ChangeBatch::default(), vec![synced]);
+        rig.deliver(Changes::default(), vec![synced]);
     }
     assert!(rig.result::<pb::RangeResponse>(ticket).is_ok());
     assert!(rig.result::<pb::TxnResponse>(txn).is_ok());
@@ -293,8 +295,18 @@ fn a_write_waits_until_the_level_allows_it() {
     assert_eq!(rig.result::<pb::PutResponse>(refused), Err(Error::EmptyKey.into()));
     assert_eq!(rig.told, ["Need(Level(2))"]);
     assert!(rig.submitted.is_empty());
-    let mut changes = ChangeBatch::default();
-    changes.push(rig.machine.mark(), ControlChange::Raised(StatedLevel::from(Level::ETCD)), "");
+    let mut changes = Changes::default();
+    changes.control.push(ControlChange::Raised(StatedLevel::from(Level::ETCD)));
+    rig.deliver(changes, Vec::new());
+    rig.apply();
+    assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
+    rig.check_empty();
+    // It may rise by a snapshot.
+    let mut rig = Rig::new(true, Level::FIRST);
+    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    rig.raise(Level::ETCD);
+    let mut changes = Changes::default();
+    changes.on_snapshot(&rig.machine);
     rig.deliver(changes, Vec::new());
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
@@ -415,9 +427,8 @@ fn a_physical_compaction_beside_a_snapshot_is_done_when_the_memory_is_free() {
 fn commands_under_way_when_the_state_is_replaced_have_an_unknown_fate() {
     let mut rig = Rig::new(false, Level::ETCD);
     let ticket = rig.call(Method::Put, &a_put("a", "1"));
-    let mut changes = ChangeBatch::default();
-    let installed = ZkChange::Installed { sessions: [].into() };
-    changes.push(rig.machine.mark(), installed, "");
+    let mut changes = Changes::default();
+    changes.on_snapshot(&rig.machine);
     rig.deliver(changes, Vec::new());
     assert_eq!(rig.result::<pb::PutResponse>(ticket), Err(Error::TimedOut.into()));
     // It takes no effect in a later term, if no leader has it yet.
@@ -546,8 +557,8 @@ fn a_streamed_read_ends_as_compacted_where_its_revision_is_gone() {
         assert!(!rig.piece(ticket).unwrap().1);
     }
     rig.front.on_taken(tickets[1]);
-    let mut changes = ChangeBatch::default();
-    changes.push(rig.machine.mark(), ZkChange::Installed { sessions: [].into() }, "");
+    let mut changes = Changes::default();
+    changes.on_snapshot(&rig.machine);
     rig.deliver(changes, Vec::new());
     rig.front.on_taken(tickets[0]);
     rig.take();
@@ -732,8 +743,8 @@ fn questions_about_leases_wait_until_the_level_has_them() {
     let ticket = rig.call(Method::LeaseKeepAlive, &pb::LeaseKeepAliveRequest { id: 7 });
     assert_eq!(rig.told, ["Need(Level(2))"]);
     assert!(rig.asked.is_empty());
-    let mut changes = ChangeBatch::default();
-    changes.push(rig.machine.mark(), ControlChange::Raised(StatedLevel::from(Level::ETCD)), "");
+    let mut changes = Changes::default();
+    changes.control.push(ControlChange::Raised(StatedLevel::from(Level::ETCD)));
     rig.deliver(changes, Vec::new());
     assert_eq!(rig.asked.len(), 1);
     rig.answer_lease(ticket, Ok(None));
@@ -751,10 +762,17 @@ impl Rig {
         ticket
     }
 
+    /// Raises the level of the state. No Front is told.
+    fn raise(&mut self, level: Level) {
+        let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: CONNECTION, identities: &[] };
+        let raise = Command::Control(ControlCommand::Raise(level.into()));
+        self.machine.apply(&stamp, &raise, &mut Changes::default());
+    }
+
     /// Applies a command of another Front.
     fn apply_command(&mut self, command: EtcdCommand<'_>) {
         let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: CONNECTION, identities: &[] };
-        self.machine.apply(&stamp, &Command::Etcd(command), &mut ChangeBatch::default());
+        self.machine.apply(&stamp, &Command::Etcd(command), &mut Changes::default());
     }
 }
 

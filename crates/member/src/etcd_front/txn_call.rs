@@ -69,7 +69,7 @@ impl TxnCall {
     }
 
     /// Another state took the place of the one before: the read begins anew.
-    pub fn on_installed(&mut self) {
+    pub fn on_replaced(&mut self) {
         self.stage = Stage::Counting(Cost::of(self.converted.borrow_dependent()));
         self.permitting = Permitting::default();
     }

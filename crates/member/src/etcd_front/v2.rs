@@ -59,7 +59,7 @@ impl EtcdFront {
         };
         let checked = store.check_read(request.who(), request.key(), is_recursive);
         let result = checked.and_then(|()| store.get(request.key()).map(V2Found::Node));
-        self.config.etcd_v2_counts.on_get(result.is_ok());
+        self.config.command_counts.etcd_v2.on_get(result.is_ok());
         result
     }
 

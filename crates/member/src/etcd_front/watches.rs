@@ -211,7 +211,7 @@ impl Watches {
 
     /// Takes the changes of a delivery.
     pub fn on_changes(&mut self, changes: &SharedChanges) {
-        if !changes.key_changes().is_empty() && self.watching.is_some() {
+        if !changes.etcd.keys().is_empty() && self.watching.is_some() {
             self.changes.push_back(changes.clone());
         }
     }
@@ -223,7 +223,7 @@ impl Watches {
 
     /// Another state took the place of the one before: of the same history, or, if not, of a
     /// history in which the cursors mean nothing.
-    pub fn on_installed(&mut self, is_same_history: bool) {
+    pub fn on_replaced(&mut self, is_same_history: bool) {
         self.changes.clear();
         self.matched_of_first = 0;
         let matched = self.matched;
@@ -253,7 +253,7 @@ impl Watches {
     pub fn match_changes(&mut self) {
         let mut left = self.bounds.matched_events_max;
         while let Some(batch) = self.changes.front().filter(|_| left > 0).cloned() {
-            let changes = &batch.key_changes()[self.matched_of_first..];
+            let changes = &batch.etcd.keys()[self.matched_of_first..];
             let Some(first) = changes.first() else {
                 self.changes.pop_front();
                 self.matched_of_first = 0;

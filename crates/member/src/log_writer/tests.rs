@@ -1,7 +1,7 @@
 //! A Loop and its log on a disk with or without room: which entries become durable, and what Loop
 //! is told.
 
-use machine::{Command, Level, Op, SessionId, Settings, ZkCommand};
+use machine::{Command, Level, Op, SessionId, ZkCommand};
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
 use storage::wal::WalOptions;
 
@@ -42,15 +42,10 @@ fn recovered(disk: &FaultDisk) -> Recovered<FaultDisk> {
 }
 
 fn options() -> Options {
-    let settings = Settings::default();
     Options {
-        etcd_settings: Default::default(),
-        auto_compaction: Default::default(),
-        settings,
+        spaces: Default::default(),
         servers: Default::default(),
         known: crate::hello::Known::up_to(Level::RELEASED),
-        containers: Default::default(),
-        tick_ms: 2_000,
         session_timeout_ms_min: 4_000,
         raft_tick_ms: 100,
         log_memory: Default::default(),

@@ -10,7 +10,6 @@
 //! election waits for one more look.
 
 use super::Loop;
-use crate::leader::Leading;
 use crate::limits::{CLOCK_INTERVAL_MS, EXPIRY_MARGIN_MS, LOOK_MS_MAX};
 
 impl Loop {
@@ -21,9 +20,7 @@ impl Loop {
     /// has arrived begins the wait for the next one, and time before it must not count.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.now_ms += elapsed_ms;
-        self.sessions.advance(elapsed_ms, self.timing.planned_ms);
-        self.leases.advance(elapsed_ms, self.timing.planned_ms);
-        self.etcd_v2_deadlines.advance(elapsed_ms, self.timing.planned_ms);
+        self.spaces.advance(elapsed_ms, self.timing.planned_ms);
         self.timing.advance(elapsed_ms);
         if let Some(ticks) = self.replica.ticks_until_election() {
             let ticks = self.timing.take_ticks(ticks.saturating_sub(1));
@@ -47,10 +44,10 @@ impl Loop {
             let ms = ticks.saturating_mul(self.timing.raft_tick_ms);
             due_ms = due_ms.min(ms.saturating_sub(self.timing.tick_rest_ms));
         }
-        let compaction_ms = self.auto_compactor.due_ms().saturating_sub(self.now_ms);
+        let compaction_ms = self.spaces.etcd.compaction_due_ms().saturating_sub(self.now_ms);
         due_ms = due_ms.min(compaction_ms.max(CLOCK_INTERVAL_MS));
-        if let Some(leading) = &self.leading {
-            due_ms = due_ms.min(self.leading_due_ms(leading));
+        if self.leads() {
+            due_ms = due_ms.min(self.leading_due_ms());
         }
         self.timing.planned_ms = due_ms.max(1);
         self.timing.planned_ms
@@ -64,20 +61,17 @@ impl Loop {
     }
 
     /// When a leader's own work is due: heartbeats, deadlines and searches for containers.
-    fn leading_due_ms(&self, leading: &Leading) -> u64 {
+    fn leading_due_ms(&self) -> u64 {
         let beat_ms = match self.is_alone() {
             true => u64::MAX,
             false => self.contact.beat_in_ms(self.now_ms),
         };
-        let expiry_ms = |due_ms: Option<u64>| match due_ms {
+        let expiry_ms = match self.spaces.deadline_ms() {
             Some(ms) if ms > EXPIRY_MARGIN_MS => ms - EXPIRY_MARGIN_MS,
             Some(_) => CLOCK_INTERVAL_MS,
             None => u64::MAX,
         };
-        let due_ms =
-            [self.sessions.due_ms(), self.leases.due_ms(), self.etcd_v2_deadlines.due_ms()];
-        let expiry_ms = due_ms.map(expiry_ms).into_iter().fold(u64::MAX, u64::min);
-        beat_ms.min(expiry_ms.max(CLOCK_INTERVAL_MS)).min(leading.containers.due_ms())
+        beat_ms.min(expiry_ms.max(CLOCK_INTERVAL_MS)).min(self.spaces.zk.search_due_ms())
     }
 
     /// Whether work is under way that a look at the clock moves on. Messages that are lost only

@@ -115,7 +115,7 @@ impl Loop {
             (*index, *since_ms) = (self.applied, self.now_ms);
         }
         let is_quiet = self.now_ms - *since_ms >= QUIET_MS;
-        let has_short = self.contact.admits_short || self.sessions.has_short();
+        let has_short = self.contact.admits_short || self.spaces.zk.has_short_timeouts();
         if is_quiet && !has_short { HEARTBEAT_QUIET_MS } else { HEARTBEAT_MS }
     }
 

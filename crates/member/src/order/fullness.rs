@@ -52,7 +52,7 @@ impl Loop {
             self.output.release = Some(self.snapshots.release(is_full));
         } else {
             // Clients could not attach again after their connections broke meanwhile.
-            self.renew_all();
+            self.spaces.renew_all();
         }
         // All members are told, since any of them may lead next, or follow this member.
         self.send_to_all(&PeerMessage::Full(is_full));

@@ -54,7 +54,7 @@ impl Loop {
             PeerMessage::Forward(forward) => self.on_forward(from, forward),
             PeerMessage::Heard(heard) => {
                 if let Some(leading) = &mut self.leading {
-                    heard.owners.into_iter().for_each(|owner| self.sessions.heard(owner));
+                    heard.owners.into_iter().for_each(|owner| self.spaces.zk.heard(owner));
                     leading.heeded.insert(from, (heard.boot, heard.number));
                 }
             }
@@ -267,7 +267,7 @@ impl Loop {
         if self.leader == Some(member) {
             self.forwarder.restart();
             self.hearing.restart();
-            self.questions.restart(self.now_ms);
+            self.spaces.etcd.questions.restart(self.now_ms);
             self.give_newest_digest();
         }
         self.ask_open_digests(member);

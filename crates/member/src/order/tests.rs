@@ -1,16 +1,18 @@
 //! Loop with a pretend disk: what it packs, and what it waits for.
 
-use machine::{ChangeBatch, Machine, Ordinal, SessionId, Stamp, ZkCommand};
+use machine::etcd::command::Command as EtcdCommand;
+use machine::{Changes, Machine, Ordinal, SessionChange, SessionId, Settings, Stamp, ZkCommand};
 
 use super::*;
 use crate::hello::Known;
-use crate::leader::auto_compaction::AutoCompaction;
 use crate::limits::{
     CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS,
 };
 use crate::message::{LoopInput, Submission, Ticket};
 use crate::snapshot::log_rule::SnapshotLog;
-use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, sessions_of, start};
+use crate::spaces::etcd::auto_compaction::AutoCompaction;
+use crate::spaces::{Found, News, Search, etcd, zk};
+use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, start};
 
 /// A Loop that leads, with its first entry persisted and applied.
 fn leading(start: Start) -> Real {
@@ -26,17 +28,31 @@ fn leading(start: Start) -> Real {
     real
 }
 
-pub(super) fn applied_up_to(index: u64) -> FromApply {
-    let (index, owners) = (LogIndex(index), Vec::new());
-    FromApply::Applied {
-        index,
-        owners,
-        configured: None,
-        installed: None,
-        image_bytes_max: 0,
-        own_sequence: 0,
-        etcd_revision: 1,
-    }
+pub(crate) fn applied_up_to(index: u64) -> FromApply {
+    applied_with(index, News::default())
+}
+
+/// The news of Apply that it has applied everything up to this index.
+pub(crate) fn applied_with(index: u64, news: News) -> FromApply {
+    let index = LogIndex(index);
+    FromApply::Applied { index, news, installed: None, image_bytes_max: 0, own_sequence: 0 }
+}
+
+/// The news of changes of sessions.
+pub(crate) fn news_of(sessions: Vec<SessionChange>) -> News {
+    News { zk: zk::News { sessions, settings: None }, ..News::default() }
+}
+
+/// A start with these sessions in the restored state.
+fn start_with(sessions: Vec<SessionChange>) -> Start {
+    let mut start = start();
+    start.spaces.on_applied(news_of(sessions));
+    start
+}
+
+/// The spaces of a new state.
+fn spaces(options: spaces::Options) -> Spaces {
+    Spaces::new(options, &Machine::default())
 }
 
 /// The last entry handed to Apply.
@@ -258,7 +274,7 @@ fn a_full_disk_refuses_what_is_in_no_entry_and_keeps_the_order() {
 
 #[test]
 fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
-    let mut real = leading(Start { sessions: vec![attached(1, 5, 1_000)], ..start() });
+    let mut real = leading(start_with(vec![attached(1, 5, 1_000)]));
     for at in 0..4 {
         real.member.handle(LoopInput::Front(submission(10))).unwrap();
         real.finish(at);
@@ -482,7 +498,7 @@ fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
 
 #[test]
 fn nobody_expires_while_the_disk_is_full_and_then_everyone_has_a_full_timeout() {
-    let mut real = leading(Start { sessions: vec![attached(1, 5, 2_000)], ..start() });
+    let mut real = leading(start_with(vec![attached(1, 5, 2_000)]));
     real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     pass(&mut real, 20_000);
     assert_eq!(expired(&real), []);
@@ -553,13 +569,10 @@ fn a_member_is_ready_once_and_only_when_it_has_applied_what_was_there() {
 #[test]
 fn settings_that_differ_are_configured_before_a_member_is_ready() {
     let wanted = Settings { skip_acl: true, ..Settings::default() };
-    let mut rig = Rig::new(
-        1,
-        crate::zk_front::tests::rig::Engine::Real(Box::new(Real::new(Start {
-            settings: wanted.clone(),
-            ..start()
-        }))),
-    );
+    let zk = zk::Options { settings: wanted.clone(), ..zk::Options::default() };
+    let spaces = spaces(spaces::Options { zk, ..Default::default() });
+    let real = Real::new(Start { spaces, ..start() });
+    let mut rig = Rig::new(1, crate::zk_front::tests::rig::Engine::Real(Box::new(real)));
     for _ in 0..10 {
         assert_eq!(rig.real().ready == 1, *rig.machine.zk().settings() == wanted);
         rig.step_loop();
@@ -576,8 +589,11 @@ fn settings_that_differ_are_configured_before_a_member_is_ready() {
 #[test]
 fn settings_that_are_the_same_are_not_configured() {
     let settings = Settings { skip_acl: true, ..Settings::default() };
-    let start = Start { settings: settings.clone(), settings_restored: settings, ..start() };
-    let real = leading(start);
+    let zk = zk::Options { settings: settings.clone(), ..zk::Options::default() };
+    let mut spaces = spaces(spaces::Options { zk, ..Default::default() });
+    let zk = zk::News { settings: Some(settings.into()), ..zk::News::default() };
+    spaces.on_applied(News { zk, ..News::default() });
+    let real = leading(Start { spaces, ..start() });
     assert_eq!(packed(&real), []);
 }
 
@@ -587,7 +603,9 @@ fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them(
     let etcd_settings = machine::etcd::Settings { txn_ops_max: 7, ..Default::default() };
     let auto_compaction = AutoCompaction::Periodic { ms: 1_000 };
     let known = crate::hello::Known::up_to(Level::ETCD);
-    let mut real = leading(Start { etcd_settings, auto_compaction, known, ..start() });
+    let etcd = etcd::Options { settings: etcd_settings, auto_compaction };
+    let spaces = spaces(spaces::Options { etcd, ..Default::default() });
+    let mut real = leading(Start { spaces, known, ..start() });
     let pass = |real: &mut Real| {
         for _ in 0..25 {
             real.member.pass(100);
@@ -605,19 +623,17 @@ fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them(
     real.persist(usize::MAX);
     real.finish(0);
     real.jobs.clear();
-    let mut applied = applied_up_to(3);
-    if let FromApply::Applied { etcd_revision, .. } = &mut applied {
-        *etcd_revision = 50;
-    }
+    let (settings, revision) = (Some(etcd_settings), Some(50));
+    let etcd = etcd::News { settings, revision, ..etcd::News::default() };
+    let applied = applied_with(3, News { etcd, ..News::default() });
     real.member.handle(LoopInput::Apply(applied)).unwrap();
-    real.member.handle(LoopInput::Apply(FromApply::EtcdConfigured(etcd_settings))).unwrap();
     pass(&mut real);
     let revisions = etcd_commands(&real).into_iter().map(|command| match command {
         EtcdCommand::Compact { revision } => revision,
         command => panic!("{command:?}"),
     });
     assert_eq!(revisions.collect::<Vec<i64>>(), [1, 50]);
-    assert_eq!(real.member.counts().auto_compactions, 2);
+    assert_eq!(real.member.counts().spaces.auto_compactions, 2);
 }
 
 /// The commands of etcd's space in the entries on the disk.
@@ -640,9 +656,9 @@ fn etcd_commands(real: &Real) -> Vec<EtcdCommand<'_>> {
     commands
 }
 
-fn attached(session: i64, ordinal: u64, timeout_ms: u32) -> OwnerEvent {
-    let (owner, attached) = (Owner::Session(SessionId(session)), Ordinal(ordinal));
-    OwnerEvent::Attached { owner, attached, timeout_ms }
+fn attached(session: i64, ordinal: u64, timeout_ms: u32) -> SessionChange {
+    let (session, attached) = (SessionId(session), Ordinal(ordinal));
+    SessionChange::Attached { session, attached, timeout_ms }
 }
 
 /// The sessions that the entries on the disk expire.
@@ -673,8 +689,7 @@ fn pass(real: &mut Real, ms: u64) {
 
 #[test]
 fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
-    let start = Start { sessions: vec![attached(1, 5, 2_000), attached(2, 6, 9_000)], ..start() };
-    let mut real = leading(start);
+    let mut real = leading(start_with(vec![attached(1, 5, 2_000), attached(2, 6, 9_000)]));
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), []);
     pass(&mut real, 1_100);
@@ -683,18 +698,8 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
     assert_eq!(expired(&real), [(1, 5)]);
     // A session that was attached again meanwhile is judged again.
     let index = LogIndex(real.jobs.last().unwrap().entries[0].index);
-    let owners = vec![attached(1, 8, 2_000)];
-    real.member
-        .handle(LoopInput::Apply(FromApply::Applied {
-            index,
-            owners,
-            configured: None,
-            installed: None,
-            image_bytes_max: 0,
-            own_sequence: 0,
-            etcd_revision: 1,
-        }))
-        .unwrap();
+    let sessions = vec![attached(1, 8, 2_000)];
+    real.member.handle(LoopInput::Apply(applied_with(index.0, news_of(sessions)))).unwrap();
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), [(1, 5)]);
     pass(&mut real, 1_900);
@@ -703,21 +708,10 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
 
 #[test]
 fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
-    let start = Start { sessions: vec![attached(1, 5, 2_000), attached(2, 6, 2_000)], ..start() };
-    let mut real = leading(start);
+    let mut real = leading(start_with(vec![attached(1, 5, 2_000), attached(2, 6, 2_000)]));
     let index = real.member.applied;
-    let owners = vec![OwnerEvent::Ended(Owner::Session(SessionId(2)))];
-    real.member
-        .handle(LoopInput::Apply(FromApply::Applied {
-            index,
-            owners,
-            configured: None,
-            installed: None,
-            image_bytes_max: 0,
-            own_sequence: 0,
-            etcd_revision: 1,
-        }))
-        .unwrap();
+    let sessions = vec![SessionChange::Ended(SessionId(2))];
+    real.member.handle(LoopInput::Apply(applied_with(index.0, news_of(sessions)))).unwrap();
     for _ in 0..20 {
         real.member
             .handle(LoopInput::Front(ToLoop::Heard(vec![Owner::Session(SessionId(1))])))
@@ -729,7 +723,7 @@ fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
 
 #[test]
 fn time_before_a_member_is_ready_expires_nobody() {
-    let mut real = Real::new(Start { sessions: vec![attached(1, 5, 1_000)], ..start() });
+    let mut real = Real::new(start_with(vec![attached(1, 5, 1_000)]));
     for _ in 0..50 {
         real.member.pass(2_000);
         real.finish(0);
@@ -747,7 +741,7 @@ fn time_before_a_member_is_ready_expires_nobody() {
 
 #[test]
 fn a_process_that_was_paused_expires_nobody_at_once() {
-    let mut real = leading(Start { sessions: vec![attached(1, 5, 4_000)], ..start() });
+    let mut real = leading(start_with(vec![attached(1, 5, 4_000)]));
     real.member.pass(3_600_000);
     real.finish(0);
     assert_eq!(expired(&real), []);
@@ -854,9 +848,9 @@ fn a_member_restored_from_its_disk_goes_on_where_it_was() {
     }
     assert_eq!(real.ready, 1);
     assert_eq!(machine.digest(), rig.machine.digest());
-    assert_eq!(sessions_of(&machine), sessions_of(&rig.machine));
+    assert_eq!(machine.zk().deadlines(), rig.machine.zk().deadlines());
     // The session of the old boot is not forgotten: it expires, and its ephemeral goes.
-    assert_eq!(real.member.sessions.len(), 1);
+    assert_eq!(real.member.spaces.held().deadlines, 1);
 }
 
 #[test]
@@ -890,29 +884,29 @@ fn search_at(real: &mut Real, wall_ms: i64) -> Option<machine::ContainerSearch> 
     real.persist(usize::MAX);
     real.finish(wall_ms);
     to_apply.into_iter().find_map(|message| match message {
-        ToApply::FindContainers(search) => Some(search),
+        ToApply::Search(Search(search)) => Some(search),
         _ => None,
     })
 }
 
 #[test]
 fn containers_that_were_found_are_removed_by_a_command() {
-    let containers = crate::leader::containers::ContainerSettings {
+    let containers = zk::containers::ContainerSettings {
         check_interval_ms: 200,
         never_used_ms_max: 9,
         ..Default::default()
     };
-    let mut real = leading(Start { containers, ..start() });
+    let mut real = leading(start_looking(containers));
     assert_eq!(search_at(&mut real, 50), None);
     let search = search_at(&mut real, 60).expect("the interval is over");
     assert_eq!((search.time_ms, search.never_used_ms_max), (60, 9));
     real.jobs.clear();
     let paths = vec!["/a".to_string(), "/b".to_string()];
     real.member
-        .handle(LoopInput::Apply(FromApply::Containers(machine::ContainersFound {
+        .handle(LoopInput::Apply(FromApply::Found(Found(machine::ContainersFound {
             paths,
             next: None,
-        })))
+        }))))
         .unwrap();
     real.finish(70);
     let payload = &real.jobs[0].entries[0].payload;
@@ -928,30 +922,34 @@ fn containers_that_were_found_are_removed_by_a_command() {
     search_at(&mut real, 90);
     assert!(search_at(&mut real, 100).is_some());
     let found = machine::ContainersFound { paths: Vec::new(), next: None };
-    real.member.handle(LoopInput::Apply(FromApply::Containers(found))).unwrap();
+    real.member.handle(LoopInput::Apply(FromApply::Found(Found(found)))).unwrap();
     real.finish(110);
     assert!(real.jobs.is_empty());
 }
 
 #[test]
 fn containers_are_not_looked_for_while_the_disk_is_full_or_before_the_member_is_ready() {
-    let containers = crate::leader::containers::ContainerSettings {
-        check_interval_ms: 100,
-        ..Default::default()
-    };
-    let mut real = Real::new(Start { containers: containers.clone(), ..start() });
+    let containers =
+        zk::containers::ContainerSettings { check_interval_ms: 100, ..Default::default() };
+    let mut real = Real::new(start_looking(containers.clone()));
     for _ in 0..9 {
         real.member.pass(100);
         let to_apply = real.finish(0);
-        assert!(!to_apply.iter().any(|message| matches!(message, ToApply::FindContainers(_))));
+        assert!(!to_apply.iter().any(|message| matches!(message, ToApply::Search(_))));
     }
-    let mut real = leading(Start { containers, ..start() });
+    let mut real = leading(start_looking(containers));
     real.member.handle(LoopInput::DiskRoom { is_full: true }).unwrap();
     for at in 0..9 {
         assert_eq!(search_at(&mut real, at), None);
     }
     real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
     assert!(search_at(&mut real, 9).is_some());
+}
+
+/// A start that looks for containers like this.
+fn start_looking(containers: zk::containers::ContainerSettings) -> Start {
+    let zk = zk::Options { containers, ..zk::Options::default() };
+    Start { spaces: spaces(spaces::Options { zk, ..Default::default() }), ..start() }
 }
 
 fn image(machine: &mut Machine, hash: u128) -> PreparedImage {
@@ -990,7 +988,7 @@ fn an_image_of_a_level_that_is_not_known_is_refused() {
     let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
     let mut machine = Machine::default();
     let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: ConnectionId(0), identities: &[] };
-    machine.apply(&stamp, &raise, &mut ChangeBatch::default());
+    machine.apply(&stamp, &raise, &mut Changes::default());
     let refused = InstallRefused::Level { level: Level::ETCD, level_max: Level::FIRST };
     assert_eq!(real.member.install(image(&mut machine, 1)), Err(refused));
     assert_eq!(real.member.check_install(), Ok(()), "nothing is under way");
@@ -1003,12 +1001,10 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
     real.finish(0);
     let installed = FromApply::Applied {
         index: LogIndex(3),
-        owners: vec![OwnerEvent::AllReplaced],
-        configured: None,
+        news: News { is_replaced: true, ..News::default() },
         installed: Some(machine::Mark::default()),
         image_bytes_max: 0,
         own_sequence: 0,
-        etcd_revision: 1,
     };
     real.persist(usize::MAX);
     real.finish(0);
@@ -1038,21 +1034,10 @@ fn no_image_is_installed_before_a_member_is_ready_or_while_the_disk_is_full() {
 
 #[test]
 fn sessions_of_before_an_image_expire_no_more_and_those_of_it_have_a_full_timeout() {
-    let mut real = leading(Start { sessions: vec![attached(1, 5, 2_000)], ..start() });
+    let mut real = leading(start_with(vec![attached(1, 5, 2_000)]));
     pass(&mut real, 1_900);
-    let owners = vec![OwnerEvent::AllReplaced, attached(2, 9, 2_000)];
-    let (index, installed) = (LogIndex(2), Some(machine::Mark::default()));
-    real.member
-        .handle(LoopInput::Apply(FromApply::Applied {
-            index,
-            owners,
-            configured: None,
-            installed,
-            image_bytes_max: 0,
-            own_sequence: 0,
-            etcd_revision: 1,
-        }))
-        .unwrap();
+    let news = News { is_replaced: true, ..news_of(vec![attached(2, 9, 2_000)]) };
+    real.member.handle(LoopInput::Apply(applied_with(2, news))).unwrap();
     pass(&mut real, 2_200);
     assert_eq!(expired(&real), []);
     pass(&mut real, 1_100);

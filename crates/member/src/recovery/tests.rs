@@ -6,7 +6,7 @@ mod failures;
 use machine::entry::{self, BatchBuilder, encode_identities};
 use machine::zk::command::AskedAcl;
 use machine::{
-    ChangeBatch, Command, ConnectionId, ControlCommand, CreateMode, Op, SessionId, Stamp, ZkCommand,
+    Changes, Command, ConnectionId, ControlCommand, CreateMode, Op, SessionId, Stamp, ZkCommand,
 };
 use storage::fault_disk::FaultDisk;
 use storage::limits::PIECE_BYTES_MAX;
@@ -34,15 +34,10 @@ fn found(disk: &FaultDisk) -> Recovered<FaultDisk> {
 }
 
 fn options() -> Options {
-    let settings = Settings::default();
     Options {
-        etcd_settings: Default::default(),
-        auto_compaction: Default::default(),
-        settings,
+        spaces: Default::default(),
         servers: Default::default(),
         known: Known::up_to(machine::Level::RELEASED),
-        containers: Default::default(),
-        tick_ms: 2_000,
         session_timeout_ms_min: 4_000,
         raft_tick_ms: 100,
         log_memory: Default::default(),
@@ -234,7 +229,7 @@ fn a_backup_that_is_larger_than_a_piece_of_a_snapshot_is_restored() {
         identities: &[],
     };
     let mut apply = |command| {
-        let reply = backup.apply(&stamp, &Command::Zk(command), &mut ChangeBatch::default());
+        let reply = backup.apply(&stamp, &Command::Zk(command), &mut Changes::default());
         assert!(matches!(reply.outcome, machine::Outcome::Zk(Ok(_))), "nothing is in its way");
     };
     let session = SessionId(9);
@@ -446,7 +441,7 @@ fn a_snapshot_of_a_higher_level_is_refused_and_not_set_aside() {
         connection: ConnectionId(0),
         identities: &[],
     };
-    raised.apply(&stamp, &command, &mut ChangeBatch::default());
+    raised.apply(&stamp, &command, &mut Changes::default());
     raised.finish_entry(LogIndex(2));
     raised.freeze();
     let FreezeStep::Last(image) = raised.freeze_step(usize::MAX, u32::MAX) else {

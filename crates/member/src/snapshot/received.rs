@@ -3,8 +3,7 @@
 
 use machine::codec::DecodeError;
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
-use machine::zk::command::Op;
-use machine::{Command, ControlCommand, Machine, PreparedImage, ZkCommand};
+use machine::{Command, ControlCommand, Machine, PreparedImage};
 use storage::StorageError;
 use storage::disk::Disk;
 use storage::snapshot::{
@@ -116,18 +115,9 @@ impl Survey {
     }
 
     fn count(&mut self, command: &Command<'_>) {
-        let ops = match command {
-            Command::Zk(ZkCommand::Write { op, .. }) => core::slice::from_ref(op),
-            Command::Zk(ZkCommand::Multi { ops, .. }) => ops.as_slice(),
-            _ => return,
-        };
-        for op in ops {
-            match op {
-                Op::Create { .. } => self.create_count += 1,
-                Op::Delete { .. } => self.delete_count += 1,
-                _ => {}
-            }
-        }
+        let [creates, deletes] = command.creates_and_deletes();
+        self.create_count += creates;
+        self.delete_count += deletes;
     }
 
     /// Adds the summary of later entries.

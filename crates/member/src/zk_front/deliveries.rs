@@ -9,18 +9,17 @@ use machine::{Acl, ConnectionId, Zxid};
 use zk::response::EventType;
 
 use super::Front;
-use super::feed::{Firing, Incoming};
+use super::feed::{Firing, Incoming, Next};
 use crate::limits::{FEED_PIECE_EVENTS, FEED_PIECE_PATH_BYTES};
-use crate::message::{Answer, Delivery};
+use crate::message::Delivery;
 
 impl Front {
     /// Takes a delivery of Apply: events and answers, merged by ordinal. The rest of a long one is
     /// taken by later calls, and by [`Front::resume`].
     pub fn on_delivery(&mut self, delivery: Delivery) {
         let Delivery { changes, answers } = delivery;
-        self.waits_for_tree &= changes.open_transaction().is_some();
-        let answers = answers.into_iter();
-        self.feed.deliveries.push_back(Incoming { changes, taken: 0, answers });
+        self.waits_for_tree &= changes.zk.open_transaction().is_some();
+        self.feed.deliveries.push_back(Incoming::new(changes, answers));
         self.take_feed();
     }
 
@@ -42,27 +41,28 @@ impl Front {
 
     /// Takes the next changes and answers of a delivery. Whether these were all.
     fn take_from(&mut self, incoming: &mut Incoming) -> bool {
-        let Incoming { changes, taken, answers } = incoming;
         while self.feed.left > 0 && self.feed.firing.is_empty() {
             self.feed.spend(1);
-            let answer_at = answers.as_slice().first().map(Answer::ordinal);
-            match changes.get(*taken) {
-                Some((change, path)) if answer_at.is_none_or(|at| change.mark.ordinal <= at) => {
-                    *taken += 1;
+            match incoming.next() {
+                Next::Change => {
+                    let (made, path) = incoming.take_change();
                     self.feed.spend(path.len() / FEED_PIECE_PATH_BYTES);
-                    self.pass_zxid(change.mark.zxid);
-                    self.on_change(change, path);
+                    self.pass_zxid(made.mark.zxid);
+                    self.on_change(made, path);
                 }
-                _ => match answers.next() {
-                    Some(answer) => self.on_answer(answer),
-                    None => {
-                        let has_all = changes.open_transaction().is_none();
-                        if has_all && !changes.has_only_keys() {
-                            self.last_zxid = self.last_zxid.max(self.feed.zxid);
-                        }
-                        return true;
+                Next::Replaced(mark) => {
+                    incoming.replaced = None;
+                    self.pass_zxid(mark.zxid);
+                    self.on_replaced();
+                }
+                Next::Answer(answer) => self.on_answer(answer),
+                Next::Nothing => {
+                    let changes = &incoming.changes.zk;
+                    if changes.open_transaction().is_none() && !changes.is_empty() {
+                        self.last_zxid = self.last_zxid.max(self.feed.zxid);
                     }
-                },
+                    return true;
+                }
             }
         }
         false

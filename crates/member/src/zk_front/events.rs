@@ -4,8 +4,9 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use machine::zk::acl::{self, perms};
+use machine::zk::change::Made;
 use machine::zk::path::parent_path;
-use machine::{Acl, Attachment, Change, ChangeKind, ConnectionId, Ordinal, SessionId, ZkChange};
+use machine::{Acl, Attachment, ConnectionId, Ordinal, SessionId, ZkChange};
 use zk::response::{EventType, encode_event};
 
 use super::connection::{Connection, State};
@@ -15,31 +16,29 @@ use crate::identities::borrow;
 use crate::limits::{OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX};
 
 impl Front {
-    pub(super) fn on_change(&mut self, change: &Change, path: &str) {
-        let (zxid, at) = (change.mark.zxid.0, change.mark.ordinal);
-        match &change.kind {
-            ChangeKind::Zk(ZkChange::Created { acl, parent_acl }) => {
+    pub(super) fn on_change(&mut self, made: &Made, path: &str) {
+        let (zxid, at) = (made.mark.zxid.0, made.mark.ordinal);
+        match &made.change {
+            ZkChange::Created { acl, parent_acl } => {
                 self.fire(WatchKind::Data, EventType::Created, path, zxid, at, acl);
                 let parent = parent_path(path);
                 let event = EventType::ChildrenChanged;
                 self.fire(WatchKind::Child, event, parent, zxid, at, parent_acl);
             }
-            ChangeKind::Zk(ZkChange::Deleted { acl, parent_acl }) => {
+            ZkChange::Deleted { acl, parent_acl } => {
                 self.fire_deleted(path, zxid, at, acl);
                 let parent = parent_path(path);
                 let event = EventType::ChildrenChanged;
                 self.fire(WatchKind::Child, event, parent, zxid, at, parent_acl);
             }
-            ChangeKind::Zk(ZkChange::DataSet { acl }) => {
+            ZkChange::DataSet { acl } => {
                 self.fire(WatchKind::Data, EventType::DataChanged, path, zxid, at, acl);
             }
-            ChangeKind::Zk(ZkChange::SessionClosed { session }) => self.on_session_closed(*session),
-            ChangeKind::Zk(ZkChange::SessionAttached { session, owner, .. }) => {
+            ZkChange::SessionClosed { session } => self.on_session_closed(*session),
+            ZkChange::SessionAttached { session, owner, .. } => {
                 self.on_session_attached(*session, *owner);
             }
-            ChangeKind::Zk(ZkChange::Configured(settings)) => self.settings = settings.clone(),
-            ChangeKind::Control(_) | ChangeKind::Etcd(_) => {}
-            ChangeKind::Zk(ZkChange::Installed { .. }) => self.on_installed(),
+            ZkChange::Configured(settings) => self.settings = settings.clone(),
         }
     }
 
@@ -140,7 +139,7 @@ impl Front {
     /// Disconnects all clients, since they have read another state. Their sessions live on, if the
     /// snapshot has them. A client that is connecting would get no answer: its session may be in
     /// the snapshot already.
-    fn on_installed(&mut self) {
+    pub(super) fn on_replaced(&mut self) {
         let attached = |(_, of): &(&ConnectionId, &Connection)| {
             matches!(of.state, State::Attached | State::Connecting { .. })
         };

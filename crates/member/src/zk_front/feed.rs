@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use machine::change::SharedChanges;
-use machine::{Acl, ConnectionId};
+use machine::zk::change::Made;
+use machine::{Acl, ConnectionId, Mark, Ordinal, SharedChanges};
 use zk::response::EventType;
 
 use crate::message::Answer;
@@ -25,8 +25,50 @@ pub(super) struct Feed {
 pub(super) struct Incoming {
     pub changes: SharedChanges,
     /// How many of the changes were taken.
-    pub taken: usize,
-    pub answers: std::vec::IntoIter<Answer>,
+    taken: usize,
+    /// The mark of the state that took the place of the one before, until it is taken.
+    pub replaced: Option<Mark>,
+    answers: std::vec::IntoIter<Answer>,
+}
+
+/// What is next in a delivery.
+pub(super) enum Next {
+    /// The change that [`Incoming::take_change`] takes.
+    Change,
+    /// Another state, with this mark.
+    Replaced(Mark),
+    Answer(Answer),
+    Nothing,
+}
+
+impl Incoming {
+    pub fn new(changes: SharedChanges, answers: Vec<Answer>) -> Incoming {
+        let replaced = changes.control.replaced().map(|(mark, _)| mark);
+        Incoming { changes, taken: 0, replaced, answers: answers.into_iter() }
+    }
+
+    /// What is next by ordinal: a change comes before the answers that follow it.
+    pub fn next(&mut self) -> Next {
+        let answer_at = self.answers.as_slice().first().map(Answer::ordinal);
+        let change_at = self.changes.zk.get(self.taken).map(|(made, _)| made.mark.ordinal);
+        let is_first = |at: Ordinal, other: Option<Ordinal>| other.is_none_or(|other| at <= other);
+        if let Some(mark) = self.replaced
+            && is_first(mark.ordinal, change_at)
+            && is_first(mark.ordinal, answer_at)
+        {
+            return Next::Replaced(mark);
+        }
+        if change_at.is_some_and(|at| is_first(at, answer_at)) {
+            return Next::Change;
+        }
+        self.answers.next().map_or(Next::Nothing, Next::Answer)
+    }
+
+    /// Takes the next change, with its path.
+    pub fn take_change(&mut self) -> (&Made, &str) {
+        self.taken += 1;
+        self.changes.zk.get(self.taken - 1).expect("it is the next one")
+    }
 }
 
 /// An event on its way to many connections.

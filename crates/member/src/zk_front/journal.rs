@@ -8,7 +8,8 @@
 
 use core::fmt;
 
-use machine::{ChangeBatch, ChangeKind, ConnectionId, SessionId, ZkChange, ZkOutcome, Zxid};
+use machine::zk::change::Changes as ZkChanges;
+use machine::{ConnectionId, SessionId, ZkChange, ZkOutcome, Zxid};
 use zk::request::{ReadKind, Request};
 
 use super::answered::ZkAnswered;
@@ -186,7 +187,7 @@ impl Front {
 /// Reports each ephemeral that was removed with its session, as done by `user`, who runs the server
 /// (`DataTree.killSession`). The end of a session has a zxid of its own, and comes after the
 /// removals.
-pub fn audit_ended_sessions(changes: &ChangeBatch, user: &str, mut tell: impl FnMut(&AuditEvent)) {
+pub fn audit_ended_sessions(changes: &ZkChanges, user: &str, mut tell: impl FnMut(&AuditEvent)) {
     let mut removed: Vec<&str> = Vec::new();
     let mut removed_at = Zxid(0);
     let mut tell_removed = |session: SessionId, removed: &mut Vec<&str>| {
@@ -203,16 +204,16 @@ pub fn audit_ended_sessions(changes: &ChangeBatch, user: &str, mut tell: impl Fn
             });
         }
     };
-    for (change, path) in changes.iter() {
-        if change.mark.zxid != removed_at {
+    for (made, path) in changes.iter() {
+        if made.mark.zxid != removed_at {
             removed.clear();
         }
-        match &change.kind {
-            ChangeKind::Zk(ZkChange::Deleted { .. }) => {
-                removed_at = change.mark.zxid;
+        match &made.change {
+            ZkChange::Deleted { .. } => {
+                removed_at = made.mark.zxid;
                 removed.push(path);
             }
-            ChangeKind::Zk(ZkChange::SessionClosed { session }) => {
+            ZkChange::SessionClosed { session } => {
                 tell_removed(*session, &mut removed);
             }
             _ => {}

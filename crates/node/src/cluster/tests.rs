@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use machine::entry::{BatchBuilder, encode_identities};
-use machine::{Command, ConnectionId, Level, SessionId, Settings, ZkCommand};
+use machine::{Command, ConnectionId, Level, SessionId, ZkCommand};
 use member::hello::Known;
 use member::message::{FrontCounts, Submission, Ticket, ToLoop, Waiter};
 use member::recovery::Options;
@@ -55,13 +55,9 @@ impl Ensemble {
             drawn: [self.starts; 32],
             secret: [self.starts; 32],
             member: Options {
-                etcd_settings: Default::default(),
-                auto_compaction: Default::default(),
-                settings: Settings::default(),
+                spaces: Default::default(),
                 servers: Default::default(),
                 known: Known::up_to(Level::RELEASED),
-                containers: Default::default(),
-                tick_ms: 2_000,
                 session_timeout_ms_min: 4_000,
                 raft_tick_ms: RAFT_TICK_MS,
                 log_memory: Default::default(),

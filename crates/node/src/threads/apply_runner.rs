@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use machine::ChangeBatch;
+use machine::Changes;
 use member::Apply;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::message::{LoopInput, ToApply};
@@ -21,7 +21,7 @@ pub(crate) struct ApplyRunner {
 /// A listener for the changes of each hold of the state's lock, called after the lock is released;
 /// the flag says whether clients are served already. For the program's log: it must take a short
 /// time.
-pub type ChangeListener = Box<dyn FnMut(&ChangeBatch, bool) + Send>;
+pub type ChangeListener = Box<dyn FnMut(&Changes, bool) + Send>;
 
 impl ApplyRunner {
     pub fn new(apply: Apply, listener: ChangeListener) -> ApplyRunner {

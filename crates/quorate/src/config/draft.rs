@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use machine::Level;
-use member::leader::containers::ContainerSettings;
+use member::spaces::zk::containers::ContainerSettings;
 
 use super::auth::AuthDraft;
 use super::chunk::ChunkDraft;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use etcd::limits::REQUEST_BYTES_MAX_DEFAULT;
 use machine::etcd::Settings;
-use member::leader::auto_compaction::AutoCompaction;
 use member::limits::ETCD_PROGRESS_MS;
+use member::spaces::etcd::auto_compaction::AutoCompaction;
 use token::{AuthToken, OptionsError};
 
 use super::address::ListenAddress;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use member::leader::containers::ContainerSettings;
+use member::spaces::zk::containers::ContainerSettings;
 use member::zk_front::auth::AuthConfig;
 
 use super::chunk::ChunkConfig;

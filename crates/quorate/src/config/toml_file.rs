@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use machine::Settings;
-use member::leader::containers::ContainerSettings;
+use member::spaces::zk::containers::ContainerSettings;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

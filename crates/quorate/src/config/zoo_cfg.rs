@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use machine::Settings;
-use member::leader::containers::ContainerSettings;
+use member::spaces::zk::containers::ContainerSettings;
 
 use super::chunk::{ChunkDraft, parse_layout};
 use super::cluster::{ClusterDraft, Role, Said, attendance, version_of_file};

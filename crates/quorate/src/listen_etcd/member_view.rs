@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hyper::header::HeaderValue;
-use member::EtcdV2Counts;
+use member::CommandCounts;
 use node::{MonitorHandle, Node};
 
 use super::backup_file::Backups;
@@ -42,7 +42,7 @@ pub struct MemberView {
     /// The headers of answers about keys of etcd v2 to short requests; none where none is short.
     pub(super) short_headers: Option<String>,
     /// The counts of etcd v2.
-    pub(super) v2_counts: Arc<EtcdV2Counts>,
+    pub(super) command_counts: Arc<CommandCounts>,
     /// The checks of its health.
     pub(super) checked: Checked,
     /// The methods of each connection runtime, with the counts of their calls.
@@ -75,7 +75,7 @@ impl MemberView {
             has_audit_log: server.logging.audit,
             v2_cluster_id: HeaderValue::from_str(&cluster_id)
                 .expect("digits are the value of a header"),
-            v2_counts: node.etcd_v2_counts(),
+            command_counts: node.command_counts(),
             checked: Checked::default(),
             calls: Vec::new(),
         }

@@ -82,7 +82,13 @@ fn of_replica(member: &MemberView, page: &mut Page) {
     let help = "Entries of this leader that are not committed.";
     page.one("etcd_server_proposals_pending", GAUGE, help, "", pending);
     let help = "Leases that this member, as leader, has ended by time.";
-    page.one("etcd_debugging_server_lease_expired_total", COUNTER, help, "", counts.leases_expired);
+    page.one(
+        "etcd_debugging_server_lease_expired_total",
+        COUNTER,
+        help,
+        "",
+        counts.spaces.leases_expired,
+    );
 }
 
 /// What went between the members.
@@ -140,7 +146,7 @@ fn of_keys(member: &MemberView, page: &mut Page) {
     let name = "etcd_debugging_mvcc_compact_revision";
     page.one(name, GAUGE, "The compacted revision.", "", compacted.max(0).unsigned_abs());
     page.one("etcd_debugging_mvcc_keys_total", GAUGE, "The keys.", "", keys);
-    let begun = member.node.loop_counts().auto_compactions;
+    let begun = member.node.loop_counts().spaces.auto_compactions;
     let help = "Compactions that this member, as leader, has begun by itself.";
     page.one("quorate_etcd_auto_compactions_total", COUNTER, help, "", begun);
     page.one("quorate_etcd_leases", GAUGE, "The leases.", "", leases);

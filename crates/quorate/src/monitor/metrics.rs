@@ -132,7 +132,7 @@ impl Monitor {
             counter("travelling_reads_refused", of.travelling_reads_refused),
             counter("replies_timed_out", of.replies_timed_out),
             counter("slow_takers_ended", of.slow_takers_ended),
-            counter("stale_sessions_expired", counts.sessions_expired),
+            counter("stale_sessions_expired", counts.spaces.sessions_expired),
             counter("proposal_count", counts.commands_proposed),
             counter("commit_count", ordinal - node.startup.ordinal),
             counter("snapshot_error_count", images.snapshot_errors),

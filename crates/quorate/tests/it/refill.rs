@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use machine::image::FreezeStep;
 use machine::{
-    BootId, ChangeBatch, Command as MachineCommand, ConnectionId, Machine, MemberId, Origin, Stamp,
+    BootId, Changes, Command as MachineCommand, ConnectionId, Machine, MemberId, Origin, Stamp,
 };
 use member::recovery::restore_newest;
 use storage::disk::RealDisk;
@@ -38,7 +38,7 @@ fn falsify(data: &Path) {
         identities: &[],
     };
     let nothing = MachineCommand::Zk(machine::ZkCommand::ExpireSessions { sessions: Vec::new() });
-    machine.apply(&stamp, &nothing, &mut ChangeBatch::default());
+    machine.apply(&stamp, &nothing, &mut Changes::default());
     let mut writer = SnapshotWriter::create(disk, &meta).unwrap();
     pieces(&mut machine).iter().for_each(|piece| writer.write_piece(piece).unwrap());
     writer.finish().unwrap();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use etcd::v2::Ask;
-use machine::{ChangeKind, Level, Machine, ZkChange};
+use machine::{Level, Machine};
 use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now, V2Result, V2Waited};
 use member::message::{Delivery, Ticket};
 use member::{EtcdFront, TokenTimes};
@@ -214,9 +214,7 @@ impl EtcdRuntime {
 
     fn take_mail(&mut self) {
         for delivery in core::mem::take(&mut self.mail) {
-            let is_install =
-                |kind: &ChangeKind| matches!(kind, ChangeKind::Zk(ZkChange::Installed { .. }));
-            self.has_installed |= delivery.changes.iter().any(|(it, _)| is_install(&it.kind));
+            self.has_installed |= delivery.changes.control.replaced().is_some();
             self.front.on_delivery(delivery);
         }
     }
@@ -272,6 +270,10 @@ impl EtcdRuntime {
     }
 
     /// The shell says that a piece was taken, or ends a call, though its client did not.
+    pub fn front(&self) -> &EtcdFront {
+        &self.front
+    }
+
     pub fn front_mut(&mut self) -> &mut EtcdFront {
         &mut self.front
     }

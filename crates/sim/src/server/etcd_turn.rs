@@ -2,8 +2,8 @@
 
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
+use machine::LeaseChange;
 use machine::change::SharedChanges;
-use machine::{ChangeKind, LeaseChange, ZkChange};
 use member::etcd_front::{CallRefused, CallResult, EtcdOutput, Reply};
 use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
@@ -33,6 +33,19 @@ impl Server {
     /// Whether the runtimes for etcd's clients have nothing to do.
     pub fn is_etcd_quiet(&self) -> bool {
         self.etcd_runtimes.iter().all(|runtime| runtime.is_quiet())
+    }
+
+    /// Checks that every Front of etcd's clients that has nothing to do knows the level of the
+    /// state: one that does not refuses what the level allows.
+    pub fn check_levels_of_fronts(&self) -> Result<(), String> {
+        let level = self.machine.control().level().level;
+        for runtime in self.etcd_runtimes.iter().filter(|runtime| runtime.is_quiet()) {
+            let known = runtime.front().level();
+            if known != level {
+                return Err(format!("a Front knows {known:?}, and the state has {level:?}"));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn etcd_actor(&self, front: usize) -> Actor {
@@ -144,12 +157,10 @@ impl Server {
         if self.conditions.sabotage == Some(Sabotage::EtcdAnswersLost) && world.random.one_in(10) {
             delivery.answers.clear();
         }
-        if self.has_sabotage(WatchSabotage::InstallsForgotten) {
-            let is_install =
-                |kind: &ChangeKind| matches!(kind, ChangeKind::Zk(ZkChange::Installed { .. }));
-            if delivery.changes.iter().any(|(change, _)| is_install(&change.kind)) {
-                delivery.changes = SharedChanges::default();
-            }
+        if self.has_sabotage(WatchSabotage::InstallsForgotten)
+            && delivery.changes.control.replaced().is_some()
+        {
+            delivery.changes = SharedChanges::default();
         }
         self.etcd_runtimes[front].mail.push_back(delivery);
         let actor = self.etcd_actor(front);
@@ -257,23 +268,21 @@ impl Server {
     }
 
     /// Changes what Loop is told of leases, if the sabotage is one of them.
-    pub(super) fn forge_leases(&self, to_loop: &mut Vec<FromApply>) {
-        match self.conditions.sabotage {
-            Some(Sabotage::LeasesUntold) => {
-                to_loop.retain(|message| !matches!(message, FromApply::Leases { .. }));
-            }
-            Some(Sabotage::EtcdV2(sabotage)) => sabotage.deadlines(to_loop),
-            Some(Sabotage::LeasesShortened) => {
-                for message in to_loop {
-                    let FromApply::Leases { changes, .. } = message else { continue };
-                    for change in changes {
+    pub(super) fn forge_leases(&self, to_loop: &mut [FromApply]) {
+        for message in to_loop {
+            let FromApply::Applied { news, .. } = message else { continue };
+            match self.conditions.sabotage {
+                Some(Sabotage::LeasesUntold) => news.etcd.leases.clear(),
+                Some(Sabotage::EtcdV2(sabotage)) => sabotage.deadlines(&mut news.etcd_v2),
+                Some(Sabotage::LeasesShortened) => {
+                    for change in &mut news.etcd.leases {
                         if let LeaseChange::Granted { ttl_s, .. } = change {
                             *ttl_s = 1;
                         }
                     }
                 }
+                _ => {}
             }
-            _ => {}
         }
     }
 

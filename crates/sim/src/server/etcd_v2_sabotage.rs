@@ -6,7 +6,7 @@ use etcd::v2::Ask;
 use machine::etcd_v2::change::DeadlineChange;
 use machine::etcd_v2::reply::{Reason, Refusal};
 use member::etcd_front::{EtcdOutput, V2Found, V2Result, V2Waited};
-use member::message::FromApply;
+use member::spaces::etcd_v2::News;
 
 use crate::etcd_clients::network::FromClient;
 use crate::world::World;
@@ -79,17 +79,13 @@ impl V2Sabotage {
     }
 
     /// Changes what Loop is told of times to live.
-    pub(super) fn deadlines(self, to_loop: &mut Vec<FromApply>) {
-        let is_it = |message: &FromApply| matches!(message, FromApply::EtcdV2Deadlines(_));
+    pub(super) fn deadlines(self, news: &mut News) {
         match self {
-            V2Sabotage::LivesUntold => to_loop.retain(|message| !is_it(message)),
+            V2Sabotage::LivesUntold => news.deadlines.clear(),
             V2Sabotage::LivesShortened => {
-                for message in to_loop {
-                    let FromApply::EtcdV2Deadlines(changes) = message else { continue };
-                    for change in &mut changes.changes {
-                        if let DeadlineChange::Began { ttl_s, .. } = change {
-                            *ttl_s = 1;
-                        }
+                for change in &mut news.deadlines {
+                    if let DeadlineChange::Began { ttl_s, .. } = change {
+                        *ttl_s = 1;
                     }
                 }
             }

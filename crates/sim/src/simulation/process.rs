@@ -88,7 +88,7 @@ impl Simulation {
         self.lives += 1;
         host.life = self.lives;
         self.start_count += 1;
-        let settings = &mut host.config.options.settings;
+        let settings = &mut host.config.options.spaces.zk.settings;
         // Someone changes a setting that no client here notices.
         if self.phase == Phase::Faults && self.world.random.one_in(4) {
             settings.reconfig_enabled ^= true;

@@ -2,7 +2,7 @@
 //! some.
 
 use member::bootstrap::Attendance;
-use member::leader::auto_compaction::AutoCompaction;
+use member::spaces::etcd::auto_compaction::AutoCompaction;
 use sim::check::V2Counts;
 use sim::etcd_clients::EtcdLoad;
 use sim::etcd_clients::contender::{ContenderCounts, Prize};

@@ -18,7 +18,7 @@ fn check_goes_on(member_count: usize, fault: fn(u64) -> Fault) {
         for client in &mut options.clients {
             client.ops = 400;
             client.think_us_max = 2_000_000;
-            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+            client.timeout_ms = 4 * options.member.options.spaces.zk.tick_ms as u32;
         }
         options.faults_us = GONE_FOR_US;
         options.some_vanish = false;

@@ -32,7 +32,7 @@ fn full(seed: u64, more: Vec<(u64, Fault)>, full_for_us: u64) -> Options {
         ops: 2_000,
         pipeline_max: 20,
         large_one_in: 4,
-        timeout_ms: 4 * options.member.options.tick_ms as u32,
+        timeout_ms: 4 * options.member.options.spaces.zk.tick_ms as u32,
         think_us_max: 20_000,
         is_erratic: false,
     };
@@ -93,7 +93,7 @@ fn full_of_log(seed: u64, blocks: u64) -> Options {
         ops: 2_000,
         pipeline_max: 20,
         large_one_in: 4,
-        timeout_ms: 4 * options.member.options.tick_ms as u32,
+        timeout_ms: 4 * options.member.options.spaces.zk.tick_ms as u32,
         think_us_max: 200_000,
         is_erratic: false,
     };

@@ -54,7 +54,7 @@ fn a_leader_that_is_cut_off_and_stutters_answers_nobody_for_long() {
             // The clients hardly ever write: one that does notices that it gets no answer.
             client.ops = 20;
             client.think_us_max = 90_000_000;
-            client.timeout_ms = 10 * options.member.options.tick_ms as u32;
+            client.timeout_ms = 10 * options.member.options.spaces.zk.tick_ms as u32;
         }
         expired += run(options).expired_count;
     }
@@ -72,7 +72,7 @@ fn a_member_that_was_suspended_answers_for_no_session_that_is_over() {
         for client in &mut options.clients {
             client.ops = 20;
             client.think_us_max = 60_000_000;
-            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+            client.timeout_ms = 4 * options.member.options.spaces.zk.tick_ms as u32;
         }
         run(options);
     }
@@ -109,7 +109,7 @@ fn members_keep_no_deadlines_of_sessions_that_came_back() {
         let cut = (300_000, Whom::one(0), Fault::Cut { one_in: 1 });
         let mut options = steady(seed, 3, vec![cut; 200]);
         for client in &mut options.clients {
-            client.timeout_ms = 20 * options.member.options.tick_ms as u32;
+            client.timeout_ms = 20 * options.member.options.spaces.zk.tick_ms as u32;
         }
         run(options);
     }

@@ -66,7 +66,7 @@ fn a_member_that_answers_without_contact_is_noticed() {
         for client in &mut options.clients {
             client.ops = 20;
             client.think_us_max = 60_000_000;
-            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+            client.timeout_ms = 4 * options.member.options.spaces.zk.tick_ms as u32;
             client.is_erratic = false;
         }
     });
@@ -154,7 +154,7 @@ fn a_renewal_that_is_omitted_is_noticed_in_a_rough_network() {
         for client in &mut options.clients {
             client.ops = 20;
             client.think_us_max = 60_000_000;
-            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+            client.timeout_ms = 4 * options.member.options.spaces.zk.tick_ms as u32;
             client.is_erratic = false;
         }
     });
@@ -179,7 +179,7 @@ fn a_member_that_answers_without_contact_is_noticed_beside_a_slow_link() {
         for client in &mut options.clients {
             client.ops = 20;
             client.think_us_max = 60_000_000;
-            client.timeout_ms = 4 * options.member.options.tick_ms as u32;
+            client.timeout_ms = 4 * options.member.options.spaces.zk.tick_ms as u32;
             client.is_erratic = false;
         }
     });

@@ -35,7 +35,7 @@ fn writing(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     options.member.attendance = Default::default();
     options.member.options.snapshot_commands = 400;
     options.member.options.snapshot_log = member::snapshot::log_rule::SnapshotLog::Unbounded;
-    options.member.options.tick_ms = 2_000;
+    options.member.options.spaces.zk.tick_ms = 2_000;
     options.member.syncs_are_even = true;
     options.some_vanish = false;
     options.later_ops = LaterOps::default();

@@ -1,8 +1,8 @@
 use super::*;
 use machine::zk::command::AskedAcl;
 use machine::{
-    ChangeBatch, Command, ConnectionId, CreateMode, Identity, Machine, Op, Origin, Query,
-    QueryKind, SessionId, Stamp, ZkCommand,
+    Changes, Command, ConnectionId, CreateMode, Identity, Machine, Op, Origin, Query, QueryKind,
+    SessionId, Stamp, ZkCommand,
 };
 
 /// A tree with `/a` (data `x`, two children, an ACL with a digest) and `/null`.
@@ -36,7 +36,7 @@ fn machine() -> Machine {
     for command in commands {
         let (origin, connection) = (Origin::default(), ConnectionId(0));
         let stamp = Stamp { time_ms: 5, origin, connection, identities: &[] };
-        let reply = machine.apply(&stamp, &command, &mut ChangeBatch::default());
+        let reply = machine.apply(&stamp, &command, &mut Changes::default());
         assert!(matches!(reply.outcome, machine::Outcome::Zk(Ok(_))), "{command:?}");
     }
     machine

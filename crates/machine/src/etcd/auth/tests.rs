@@ -1,6 +1,6 @@
 use super::*;
 use crate::ControlCommand;
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::command::Command as AnyCommand;
 use crate::etcd::command::{
     Command, Compare, CompareTarget, DeleteRange, Op, Put, RangeOp, Relation, Txn,
@@ -245,7 +245,7 @@ fn apply_as(
     let identities: Vec<_> =
         id.iter().map(|id| Identity { scheme: ETCD_SCHEME, id: id.as_str() }).collect();
     let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(1), identities: &identities };
-    let reply = machine.apply(&stamp, &AnyCommand::Etcd(command), &mut ChangeBatch::default());
+    let reply = machine.apply(&stamp, &AnyCommand::Etcd(command), &mut Changes::default());
     match reply.outcome {
         crate::reply::Outcome::Etcd(outcome) => outcome,
         other => panic!("{other:?}"),
@@ -341,7 +341,7 @@ fn each_command_needs_the_permissions_that_etcd_asks_for() {
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let of_loop = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
     let compact = AnyCommand::Etcd(Command::Compact { revision: machine.etcd.revision() });
-    let reply = machine.apply(&of_loop, &compact, &mut ChangeBatch::default());
+    let reply = machine.apply(&of_loop, &compact, &mut Changes::default());
     assert!(matches!(reply.outcome, crate::reply::Outcome::Etcd(Ok(Outcome::Compacted { .. }))));
 }
 
@@ -690,7 +690,7 @@ fn a_signed_token_ends_with_its_user_and_with_its_password() {
         let command = AnyCommand::Control(ControlCommand::Raise(level.into()));
         let (origin, connection) = (Origin::default(), ConnectionId(0));
         let stamp = Stamp { time_ms: 0, origin, connection, identities: &[] };
-        machine.apply(&stamp, &command, &mut ChangeBatch::default());
+        machine.apply(&stamp, &command, &mut Changes::default());
     };
     let tries = |machine: &Machine, who| {
         let auth = machine.etcd.auth();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::command::Command as AnyCommand;
 use crate::etcd::command::{Command, DeleteRange, Op, Put, Txn};
 use crate::etcd::range::RangeRead;
@@ -46,7 +46,7 @@ fn step(machine: &mut Machine, command: &Command<'_>, keys_max: u64) -> Option<R
     let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
     let command = AnyCommand::Etcd(command.clone());
     let step = ApplyStep { keys_max, is_taken: true };
-    machine.apply_step(&stamp, &command, step, &mut ChangeBatch::default())
+    machine.apply_step(&stamp, &command, step, &mut Changes::default())
 }
 
 /// Runs operations in one transaction, in steps of so many keys. Returns what its last range has

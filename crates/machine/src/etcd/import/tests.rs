@@ -1,5 +1,5 @@
 use super::*;
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::image::FreezeStep;
 use crate::image::etcd_part::EtcdPartReader;
 use crate::machine::tests::rig::Random;
@@ -13,7 +13,7 @@ fn drawn(random: &mut Random) -> Store {
     let transactions = random.below(1500);
     for _ in 0..transactions {
         let revision = store.revision + 1;
-        let (mut sub, mut changes) = (0, ChangeBatch::default());
+        let (mut sub, mut changes) = (0, Changes::default().etcd);
         for key in KEYS {
             let place = Place { revision, sub };
             match random.below(8) {

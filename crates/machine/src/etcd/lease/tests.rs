@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::Machine;
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::codec::Reader;
 use crate::command::Command as AnyCommand;
 use crate::etcd::alarm::{Alarm, AlarmKind};
@@ -28,9 +28,9 @@ impl Rig {
     fn apply(&mut self, command: Command<'_>) -> Result<Outcome, Refusal> {
         let origin = Origin { member: MemberId(1), boot: BootId(1) };
         let stamp = Stamp { time_ms: 5, origin, connection: ConnectionId(0), identities: &[] };
-        let mut changes = ChangeBatch::default();
+        let mut changes = Changes::default();
         let reply = self.machine.apply(&stamp, &AnyCommand::Etcd(command), &mut changes);
-        self.changes.extend_from_slice(changes.lease_changes());
+        self.changes.extend_from_slice(changes.etcd.deadlines());
         let AnyOutcome::Etcd(outcome) = reply.outcome else { panic!("{:?}", reply.outcome) };
         outcome
     }
@@ -422,12 +422,12 @@ fn leases_of_an_installed_image_count_as_granted_by_the_command_that_installs_it
     rig.machine.prepare_image(prepared);
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
-    let mut changes = ChangeBatch::default();
+    let mut changes = Changes::default();
     let install = AnyCommand::Control(crate::ControlCommand::InstallImage { hash });
     let mark = rig.machine.apply(&stamp, &install, &mut changes).mark;
     assert_eq!((rig.keys(9), rig.keys(1), rig.keys(3)), ("none".into(), "".into(), "a".into()));
     assert_eq!([1, 3].map(|lease| rig.granted(lease)), [mark.ordinal; 2]);
-    let told = replayed(changes.lease_changes());
+    let told = replayed(changes.etcd.deadlines());
     assert!(rig.machine.etcd.leases().behind(None).eq(told));
     check(&rig.machine);
 }

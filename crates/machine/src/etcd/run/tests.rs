@@ -1,4 +1,4 @@
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::command::Command as AnyCommand;
 use crate::etcd::change::{KeyChange, LeaseChange};
 use crate::etcd::command::{
@@ -127,15 +127,15 @@ fn apply_in_steps(
     let mut before = shown(&machine.etcd);
     let begin = machine.etcd.revision();
     for pauses in 0.. {
-        let mut changes = ChangeBatch::default();
-        changes.set_wants_key_changes(is_watched);
+        let mut changes = Changes::default();
+        changes.etcd.set_wants_keys(is_watched);
         let keys_max = 1 + random.below(4) as u64;
         let step = AnyCommand::Etcd(command.clone());
         let step_max = ApplyStep { keys_max, is_taken };
         let reply = machine.apply_step(&stamp(), &step, step_max, &mut changes);
         assert_eq!(reply.is_none(), machine.is_amid_command());
-        keys.extend_from_slice(changes.key_changes());
-        leases.extend_from_slice(changes.lease_changes());
+        keys.extend_from_slice(changes.etcd.keys());
+        leases.extend_from_slice(changes.etcd.deadlines());
         let newest = keys.last().map(|change| change.event.revision());
         assert!(newest.is_none_or(|newest| newest <= machine.etcd.revision()));
         if let Some(reply) = reply {
@@ -166,8 +166,8 @@ fn steps_of_any_size_end_in_the_same_state_and_reads_between_them_see_no_part_of
         let mut silent = Machine::default();
         for number in 0..60 {
             let command = command(&mut random, &whole.etcd);
-            let mut changes = ChangeBatch::default();
-            changes.set_wants_key_changes(true);
+            let mut changes = Changes::default();
+            changes.etcd.set_wants_keys(true);
             let expected = whole.apply(&stamp(), &AnyCommand::Etcd(command.clone()), &mut changes);
             let ordinal = stepped.mark().ordinal;
             let (reply, keys, leases, is_watched, pauses) =
@@ -179,9 +179,9 @@ fn steps_of_any_size_end_in_the_same_state_and_reads_between_them_see_no_part_of
                 let pairs = |changes: &[KeyChange]| -> Vec<_> {
                     changes.iter().map(|it| (it.event.clone(), it.before.clone())).collect()
                 };
-                assert_eq!(pairs(&keys), pairs(changes.key_changes()), "seed {seed}: {command:?}");
+                assert_eq!(pairs(&keys), pairs(changes.etcd.keys()), "seed {seed}: {command:?}");
             }
-            assert_eq!(leases, changes.lease_changes());
+            assert_eq!(leases, changes.etcd.deadlines());
             assert_eq!(stepped.digest(), whole.digest(), "seed {seed}, command {number}");
             assert_eq!(silent.digest(), whole.digest(), "seed {seed}, command {number}");
             assert!(shown(&stepped.etcd) == shown(&whole.etcd));
@@ -205,7 +205,7 @@ fn a_transaction_that_only_reads_shows_one_revision_whatever_its_steps() {
         let mut machine = Machine::default();
         for _ in 0..30 {
             let command = AnyCommand::Etcd(command(&mut random, &machine.etcd));
-            machine.apply(&stamp(), &command, &mut ChangeBatch::default());
+            machine.apply(&stamp(), &command, &mut Changes::default());
         }
         let begun_at = machine.etcd.revision();
         let mut txn = reads_only(txn(&mut random, 3));
@@ -221,7 +221,7 @@ fn a_transaction_that_only_reads_shows_one_revision_whatever_its_steps() {
             }
             let before = machine.etcd.compacted();
             let command = AnyCommand::Etcd(command(&mut random, &machine.etcd));
-            machine.apply(&stamp(), &command, &mut ChangeBatch::default());
+            machine.apply(&stamp(), &command, &mut Changes::default());
             compacted += usize::from(machine.etcd.compacted() > before);
             expected.push(machine.etcd.read_txn(&txn));
         };
@@ -269,7 +269,7 @@ fn a_step_of_a_transaction_with_many_comparisons_looks_at_its_keys_and_no_more()
         let key = format!("{number:03}");
         let put = Put { key: key.as_bytes(), ..put(&mut Random(0)) };
         let command = AnyCommand::Etcd(Command::Put(Put { lease: 0, ..put }));
-        machine.apply(&stamp(), &command, &mut ChangeBatch::default());
+        machine.apply(&stamp(), &command, &mut Changes::default());
     }
     let (relation, target) = (Relation::Greater, CompareTarget::Version(0));
     let compares = vec![Compare { range: EVERYTHING, relation, target }; 100];
@@ -278,7 +278,7 @@ fn a_step_of_a_transaction_with_many_comparisons_looks_at_its_keys_and_no_more()
         AnyCommand::Etcd(Command::Txn(Txn { compares, success: vec![read; 100], failure: vec![] }));
     let steps = |machine: &mut Machine, is_taken| {
         let step = ApplyStep { keys_max: 10, is_taken };
-        let mut changes = ChangeBatch::default();
+        let mut changes = Changes::default();
         (1..)
             .find(|_| machine.apply_step(&stamp(), &command, step, &mut changes).is_some())
             .expect("it ends")
@@ -301,7 +301,7 @@ fn a_revision_that_is_reached_while_a_transaction_is_read_is_refused() {
         let put = Put { key: b"a", lease: 0, ..put(&mut Random(0)) };
         AnyCommand::Etcd(Command::Put(put))
     };
-    machine.apply(&stamp(), &set(), &mut ChangeBatch::default());
+    machine.apply(&stamp(), &set(), &mut Changes::default());
     let revision = machine.etcd.revision() + 1;
     let range = KeyRange { key: b"a", end: b"" };
     let (relation, target) = (Relation::Greater, CompareTarget::Version(0));
@@ -310,7 +310,7 @@ fn a_revision_that_is_reached_while_a_transaction_is_read_is_refused() {
     let txn = Txn { compares, success, failure: vec![] };
     let mut read = TxnRead::default();
     assert_eq!(machine.etcd.txn_read_step(&txn, &mut read, &mut 1), Ok(false));
-    machine.apply(&stamp(), &set(), &mut ChangeBatch::default());
+    machine.apply(&stamp(), &set(), &mut Changes::default());
     let rest = machine.etcd.txn_read_step(&txn, &mut read, &mut u64::MAX.clone());
     assert_eq!(rest, Err(Refusal::FutureRevision));
 }
@@ -323,7 +323,7 @@ fn a_transaction_is_judged_anew_if_its_range_was_compacted_meanwhile() {
     let set = |machine: &mut Machine| {
         let command =
             AnyCommand::Etcd(Command::Put(Put { key: b"a", lease: 0, ..put(&mut Random(0)) }));
-        machine.apply(&stamp(), &command, &mut ChangeBatch::default());
+        machine.apply(&stamp(), &command, &mut Changes::default());
     };
     (0..4).for_each(|_| set(&mut machine));
     let (begun_at, range) = (machine.etcd.revision(), KeyRange { key: b"a", end: b"" });
@@ -334,7 +334,7 @@ fn a_transaction_is_judged_anew_if_its_range_was_compacted_meanwhile() {
     assert_eq!(machine.etcd.txn_read_step(&txn, &mut read, &mut 1), Ok(false));
     set(&mut machine);
     let command = AnyCommand::Etcd(Command::Compact { revision: begun_at - 1 });
-    machine.apply(&stamp(), &command, &mut ChangeBatch::default());
+    machine.apply(&stamp(), &command, &mut Changes::default());
     let mut step = || machine.etcd.txn_read_step(&txn, &mut read, &mut u64::MAX.clone());
     assert_eq!((step(), step()), (Ok(false), Ok(true)));
     assert_eq!(Ok(read.finish()), machine.etcd.read_txn(&txn));

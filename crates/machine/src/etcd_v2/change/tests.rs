@@ -5,7 +5,7 @@ use crate::etcd_v2::tests::Rig;
 fn check(script: &str, watched: &str, one: bool, recursive: bool) {
     let mut rig = Rig::default();
     rig.script(script);
-    let change = rig.changes.keys.last().unwrap();
+    let change = rig.changes.keys().last().unwrap();
     let watched = Key::new(watched).unwrap();
     let found = (change.concerns(watched, false), change.concerns(watched, true));
     assert_eq!(found, (one, recursive), "{} after {script}", watched.text());

@@ -120,7 +120,7 @@ fn what_an_image_has_held_is_dropped_in_steps() {
         rig.store.freeze();
         rig.store.freeze_step(&mut Vec::new(), 0, 2_500);
         rig.run("DELETE", "/d", "recursive=true");
-        rig.changes.keys.clear();
+        rig.changes.take_keys();
         while rig.store.has_garbage() {
             rig.store.prune();
         }

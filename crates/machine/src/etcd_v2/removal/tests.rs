@@ -143,13 +143,13 @@ fn a_removal_tells_of_all_times_to_live_in_their_order() {
     let done = apply_in_steps(&mut rig, &command, 10, &mut |rig| {
         steps += 1;
         assert_eq!(rig.store.index(), index);
-        assert!(rig.changes.keys.is_empty());
-        assert!(rig.changes.deadlines.len() <= 10 * (steps - 1));
+        assert!(rig.changes.keys().is_empty());
+        assert!(rig.changes.deadlines().len() <= 10 * (steps - 1));
     });
     assert!(matches!(done, Ok(Outcome::Written(_))));
     assert_eq!(steps, 2_002usize.div_ceil(10), "the directory, that in it, and the files");
-    assert_eq!(rig.changes.deadlines, expected);
-    assert_eq!(rig.changes.deadlines.len(), 2 * 334);
+    assert_eq!(rig.changes.deadlines(), expected);
+    assert_eq!(rig.changes.deadlines().len(), 2 * 334);
 }
 
 #[test]

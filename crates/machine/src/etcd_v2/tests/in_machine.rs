@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ControlCommand;
-use crate::change::ChangeBatch;
+use crate::change::Changes;
 use crate::command::Command as AnyCommand;
 use crate::ids::{BootId, ConnectionId, LogIndex, MemberId, Origin};
 use crate::image::FreezeStep;
@@ -16,7 +16,7 @@ const NOBODY: Origin = Origin { member: MemberId(1), boot: BootId(1) };
 const STAMP: Stamp<'static> =
     Stamp { time_ms: 5_000, origin: NOBODY, connection: ConnectionId(0), identities: &[] };
 
-fn apply(machine: &mut Machine, command: Command<'_>, changes: &mut ChangeBatch) -> String {
+fn apply(machine: &mut Machine, command: Command<'_>, changes: &mut Changes) -> String {
     let reply = machine.apply(&STAMP, &AnyCommand::EtcdV2(command), changes);
     assert_eq!(reply.mark.ordinal, machine.mark().ordinal);
     match reply.outcome {
@@ -28,7 +28,7 @@ fn apply(machine: &mut Machine, command: Command<'_>, changes: &mut ChangeBatch)
 }
 
 fn set(machine: &mut Machine, key: &str, parameters: &str) {
-    let answer = apply(machine, command("PUT", key, parameters), &mut ChangeBatch::default());
+    let answer = apply(machine, command("PUT", key, parameters), &mut Changes::default());
     assert!(answer.starts_with("set "), "{answer}");
 }
 
@@ -70,14 +70,14 @@ fn a_command_needs_level_3() {
 #[test]
 fn a_command_changes_the_digest_and_tells_of_changes() {
     let mut machine = Machine::default();
-    let mut changes = ChangeBatch::default();
+    let mut changes = Changes::default();
     let before = machine.digest();
     let answer = apply(&mut machine, command("PUT", "/a", "value=1&ttl=9"), &mut changes);
     assert_eq!(answer, "set /a=1 +1/+1 ttl 9");
     assert_ne!(machine.digest(), before);
     assert!(!changes.is_empty());
-    assert_eq!((changes.etcd_v2().keys.len(), changes.etcd_v2().deadlines.len()), (1, 1));
-    let mut nobody = ChangeBatch::for_nobody();
+    assert_eq!((changes.etcd_v2.keys().len(), changes.etcd_v2.deadlines().len()), (1, 1));
+    let mut nobody = Changes::for_nobody();
     apply(&mut machine, command("PUT", "/b", ""), &mut nobody);
     assert!(nobody.is_empty());
 }
@@ -87,7 +87,7 @@ fn an_image_has_a_section_only_if_the_tree_was_used() {
     let mut machine = Machine::default();
     let unused = image(&mut machine, usize::MAX).concat();
     let refused = command("PUT", "/a", "prevExist=true");
-    apply(&mut machine, refused, &mut ChangeBatch::default());
+    apply(&mut machine, refused, &mut Changes::default());
     let still_unused = image(&mut machine, usize::MAX).concat();
     assert_eq!(unused.len(), still_unused.len());
     set(&mut machine, "/a/b", "value=1&ttl=9");
@@ -134,14 +134,14 @@ fn an_installed_image_gives_full_times_and_no_lower_index() {
     machine.freeze();
     machine.prepare_image(PreparedImage { hash: 7, machine: prepared });
     let install = AnyCommand::Control(ControlCommand::InstallImage { hash: 7 });
-    let mut changes = ChangeBatch::default();
+    let mut changes = Changes::default();
     machine.apply(&STAMP, &install, &mut changes);
-    let deadlines: Vec<_> = changes.etcd_v2().deadlines.iter().map(deadline_text).collect();
+    let deadlines: Vec<_> = changes.etcd_v2.deadlines().iter().map(deadline_text).collect();
     assert_eq!(deadlines, ["/a +4 9s"]);
     assert_eq!(machine.etcd_v2().index(), FIRST_INDEX + 4);
     assert!(machine.etcd_v2().get(Key::new("/b").unwrap()).is_err());
     let keys = vec![Judged { key: Key::new("/a").unwrap(), since }];
-    let answer = apply(&mut machine, Command::Expire { keys }, &mut ChangeBatch::default());
+    let answer = apply(&mut machine, Command::Expire { keys }, &mut Changes::default());
     assert_eq!(answer, "expired 0");
     assert_eq!(machine.control().level().level, Level::ETCD_V2);
     let aborted = (0..100).any(|_| {
@@ -165,7 +165,7 @@ fn a_removal_in_steps_gives_what_it_gives_as_a_whole() {
     let removal = AnyCommand::EtcdV2(command("DELETE", "/d", "recursive=true"));
     for keys_max in [1, 2, 7] {
         let (mut whole, mut stepped) = (a_machine_with_a_directory(), a_machine_with_a_directory());
-        let mut changes = [ChangeBatch::default(), ChangeBatch::default()];
+        let mut changes = [Changes::default(), Changes::default()];
         let reply = whole.apply(&STAMP, &removal, &mut changes[0]);
         let (mark, digest) = (stepped.mark(), stepped.digest());
         let step = ApplyStep { keys_max, is_taken: false };
@@ -182,8 +182,8 @@ fn a_removal_in_steps_gives_what_it_gives_as_a_whole() {
         assert!(!stepped.is_amid_command());
         assert_eq!((seen, stepped.digest()), (reply, whole.digest()));
         let texts = changes.each_ref().map(|changes| {
-            let keys = changes.etcd_v2().keys.iter().map(|change| event_text(&change.event));
-            let deadlines = changes.etcd_v2().deadlines.iter().map(deadline_text);
+            let keys = changes.etcd_v2.keys().iter().map(|change| event_text(&change.event));
+            let deadlines = changes.etcd_v2.deadlines().iter().map(deadline_text);
             keys.chain(deadlines).collect::<Vec<_>>()
         });
         assert_eq!(texts[0], texts[1]);
@@ -195,14 +195,14 @@ fn a_removal_in_steps_gives_what_it_gives_as_a_whole() {
 fn a_removed_directory_is_garbage_unless_a_start_applies_the_removal() {
     let removal = AnyCommand::EtcdV2(command("DELETE", "/d", "recursive=true"));
     let mut machine = a_machine_with_a_directory();
-    machine.apply(&STAMP, &removal, &mut ChangeBatch::default());
+    machine.apply(&STAMP, &removal, &mut Changes::default());
     assert!(machine.has_garbage());
     while machine.has_garbage() {
         machine.prune();
     }
     let mut machine = a_machine_with_a_directory();
     let file = machine.etcd_v2().get(Key::new("/d/1").unwrap()).unwrap().node;
-    machine.apply(&STAMP, &removal, &mut ChangeBatch::for_nobody());
+    machine.apply(&STAMP, &removal, &mut Changes::for_nobody());
     assert!(!machine.has_garbage());
     assert_eq!(Arc::strong_count(&file), 1);
 }

@@ -354,7 +354,7 @@ fn the_machine_answers_as_the_model_does() {
     for seed in 0..60 {
         let mut random = Random(seed * 77 + 1);
         let mut model = Model::new();
-        let mut rig = Rig { machine: Machine::default(), changes: ChangeBatch::default() };
+        let mut rig = Rig { machine: Machine::default(), changes: Changes::default() };
         for _ in 0..250 {
             let sent = random_sent(&mut random, &rig.machine);
             let expected = model.apply(&sent);

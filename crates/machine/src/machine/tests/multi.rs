@@ -42,12 +42,12 @@ fn check_refused(script: &str, multi: &str) {
     rig.run(script);
     let before = without_counters(&rig.machine);
     let digest = rig.machine.zk.tree.digest();
-    let changes = rig.changes.len();
+    let changes = rig.changes.zk.len();
     let answer = rig.run(multi);
     assert!(answer.contains(" of "), "{multi} is refused, not {answer}");
     assert_eq!(without_counters(&rig.machine), before, "{multi}");
     assert_eq!(rig.machine.zk.tree.digest(), digest, "{multi}");
-    assert_eq!(rig.changes.len(), changes);
+    assert_eq!(rig.changes.zk.len(), changes);
     check_invariants(&mut rig.machine);
 }
 
@@ -97,13 +97,13 @@ fn random_refused_multis_leave_no_trace() {
             let sent = Sent { connection, identities: sent.identities, command };
             let before = (rig.machine.zk.tree.digest(), without_counters(&rig.machine));
             let sessions = rig.machine.zk.sessions.digest();
-            let changes = rig.changes.len();
+            let changes = rig.changes.zk.len();
             if matches!(rig.apply(&sent).outcome, Outcome::Zk(Err(_))) {
                 refused += 1;
                 let after = (rig.machine.zk.tree.digest(), without_counters(&rig.machine));
                 assert_eq!(after, before, "seed {seed}: {sent:?}");
                 assert_eq!(rig.machine.zk.sessions.digest(), sessions);
-                assert_eq!(rig.changes.len(), changes);
+                assert_eq!(rig.changes.zk.len(), changes);
             }
             check_invariants(&mut rig.machine);
         }

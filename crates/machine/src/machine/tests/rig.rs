@@ -13,9 +13,9 @@ use crate::zk::acl::perms;
 use crate::zk::command::{AskedAcl, CreateMode, Op};
 use crate::zk::tree::{ROOT, ZnodeId};
 use crate::{
-    AclEntry, BootId, ChangeKind, ConnectionId, ControlChange, ControlCommand, Identity, Level,
-    MemberId, Refusal, ServerList, ServerRecord, ServerRole, SessionId, Settings, ZkAddresses,
-    ZkChange, ZkCommand, ZkOutcome,
+    AclEntry, BootId, ConnectionId, ControlChange, ControlCommand, Identity, Level, MemberId,
+    Refusal, ServerList, ServerRecord, ServerRole, SessionId, Settings, ZkAddresses, ZkChange,
+    ZkCommand, ZkOutcome,
 };
 
 /// A seeded generator (splitmix64): the same seed, the same test.
@@ -54,16 +54,16 @@ pub(crate) struct Sent<'a> {
 /// A machine with session 1, owned by connection 1.
 pub(crate) struct Rig {
     pub(crate) machine: Machine,
-    pub(crate) changes: ChangeBatch,
+    pub(crate) changes: Changes,
 }
 
 pub(crate) const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };
 
 impl Default for Rig {
     fn default() -> Self {
-        let mut rig = Rig { machine: Machine::default(), changes: ChangeBatch::default() };
+        let mut rig = Rig { machine: Machine::default(), changes: Changes::default() };
         assert_eq!(rig.run("open"), "opened");
-        rig.changes = ChangeBatch::default();
+        rig.changes = Changes::default();
         rig
     }
 }
@@ -80,7 +80,7 @@ impl Rig {
         machine: &mut Machine,
         sent: &Sent<'_>,
         keys_max: u64,
-        changes: &mut ChangeBatch,
+        changes: &mut Changes,
     ) -> Option<Reply> {
         let stamp = Stamp {
             time_ms: 1000 * (machine.ordinal.0 as i64 + 1),
@@ -108,13 +108,26 @@ impl Rig {
 
     /// The changes so far, taken out, as text.
     pub(crate) fn take_changes(&mut self) -> String {
-        let texts: Vec<String> = self.changes.iter().map(change_text).collect();
-        self.changes = ChangeBatch::default();
+        let changes = core::mem::take(&mut self.changes);
+        let control = changes.control.iter().map(control_text);
+        let etcd = changes.etcd.iter().map(|change| format!("{change:?}"));
+        let zk = changes.zk.iter().map(change_text);
+        let texts: Vec<String> = control.chain(etcd).chain(zk).collect();
         texts.join("; ")
     }
 }
 
-fn change_text((change, path): (&crate::change::Change, &str)) -> String {
+fn control_text(change: &ControlChange) -> String {
+    match change {
+        ControlChange::Servers(servers) => {
+            format!("servers {:?} {:?}", servers.list().servers.keys(), servers.members())
+        }
+        ControlChange::Raised(level) => format!("raised to {}", level.level),
+        ControlChange::Replaced { mark, by } => format!("{}: replaced by {by:?}", mark.zxid.0),
+    }
+}
+
+fn change_text((made, path): (&crate::zk::change::Made, &str)) -> String {
     let acls = |own: &Option<crate::Acl>, parent: &Option<crate::Acl>| {
         let part = |name: &str, acl: &Option<crate::Acl>| match acl {
             None => String::new(),
@@ -122,27 +135,21 @@ fn change_text((change, path): (&crate::change::Change, &str)) -> String {
         };
         part("own", own) + &part("parent", parent)
     };
-    let what = match &change.kind {
-        ChangeKind::Etcd(change) => format!("{change:?}"),
-        ChangeKind::Zk(ZkChange::Created { acl, parent_acl }) => {
+    let what = match &made.change {
+        ZkChange::Created { acl, parent_acl } => {
             format!("created {path}{}", acls(acl, parent_acl))
         }
-        ChangeKind::Zk(ZkChange::Deleted { acl, parent_acl }) => {
+        ZkChange::Deleted { acl, parent_acl } => {
             format!("deleted {path}{}", acls(acl, parent_acl))
         }
-        ChangeKind::Zk(ZkChange::DataSet { acl }) => format!("data {path}{}", acls(acl, &None)),
-        ChangeKind::Zk(ZkChange::SessionClosed { session }) => format!("closed {}", session.0),
-        ChangeKind::Zk(ZkChange::SessionAttached { session, owner, timeout_ms }) => {
+        ZkChange::DataSet { acl } => format!("data {path}{}", acls(acl, &None)),
+        ZkChange::SessionClosed { session } => format!("closed {}", session.0),
+        ZkChange::SessionAttached { session, owner, timeout_ms } => {
             format!("session {} to {} for {timeout_ms}", session.0, owner.connection.0)
         }
-        ChangeKind::Zk(ZkChange::Configured(_)) => "configured".to_string(),
-        ChangeKind::Control(ControlChange::Servers(servers)) => {
-            format!("servers {:?} {:?}", servers.list().servers.keys(), servers.members())
-        }
-        ChangeKind::Control(ControlChange::Raised(level)) => format!("raised to {}", level.level),
-        ChangeKind::Zk(ZkChange::Installed { sessions }) => format!("installed {sessions:?}"),
+        ZkChange::Configured(_) => "configured".to_string(),
     };
-    format!("{}: {what}", change.mark.zxid.0)
+    format!("{}: {what}", made.mark.zxid.0)
 }
 
 /// An outcome or refusal as a short text.

@@ -6,7 +6,7 @@ use super::rig::{
 use super::*;
 use crate::image::FreezeStep;
 use crate::image::restore::Restore;
-use crate::{OpenTransaction, SessionId, ZkCommand};
+use crate::{OpenTransaction, Replacement, SessionId, ZkCommand};
 
 /// What applying a command in steps has shown.
 struct Seen {
@@ -25,13 +25,14 @@ fn apply_in_steps(rig: &mut Rig, sent: &Sent<'_>, znodes_max: u64, shares: bool)
     let (mut pauses, mut waits, mut open) = (0, 0, Vec::new());
     let mark = rig.machine.mark();
     loop {
-        let mut own = ChangeBatch::default();
+        let mut own = Changes::default();
         let changes = if shares { &mut rig.changes } else { &mut own };
         let reply = Rig::step(&mut rig.machine, sent, znodes_max, changes);
         if !shares {
-            open.extend(own.open_transaction());
-            assert_eq!(own.ends_pause(), reply.is_some() && pauses > 0);
-            rig.changes.append(own);
+            open.extend(own.zk.open_transaction());
+            assert_eq!(own.zk.ends_pause(), reply.is_some() && pauses > 0);
+            own.control.iter().for_each(|change| rig.changes.control.push(change.clone()));
+            rig.changes.zk.append(own.zk);
         }
         assert_eq!(rig.machine.is_amid_command(), reply.is_none());
         if let Some(reply) = reply {
@@ -129,7 +130,7 @@ fn copy_of(rig: &mut Rig) -> Rig {
     };
     let mut restore = Restore::default();
     restore.piece(&piece).unwrap();
-    Rig { machine: restore.finish().unwrap(), changes: ChangeBatch::default() }
+    Rig { machine: restore.finish().unwrap(), changes: Changes::default() }
 }
 
 #[test]
@@ -257,13 +258,12 @@ fn write_some(
 fn another_state_ends_the_wait_for_a_command_that_is_done_in_part() {
     let mut rig = Rig::default();
     rig.run("create /a mode=1; create /b mode=1");
-    let mut changes = ChangeBatch::default();
-    while changes.open_transaction().is_none() {
+    let mut changes = Changes::default();
+    while changes.zk.open_transaction().is_none() {
         assert!(Rig::step(&mut rig.machine, &parse("close"), 1, &mut changes).is_none());
     }
-    assert!(!changes.ends_pause());
-    let installed = crate::ZkChange::Installed { sessions: [].into() };
-    changes.push(rig.machine.mark(), installed, "");
-    assert_eq!(changes.open_transaction(), None);
-    assert!(changes.ends_pause());
+    assert!(!changes.zk.ends_pause());
+    changes.on_replaced(&rig.machine, rig.machine.mark(), Replacement::Image);
+    assert_eq!(changes.zk.open_transaction(), None);
+    assert!(changes.zk.ends_pause());
 }

@@ -189,7 +189,7 @@ fn an_exceeded_quota_is_noted_once_for_each_limit() {
         QuotaExceeded { path, hard, of, usage, limit }
     };
     let expected = [exceeded("count", 3, 1, false), exceeded("bytes", 7, 6, true)];
-    assert_eq!(rig.changes.quotas_exceeded(), expected);
+    assert_eq!(rig.changes.zk.quotas_exceeded(), expected);
     rig.run("multi create /a/c xx; multi create /a/c xx");
-    assert_eq!(rig.changes.quotas_exceeded().len(), crate::limits::QUOTA_WARNINGS_MAX);
+    assert_eq!(rig.changes.zk.quotas_exceeded().len(), crate::limits::QUOTA_WARNINGS_MAX);
 }

@@ -3,7 +3,7 @@ use machine::etcd::command::{
     Command, Compare, CompareTarget, DeleteRange, KeyRange, Op, Put, RangeOp, Relation, SortOrder,
     Txn,
 };
-use machine::{BootId, ChangeBatch, Command as AnyCommand, ConnectionId, MemberId, Origin, Stamp};
+use machine::{BootId, Changes, Command as AnyCommand, ConnectionId, MemberId, Origin, Stamp};
 
 use super::{Cost, Counted};
 use crate::limits::ETCD_TXN_KEYS_MAX;
@@ -23,7 +23,7 @@ fn machine() -> Machine {
         let key = format!("{number:04}");
         let command = AnyCommand::Etcd(Command::Put(put(key.as_bytes())));
         let stamp = Stamp { time_ms: 0, origin, connection, identities: &[] };
-        machine.apply(&stamp, &command, &mut ChangeBatch::default());
+        machine.apply(&stamp, &command, &mut Changes::default());
     }
     machine
 }

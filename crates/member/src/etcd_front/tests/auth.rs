@@ -17,7 +17,7 @@ impl Rig {
         // Loop's connection, which may do everything.
         let connection = ConnectionId(0);
         let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities: &[] };
-        let mut changes = ChangeBatch::default();
+        let mut changes = Changes::default();
         let command = Command::Etcd(EtcdCommand::Auth(command));
         let reply = self.machine.apply(&stamp, &command, &mut changes);
         assert!(matches!(reply.outcome, Outcome::Etcd(Ok(_))), "{:?}", reply.outcome);
@@ -98,7 +98,7 @@ fn signed_tokens_keep_leases_alive_until_the_password_changes() {
     let mut rig = Rig::enforced(true);
     let raise = Command::Control(machine::ControlCommand::Raise(Level::TOKENS.into()));
     let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: ConnectionId(0), identities: &[] };
-    rig.machine.apply(&stamp, &raise, &mut ChangeBatch::default());
+    rig.machine.apply(&stamp, &raise, &mut Changes::default());
     rig.run_etcd(EtcdCommand::Grant { lease: LeaseId(7), ttl_s: 100 });
     rig.take();
     let revision = rig.machine.etcd().auth().revision();
@@ -427,9 +427,9 @@ fn a_login_that_waits_for_the_level_is_of_the_same_user_afterwards() {
         rig.take();
         if round == 0 {
             assert_eq!(rig.told, ["Need(Level(2))"]);
-            let mut changes = ChangeBatch::default();
+            let mut changes = Changes::default();
             let raised = ControlChange::Raised(StatedLevel::from(Level::ETCD));
-            changes.push(rig.machine.mark(), raised, "");
+            changes.control.push(raised);
             rig.deliver(changes, Vec::new());
         }
     }

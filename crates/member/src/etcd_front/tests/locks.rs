@@ -57,8 +57,8 @@ impl Rig {
         let (level, waiters) = (submission.batch.level, submission.waiters);
         let payload = entry::encode(1, 0, level, &[submission.batch.stamp(ORIGIN, 1)]);
         let batch = entry::decode_batch(&payload, entry::HEADER_BYTES).unwrap();
-        let (mut answers, mut changes) = (Vec::new(), ChangeBatch::default());
-        changes.set_wants_key_changes(true);
+        let (mut answers, mut changes) = (Vec::new(), Changes::default());
+        changes.etcd.set_wants_keys(true);
         for (framed, waiter) in batch.commands(0, usize::MAX).unwrap().iter().zip(waiters) {
             let Waiter { connection, ticket, .. } = waiter;
             let identities = &batch.identities[framed.identity_list][..];

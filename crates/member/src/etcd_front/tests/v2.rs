@@ -112,7 +112,7 @@ fn a_read_with_a_quorum_waits_for_a_sync_where_there_are_others() {
 #[test]
 fn only_a_read_that_needs_no_sync_runs_at_once() {
     let failed = |rig: &Rig| {
-        let numbers = rig.front.config.etcd_v2_counts.numbers();
+        let numbers = rig.front.config.command_counts.etcd_v2.numbers();
         numbers.into_iter().find(|(name, _)| *name == "getsFail").map(|(_, count)| count)
     };
     for is_alone in [false, true] {
@@ -138,8 +138,8 @@ fn a_write_waits_for_the_level_of_etcd_v2() {
     let ticket = rig.call_v2(Verb::Put, "/a", "value=1");
     assert_eq!(rig.told, ["Need(Level(3))"]);
     assert!(rig.submitted.is_empty());
-    let mut changes = ChangeBatch::default();
-    changes.push(rig.machine.mark(), ControlChange::Raised(StatedLevel::from(Level::ETCD_V2)), "");
+    let mut changes = Changes::default();
+    changes.control.push(ControlChange::Raised(StatedLevel::from(Level::ETCD_V2)));
     rig.deliver(changes, Vec::new());
     rig.apply();
     assert_eq!(rig.v2_result(ticket), Ok("1".to_string()));

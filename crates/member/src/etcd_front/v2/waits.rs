@@ -28,9 +28,9 @@ use machine::etcd_v2::event::Event;
 use machine::etcd_v2::key::Key;
 use machine::etcd_v2::reply::Refusal;
 
-use crate::etcd_v2_counts::EtcdV2Counts;
 use crate::limits::{ETCD_V2_WAIT_BYTES, ETCD_V2_WAIT_EVENTS_MAX, ETCD_V2_WAIT_LOOKS_MAX};
 use crate::message::{FrontId, Ticket};
+use crate::spaces::CommandCounts;
 use crate::watch_interest::{WatchInterest, Watching};
 
 /// What comes of a wait, in this order: it begins or is refused; then events; then, of a stream,
@@ -55,7 +55,7 @@ pub enum V2Waited {
 pub(in crate::etcd_front) struct V2Waits {
     front: FrontId,
     interest: Arc<WatchInterest>,
-    counts: Arc<EtcdV2Counts>,
+    counts: Arc<CommandCounts>,
     /// While there are waits that take new events.
     watching: Option<Watching>,
     waits: HashMap<Ticket, Wait, FixedState>,
@@ -106,7 +106,11 @@ impl Wait {
 }
 
 impl V2Waits {
-    pub fn new(front: FrontId, interest: Arc<WatchInterest>, counts: Arc<EtcdV2Counts>) -> V2Waits {
+    pub fn new(
+        front: FrontId,
+        interest: Arc<WatchInterest>,
+        counts: Arc<CommandCounts>,
+    ) -> V2Waits {
         V2Waits {
             front,
             interest,
@@ -143,14 +147,14 @@ impl V2Waits {
             event_bytes: 0,
         };
         self.waits.insert(ticket, wait);
-        self.counts.add_waits(1);
+        self.counts.etcd_v2.add_waits(1);
         self.behind.push_back(ticket);
     }
 
     /// Ends a wait. Whether there was one.
     pub fn close(&mut self, ticket: Ticket) -> bool {
         let Some(wait) = self.waits.remove(&ticket) else { return false };
-        self.counts.add_waits(-1);
+        self.counts.etcd_v2.add_waits(-1);
         self.forget_key(ticket, &wait.key);
         true
     }
@@ -191,13 +195,13 @@ impl V2Waits {
 
     /// Takes new events.
     pub fn on_changes(&mut self, changes: &SharedChanges) {
-        if !self.by_key.is_empty() && !changes.etcd_v2().keys.is_empty() {
+        if !self.by_key.is_empty() && !changes.etcd_v2.keys().is_empty() {
             self.changes.push(changes.clone());
         }
     }
 
     /// Another state took the place of the one before: all look into its history.
-    pub fn on_installed(&mut self) {
+    pub fn on_replaced(&mut self) {
         self.changes.clear();
         self.by_key.clear();
         self.watching = None;
@@ -278,7 +282,7 @@ impl V2Waits {
     /// Gives new events to the waits that they concern.
     pub fn match_changes(&mut self) {
         for changes in core::mem::take(&mut self.changes) {
-            for change in &changes.etcd_v2().keys {
+            for change in changes.etcd_v2.keys() {
                 self.match_change(change);
             }
         }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use etcd::pb::Message;
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::command::{Command, DeleteRange, Op, Put, Txn};
-use machine::{BootId, ChangeBatch, ConnectionId, Machine, MemberId, Origin, Stamp};
+use machine::{BootId, Changes, ConnectionId, Machine, MemberId, Origin, Stamp};
 
 use super::*;
 use crate::limits::ETCD_WATCH_MESSAGE_BYTES;
@@ -75,8 +75,8 @@ impl Rig {
     fn apply(&mut self, command: Command<'_>) -> SharedChanges {
         let origin = Origin { member: MemberId(1), boot: BootId(1) };
         let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
-        let mut changes = ChangeBatch::default();
-        changes.set_wants_key_changes(self.interest.is_any());
+        let mut changes = Changes::default();
+        changes.etcd.set_wants_keys(self.interest.is_any());
         self.machine.apply(&stamp, &machine::Command::Etcd(command), &mut changes);
         self.machine.prune();
         let changes = SharedChanges::from(changes);
@@ -296,10 +296,10 @@ fn another_state_goes_on_with_the_cursors_or_ends_the_watches() {
     // The batch of this command is lost, as that of a snapshot from another member.
     rig.apply(Command::Put(put("b", "2")));
     rig.batches.clear();
-    rig.watches.on_installed(true);
+    rig.watches.on_replaced(true);
     rig.apply(Command::Put(put("b", "3")));
     assert_eq!(rig.texts(ticket), ["0@1 created", "0@2 +a=1@2", "0@4 +b=2@3 +b=3@4"]);
-    rig.watches.on_installed(false);
+    rig.watches.on_replaced(false);
     assert_eq!(rig.texts(ticket), ["0@0 canceled compacted 1"]);
     rig.apply(Command::Put(put("b", "4")));
     assert!(rig.texts(ticket).is_empty());
@@ -330,8 +330,8 @@ fn random_command<'a>(random: &mut Random, names: &'a [String], revision: i64) -
 }
 
 /// The events of all time, as texts, with their keys and revisions.
-fn note(all: &mut Vec<(Event, String)>, batch: &ChangeBatch) {
-    for change in batch.key_changes() {
+fn note(all: &mut Vec<(Event, String)>, batch: &Changes) {
+    for change in batch.etcd.keys() {
         let sign = if change.event.is_delete() { '-' } else { '+' };
         let (key, value) = (change.event.key(), change.event.value());
         let text = format!("{sign}{}={}", key.escape_ascii(), value.escape_ascii());
@@ -374,7 +374,7 @@ fn random_watches_see_each_event_once_in_order_or_end_as_compacted() {
                 }
                 3 if random.below(8) == 0 => {
                     rig.batches.clear();
-                    rig.watches.on_installed(true);
+                    rig.watches.on_replaced(true);
                 }
                 4 => rig.run(),
                 _ => {

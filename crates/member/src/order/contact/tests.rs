@@ -4,16 +4,16 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use machine::{BootId, Command, Level, MemberId, Origin, Owner, SessionId, ZkCommand};
+use machine::{BootId, Command, Level, MemberId, Origin, SessionChange, SessionId, ZkCommand};
 use replica::{Membership, Role};
 
-use super::super::tests::applied_up_to;
+use super::super::tests::{applied_up_to, applied_with, news_of};
 use super::*;
 use crate::hello::Known;
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::message::{
-    Caller, FromApply, FrontId, LeaseAnswered, LoopInput, OwnerEvent, Start, Submission, Ticket,
-    ToApply, ToLoop, Waiter,
+    Caller, FromApply, FrontId, LeaseAnswered, LoopInput, Start, Submission, Ticket, ToApply,
+    ToLoop, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
@@ -235,29 +235,14 @@ fn heartbeats_are_rare_while_nothing_is_written_and_no_session_is_short() {
     world.members[leader].handle(LoopInput::Apply(FromApply::Servers(Arc::new(servers)))).unwrap();
     let beats = |world: &mut World| beats_of_a_second(world, leader, others[0]);
     let attached = |session, timeout_ms| {
-        let owner = Owner::Session(SessionId(session));
-        let event = OwnerEvent::Attached { owner, attached: machine::Ordinal(1), timeout_ms };
-        vec![event]
+        let (session, attached) = (SessionId(session), machine::Ordinal(1));
+        vec![SessionChange::Attached { session, attached, timeout_ms }]
     };
-    let close = |session| vec![OwnerEvent::Ended(Owner::Session(SessionId(session)))];
+    let close = |session| vec![SessionChange::Ended(SessionId(session))];
     let told = |world: &mut World, events| {
         let index = world.members[leader].status().applied_index;
-        let FromApply::Applied { configured, installed, image_bytes_max, own_sequence, .. } =
-            applied_up_to(index)
-        else {
-            unreachable!("it is what was applied")
-        };
-        world.members[leader]
-            .handle(LoopInput::Apply(FromApply::Applied {
-                etcd_revision: 1,
-                index: LogIndex(index),
-                owners: events,
-                configured,
-                installed,
-                image_bytes_max,
-                own_sequence,
-            }))
-            .unwrap();
+        let message = applied_with(index, news_of(events));
+        world.members[leader].handle(LoopInput::Apply(message)).unwrap();
     };
     (0..2).for_each(|_| _ = beats(&mut world));
     assert!((5..=8).contains(&beats(&mut world)));

@@ -6,6 +6,7 @@ use machine::{Command, LogIndex, SessionId, ZkCommand};
 use super::*;
 use crate::message::{Fate, FromApply, LoopInput, Submission, ToLoop};
 use crate::order::contact::tests::{TICK_MS, World, id};
+use crate::spaces::News;
 use crate::zk_front::tests::rig::{Real, start};
 
 /// Hands over a batch of a Front with one command of each of these connections. The ticket of a
@@ -130,10 +131,8 @@ fn what_an_entry_has_may_take_effect_until_its_outcome_is_known() {
     ];
     assert_eq!(told(&to_apply), expected);
     let applied = FromApply::Applied {
-        etcd_revision: 1,
         index: LogIndex(real.member.status().last_index),
-        owners: Vec::new(),
-        configured: None,
+        news: News::default(),
         installed: None,
         image_bytes_max: 0,
         own_sequence: sequence + 1,

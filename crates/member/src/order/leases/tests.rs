@@ -3,13 +3,20 @@
 mod etcd_v2;
 
 use machine::entry::{self, decode_batch};
-use machine::{BootId, ConnectionId, LeaseId, Level, Ordinal};
+use machine::etcd::command::Command as EtcdCommand;
+use machine::{BootId, Command, ConnectionId, LeaseChange, LeaseId, Level, Ordinal};
 use replica::{Membership, Role};
 
 use super::super::contact::tests::{TICK_MS, World, id};
 use super::*;
-use crate::limits::{LEASE_GRACE_MS, LEASE_TICK_MS};
-use crate::message::{FromApply, FrontId, LoopInput, Ticket, ToLoop};
+use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
+use crate::limits::{
+    LEASE_ANSWER_MS_MAX, LEASE_GRACE_MS, LEASE_QUESTIONS_MAX, LEASE_RETRY_MS, LEASE_TICK_MS,
+    LEASES_EXPIRED_MAX,
+};
+use crate::message::{Caller, FrontId, LeaseAnswered, LoopInput, Ticket, ToLoop};
+use crate::order::tests::applied_with;
+use crate::spaces::{News, etcd};
 
 const LEASE: LeaseId = LeaseId(7);
 
@@ -29,8 +36,12 @@ fn tell(world: &mut World, changes: &[LeaseChange]) {
 }
 
 fn tell_one(world: &mut World, at: usize, changes: &[LeaseChange]) {
-    let changes = changes.to_vec();
-    let message = FromApply::Leases { is_replaced: false, changes };
+    let etcd = etcd::News { leases: changes.to_vec(), ..etcd::News::default() };
+    tell_news(world, at, News { etcd, ..News::default() });
+}
+
+fn tell_news(world: &mut World, at: usize, news: News) {
+    let message = applied_with(world.members[at].applied.0, news);
     world.members[at].handle(LoopInput::Apply(message)).unwrap();
     world.turn(at);
 }
@@ -308,7 +319,7 @@ fn a_question_for_the_time_left_protects_nothing() {
 
 /// Leases whose expiry a leader has submitted. Apply may not have it yet.
 fn submitted(world: &World, leader: usize) -> u64 {
-    world.members[leader].counts().leases_expired
+    world.members[leader].counts().spaces.leases_expired
 }
 
 #[test]
@@ -365,12 +376,10 @@ fn many_leases_expire_over_several_rounds() {
 fn leases_of_a_state_that_takes_the_place_of_another_are_the_only_ones() {
     let (mut world, leader, _) = led();
     tell(&mut world, &[granted(LEASE, 5, 2)]);
-    let changes = vec![granted(LeaseId(8), 6, 3)];
-    for at in 0..3 {
-        let changes = changes.clone();
-        let message = FromApply::Leases { is_replaced: true, changes };
-        world.members[at].handle(LoopInput::Apply(message)).unwrap();
-    }
+    let leases = vec![granted(LeaseId(8), 6, 3)];
+    let etcd = etcd::News { leases, ..etcd::News::default() };
+    let news = News { is_replaced: true, etcd, ..News::default() };
+    (0..3).for_each(|at| tell_news(&mut world, at, news.clone()));
     pass(&mut world, 5_000);
     assert_eq!(expired(&world, leader), [(8, 6)]);
 }
@@ -386,7 +395,7 @@ fn a_member_takes_no_more_questions_than_its_limit() {
     world.turn(leader);
     let last = LEASE_QUESTIONS_MAX as u64;
     assert_eq!(told(&mut world), [(leader, last, Err(NoLeaseTime::TooManyRequests))]);
-    assert_eq!(world.members[leader].questions.count(), LEASE_QUESTIONS_MAX);
+    assert_eq!(world.members[leader].spaces.etcd.questions.count(), LEASE_QUESTIONS_MAX);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use machine::entry::{self, BatchBuilder};
 use machine::{
-    ChangeBatch, Command, ConnectionId, ControlCommand, LogIndex, Machine, Origin, SessionId,
+    Changes, Command, ConnectionId, ControlCommand, LogIndex, Machine, Op, Origin, SessionId,
     Settings, Stamp, ZkCommand,
 };
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
@@ -33,7 +33,7 @@ fn machine_with_session() -> Machine {
     });
     let (origin, connection) = (Origin::default(), ConnectionId(3));
     let stamp = Stamp { time_ms: 1, origin, connection, identities: &[] };
-    let reply = machine.apply(&stamp, &command, &mut ChangeBatch::default());
+    let reply = machine.apply(&stamp, &command, &mut Changes::default());
     assert!(matches!(reply.outcome, machine::Outcome::Zk(Ok(_))), "it is the first");
     machine.finish_entry(LogIndex(2));
     machine
@@ -133,7 +133,7 @@ fn one_that_an_entry_names_is_prepared_by_every_start() {
         let framed = batch.command(first.end).expect("it decodes").expect("there are two");
         let (origin, connection) = (batch.origin, ConnectionId(0));
         let stamp = Stamp { time_ms: 1, origin, connection, identities: &[] };
-        let mut changes = ChangeBatch::default();
+        let mut changes = Changes::default();
         let reply = after.machine.apply(&stamp, &framed.command, &mut changes);
         assert_eq!(reply.outcome, machine::Outcome::Control);
         assert!(after.machine.zk().sessions().get(SessionId(9)).is_some());

@@ -122,7 +122,7 @@ fn a_slow_request_is_told_once_in_a_while() {
 fn an_ephemeral_that_goes_with_its_session_is_a_line_of_the_server() {
     let deleted = || ZkChange::Deleted { acl: None, parent_acl: None };
     let closed = |session| ZkChange::SessionClosed { session: SessionId(session) };
-    let mut changes = ChangeBatch::default();
+    let mut changes = ZkChanges::default();
     let mut ordinal = 0;
     let mut push = |zxid, kind, path: &str| {
         ordinal += 1;
@@ -158,7 +158,7 @@ fn the_ephemerals_of_a_session_that_ends_in_steps_are_a_line_each() {
     while rig.apply.has_work() {
         rig.apply.step(&mut rig.machine, 1);
         let output = rig.apply.take_output();
-        audit_ended_sessions(&output.changes, "me", |event| log.extend(event.znode.clone()));
+        audit_ended_sessions(&output.changes.zk, "me", |event| log.extend(event.znode.clone()));
     }
     assert_eq!(log, ["/c", "/d", "/e"]);
 }

@@ -1,7 +1,7 @@
 //! Commands that a connection left behind: Loop is asked to give them up once they can change
 //! nothing.
 
-use machine::{Attachment, BootId, ChangeBatch, Mark, Ordinal, ZkChange};
+use machine::{Attachment, BootId, Changes, Mark, Ordinal, ZkChange};
 
 use super::super::*;
 use super::rig::*;
@@ -27,9 +27,9 @@ fn lose(rig: &mut Rig) {
 
 /// Front 0 learns of a change.
 fn tell(rig: &mut Rig, kind: ZkChange) {
-    let mut changes = ChangeBatch::default();
+    let mut changes = Changes::default();
     let mark = Mark { ordinal: Ordinal(1_000), ..rig.machine.mark() };
-    changes.push(mark, kind, "");
+    changes.zk.push(mark, kind, "");
     rig.fronts[0].on_delivery(Delivery { changes: changes.into(), answers: Vec::new() });
 }
 
@@ -145,7 +145,9 @@ fn what_was_sent_behind_the_end_of_a_session_is_given_up() {
 fn a_snapshot_that_replaces_the_state_ends_what_is_kept() {
     let mut rig = waiting();
     lose(&mut rig);
-    tell(&mut rig, ZkChange::Installed { sessions: [].into() });
+    let mut changes = Changes::default();
+    changes.on_snapshot(&rig.machine);
+    rig.fronts[0].on_delivery(Delivery { changes: changes.into(), answers: Vec::new() });
     assert_eq!(rig.fronts[0].departed_count(), 0);
 }
 

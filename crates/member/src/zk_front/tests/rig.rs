@@ -23,9 +23,7 @@ use zk::auth::{DigestAlgorithm, digest_id};
 
 pub(crate) use client::Client;
 use engine::stamp;
-pub(crate) use engine::{
-    Engine, ORIGIN, Real, copy, entry_of, own_batch, plenty_of_room, sessions_of, start,
-};
+pub(crate) use engine::{Engine, ORIGIN, Real, copy, entry_of, own_batch, plenty_of_room, start};
 
 use super::super::auth::EnsembleNames;
 use super::super::*;

@@ -209,7 +209,7 @@ fn leader_statistics(runtime: &Rc<Runtime>) -> Answer {
 
 /// What the member has counted since its start.
 fn store_statistics(runtime: &Rc<Runtime>) -> Value {
-    let counts = runtime.member.v2_counts.numbers().into_iter();
+    let counts = runtime.member.command_counts.etcd_v2.numbers().into_iter();
     counts.map(|(name, count)| (name.to_string(), Value::from(count))).collect()
 }
 

@@ -1,5 +1,5 @@
 use etcd::v2::{Ask, Form, Request, Verb};
-use machine::{BootId, ChangeBatch, Command, ConnectionId, Machine, MemberId, Origin, Stamp};
+use machine::{BootId, Changes, Command, ConnectionId, Machine, MemberId, Origin, Stamp};
 
 use super::*;
 
@@ -54,7 +54,7 @@ impl Rig {
         let request = request(verb, key, parameters);
         let origin = Origin { member: MemberId(1), boot: BootId(1) };
         let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
-        let mut changes = ChangeBatch::default();
+        let mut changes = Changes::default();
         let command = Command::EtcdV2(request.command().unwrap());
         self.machine.apply(&stamp, &command, &mut changes);
         if self.interest.has(FRONT) {
@@ -241,14 +241,14 @@ fn waits_go_on_in_another_state_from_their_index() {
     rig.put("/b");
     rig.put("/a");
     rig.batches.clear();
-    rig.waits.on_installed();
+    rig.waits.on_replaced();
     assert_eq!(rig.run(), told(&[(1, "set /a"), (2, "set /a")]));
     rig.waits.taken(Ticket(2));
     for _ in 0..1_001 {
         rig.put("/c");
     }
     rig.batches.clear();
-    rig.waits.on_installed();
+    rig.waits.on_replaced();
     assert_eq!(rig.run(), told(&[(2, "ended")]));
 }
 
@@ -263,7 +263,7 @@ fn a_wait_that_nothing_concerned_for_long_goes_on() {
         rig.put("/c");
     }
     assert_eq!(rig.run(), told(&[]));
-    rig.waits.on_installed();
+    rig.waits.on_replaced();
     assert_eq!(rig.run(), told(&[]), "their events are not gone");
     // A stream that is behind looks from the event on for which it had no room.
     rig.put("/a");

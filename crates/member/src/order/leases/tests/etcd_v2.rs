@@ -2,8 +2,11 @@
 
 use machine::etcd_v2::change::DeadlineChange;
 
+use machine::EtcdV2Command;
+
 use super::*;
-use crate::leader::etcd_v2_deadlines::EtcdV2DeadlineChanges;
+use crate::limits::ETCD_V2_EXPIRED_MAX;
+use crate::spaces::etcd_v2;
 
 fn began(key: &str, since: u64, ttl_s: u64) -> DeadlineChange {
     DeadlineChange::Began { key: key.into(), since, ttl_s }
@@ -12,10 +15,8 @@ fn began(key: &str, since: u64, ttl_s: u64) -> DeadlineChange {
 /// Tells all members of changes, as their Apply does.
 fn tell(world: &mut World, is_replaced: bool, changes: &[DeadlineChange]) {
     for at in 0..3 {
-        let changes = EtcdV2DeadlineChanges { is_replaced, changes: changes.to_vec() };
-        let message = FromApply::EtcdV2Deadlines(changes);
-        world.members[at].handle(LoopInput::Apply(message)).unwrap();
-        world.turn(at);
+        let etcd_v2 = etcd_v2::News { deadlines: changes.to_vec() };
+        tell_news(world, at, News { is_replaced, etcd_v2, ..News::default() });
     }
 }
 
@@ -50,7 +51,7 @@ fn a_node_expires_soon_after_its_time_unless_it_was_written_since() {
     tell(&mut world, false, &[DeadlineChange::Ended { since: 4 }]);
     pass(&mut world, 2_000);
     assert_eq!(expired(&world, leader), [("/a".to_string(), 4), ("/b".to_string(), 6)]);
-    assert_eq!(world.members[leader].counts.etcd_v2_expired, 2);
+    assert_eq!(world.members[leader].counts().spaces.etcd_v2_expired, 2);
 }
 
 #[test]

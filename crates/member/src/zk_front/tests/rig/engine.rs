@@ -9,9 +9,9 @@ use machine::{BootId, MemberId};
 
 use crate::Loop;
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, LoopInput, OwnerEvent, RoomKept, SnapshotJob, Start, ToApply,
-    Unavailable,
+    DiskJob, FromApply, FromSnapshot, LoopInput, RoomKept, SnapshotJob, Start, ToApply, Unavailable,
 };
+use crate::spaces::{self, Spaces};
 use crate::zk_front::*;
 
 pub(crate) const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };
@@ -56,27 +56,19 @@ pub(crate) fn start() -> Start {
         left_out: None,
         applied_index: 1,
     };
+    let zk = spaces::zk::Options { tick_ms: 1_000, ..Default::default() };
+    let options = spaces::Options { zk, ..Default::default() };
     Start {
         origin: ORIGIN,
         seed: 1,
         restored,
-        settings: Settings::default(),
-        settings_restored: Settings::default(),
-        etcd_settings: Default::default(),
-        etcd_settings_restored: Default::default(),
-        etcd_revision: 1,
-        auto_compaction: Default::default(),
-        sessions: Vec::new(),
-        leases: Vec::new(),
-        etcd_v2_deadlines: Vec::new(),
+        spaces: Spaces::new(options, &Machine::default()),
         log_bytes: 0,
         image_bytes_max: 0,
         digest: Machine::default().digest(),
         snapshot_commands: 1_000_000,
         snapshot_log: crate::snapshot::log_rule::SnapshotLog::Unbounded,
         disk_stall_ms: crate::limits::DISK_STALL_MS,
-        containers: Default::default(),
-        tick_ms: 1_000,
         session_timeout_ms_min: 4_000,
         raft_tick_ms: 100,
         log_memory: Default::default(),
@@ -232,23 +224,4 @@ pub(crate) fn copy(machine: &mut Machine) -> Machine {
     let mut restore = Restore::default();
     restore.piece(&piece).expect("it was just written");
     restore.finish().expect("it is whole")
-}
-
-/// The sessions of a machine, as a start wants them.
-pub(crate) fn sessions_of(machine: &Machine) -> Vec<OwnerEvent> {
-    let mut sessions: Vec<OwnerEvent> = machine
-        .zk()
-        .sessions()
-        .iter()
-        .map(|(session, found)| OwnerEvent::Attached {
-            owner: machine::Owner::Session(session),
-            attached: found.attached,
-            timeout_ms: found.timeout_ms,
-        })
-        .collect();
-    sessions.sort_by_key(|event| match event {
-        OwnerEvent::Attached { owner, .. } | OwnerEvent::Ended(owner) => *owner,
-        OwnerEvent::AllReplaced => unreachable!("a state that is there replaces none"),
-    });
-    sessions
 }

@@ -4,8 +4,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use machine::etcd_v2::reply::Outcome as EtcdV2Outcome;
-use machine::{Command, EtcdV2Command, Outcome};
+use machine::EtcdV2Command;
+use machine::etcd_v2::reply::{Outcome as EtcdV2Outcome, Refusal};
 
 /// Operations, each with the names of its counts of successes and failures.
 const OPERATIONS: [(&str, &str); 7] = [
@@ -29,11 +29,12 @@ pub struct EtcdV2Counts {
 }
 
 impl EtcdV2Counts {
-    /// Counts a command with its outcome, if it is one of etcd v2.
-    pub(crate) fn on_command(&self, command: &Command<'_>, outcome: &Outcome) {
-        let (Command::EtcdV2(command), Outcome::EtcdV2(outcome)) = (command, outcome) else {
-            return;
-        };
+    /// Counts a command with its outcome.
+    pub(crate) fn on_command(
+        &self,
+        command: &EtcdV2Command<'_>,
+        outcome: &Result<EtcdV2Outcome, Refusal>,
+    ) {
         let operation = match command {
             EtcdV2Command::Set { .. } => 1,
             EtcdV2Command::Delete { .. } => 2,

@@ -1,0 +1,185 @@
+//! What a leader does for each space by the clock: it ends sessions, leases and times to live,
+//! looks for containers, compacts etcd's history, and keeps the settings of the space as its
+//! configuration wants them. Not replicated; Loop owns it, and sees commands only.
+//!
+//! Each space has a room of the same shape: `on_applied` takes the news of Apply, `due` gives the
+//! commands that are due, `renew_all` gives every client its full time, `wanted` gives the command
+//! that sets the settings, and `held` counts what is kept. Every member keeps the rooms, since any
+//! member may lead next.
+
+pub mod deadlines;
+pub mod etcd;
+pub mod etcd_v2;
+pub mod look;
+pub mod zk;
+
+use machine::change::Changes;
+use machine::{Command, Level, Machine, Outcome};
+
+use etcd::Etcd;
+use etcd_v2::EtcdV2;
+pub use etcd_v2::counts::EtcdV2Counts;
+pub use look::{Found, Search};
+use look::{Held, Look};
+use zk::Zk;
+
+/// The configuration of the spaces.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Of ZooKeeper's space.
+    pub zk: zk::Options,
+    /// Of etcd's space.
+    pub etcd: etcd::Options,
+}
+
+/// The rooms of all spaces.
+pub struct Spaces {
+    pub(crate) zk: Zk,
+    pub(crate) etcd: Etcd,
+    pub(crate) etcd_v2: EtcdV2,
+}
+
+/// What has changed in the state, as far as a leader must know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Whether another state took the place of the one before: the deadlines are all that it has.
+    pub is_replaced: bool,
+    /// Of ZooKeeper's space.
+    pub zk: zk::News,
+    /// Of etcd's space.
+    pub etcd: etcd::News,
+    /// Of etcd v2's space.
+    pub etcd_v2: etcd_v2::News,
+}
+
+impl News {
+    /// The news in a batch of changes.
+    pub(crate) fn from_changes(changes: &Changes) -> News {
+        News {
+            is_replaced: changes.control.replaced().is_some(),
+            zk: zk::News::from_changes(&changes.zk),
+            etcd: etcd::News::from_changes(&changes.etcd),
+            etcd_v2: etcd_v2::News::from_changes(&changes.etcd_v2),
+        }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        let News { is_replaced, zk, etcd, etcd_v2 } = self;
+        !is_replaced && zk.is_empty() && etcd.is_empty() && etcd_v2.is_empty()
+    }
+}
+
+/// What a leader has done for the spaces since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sessions that were judged to be silent for too long.
+    pub sessions_expired: u64,
+    /// Leases of etcd that nobody kept alive for their time to live.
+    pub leases_expired: u64,
+    /// Nodes of etcd v2 whose time to live was over.
+    pub etcd_v2_expired: u64,
+    /// Compactions of etcd's keys that this member, as leader, has begun by itself.
+    pub auto_compactions: u64,
+}
+
+/// Counts of the commands that Apply has run since the start, and of what the Fronts add to them.
+/// Shared by Apply, the Fronts and those who show them.
+#[derive(Debug, Default)]
+pub struct CommandCounts {
+    /// Of etcd v2's space.
+    pub etcd_v2: EtcdV2Counts,
+}
+
+impl CommandCounts {
+    /// Counts a command with its outcome.
+    pub(crate) fn on_command(&self, command: &Command<'_>, outcome: &Outcome) {
+        if let (Command::EtcdV2(command), Outcome::EtcdV2(outcome)) = (command, outcome) {
+            self.etcd_v2.on_command(command, outcome);
+        }
+    }
+}
+
+impl Spaces {
+    /// The rooms at a start, with the deadlines and the settings of the restored state.
+    pub fn new(options: Options, machine: &Machine) -> Spaces {
+        Spaces {
+            zk: Zk::new(options.zk, machine.zk()),
+            etcd: Etcd::new(options.etcd, machine.etcd()),
+            etcd_v2: EtcdV2::new(machine.etcd_v2()),
+        }
+    }
+
+    /// Takes the news of Apply.
+    pub(crate) fn on_applied(&mut self, news: News) {
+        let News { is_replaced, zk, etcd, etcd_v2 } = news;
+        self.zk.on_applied(is_replaced, zk);
+        self.etcd.on_applied(is_replaced, etcd);
+        self.etcd_v2.on_applied(is_replaced, etcd_v2);
+    }
+
+    /// This member begins to lead: every client gets its full time.
+    pub(crate) fn begin_leading(&mut self) {
+        self.zk.begin_leading();
+        self.etcd.begin_leading();
+        self.renew_all();
+    }
+
+    /// This member leads no longer.
+    pub(crate) fn end_leading(&mut self) {
+        self.zk.end_leading();
+        self.etcd.end_leading();
+    }
+
+    /// Gives every session, every lease and every node of etcd v2 its full time.
+    pub(crate) fn renew_all(&mut self) {
+        self.zk.renew_all();
+        self.etcd.renew_all();
+        self.etcd_v2.renew_all();
+    }
+
+    /// Lets time pass; see [`deadlines::Deadlines::advance`].
+    pub(crate) fn advance(&mut self, elapsed_ms: u64, planned_ms: u64) {
+        self.zk.advance(elapsed_ms, planned_ms);
+        self.etcd.advance(elapsed_ms, planned_ms);
+        self.etcd_v2.advance(elapsed_ms, planned_ms);
+    }
+
+    /// How long until the first deadline of a client, in ms; `None` without clients.
+    pub(crate) fn deadline_ms(&self) -> Option<u64> {
+        let due = [self.zk.deadline_ms(), self.etcd.deadline_ms(), self.etcd_v2.deadline_ms()];
+        due.into_iter().flatten().min()
+    }
+
+    /// Hands `submit` the commands that are due. A look gives a bounded number of them.
+    pub(crate) fn due(&mut self, look: &Look, submit: &mut dyn FnMut(&Command<'_>)) {
+        self.zk.due(look, submit);
+        self.etcd.due(look, submit);
+        self.etcd_v2.due(look, submit);
+    }
+
+    /// The command that sets settings as the configuration wants them; `None` if they are so.
+    pub(crate) fn wanted(&self, level: Level) -> Option<Command<'static>> {
+        self.zk.wanted().or_else(|| self.etcd.wanted(level))
+    }
+
+    /// What is kept.
+    pub(crate) fn held(&self) -> Held {
+        let [zk, etcd, etcd_v2] = [self.zk.held(), self.etcd.held(), self.etcd_v2.held()];
+        Held {
+            deadlines: zk.deadlines + etcd.deadlines + etcd_v2.deadlines,
+            deadline_places: zk.deadline_places + etcd.deadline_places + etcd_v2.deadline_places,
+            questions: etcd.questions,
+        }
+    }
+
+    /// The counts since the start.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            sessions_expired: self.zk.expired_count,
+            leases_expired: self.etcd.expired_count,
+            etcd_v2_expired: self.etcd_v2.expired_count,
+            auto_compactions: self.etcd.compaction_count,
+        }
+    }
+}

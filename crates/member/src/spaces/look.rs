@@ -1,0 +1,52 @@
+//! What all rooms of spaces are given and give: a look at the clock, a search of the state, and how
+//! much is kept.
+
+use machine::{Level, Machine};
+
+/// The time at which a leader looks for what is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Loop's clock, in ms.
+    pub now_ms: u64,
+    /// Time since the last look, in ms.
+    pub elapsed_ms: u64,
+    /// Whether this member leads, has applied what earlier leaders committed, and serves clients.
+    pub leads: bool,
+    /// Whether the log has room. While the disk is full no client can attach, so none is judged.
+    pub has_room: bool,
+    /// The level of the state.
+    pub level: Level,
+}
+
+impl Look {
+    /// Whether clients may be judged.
+    pub fn may_judge(&self) -> bool {
+        self.leads && self.has_room
+    }
+}
+
+/// How much the spaces keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Sessions, leases and nodes of etcd v2 with a deadline.
+    pub deadlines: usize,
+    /// Places that they take in the order of deadlines: one for each.
+    pub deadline_places: usize,
+    /// Questions about leases that wait for an answer.
+    pub questions: usize,
+}
+
+/// A look at the state for what a space is to remove; Apply takes it under the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search(pub(crate) machine::ContainerSearch);
+
+impl Search {
+    /// Takes the look.
+    pub(crate) fn run(&self, machine: &Machine) -> Found {
+        Found(machine.zk().find_container_znodes(&self.0))
+    }
+}
+
+/// What a search has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found(pub(crate) machine::ContainersFound);
