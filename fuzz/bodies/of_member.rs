@@ -2,8 +2,8 @@
 
 use machine::{BootId, Digest, LeaseId, Level, LogIndex, MemberId, Owner, SessionId};
 use member::Hello;
-use member::hello::Known;
 use member::lease::{LeaseQuestion, LeaseTime};
+use member::membership::hello::Known;
 use member::peer::{
     AskLeases, Heard, LeaseTimes, LentSnapshot, Offer, PeerFrame, PeerMessage, Piece, SnapshotAt,
     Want,

@@ -7,13 +7,12 @@ use machine::{BootId, Level, LogIndex, MemberId};
 
 use crate::leader::digests::Digests;
 use crate::leader::followed::Followed;
-use crate::leader::joining::Joining;
 use crate::leader::lending::Lending;
+use crate::membership::joining::Joining;
 use crate::snapshot::fetch::Offers;
 
 pub(crate) mod digests;
 pub(crate) mod followed;
-pub(crate) mod joining;
 pub(crate) mod lending;
 
 /// The state of a leader. It goes as a whole when the member leads no longer.

@@ -3,7 +3,7 @@
 //! - [`Loop`] orders: it packs what clients hand over into entries, proposes them, hands committed
 //!   ones on, keeps the sessions' leases and says when to take a snapshot.
 //! - [`Apply`] runs committed commands on the machine and produces answers and changes.
-//! - [`Front`], one per connection runtime of ZooKeeper's clients, holds connections, the order
+//! - [`ZkFront`], one per connection runtime of ZooKeeper's clients, holds connections, the order
 //!   within each session, and the watches. [`EtcdFront`] holds the calls of etcd's clients.
 //!
 //! Two more write what these decide: [`LogWriter`] the log, [`SnapshotWriter`] the snapshots, over
@@ -15,11 +15,9 @@
 //! `sim` with virtual ones. Every decision is here, so the simulator runs the code that ships.
 
 pub mod apply;
-pub mod bootstrap;
 mod caller;
 mod commands;
-pub mod etcd_front;
-pub mod hello;
+pub mod fronts;
 pub mod identities;
 pub mod inspect;
 pub mod leader;
@@ -27,35 +25,32 @@ pub mod lease;
 pub mod limits;
 pub mod local_read;
 pub mod log_writer;
+pub mod membership;
 pub mod message;
 pub mod order;
 pub mod peer;
 pub mod recovery;
 mod replay;
 pub mod reply_room;
-mod servers;
 pub mod snapshot;
 pub mod spaces;
 pub mod summary;
 pub mod throttle;
-mod token_times;
 mod watch_interest;
-pub mod zk_front;
 
 pub use apply::Apply;
-pub use bootstrap::Bootstrap;
-pub use etcd_front::EtcdFront;
-pub use hello::Hello;
+pub use fronts::etcd::EtcdFront;
+pub use fronts::etcd::token_times::TokenTimes;
+pub use fronts::zk::ZkFront;
 pub use leader::digests::Difference;
 pub use log_writer::LogWriter;
-pub use order::{
-    BadPeer, Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld, LoopOutput, RaiseRefused,
-};
+pub use membership::bootstrap::Bootstrap;
+pub use membership::hello::Hello;
+pub use membership::levels::RaiseRefused;
+pub use membership::servers::LinkedServer;
+pub use order::{BadPeer, Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld, LoopOutput};
 pub use replica::{PeerStatus, Role, Status};
 pub use reply_room::ReplyRoom;
-pub use servers::LinkedServer;
 pub use snapshot::writer::SnapshotWriter;
 pub use spaces::{CommandCounts, EtcdV2Counts};
-pub use token_times::TokenTimes;
 pub use watch_interest::WatchInterest;
-pub use zk_front::Front;

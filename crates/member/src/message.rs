@@ -13,12 +13,12 @@ pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use thiserror::Error;
 
 pub use crate::caller::{Caller, FrontId, Ticket};
-use crate::hello::Known;
 pub use crate::lease::LeaseAnswered;
 use crate::lease::LeaseQuestion;
 use crate::local_read::{LocalRead, ReadAnswer};
+use crate::membership::hello::Known;
+use crate::membership::servers::LinkedServer;
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
-use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::snapshot::log_rule::SnapshotLog;
 use crate::spaces::{Found, News, Search, Spaces};

@@ -39,8 +39,10 @@ use thiserror::Error;
 
 use crate::leader::Leading;
 use crate::leader::digests::{Difference, OwnDigests};
-use crate::leader::joining::{JoinStep, JoinView};
 use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
+use crate::membership::joining::{JoinStep, JoinView};
+use crate::membership::levels::Levels;
+use crate::membership::servers::Servers;
 use crate::message::{
     Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, SnapshotJob, Start, ToApply,
     ToLoop, Unavailable, UnknownEntry, UnreadableEntry, Waiter,
@@ -49,7 +51,6 @@ use crate::order::forward::Forwarder;
 use crate::order::hearing::Hearing;
 use crate::order::persisting::Persisting;
 use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, SnapshotAt};
-use crate::servers::Servers;
 use crate::snapshot::fetch::CatchUp;
 use crate::snapshot::schedule::Snapshots;
 use crate::spaces::look::Look;
@@ -57,13 +58,11 @@ use crate::spaces::{self, Spaces};
 use crate::summary::Latency;
 
 use contact::Contact;
-use levels::Levels;
 use memberships::Memberships;
 use records::{to_log_entry, to_replica};
 use room::Room;
 use timing::Timing;
 
-pub use levels::RaiseRefused;
 pub use records::{to_restored, to_storage};
 
 /// The first of a member's step functions.
@@ -745,7 +744,7 @@ impl Loop {
             elapsed_ms,
             leads: self.is_caught_up() && self.ready,
             has_room: !self.room.is_full,
-            level: self.levels.replicated,
+            level: self.levels.replicated(),
         };
         let waiting = &mut self.waiting;
         self.spaces.due(&look, &mut |command| waiting.push_back(Waiting::by_loop(command)));
@@ -974,7 +973,7 @@ impl Loop {
     /// The command that makes the replicated state what this member's configuration wants; `None`
     /// if it is so.
     fn configuration(&self) -> Option<Command<'static>> {
-        let wanted = self.spaces.wanted(self.levels.replicated);
+        let wanted = self.spaces.wanted(self.levels.replicated());
         if wanted.is_some() || self.servers_wanted.servers.is_empty() {
             return wanted;
         }

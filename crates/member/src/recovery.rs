@@ -18,9 +18,9 @@ use storage::wal::{
 };
 use thiserror::Error;
 
-use crate::bootstrap::ABSENT_VOTERS_FROM;
-use crate::hello::Known;
 use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
+use crate::membership::bootstrap::ABSENT_VOTERS_FROM;
+use crate::membership::hello::Known;
 use crate::message::{Start, UnknownEntry};
 use crate::order::to_restored;
 use crate::replay::replay;

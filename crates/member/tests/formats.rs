@@ -9,8 +9,8 @@ use machine::{
     Origin, Owner, SessionId, StatedLevel,
 };
 use member::Hello;
-use member::hello::{Known, VersionRange};
 use member::lease::{LeaseQuestion, LeaseTime};
+use member::membership::hello::{Known, VersionRange};
 use member::peer::{
     AskLeases, Forward, ForwardedBatch, Heard, LeaseTimes, LentSnapshot, Offer, PeerFrame,
     PeerMessage, Piece, SnapshotAt, Want,

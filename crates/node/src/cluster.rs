@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use member::bootstrap::{Attendance, Decision, absent_server};
 use member::limits::AGREEMENT_INTERVAL_MS;
+use member::membership::bootstrap::{Attendance, Decision, absent_server};
 use member::recovery::{
     OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member, recover,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use machine::{Level, Machine, Mark, MemberId, Owner};
-use member::hello::Known;
+use member::membership::hello::Known;
 use member::summary::Summary;
 use member::{LinkedServer, Loop, LoopCounts, PeerStatus, RaiseRefused, Status};
 use parking_lot::RwLock;

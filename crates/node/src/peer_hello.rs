@@ -21,7 +21,7 @@
 //! when the link begins, no more: against somebody who can write into the network only TLS helps.
 //!
 //! Version 1 has the last four messages only, and the secret is the key of the proofs. Which
-//! version is spoken: [`member::hello::Handshakes`].
+//! version is spoken: [`member::membership::hello::Handshakes`].
 //!
 //! Byte layouts: `docs/formats.md`, "Handshake".
 
@@ -31,7 +31,7 @@ use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use machine::Level;
 use member::Hello;
-use member::hello::Incompatibility;
+use member::membership::hello::Incompatibility;
 use member::peer::PeerFrame;
 use sha2::Sha256;
 use storage::codec::{DecodeError, Reader};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use member::bootstrap::Waiting;
+use member::membership::bootstrap::Waiting;
 use parking_lot::Mutex;
 
 use crate::peer_sockets::PeerHandle;

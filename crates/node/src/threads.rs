@@ -135,7 +135,7 @@ impl FrontHandle {
         self.shared.commit_index.load(Ordering::Acquire)
     }
 
-    /// See [`Now::contact_at_ms`](member::zk_front::Now::contact_at_ms).
+    /// See [`Now::contact_at_ms`](member::fronts::zk::Now::contact_at_ms).
     pub fn contact_at_ms(&self) -> Option<u64> {
         Some(self.shared.contact_at_ms.load(Ordering::Acquire)).filter(|at_ms| *at_ms != u64::MAX)
     }

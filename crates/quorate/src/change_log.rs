@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use machine::{Changes, QuotaExceeded};
-use member::zk_front::audit_ended_sessions;
+use member::fronts::zk::audit_ended_sessions;
 
 /// The time between two lines about exceeded quotas: a client may exceed a quota with each request
 /// (ZooKeeper's `RateLogger` limits them for this reason, too).

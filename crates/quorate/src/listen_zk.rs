@@ -1,4 +1,4 @@
-//! The ZooKeeper face: sockets only. Bytes go into a [`Front`] and come out of it.
+//! The ZooKeeper face: sockets only. Bytes go into a [`ZkFront`] and come out of it.
 //!
 //! One connection runtime per core, each a thread with a current-thread tokio runtime and one
 //! Front. The acceptor spreads connections over them; a connection stays where it is.
@@ -17,8 +17,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use machine::ConnectionId;
-use member::Front;
-use member::zk_front::{AuditResult, FrontReport, Now, Reset, SlowRequest, WatchCursor, WatchPage};
+use member::ZkFront;
+use member::fronts::zk::{
+    AuditResult, FrontReport, Now, Reset, SlowRequest, WatchCursor, WatchPage,
+};
 use node::FrontHandle;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -171,7 +173,7 @@ fn admit(
 /// # Errors
 /// A thread or a runtime cannot be made.
 pub fn start(
-    fronts: Vec<(FrontHandle, Front)>,
+    fronts: Vec<(FrontHandle, ZkFront)>,
     questions: mpsc::Sender<Question>,
     (connections, tls): (Arc<Connections>, Option<Arc<Tls>>),
 ) -> std::io::Result<Acceptor> {
@@ -255,7 +257,7 @@ impl Acceptor {
 /// One connection runtime.
 struct Runtime {
     handle: FrontHandle,
-    front: RefCell<Front>,
+    front: RefCell<ZkFront>,
     sockets: RefCell<HashMap<ConnectionId, Rc<Socket>>>,
     next_connection: Cell<u64>,
     /// The buffer for reads of all sockets.
@@ -334,7 +336,7 @@ async fn tick(runtime: Rc<Runtime>) {
 }
 
 impl Runtime {
-    fn new(handle: FrontHandle, front: Front, face: Arc<Face>) -> Runtime {
+    fn new(handle: FrontHandle, front: ZkFront, face: Arc<Face>) -> Runtime {
         // Connection ids are unique within this boot: the runtime's id is in the upper bits.
         let first = u64::from(handle.id().0) << 48 | 1;
         Runtime {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use images::Images;
 use machine::{Level, Machine, Servers};
 use member::RaiseRefused;
-use member::zk_front::{FrontReport, Reset};
+use member::fronts::zk::{FrontReport, Reset};
 use node::MonitorHandle;
 use tokio::sync::{Semaphore, oneshot};
 use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};

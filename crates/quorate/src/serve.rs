@@ -12,16 +12,16 @@ use anyhow::Context;
 use machine::Changes;
 use machine::Level;
 use member::EtcdFront;
-use member::Front;
 use member::ReplyRoom;
 use member::TokenTimes;
-use member::etcd_front::EtcdFrontConfig;
-use member::hello::Known;
+use member::ZkFront;
+use member::fronts::etcd::EtcdFrontConfig;
+use member::fronts::zk::FrontConfig;
+use member::membership::hello::Known;
 use member::message::FrontCounts;
 use member::recovery::Options;
 use member::spaces;
 use member::throttle::Throttle;
-use member::zk_front::FrontConfig;
 use node::{FrontHandle, Node, NodeConfig, StartBoard};
 use replica::LogMemory;
 use tokio::net::TcpListener;
@@ -460,7 +460,7 @@ fn faces(
 }
 
 /// A Front for each of the member's handles. All share a secret, and the bounds on all clients.
-fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, Front)>> {
+fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, ZkFront)>> {
     let secret = random_bytes()?;
     let handles = node.zk_fronts();
     let commands_max = config.requests.commands_in_flight_of(handles.len());
@@ -468,7 +468,7 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
     let auth = Arc::new(config.auth.clone());
     let throttle = Arc::new(Throttle::new(config.requests.throttle.clone()));
     let front = |handle: FrontHandle| {
-        let front = Front::new(FrontConfig {
+        let front = ZkFront::new(FrontConfig {
             id: handle.id(),
             origin: node.origin(),
             frame_bytes_max: config.requests.jute_bytes_max,

@@ -1,7 +1,7 @@
 //! Builds of the program: what each knows of levels and messages, and which servers run which.
 
 use machine::Level;
-use member::hello::{Known, VersionRange};
+use member::membership::hello::{Known, VersionRange};
 use workload::generate::Random;
 
 use crate::limits::ASK_INTERVAL_US_MAX;

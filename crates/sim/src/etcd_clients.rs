@@ -18,7 +18,7 @@ pub mod watcher;
 pub mod wire;
 
 use machine::etcd::Settings;
-use member::etcd_front::WatchBounds;
+use member::fronts::etcd::WatchBounds;
 use member::spaces::etcd::auto_compaction::AutoCompaction;
 use workload::etcd::history::History;
 use workload::generate::Random;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use machine::{Level, MemberId};
 use member::Hello;
-use member::hello::{Handshakes, Incompatibility};
+use member::membership::hello::{Handshakes, Incompatibility};
 use member::peer::PeerFrame;
 use workload::generate::Random;
 

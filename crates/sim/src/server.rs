@@ -25,23 +25,23 @@ use std::sync::Arc;
 use machine::change::SharedChanges;
 use machine::together::one_by_one;
 use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
-use member::bootstrap::{Attendance, absent_server};
-use member::etcd_front::{EtcdFrontConfig, WatchBounds};
-use member::hello::Known;
+use member::RaiseRefused;
+use member::fronts::etcd::{EtcdFrontConfig, WatchBounds};
+use member::fronts::zk::{FrontConfig, HeldBytes};
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
+use member::membership::bootstrap::{Attendance, absent_server};
+use member::membership::hello::Known;
 use member::message::{
     Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontCounts, FrontId, LoopInput,
     PersistId, SnapshotJob, ToApply, ToLoop,
 };
-use member::order::RaiseRefused;
 use member::peer::PeerFrame;
 use member::recovery::{
     self, OpenedMember, Reading, Recovered, RecoveryError, open_member, recover, restore_newest,
 };
 use member::snapshot::received::{self, ImageReceiver};
 use member::throttle::{Throttle, ThrottleConfig};
-use member::zk_front::{FrontConfig, HeldBytes};
 use member::{
     Apply, Condemned, Difference, Fetching, Hello, LogWriter, Loop, LoopCounts, LoopHeld,
     SnapshotWriter, TokenTimes, WatchInterest,

@@ -22,9 +22,9 @@ mod process;
 use std::collections::BTreeMap;
 
 use machine::{Level, ServerList, ServerRecord, ServerRole};
-use member::bootstrap::Attendance;
-use member::hello::Known;
 use member::limits::QUIET_TIMEOUT_MS_MIN;
+use member::membership::bootstrap::Attendance;
+use member::membership::hello::Known;
 use member::recovery::{self, draw_ids};
 use member::snapshot::log_rule::SnapshotLog;
 use member::spaces::{self, zk::containers::ContainerSettings};

@@ -14,11 +14,11 @@ use machine::{
 use zk::request::ReadKind;
 
 use super::*;
+use crate::fronts::zk::tests::rig::{ORIGIN, Random, entry_of, own_batch};
 use crate::local_read::OwnedRead;
 use crate::message::{Fate, GivenUp, GivenUpAt};
 use crate::peer::SnapshotAt;
 use crate::spaces::Found;
-use crate::zk_front::tests::rig::{ORIGIN, Random, entry_of, own_batch};
 
 fn create(session: i64, path: &str) -> Command<'_> {
     let (malformed, acl, mode, ttl_ms) = (false, AskedAcl::Open, CreateMode::Persistent, -1);

@@ -7,9 +7,9 @@ use storage::wal::WalOptions;
 
 use super::*;
 use crate::Loop;
+use crate::fronts::zk::tests::rig::{own_batch, plenty_of_room};
 use crate::message::{FrontId, LoopInput, Submission, Ticket, ToApply, ToLoop, Waiter};
 use crate::recovery::{Options, Recovered, recover, start};
-use crate::zk_front::tests::rig::{own_batch, plenty_of_room};
 
 const KIB: u64 = 1024;
 const SECRET: [u8; 32] = [7; 32];
@@ -45,7 +45,7 @@ fn options() -> Options {
     Options {
         spaces: Default::default(),
         servers: Default::default(),
-        known: crate::hello::Known::up_to(Level::RELEASED),
+        known: crate::membership::hello::Known::up_to(Level::RELEASED),
         session_timeout_ms_min: 4_000,
         raft_tick_ms: 100,
         log_memory: Default::default(),

@@ -11,107 +11,23 @@ use std::collections::BTreeMap;
 
 use machine::{Command, ControlCommand, Level, MemberId, StatedLevel};
 use replica::Membership;
-use thiserror::Error;
 
 use super::Loop;
-use crate::bootstrap::absent_server;
-use crate::hello::Known;
-use crate::limits::RAISES_INTERVAL_MS;
+use crate::membership::bootstrap::absent_server;
+use crate::membership::hello::Known;
+use crate::membership::levels::RaiseRefused;
+use crate::membership::servers::{LinkedServer, Servers};
 use crate::peer::PeerMessage;
-use crate::servers::{LinkedServer, Servers};
-
-/// A member's view of levels.
-pub(super) struct Levels {
-    /// The message versions and levels that this build knows.
-    known: Known,
-    /// The level of the state.
-    pub replicated: Level,
-    /// The level that clients need; the leader may not have raised it yet.
-    needed: Level,
-    /// When the leader was last asked to raise it.
-    asked_ms: Option<u64>,
-}
-
-impl Levels {
-    /// The view of a build that knows `known`, with a state of level `replicated`.
-    pub fn new(known: Known, replicated: Level) -> Levels {
-        Levels { known, replicated, needed: replicated, asked_ms: None }
-    }
-
-    /// The highest level that this build knows.
-    pub fn own_max(&self) -> Level {
-        self.known.level_max
-    }
-
-    /// Whether it is time to ask for the needed level; if so, notes the time.
-    fn is_due(&mut self, now_ms: u64) -> bool {
-        let is_soon = self.asked_ms.is_some_and(|asked_ms| now_ms < asked_ms + RAISES_INTERVAL_MS);
-        if self.needed <= self.replicated || is_soon {
-            return false;
-        }
-        self.asked_ms = Some(now_ms);
-        true
-    }
-}
-
-/// Why the level is not raised.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RaiseRefused {
-    /// This member does not lead, or has not yet applied everything that earlier leaders committed.
-    #[error("this server is not the leader, or is not ready to lead: ask the leader")]
-    NotLeader,
-    /// This build does not know the level.
-    #[error("this version knows levels up to {level_max}")]
-    UnknownHere {
-        /// The highest level that it knows.
-        level_max: Level,
-    },
-    /// A member is not linked, so it cannot say what it knows.
-    #[error(
-        "{} is not connected: every server must be connected and say that it knows level {level}",
-        named(.server, *.member)
-    )]
-    Absent {
-        /// The level to raise to.
-        level: Level,
-        /// The number of its server, where it is known.
-        server: Option<u64>,
-        /// The id of the member.
-        member: MemberId,
-    },
-    /// A member does not know the level.
-    #[error("server {server}, of version {program}, knows levels up to {level_max}: install version {} or later there, or raise level_max where it is set", .level.version())]
-    UnknownThere {
-        /// The level to raise to.
-        level: Level,
-        /// The number of its server.
-        server: u64,
-        /// The version of its program.
-        program: String,
-        /// The highest level that it knows.
-        level_max: Level,
-    },
-    /// The membership is being changed.
-    #[error("the membership is being changed: try again")]
-    Changing,
-}
-
-fn named(server: &Option<u64>, member: MemberId) -> String {
-    match server {
-        Some(server) => format!("server {server}"),
-        None => format!("member {:016x}", member.0),
-    }
-}
 
 impl Loop {
     /// The level of the state: its features may be used.
     pub fn level(&self) -> Level {
-        self.levels.replicated
+        self.levels.replicated()
     }
 
     /// The message versions and levels that this build knows.
     pub fn known(&self) -> &Known {
-        &self.levels.known
+        self.levels.known()
     }
 
     /// The members that link to this one, with their descriptions.
@@ -126,7 +42,7 @@ impl Loop {
     /// The level cannot be raised now; nothing was submitted.
     pub fn upgrade(&mut self) -> Result<Level, RaiseRefused> {
         let level = self.levels.own_max();
-        self.raise(level).map(|()| level.max(self.levels.replicated))
+        self.raise(level).map(|()| level.max(self.levels.replicated()))
     }
 
     /// The level to which this leader last decided to raise. Its entry may be in the log or not
@@ -139,7 +55,7 @@ impl Loop {
     /// Notes the level that a client of this member, or of another one, needs. Loop asks for it
     /// until the state has it.
     pub(super) fn need_level(&mut self, level: Level) {
-        self.levels.needed = self.levels.needed.max(level);
+        self.levels.need(level);
     }
 
     /// Raises the level for clients that need a higher one, or asks the leader to. From level 1 it
@@ -147,14 +63,11 @@ impl Loop {
     /// of etcd's clients on; from another level as far as is needed, so that an upgrade can be
     /// undone.
     pub(super) fn pursue_level(&mut self) {
-        if !self.levels.is_due(self.now_ms) {
-            return;
-        }
-        let level = self.levels.needed;
+        let Some(level) = self.levels.due(self.now_ms) else { return };
         match self.leader {
             // A refused raise is tried again.
             _ if self.leads() => {
-                let is_first = self.levels.replicated == Level::FIRST;
+                let is_first = self.levels.replicated() == Level::FIRST;
                 let known = self.known_to_all().filter(|_| is_first);
                 drop(self.raise(known.unwrap_or(level).max(level)));
             }
@@ -171,7 +84,7 @@ impl Loop {
     }
 
     fn raise(&mut self, level: Level) -> Result<(), RaiseRefused> {
-        if level <= self.levels.replicated {
+        if level <= self.levels.replicated() {
             return Ok(());
         }
         if !self.is_caught_up() {
@@ -196,11 +109,7 @@ impl Loop {
 
     /// The level of the state has risen, or the state was replaced by one of this level.
     pub(super) fn on_raised(&mut self, stated: StatedLevel) {
-        let level = stated.level;
-        assert!(level <= self.levels.own_max(), "Apply stops before a level that is not known");
-        assert!(level >= self.levels.replicated, "a level does not fall");
-        if level > self.levels.replicated {
-            self.levels.replicated = level;
+        if self.levels.on_raised(stated.level) {
             self.output.raised = Some(stated);
         }
     }
@@ -208,7 +117,7 @@ impl Loop {
     /// The level that a new member must know: the level of the state, or a higher one that is being
     /// raised.
     pub(super) fn level_to_join(&self) -> Level {
-        self.raising().unwrap_or(Level::FIRST).max(self.levels.replicated)
+        self.raising().unwrap_or(Level::FIRST).max(self.levels.replicated())
     }
 }
 

@@ -8,9 +8,9 @@ use replica::{MessageError, PeerStatus};
 use super::{Condemned, Differs, Loop, Waiting};
 use crate::leader::digests::Difference;
 use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS};
+use crate::membership::servers::LinkedServer;
 use crate::message::SnapshotJob;
 use crate::peer::{Forward, ForwardedBatch, PeerError, PeerFrame, PeerMessage};
-use crate::servers::LinkedServer;
 
 impl Loop {
     /// Takes a frame of another member. Its link has proved the member's identity.

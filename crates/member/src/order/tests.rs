@@ -4,15 +4,15 @@ use machine::etcd::command::Command as EtcdCommand;
 use machine::{Changes, Machine, Ordinal, SessionChange, SessionId, Settings, Stamp, ZkCommand};
 
 use super::*;
-use crate::hello::Known;
+use crate::fronts::zk::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, start};
 use crate::limits::{
     CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS,
 };
+use crate::membership::hello::Known;
 use crate::message::{LoopInput, Submission, Ticket};
 use crate::snapshot::log_rule::SnapshotLog;
 use crate::spaces::etcd::auto_compaction::AutoCompaction;
 use crate::spaces::{Found, News, Search, etcd, zk};
-use crate::zk_front::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, start};
 
 /// A Loop that leads, with its first entry persisted and applied.
 fn leading(start: Start) -> Real {
@@ -572,7 +572,7 @@ fn settings_that_differ_are_configured_before_a_member_is_ready() {
     let zk = zk::Options { settings: wanted.clone(), ..zk::Options::default() };
     let spaces = spaces(spaces::Options { zk, ..Default::default() });
     let real = Real::new(Start { spaces, ..start() });
-    let mut rig = Rig::new(1, crate::zk_front::tests::rig::Engine::Real(Box::new(real)));
+    let mut rig = Rig::new(1, crate::fronts::zk::tests::rig::Engine::Real(Box::new(real)));
     for _ in 0..10 {
         assert_eq!(rig.real().ready == 1, *rig.machine.zk().settings() == wanted);
         rig.step_loop();
@@ -602,7 +602,7 @@ fn settings_that_are_the_same_are_not_configured() {
 fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them() {
     let etcd_settings = machine::etcd::Settings { txn_ops_max: 7, ..Default::default() };
     let auto_compaction = AutoCompaction::Periodic { ms: 1_000 };
-    let known = crate::hello::Known::up_to(Level::ETCD);
+    let known = crate::membership::hello::Known::up_to(Level::ETCD);
     let etcd = etcd::Options { settings: etcd_settings, auto_compaction };
     let spaces = spaces(spaces::Options { etcd, ..Default::default() });
     let mut real = leading(Start { spaces, known, ..start() });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, Level, SessionId, ZkCommand};
-use member::hello::Known;
+use member::membership::hello::Known;
 use member::message::{FrontCounts, Submission, Ticket, ToLoop, Waiter};
 use member::recovery::Options;
 use storage::datadir::{BIRTH_FILE, Identity, decode_birth};

@@ -1,5 +1,5 @@
 use machine::{BootId, Level, MemberId};
-use member::hello::{Known, VersionRange};
+use member::membership::hello::{Known, VersionRange};
 use storage::datadir::Birth;
 
 use super::*;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use machine::Level;
 use member::Hello;
-use member::hello::{HandshakeVersion, Handshakes};
+use member::membership::hello::{HandshakeVersion, Handshakes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 

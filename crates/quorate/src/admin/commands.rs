@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use machine::{ServerRecord, Servers};
-use member::zk_front::{FrontReport, Reset};
+use member::fronts::zk::{FrontReport, Reset};
 use zk::four_letter::{self, ConnectionReport};
 use zk::metrics::{self, Number};
 

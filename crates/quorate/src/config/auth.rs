@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::Settings;
-use member::zk_front::auth::{AuthConfig, EnsembleNames};
+use member::fronts::zk::auth::{AuthConfig, EnsembleNames};
 
 use super::report::{ConfigError, Report};
 use super::sasl::SaslKeys;

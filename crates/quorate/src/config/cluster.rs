@@ -14,7 +14,7 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use machine::{ServerList, ServerRecord, ServerRole, ZkAddresses};
-use member::bootstrap::Attendance;
+use member::membership::bootstrap::Attendance;
 
 use super::address::{ListenAddress, every_address_if_unspecified};
 use super::report::{ConfigError, Place};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use member::fronts::zk::auth::AuthConfig;
 use member::spaces::zk::containers::ContainerSettings;
-use member::zk_front::auth::AuthConfig;
 
 use super::chunk::ChunkConfig;
 use super::cluster::ClusterConfig;

@@ -10,10 +10,10 @@ use super::monitoring::{AdminConfig, MetricsConfig};
 use super::requests::JUTE_BYTES_MAX_MAX;
 use super::*;
 
+use member::fronts::zk::auth::{AuthConfig, EnsembleNames};
 use member::limits::FRONT_COMMANDS_MAX;
 use member::snapshot::log_rule::SnapshotLog;
 use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig, Weights};
-use member::zk_front::auth::{AuthConfig, EnsembleNames};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

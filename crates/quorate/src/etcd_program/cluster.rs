@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use member::bootstrap::Attendance;
 use member::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX};
+use member::membership::bootstrap::Attendance;
 
 use super::kept::{Kept, Member};
 use super::tls;

@@ -11,7 +11,7 @@ use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
-use member::etcd_front::CallRefused;
+use member::fronts::etcd::CallRefused;
 use thiserror::Error;
 use tokio::sync::mpsc;
 

@@ -25,7 +25,7 @@ use etcd::v2::{self, Failure};
 use machine::etcd_v2::auth::AuthCommand as V2AuthCommand;
 use machine::etcd_v2::command::Command as V2Command;
 use machine::etcd_v2::reply::Reason;
-use member::etcd_front::{CallRefused, CallResult, Credentials, Method, V2Result};
+use member::fronts::etcd::{CallRefused, CallResult, Credentials, Method, V2Result};
 
 use super::answer::code_and_text;
 use super::methods::{ClusterMethod, MaintenanceMethod};

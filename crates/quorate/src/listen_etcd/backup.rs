@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use etcd::backup::STORAGE_VERSION;
 use etcd::pb::{Message, etcdserverpb as pb};
-use member::etcd_front::{CallRefused, Need};
+use member::fronts::etcd::{CallRefused, Need};
 use sha2::{Digest, Sha256};
 
 use super::answer::code_and_text;

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use etcd::Error;
-use member::etcd_front::{Method as KvMethod, Reply};
+use member::fronts::etcd::{Method as KvMethod, Reply};
 
 use super::client::Client;
 use super::large::{bytes_if_short, measured};

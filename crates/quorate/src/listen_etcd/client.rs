@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
-use member::etcd_front::{CallRefused, CallResult, Credentials, Method as KvMethod, Need};
+use member::fronts::etcd::{CallRefused, CallResult, Credentials, Method as KvMethod, Need};
 
 use super::audit::{Audited, AuditedClient, Operation};
 use super::runtime::{FrontCall, Runtime, WatchCall};

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
-use member::etcd_front::{CallRefused, Method as KvMethod, Need};
+use member::fronts::etcd::{CallRefused, Method as KvMethod, Need};
 
 use super::audit::Operation;
 use super::client::Client;

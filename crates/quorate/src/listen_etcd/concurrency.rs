@@ -1,5 +1,5 @@
 //! The services `v3lockpb.Lock` and `v3electionpb.Election`. The calls that wait for their turn are
-//! the Front's (`member::etcd_front`). Each other one is made here of calls that any client could
+//! the Front's (`member::fronts::etcd`). Each other one is made here of calls that any client could
 //! make, as in etcd 3.6 (`server/etcdserver/api/v3lock`, `v3election`, and
 //! `client/v3/concurrency`). Failures have the code `UNKNOWN`, as etcd's.
 
@@ -10,7 +10,7 @@ use etcd::pb::etcdserverpb::ResponseHeader;
 use etcd::pb::mvccpb::event::EventType;
 use etcd::pb::{Message, v3electionpb as election, v3lockpb as lock};
 use etcd::recipe;
-use member::etcd_front::Method as KvMethod;
+use member::fronts::etcd::Method as KvMethod;
 
 use super::client::Client;
 use super::methods::{ConcurrencyMethod, Method};

@@ -13,7 +13,7 @@ use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use etcd::pb::Message;
 use http_body_util::BodyExt;
-use member::etcd_front::{Method as KvMethod, WatchMessages};
+use member::fronts::etcd::{Method as KvMethod, WatchMessages};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendError;
 use tokio::time::Instant;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::gateway::{self, Transcoder};
-use member::etcd_front::{Reply, ReplyPieces};
+use member::fronts::etcd::{Reply, ReplyPieces};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};

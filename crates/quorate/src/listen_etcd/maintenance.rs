@@ -8,7 +8,7 @@ use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use machine::MemberId;
 use machine::etcd::alarm::Alarm;
-use member::etcd_front::{CallRefused, Need};
+use member::fronts::etcd::{CallRefused, Need};
 
 use super::client::Client;
 use super::cluster::{decoded, header, revision};

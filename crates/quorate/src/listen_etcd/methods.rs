@@ -1,7 +1,7 @@
 //! The gRPC methods that etcd's clients are served.
 
 use etcd::convert::AuthMethod;
-use member::etcd_front::Method as KvMethod;
+use member::fronts::etcd::Method as KvMethod;
 
 use crate::grpc::{self, Kind, Methods};
 

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use member::etcd_front::{PasswordDone, PasswordTask, PasswordWork};
+use member::fronts::etcd::{PasswordDone, PasswordTask, PasswordWork};
 use tokio::sync::oneshot;
 
 use super::limits::{NICENESS, PASSWORD_THREADS_MAX, PASSWORDS_WAITING_MAX};

@@ -12,7 +12,7 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use member::etcd_front::Method as KvMethod;
+use member::fronts::etcd::Method as KvMethod;
 
 use super::answer::{Answer, code_and_text, of};
 use super::client::Client;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use etcd::v2::Request as V2Request;
 use member::EtcdFront;
-use member::etcd_front::{
+use member::fronts::etcd::{
     CallRefused, CallResult, Credentials, Method as KvMethod, Now, PasswordTask, PasswordWork,
     Reply, V2Result, V2Waited, WatchMessages,
 };

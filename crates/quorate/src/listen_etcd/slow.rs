@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb};
-use member::etcd_front::Method;
+use member::fronts::etcd::Method;
 use tokio::time::Instant;
 
 use super::audit::quoted;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use machine::etcd::token::{TOKEN_PREFIX_BYTES, TokenPrefix};
-use member::etcd_front::{Credentials, PasswordDone};
+use member::fronts::etcd::{Credentials, PasswordDone};
 use token::{AuthToken, Jwt, JwtOptions, VerifiedTokens};
 
 use crate::random::random_bytes;

@@ -3,7 +3,7 @@
 //! messages when the socket has taken those before.
 
 use bytes::Bytes;
-use member::etcd_front::WatchMessages;
+use member::fronts::etcd::WatchMessages;
 
 use super::client::Client;
 use super::methods::Method;

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use machine::{Level, MemberId, Servers};
-use member::bootstrap::absent_server;
-use member::hello::Known;
+use member::membership::bootstrap::absent_server;
+use member::membership::hello::Known;
 use member::summary::Latency;
 use member::{LoopCounts, Role, Status};
 use node::MonitorHandle;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use machine::MemberId;
+use member::fronts::zk::namespaces::Sizes;
+use member::fronts::zk::{FrontReport, RefusedReply};
 use member::summary::Summary;
-use member::zk_front::namespaces::Sizes;
-use member::zk_front::{FrontReport, RefusedReply};
 use node::NodeMetrics;
 use zk::metrics::{Distribution, Metric, Number, Value};
 

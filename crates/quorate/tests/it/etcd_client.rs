@@ -12,7 +12,7 @@ use bench::grpc;
 use bytes::Bytes;
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
-use member::etcd_front::{CallRefused, Method};
+use member::fronts::etcd::{CallRefused, Method};
 use sim::etcd_clients::wire::{Served, decode, encode};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;

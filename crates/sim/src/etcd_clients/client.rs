@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use member::etcd_front::{Credentials, Method};
+use member::fronts::etcd::{Credentials, Method};
 use workload::etcd::generate::{Generator, Options};
 use workload::etcd::history::{CallId, History};
 use workload::etcd::op::{Answer, Error, Op, Range};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use etcd::v2::Request as V2Request;
-use member::etcd_front::{CallRefused, Credentials, Method, V2Result, V2Waited};
+use member::fronts::etcd::{CallRefused, Credentials, Method, V2Result, V2Waited};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 

@@ -13,7 +13,7 @@ use etcd::Error;
 use etcd::convert::AuthMethod;
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::{Message, authpb};
-use member::etcd_front::{CallRefused, Credentials};
+use member::fronts::etcd::{CallRefused, Credentials};
 use member::limits::ETCD_CALL_MS_MAX;
 use workload::etcd::op::{Compare, CompareResult, CompareTarget, Op, Put, Range, Txn, TxnOp};
 use workload::etcd::watch::Wanted;

@@ -11,7 +11,7 @@ use etcd::Error;
 use etcd::v2::{Form, Request, Verb};
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::reply::Refusal;
-use member::etcd_front::{CallRefused, V2Found, V2Result, V2Waited};
+use member::fronts::etcd::{CallRefused, V2Found, V2Result, V2Waited};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use member::etcd_front::Credentials;
+use member::fronts::etcd::Credentials;
 use workload::etcd::generate::KEYS;
 use workload::etcd::history::History;
 use workload::etcd::watch::{NO_WATCH_ID, Response, Step, Wanted};

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::etcdserverpb::compare::TargetUnion;
 use etcd::pb::{Message, mvccpb, v3electionpb as election, v3lockpb as lock};
-use member::etcd_front::{CallRefused, Method};
+use member::fronts::etcd::{CallRefused, Method};
 use workload::etcd::op::{
     Answer, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error, KeyValue,
     LeaseOp, Op, Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget, Txn,

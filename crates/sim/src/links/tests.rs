@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use machine::Level;
-use member::hello::Known;
+use member::membership::hello::Known;
 use storage::datadir::Birth;
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Work on passwords: what threads of their own do in the server that ships. The hash here is no
 //! secret, and takes a drawn time.
 
-use member::etcd_front::{PasswordDone, PasswordTask, PasswordWork};
+use member::fronts::etcd::{PasswordDone, PasswordTask, PasswordWork};
 use member::message::Ticket;
 
 use crate::limits::PASSWORD_US_MAX;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use etcd::v2::Ask;
 use machine::{Level, Machine};
-use member::etcd_front::{EtcdFrontConfig, EtcdOutput, Now, V2Result, V2Waited};
+use member::fronts::etcd::{EtcdFrontConfig, EtcdOutput, Now, V2Result, V2Waited};
 use member::message::{Delivery, Ticket};
 use member::{EtcdFront, TokenTimes};
 use workload::etcd::history::CallId;

@@ -5,7 +5,7 @@ use etcd::Error;
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::etcdserverpb::watch_request::RequestUnion;
 use etcd::pb::{Message, mvccpb};
-use member::etcd_front::CallRefused;
+use member::fronts::etcd::CallRefused;
 
 use crate::world::World;
 

@@ -4,7 +4,7 @@ use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use machine::LeaseChange;
 use machine::change::SharedChanges;
-use member::etcd_front::{CallRefused, CallResult, EtcdOutput, Reply};
+use member::fronts::etcd::{CallRefused, CallResult, EtcdOutput, Reply};
 use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
 use super::etcd_sabotage::WatchSabotage;

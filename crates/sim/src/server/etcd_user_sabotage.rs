@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use machine::etcd::auth::Auth;
 use machine::etcd::token::Token;
-use member::etcd_front::{Credentials, Method, PasswordDone};
+use member::fronts::etcd::{Credentials, Method, PasswordDone};
 
 use crate::etcd_clients::network::{FromClient, FromWatcher};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etcd::v2::Ask;
 use machine::etcd_v2::change::DeadlineChange;
 use machine::etcd_v2::reply::{Reason, Refusal};
-use member::etcd_front::{EtcdOutput, V2Found, V2Result, V2Waited};
+use member::fronts::etcd::{EtcdOutput, V2Found, V2Result, V2Waited};
 use member::spaces::etcd_v2::News;
 
 use crate::etcd_clients::network::FromClient;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use member::EtcdFront;
-use member::etcd_front::{CallResult, Credentials, WatchMessages};
+use member::fronts::etcd::{CallResult, Credentials, WatchMessages};
 use member::message::Ticket;
 
 use super::etcd_sabotage::{WatchForger, WatchSabotage};
@@ -162,7 +162,7 @@ impl Slots {
 }
 
 fn encoded(messages: &WatchMessages) -> Vec<Vec<u8>> {
-    let one = |message: member::etcd_front::WatchMessage<'_>| {
+    let one = |message: member::fronts::etcd::WatchMessage<'_>| {
         let mut bytes = Vec::with_capacity(message.bytes());
         message.write(&mut bytes);
         assert_eq!(bytes.len(), message.bytes(), "a message has the length that it says");

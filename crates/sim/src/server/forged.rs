@@ -7,7 +7,7 @@ use etcd::pb::etcdserverpb::{RangeRequest, TxnRequest};
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::zk::acl::Identity;
 use machine::{ConnectionId, SessionId};
-use member::etcd_front::Method;
+use member::fronts::etcd::Method;
 use member::message::{FrontId, Submission, ToLoop};
 use zk::jute::JuteReader;
 use zk::ops::write_command;

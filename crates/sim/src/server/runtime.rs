@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use machine::{ConnectionId, SessionId, Settings};
-use member::Front;
+use member::ZkFront;
+use member::fronts::zk::{FrontConfig, HeldBytes, Now};
 use member::message::{Delivery, LoopInput};
-use member::zk_front::{FrontConfig, HeldBytes, Now};
 use workload::op::USERS;
 
 use super::forged::{forge_connect, forge_writes};
@@ -26,7 +26,7 @@ const THROTTLED: [&str; 2] = ["too many ask for a session at once", "beside othe
 /// One connection runtime.
 pub(super) struct Runtime {
     config: FrontConfig,
-    front: Front,
+    front: ZkFront,
     /// Deliveries that Apply pushed, the oldest first.
     pub mail: VecDeque<Delivery>,
     /// Connections that were accepted, and sockets that may have something to do.
@@ -59,7 +59,7 @@ impl Runtime {
     pub fn new(config: FrontConfig, now_us: u64, clock: Clock) -> Runtime {
         let first_connection = u64::from(config.id.0) << 48 | 1;
         Runtime {
-            front: Front::new(config.clone()),
+            front: ZkFront::new(config.clone()),
             config,
             mail: VecDeque::new(),
             accepted: VecDeque::new(),
@@ -75,7 +75,7 @@ impl Runtime {
     /// The runtime starts, and connections come from now on.
     pub fn open(&mut self, settings: &Arc<Settings>) {
         self.config.settings = settings.clone();
-        self.front = Front::new(self.config.clone());
+        self.front = ZkFront::new(self.config.clone());
     }
 
     /// Whether clients have watches, so that it must be woken for every change.

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use member::bootstrap::Decision;
 use member::limits::AGREEMENT_INTERVAL_MS;
+use member::membership::bootstrap::Decision;
 use member::recovery::{RecoveryError, UnbornMember, draw_ids};
 use member::{Bootstrap, Hello};
 use storage::datadir::Birth;

@@ -7,7 +7,7 @@
 //! that is tried apart from this (`super::deceit`).
 
 use machine::MemberId;
-use member::bootstrap::Attendance;
+use member::membership::bootstrap::Attendance;
 use storage::snapshot::SNAPSHOT_DIR;
 use storage::wal::WAL_DIR;
 use workload::generate::Random;

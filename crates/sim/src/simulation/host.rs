@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use machine::{Level, MemberId};
 use member::Hello;
-use member::hello::Known;
+use member::membership::hello::Known;
 use storage::fault_disk::FaultDisk;
 
 use crate::check::{Trouble, WakingTime};

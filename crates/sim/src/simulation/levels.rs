@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use machine::{Level, MemberId};
-use member::order::RaiseRefused;
+use member::RaiseRefused;
 use storage::datadir::{Identity, SET_ASIDE_PREFIX};
 use storage::fault_disk::FaultDisk;
 use storage::inspect::inspect;

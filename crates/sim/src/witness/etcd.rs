@@ -11,7 +11,7 @@ use etcd::convert;
 use etcd::pb::{Message, etcdserverpb as pb};
 use machine::Origin;
 use machine::etcd::command::Command;
-use member::etcd_front::Method;
+use member::fronts::etcd::Method;
 use member::message::{FrontId, Ticket};
 use workload::etcd::history::CallId;
 use workload::etcd::op::Op;

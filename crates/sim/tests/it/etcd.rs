@@ -1,7 +1,7 @@
 //! Clients of etcd beside ZooKeeper's: seeds pass, and all that may happen to a call happens in
 //! some.
 
-use member::bootstrap::Attendance;
+use member::membership::bootstrap::Attendance;
 use member::spaces::etcd::auto_compaction::AutoCompaction;
 use sim::check::V2Counts;
 use sim::etcd_clients::EtcdLoad;

@@ -2,7 +2,7 @@
 //! does not know it is refused, or ends.
 
 use crate::steady::{run, steady};
-use member::bootstrap::Attendance;
+use member::membership::bootstrap::Attendance;
 use sim::LevelCounts;
 use sim::build::{Ask, Build, Builds};
 use sim::fault::{Fault, FaultMix, Whom};

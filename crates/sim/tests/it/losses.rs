@@ -2,7 +2,7 @@
 //! hand over do; and members that never met find each other.
 
 use crate::steady::{run, steady};
-use member::bootstrap::Attendance;
+use member::membership::bootstrap::Attendance;
 use replica::LogMemory;
 use sim::Summary;
 use sim::fault::{Fault, Whom};

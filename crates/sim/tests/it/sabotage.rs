@@ -1,6 +1,6 @@
 //! The simulator is tested with shells that do something wrong: each must be noticed.
 
-use member::bootstrap::Attendance;
+use member::membership::bootstrap::Attendance;
 use replica::LogMemory;
 use sim::build::{Ask, Build, Builds};
 use sim::etcd_clients::EtcdLoad;

@@ -1,8 +1,8 @@
 //! The draft of an unborn directory of an ensemble: the member id that it will be born with, and
 //! what it has promised and accepted where servers agree on the birth.
 //!
-//! The agreement is Paxos for one value, the birth; `member::bootstrap` has its rules. Whatever
-//! another server is told of an [`Acceptor`] is kept here before, durably.
+//! The agreement is Paxos for one value, the birth; `member::membership::bootstrap` has its rules.
+//! What another server is told of an [`Acceptor`] is kept here before, durably.
 
 use super::{
     Birth, DATADIR_FORMAT_VERSION, DRAFT_FILE, SEAL_BYTES, at, check_version, read_small,

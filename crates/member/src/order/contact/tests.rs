@@ -9,16 +9,16 @@ use replica::{Membership, Role};
 
 use super::super::tests::{applied_up_to, applied_with, news_of};
 use super::*;
-use crate::hello::Known;
+use crate::fronts::zk::tests::rig::{own_batch, plenty_of_room, start};
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
+use crate::membership::hello::Known;
+use crate::membership::servers::LinkedServer;
 use crate::message::{
     Caller, FromApply, FrontId, LeaseAnswered, LoopInput, Start, Submission, Ticket, ToApply,
     ToLoop, Waiter,
 };
 use crate::order::forward::Forwarder;
 use crate::peer::{PeerFrame, PeerMessage};
-use crate::servers::LinkedServer;
-use crate::zk_front::tests::rig::{own_batch, plenty_of_room, start};
 
 pub(in crate::order) const TICK_MS: u64 = 20;
 

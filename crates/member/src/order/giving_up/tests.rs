@@ -4,10 +4,10 @@ use machine::entry::{self, BatchBuilder, encode_identities};
 use machine::{Command, LogIndex, SessionId, ZkCommand};
 
 use super::*;
+use crate::fronts::zk::tests::rig::{Real, start};
 use crate::message::{Fate, FromApply, LoopInput, Submission, ToLoop};
 use crate::order::contact::tests::{TICK_MS, World, id};
 use crate::spaces::News;
-use crate::zk_front::tests::rig::{Real, start};
 
 /// Hands over a batch of a Front with one command of each of these connections. The ticket of a
 /// command is ten times its connection.

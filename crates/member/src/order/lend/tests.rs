@@ -10,16 +10,16 @@ use replica::LogMemory;
 use super::super::tests::applied_up_to;
 
 use super::*;
+use crate::fronts::zk::tests::rig::{own_batch, plenty_of_room, start};
 use crate::leader::digests::OwnDigests;
 use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS};
+use crate::membership::servers::LinkedServer;
 use crate::message::{
     FromApply, FromSnapshot, FromTransfer, LoopInput, SnapshotJob, Start, ToApply,
 };
 use crate::order::{Condemned, LoopOutput, Waiting};
 use crate::peer::{Offer, Piece, Want};
-use crate::servers::LinkedServer;
 use crate::snapshot::fetch::WholeSnapshot;
-use crate::zk_front::tests::rig::{own_batch, plenty_of_room, start};
 
 /// A Loop, what Apply has applied, and the snapshots that the disk has.
 struct Node {

@@ -4,7 +4,8 @@ use machine::Level;
 use replica::Membership;
 
 use super::*;
-use crate::bootstrap::absent_voter;
+use crate::limits::RAISES_INTERVAL_MS;
+use crate::membership::bootstrap::absent_voter;
 use crate::message::{LoopInput, ToLoop};
 use crate::order::contact::tests::{TICK_MS, World, id, linked};
 

@@ -11,10 +11,10 @@ use machine::{Command, Op, SessionId, ZkCommand};
 use storage::fault_disk::{FaultPlan, Operation};
 
 use super::*;
+use crate::fronts::zk::tests::rig::{own_batch, plenty_of_room};
 use crate::limits::DISK_FULL_RETRY_MS;
 use crate::log_writer::{LogInput, LogWriter};
 use crate::message::{FrontId, LoopInput, Submission, Ticket, ToApply, ToLoop, Waiter};
-use crate::zk_front::tests::rig::{own_batch, plenty_of_room};
 
 const ROOM_BYTES_MIN: u64 = 8 * 1024;
 

@@ -5,8 +5,8 @@ use super::*;
 fn owner(id: i64) -> Owner {
     Owner::Session(SessionId(id))
 }
+use crate::fronts::zk::tests::rig::Random;
 use crate::limits::{EXPIRY_MARGIN_MS, HEARING_MS_MAX};
-use crate::zk_front::tests::rig::Random;
 
 const TICK_MS: u64 = 1_000;
 

@@ -1,6 +1,6 @@
 //! Ensembles: the list of servers, this server's number in it, and how servers trust each other.
 
-use member::bootstrap::Attendance;
+use member::membership::bootstrap::Attendance;
 
 use super::*;
 use crate::config::cluster::{PeerAuth, Role, ServerAddress};

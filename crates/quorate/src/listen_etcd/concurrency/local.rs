@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb, mvccpb};
 use etcd::{Error, recipe};
-use member::etcd_front::{CallRefused, Method};
+use member::fronts::etcd::{CallRefused, Method};
 
 use super::super::client::Client;
 use super::super::runtime::{FromWatch, WatchCall, malformed, status_of};

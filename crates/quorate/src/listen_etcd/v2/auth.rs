@@ -11,7 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use machine::etcd_v2::auth::{Auth, Done};
 use machine::etcd_v2::reply::Reason;
-use member::etcd_front::{CallRefused, V2Found};
+use member::fronts::etcd::{CallRefused, V2Found};
 use serde_json::{Deserializer, Value};
 
 use super::super::answer::{Answer, code_and_text};

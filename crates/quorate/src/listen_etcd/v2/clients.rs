@@ -16,7 +16,7 @@ use etcd::Error;
 use etcd::v2::Request;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use machine::etcd_v2::auth::{Auth, Who};
-use member::etcd_front::{CallRefused, PasswordDone, PasswordTask, PasswordWork, V2Found};
+use member::fronts::etcd::{CallRefused, PasswordDone, PasswordTask, PasswordWork, V2Found};
 
 use super::super::audit::Audited;
 use super::super::client::Site;

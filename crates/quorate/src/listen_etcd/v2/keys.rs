@@ -9,7 +9,7 @@ use etcd::v2::{self, Ask, Code, Failure, Listing, Request};
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
 use machine::etcd_v2::reply::Refusal;
-use member::etcd_front::{CallRefused, V2Found, V2Result};
+use member::fronts::etcd::{CallRefused, V2Found, V2Result};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

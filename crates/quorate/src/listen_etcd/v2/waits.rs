@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::v2::{Ask, Request};
-use member::etcd_front::V2Waited;
+use member::fronts::etcd::V2Waited;
 use tokio::sync::mpsc;
 
 use super::super::answer::Lines;

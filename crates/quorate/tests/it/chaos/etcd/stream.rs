@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bench::client_etcd::Client;
 use bench::grpc::Received;
 use bytes::Bytes;
-use member::etcd_front::CallRefused;
+use member::fronts::etcd::CallRefused;
 use sim::etcd_clients::wire::Served;
 use sim::etcd_clients::{watch_wire, wire};
 use workload::etcd::op::Error;

@@ -1,0 +1,366 @@
+//! The requests that run here, under the lock for reading: reads, the watches that they set, and
+//! the requests about watches.
+
+use core::ops::Bound;
+
+use machine::{ConnectionId, Machine, Ordinal, QueryResult, Refusal, SessionId};
+use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
+use zk::request::ReadKind;
+use zk::response::{
+    EventType, ReplyHeader, encode_add_watch, encode_all_children_number, encode_empty,
+    encode_read, result_bytes,
+};
+use zk::{ErrorCode, ops};
+
+use super::ZkFront;
+use super::connection::{AskedEphemerals, AskedWatch, Slot, SlotKind, State};
+use super::watches::WatchKind;
+use crate::identities::borrow;
+use crate::limits::{
+    COUNT_STEP_SLOTS_MAX, EPHEMERALS_STEP_ZNODES, OUTPUT_BYTES_MAX, READ_HOLD_BYTES_MAX,
+    REPLIES_BYTES_MAX, SET_WATCHES_STEP_PATHS, SMALL_REPLY_BYTES, WATCH_BYTES_MAX,
+};
+use crate::local_read::OwnedRead;
+use crate::reply_room::HeldReply;
+
+impl ZkFront {
+    /// Runs the request at the front of a window, or a step of it. Returns for how many requests
+    /// it counts. None: the connection cannot go on.
+    pub(super) fn run_one(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
+        let connection = self.connections.get(&id)?;
+        if !connection.is_runnable() {
+            return None;
+        }
+        let mark = machine.mark();
+        self.last_zxid = self.last_zxid.max(mark.zxid.0);
+        if let State::Greeting(_) = connection.state {
+            self.greet(id, machine);
+            return None;
+        }
+        let first = connection.window.front().map(|slot| &slot.kind);
+        if let Some(SlotKind::Count { .. }) = first {
+            self.run_count(id, machine);
+            return Some(1);
+        }
+        if !self.config.replies.is_calm()
+            && let Some(bytes) = self.wants_room(id, machine)
+        {
+            return self.wait_for_room(id, bytes, mark.zxid.0).then_some(1);
+        }
+        let first = self.connections.get(&id)?.window.front().map(|slot| &slot.kind);
+        match first {
+            Some(SlotKind::SetWatches { .. }) => return self.run_set_watches(id, machine),
+            Some(SlotKind::Ephemerals(_)) => return self.run_ephemerals(id, machine),
+            Some(SlotKind::List(_)) => return self.run_list(id, machine),
+            Some(SlotKind::MultiRead(_)) => return self.run_several(id, machine),
+            Some(SlotKind::Read(_)) => return self.run_read(id, machine),
+            _ => {}
+        }
+        let slot = self.pop_slot(id);
+        let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
+        match &slot.kind {
+            // `FinalRequestProcessor` checks no permission here: events are checked against the
+            // ACL.
+            SlotKind::AddWatch { path, mode } => {
+                let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
+                self.reply(id, &slot, zxid, |out| encode_add_watch(header, out));
+                self.set_watch(id, WatchKind::of(*mode), path, at);
+            }
+            SlotKind::CheckWatches { path, watcher_type } => {
+                let kinds = WatchKind::of_type(*watcher_type);
+                let found = kinds.iter().any(|kind| self.watches.contains(id, *kind, path));
+                self.answer_watcher(id, &slot, zxid, found);
+            }
+            SlotKind::RemoveWatches { path, watcher_type } => {
+                let kinds = WatchKind::of_type(*watcher_type);
+                let removed = kinds.iter().filter(|kind| self.watches.remove(id, **kind, path));
+                let found = removed.count() > 0;
+                self.answer_watcher(id, &slot, zxid, found);
+            }
+            _ => unreachable!("only reads are runnable"),
+        }
+        self.settle(id);
+        Some(1)
+    }
+
+    /// The room, in bytes, that the request at the front of the window, which runs here, must wait
+    /// for: its reply is too large beside the held ones, or earlier ones are unread. None: it need
+    /// not wait.
+    fn wants_room(&self, id: ConnectionId, machine: &Machine) -> Option<u64> {
+        let connection = self.connections.get(&id)?;
+        if connection.holds_room() {
+            return None;
+        }
+        let bytes_of = |read: &OwnedRead| {
+            let identities = borrow(&connection.identities);
+            result_bytes(&machine.zk().query(&ops::query(&read.borrow()), &identities))
+        };
+        let bytes = match connection.window.front().map(|slot| &slot.kind) {
+            Some(SlotKind::Read(read)) => bytes_of(read),
+            Some(SlotKind::MultiRead(several)) => several.wants_room(),
+            // The size is not known before the paths are found.
+            Some(SlotKind::Ephemerals(_)) => OUTPUT_BYTES_MAX as u64,
+            _ => 0,
+        };
+        // A client that does not read its replies gets no small ones either.
+        let bytes = match connection.is_slow_reader() {
+            true => bytes.max(OUTPUT_BYTES_MAX as u64),
+            false => bytes,
+        };
+        (!self.config.replies.takes(bytes)).then_some(bytes)
+    }
+
+    /// Runs the read at the front of the window, or begins it if it takes several holds.
+    fn run_read(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
+        let mark = machine.mark();
+        let connection = self.connections.get(&id)?;
+        let Some(SlotKind::Read(read)) = connection.window.front().map(|slot| &slot.kind) else {
+            unreachable!("the caller checked that it exists");
+        };
+        let identities = borrow(&connection.identities);
+        let result = machine.zk().query(&ops::query(&read.borrow()), &identities);
+        let bytes = result_bytes(&result);
+        if self.has_many_names(&result) && !self.is_too_large_a_reply(bytes) {
+            self.begin_list(id, bytes);
+            return self.run_list(id, machine);
+        }
+        let slot = self.pop_slot(id);
+        let SlotKind::Read(read) = &slot.kind else { unreachable!("it was just looked at") };
+        let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
+        if self.is_too_large_a_reply(bytes) {
+            self.refuse_reply(id, &slot, zxid, &read.path, bytes);
+        } else {
+            let error = result.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+            self.reply(id, &slot, zxid, |out| {
+                reserve(bytes, out);
+                encode_read(xid, zxid, read.kind, &result, out);
+            });
+            self.note_reply(id, bytes as usize);
+            self.watch(id, read, error, at);
+        }
+        self.settle(id);
+        Some(1)
+    }
+
+    /// Whether it is a list of more names than one step adds.
+    fn has_many_names(&self, result: &Result<QueryResult<'_>, Refusal>) -> bool {
+        let Ok(QueryResult::Children { znode }) = result else { return false };
+        znode.child_count() as usize > self.config.list_step_names
+    }
+
+    /// Runs a step of the getEphemerals at the front of the window. Behind the last, the reply is
+    /// ready to be made without the lock. One that others remove meanwhile may be in it. Returns
+    /// how many znodes were looked at.
+    fn run_ephemerals(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
+        let zxid = machine.mark().zxid.0;
+        let connection = self.connections.get_mut(&id)?;
+        let session = connection.session.expect("an attached connection has a session");
+        let Some(SlotKind::Ephemerals(asked)) =
+            connection.window.front_mut().map(|slot| &mut slot.kind)
+        else {
+            unreachable!("the caller checked that it exists");
+        };
+        let (is_whole, count) = look_for_ephemerals(asked, session, machine);
+        asked.held = Some(HeldReply::new(&self.config.replies, asked.bytes as usize));
+        let bytes = asked.bytes;
+        let is_too_large = bytes > REPLIES_BYTES_MAX;
+        if is_too_large || self.is_too_large_a_reply(bytes) {
+            let slot = self.pop_slot(id);
+            if let SlotKind::Ephemerals(asked) = &slot.kind {
+                self.refuse_reply(id, &slot, zxid, &asked.prefix, bytes);
+            }
+            self.settle(id);
+        } else if is_whole {
+            self.end_search(id, zxid);
+        }
+        Some(count.max(1))
+    }
+
+    /// Makes the getEphemerals at the front of the window, which has found all, ready for its
+    /// reply.
+    fn end_search(&mut self, id: ConnectionId, zxid: i64) {
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        let first = connection.window.front_mut().expect("the caller checked that it exists");
+        if let SlotKind::Ephemerals(asked) = &mut first.kind {
+            let paths = core::mem::take(&mut asked.found).into_iter().collect();
+            first.kind = SlotKind::EphemeralsFound { paths, zxid };
+            connection.local_reads -= 1;
+            connection.wants_room_since_ms = None;
+        }
+    }
+
+    /// Runs one step of the count at the front of the window, and answers it if that was the last.
+    fn run_count(&mut self, id: ConnectionId, machine: &Machine) {
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        let identities = borrow(&connection.identities);
+        let Some(SlotKind::Count { path, so_far }) =
+            connection.window.front_mut().map(|slot| &mut slot.kind)
+        else {
+            unreachable!("the caller checked that it exists");
+        };
+        let step = machine.zk().count_descendants(path, &identities, COUNT_STEP_SLOTS_MAX, so_far);
+        let Some(result) = step.transpose() else { return };
+        let zxid = machine.mark().zxid.0;
+        let slot = self.pop_slot(id);
+        let xid = slot.xid;
+        self.reply(id, &slot, zxid, |out| encode_all_children_number(xid, zxid, &result, out));
+        self.settle(id);
+    }
+
+    /// Sets the watch of a read that succeeded, or of an exists that found nothing.
+    pub(super) fn watch(
+        &mut self,
+        id: ConnectionId,
+        read: &OwnedRead,
+        error: ErrorCode,
+        at: Ordinal,
+    ) {
+        if !read.watch {
+            return;
+        }
+        let missing = read.kind == ReadKind::Exists && error == ErrorCode::NO_NODE;
+        if error != ErrorCode::OK && !missing {
+            return;
+        }
+        let kind = match read.kind {
+            ReadKind::Exists | ReadKind::GetData => WatchKind::Data,
+            ReadKind::GetChildren | ReadKind::GetChildren2 => WatchKind::Child,
+            ReadKind::GetAcl => return,
+        };
+        self.set_watch(id, kind, &read.path, at);
+    }
+
+    fn set_watch(&mut self, id: ConnectionId, kind: WatchKind, path: &str, at: Ordinal) {
+        self.watches.set(id, kind, path, at);
+        let bytes = self.watches.bytes_of(id);
+        if bytes > WATCH_BYTES_MAX {
+            self.disconnect(id, &format!("its watches take {bytes} bytes"));
+        }
+    }
+
+    /// Replies to a check or removal of watches. The client makes the events of removed watches
+    /// itself, so only a reply is sent.
+    fn answer_watcher(&mut self, id: ConnectionId, slot: &Slot, zxid: i64, found: bool) {
+        let error = if found { ErrorCode::OK } else { ErrorCode::NO_WATCHER };
+        let header = ReplyHeader { xid: slot.xid, zxid, error };
+        self.reply(id, slot, zxid, |out| encode_empty(header, out));
+    }
+
+    /// Runs a step of the setWatches at the front of the window, and answers it if that was the
+    /// last. Each path is compared with the state of its own step: what changes behind it fires
+    /// the watch. Returns how many paths were handled; none: the connection has ended.
+    fn run_set_watches(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
+        let mark = machine.mark();
+        let connection = self.connections.get_mut(&id)?;
+        let first = connection.window.front_mut().map(|slot| &mut slot.kind);
+        let Some(SlotKind::SetWatches { asked, done }) = first else {
+            unreachable!("the caller checked that it exists");
+        };
+        let (asked, from) = (asked.clone(), *done);
+        let to = asked.count().min(from + SET_WATCHES_STEP_PATHS);
+        *done = to;
+        for index in from..to {
+            let (kind, path) = asked.get(index);
+            let (missed, kind) = missed_event(machine, kind, path, asked.relative_zxid);
+            self.fire_or_set(id, missed, kind, path, mark.ordinal);
+        }
+        if !self.is_attached(id) {
+            return None;
+        }
+        if to == asked.count() {
+            let slot = self.pop_slot(id);
+            let error = match asked.null_behind {
+                true => ErrorCode::MARSHALLING_ERROR,
+                false => ErrorCode::OK,
+            };
+            let (xid, zxid) = (slot.xid, mark.zxid.0);
+            let header = ReplyHeader { xid, zxid, error };
+            self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+            self.settle(id);
+        }
+        Some((to - from).max(1))
+    }
+
+    fn fire_or_set(
+        &mut self,
+        id: ConnectionId,
+        missed: Option<EventType>,
+        kind: WatchKind,
+        path: &str,
+        at: Ordinal,
+    ) {
+        match missed {
+            Some(event) => self.send_event(id, -1, event, path),
+            // The event before may have disconnected the client.
+            None if self.is_attached(id) => self.set_watch(id, kind, path, at),
+            None => {}
+        }
+    }
+}
+
+/// Goes on looking for the ephemerals of a session. Returns whether that were all, and how many
+/// were looked at.
+fn look_for_ephemerals(
+    asked: &mut AskedEphemerals,
+    session: SessionId,
+    machine: &Machine,
+) -> (bool, usize) {
+    let Some(session) = machine.zk().sessions().get(session) else { return (true, 0) };
+    let (mut count, mut bytes) = (0, 0);
+    let from = asked.last.map_or(Bound::Unbounded, Bound::Excluded);
+    for &znode in session.ephemerals.range((from, Bound::Unbounded)) {
+        if count == EPHEMERALS_STEP_ZNODES || bytes >= READ_HOLD_BYTES_MAX {
+            return (false, count);
+        }
+        let path = machine.zk().tree().path(znode);
+        count += 1;
+        bytes += path.len();
+        asked.last = Some(znode);
+        if path.starts_with(&*asked.prefix) {
+            asked.bytes += 4 + path.len() as u64;
+            asked.found.insert(path);
+        }
+    }
+    (true, count)
+}
+
+/// `DataTree.setWatches`: the event of a change behind `since` that a watch has missed, and the
+/// kind of the watch. It fires if it missed one, and is set otherwise. Persistent ones are only
+/// set, even if they missed changes.
+fn missed_event(
+    machine: &Machine,
+    asked: AskedWatch,
+    path: &str,
+    since: i64,
+) -> (Option<EventType>, WatchKind) {
+    let find = || machine.zk().tree().find(path).map(|znode| znode.stat());
+    match asked {
+        AskedWatch::Data => {
+            let missed = match find() {
+                None => Some(EventType::Deleted),
+                Some(stat) if stat.mzxid > since => Some(EventType::DataChanged),
+                Some(_) => None,
+            };
+            (missed, WatchKind::Data)
+        }
+        AskedWatch::Exist => (find().map(|_| EventType::Created), WatchKind::Data),
+        AskedWatch::Child => {
+            let missed = match find() {
+                None => Some(EventType::Deleted),
+                Some(stat) if stat.pzxid > since => Some(EventType::ChildrenChanged),
+                Some(_) => None,
+            };
+            (missed, WatchKind::Child)
+        }
+        AskedWatch::Persistent => (None, WatchKind::Persistent),
+        AskedWatch::PersistentRecursive => (None, WatchKind::PersistentRecursive),
+    }
+}
+
+/// Makes room for a reply of about `bytes` bytes. A large one gets what it needs, and not twice as
+/// much.
+pub(super) fn reserve(bytes: u64, out: &mut Vec<u8>) {
+    if bytes > SMALL_REPLY_BYTES as u64 {
+        out.reserve_exact(bytes as usize + REPLY_HEADER_BYTES + STAT_BYTES + 8);
+    }
+}

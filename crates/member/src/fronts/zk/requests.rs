@@ -1,0 +1,408 @@
+//! From frames to slots of the window: the checks of a request before it may wait, run or be handed
+//! over.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use machine::{Command, ConnectionId, DescendantCount, SessionId, ZkCommand};
+use zk::jute::{JuteError, JuteReader};
+use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
+use zk::response::WriteForm;
+use zk::{ErrorCode, ops};
+
+use super::acls::empty_expanded_acls;
+use super::connection::{AskedEphemerals, Connection, OwnedSetWatches, ReadOnly, SlotKind};
+use super::long_reads::SeveralReads;
+use super::{Halt, ZkFront, take_frame};
+use crate::limits::{
+    FRONT_TRAVELLING_READS_MAX, OUTPUT_BYTES_MAX, TRAVELLED_WRITE_BYTES_MAX, TRAVELLING_READS_MAX,
+    WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
+};
+use crate::local_read::{LocalRead, OwnedRead};
+use crate::message::{Caller, ToLoop};
+
+impl ZkFront {
+    /// Takes the next whole frame out of the input of a connection with a session, if the
+    /// connection may go on.
+    fn next_frame(&mut self, id: ConnectionId) -> Result<Bytes, Halt> {
+        let has_credit = self.has_credit();
+        let frame_bytes_max = self.config.frame_bytes_max;
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        if connection.is_refused() {
+            return Err(Halt::HeldBack);
+        }
+        let Some(first) = connection.input.first_chunk::<4>() else { return Err(Halt::NeedsBytes) };
+        let length = u32::from_be_bytes(*first);
+        if length > frame_bytes_max {
+            let what = format!("a frame of {} bytes, {frame_bytes_max} allowed", length as i32);
+            return Err(self.disconnect(id, &what));
+        }
+        let window_is_full = connection.window.len() >= WINDOW_REQUESTS_MAX
+            || connection.window_bytes >= WINDOW_BYTES_MAX;
+        if window_is_full || connection.output_is_full() {
+            return Err(Halt::HeldBack);
+        }
+        if self.config.replies.is_full() && connection.is_slow_reader() {
+            // One that holds room goes on, and is looked at again behind its next step.
+            if !connection.holds_room() {
+                self.park(id, OUTPUT_BYTES_MAX as u64);
+            }
+            return Err(Halt::HeldBack);
+        }
+        if !has_credit && connection.throttled_bytes == 0 {
+            if connection.starved_since_ms.is_none() {
+                connection.starved_since_ms = Some(self.now.monotonic_ms);
+                self.commands.starved.push(id);
+            }
+            return Err(Halt::HeldBack);
+        }
+        if self.config.throttle.is_too_large(length) {
+            return Err(self.reject_large(id, length));
+        }
+        let Some(body) = connection.input.get(4..4 + length as usize) else {
+            return Err(Halt::NeedsBytes);
+        };
+        let opcode = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
+        if opcode.is_some_and(|opcode| is_held_back(connection, i32::from_be_bytes(*opcode))) {
+            return Err(Halt::HeldBack);
+        }
+        take_frame(&mut connection.input, length).ok_or(Halt::NeedsBytes)
+    }
+
+    /// Decodes the next request of a connection with a session.
+    pub(super) fn decode_request(&mut self, id: ConnectionId) -> Result<(), Halt> {
+        let frame = self.next_frame(id)?;
+        let connection = self.connections.get_mut(&id).expect("it has a frame");
+        connection.stats.received += 1;
+        self.traffic.received += 1;
+        self.metrics.bytes_received_count += frame.len() as u64 + 4;
+        let mut reader = JuteReader::new(&frame);
+        let header = match RequestHeader::decode(&mut reader) {
+            Ok(header) => header,
+            Err(error) => return Err(self.disconnect(id, &format!("a request: {error}"))),
+        };
+        let session = connection.session.expect("an attached connection has a session");
+        let throttled = connection.takes_throttled(4 + frame.len());
+        if self.lacks_auth(id, header.opcode) {
+            self.notice(id, "it asks for something before it has proved who it is");
+            self.fail(id, header.xid, ErrorCode::AUTH_REQUIRED, Some(0), true);
+            return Ok(());
+        }
+        if !matches!(header.opcode, op::AUTH | op::SASL) {
+            let bytes = reader.remaining() as u32;
+            match self.config.throttle.begin_request(bytes) {
+                Some(counted) => self.large_bytes = counted,
+                None => return Err(self.reject_large(id, bytes)),
+            }
+        }
+        if throttled && is_throttlable(header.opcode) {
+            self.metrics.throttled_ops += 1;
+            self.fail(id, header.xid, ErrorCode::THROTTLED_OP, None, false);
+            return Ok(());
+        }
+        if self.lacks_leader(id, header) {
+            return Ok(());
+        }
+        match Request::decode(header.opcode, &mut reader) {
+            Ok(request) => self.on_request(id, header, &request, frame.len()),
+            // `ZooKeeperServer.processPacket` decodes these before all others, and does not catch
+            // errors.
+            Err(error) if header.opcode == op::AUTH => {
+                Err(self.disconnect(id, &format!("an auth packet: {error}")))
+            }
+            Err(error) if header.opcode == op::SASL => {
+                Err(self.disconnect(id, &format!("a SASL packet: {error}")))
+            }
+            Err(error) => {
+                match refused_with_a_zxid(header.opcode, &error) {
+                    Some(error) => {
+                        let (bytes, form) = (frame.len(), WriteForm::Refused(error));
+                        self.submit_small(id, &ops::refused_command(session));
+                        self.push_slot(id, header.xid, SlotKind::Write { form, bytes });
+                    }
+                    None => self.fail(id, header.xid, ErrorCode::MARSHALLING_ERROR, None, false),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Refuses requests of a read-only connection that need a leader. A close of a session that
+    /// only this member knows ends it. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`. True if the
+    /// request is done with.
+    fn lacks_leader(&mut self, id: ConnectionId, header: RequestHeader) -> bool {
+        let connection = self.connections.get(&id).expect("the caller checked that it exists");
+        let read_only = connection.read_only;
+        let RequestHeader { xid, opcode } = header;
+        match opcode {
+            _ if read_only == ReadOnly::No => false,
+            op::CLOSE_SESSION if read_only == ReadOnly::Local => {
+                self.fail(id, xid, ErrorCode::OK, None, true);
+                true
+            }
+            op::CLOSE_SESSION
+            | op::SYNC
+            | op::CREATE
+            | op::CREATE2
+            | op::CREATE_TTL
+            | op::CREATE_CONTAINER
+            | op::DELETE
+            | op::SET_DATA
+            | op::RECONFIG
+            | op::SET_ACL
+            | op::MULTI
+            | op::CHECK => {
+                self.fail(id, xid, ErrorCode::NOT_READ_ONLY, None, false);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Disconnects a client whose request is too large beside others.
+    /// `ZooKeeperServer.checkRequestSizeWhenReceivingMessage`: checked by the length of the frame,
+    /// and again once the whole frame has arrived.
+    pub(super) fn reject_large(&mut self, id: ConnectionId, bytes: u32) -> Halt {
+        self.metrics.large_requests_rejected += 1;
+        self.disconnect(id, &format!("a request of {bytes} bytes beside other large ones"))
+    }
+
+    fn on_request(
+        &mut self,
+        id: ConnectionId,
+        header: RequestHeader,
+        request: &Request<'_>,
+        bytes: usize,
+    ) -> Result<(), Halt> {
+        let xid = header.xid;
+        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
+        connection.stats.last_operation = operation_name(request);
+        if xid >= 0 {
+            connection.stats.last_xid = i64::from(xid);
+        }
+        match request {
+            Request::Write(_)
+            | Request::Multi(_)
+            | Request::CloseSession
+            | Request::Reconfig { .. } => self.on_write(id, xid, request, bytes),
+            Request::SetWatches(_)
+            | Request::SetWatches2(_)
+            | Request::AddWatch { .. }
+            | Request::CheckWatches { .. }
+            | Request::RemoveWatches { .. } => self.on_watches(id, xid, request),
+            Request::Read(read) => self.on_read(id, xid, OwnedRead::of(read)),
+            Request::MultiRead(reads) => {
+                let reads = reads.iter().map(OwnedRead::of).collect();
+                let several = SeveralReads::new(reads, self.config.list_step_names);
+                self.push_slot(id, xid, SlotKind::MultiRead(Box::new(several)));
+            }
+            Request::Sync { path } => {
+                let path = path.map(Into::into);
+                self.hand_over();
+                let ticket = self.connections[&id].next_ticket;
+                let caller = Caller { front: self.config.id, connection: id, ticket };
+                self.output.to_loop.push(ToLoop::Sync(caller));
+                self.push_slot(id, xid, SlotKind::Sync { path, done: false });
+            }
+            Request::Ping => self.push_slot(id, xid, SlotKind::Ping),
+            Request::GetAllChildrenNumber { path } => {
+                let (path, so_far) = ((*path).into(), DescendantCount::default());
+                self.push_slot(id, xid, SlotKind::Count { path, so_far });
+            }
+            Request::GetEphemerals { prefix } => {
+                let asked = AskedEphemerals::new(ops::ephemerals_prefix(*prefix));
+                self.push_slot(id, xid, SlotKind::Ephemerals(Box::new(asked)));
+            }
+            Request::WhoAmI => {
+                let identities = connection.identities.clone();
+                self.push_slot(id, xid, SlotKind::WhoAmI(identities));
+            }
+            Request::Auth { scheme, credentials } => self.on_auth(id, xid, scheme, *credentials),
+            Request::Sasl { token } => self.on_sasl(id, xid, token),
+            // UnimplementedRequestProcessor: answered with zxid -1, then closed.
+            Request::Unknown => self.fail(id, xid, ErrorCode::UNIMPLEMENTED, Some(-1), true),
+        }
+        self.settle(id);
+        Ok(())
+    }
+
+    /// Takes a read. It travels with the own write right before it if that write was not handed
+    /// over yet and the reply is likely to be small; otherwise it runs here.
+    fn on_read(&mut self, id: ConnectionId, xid: i32, read: OwnedRead) {
+        let connection = self.connections.get(&id).expect("its frame was just decoded");
+        let identities = connection.identities.clone();
+        let is_list = matches!(read.kind, ReadKind::GetChildren | ReadKind::GetChildren2);
+        let behind_write = connection.local_reads == 0
+            && connection.window.back().is_some_and(|slot| match slot.kind {
+                SlotKind::Write { bytes, .. } => bytes <= TRAVELLED_WRITE_BYTES_MAX,
+                SlotKind::TravellingRead(_) => true,
+                _ => false,
+            });
+        let may_travel = !is_list
+            && behind_write
+            && connection.small_replies_wanted == 0
+            && connection.travelling_reads < TRAVELLING_READS_MAX
+            && self.held.travelling_reads < FRONT_TRAVELLING_READS_MAX;
+        let waiter = self.commands.waiters.last_mut().filter(|waiter| waiter.connection == id);
+        match waiter {
+            Some(waiter) if may_travel => {
+                waiter.reads.push(LocalRead::Zk { xid, read: read.clone(), identities });
+                self.push_slot(id, xid, SlotKind::TravellingRead(read));
+            }
+            _ => self.push_slot(id, xid, SlotKind::Read(read)),
+        }
+    }
+
+    /// Takes a request that is replicated.
+    fn on_write(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>, bytes: usize) {
+        let session = self.connections[&id].session.expect("an attached connection has a session");
+        match request {
+            Request::Write(write) => {
+                let command = ops::write_command(session, write);
+                let form = self.submit_or_refuse(id, session, command, WriteForm::of(write));
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.keep_pending(id, request);
+            }
+            Request::Multi(writes) => {
+                let command = ops::multi_command(session, writes);
+                let form = WriteForm::of_multi(writes);
+                let form = self.submit_or_refuse(id, session, command, form);
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.keep_pending(id, request);
+            }
+            Request::CloseSession => {
+                self.submit_small(id, &Command::Zk(ZkCommand::CloseSession { session }));
+                self.push_slot(id, xid, SlotKind::Close { bytes });
+            }
+            // PrepRequestProcessor: a standalone server's answer, allowed or not.
+            Request::Reconfig { .. } => {
+                let form = WriteForm::Refused(match self.settings.reconfig_enabled {
+                    true => ErrorCode::UNIMPLEMENTED,
+                    false => ErrorCode::RECONFIG_DISABLED,
+                });
+                self.submit_small(id, &ops::refused_command(session));
+                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+            }
+            _ => unreachable!("the caller checked that it exists"),
+        }
+    }
+
+    /// Puts the command of a write into the batch, without the ACLs that are refused; or one that
+    /// is refused itself if no entry of the log can hold it. Returns the form of the answer.
+    fn submit_or_refuse(
+        &mut self,
+        id: ConnectionId,
+        session: SessionId,
+        mut command: Command<'_>,
+        form: WriteForm,
+    ) -> WriteForm {
+        empty_expanded_acls(&mut command, &self.connections[&id].identities);
+        if self.submit(id, &command) {
+            return form;
+        }
+        self.submit_small(id, &ops::refused_command(session));
+        WriteForm::Refused(ErrorCode::MARSHALLING_ERROR)
+    }
+
+    /// Takes a request about the connection's own watches.
+    fn on_watches(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>) {
+        match request {
+            Request::SetWatches(watches) => {
+                let asked = Arc::new(OwnedSetWatches::of(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches { asked, done: 0 });
+            }
+            Request::SetWatches2(watches) => {
+                let asked = Arc::new(OwnedSetWatches::of_all(watches));
+                self.push_slot(id, xid, SlotKind::SetWatches { asked, done: 0 });
+            }
+            Request::AddWatch { path, mode } => {
+                let (path, mode) = ((*path).into(), *mode);
+                self.push_slot(id, xid, SlotKind::AddWatch { path, mode });
+            }
+            Request::CheckWatches { path, watcher_type } => {
+                let (path, watcher_type) = ((*path).into(), *watcher_type);
+                self.push_slot(id, xid, SlotKind::CheckWatches { path, watcher_type });
+            }
+            Request::RemoveWatches { path, watcher_type } => {
+                let (path, watcher_type) = ((*path).into(), *watcher_type);
+                self.push_slot(id, xid, SlotKind::RemoveWatches { path, watcher_type });
+            }
+            _ => unreachable!("the caller checked that it exists"),
+        }
+    }
+}
+
+/// Whether a request with this opcode must wait before it is decoded. A read that waits for its
+/// turn holds back all later commands and syncs, and also auth and SASL, with which it would see
+/// more than it may. A sync holds back commands: it does not pass the log, and later commands could
+/// be answered first.
+fn is_held_back(connection: &Connection, opcode: i32) -> bool {
+    let behind_read = connection.local_reads > 0;
+    match opcode {
+        op::SYNC | op::AUTH | op::SASL => behind_read,
+        op::CREATE
+        | op::CREATE2
+        | op::CREATE_CONTAINER
+        | op::CREATE_TTL
+        | op::DELETE
+        | op::SET_DATA
+        | op::SET_ACL
+        | op::MULTI
+        | op::RECONFIG
+        | op::CLOSE_SESSION => behind_read || connection.open_syncs > 0,
+        _ => false,
+    }
+}
+
+/// The error for a request that does not decode, if the refusal takes a zxid. In
+/// `PrepRequestProcessor.pRequestHelper` a multi takes its zxid on the way out, unless an ACL is
+/// null, which leaves on another way. Other writes take theirs before their path is looked at, so a
+/// null path takes one.
+fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
+    let is_multi = opcode == op::MULTI;
+    match error {
+        JuteError::NullAcl { .. } => None,
+        JuteError::NullPath { error, .. } if !is_multi => Some(*error),
+        _ => is_multi.then_some(ErrorCode::MARSHALLING_ERROR),
+    }
+}
+
+/// Whether a request may be refused because it waited too long (`Request.isThrottlable`, and the
+/// requests that `ZooKeeperServer.processPacket` handles without its throttle).
+fn is_throttlable(opcode: i32) -> bool {
+    !matches!(opcode, op::PING | op::CLOSE_SESSION | op::AUTH | op::SASL)
+}
+
+/// The short names of operations in `cons` (`FinalRequestProcessor`).
+fn operation_name(request: &Request<'_>) -> &'static str {
+    use zk::request::WriteRequest;
+    match request {
+        Request::Write(WriteRequest::Create { .. }) => "CREA",
+        Request::Write(WriteRequest::Delete { .. }) => "DELE",
+        Request::Write(WriteRequest::SetData { .. }) => "SETD",
+        Request::Write(WriteRequest::SetAcl { .. }) => "SETA",
+        Request::Write(WriteRequest::Check { .. }) => "CHEC",
+        Request::Multi(_) => "MULT",
+        Request::MultiRead(_) => "MLTR",
+        Request::Read(read) => match read.kind {
+            ReadKind::Exists => "EXIS",
+            ReadKind::GetData => "GETD",
+            ReadKind::GetAcl => "GETA",
+            ReadKind::GetChildren | ReadKind::GetChildren2 => "GETC",
+        },
+        Request::Sync { .. } => "SYNC",
+        Request::Ping => "PING",
+        Request::GetAllChildrenNumber { .. } => "GETACN",
+        Request::GetEphemerals { .. } => "GETE",
+        Request::WhoAmI => "HOMI",
+        Request::Auth { .. } => "AUTH",
+        Request::Sasl { .. } => "SASL",
+        Request::SetWatches(_) => "SETW",
+        Request::SetWatches2(_) => "STW2",
+        Request::AddWatch { .. } => "ADDW",
+        Request::CheckWatches { .. } => "CHKW",
+        Request::RemoveWatches { .. } => "REMW",
+        Request::CloseSession => "CLOS",
+        Request::Reconfig { .. } | Request::Unknown => "NA",
+    }
+}

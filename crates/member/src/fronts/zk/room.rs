@@ -1,0 +1,220 @@
+//! Room for large replies: decides which wait for room, which are refused, and which clients are
+//! disconnected to free room.
+//!
+//! The room is the whole member's ([`ReplyRoom`](crate::ReplyRoom)). While it is full, a connection
+//! gets small replies only, and only if its client reads them. Other connections are *parked* until
+//! there is room; each tick checks for it, too, since another Front may have freed some. Clients
+//! that do not read their replies would keep the room full for ever: one that read next to nothing
+//! for some seconds is disconnected.
+
+use machine::{ConnectionId, SessionId};
+use zk::ErrorCode;
+use zk::limits::RESULT_BYTES_MAX;
+use zk::response::{ReplyHeader, encode_empty};
+
+use super::ZkFront;
+use super::connection::{Slot, SlotKind, State};
+use crate::limits::{OUTPUT_STALL_MS, OUTPUT_TAKEN_BYTES_MIN, PARKED_RESUMED_MAX};
+
+/// Bytes and reads that a Front holds for its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldBytes {
+    /// Bytes of output that clients have not taken, or have taken but whose memory is not freed
+    /// yet.
+    pub output: usize,
+    /// Bytes that were read and not decoded.
+    pub input: usize,
+    /// Bytes of commands that were handed over and are not answered.
+    pub commands: usize,
+    /// How many reads travel with those commands.
+    pub travelling_reads: usize,
+}
+
+/// A reply that was larger than the configuration allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedReply {
+    /// The session that asked.
+    pub session: i64,
+    /// The znode that was asked for, the first one of several.
+    pub path: String,
+    /// Bytes that the reply would have had.
+    pub bytes: u64,
+}
+
+impl ZkFront {
+    /// The bytes and reads that this Front holds, counted anew, for tests of its bounds.
+    pub fn held_bytes(&self) -> HeldBytes {
+        let connections = || self.connections.values();
+        let output = connections().map(|connection| connection.output.len()).sum();
+        let counted: usize = connections().map(|connection| connection.output_counted).sum();
+        assert!(counted == self.held.output);
+        HeldBytes {
+            output,
+            input: connections().map(|connection| connection.input.len()).sum(),
+            commands: self.commands.bytes,
+            travelling_reads: self.held.travelling_reads,
+        }
+    }
+
+    /// Counts the output of a connection anew.
+    pub(super) fn count_output(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let now = connection.output.len();
+        self.held.output = self.held.output - connection.output_counted + now;
+        connection.output_counted = now;
+        self.held.tell(&self.config.replies, self.connections.is_empty());
+    }
+
+    /// Lets the request at the front of a connection's window wait for room for its reply. If it
+    /// has waited too long, it is refused: nothing was read, and the client may ask again. True if
+    /// it was answered.
+    pub(super) fn wait_for_room(&mut self, id: ConnectionId, bytes: u64, zxid: i64) -> bool {
+        let now_ms = self.now.monotonic_ms;
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        connection.wants_room_since_ms.get_or_insert(now_ms);
+        if !connection.has_waited_for_room(now_ms) {
+            self.park(id, bytes);
+            return false;
+        }
+        self.metrics.replies_timed_out += 1;
+        let slot = self.pop_slot(id);
+        let header = ReplyHeader { xid: slot.xid, zxid, error: ErrorCode::OPERATION_TIMEOUT };
+        self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+        self.settle(id);
+        true
+    }
+
+    /// Lets a connection wait for room for its next reply, of `bytes` bytes.
+    pub(super) fn park(&mut self, id: ConnectionId, bytes: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if !connection.parked {
+            connection.parked = true;
+            self.held.parked.push_back((id, bytes));
+        }
+    }
+
+    /// Lets waiting connections go on, if there is room enough for them or they have waited too
+    /// long. A reply that does not fit yet keeps no smaller one waiting.
+    pub(super) fn unpark(&mut self) {
+        let now_ms = self.now.monotonic_ms;
+        for _ in 0..PARKED_RESUMED_MAX.min(self.held.parked.len()) {
+            let Some((id, bytes)) = self.held.parked.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            if !connection.parked {
+                continue;
+            }
+            if !self.config.replies.takes(bytes) && !connection.has_waited_for_room(now_ms) {
+                self.held.parked.push_back((id, bytes));
+                continue;
+            }
+            connection.parked = false;
+            self.enqueue_if_runnable(id);
+            self.turns.resumable.push(id);
+        }
+    }
+
+    /// Disconnects clients that keep the room nearly full and read next to nothing.
+    pub(super) fn end_slow_readers(&mut self) {
+        if !self.config.replies.is_tight() {
+            self.held.tight_since_ms = None;
+            return;
+        }
+        let now_ms = self.now.monotonic_ms;
+        let is_due = match self.held.tight_since_ms {
+            Some(since_ms) if now_ms < since_ms + OUTPUT_STALL_MS => return,
+            // Values noted before do not count.
+            None => false,
+            Some(_) => true,
+        };
+        self.held.tight_since_ms = Some(now_ms);
+        let mut slow = Vec::new();
+        for (id, connection) in &mut self.connections {
+            let taken = |before: u64| connection.taken_bytes - before;
+            let is_slow = |before| taken(before) < OUTPUT_TAKEN_BYTES_MIN;
+            if is_due && connection.taken_before.is_some_and(is_slow) {
+                slow.push(*id);
+            }
+            let leaves_some = connection.is_slow_reader();
+            connection.taken_before = leaves_some.then_some(connection.taken_bytes);
+        }
+        slow.sort_unstable();
+        for id in slow {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            if !connection.is_slow_reader() || matches!(connection.state, State::Closing) {
+                continue;
+            }
+            let bytes = connection.output_bytes();
+            connection.drop_output();
+            self.metrics.slow_takers_ended += 1;
+            self.disconnect(id, &format!("it leaves {bytes} bytes unread that others need"));
+        }
+    }
+
+    /// Whether a reply of `bytes` bytes is larger than the configuration or the wire allows.
+    pub(super) fn is_too_large_a_reply(&self, bytes: u64) -> bool {
+        bytes > self.result_bytes_max()
+    }
+
+    /// The bytes that the result of a read may have.
+    pub(super) fn result_bytes_max(&self) -> u64 {
+        self.config.reply_bytes_max.unwrap_or(u64::MAX).min(RESULT_BYTES_MAX)
+    }
+
+    /// Answers a read whose reply would be too large with a marshalling error: all clients know the
+    /// error, it says that nothing was read, and no client asks again because of it.
+    pub(super) fn refuse_reply(
+        &mut self,
+        id: ConnectionId,
+        slot: &Slot,
+        zxid: i64,
+        path: &str,
+        bytes: u64,
+    ) {
+        let session = self.connections.get(&id).and_then(|connection| connection.session);
+        let session = session.unwrap_or(SessionId(0)).0;
+        self.metrics.replies_refused += 1;
+        self.metrics.last_refused_reply = Some(RefusedReply { session, path: path.into(), bytes });
+        let now_ms = self.now.monotonic_ms;
+        if let Some(count) = self.held.on_refused(now_ms) {
+            let others = match count {
+                0 => String::new(),
+                count => format!("; {count} others since the last that was told"),
+            };
+            let of = format!("session {session:#x}, {path}");
+            self.notice(id, &format!("a reply of {bytes} bytes is refused: {of}{others}"));
+        }
+        let header = ReplyHeader { xid: slot.xid, zxid, error: ErrorCode::MARSHALLING_ERROR };
+        self.reply(id, slot, zxid, |out| encode_empty(header, out));
+    }
+
+    /// Takes back `count` reads that travelled but were not run; they stand at the front of the
+    /// window. They run here, unless a later write of the session is under way: then they could
+    /// show that write. In that case they are refused with a timeout, which says that nothing was
+    /// read and that the client may ask again.
+    pub(super) fn take_back(&mut self, id: ConnectionId, count: usize, zxid: i64) {
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        let is_own_command =
+            |slot: &Slot| matches!(slot.kind, SlotKind::Write { .. } | SlotKind::Close { .. });
+        connection.small_replies_wanted = crate::limits::SMALL_REPLIES_TO_TRAVEL;
+        if connection.window.iter().any(is_own_command) {
+            for _ in 0..count {
+                let slot = self.pop_slot(id);
+                self.metrics.travelling_reads_refused += 1;
+                let header =
+                    ReplyHeader { xid: slot.xid, zxid, error: ErrorCode::OPERATION_TIMEOUT };
+                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+            }
+            return;
+        }
+        for slot in connection.window.iter_mut().take(count) {
+            let kind = core::mem::replace(&mut slot.kind, SlotKind::Ping);
+            let SlotKind::TravellingRead(read) = kind else {
+                unreachable!("reads that travelled stand behind their write");
+            };
+            slot.kind = SlotKind::Read(read);
+        }
+        connection.travelling_reads -= count;
+        connection.local_reads += count;
+        self.held.travelling_reads -= count;
+    }
+}

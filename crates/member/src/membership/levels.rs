@@ -1,0 +1,113 @@
+//! What a member knows of levels: its own highest one, that of the state, and the one that its
+//! clients need. A leader raises the level once every member knows it (`order/levels.rs`).
+
+use machine::{Level, MemberId};
+use thiserror::Error;
+
+use super::hello::Known;
+use crate::limits::RAISES_INTERVAL_MS;
+
+/// A member's view of levels.
+pub(crate) struct Levels {
+    /// The message versions and levels that this build knows.
+    known: Known,
+    /// The level of the state.
+    replicated: Level,
+    /// The level that clients need; the leader may not have raised it yet.
+    needed: Level,
+    /// When the leader was last asked to raise it.
+    asked_ms: Option<u64>,
+}
+
+impl Levels {
+    /// The view of a build that knows `known`, with a state of level `replicated`.
+    pub fn new(known: Known, replicated: Level) -> Levels {
+        Levels { known, replicated, needed: replicated, asked_ms: None }
+    }
+
+    /// The highest level that this build knows.
+    pub fn own_max(&self) -> Level {
+        self.known.level_max
+    }
+
+    /// What this build knows.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// The level of the state.
+    pub fn replicated(&self) -> Level {
+        self.replicated
+    }
+
+    /// The state has this level now. Whether it had a lower one before.
+    pub fn on_raised(&mut self, level: Level) -> bool {
+        assert!(level <= self.own_max(), "Apply stops before a level that is not known");
+        assert!(level >= self.replicated, "a level does not fall");
+        core::mem::replace(&mut self.replicated, level) < level
+    }
+
+    /// Notes a level that a client needs.
+    pub fn need(&mut self, level: Level) {
+        self.needed = self.needed.max(level);
+    }
+
+    /// The needed level, if it is time to ask for it; notes the time.
+    pub fn due(&mut self, now_ms: u64) -> Option<Level> {
+        let is_soon = self.asked_ms.is_some_and(|asked_ms| now_ms < asked_ms + RAISES_INTERVAL_MS);
+        if self.needed <= self.replicated || is_soon {
+            return None;
+        }
+        self.asked_ms = Some(now_ms);
+        Some(self.needed)
+    }
+}
+
+/// Why the level is not raised.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RaiseRefused {
+    /// This member does not lead, or has not yet applied everything that earlier leaders committed.
+    #[error("this server is not the leader, or is not ready to lead: ask the leader")]
+    NotLeader,
+    /// This build does not know the level.
+    #[error("this version knows levels up to {level_max}")]
+    UnknownHere {
+        /// The highest level that it knows.
+        level_max: Level,
+    },
+    /// A member is not linked, so it cannot say what it knows.
+    #[error(
+        "{} is not connected: every server must be connected and say that it knows level {level}",
+        named(.server, *.member)
+    )]
+    Absent {
+        /// The level to raise to.
+        level: Level,
+        /// The number of its server, where it is known.
+        server: Option<u64>,
+        /// The id of the member.
+        member: MemberId,
+    },
+    /// A member does not know the level.
+    #[error("server {server}, of version {program}, knows levels up to {level_max}: install version {} or later there, or raise level_max where it is set", .level.version())]
+    UnknownThere {
+        /// The level to raise to.
+        level: Level,
+        /// The number of its server.
+        server: u64,
+        /// The version of its program.
+        program: String,
+        /// The highest level that it knows.
+        level_max: Level,
+    },
+    /// The membership is being changed.
+    #[error("the membership is being changed: try again")]
+    Changing,
+}
+
+fn named(server: &Option<u64>, member: MemberId) -> String {
+    match server {
+        Some(server) => format!("server {server}"),
+        None => format!("member {:016x}", member.0),
+    }
+}

@@ -1,0 +1,104 @@
+//! The server of the configuration that each member is, according to the state and the links.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use machine::{Level, MemberId, ServerList};
+
+use crate::membership::hello::Hello;
+
+/// The servers that a member knows.
+pub(crate) struct Servers {
+    /// This member, with the number of its server.
+    pub own: (MemberId, u64),
+    /// The servers as the state has them.
+    pub registered: Arc<machine::Servers>,
+    /// The members that a link comes from, with their descriptions.
+    pub linked: BTreeMap<MemberId, LinkedServer>,
+}
+
+/// A server as its hello describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedServer {
+    /// Its number in the configuration.
+    pub number: u64,
+    /// The highest level that it knows.
+    pub level_max: Level,
+    /// The version of its program, for people; empty if unknown.
+    pub program: String,
+    /// The URLs at which etcd's clients reach it; empty if unknown.
+    pub client_urls: Vec<String>,
+}
+
+#[cfg(test)]
+impl LinkedServer {
+    /// A server of this build.
+    pub(crate) fn of(number: u64) -> LinkedServer {
+        LinkedServer {
+            number,
+            level_max: Level::RELEASED,
+            program: String::new(),
+            client_urls: Vec::new(),
+        }
+    }
+}
+
+impl From<&Hello> for LinkedServer {
+    fn from(hello: &Hello) -> LinkedServer {
+        LinkedServer {
+            number: hello.server,
+            level_max: hello.known.level_max,
+            program: hello.known.program.clone(),
+            client_urls: hello.client_urls.clone(),
+        }
+    }
+}
+
+impl Servers {
+    /// The servers that a start restores, without any links.
+    pub fn new(own: (MemberId, u64), registered: machine::Servers) -> Servers {
+        Servers { own, registered: Arc::new(registered), linked: BTreeMap::new() }
+    }
+
+    /// Notes a member's link to this one, or its end.
+    pub fn on_link(&mut self, member: MemberId, server: Option<LinkedServer>) {
+        match server {
+            Some(server) => self.linked.insert(member, server),
+            None => self.linked.remove(&member),
+        };
+    }
+
+    /// Whether there is a link from that member.
+    pub fn is_linked(&self, member: MemberId) -> bool {
+        self.linked.contains_key(&member)
+    }
+
+    /// A list of servers with the URLs for clients that are known: of a server without any in the
+    /// list, those that its link told, or else those in the state.
+    pub fn with_client_urls(&self, list: ServerList) -> ServerList {
+        fill_in_urls(list, self.registered.list(), &self.linked)
+    }
+
+    /// The server of a member, according to the state or its link.
+    pub fn server_of(&self, member: MemberId) -> Option<u64> {
+        let linked = || self.linked.get(&member).map(|linked| linked.number);
+        self.registered.number_of(member).or_else(linked)
+    }
+}
+
+fn fill_in_urls(
+    mut list: ServerList,
+    registered: &ServerList,
+    linked: &BTreeMap<MemberId, LinkedServer>,
+) -> ServerList {
+    for (number, record) in list.servers.iter_mut().filter(|(_, it)| it.client_urls.is_empty()) {
+        let of_number = linked.values().filter(|linked| linked.number == *number);
+        let told = of_number.map(|linked| &linked.client_urls).find(|urls| !urls.is_empty());
+        let known = told.or_else(|| registered.servers.get(number).map(|it| &it.client_urls));
+        record.client_urls = known.cloned().unwrap_or_default();
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests;
