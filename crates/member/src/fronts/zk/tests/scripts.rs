@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::rig::Rig;
 
 /// The folder of the scripts, each a file `NAME.txt`.
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/zk_front/tests/scripts");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/fronts/zk/tests/scripts");
 
 /// Name and text of every script, by name.
 fn scripts() -> BTreeMap<String, String> {
