@@ -15,5 +15,6 @@ pub mod pb;
 pub mod recipe;
 pub mod status;
 pub mod v2;
+pub mod versions;
 
 pub use status::{Code, Error};

@@ -562,6 +562,10 @@ pub const DIFFERS_HAND_OVER_MS: u64 = 1_000;
 /// Calls of etcd's clients that one Front has under way. One more is refused as too many requests.
 pub const ETCD_CALLS_MAX: usize = 100_000;
 
+/// How long a call waits for another member to lead, in ms (`EtcdServer.MoveLeader` waits for an
+/// election timeout).
+pub const ETCD_TRANSFER_MS_MAX: u64 = 3_000;
+
 /// How long a call of an etcd client may take, in ms: 5 s, and two election timeouts of 1 s, as in
 /// etcd 3.6 (`ServerConfig.ReqTimeout`).
 pub const ETCD_CALL_MS_MAX: u64 = 7_000;

@@ -14,7 +14,6 @@ mod begun;
 mod body;
 mod calls;
 mod client;
-mod cluster;
 mod concurrency;
 mod gateway_stream;
 mod health;
@@ -23,7 +22,6 @@ mod http;
 mod http_head;
 mod large;
 mod limits;
-mod maintenance;
 mod member_view;
 mod methods;
 mod metrics;
@@ -33,7 +31,6 @@ mod runtime;
 mod slow;
 mod tokens;
 mod v2;
-mod versions;
 mod watch;
 mod websocket;
 
@@ -69,7 +66,6 @@ pub use member_view::MemberView;
 use passwords::Passwords;
 use runtime::{RoomOfAll, Runtime};
 pub use tokens::Tokens;
-pub use versions::ETCD_VERSION;
 
 /// A connection on its way to its runtime.
 struct Accepted {

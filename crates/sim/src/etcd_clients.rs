@@ -9,6 +9,7 @@ pub mod client;
 pub mod contender;
 pub mod network;
 mod observer;
+pub mod operator;
 pub mod recipe;
 mod rights;
 pub mod users;
@@ -26,6 +27,7 @@ use workload::generate::Random;
 use client::{EtcdClient, EtcdClientConfig, Uses};
 use contender::{ContenderConfig, Prize};
 use network::EtcdNetwork;
+use operator::OperatorConfig;
 use users::UsersConfig;
 use v2::V2Config;
 
@@ -52,6 +54,10 @@ const USERS_SEED: u64 = 0x7573_6572_000b_ad19;
 /// Sets a seed apart from itself, to draw whether there are clients of etcd v2: runs without any
 /// mean what they meant before. With this number none of the kept seeds has any.
 const V2_SEED: u64 = 0x7632_6c61_7374_0026;
+
+/// Sets a seed apart from itself, to draw whether there is an operator: runs without one mean what
+/// they meant before. With this number none of the kept seeds has one.
+const OPERATOR_SEED: u64 = 0x6f70_6572_6129_db71;
 
 /// The leases of clients. With few, grants of one that exists are common.
 const LEASES: [i64; 4] = [1, 2, 3, 1 << 40];
@@ -98,7 +104,24 @@ impl EtcdLoad {
         if v2.one_in(3) {
             load.add_v2(v2);
         }
+        let mut operator = Random::new(seed ^ OPERATOR_SEED);
+        if operator.one_in(4) {
+            load.add_operator(operator);
+        }
         Some(load)
+    }
+
+    /// Adds a client that asks about members, and moves leadership.
+    pub fn add_operator(&mut self, mut random: Random) {
+        let operates = OperatorConfig {
+            seed: random.bits(),
+            calls: random.magnitude(10, 300),
+            rest_us_max: random.magnitude(10_000, 2_000_000),
+        };
+        let patience_us_max = random.magnitude(500_000, 20_000_000);
+        let is_erratic = !random.one_in(4);
+        let client = EtcdClientConfig::without_calls(patience_us_max, is_erratic);
+        self.clients.push(EtcdClientConfig { operates: Some(operates), ..client });
     }
 
     /// Whether there are clients of etcd v2.
@@ -186,6 +209,7 @@ impl EtcdLoad {
             contends: None,
             users: None,
             v2: None,
+            operates: None,
         });
         let clients = clients.collect();
         let front_count = random.between(1, 2) as u32;

@@ -283,3 +283,7 @@ pub const PASSWORD_US_MAX: u64 = 1_000_000;
 
 /// How long a simple token of etcd's users may stay unused, in ms. Long runs reach it.
 pub const TOKEN_TTL_MS: u64 = 20_000;
+
+/// How long after the end of its leadership a member may be taken for the leader by another one, in
+/// us: until the other hears of the next, or stops leading itself.
+pub const MOVED_LATE_US_MAX: u64 = 5_000_000;

@@ -26,7 +26,7 @@ use machine::change::SharedChanges;
 use machine::together::one_by_one;
 use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
 use member::RaiseRefused;
-use member::fronts::etcd::{EtcdFrontConfig, WatchBounds};
+use member::fronts::etcd::{EtcdFrontConfig, OwnMember, WatchBounds};
 use member::fronts::zk::{FrontConfig, HeldBytes};
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
@@ -143,6 +143,10 @@ pub enum Sabotage {
     EtcdCompactedAnswered,
     /// Answers of Apply do not reach an EtcdFront, now and then.
     EtcdAnswersLost,
+    /// A member says that leadership was moved, and moves nothing.
+    MovesFeigned,
+    /// The hash of a member's keys is wrong now and then.
+    HashesForged,
     /// Loop is not told of etcd's leases.
     LeasesUntold,
     /// Loop is told a shorter time to live of each lease than it was granted.
@@ -341,6 +345,7 @@ impl MemberConfig {
             is_alone: self.is_alone() || self.sabotage == Some(Sabotage::EtcdReadsUnconfirmed),
             cluster_id,
             member_id,
+            own: OwnMember::default(),
             txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             piece_bytes: ETCD_PIECE_BYTES,

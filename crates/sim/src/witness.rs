@@ -35,6 +35,8 @@ use workload::order::Committed;
 
 use self::etcd::{EtcdCalls, is_asked_for, op_of_part};
 use crate::disk::SimDisk;
+use crate::etcd_clients::operator::Moved;
+use crate::limits::MOVED_LATE_US_MAX;
 use giving_up::GivenUpCommands;
 use levels::Levels;
 use renewals::Renewals;
@@ -561,6 +563,26 @@ impl Witness {
     #[cfg(test)]
     pub fn leaders(&self) -> impl Iterator<Item = (u64, usize)> {
         self.leaders.iter().map(|(term, (member, _))| (*term, *member))
+    }
+
+    /// Checks that a member led which leadership was moved to: between the question and the answer,
+    /// or so shortly before that the member which answered may still have taken it for the leader.
+    ///
+    /// # Errors
+    /// It did not lead then.
+    pub fn check_moved(&self, moved: &Moved) -> Result<(), String> {
+        let Moved { target, asked_us, answered_us } = *moved;
+        let led = |(term, (_, id)): (&u64, &(usize, MemberId))| {
+            let since_us = self.led_since_us.get(term).copied().unwrap_or(0);
+            let next = self.leaders.range(term + 1..).next();
+            let until_us = next.and_then(|(next, _)| self.led_since_us.get(next)).copied();
+            let until_us = until_us.map_or(u64::MAX, |at_us| at_us + MOVED_LATE_US_MAX);
+            id.0 == target && since_us <= answered_us && until_us >= asked_us
+        };
+        match self.leaders.iter().any(led) {
+            true => Ok(()),
+            false => Err(format!("leadership was moved to {target:x}, which never led then")),
+        }
     }
 
     /// How many terms had a leader.

@@ -20,6 +20,8 @@
 
 mod auth;
 mod calls;
+pub mod cluster;
+mod cluster_call;
 mod cost;
 mod credentials;
 mod hash_call;
@@ -54,7 +56,7 @@ use machine::etcd::lease_list::LeaseList;
 use machine::etcd::lease_read::LeaseRead;
 use machine::etcd::reply::{Outcome as EtcdOutcome, Refusal};
 use machine::{
-    Command, ConnectionId, ControlChange, EtcdChange, Identity, Level, Machine, Outcome,
+    Command, ConnectionId, ControlChange, EtcdChange, Identity, Level, Machine, MemberId, Outcome,
 };
 
 use crate::commands::Commands;
@@ -70,6 +72,7 @@ use crate::reply_room::ReplyRoom;
 use crate::spaces::CommandCounts;
 use crate::watch_interest::WatchInterest;
 use calls::{Call, Ran, Read, Then};
+use cluster::ClusterCalls;
 use cost::{Cost, Counted};
 use credentials::Asker;
 use hash_call::HashCall;
@@ -82,6 +85,7 @@ use txn_call::{TxnCall, checked_txn, is_read_only};
 use v2::waits::V2Waits;
 use watches::Watches;
 
+pub use cluster::{ClusterMethod, OwnMember, ReplicaView};
 pub use credentials::Credentials;
 pub use method::{CallRefused, Method, Need};
 pub use passwords::{PasswordDone, PasswordTask, PasswordWork};
@@ -103,6 +107,8 @@ pub struct EtcdFrontConfig {
     pub cluster_id: u64,
     /// See [`EtcdFrontConfig::cluster_id`].
     pub member_id: u64,
+    /// This member, as the list of members shows it.
+    pub own: OwnMember,
     /// Operations of one level of a transaction (`max-txn-ops`), until the replicated settings
     /// change.
     pub txn_ops_max: usize,
@@ -174,6 +180,8 @@ pub struct EtcdOutput {
     pub v2_results: Vec<(Ticket, V2Result)>,
     /// What came of waits of etcd v2, in its order.
     pub v2_waited: Vec<(Ticket, V2Waited)>,
+    /// Members to which Loop is to hand leadership over, for [`EtcdFront::on_hand_over`].
+    pub hand_overs: Vec<(Ticket, MemberId)>,
     /// Work on passwords, for [`EtcdFront::on_password`].
     pub passwords: Vec<(Ticket, PasswordWork)>,
     /// Watch streams for which [`EtcdFront::accepts_request`] was false, and may be true now.
@@ -208,6 +216,7 @@ pub struct EtcdFront {
     given_up: Vec<(ConnectionId, Ticket)>,
     watches: Watches,
     locks: Locks,
+    cluster: ClusterCalls,
     v2_waits: V2Waits,
     /// Whether tokens that have times are to be compared with the state under the lock.
     checks_tokens: bool,
@@ -242,6 +251,7 @@ impl EtcdFront {
                 config.watch_seed,
             ),
             locks: Locks::new(),
+            cluster: ClusterCalls::default(),
             v2_waits: V2Waits::new(
                 config.id,
                 config.watch_interest.clone(),
@@ -436,6 +446,12 @@ impl EtcdFront {
             Some(Call::Ready(Read::Authenticate(_) | Read::Signed(_) | Read::Change(_), _)) => {
                 self.hand_over_read(ticket, store);
             }
+            Some(Call::Ready(read @ Read::Cluster(_), asker)) => {
+                match read.check(store, credentials::info(asker)) {
+                    Ok(()) => self.run_cluster_call(ticket, machine),
+                    Err(refusal) => self.end_cluster_call(ticket, Err(refusal.into())),
+                }
+            }
             Some(Call::Ready(Read::V2(_), _)) => self.run_v2_read(ticket, machine.etcd_v2()),
             Some(Call::Ready(read, asker)) => {
                 let ran = read.run((store, header), asker, keys_left, &self.config.references);
@@ -554,6 +570,7 @@ impl EtcdFront {
             self.due.pop_front();
             self.end_late(ticket);
         }
+        self.tick_cluster_calls();
         self.runnable.extend(self.pruning.drain(..));
         self.runnable.extend(self.roomless.drain(..));
         self.remove_again();
@@ -678,6 +695,7 @@ impl EtcdFront {
             | Method::LeaseKeepAlive
             | Method::LeaseTimeToLive
             | Method::LeaseLeases => self.begin_of_lease(ticket, method, request, asker),
+            Method::Cluster(method) => self.begin_of_cluster(ticket, method, request, asker),
             Method::Auth(method) => self.begin_of_auth(ticket, method, request, asker),
             Method::Need(_) | Method::Alarm | Method::Hash | Method::HashKv => {
                 self.begin_of_maintenance(ticket, method, request, asker)
@@ -1040,6 +1058,8 @@ impl EtcdFront {
                 return self.given_up.push((self.config.connection, ticket));
             }
             Some(Call::Command { .. } | Call::Pruning { .. } | Call::Sent(..)) => return,
+            // It has a deadline of its own.
+            Some(Call::Moving(_)) => return,
             // Pieces go as slowly as the client takes them.
             Some(Call::Ready(Read::Stream(stream), _)) if stream.has_begun() => return,
             Some(Call::Held { .. } | Call::HeldV2(_)) => Error::NotCapable,

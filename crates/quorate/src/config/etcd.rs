@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use etcd::limits::REQUEST_BYTES_MAX_DEFAULT;
 use machine::etcd::Settings;
+use member::fronts::etcd::OwnMember;
 use member::limits::ETCD_PROGRESS_MS;
 use member::spaces::etcd::auto_compaction::AutoCompaction;
 use token::{AuthToken, OptionsError};
@@ -137,6 +138,14 @@ pub struct EtcdAbout {
     pub refuses_foreign_pages: bool,
     /// The feature gates, with their stages.
     pub gates: Vec<(&'static str, &'static str, bool)>,
+}
+
+impl EtcdAbout {
+    /// This server, as the list of members shows it.
+    pub fn own(&self) -> OwnMember {
+        let (name, peer_urls) = (self.name.clone(), self.peer_urls.clone());
+        OwnMember { name, peer_urls, client_urls: self.client_urls.clone() }
+    }
 }
 
 impl Default for EtcdAbout {

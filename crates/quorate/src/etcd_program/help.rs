@@ -7,7 +7,7 @@ use super::flags::{Fate, GROUPS, Kind};
 /// The version, in the lines that programs look for (`etcdmain/config.go`). In the place of Go's
 /// version stands Rust's.
 pub(super) fn version() -> String {
-    let (etcd, own) = (crate::listen_etcd::ETCD_VERSION, env!("CARGO_PKG_VERSION"));
+    let (etcd, own) = (etcd::versions::ETCD_VERSION, env!("CARGO_PKG_VERSION"));
     let (os, cpu) = (std::env::consts::OS, go_name(std::env::consts::ARCH));
     format!(
         "etcd Version: {etcd}\nGit SHA: quorate-{own}\nGo Version: none, this is Quorate {own}\n\

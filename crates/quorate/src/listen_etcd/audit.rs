@@ -25,10 +25,9 @@ use etcd::v2::{self, Failure};
 use machine::etcd_v2::auth::AuthCommand as V2AuthCommand;
 use machine::etcd_v2::command::Command as V2Command;
 use machine::etcd_v2::reply::Reason;
-use member::fronts::etcd::{CallRefused, CallResult, Credentials, Method, V2Result};
+use member::fronts::etcd::{CallRefused, CallResult, ClusterMethod, Credentials, Method, V2Result};
 
 use super::answer::code_and_text;
-use super::methods::{ClusterMethod, MaintenanceMethod};
 use writes::{WRITES_BYTES_MAX, Writes};
 
 /// Characters of a name or a list of URLs that a line shows.
@@ -170,6 +169,7 @@ impl Operation {
     /// What a call of the Front changes; none if it only reads.
     pub fn of_front(method: Method, request: &Bytes) -> Option<Operation> {
         Some(match method {
+            Method::Cluster(method) => return Operation::of_cluster(method, request),
             Method::Put => of(request, "put", |it: pb::PutRequest| {
                 let lease = (it.lease != 0).then(|| ("lease", lease(it.lease)));
                 keys(&it.key, &[]).into_iter().chain(lease).collect()
@@ -232,7 +232,7 @@ impl Operation {
     }
 
     /// What a call about the members changes; none if it only reads.
-    pub fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<Operation> {
+    fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<Operation> {
         let member = |id: u64| ("member", format!("{id:x}"));
         let peers = |urls: &[String]| ("peers", name(&urls.join(",")));
         Some(match method {
@@ -250,13 +250,11 @@ impl Operation {
             ClusterMethod::MemberPromote => {
                 of(request, "memberPromote", |it: pb::MemberPromoteRequest| vec![member(it.id)])
             }
-            ClusterMethod::Maintain(MaintenanceMethod::Defragment) => {
-                Operation { name: "defragment", fields: Vec::new() }
-            }
-            ClusterMethod::Maintain(MaintenanceMethod::MoveLeader) => {
+            ClusterMethod::Defragment => Operation { name: "defragment", fields: Vec::new() },
+            ClusterMethod::MoveLeader => {
                 of(request, "moveLeader", |it: pb::MoveLeaderRequest| vec![member(it.target_id)])
             }
-            ClusterMethod::Maintain(MaintenanceMethod::Downgrade) => {
+            ClusterMethod::Downgrade => {
                 let it = pb::DowngradeRequest::decode(request.clone()).unwrap_or_default();
                 let version = vec![("version", name(&it.version))];
                 match it.action() {

@@ -13,7 +13,6 @@ use super::answer::code_and_text;
 use super::audit::Operation;
 use super::backup_file::BackupFile;
 use super::client::Client;
-use super::cluster::decoded;
 use super::limits::BACKUP_READ_BYTES;
 use super::methods::Method;
 use super::runtime::status_of;
@@ -125,7 +124,8 @@ impl Download {
     }
 
     async fn make(client: &Client, request: Bytes) -> Result<Download, NoBackup> {
-        decoded::<pb::SnapshotRequest>(request).map_err(NoBackup::Refused)?;
+        let decoded = pb::SnapshotRequest::decode(request).map_err(|_| CallRefused::Malformed);
+        decoded.map_err(NoBackup::Refused)?;
         client.require(Need::Root).await.map_err(NoBackup::Refused)?;
         let member = &client.runtime.member;
         let open = member.backups.begin().await;

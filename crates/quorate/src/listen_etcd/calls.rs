@@ -8,10 +8,10 @@ use member::fronts::etcd::{Method as KvMethod, Reply};
 use super::client::Client;
 use super::large::{bytes_if_short, measured};
 use super::limits::WHOLE_BYTES_MAX;
-use super::methods::{ClusterMethod, Method};
+use super::methods::Method;
 use super::runtime::{FromFront, status_of};
-use super::{backup, cluster, concurrency, health, watch};
-use crate::grpc::{Call, End, Outgoing, Room, SharesBySize, framed, framed_of};
+use super::{backup, concurrency, health, watch};
+use crate::grpc::{Call, End, Outgoing, Room, SharesBySize, framed_of};
 
 /// Serves a call until it ends.
 pub(super) async fn serve(client: Client, mut call: Box<Call<Method>>, answers: SharesBySize) {
@@ -58,7 +58,6 @@ async fn answer_by_method(
         Method::Concurrency(method) => {
             Box::pin(concurrency::answer(client, call, answers, method)).await
         }
-        Method::Cluster(method) => Box::pin(answer_about_cluster(client, call, method)).await,
         Method::Kv(method) => {
             let message = call.requests.only().await?;
             // Pinned here, it is not moved from future to future, each with room for it.
@@ -69,18 +68,6 @@ async fn answer_by_method(
         Method::Snapshot => Box::pin(backup::answer(client, call, answers)).await,
         Method::Health(method) => Box::pin(health::answer(call, method)).await,
     }
-}
-
-/// Answers a question about the members.
-async fn answer_about_cluster(
-    client: &Client,
-    call: &mut Call<Method>,
-    method: ClusterMethod,
-) -> Result<(), End> {
-    let message = call.requests.only().await?;
-    let work = cluster::run(client, method, message.bytes);
-    let response = call.unless_ended(work).await?.map_err(status_of)?;
-    call.answers.send(framed(|out| out.extend(response))?, None).await
 }
 
 /// Answers a streamed read: each piece is asked for when the socket has taken the one before.

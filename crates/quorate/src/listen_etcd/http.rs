@@ -22,12 +22,11 @@ use super::backup::Download;
 use super::begun::Begun;
 use super::body::{RequestBody, WebBody, read_body};
 use super::client::{Client, Site};
-use super::cluster;
 use super::concurrency::{self, Observer};
 use super::gateway_stream;
 use super::large;
 use super::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX, JSON_TIMES, STALL_TIME_MAX};
-use super::methods::{ClusterMethod, ConcurrencyMethod, unary_of_front};
+use super::methods::{ConcurrencyMethod, unary_of_front};
 use super::routes;
 use super::runtime::{ConnectionShares, Runtime};
 use super::v2::{self, short};
@@ -272,30 +271,11 @@ async fn call_unary(
             }
         };
     }
-    if let Some(of_cluster) = ClusterMethod::at(method.path) {
-        return about_cluster(client, shares, (method, of_cluster), message.into()).await;
-    }
     let Some(kv_method) = unary_of_front(method.path) else {
         return refused(etcd::Code::Unimplemented, "this call is not served yet");
     };
     match client.run(kv_method, message.into()).await {
         Ok(reply) => large::answered(shares, method, reply).await,
-        Err(why) => {
-            let (code, text) = code_and_text(why);
-            refused(code, text)
-        }
-    }
-}
-
-/// Runs a call about the members.
-async fn about_cluster(
-    client: &Client,
-    shares: &ConnectionShares,
-    (method, of_cluster): (&'static gateway::Method, ClusterMethod),
-    message: Bytes,
-) -> Answer {
-    match cluster::run(client, of_cluster, message).await {
-        Ok(response) => answered(shares, method, &response).await,
         Err(why) => {
             let (code, text) = code_and_text(why);
             refused(code, text)

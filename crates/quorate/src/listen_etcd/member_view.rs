@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 
+use etcd::pb::etcdserverpb as pb;
 use hyper::header::HeaderValue;
 use member::CommandCounts;
+use member::fronts::etcd::ReplicaView;
+use member::fronts::etcd::cluster::{self, Site};
 use node::{MonitorHandle, Node};
 
 use super::backup_file::Backups;
@@ -84,6 +87,32 @@ impl MemberView {
     /// Whether a leader is known.
     pub fn has_leader(&self) -> bool {
         self.node.replica().0.leader.is_some()
+    }
+
+    /// What is known of the replica now.
+    pub(super) fn replica(&self) -> ReplicaView {
+        let (status, _) = self.node.replica();
+        ReplicaView {
+            leader: status.leader,
+            term: status.term,
+            commit_index: status.commit_index,
+            applied_index: status.applied_index,
+            voters: self.node.voters(),
+            learners: self.node.learners(),
+        }
+    }
+
+    /// The members, as etcd's clients are shown them.
+    pub(super) fn members(&self) -> Vec<pb::Member> {
+        let (own, replica) = (self.config.about.own(), self.replica());
+        let site = Site {
+            is_alone: self.is_alone,
+            cluster_id: self.cluster_id,
+            member_id: self.member_id,
+            own: &own,
+            replica: &replica,
+        };
+        cluster::members(&site, self.node.machine().read().control())
     }
 
     /// Whether this member has no vote.

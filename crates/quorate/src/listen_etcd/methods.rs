@@ -1,7 +1,7 @@
 //! The gRPC methods that etcd's clients are served.
 
 use etcd::convert::AuthMethod;
-use member::fronts::etcd::Method as KvMethod;
+use member::fronts::etcd::{ClusterMethod, Method as KvMethod};
 
 use crate::grpc::{self, Kind, Methods};
 
@@ -11,7 +11,6 @@ pub(super) enum Method {
     Kv(KvMethod),
     Watch,
     Concurrency(ConcurrencyMethod),
-    Cluster(ClusterMethod),
     Health(HealthMethod),
     /// `Maintenance.Snapshot`.
     Snapshot,
@@ -29,50 +28,11 @@ impl Method {
             Method::Concurrency(method) => method == ConcurrencyMethod::Observe,
             Method::Health(method) => method == HealthMethod::Watch,
             Method::Snapshot => true,
-            Method::Cluster(_) => false,
         }
     }
 }
 
-/// A method of the service `etcdserverpb.Cluster`, or of `Maintenance`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClusterMethod {
-    MemberAdd,
-    MemberRemove,
-    MemberUpdate,
-    MemberList,
-    MemberPromote,
-    Maintain(MaintenanceMethod),
-}
-
-/// A method of the service `etcdserverpb.Maintenance` that is about this member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MaintenanceMethod {
-    Status,
-    Defragment,
-    MoveLeader,
-    Downgrade,
-}
-
-impl ClusterMethod {
-    const ALL: [(&str, &str, ClusterMethod); 9] = [
-        ("etcdserverpb.Cluster", "MemberAdd", ClusterMethod::MemberAdd),
-        ("etcdserverpb.Cluster", "MemberRemove", ClusterMethod::MemberRemove),
-        ("etcdserverpb.Cluster", "MemberUpdate", ClusterMethod::MemberUpdate),
-        ("etcdserverpb.Cluster", "MemberList", ClusterMethod::MemberList),
-        ("etcdserverpb.Cluster", "MemberPromote", ClusterMethod::MemberPromote),
-        (MAINTENANCE, "Status", ClusterMethod::Maintain(MaintenanceMethod::Status)),
-        (MAINTENANCE, "Defragment", ClusterMethod::Maintain(MaintenanceMethod::Defragment)),
-        (MAINTENANCE, "MoveLeader", ClusterMethod::Maintain(MaintenanceMethod::MoveLeader)),
-        (MAINTENANCE, "Downgrade", ClusterMethod::Maintain(MaintenanceMethod::Downgrade)),
-    ];
-
-    /// The method with that gRPC path.
-    pub fn at(path: &str) -> Option<ClusterMethod> {
-        at_path(&Self::ALL, path)
-    }
-}
-
+const CLUSTER: &str = "etcdserverpb.Cluster";
 const MAINTENANCE: &str = "etcdserverpb.Maintenance";
 
 /// The method of a table with that gRPC path.
@@ -121,7 +81,7 @@ pub(super) enum HealthMethod {
 
 /// The methods of the Front, each with its service, its name and its kind; without those of the
 /// service `Auth`.
-const OF_FRONT: [(&str, &str, Kind, KvMethod); 14] = [
+const OF_FRONT: [(&str, &str, Kind, KvMethod); 23] = [
     ("etcdserverpb.KV", "Range", Kind::Unary, KvMethod::Range),
     ("etcdserverpb.KV", "RangeStream", Kind::ServerStreaming, KvMethod::RangeStream),
     ("etcdserverpb.KV", "Put", Kind::Unary, KvMethod::Put),
@@ -136,6 +96,15 @@ const OF_FRONT: [(&str, &str, Kind, KvMethod); 14] = [
     (MAINTENANCE, "Alarm", Kind::Unary, KvMethod::Alarm),
     (MAINTENANCE, "Hash", Kind::Unary, KvMethod::Hash),
     (MAINTENANCE, "HashKV", Kind::Unary, KvMethod::HashKv),
+    (CLUSTER, "MemberAdd", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberAdd)),
+    (CLUSTER, "MemberRemove", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberRemove)),
+    (CLUSTER, "MemberUpdate", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberUpdate)),
+    (CLUSTER, "MemberList", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberList)),
+    (CLUSTER, "MemberPromote", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberPromote)),
+    (MAINTENANCE, "Status", Kind::Unary, KvMethod::Cluster(ClusterMethod::Status)),
+    (MAINTENANCE, "Defragment", Kind::Unary, KvMethod::Cluster(ClusterMethod::Defragment)),
+    (MAINTENANCE, "MoveLeader", Kind::Unary, KvMethod::Cluster(ClusterMethod::MoveLeader)),
+    (MAINTENANCE, "Downgrade", Kind::Unary, KvMethod::Cluster(ClusterMethod::Downgrade)),
 ];
 
 const OF_HEALTH: [(&str, Kind, HealthMethod); 3] = [
@@ -174,13 +143,10 @@ pub(super) fn methods(has_times: bool) -> Methods<Method> {
         };
         of(service, name, kind, Method::Concurrency(method))
     });
-    let cluster = ClusterMethod::ALL
-        .map(|(service, name, method)| of(service, name, Kind::Unary, Method::Cluster(method)));
     let health = OF_HEALTH.map(|(name, kind, method)| {
         of("grpc.health.v1.Health", name, kind, Method::Health(method))
     });
     let snapshot = of(MAINTENANCE, "Snapshot", Kind::ServerStreaming, Method::Snapshot);
-    let ours =
-        of_front.into_iter().chain([watch, snapshot]).chain(auth).chain(concurrency).chain(cluster);
+    let ours = of_front.into_iter().chain([watch, snapshot]).chain(auth).chain(concurrency);
     Methods::new(ours.chain(health), has_times)
 }

@@ -3,10 +3,10 @@
 
 mod page;
 
+use etcd::versions::ETCD_VERSION;
 use node::{PeerTraffic, WRITE_BOUNDS_US};
 
 use super::member_view::MemberView;
-use super::versions::ETCD_VERSION;
 use crate::grpc::{CallNumbers, Code, Kind, TIME_BOUNDS_US};
 use crate::monitor::process;
 use page::{COUNTER, GAUGE, HISTOGRAM, Page};

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use etcd::pb::{Message, etcdserverpb as pb};
+use etcd::versions::{CLUSTER_VERSION, ETCD_VERSION};
 use etcd::{gateway, v2};
 use http_body_util::{Either, Full};
 use hyper::header::{
@@ -19,7 +20,6 @@ use super::client::Client;
 use super::health_counts::{Asked, Check};
 use super::http_head::{CORS_HEADERS, CORS_METHODS};
 use super::runtime::Runtime;
-use super::versions::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::config::etcd::EtcdService;
 
 pub(super) const PLAIN_TEXT: &str = "text/plain; charset=utf-8";

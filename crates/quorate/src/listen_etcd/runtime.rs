@@ -386,6 +386,9 @@ impl Runtime {
             front.on_delivery(delivery);
         }
         for _ in 0..TURN_HOLDS_MAX {
+            if front.wants_replica() {
+                front.set_replica(self.member.replica());
+            }
             if !front.is_runnable() {
                 break;
             }
@@ -411,6 +414,11 @@ impl Runtime {
         }
         for (ticket, work) in output.passwords {
             self.work_on_password(ticket, work);
+        }
+        for (ticket, to) in output.hand_overs {
+            let is_begun = self.member.node.hand_over(Some(to));
+            self.front.borrow_mut().on_hand_over(ticket, is_begun);
+            self.stirred.notify_one();
         }
         let watched = output.watched.into_iter().map(|(of, it)| (of, FromWatch::Messages(it)));
         pass_on(&self.watching, watched, &mut output.results);

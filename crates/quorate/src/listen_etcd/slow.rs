@@ -111,6 +111,7 @@ fn content(method: Method, request: &Bytes) -> String {
         | Method::LeaseTimeToLive
         | Method::LeaseLeases
         | Method::Need(_)
+        | Method::Cluster(_)
         | Method::Alarm
         | Method::Hash
         | Method::HashKv

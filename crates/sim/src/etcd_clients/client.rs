@@ -14,6 +14,7 @@ use super::contender::{self, Act, Contender, ContenderConfig, Service};
 use super::network::{
     EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToV2, ToWatcher,
 };
+use super::operator::{Operator, OperatorConfig};
 use super::users::{self, Users, UsersAct, UsersConfig};
 use super::v2::{V2Act, V2Client, V2Config};
 use super::watcher::{Around, Watcher};
@@ -50,6 +51,8 @@ pub struct EtcdClientConfig {
     pub users: Option<UsersConfig>,
     /// What it makes of etcd v2, if it does.
     pub v2: Option<V2Config>,
+    /// How it asks about members, if it does.
+    pub operates: Option<OperatorConfig>,
 }
 
 impl EtcdClientConfig {
@@ -65,6 +68,7 @@ impl EtcdClientConfig {
             contends: None,
             users: None,
             v2: None,
+            operates: None,
         }
     }
 }
@@ -126,6 +130,8 @@ pub struct EtcdClient {
     users: Option<Users>,
     /// Speaks etcd v2.
     v2: Option<V2Client>,
+    /// Asks about members.
+    operator: Option<Operator>,
     /// What it says of itself, unless a call says otherwise.
     credentials: Credentials,
     /// The call of its users that is under way, with the watch stream if it is one.
@@ -173,6 +179,7 @@ impl EtcdClient {
             contender: config.contends.clone().map(|it| Contender::new(number, it)),
             users: config.users.clone().map(|it| Users::new(number, it)),
             v2: config.v2.clone().map(|it| V2Client::new(number, it)),
+            operator: config.operates.clone().map(Operator::new),
             credentials: uses.credentials(),
             users_call: None,
             apart_count: 0,
@@ -221,6 +228,11 @@ impl EtcdClient {
         self.v2.as_ref()
     }
 
+    /// What asks about members, if something does.
+    pub fn operator(&self) -> Option<&Operator> {
+        self.operator.as_ref()
+    }
+
     /// A clock of a machine jumps.
     pub fn on_clock_jump(&mut self, now_us: u64) {
         self.users.iter_mut().for_each(|users| users.on_clock_jump(now_us));
@@ -229,11 +241,15 @@ impl EtcdClient {
     /// Whether it has made all its calls, and waits for no result and no lock.
     pub fn is_idle(&self) -> bool {
         let is_quiet = self.ops_left == 0 && self.open.is_empty();
-        is_quiet && !self.contends() && !self.has_users() && !self.has_v2()
+        is_quiet && !self.contends() && !self.has_users() && !self.has_v2() && !self.operates()
     }
 
     fn has_v2(&self) -> bool {
         self.v2.as_ref().is_some_and(|v2| !v2.is_done())
+    }
+
+    fn operates(&self) -> bool {
+        self.operator.as_ref().is_some_and(|operator| !operator.is_done())
     }
 
     fn has_users(&self) -> bool {
@@ -255,6 +271,7 @@ impl EtcdClient {
         self.contender.iter_mut().for_each(Contender::calm_down);
         self.users.iter_mut().for_each(Users::calm_down);
         self.v2.iter_mut().for_each(V2Client::calm_down);
+        self.operator.iter_mut().for_each(Operator::calm_down);
         self.paused_until_us = self.paused_until_us.map(|_| 0);
     }
 
@@ -295,7 +312,8 @@ impl EtcdClient {
     /// What it does, as text for people.
     pub fn describe(&self) -> String {
         format!(
-            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}, {}{}{}",
+            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}, \
+             {}{}{}{}",
             self.number,
             self.member,
             self.connection,
@@ -305,7 +323,8 @@ impl EtcdClient {
             self.watcher.describe(),
             self.contender.as_ref().map(Contender::describe).unwrap_or_default(),
             self.users.as_ref().map(Users::describe).unwrap_or_default(),
-            self.v2.as_ref().map(V2Client::describe).unwrap_or_default()
+            self.v2.as_ref().map(V2Client::describe).unwrap_or_default(),
+            self.operator.as_ref().map(Operator::describe).unwrap_or_default()
         )
     }
 
@@ -353,6 +372,7 @@ impl EtcdClient {
         self.contend(world, network, history);
         self.use_users(world, network, history);
         self.use_v2(world, network);
+        self.operate(world, network);
         if now_us < self.next_us || self.connection.is_none() {
             return Wish::Nothing;
         }
@@ -389,7 +409,8 @@ impl EtcdClient {
                 let of_watcher = self.watcher.wakes_us().min(self.watcher.places_us());
                 let of_users = self.users.as_ref().map_or(u64::MAX, Users::wakes_us);
                 let of_v2 = self.v2.as_ref().map_or(u64::MAX, V2Client::wakes_us);
-                let of_others = of_contender.min(of_users).min(of_v2);
+                let of_operator = self.operator.as_ref().map_or(u64::MAX, Operator::wakes_us);
+                let of_others = of_contender.min(of_users).min(of_v2).min(of_operator);
                 late_us.min(next_us).min(of_watcher).min(of_others)
             }
         };
@@ -403,6 +424,19 @@ impl EtcdClient {
             || self.contends()
             || self.has_users()
             || self.v2.is_some()
+            || self.operates()
+    }
+
+    /// Makes the call that its operator wants, on its connection.
+    fn operate(&mut self, world: &mut World, network: &mut EtcdNetwork) {
+        let Some(number) = self.connection else { return };
+        let act = self.operator.as_mut().and_then(|operator| operator.poll(world.now_us));
+        let Some((method, request)) = act else { return };
+        let id = self.apart(world.now_us);
+        let operator = self.operator.as_mut().expect("it was just asked");
+        operator.on_sent(id, (method, &request), world.now_us);
+        let credentials = self.credentials.clone();
+        network.send_up(world, number, FromClient::Call { id, method, request, credentials });
     }
 
     /// Does what its client of etcd v2 wants, on its connection.
@@ -732,6 +766,7 @@ impl EtcdClient {
             self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
         }
         self.v2.iter_mut().for_each(|v2| v2.on_given_up(id, world.now_us));
+        self.operator.iter_mut().for_each(|it| it.on_lost(Some(id), world.now_us));
         if self.served.remove(&id).is_some()
             && let Some(contender) = &mut self.contender
         {
@@ -760,6 +795,7 @@ impl EtcdClient {
         }
         self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
         self.v2.iter_mut().for_each(|v2| v2.on_left(world.now_us));
+        self.operator.iter_mut().for_each(|it| it.on_lost(None, world.now_us));
         self.open.clear();
         self.served.clear();
         self.pieces.clear();
@@ -819,6 +855,9 @@ impl EtcdClient {
             self.pieces.remove(&id);
             self.take_users_result(id, &result, world, network)?;
             self.take_served(id, &result, world.now_us, history)?;
+            if let Some(operator) = &mut self.operator {
+                operator.on_result(id, &result, by, world.now_us)?;
+            }
             let Some(position) = history.position(id) else { continue };
             let answer = match wire::decode(&history.calls[position].op, &result, by)? {
                 Err(Error::Compacted) if had_pieces => Err(Error::CompactedMeanwhile),

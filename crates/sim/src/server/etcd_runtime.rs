@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use etcd::v2::Ask;
 use machine::{Level, Machine};
-use member::fronts::etcd::{EtcdFrontConfig, EtcdOutput, Now, V2Result, V2Waited};
+use member::fronts::etcd::{EtcdFrontConfig, EtcdOutput, Method, Now, V2Result, V2Waited};
 use member::message::{Delivery, Ticket};
 use member::{EtcdFront, TokenTimes};
 use workload::etcd::history::CallId;
@@ -34,6 +34,8 @@ pub(super) struct EtcdRuntime {
     waiting: BTreeMap<Ticket, (usize, CallId)>,
     /// Waits of etcd v2, which may last for ever, and whether each is a stream.
     v2_waits: BTreeMap<Ticket, bool>,
+    /// Calls for hashes, for a sabotage.
+    pub hash_calls: BTreeSet<Ticket>,
     /// Watch streams.
     pub slots: Slots,
     /// Work on passwords.
@@ -61,6 +63,7 @@ impl EtcdRuntime {
             woken: BTreeSet::new(),
             waiting: BTreeMap::new(),
             v2_waits: BTreeMap::new(),
+            hash_calls: BTreeSet::new(),
             slots: Slots::default(),
             passwords: Passwords::default(),
             user_forger: UserForger::default(),
@@ -147,6 +150,9 @@ impl EtcdRuntime {
                 FromClient::Call { id, method, request, credentials } => {
                     let ticket = self.front.on_call(method, request, credentials);
                     self.waiting.insert(ticket, (number, id));
+                    if method == Method::HashKv {
+                        self.hash_calls.insert(ticket);
+                    }
                     begun.push((ticket, id));
                 }
                 FromClient::V2(id, request) => {

@@ -2,9 +2,9 @@
 
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
-use machine::LeaseChange;
 use machine::change::SharedChanges;
-use member::fronts::etcd::{CallRefused, CallResult, EtcdOutput, Reply};
+use machine::{LeaseChange, MemberId};
+use member::fronts::etcd::{CallRefused, CallResult, EtcdOutput, ReplicaView, Reply};
 use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
 use super::etcd_sabotage::WatchSabotage;
@@ -80,6 +80,7 @@ impl Server {
             }
         }
         self.pass_on_v2_reads(front, world, network);
+        self.tell_of_replica(front);
         if let Some(output) = self.etcd_runtimes[front].drive(&self.machine, world) {
             let handed_over = output.to_loop.iter().flat_map(tickets_of);
             for part in handed_over.filter(|ticket| self.etcd_runtimes[front].is_part(*ticket)) {
@@ -103,6 +104,32 @@ impl Server {
             self.wake(world, actor);
         }
         self.wake_at(world, actor, tick_us);
+    }
+
+    /// Tells a Front of the replica, if it has calls about members.
+    fn tell_of_replica(&mut self, front: usize) {
+        let runtime = &mut self.etcd_runtimes[front];
+        if !runtime.front().wants_replica() {
+            return;
+        }
+        let status = self.member.status();
+        runtime.front_mut().set_replica(ReplicaView {
+            leader: status.leader,
+            term: status.term,
+            commit_index: status.commit_index,
+            applied_index: status.applied_index,
+            voters: self.member.voters(),
+            learners: self.member.learners(),
+        });
+    }
+
+    /// Has Loop hand leadership over, for calls that ask for it.
+    fn hand_over_for(&mut self, front: usize, moves: Vec<(Ticket, MemberId)>, world: &mut World) {
+        for (ticket, to) in moves {
+            let is_begun = self.hand_over(Some(to), world);
+            self.etcd_runtimes[front].front_mut().on_hand_over(ticket, is_begun);
+            self.wake(world, self.etcd_actor(front));
+        }
     }
 
     /// Takes what has come on a connection; a sabotage may change it first.
@@ -177,6 +204,7 @@ impl Server {
         self.etcd_runtimes[front].pass_on_watched(&mut output, world);
         let password_us = self.etcd_runtimes[front].work_on_passwords(&mut output, world);
         self.pass_on_v2(front, &mut output, world, network);
+        self.hand_over_for(front, core::mem::take(&mut output.hand_overs), world);
         let EtcdOutput { mut to_loop, results, mut pieces, .. } = output;
         let mut cut = self.forge_pieces(front, &mut pieces, world);
         for (ticket, piece) in pieces {
@@ -312,6 +340,21 @@ impl Server {
         }
     }
 
+    /// Changes some hashes of keys.
+    fn forge_hashes(&self, front: usize, results: &mut [(Ticket, SentResult)], world: &mut World) {
+        for (ticket, result) in results {
+            let is_hash = self.etcd_runtimes[front].hash_calls.contains(ticket);
+            if let Ok(bytes) = result
+                && is_hash
+                && world.random.one_in(4)
+            {
+                let response = pb::HashKvResponse::decode(&bytes[..]).expect("the Front made it");
+                let hash = !response.hash;
+                *bytes = pb::HashKvResponse { hash, ..response }.encode_to_vec();
+            }
+        }
+    }
+
     /// Changes what a Front gives, if the sabotage is one of etcd's clients.
     fn forge_etcd(
         &mut self,
@@ -331,6 +374,9 @@ impl Server {
         };
         let is_one =
             |message: &ToLoop| matches!(message, ToLoop::Submit(it) if it.waiters.len() == 1);
+        if sabotage == Sabotage::HashesForged {
+            self.forge_hashes(front, results, world);
+        }
         if sabotage == Sabotage::KeepAlivesLost {
             self.answer_keep_alives(front, to_loop, results, world);
         }

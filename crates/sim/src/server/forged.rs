@@ -7,7 +7,7 @@ use etcd::pb::etcdserverpb::{RangeRequest, TxnRequest};
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::zk::acl::Identity;
 use machine::{ConnectionId, SessionId};
-use member::fronts::etcd::Method;
+use member::fronts::etcd::{ClusterMethod, Method};
 use member::message::{FrontId, Submission, ToLoop};
 use zk::jute::JuteReader;
 use zk::ops::write_command;
@@ -50,6 +50,10 @@ pub(super) fn forge_call(sabotage: Sabotage, message: &mut FromClient, world: &m
                 _ => true,
             });
             *request = Bytes::from(txn.encode_to_vec());
+        }
+        (Sabotage::MovesFeigned, Method::Cluster(ClusterMethod::MoveLeader)) => {
+            // The response is as empty.
+            (*method, *request) = (Method::Cluster(ClusterMethod::Defragment), Bytes::new());
         }
         (Sabotage::EtcdNeighboursHidden, Method::Range) => {
             let mut range = RangeRequest::decode(request.clone()).expect(decoded);

@@ -12,6 +12,7 @@ use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
 use crate::etcd_clients::client::EtcdClient;
 use crate::etcd_clients::contender::ContenderCounts;
+use crate::etcd_clients::operator::OperatorCounts;
 use crate::etcd_clients::users::UsersCounts;
 use crate::limits::{
     ETCD_ANSWER_US_MAX, ETCD_PROGRESS_US_MAX, LEASE_JUMP_US_MAX, LEASE_SLACK_US, LEASES_END_US_MAX,
@@ -67,6 +68,8 @@ pub struct EtcdCounts {
     pub contenders: ContenderCounts,
     /// What a client that changes users and roles found.
     pub users: UsersCounts,
+    /// What operators found.
+    pub operator: OperatorCounts,
     /// Watches.
     pub watches: WatchCounts,
     /// What clients of etcd v2 did.
@@ -291,6 +294,9 @@ impl Simulation {
             }
         }
         let watches = self.watch_counts(&found.watches);
+        let operators = self.etcd.clients.iter().filter_map(EtcdClient::operator);
+        let mut moves = operators.flat_map(|operator| operator.moves());
+        moves.try_for_each(|moved| self.witness.check_moved(moved))?;
         let EtcdVerdict { leases, locks, .. } = found;
         let clients = self.etcd.clients.iter().filter_map(EtcdClient::v2);
         let v2 = check_etcd_v2(clients, machines, slack_us)?;
@@ -337,6 +343,8 @@ impl Simulation {
         };
         let mut users = UsersCounts::default();
         clients.iter().filter_map(EtcdClient::users).for_each(|it| users.add(&it.counts));
+        let mut operator = OperatorCounts::default();
+        clients.iter().filter_map(EtcdClient::operator).for_each(|it| operator.add(&it.counts));
         EtcdCounts {
             clients: clients.len(),
             connections: history.connections.len(),
@@ -360,6 +368,7 @@ impl Simulation {
             locks: LockCounts::default(),
             contenders: self.contender_counts(),
             users,
+            operator,
             watches: WatchCounts::default(),
             v2: V2Counts::default(),
         }

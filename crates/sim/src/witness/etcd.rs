@@ -144,6 +144,7 @@ pub fn is_asked_for(command: &Command<'_>, op: &Op) -> bool {
         | Method::HashKv
         | Method::Lock
         | Method::Campaign
+        | Method::Cluster(_)
         | Method::Need(_) => false,
         Method::LeaseGrant => decode(bytes, |it| convert::grant(it) == *command),
         Method::LeaseRevoke => decode(bytes, |it| convert::revoke(it) == *command),

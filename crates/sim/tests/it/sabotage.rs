@@ -479,6 +479,24 @@ fn a_call_of_etcd_that_is_never_answered_is_noticed() {
     check_noticed_where(Sabotage::EtcdAnswersLost, "a call is not answered", with_etcd);
 }
 
+/// As [`with_etcd`], with an operator.
+fn with_operator(options: &mut Options) {
+    with_etcd(options);
+    if let Some(load) = &mut options.etcd {
+        load.add_operator(Random::new(options.seed));
+    }
+}
+
+#[test]
+fn leadership_that_is_said_to_have_moved_and_has_not_is_noticed() {
+    check_noticed_where(Sabotage::MovesFeigned, "which never led then", with_operator);
+}
+
+#[test]
+fn a_hash_of_keys_that_is_not_that_of_another_member_is_noticed() {
+    check_noticed_where(Sabotage::HashesForged, "the hash is not that of member", with_operator);
+}
+
 #[test]
 fn a_lease_whose_keep_alive_is_answered_as_by_an_unknown_one_is_noticed() {
     check_noticed_where(Sabotage::LeasesUntold, "etcd: Lease: the lease existed", with_leases);

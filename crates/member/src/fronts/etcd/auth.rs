@@ -64,6 +64,10 @@ impl Read {
             // A request for the list alone needs no rights; see `convert::alarms`.
             Read::Alarms(request) if request.action == 0 => auth.require_user(who),
             Read::Alarms(_) => auth.require_root(who),
+            Read::Cluster(call) => match call.need() {
+                Need::User => auth.require_user(who),
+                Need::Root => auth.require_root(who),
+            },
             Read::Need(Need::Root) | Read::Change(_) | Read::Hash(_) => auth.require_root(who),
             // As in etcd, users of etcd v3 have nothing to do with etcd v2.
             Read::V2(_) => Ok(()),

@@ -12,6 +12,7 @@ use machine::etcd::auth::Access;
 use machine::etcd::lease_list::LeaseList;
 use machine::etcd::lease_read::{LeaseLook, LeaseRead};
 
+use super::cluster::{ClusterCall, Moving};
 use super::cost::Cost;
 use super::credentials::{self, Asker, Client};
 use super::hash_call::HashCall;
@@ -77,6 +78,8 @@ pub(super) enum Call {
     Sent(Stream, Asker),
     /// A call that waits for work on a password, and what tells the driver that it does.
     Password(Box<(PasswordCall, Arc<()>)>),
+    /// A call that waits until another member leads.
+    Moving(Moving),
     /// A compaction that is done, and waits until the memory is freed.
     Pruning {
         /// The response.
@@ -126,6 +129,8 @@ pub(super) enum Read {
     Alarms(pb::AlarmRequest),
     /// A hash of the keys.
     Hash(HashCall),
+    /// A call about the members.
+    Cluster(ClusterCall),
     /// Whether a client may ask something of the member itself.
     Need(Need),
     /// A read of etcd v2's tree, which has a result of its own.
@@ -194,7 +199,11 @@ impl Read {
                 let done = store.lease_read_step(who, call.lease(), look, read, keys_left)?;
                 return Ok(if done { Ran::HandOver } else { Ran::More });
             }
-            Read::Authenticate(_) | Read::Signed(_) | Read::Change(_) | Read::V2(_) => {
+            Read::Authenticate(_)
+            | Read::Signed(_)
+            | Read::Change(_)
+            | Read::Cluster(_)
+            | Read::V2(_) => {
                 unreachable!("it is handed over")
             }
             Read::Auth(question) => Found::Encoded(question.answer(header, store, who)?),

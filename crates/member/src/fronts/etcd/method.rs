@@ -4,8 +4,10 @@ use etcd::Error;
 use etcd::convert::{AuthMethod, StreamRefused};
 use machine::etcd::reply::Refusal;
 
-/// A method of etcd's services `KV`, `Lease`, `Auth` and `Maintenance`, or one of `Lock` and
-/// `Election` that waits.
+use super::cluster::ClusterMethod;
+
+/// A method of etcd's services `KV`, `Lease`, `Auth`, `Cluster` and `Maintenance`, or one of `Lock`
+/// and `Election` that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `KV.Range`.
@@ -42,6 +44,8 @@ pub enum Method {
     Lock,
     /// `v3electionpb.Election.Campaign`. It takes as long as others lead.
     Campaign,
+    /// A call about the members, or about this one.
+    Cluster(ClusterMethod),
     /// Whether a client may ask something of the member itself. The request and the response are
     /// empty.
     Need(Need),

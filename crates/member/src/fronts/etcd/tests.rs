@@ -8,6 +8,7 @@ use machine::{
 use super::*;
 
 mod auth;
+mod cluster;
 mod locks;
 mod v2;
 use crate::lease::{LeaseTime, NoLeaseTime};
@@ -29,6 +30,7 @@ struct Rig {
     passwords: Vec<(Ticket, PasswordWork)>,
     watched: Vec<(Ticket, WatchMessages)>,
     users: Vec<(Ticket, Arc<str>)>,
+    hand_overs: Vec<(Ticket, MemberId)>,
     v2_results: Vec<(Ticket, V2Result)>,
     v2_waited: Vec<(Ticket, V2Waited)>,
 }
@@ -44,6 +46,7 @@ impl Rig {
             is_alone,
             cluster_id: 5,
             member_id: 6,
+            own: OwnMember::default(),
             txn_ops_max: 128,
             request_bytes_max: 1_000,
             piece_bytes: crate::limits::ETCD_PIECE_BYTES,
@@ -72,6 +75,7 @@ impl Rig {
             passwords,
             watched,
             users: Vec::new(),
+            hand_overs: Vec::new(),
             v2_results: Vec::new(),
             v2_waited: Vec::new(),
         }
@@ -100,6 +104,7 @@ impl Rig {
         let output = self.front.take_output();
         self.results.extend(output.results);
         self.pieces.extend(output.pieces);
+        self.hand_overs.extend(output.hand_overs);
         self.passwords.extend(output.passwords);
         self.users.extend(output.users);
         self.watched.extend(output.watched);

@@ -129,7 +129,7 @@ fn lines_about_users_have_names_and_no_passwords() {
 #[test]
 fn calls_about_members_have_lines_if_they_change_something() {
     let shown = |method, request: Vec<u8>| {
-        let operation = Operation::of_cluster(method, &request.into())?;
+        let operation = Operation::of_front(Method::Cluster(method), &request.into())?;
         Some(line(Audited::new(&client(), operation)))
     };
     let add = pb::MemberAddRequest { peer_ur_ls: vec!["http://h:1".into()], is_learner: true };
@@ -138,13 +138,10 @@ fn calls_about_members_have_lines_if_they_change_something() {
         Some("memberAdd\tpeers=http://h:1\tlearner=true")
     );
     let moved = pb::MoveLeaderRequest { target_id: 255 }.encode_to_vec();
-    assert_eq!(
-        shown(ClusterMethod::Maintain(MaintenanceMethod::MoveLeader), moved).as_deref(),
-        Some("moveLeader\tmember=ff")
-    );
+    assert_eq!(shown(ClusterMethod::MoveLeader, moved).as_deref(), Some("moveLeader\tmember=ff"));
     assert_eq!(shown(ClusterMethod::MemberList, Vec::new()), None);
-    assert_eq!(shown(ClusterMethod::Maintain(MaintenanceMethod::Status), Vec::new()), None);
-    let downgrade = ClusterMethod::Maintain(MaintenanceMethod::Downgrade);
+    assert_eq!(shown(ClusterMethod::Status, Vec::new()), None);
+    let downgrade = ClusterMethod::Downgrade;
     let validate = pb::DowngradeRequest { action: 0, version: "3.5".into() };
     assert_eq!(shown(downgrade, validate.encode_to_vec()), None);
     let alarm = |action| pb::AlarmRequest { action, member_id: 16, alarm: 1 };

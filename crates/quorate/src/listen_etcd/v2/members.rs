@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use super::super::answer::{Answer, of};
 use super::super::body::{WebBody, read_body};
 use super::super::client::Site;
-use super::super::cluster;
 use super::super::limits::MEMBERS_BYTES_MAX;
 use super::super::routes::PLAIN_TEXT;
 use super::super::runtime::{ConnectionShares, Runtime};
@@ -52,7 +51,7 @@ pub(super) async fn answer(
 
 /// The URLs of all members for clients.
 fn machines(runtime: &Rc<Runtime>) -> Answer {
-    let members = cluster::members(runtime);
+    let members = runtime.member.members();
     let mut urls: Vec<String> =
         members.into_iter().flat_map(|member| member.client_ur_ls).collect();
     urls.sort();
@@ -65,7 +64,7 @@ async fn members(
     (parts, name): (&Parts, &str),
     body: WebBody,
 ) -> Answer {
-    let all = cluster::members(runtime);
+    let all = runtime.member.members();
     let by_id = |id: u64| all.iter().find(|member| member.id == id);
     let id = u64::from_str_radix(name, 16).ok().filter(|_| !name.starts_with('+'));
     let of_name = || id.and_then(by_id);

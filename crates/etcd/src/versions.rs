@@ -4,4 +4,4 @@
 pub const ETCD_VERSION: &str = "3.6.16";
 
 /// The version of all members, and of the storage, as etcd shows them: without the patch.
-pub(super) const CLUSTER_VERSION: &str = "3.6.0";
+pub const CLUSTER_VERSION: &str = "3.6.0";

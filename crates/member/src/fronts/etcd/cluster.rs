@@ -1,0 +1,352 @@
+//! Calls about the members: the service `etcdserverpb.Cluster`, and those of `Maintenance` that are
+//! about this member.
+//!
+//! The members do not change yet: calls that ask for it are refused with errors that etcd has for
+//! clusters that cannot change now.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use etcd::Error;
+use etcd::pb::{Message, etcdserverpb as pb};
+use etcd::versions::{CLUSTER_VERSION, ETCD_VERSION};
+use machine::etcd::alarm::Alarm;
+use machine::{Control, Machine};
+
+use super::method::{CallRefused, Need};
+use crate::caller::Ticket;
+
+/// A method of the service `etcdserverpb.Cluster`, or one of `Maintenance` about this member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterMethod {
+    /// `Cluster.MemberAdd`.
+    MemberAdd,
+    /// `Cluster.MemberRemove`.
+    MemberRemove,
+    /// `Cluster.MemberUpdate`.
+    MemberUpdate,
+    /// `Cluster.MemberList`.
+    MemberList,
+    /// `Cluster.MemberPromote`.
+    MemberPromote,
+    /// `Maintenance.Status`.
+    Status,
+    /// `Maintenance.Defragment`.
+    Defragment,
+    /// `Maintenance.MoveLeader`.
+    MoveLeader,
+    /// `Maintenance.Downgrade`.
+    Downgrade,
+}
+
+/// This member, as the list of members shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnMember {
+    /// Its name.
+    pub name: String,
+    /// Its URLs for other members.
+    pub peer_urls: Vec<String>,
+    /// Its URLs for clients.
+    pub client_urls: Vec<String>,
+}
+
+/// What the driver knows of the replica, for calls about the members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaView {
+    /// The member id of the leader; `None`: no leader is known.
+    pub leader: Option<u64>,
+    /// The Raft term.
+    pub term: u64,
+    /// The index of the last entry that is known to be committed.
+    pub commit_index: u64,
+    /// The index of the last entry that was applied.
+    pub applied_index: u64,
+    /// The member ids of the voters.
+    pub voters: Vec<u64>,
+    /// The member ids of the members without a vote.
+    pub learners: Vec<u64>,
+}
+
+/// The names and numbers by which answers about the members name this one.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'s> {
+    /// Whether it is alone: then it is the whole list.
+    pub is_alone: bool,
+    /// Its cluster.
+    pub cluster_id: u64,
+    /// Its member id.
+    pub member_id: u64,
+    /// Its name and URLs.
+    pub own: &'s OwnMember,
+    /// Its replica.
+    pub replica: &'s ReplicaView,
+}
+
+/// A call whose form was checked.
+pub(super) enum ClusterCall {
+    List,
+    Add(Vec<String>),
+    /// The change of a member, which cannot be made, and the error of etcd that says so.
+    Change(u64, Error),
+    Status,
+    Defragment,
+    MoveLeader(u64),
+    Downgrade(Box<pb::DowngradeRequest>),
+}
+
+/// A call that waits for another member to lead.
+pub(super) struct Moving {
+    /// The member that is to lead.
+    pub target: u64,
+    /// When the call ends at the latest, by the clock of the Front.
+    pub until_ms: u64,
+}
+
+/// What a call came to under the lock.
+pub(super) enum Answered {
+    Response(Vec<u8>),
+    /// Leadership is to be handed over to this member.
+    HandOver(u64),
+}
+
+/// The calls about members that are not done, and what the driver said of the replica.
+#[derive(Default)]
+pub(super) struct ClusterCalls {
+    pub pending: BTreeSet<Ticket>,
+    pub replica: ReplicaView,
+}
+
+impl ClusterCall {
+    /// Decodes a request. Whether it is answered from this member's state as it is.
+    pub fn decode(
+        method: ClusterMethod,
+        request: Bytes,
+    ) -> Result<(ClusterCall, bool), CallRefused> {
+        let call = match method {
+            ClusterMethod::MemberList => {
+                let request: pb::MemberListRequest = decoded(request)?;
+                return Ok((ClusterCall::List, !request.linearizable));
+            }
+            ClusterMethod::MemberAdd => {
+                let request: pb::MemberAddRequest = decoded(request)?;
+                check_urls(&request.peer_ur_ls)?;
+                ClusterCall::Add(request.peer_ur_ls)
+            }
+            ClusterMethod::MemberRemove => {
+                let request: pb::MemberRemoveRequest = decoded(request)?;
+                ClusterCall::Change(request.id, Error::MemberNotEnoughStarted)
+            }
+            ClusterMethod::MemberUpdate => {
+                let request: pb::MemberUpdateRequest = decoded(request)?;
+                check_urls(&request.peer_ur_ls)?;
+                ClusterCall::Change(request.id, Error::MemberNotEnoughStarted)
+            }
+            ClusterMethod::MemberPromote => {
+                let request: pb::MemberPromoteRequest = decoded(request)?;
+                ClusterCall::Change(request.id, Error::MemberNotLearner)
+            }
+            ClusterMethod::Status => {
+                let _: pb::StatusRequest = decoded(request)?;
+                ClusterCall::Status
+            }
+            ClusterMethod::Defragment => {
+                let _: pb::DefragmentRequest = decoded(request)?;
+                ClusterCall::Defragment
+            }
+            ClusterMethod::MoveLeader => {
+                let request: pb::MoveLeaderRequest = decoded(request)?;
+                ClusterCall::MoveLeader(request.target_id)
+            }
+            ClusterMethod::Downgrade => ClusterCall::Downgrade(Box::new(decoded(request)?)),
+        };
+        Ok((call, true))
+    }
+
+    /// What only some may ask.
+    pub fn need(&self) -> Need {
+        match self {
+            ClusterCall::List | ClusterCall::Status => Need::User,
+            ClusterCall::Add(_)
+            | ClusterCall::Change(..)
+            | ClusterCall::Defragment
+            | ClusterCall::MoveLeader(_)
+            | ClusterCall::Downgrade(_) => Need::Root,
+        }
+    }
+
+    pub fn answer(&self, site: &Site<'_>, machine: &Machine) -> Result<Answered, CallRefused> {
+        let header = |revision: i64| {
+            Some(pb::ResponseHeader {
+                cluster_id: site.cluster_id,
+                member_id: site.member_id,
+                revision,
+                raft_term: site.replica.term,
+            })
+        };
+        let members = || members(site, machine.control());
+        Ok(Answered::Response(match self {
+            // etcd names no revision in responses about members.
+            ClusterCall::List => {
+                pb::MemberListResponse { header: header(0), members: members() }.encode_to_vec()
+            }
+            ClusterCall::Add(urls) => {
+                let has_one =
+                    |member: pb::Member| member.peer_ur_ls.iter().any(|url| urls.contains(url));
+                return Err(match members().into_iter().any(has_one) {
+                    true => Error::PeerUrlExists.into(),
+                    false => Error::MemberNotEnoughStarted.into(),
+                });
+            }
+            ClusterCall::Change(id, error) => {
+                return Err(match members().iter().any(|member| member.id == *id) {
+                    true => (*error).into(),
+                    false => Error::MemberNotFound.into(),
+                });
+            }
+            ClusterCall::Status => status(site, machine, header).encode_to_vec(),
+            // Compactions free memory by themselves, and there is no file to make smaller.
+            ClusterCall::Defragment => pb::DefragmentResponse::default().encode_to_vec(),
+            ClusterCall::MoveLeader(target) => return move_leader(site, *target),
+            ClusterCall::Downgrade(request) => {
+                check_downgrade(request)?;
+                // `version.Cluster`: the first two numbers.
+                let version = CLUSTER_VERSION.rsplit_once('.').map_or("", |(version, _)| version);
+                let (header, version) = (header(machine.etcd().revision()), version.to_string());
+                pb::DowngradeResponse { header, version }.encode_to_vec()
+            }
+        }))
+    }
+}
+
+fn decoded<M: Message + Default>(request: Bytes) -> Result<M, CallRefused> {
+    M::decode(request).map_err(|_| CallRefused::Malformed)
+}
+
+/// Checks whether leadership may be handed over (`EtcdServer.MoveLeader`).
+fn move_leader(site: &Site<'_>, target: u64) -> Result<Answered, CallRefused> {
+    if site.replica.leader != Some(site.member_id) {
+        return Err(Error::NotLeader.into());
+    }
+    if !site.is_alone && !site.replica.voters.contains(&target) {
+        return Err(Error::BadLeaderTransferee.into());
+    }
+    if target == site.member_id {
+        return Ok(Answered::Response(moved()));
+    }
+    if site.is_alone {
+        return Err(Error::BadLeaderTransferee.into());
+    }
+    Ok(Answered::HandOver(target))
+}
+
+/// `maintenanceServer.MoveLeader` fills in no header.
+pub(super) fn moved() -> Vec<u8> {
+    pb::MoveLeaderResponse::default().encode_to_vec()
+}
+
+/// No version of etcd can go on with the data here, so no downgrade is valid, and none is under
+/// way. To cancel one is no error in etcd either (`EtcdServer.downgradeCancel`).
+fn check_downgrade(request: &pb::DowngradeRequest) -> Result<(), CallRefused> {
+    if request.action() == pb::downgrade_request::DowngradeAction::Cancel {
+        return Ok(());
+    }
+    let numbers: Vec<&str> = request.version.split('.').collect();
+    let is_number = |text: &&str| text.parse::<u32>().is_ok();
+    Err(match (2..=3).contains(&numbers.len()) && numbers.iter().all(is_number) {
+        true => Error::InvalidDowngradeTargetVersion.into(),
+        false => Error::WrongDowngradeVersionFormat.into(),
+    })
+}
+
+/// An alarm as text, as Go's protobuf prints a message.
+fn shown(alarm: Alarm) -> String {
+    let name = alarm.kind.name();
+    match alarm.member {
+        0 => format!("alarm:{name} "),
+        member => format!("memberID:{member} alarm:{name} "),
+    }
+}
+
+/// `Maintenance.Status`: the figures of this member. Bytes are those of the versions that can be
+/// read.
+fn status(
+    site: &Site<'_>,
+    machine: &Machine,
+    header: impl Fn(i64) -> Option<pb::ResponseHeader>,
+) -> pb::StatusResponse {
+    let (store, replica) = (machine.etcd(), site.replica);
+    // `etcdctl endpoint status` divides by the size.
+    let bytes = signed(store.bytes().max(1));
+    let no_leader = replica.leader.is_none().then(|| Error::NoLeader.text().to_string());
+    let errors = no_leader.into_iter().chain(store.alarms().iter().map(shown)).collect();
+    pb::StatusResponse {
+        header: header(store.revision()),
+        version: ETCD_VERSION.to_string(),
+        db_size: bytes,
+        leader: replica.leader.unwrap_or(0),
+        raft_index: replica.commit_index,
+        raft_term: replica.term,
+        raft_applied_index: replica.applied_index,
+        errors,
+        db_size_in_use: bytes,
+        is_learner: !site.is_alone && !replica.voters.contains(&site.member_id),
+        storage_version: CLUSTER_VERSION.to_string(),
+        db_size_quota: signed(store.settings().quota_bytes),
+        downgrade_info: Some(pb::DowngradeInfo::default()),
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// The members: this one, and those that the ensemble's state knows. A server that was never there
+/// has no member yet; it is shown by its own id, and without a name, as in etcd.
+pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
+    let Site { own, replica, .. } = site;
+    let own = pb::Member {
+        id: site.member_id,
+        name: own.name.clone(),
+        peer_ur_ls: own.peer_urls.clone(),
+        client_ur_ls: own.client_urls.clone(),
+        is_learner: !site.is_alone && !replica.voters.contains(&site.member_id),
+    };
+    if site.is_alone {
+        return vec![own];
+    }
+    let servers = control.servers();
+    let of_server = |number: u64| {
+        let of_number = servers.members().iter().filter(|(_, server)| **server == number);
+        let ids = of_number.map(|(id, _)| id.0);
+        // A server that has lost its directory is two members until one of them has the vote.
+        ids.max_by_key(|id| replica.voters.contains(id))
+    };
+    let shown = servers.list().servers.iter().map(|(number, record)| {
+        let id = of_server(*number);
+        if id == Some(site.member_id) {
+            return own.clone();
+        }
+        let own_id = || servers.id_of(*number).map(|id| id.0);
+        pb::Member {
+            id: id.or_else(own_id).unwrap_or(*number),
+            name: id.map(|_| record.name.clone()).unwrap_or_default(),
+            peer_ur_ls: record.peer_urls.clone(),
+            client_ur_ls: record.client_urls.clone(),
+            is_learner: id.is_some_and(|id| replica.learners.contains(&id)),
+        }
+    });
+    shown.collect()
+}
+
+/// `types.NewURLs`: each is a scheme, a host and a port.
+fn check_urls(urls: &[String]) -> Result<(), CallRefused> {
+    let is_url = |url: &String| {
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        let port = rest.and_then(|rest| rest.rsplit_once(':')).map(|(_, port)| port);
+        port.is_some_and(|port| port.parse::<u16>().is_ok())
+    };
+    match !urls.is_empty() && urls.iter().all(is_url) {
+        true => Ok(()),
+        false => Err(Error::MemberBadUrls.into()),
+    }
+}

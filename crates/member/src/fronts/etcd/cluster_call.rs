@@ -1,0 +1,111 @@
+//! The Front's part in calls about the members: each is answered under the lock, from the state and
+//! from what the driver says of the replica. A move of leadership waits until the other member
+//! leads.
+
+use bytes::Bytes;
+use etcd::Error;
+use machine::{Machine, MemberId};
+
+use super::EtcdFront;
+use super::calls::{Call, Read};
+use super::cluster::{Answered, ClusterCall, ClusterMethod, Moving, ReplicaView, Site, moved};
+use super::credentials::Asker;
+use super::method::CallRefused;
+use super::reply::{Found, Reply};
+use crate::caller::Ticket;
+use crate::limits::ETCD_TRANSFER_MS_MAX;
+
+/// `errors.ErrTimeoutLeaderTransfer`, whose code is `Unknown`.
+const TRANSFER_TOO_LONG: &str = "etcdserver: request timed out, leader transfer took too long";
+
+impl EtcdFront {
+    /// Whether a call about the members is not done: the driver says with
+    /// [`EtcdFront::set_replica`] what the replica is, before it lets the Front run.
+    pub fn wants_replica(&self) -> bool {
+        !self.cluster.pending.is_empty()
+    }
+
+    /// Takes what the driver knows of the replica now. A call that waits for another leader ends
+    /// when that one leads.
+    pub fn set_replica(&mut self, replica: ReplicaView) {
+        let leader = replica.leader;
+        self.cluster.replica = replica;
+        let calls = &self.calls;
+        let has_moved = |ticket: &&Ticket| matches!(calls.get(*ticket), Some(Call::Moving(it)) if leader == Some(it.target));
+        let ended: Vec<Ticket> = self.cluster.pending.iter().filter(has_moved).copied().collect();
+        for ticket in ended {
+            self.end_cluster_call(ticket, Ok(moved()));
+        }
+    }
+
+    /// Begins a call about the members.
+    pub(super) fn begin_of_cluster(
+        &mut self,
+        ticket: Ticket,
+        method: ClusterMethod,
+        request: Bytes,
+        asker: Asker,
+    ) -> Result<(), CallRefused> {
+        let (call, is_local) = ClusterCall::decode(method, request)?;
+        self.cluster.pending.insert(ticket);
+        self.begin_read(ticket, Read::Cluster(call), is_local, asker);
+        Ok(())
+    }
+
+    /// Answers a call about the members under the lock. The right to it was asked for.
+    pub(super) fn run_cluster_call(&mut self, ticket: Ticket, machine: &Machine) {
+        let Some(Call::Ready(Read::Cluster(call), _)) = self.calls.get(&ticket) else { return };
+        let site = Site {
+            is_alone: self.config.is_alone,
+            cluster_id: self.config.cluster_id,
+            member_id: self.config.member_id,
+            own: &self.config.own,
+            replica: &self.cluster.replica,
+        };
+        match call.answer(&site, machine) {
+            Ok(Answered::Response(response)) => {
+                self.end_cluster_call(ticket, Ok(response));
+            }
+            Ok(Answered::HandOver(target)) => {
+                let until_ms = self.now.monotonic_ms + ETCD_TRANSFER_MS_MAX;
+                self.calls.insert(ticket, Call::Moving(Moving { target, until_ms }));
+                self.output.hand_overs.push((ticket, MemberId(target)));
+            }
+            Err(refused) => self.end_cluster_call(ticket, Err(refused)),
+        }
+    }
+
+    /// The driver has asked Loop to hand leadership over. `is_begun`: Loop has found that the
+    /// member can take it.
+    pub fn on_hand_over(&mut self, ticket: Ticket, is_begun: bool) {
+        if !is_begun && matches!(self.calls.get(&ticket), Some(Call::Moving(_))) {
+            self.end_cluster_call(ticket, Err(Error::BadLeaderTransferee.into()));
+        }
+    }
+
+    /// Ends calls that have waited for another leader for too long, and forgets those that are
+    /// gone.
+    pub(super) fn tick_cluster_calls(&mut self) {
+        let (calls, now_ms) = (&self.calls, self.now.monotonic_ms);
+        self.cluster.pending.retain(|ticket| calls.contains_key(ticket));
+        let is_late = |ticket: &&Ticket| matches!(calls.get(*ticket), Some(Call::Moving(it)) if it.until_ms <= now_ms);
+        let late: Vec<Ticket> = self.cluster.pending.iter().filter(is_late).copied().collect();
+        for ticket in late {
+            self.end_cluster_call(ticket, Err(CallRefused::Unknown(TRANSFER_TOO_LONG)));
+        }
+    }
+
+    pub(super) fn end_cluster_call(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Vec<u8>, CallRefused>,
+    ) {
+        self.calls.remove(&ticket);
+        self.cluster.pending.remove(&ticket);
+        let encoded = |response| {
+            Reply::of_found(self.header(), Found::Encoded(response), &self.config.references)
+        };
+        let result = result.map(encoded);
+        self.output.results.push((ticket, result));
+    }
+}

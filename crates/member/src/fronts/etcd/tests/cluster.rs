@@ -1,0 +1,172 @@
+//! Calls about the members.
+
+use etcd::versions::ETCD_VERSION;
+
+use super::*;
+use crate::limits::ETCD_TRANSFER_MS_MAX;
+
+const OWN: u64 = 6;
+const OTHER: u64 = 7;
+
+/// The replica of a member of two, the first of which is this one.
+fn replica(leader: Option<u64>) -> ReplicaView {
+    ReplicaView {
+        leader,
+        term: 4,
+        commit_index: 9,
+        applied_index: 8,
+        voters: vec![OWN, OTHER],
+        learners: Vec::new(),
+    }
+}
+
+fn ask(rig: &mut Rig, method: ClusterMethod, request: &impl Message) -> Ticket {
+    rig.call(Method::Cluster(method), request)
+}
+
+fn move_to(rig: &mut Rig, target_id: u64) -> Ticket {
+    ask(rig, ClusterMethod::MoveLeader, &pb::MoveLeaderRequest { target_id })
+}
+
+fn moved(rig: &mut Rig, ticket: Ticket) -> Result<(), CallRefused> {
+    rig.result::<pb::MoveLeaderResponse>(ticket).map(drop)
+}
+
+/// A Front of a member that leads two, and has begun to move leadership to the other.
+fn moving() -> (Rig, Ticket) {
+    let mut rig = Rig::new(false, Level::ETCD);
+    rig.front.set_replica(replica(Some(OWN)));
+    let ticket = move_to(&mut rig, OTHER);
+    assert_eq!(rig.hand_overs, [(ticket, MemberId(OTHER))]);
+    assert!(rig.results.is_empty() && rig.front.wants_replica());
+    (rig, ticket)
+}
+
+#[test]
+fn leadership_has_moved_when_the_other_member_leads() {
+    let (mut rig, ticket) = moving();
+    rig.front.on_hand_over(ticket, true);
+    rig.front.set_replica(replica(None));
+    rig.take();
+    assert!(rig.results.is_empty());
+    rig.front.set_replica(replica(Some(OTHER)));
+    rig.take();
+    assert_eq!(moved(&mut rig, ticket), Ok(()));
+    assert!(!rig.front.wants_replica());
+    rig.check_empty();
+}
+
+#[test]
+fn a_move_that_takes_too_long_or_cannot_begin_is_refused() {
+    let (mut rig, ticket) = moving();
+    let now = |monotonic_ms| Now { monotonic_ms, raft_term: 4, contact_at_ms: None };
+    rig.front.set_now(now(ETCD_TRANSFER_MS_MAX - 1));
+    rig.front.on_tick();
+    rig.take();
+    assert!(rig.results.is_empty());
+    rig.front.set_now(now(ETCD_TRANSFER_MS_MAX));
+    rig.front.on_tick();
+    rig.take();
+    assert!(matches!(moved(&mut rig, ticket), Err(CallRefused::Unknown(_))));
+    rig.check_empty();
+    let (mut rig, ticket) = moving();
+    rig.front.on_hand_over(ticket, false);
+    rig.take();
+    assert_eq!(moved(&mut rig, ticket), Err(Error::BadLeaderTransferee.into()));
+    rig.check_empty();
+}
+
+#[test]
+fn a_move_that_is_cancelled_has_no_result_and_is_forgotten() {
+    let (mut rig, ticket) = moving();
+    rig.front.on_cancel(ticket);
+    rig.front.on_hand_over(ticket, false);
+    rig.front.set_replica(replica(Some(OTHER)));
+    rig.front.on_tick();
+    rig.take();
+    assert!(!rig.front.wants_replica());
+    rig.check_empty();
+}
+
+#[test]
+fn leadership_moves_from_a_leader_to_a_voter_only() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    for (leader, target, expected) in [
+        (Some(OTHER), OTHER, Err(Error::NotLeader.into())),
+        (None, OTHER, Err(Error::NotLeader.into())),
+        (Some(OWN), 99, Err(Error::BadLeaderTransferee.into())),
+        (Some(OWN), OWN, Ok(())),
+    ] {
+        rig.front.set_replica(replica(leader));
+        let ticket = move_to(&mut rig, target);
+        assert_eq!(moved(&mut rig, ticket), expected, "{leader:?} to {target}");
+    }
+    assert!(rig.hand_overs.is_empty());
+    let mut alone = Rig::new(true, Level::ETCD);
+    alone.front.set_replica(replica(Some(OWN)));
+    let ticket = move_to(&mut alone, OTHER);
+    assert_eq!(moved(&mut alone, ticket), Err(Error::BadLeaderTransferee.into()));
+    alone.check_empty();
+}
+
+#[test]
+fn a_member_alone_is_the_whole_list_and_its_status_is_of_its_state() {
+    let mut rig = Rig::new(true, Level::ETCD);
+    rig.put("a", "1");
+    rig.front.set_replica(replica(Some(OWN)));
+    let ticket = ask(&mut rig, ClusterMethod::MemberList, &pb::MemberListRequest::default());
+    let list: pb::MemberListResponse = rig.result(ticket).unwrap();
+    assert_eq!(list.members.iter().map(|member| member.id).collect::<Vec<_>>(), [OWN]);
+    assert_eq!(list.header.unwrap().revision, 0);
+    let ticket = ask(&mut rig, ClusterMethod::Status, &pb::StatusRequest::default());
+    let status: pb::StatusResponse = rig.result(ticket).unwrap();
+    assert_eq!((status.version.as_str(), status.leader), (ETCD_VERSION, OWN));
+    assert_eq!((status.raft_index, status.raft_applied_index, status.raft_term), (9, 8, 4));
+    assert_eq!((status.header.unwrap().revision, status.errors), (2, Vec::<String>::new()));
+    rig.check_empty();
+}
+
+#[test]
+fn a_list_waits_for_a_sync_unless_it_may_be_old() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    let wants = |linearizable| pb::MemberListRequest { linearizable };
+    let ticket = ask(&mut rig, ClusterMethod::MemberList, &wants(false));
+    assert!(rig.result::<pb::MemberListResponse>(ticket).is_ok());
+    let ticket = ask(&mut rig, ClusterMethod::MemberList, &wants(true));
+    assert_eq!((rig.synced.clone(), rig.results.len()), (vec![ticket], 0));
+    rig.sync(ticket);
+    rig.front.run_reads(&rig.machine);
+    rig.take();
+    assert!(rig.result::<pb::MemberListResponse>(ticket).is_ok());
+    rig.check_empty();
+}
+
+#[test]
+fn changes_of_members_are_refused_as_etcd_refuses_what_cannot_be_changed_now() {
+    let mut rig = Rig::new(true, Level::ETCD);
+    let add =
+        |url: &str| pb::MemberAddRequest { peer_ur_ls: vec![url.to_string()], is_learner: false };
+    for (url, expected) in [
+        ("http://h:1", Error::MemberNotEnoughStarted),
+        ("h:1", Error::MemberBadUrls),
+        ("http://h", Error::MemberBadUrls),
+    ] {
+        let ticket = ask(&mut rig, ClusterMethod::MemberAdd, &add(url));
+        let refused = rig.result::<pb::MemberAddResponse>(ticket).unwrap_err();
+        assert_eq!(refused, expected.into(), "{url}");
+    }
+    for (id, expected) in [(OWN, Error::MemberNotEnoughStarted), (1, Error::MemberNotFound)] {
+        let request = pb::MemberRemoveRequest { id };
+        let ticket = ask(&mut rig, ClusterMethod::MemberRemove, &request);
+        let refused = rig.result::<pb::MemberRemoveResponse>(ticket).unwrap_err();
+        assert_eq!(refused, expected.into());
+    }
+    let ticket = rig.front.on_call(
+        Method::Cluster(ClusterMethod::MemberList),
+        vec![0xff].into(),
+        Credentials::Nobody,
+    );
+    rig.take();
+    assert_eq!(rig.result::<pb::MemberListResponse>(ticket), Err(CallRefused::Malformed));
+    rig.check_empty();
+}

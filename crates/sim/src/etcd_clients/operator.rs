@@ -1,0 +1,343 @@
+//! An operator: asks members about the members, about themselves and for hashes of the keys, and
+//! moves leadership; one call after the other, at the member that its client is connected to. It
+//! judges each answer by itself and by the answers of other members, and notes the moves, which the
+//! judge compares with who led.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use etcd::Error;
+use etcd::pb::{Message, etcdserverpb as pb};
+use etcd::versions::ETCD_VERSION;
+use member::fronts::etcd::{CallRefused, ClusterMethod, Method};
+use workload::etcd::history::CallId;
+use workload::generate::Random;
+
+use super::network::SentResult;
+use super::wire::{self, Served};
+
+/// The calls that it still makes when nothing goes wrong any more.
+const CALM_CALLS_MAX: u64 = 10;
+
+/// How it behaves.
+#[derive(Clone, Debug)]
+pub struct OperatorConfig {
+    /// The seed of all that is left to chance about it.
+    pub seed: u64,
+    /// The number of calls that it makes.
+    pub calls: u64,
+    /// The longest that it waits between two of them.
+    pub rest_us_max: u64,
+}
+
+/// A move of leadership that a member said was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The member that was to lead.
+    pub target: u64,
+    /// When it was asked for.
+    pub asked_us: u64,
+    /// When the answer came.
+    pub answered_us: u64,
+}
+
+/// Counts of what it found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OperatorCounts {
+    /// Lists of members.
+    pub lists: usize,
+    /// Answers of a member about itself.
+    pub statuses: usize,
+    /// Moves of leadership that were done.
+    pub moves: usize,
+    /// Moves that were refused, or took too long.
+    pub moves_refused: usize,
+    /// Hashes that two members gave for the same revisions.
+    pub hashes_compared: usize,
+    /// Calls that were refused since the members cannot change.
+    pub unchangeable: usize,
+    /// Calls without an answer.
+    pub lost: usize,
+}
+
+impl OperatorCounts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &OperatorCounts) {
+        self.lists += other.lists;
+        self.statuses += other.statuses;
+        self.moves += other.moves;
+        self.moves_refused += other.moves_refused;
+        self.hashes_compared += other.hashes_compared;
+        self.unchangeable += other.unchangeable;
+        self.lost += other.lost;
+    }
+}
+
+/// A call without an answer.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    id: CallId,
+    method: Method,
+    /// The member that is to lead, of a move.
+    target: u64,
+    at_us: u64,
+}
+
+/// One operator.
+pub struct Operator {
+    random: Random,
+    calls_left: u64,
+    rest_us_max: u64,
+    next_us: u64,
+    asked: Option<Asked>,
+    /// The ids of the members that a list showed last.
+    ids: Vec<u64>,
+    /// The revision of the newest hash.
+    hashed_revision: i64,
+    /// The hash of the keys by its revision and the compacted one, and the member that gave it.
+    hashes: BTreeMap<(i64, i64), (u32, u64)>,
+    moves: Vec<Moved>,
+    /// What it found.
+    pub counts: OperatorCounts,
+}
+
+impl Operator {
+    /// An operator that has asked nothing.
+    pub fn new(config: OperatorConfig) -> Operator {
+        let mut random = Random::new(config.seed);
+        Operator {
+            next_us: random.magnitude(1, config.rest_us_max),
+            random,
+            calls_left: config.calls,
+            rest_us_max: config.rest_us_max,
+            asked: None,
+            ids: Vec::new(),
+            hashed_revision: 0,
+            hashes: BTreeMap::new(),
+            moves: Vec::new(),
+            counts: OperatorCounts::default(),
+        }
+    }
+
+    /// Whether it has made all its calls, and waits for no answer.
+    pub fn is_done(&self) -> bool {
+        self.calls_left == 0 && self.asked.is_none()
+    }
+
+    /// Makes few more calls.
+    pub fn calm_down(&mut self) {
+        self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
+    }
+
+    /// What it does, as text for people.
+    pub fn describe(&self) -> String {
+        format!("operator: {} calls left, {:?}", self.calls_left, self.asked)
+    }
+
+    /// When it wants to be asked again.
+    pub fn wakes_us(&self) -> u64 {
+        let waits = self.calls_left == 0 || self.asked.is_some();
+        if waits { u64::MAX } else { self.next_us }
+    }
+
+    /// The moves that members said were done.
+    pub fn moves(&self) -> &[Moved] {
+        &self.moves
+    }
+
+    /// The call that it is to make now, if it is to make one. [`Operator::on_sent`] says that it
+    /// was made.
+    pub fn poll(&mut self, now_us: u64) -> Option<(Method, Bytes)> {
+        if self.calls_left == 0 || self.asked.is_some() || now_us < self.next_us {
+            return None;
+        }
+        self.calls_left -= 1;
+        Some(self.draw())
+    }
+
+    fn draw(&mut self) -> (Method, Bytes) {
+        let of = |method, message: Vec<u8>| (method, Bytes::from(message));
+        let cluster = |method, message: Vec<u8>| of(Method::Cluster(method), message);
+        let id = self.pick();
+        let urls = vec!["http://10.9.9.9:2380".to_string()];
+        match self.random.below(16) {
+            0..3 => {
+                let linearizable = !self.random.one_in(3);
+                let request = pb::MemberListRequest { linearizable };
+                cluster(ClusterMethod::MemberList, request.encode_to_vec())
+            }
+            3..5 => cluster(ClusterMethod::Status, pb::StatusRequest::default().encode_to_vec()),
+            5..8 => {
+                let request = pb::MoveLeaderRequest { target_id: id };
+                cluster(ClusterMethod::MoveLeader, request.encode_to_vec())
+            }
+            8..12 => {
+                let revision = if self.random.one_in(2) { 0 } else { self.hashed_revision };
+                of(Method::HashKv, pb::HashKvRequest { revision }.encode_to_vec())
+            }
+            12 => of(Method::Alarm, pb::AlarmRequest::default().encode_to_vec()),
+            13 => of(Method::LeaseLeases, pb::LeaseLeasesRequest {}.encode_to_vec()),
+            14 => {
+                let request = pb::MemberAddRequest { peer_ur_ls: urls, is_learner: false };
+                cluster(ClusterMethod::MemberAdd, request.encode_to_vec())
+            }
+            _ => {
+                let request = pb::MemberRemoveRequest { id };
+                cluster(ClusterMethod::MemberRemove, request.encode_to_vec())
+            }
+        }
+    }
+
+    /// The id of a member, or one that no member has.
+    fn pick(&mut self) -> u64 {
+        match self.ids.is_empty() || self.random.one_in(8) {
+            true => self.random.below(8),
+            false => *self.random.pick(&self.ids),
+        }
+    }
+
+    /// Its call was made.
+    pub fn on_sent(&mut self, id: CallId, (method, request): (Method, &Bytes), now_us: u64) {
+        let target = match method {
+            Method::Cluster(ClusterMethod::MoveLeader) => {
+                let request = pb::MoveLeaderRequest::decode(request.clone());
+                request.expect("it was just encoded").target_id
+            }
+            _ => 0,
+        };
+        self.asked = Some(Asked { id, method, target, at_us: now_us });
+    }
+
+    /// A call was given up, or its connection is gone.
+    pub fn on_lost(&mut self, id: Option<CallId>, now_us: u64) {
+        if self.asked.take_if(|asked| id.is_none_or(|id| asked.id == id)).is_some() {
+            self.counts.lost += 1;
+            self.rest(now_us);
+        }
+    }
+
+    fn rest(&mut self, now_us: u64) {
+        self.next_us = now_us + self.random.magnitude(1, self.rest_us_max);
+    }
+
+    /// Takes a result, if it is that of its call.
+    ///
+    /// # Errors
+    /// No correct member gives it.
+    pub fn on_result(
+        &mut self,
+        id: CallId,
+        result: &SentResult,
+        by: Served,
+        now_us: u64,
+    ) -> Result<(), String> {
+        let Some(asked) = self.asked.take_if(|asked| asked.id == id) else { return Ok(()) };
+        self.rest(now_us);
+        let took = match result {
+            Ok(response) => self.on_response(asked, Bytes::copy_from_slice(response), by, now_us),
+            Err(refused) => self.on_refused(asked.method, *refused),
+        };
+        took.map_err(|why| format!("{:?} at member {:x}: {why}", asked.method, by.member_id))
+    }
+
+    fn on_refused(&mut self, method: Method, refused: CallRefused) -> Result<(), String> {
+        let is_move = method == Method::Cluster(ClusterMethod::MoveLeader);
+        let changes = [ClusterMethod::MemberAdd, ClusterMethod::MemberRemove].map(Method::Cluster);
+        match refused {
+            CallRefused::Error(Error::NotLeader | Error::BadLeaderTransferee) if is_move => {
+                self.counts.moves_refused += 1;
+            }
+            CallRefused::Unknown(_) if is_move => self.counts.moves_refused += 1,
+            CallRefused::Error(
+                Error::MemberNotEnoughStarted | Error::MemberNotFound | Error::PeerUrlExists,
+            ) if changes.contains(&method) => self.counts.unchangeable += 1,
+            CallRefused::Error(Error::Compacted | Error::FutureRevision)
+                if method == Method::HashKv => {}
+            refused => drop(wire::decode_error(&refused)?),
+        }
+        Ok(())
+    }
+
+    fn on_response(
+        &mut self,
+        asked: Asked,
+        response: Bytes,
+        by: Served,
+        now_us: u64,
+    ) -> Result<(), String> {
+        match asked.method {
+            Method::Cluster(ClusterMethod::MemberList) => self.on_list(decode(response)?, by),
+            Method::Cluster(ClusterMethod::Status) => self.on_status(decode(response)?, by),
+            Method::Cluster(ClusterMethod::MoveLeader) => {
+                let pb::MoveLeaderResponse { .. } = decode(response)?;
+                let Asked { target, at_us, .. } = asked;
+                self.moves.push(Moved { target, asked_us: at_us, answered_us: now_us });
+                self.counts.moves += 1;
+                Ok(())
+            }
+            Method::HashKv => self.on_hash(decode(response)?, by),
+            Method::Alarm => {
+                let response: pb::AlarmResponse = decode(response)?;
+                match response.alarms.is_empty() {
+                    true => Ok(()),
+                    false => Err(format!("alarms that nothing raised: {:?}", response.alarms)),
+                }
+            }
+            Method::LeaseLeases => {
+                let response: pb::LeaseLeasesResponse = decode(response)?;
+                check_unique(response.leases.iter().map(|lease| lease.id as u64))
+            }
+            _ => Err("a change of the members is answered as done".to_string()),
+        }
+    }
+
+    fn on_list(&mut self, response: pb::MemberListResponse, by: Served) -> Result<(), String> {
+        wire::revision(response.header, Some(by))?;
+        self.counts.lists += 1;
+        self.ids = response.members.iter().map(|member| member.id).collect();
+        check_unique(self.ids.iter().copied())
+    }
+
+    fn on_status(&mut self, response: pb::StatusResponse, by: Served) -> Result<(), String> {
+        wire::revision(response.header, Some(by))?;
+        self.counts.statuses += 1;
+        let no_leader = Error::NoLeader.text();
+        let says_no_leader = response.errors.iter().any(|error| error == no_leader);
+        let is_right = response.version == ETCD_VERSION
+            && response.raft_applied_index <= response.raft_index
+            && response.db_size > 0
+            && says_no_leader == (response.leader == 0);
+        if is_right { Ok(()) } else { Err(format!("{response:?}")) }
+    }
+
+    /// Two members with the same revisions have the same keys. One member alone may have been given
+    /// another state meanwhile.
+    fn on_hash(&mut self, response: pb::HashKvResponse, by: Served) -> Result<(), String> {
+        wire::revision(response.header, Some(by))?;
+        let pb::HashKvResponse { hash, compact_revision, hash_revision, .. } = response;
+        self.hashed_revision = hash_revision;
+        let found = self.hashes.insert((hash_revision, compact_revision), (hash, by.member_id));
+        let Some((other, member)) = found.filter(|(_, member)| *member != by.member_id) else {
+            return Ok(());
+        };
+        self.counts.hashes_compared += 1;
+        if other == hash {
+            return Ok(());
+        }
+        Err(format!("at revision {hash_revision} the hash is not that of member {member:x}"))
+    }
+}
+
+fn decode<M: Message + Default>(response: Bytes) -> Result<M, String> {
+    M::decode(response).map_err(|error| error.to_string())
+}
+
+fn check_unique(ids: impl Iterator<Item = u64>) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for id in ids {
+        if !seen.insert(id) {
+            return Err(format!("{id:x} is there twice"));
+        }
+    }
+    Ok(())
+}
