@@ -311,18 +311,18 @@ impl MemberConfig {
         )
     }
 
-    /// The cluster and the member that responses to etcd's clients name.
-    pub fn served(&self) -> Served {
-        Served { cluster_id: 1, member_id: self.number as u64 + 1 }
-    }
-
     /// The connection runtimes of etcd's clients.
-    fn etcd_runtimes(&self, apply: &Apply, now_us: u64, clock: Clock) -> Vec<EtcdRuntime> {
+    fn etcd_runtimes(
+        &self,
+        (apply, served): (&Apply, Served),
+        now_us: u64,
+        clock: Clock,
+    ) -> Vec<EtcdRuntime> {
         let token_times = Arc::new(TokenTimes::new(TOKEN_TTL_MS, 0));
         let of_front = |position| EtcdFrontConfig {
             token_times: token_times.clone(),
             command_counts: apply.command_counts().clone(),
-            ..self.of_etcd_front(position, apply.watch_interest())
+            ..self.of_etcd_front(position, served, apply.watch_interest())
         };
         let runtime = |position| {
             let mut runtime = EtcdRuntime::new(of_front(position), now_us, clock);
@@ -336,9 +336,14 @@ impl MemberConfig {
 
     /// The configuration of the Front with this position among those of etcd's clients, which have
     /// the numbers behind ZooKeeper's.
-    fn of_etcd_front(&self, position: u32, interest: &Arc<WatchInterest>) -> EtcdFrontConfig {
+    fn of_etcd_front(
+        &self,
+        position: u32,
+        served: Served,
+        interest: &Arc<WatchInterest>,
+    ) -> EtcdFrontConfig {
         let id = FrontId(self.front_count + position);
-        let Served { cluster_id, member_id } = self.served();
+        let Served { cluster_id, member_id } = served;
         EtcdFrontConfig {
             id,
             connection: ConnectionId(u64::from(id.0) << 48 | 1),
@@ -554,6 +559,11 @@ struct Seen {
     status: replica::Status,
 }
 
+/// The cluster and the member that responses of this start to etcd's clients name.
+fn served_by(origin: Origin) -> Served {
+    Served { cluster_id: 1, member_id: origin.member.0 }
+}
+
 impl Times {
     /// The times of a process that starts now.
     fn new(config: &MemberConfig, clock: Clock, now_us: u64) -> Times {
@@ -723,7 +733,7 @@ impl Server {
         let of_front = |id| FrontConfig { id: FrontId(id), ..of_fronts.clone() };
         let runtime = |id| Runtime::new(of_front(id), world.now_us, clock);
         let runtimes = (0..config.front_count).map(runtime).collect();
-        let etcd_runtimes = config.etcd_runtimes(&apply, world.now_us, clock);
+        let etcd_runtimes = config.etcd_runtimes((&apply, served_by(origin)), world.now_us, clock);
         let status = member.status();
         let mut server = Server {
             life,
@@ -888,6 +898,11 @@ impl Server {
     /// Takes the level that it tells others from now on, if that has changed since the last call.
     pub fn take_raised(&mut self) -> Option<Level> {
         self.seen.raised.take()
+    }
+
+    /// The cluster and the member that responses to etcd's clients name.
+    pub fn served(&self) -> Served {
+        served_by(self.origin)
     }
 
     /// The level of its state, as Apply and Loop know it.

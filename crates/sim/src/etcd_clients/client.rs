@@ -14,7 +14,7 @@ use super::contender::{self, Act, Contender, ContenderConfig, Service};
 use super::network::{
     EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToV2, ToWatcher,
 };
-use super::operator::{Operator, OperatorConfig};
+use super::operator::{Operator, OperatorAct, OperatorConfig};
 use super::users::{self, Users, UsersAct, UsersConfig};
 use super::v2::{V2Act, V2Client, V2Config};
 use super::watcher::{Around, Watcher};
@@ -372,7 +372,7 @@ impl EtcdClient {
         self.contend(world, network, history);
         self.use_users(world, network, history);
         self.use_v2(world, network);
-        self.operate(world, network);
+        self.operate(world, network, history);
         if now_us < self.next_us || self.connection.is_none() {
             return Wish::Nothing;
         }
@@ -428,10 +428,14 @@ impl EtcdClient {
     }
 
     /// Makes the call that its operator wants, on its connection.
-    fn operate(&mut self, world: &mut World, network: &mut EtcdNetwork) {
+    fn operate(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(number) = self.connection else { return };
         let act = self.operator.as_mut().and_then(|operator| operator.poll(world.now_us));
-        let Some((method, request)) = act else { return };
+        let (method, request) = match act {
+            Some(OperatorAct::Call(method, request)) => (method, request),
+            Some(OperatorAct::Leave) => return self.leave(world, network, history),
+            None => return,
+        };
         let id = self.apart(world.now_us);
         let operator = self.operator.as_mut().expect("it was just asked");
         operator.on_sent(id, (method, &request), world.now_us);

@@ -11,6 +11,7 @@ use member::fronts::etcd::{CallRefused, Credentials, Method, V2Result, V2Waited}
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
+use super::wire::Served;
 use crate::network::End;
 use crate::world::{Event, World};
 
@@ -137,6 +138,8 @@ pub struct EtcdConnection {
     pub member: usize,
     /// The life of that member's process.
     pub life: u64,
+    /// What it names in its responses.
+    pub served: Served,
     /// The position of the runtime that serves it among those for etcd's clients.
     pub front: usize,
     /// Messages that have arrived and that the server has not taken.
@@ -178,11 +181,17 @@ impl EtcdNetwork {
     }
 
     /// Connects a client to a server that runs. Returns the number of the connection.
-    pub fn connect(&mut self, client: usize, member: usize, life: u64) -> usize {
+    pub fn connect(
+        &mut self,
+        client: usize,
+        member: usize,
+        (life, served): (u64, Served),
+    ) -> usize {
         self.connections.push(EtcdConnection {
             client,
             member,
             life,
+            served,
             front: 0,
             at_server: VecDeque::new(),
             server_end: End::Open,

@@ -73,6 +73,15 @@ impl OperatorCounts {
     }
 }
 
+/// What a client is to do for it.
+#[derive(Debug)]
+pub enum OperatorAct {
+    /// Make a call.
+    Call(Method, Bytes),
+    /// Go to another member.
+    Leave,
+}
+
 /// A call without an answer.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
@@ -145,14 +154,18 @@ impl Operator {
         &self.moves
     }
 
-    /// The call that it is to make now, if it is to make one. [`Operator::on_sent`] says that it
-    /// was made.
-    pub fn poll(&mut self, now_us: u64) -> Option<(Method, Bytes)> {
+    /// What it is to do now. [`Operator::on_sent`] says that a call was made.
+    pub fn poll(&mut self, now_us: u64) -> Option<OperatorAct> {
         if self.calls_left == 0 || self.asked.is_some() || now_us < self.next_us {
             return None;
         }
         self.calls_left -= 1;
-        Some(self.draw())
+        if self.random.one_in(6) {
+            self.rest(now_us);
+            return Some(OperatorAct::Leave);
+        }
+        let (method, request) = self.draw();
+        Some(OperatorAct::Call(method, request))
     }
 
     fn draw(&mut self) -> (Method, Bytes) {

@@ -150,9 +150,8 @@ impl Simulation {
     fn let_etcd_client_read(&mut self, number: usize) -> Result<(), String> {
         let EtcdClients { clients, network, history } = &mut self.etcd;
         let connection = &network.connections[number];
-        let (client, member) = (connection.client, connection.member);
+        let (client, by) = (connection.client, connection.served);
         if clients[client].connection() == Some(number) {
-            let by = self.hosts[member].config.served();
             clients[client].on_arrival(by, &mut self.world, network, history)?;
             self.wake_etcd_client(client);
         }
@@ -176,7 +175,7 @@ impl Simulation {
         let Some(server) = server.filter(|server| server.is_open() && !is_last) else {
             return clients[client].on_refused(self.world.now_us);
         };
-        let number = network.connect(client, member, server.life());
+        let number = network.connect(client, member, (server.life(), server.served()));
         assert!(history.connect(client as u32, member as u32) == number);
         server.accept_etcd(number, network);
         clients[client].on_connected(number, self.world.now_us);
@@ -295,6 +294,8 @@ impl Simulation {
         }
         let watches = self.watch_counts(&found.watches);
         let operators = self.etcd.clients.iter().filter_map(EtcdClient::operator);
+        // A member that is alone leads always.
+        let operators = operators.filter(|_| self.is_ensemble());
         let mut moves = operators.flat_map(|operator| operator.moves());
         moves.try_for_each(|moved| self.witness.check_moved(moved))?;
         let EtcdVerdict { leases, locks, .. } = found;

@@ -6,6 +6,7 @@ use member::spaces::etcd::auto_compaction::AutoCompaction;
 use sim::check::V2Counts;
 use sim::etcd_clients::EtcdLoad;
 use sim::etcd_clients::contender::{ContenderCounts, Prize};
+use sim::etcd_clients::operator::OperatorCounts;
 use sim::etcd_clients::users::UsersCounts;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::{EtcdCounts, Options, Summary};
@@ -46,7 +47,6 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
         ("writes of unknown fate that took effect", count(|it| it.unknown_done)),
         ("writes of unknown fate that did not", count(|it| it.unknown_not_done)),
         ("calls that a low level refuses", count(|it| it.not_capable)),
-        ("calls without room on the disk", count(|it| it.no_space)),
         ("reads in several pieces", count(|it| it.streamed)),
         ("reads that a compaction ended between two pieces", count(|it| it.streams_cut)),
         ("leases", count(|it| it.leases.granted)),
@@ -121,6 +121,38 @@ fn options_of_calls(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     options.faults = FaultMix::planned_for(faults);
     options.faults_us = 60_000_000;
     options
+}
+
+/// Where nothing goes wrong an operator moves leadership, and members give equal hashes.
+#[test]
+fn an_operator_moves_leadership_and_compares_hashes() {
+    let run = |seed| {
+        let mut options = options_of_calls(seed, Vec::new());
+        let load = options.etcd.as_mut().expect("it was just made");
+        load.add_operator(Random::new(seed));
+        load.clients.iter_mut().filter_map(|it| it.operates.as_mut()).for_each(|operates| {
+            operates.calls = 200;
+            operates.rest_us_max = 200_000;
+        });
+        sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd.operator
+    };
+    let mut counts = OperatorCounts::default();
+    (1..=5).for_each(|seed| counts.add(&run(seed)));
+    assert!(counts.moves > 10, "{counts:?}");
+    assert!(counts.moves_refused > 10, "{counts:?}");
+    assert!(counts.hashes_compared > 10, "{counts:?}");
+    assert!(counts.unchangeable > 10, "{counts:?}");
+}
+
+/// A full disk refuses writes of etcd's clients, and takes them again once there is room.
+#[test]
+fn writes_are_refused_while_the_disks_are_full() {
+    let full = Fault::DiskFull { bytes: 0, for_us: 20_000_000 };
+    let faults = || (0..3).map(|at| (6_000_000 * u64::from(at == 0) + 1, Whom::one(at), full));
+    let counts = (1..=5).map(|seed| calling(seed, faults().collect()));
+    let counts: Vec<EtcdCounts> = counts.collect();
+    assert!(counts.iter().any(|counts| counts.no_space > 0));
+    assert!(counts.iter().all(|counts| counts.writes > 0));
 }
 
 /// While no member hears another one, a call ends after 7 s. A write that no leader was given is a
