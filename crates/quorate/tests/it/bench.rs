@@ -1,7 +1,7 @@
 //! `quorate bench`, small, against this server and the real one: the counts match the options.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use bench::process::Processes;
 use rustix::process::Pid;
 
 use crate::ensemble::{Members, word};
-use crate::server::{RealServer, Server, folder, wait_until};
+use crate::server::{RealServer, Server, folder, free_addresses, wait_until};
 
 const CONFIG: [&str; 2] = ["4lw.commands.whitelist=*", "maxClientCnxns=0"];
 
@@ -293,8 +293,7 @@ fn serve_on_fixed_port(name: &str) -> (Child, PathBuf, SocketAddr) {
 /// Like [`serve_on_fixed_port`], with the port of etcd's clients behind the one of ZooKeeper's.
 fn serve_on_fixed_ports(name: &str) -> (Child, PathBuf, [SocketAddr; 2]) {
     let folder = folder(name);
-    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [address, etcd] = free.each_ref().map(|it| it.local_addr().unwrap());
+    let [address, etcd] = free_addresses();
     let data = folder.join("data");
     let lines = [
         format!("dataDir={}", data.display()),
@@ -304,7 +303,6 @@ fn serve_on_fixed_ports(name: &str) -> (Child, PathBuf, [SocketAddr; 2]) {
     ];
     let config = [&lines.join("\n"), &CONFIG.join("\n"), ""].join("\n");
     std::fs::write(folder.join("zoo.cfg"), config).unwrap();
-    drop(free);
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     // The relative path of the configuration needs this folder, at the second start as well.
     command.args(["serve", "--config", "zoo.cfg"]).current_dir(&folder);

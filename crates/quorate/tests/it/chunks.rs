@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::bad_input::disk_full::{SmallDisk, skip};
 use crate::client::Client as ZkClient;
 use crate::ensemble::Members;
 use crate::monitoring::http;
-use crate::server::{Server, folder, wait_until};
+use crate::server::{Server, folder, free_addresses, wait_until};
 
 /// Clients that write while the server is killed.
 const WORKERS: u64 = 4;
@@ -389,9 +389,7 @@ fn zookeeper_is_served_while_the_chunk_store_is_opened() {
 #[test]
 fn a_leader_hands_over_before_its_chunk_store_ends() {
     let mut members = Members::prepare("chunks-handover", "");
-    // The port differs from any member's ports.
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).unwrap().port();
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let [address] = free_addresses();
     let config = members.folder.join("1").join("zoo.cfg");
     let lines = format!("\nquorate.chunkAddr={address}\nquorate.chunkLayout=per-block\n");
     File::options().append(true).open(config).unwrap().write_all(lines.as_bytes()).unwrap();

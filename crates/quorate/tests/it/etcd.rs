@@ -24,7 +24,7 @@ mod watches;
 mod websocket;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -34,6 +34,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustix::process::{Pid, Signal, kill_process};
 
+pub use crate::server::free_addresses;
 use crate::server::{Server, folder, wait_until};
 
 const ETCD: &str = "quorate.etcdAddr=127.0.0.1:0";
@@ -300,12 +301,6 @@ fn settings_of_the_keys_are_obeyed_from_the_first_write_on() {
     let refused = (0..60).map(|_| full(address)).find(|(status, _)| *status != 200);
     assert_eq!(refused.map(|(status, _)| status), Some(429));
     assert!(server.log().contains("auto-compaction: etcd's keys are compacted to revision"));
-}
-
-/// Free loopback addresses. Another process could take one before the server does; that is rare.
-pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap())
 }
 
 /// Three members that were started under the name `etcd`.

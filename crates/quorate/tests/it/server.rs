@@ -258,6 +258,11 @@ pub fn port_of_its_own() -> u16 {
     }
 }
 
+/// Addresses with ports as [`port_of_its_own`] gives them: no other call gets any of them.
+pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    [(); N].map(|()| SocketAddr::from((Ipv4Addr::LOCALHOST, port_of_its_own())))
+}
+
 /// The real ZooKeeper, started by `tests/peers/zk-server.sh`, which installs what is missing.
 pub struct RealServer {
     folder: PathBuf,

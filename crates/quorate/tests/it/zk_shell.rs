@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::server::{RealServer, Server};
+use crate::server::{RealServer, Server, free_addresses};
 
 /// The output and the status of a process.
 struct Given {
@@ -666,7 +666,7 @@ impl Talk {
 fn a_session_goes_on_with_its_watches_when_the_server_comes_back() {
     let mut server = Server::start("zk-again", &[]);
     // The server comes back at its old port.
-    let at = free_port();
+    let [at] = free_addresses();
     server.kill_nine();
     server.restart_at(at);
     let mut talk = Talk::start(at, &["--output", "json", "-t", "30s", "-waitforconnection"]);
@@ -688,12 +688,6 @@ fn a_session_goes_on_with_its_watches_when_the_server_comes_back() {
     assert_eq!(talk.next_json()["ephemerals"], serde_json::json!(["/e"]));
     talk.say("quit");
     assert!(talk.child.wait().unwrap().success());
-}
-
-/// An address at which no server listens.
-fn free_port() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 #[test]
