@@ -175,6 +175,11 @@ impl MonitorHandle {
         self.shared.look_at_loop(|member| (member.status(), member.peers()))
     }
 
+    /// The state of this member's replica, its voters and its learners, as of one moment.
+    pub fn membership(&self) -> (Status, Vec<u64>, Vec<u64>) {
+        self.shared.look_at_loop(|member| (member.status(), member.voters(), member.learners()))
+    }
+
     /// What went between this member and each other one; nothing where it is alone.
     pub fn peer_traffic(&self) -> Vec<PeerTraffic> {
         self.shared.peers.as_ref().map(|peers| peers.traffic()).unwrap_or_default()

@@ -129,9 +129,7 @@ impl Changes {
     /// Notes that this state took the place of the one before. Watchers look into it for what they
     /// have missed.
     pub(crate) fn on_replaced(&mut self, state: &Store) {
-        self.made.clear();
         self.keys.clear();
-        self.settings = None;
         self.note_revision(state.revision());
         if !self.is_for_nobody {
             self.deadlines = state.leases().deadlines();

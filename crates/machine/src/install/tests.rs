@@ -135,6 +135,20 @@ fn watchers_are_told_once_with_the_sessions_that_there_are() {
     assert_eq!(rig.take_changes(), format!("{}: replaced by Image", mark.zxid.0));
 }
 
+/// The settings are those of the ensemble: who is told of both must know the settings.
+#[test]
+fn settings_that_were_set_before_an_image_are_told_with_it() {
+    let mut rig = Rig::default();
+    let image = copy(&mut rig.machine);
+    let settings = crate::etcd::Settings { txn_ops_max: 7, ..Default::default() };
+    let command = Command::Etcd(crate::etcd::command::Command::Configure(settings));
+    rig.apply(&Sent { connection: 0, identities: Vec::new(), command });
+    install(&mut rig, image);
+    assert!(rig.changes.control.replaced().is_some());
+    assert_eq!(rig.changes.etcd.settings(), Some(settings));
+    assert_eq!(rig.machine.etcd().settings(), settings);
+}
+
 #[test]
 fn an_image_that_was_not_prepared_stops_everything() {
     let mut rig = Rig::default();

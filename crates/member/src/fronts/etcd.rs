@@ -374,7 +374,10 @@ impl EtcdFront {
                     self.given_up.push((self.config.connection, ticket));
                 }
             }
-            _ => drop(self.calls.remove(&ticket)),
+            _ => {
+                self.calls.remove(&ticket);
+                self.forget_cluster_call(ticket);
+            }
         }
     }
 
@@ -408,10 +411,12 @@ impl EtcdFront {
             || self.v2_waits.has_unmatched()
     }
 
-    /// Whether a call waits for something that no message tells of: memory that is freed, or room
-    /// for its response. The driver must call [`EtcdFront::on_tick`] soon.
+    /// Whether a call waits for something that no message tells of: memory that is freed, room for
+    /// its response, or another leader. The driver must call [`EtcdFront::on_tick`] soon.
     pub fn waits_for_tick(&self) -> bool {
-        !(self.pruning.is_empty() && self.roomless.is_empty()) || self.locks.has_unremoved()
+        !(self.pruning.is_empty() && self.roomless.is_empty())
+            || self.locks.has_unremoved()
+            || self.wants_replica()
     }
 
     /// Runs the reads that wait for the lock, up to the bounds of one hold. The driver holds the
@@ -1073,6 +1078,7 @@ impl EtcdFront {
             ) => Error::TimedOut,
         };
         self.calls.remove(&ticket);
+        self.forget_cluster_call(ticket);
         self.held.retain(|held| *held != ticket);
         self.output.results.push((ticket, Err(error.into())));
     }

@@ -91,14 +91,14 @@ impl MemberView {
 
     /// What is known of the replica now.
     pub(super) fn replica(&self) -> ReplicaView {
-        let (status, _) = self.node.replica();
+        let (status, voters, learners) = self.node.membership();
         ReplicaView {
             leader: status.leader,
             term: status.term,
             commit_index: status.commit_index,
             applied_index: status.applied_index,
-            voters: self.node.voters(),
-            learners: self.node.learners(),
+            voters,
+            learners,
         }
     }
 

@@ -12,8 +12,8 @@ use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use etcd::v2::Request as V2Request;
 use member::EtcdFront;
 use member::fronts::etcd::{
-    CallRefused, CallResult, Credentials, Method as KvMethod, Now, PasswordTask, PasswordWork,
-    Reply, V2Result, V2Waited, WatchMessages,
+    CallRefused, CallResult, ClusterMethod, Credentials, Method as KvMethod, Now, PasswordTask,
+    PasswordWork, Reply, V2Result, V2Waited, WatchMessages,
 };
 use member::message::Ticket;
 use node::FrontHandle;
@@ -270,8 +270,9 @@ impl Runtime {
         let begun_at = Instant::now();
         match client.begin(method, request.clone()).next().await {
             FromFront::Done(result) => {
-                // These wait for other clients.
-                if !matches!(method, KvMethod::Lock | KvMethod::Campaign) {
+                // These wait for other clients, or for another leader.
+                let is_move = method == KvMethod::Cluster(ClusterMethod::MoveLeader);
+                if !is_move && !matches!(method, KvMethod::Lock | KvMethod::Campaign) {
                     self.slow.note(method, &request, begun_at, result.is_ok());
                 }
                 result

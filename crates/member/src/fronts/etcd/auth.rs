@@ -141,6 +141,7 @@ impl EtcdFront {
                         self.ask_for_sync(ticket);
                     }
                     NotFound::Never => {
+                        self.forget_cluster_call(ticket);
                         let refused = Err(Error::InvalidAuthToken.into());
                         self.output.results.push((ticket, refused));
                     }

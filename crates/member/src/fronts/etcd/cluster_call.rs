@@ -83,11 +83,14 @@ impl EtcdFront {
         }
     }
 
-    /// Ends calls that have waited for another leader for too long, and forgets those that are
-    /// gone.
+    /// A call is gone that may be one about members.
+    pub(super) fn forget_cluster_call(&mut self, ticket: Ticket) {
+        self.cluster.pending.remove(&ticket);
+    }
+
+    /// Ends calls that have waited for another leader for too long.
     pub(super) fn tick_cluster_calls(&mut self) {
         let (calls, now_ms) = (&self.calls, self.now.monotonic_ms);
-        self.cluster.pending.retain(|ticket| calls.contains_key(ticket));
         let is_late = |ticket: &&Ticket| matches!(calls.get(*ticket), Some(Call::Moving(it)) if it.until_ms <= now_ms);
         let late: Vec<Ticket> = self.cluster.pending.iter().filter(is_late).copied().collect();
         for ticket in late {
@@ -101,7 +104,7 @@ impl EtcdFront {
         result: Result<Vec<u8>, CallRefused>,
     ) {
         self.calls.remove(&ticket);
-        self.cluster.pending.remove(&ticket);
+        self.forget_cluster_call(ticket);
         let encoded = |response| {
             Reply::of_found(self.header(), Found::Encoded(response), &self.config.references)
         };
