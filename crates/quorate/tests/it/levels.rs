@@ -119,8 +119,20 @@ fn let_it_write(count: &AtomicUsize) {
     wait_until("something is written", || count.load(Ordering::Acquire) > before + 20);
 }
 
-/// Empties the directory of a server, which comes back with another server's snapshot.
+/// Empties the directory of a server, which comes back with another server's snapshot, and waits
+/// until it has taken the place of the member that it was. Until then a majority of the voters
+/// before is needed as well, so no other directory may be emptied.
 fn refill(members: &mut Members, place: usize) {
+    let status = |members: &Members| {
+        let (shown, is_led) = members.cluster(&["status"]);
+        (shown.lines().count(), is_led && !shown.contains("joining"))
+    };
+    let mut before = 0;
+    wait_until("all are there", || {
+        let (lines, is_settled) = status(members);
+        before = lines;
+        is_settled
+    });
     members.stop_one(place);
     let data = members.data(place);
     fs::remove_dir_all(&data).unwrap();
@@ -130,6 +142,7 @@ fn refill(members: &mut Members, place: usize) {
     let address = members.clients[place];
     wait_until("it serves again", || word(address, "srvr").contains("Mode: "));
     assert!(members.log(place).contains("it fetches the snapshot at log index"));
+    wait_until("the change is complete", || status(members) == (before, true));
 }
 
 #[test]
