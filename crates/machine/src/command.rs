@@ -38,8 +38,8 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
-    /// How many creates and how many deletes of znodes it has, as if all succeeded: so much memory
-    /// may be set aside before many commands are applied.
+    /// Numbers of creates and of deletes of znodes in the command, whether they succeed or not. A
+    /// start sets memory aside by them before it applies many commands.
     pub fn creates_and_deletes(&self) -> [u64; 2] {
         match self {
             Command::Zk(command) => command.creates_and_deletes(),

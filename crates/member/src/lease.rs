@@ -31,5 +31,5 @@ pub enum NoLeaseTime {
     TooManyRequests,
 }
 
-/// What the leader says of a lease, or why it says nothing. None: the lease does not exist.
+/// The leader's answer about a lease; `None` if the lease does not exist.
 pub type LeaseAnswered = Result<Option<LeaseTime>, NoLeaseTime>;

@@ -1,5 +1,5 @@
-//! Who the members are: the first voters of an ensemble, members that come and go, the servers that
-//! are linked, and the level that all of them know.
+//! The members of an ensemble: the choice of the first voters, members that join and leave, the
+//! linked servers, and the level that all members know.
 
 pub mod bootstrap;
 pub mod hello;

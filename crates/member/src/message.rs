@@ -443,7 +443,7 @@ pub enum FromApply {
     Applied {
         /// The last entry that is applied.
         index: LogIndex,
-        /// What has changed in the spaces meanwhile.
+        /// Changes of the spaces since the last report.
         news: News,
         /// The mark of an image, if one was installed.
         installed: Option<Mark>,

@@ -112,7 +112,7 @@ pub struct Loop {
 pub struct LoopCounts {
     /// Commands in entries that were proposed.
     pub commands_proposed: u64,
-    /// What this member, as leader, has done for the spaces.
+    /// Counts of this member's work for the spaces as leader.
     pub spaces: spaces::Counts,
     /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
     pub differences: u64,

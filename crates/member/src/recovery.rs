@@ -57,7 +57,7 @@ pub enum RecoveryError {
 /// A member's configuration.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What a leader does for the spaces, and the replicated settings that it wants.
+    /// The options of the spaces, with the replicated settings that this member wants.
     pub spaces: spaces::Options,
     /// The list of servers that the configuration wants; empty: any list.
     pub servers: ServerList,

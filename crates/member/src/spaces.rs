@@ -26,9 +26,9 @@ use zk::Zk;
 /// The configuration of the spaces.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Of ZooKeeper's space.
+    /// Options of ZooKeeper's space.
     pub zk: zk::Options,
-    /// Of etcd's space.
+    /// Options of etcd's space.
     pub etcd: etcd::Options,
 }
 
@@ -39,16 +39,16 @@ pub struct Spaces {
     pub(crate) etcd_v2: EtcdV2,
 }
 
-/// What has changed in the state, as far as a leader must know it.
+/// Changes of the state that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// Whether another state took the place of the one before: the deadlines are all that it has.
     pub is_replaced: bool,
-    /// Of ZooKeeper's space.
+    /// News of ZooKeeper's space.
     pub zk: zk::News,
-    /// Of etcd's space.
+    /// News of etcd's space.
     pub etcd: etcd::News,
-    /// Of etcd v2's space.
+    /// News of etcd v2's space.
     pub etcd_v2: etcd_v2::News,
 }
 
@@ -70,7 +70,7 @@ impl News {
     }
 }
 
-/// What a leader has done for the spaces since the start.
+/// Counts of this member's work for the spaces as leader, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Sessions that were judged to be silent for too long.
@@ -87,7 +87,7 @@ pub struct Counts {
 /// Shared by Apply, the Fronts and those who show them.
 #[derive(Debug, Default)]
 pub struct CommandCounts {
-    /// Of etcd v2's space.
+    /// Counts of etcd v2's space.
     pub etcd_v2: EtcdV2Counts,
 }
 
@@ -163,7 +163,7 @@ impl Spaces {
         self.zk.wanted().or_else(|| self.etcd.wanted(level))
     }
 
-    /// What is kept.
+    /// Counts of what the spaces keep.
     pub(crate) fn held(&self) -> Held {
         let [zk, etcd, etcd_v2] = [self.zk.held(), self.etcd.held(), self.etcd_v2.held()];
         Held {

@@ -135,7 +135,7 @@ fn watchers_are_told_once_with_the_sessions_that_there_are() {
     assert_eq!(rig.take_changes(), format!("{}: replaced by Image", mark.zxid.0));
 }
 
-/// The settings are those of the ensemble: who is told of both must know the settings.
+/// An image does not replace the settings, so the batch keeps the settings that came before it.
 #[test]
 fn settings_that_were_set_before_an_image_are_told_with_it() {
     let mut rig = Rig::default();

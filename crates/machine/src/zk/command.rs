@@ -367,7 +367,7 @@ fn decode_acl(open: bool, reader: &mut Reader<'_>) -> Result<AskedAcl, DecodeErr
 }
 
 impl Command<'_> {
-    /// How many creates and how many deletes of znodes it has, as if all succeeded.
+    /// Numbers of creates and of deletes of znodes in the command, whether they succeed or not.
     pub fn creates_and_deletes(&self) -> [u64; 2] {
         let ops = match self {
             Command::Write { op, .. } => core::slice::from_ref(op),

@@ -1,5 +1,6 @@
-//! What a member knows of levels: its own highest one, that of the state, and the one that its
-//! clients need. A leader raises the level once every member knows it (`order/levels.rs`).
+//! A member's view of levels: the highest that its build knows, the level of the state, and the
+//! level that its clients need. A leader raises the level once every member knows it
+//! (`order/levels.rs`).
 
 use machine::{Level, MemberId};
 use thiserror::Error;
@@ -30,7 +31,7 @@ impl Levels {
         self.known.level_max
     }
 
-    /// What this build knows.
+    /// The message versions and levels that this build knows.
     pub fn known(&self) -> &Known {
         &self.known
     }

@@ -36,11 +36,11 @@ use questions::LeaseQuestions;
 pub struct Options {
     /// The replicated settings that this member wants.
     pub settings: Settings,
-    /// What this member compacts by itself while it leads.
+    /// The compactions that this member begins by itself while it leads.
     pub auto_compaction: AutoCompaction,
 }
 
-/// What has changed in the space.
+/// Changes of etcd's space that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// Changes of leases, in their order.

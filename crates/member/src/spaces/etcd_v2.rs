@@ -21,7 +21,7 @@ use super::deadlines::Deadlines;
 use super::look::{Held, Look};
 use crate::limits::{ETCD_V2_EXPIRED_MAX, LEASE_GRACE_MS, LEASE_TICK_MS};
 
-/// What has changed in the space.
+/// Changes of etcd v2's space that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// Changes of times to live, in their order.

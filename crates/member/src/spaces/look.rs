@@ -1,5 +1,5 @@
-//! What all rooms of spaces are given and give: a look at the clock, a search of the state, and how
-//! much is kept.
+//! The values that the rooms of all spaces take and return: a look at the clock, a search of the
+//! state, and counts of what a room keeps.
 
 use machine::{Level, Machine};
 
@@ -47,6 +47,6 @@ impl Search {
     }
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found(pub(crate) machine::ContainersFound);

@@ -33,7 +33,7 @@ impl Default for Options {
     }
 }
 
-/// What has changed in the space.
+/// Changes of ZooKeeper's space that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// Changes of sessions, in their order.

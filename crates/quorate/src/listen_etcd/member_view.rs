@@ -89,7 +89,7 @@ impl MemberView {
         self.node.replica().0.leader.is_some()
     }
 
-    /// What is known of the replica now.
+    /// The state of the replica now.
     pub(super) fn replica(&self) -> ReplicaView {
         let (status, voters, learners) = self.node.membership();
         ReplicaView {

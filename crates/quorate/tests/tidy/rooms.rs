@@ -34,7 +34,7 @@ const SPACES: [Space; 2] = [
     },
 ];
 
-/// Where a name of a space stands for the whole Front or the whole face, and not for what it holds.
+/// Lines that may name a space outside its rooms: the file, and how the line begins.
 const ELSEWHERE: [(&str, &str); 1] = [("lib.rs", "pub use ")];
 
 /// The code of a line, without its comment.

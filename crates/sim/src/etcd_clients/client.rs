@@ -228,7 +228,7 @@ impl EtcdClient {
         self.v2.as_ref()
     }
 
-    /// What asks about members, if something does.
+    /// The operator, if the client has one.
     pub fn operator(&self) -> Option<&Operator> {
         self.operator.as_ref()
     }

@@ -138,7 +138,7 @@ pub struct EtcdConnection {
     pub member: usize,
     /// The life of that member's process.
     pub life: u64,
-    /// What it names in its responses.
+    /// The cluster and the member that its responses name.
     pub served: Served,
     /// The position of the runtime that serves it among those for etcd's clients.
     pub front: usize,

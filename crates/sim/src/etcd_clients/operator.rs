@@ -41,7 +41,7 @@ pub struct Moved {
     pub answered_us: u64,
 }
 
-/// Counts of what it found.
+/// Counts of its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorCounts {
     /// Lists of members.
@@ -73,7 +73,7 @@ impl OperatorCounts {
     }
 }
 
-/// What a client is to do for it.
+/// An act that a client carries out for its operator.
 #[derive(Debug)]
 pub enum OperatorAct {
     /// Make a call.
@@ -106,7 +106,7 @@ pub struct Operator {
     /// The hash of the keys by its revision and the compacted one, and the member that gave it.
     hashes: BTreeMap<(i64, i64), (u32, u64)>,
     moves: Vec<Moved>,
-    /// What it found.
+    /// Counts of its answers.
     pub counts: OperatorCounts,
 }
 
@@ -138,7 +138,7 @@ impl Operator {
         self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
     }
 
-    /// What it does, as text for people.
+    /// Its state, as text for people.
     pub fn describe(&self) -> String {
         format!("operator: {} calls left, {:?}", self.calls_left, self.asked)
     }
@@ -154,7 +154,7 @@ impl Operator {
         &self.moves
     }
 
-    /// What it is to do now. [`Operator::on_sent`] says that a call was made.
+    /// The next act, if one is due. The client reports a call with [`Operator::on_sent`].
     pub fn poll(&mut self, now_us: u64) -> Option<OperatorAct> {
         if self.calls_left == 0 || self.asked.is_some() || now_us < self.next_us {
             return None;

@@ -68,7 +68,7 @@ pub struct EtcdCounts {
     pub contenders: ContenderCounts,
     /// What a client that changes users and roles found.
     pub users: UsersCounts,
-    /// What operators found.
+    /// Counts of the answers to operators.
     pub operator: OperatorCounts,
     /// Watches.
     pub watches: WatchCounts,

@@ -2,7 +2,7 @@
 //! what it has promised and accepted where servers agree on the birth.
 //!
 //! The agreement is Paxos for one value, the birth; `member::membership::bootstrap` has its rules.
-//! What another server is told of an [`Acceptor`] is kept here before, durably.
+//! A server makes an [`Acceptor`] durable here before it tells another server of it.
 
 use super::{
     Birth, DATADIR_FORMAT_VERSION, DRAFT_FILE, SEAL_BYTES, at, check_version, read_small,

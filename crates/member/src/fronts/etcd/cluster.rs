@@ -50,7 +50,7 @@ pub struct OwnMember {
     pub client_urls: Vec<String>,
 }
 
-/// What the driver knows of the replica, for calls about the members.
+/// The driver's view of the replica, for calls about the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaView {
     /// The member id of the leader; `None`: no leader is known.
@@ -67,7 +67,7 @@ pub struct ReplicaView {
     pub learners: Vec<u64>,
 }
 
-/// The names and numbers by which answers about the members name this one.
+/// This member's place in its cluster, for answers about the members.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'s> {
     /// Whether it is alone: then it is the whole list.
@@ -102,14 +102,14 @@ pub(super) struct Moving {
     pub until_ms: u64,
 }
 
-/// What a call came to under the lock.
-pub(super) enum Answered {
+/// The result of a call under the lock.
+pub(super) enum ClusterAnswer {
     Response(Vec<u8>),
     /// Leadership is to be handed over to this member.
     HandOver(u64),
 }
 
-/// The calls about members that are not done, and what the driver said of the replica.
+/// The calls about members that are not done, and the driver's last view of the replica.
 #[derive(Default)]
 pub(super) struct ClusterCalls {
     pub pending: BTreeSet<Ticket>,
@@ -117,7 +117,7 @@ pub(super) struct ClusterCalls {
 }
 
 impl ClusterCall {
-    /// Decodes a request. Whether it is answered from this member's state as it is.
+    /// Decodes a request. The flag says whether this member answers it without a sync.
     pub fn decode(
         method: ClusterMethod,
         request: Bytes,
@@ -162,7 +162,7 @@ impl ClusterCall {
         Ok((call, true))
     }
 
-    /// What only some may ask.
+    /// The permission that the call needs.
     pub fn need(&self) -> Need {
         match self {
             ClusterCall::List | ClusterCall::Status => Need::User,
@@ -174,7 +174,11 @@ impl ClusterCall {
         }
     }
 
-    pub fn answer(&self, site: &Site<'_>, machine: &Machine) -> Result<Answered, CallRefused> {
+    /// Answers the call from the state.
+    ///
+    /// # Errors
+    /// etcd's error for a call that cannot be served now.
+    pub fn answer(&self, site: &Site<'_>, machine: &Machine) -> Result<ClusterAnswer, CallRefused> {
         let header = |revision: i64| {
             Some(pb::ResponseHeader {
                 cluster_id: site.cluster_id,
@@ -184,7 +188,7 @@ impl ClusterCall {
             })
         };
         let members = || members(site, machine.control());
-        Ok(Answered::Response(match self {
+        Ok(ClusterAnswer::Response(match self {
             // etcd names no revision in responses about members.
             ClusterCall::List => {
                 pb::MemberListResponse { header: header(0), members: members() }.encode_to_vec()
@@ -223,7 +227,7 @@ fn decoded<M: Message + Default>(request: Bytes) -> Result<M, CallRefused> {
 }
 
 /// Checks whether leadership may be handed over (`EtcdServer.MoveLeader`).
-fn move_leader(site: &Site<'_>, target: u64) -> Result<Answered, CallRefused> {
+fn move_leader(site: &Site<'_>, target: u64) -> Result<ClusterAnswer, CallRefused> {
     if site.replica.leader != Some(site.member_id) {
         return Err(Error::NotLeader.into());
     }
@@ -231,12 +235,12 @@ fn move_leader(site: &Site<'_>, target: u64) -> Result<Answered, CallRefused> {
         return Err(Error::BadLeaderTransferee.into());
     }
     if target == site.member_id {
-        return Ok(Answered::Response(moved()));
+        return Ok(ClusterAnswer::Response(moved()));
     }
     if site.is_alone {
         return Err(Error::BadLeaderTransferee.into());
     }
-    Ok(Answered::HandOver(target))
+    Ok(ClusterAnswer::HandOver(target))
 }
 
 /// `maintenanceServer.MoveLeader` fills in no header.

@@ -1,6 +1,6 @@
-//! The Front's part in calls about the members: each is answered under the lock, from the state and
-//! from what the driver says of the replica. A move of leadership waits until the other member
-//! leads.
+//! The Front's part in calls about the members. The Front answers each under the lock, from the
+//! state and from the driver's view of the replica. A move of leadership waits until the other
+//! member leads.
 
 use bytes::Bytes;
 use etcd::Error;
@@ -8,7 +8,7 @@ use machine::{Machine, MemberId};
 
 use super::EtcdFront;
 use super::calls::{Call, Read};
-use super::cluster::{Answered, ClusterCall, ClusterMethod, Moving, ReplicaView, Site, moved};
+use super::cluster::{ClusterAnswer, ClusterCall, ClusterMethod, Moving, ReplicaView, Site, moved};
 use super::credentials::Asker;
 use super::method::CallRefused;
 use super::reply::{Found, Reply};
@@ -19,21 +19,18 @@ use crate::limits::ETCD_TRANSFER_MS_MAX;
 const TRANSFER_TOO_LONG: &str = "etcdserver: request timed out, leader transfer took too long";
 
 impl EtcdFront {
-    /// Whether a call about the members is not done: the driver says with
-    /// [`EtcdFront::set_replica`] what the replica is, before it lets the Front run.
+    /// Whether a call about the members is not done. The driver then calls
+    /// [`EtcdFront::set_replica`] before it lets the Front run.
     pub fn wants_replica(&self) -> bool {
         !self.cluster.pending.is_empty()
     }
 
-    /// Takes what the driver knows of the replica now. A call that waits for another leader ends
-    /// when that one leads.
+    /// Takes the driver's view of the replica. A call that waits for another leader ends when that
+    /// member leads.
     pub fn set_replica(&mut self, replica: ReplicaView) {
         let leader = replica.leader;
         self.cluster.replica = replica;
-        let calls = &self.calls;
-        let has_moved = |ticket: &&Ticket| matches!(calls.get(*ticket), Some(Call::Moving(it)) if leader == Some(it.target));
-        let ended: Vec<Ticket> = self.cluster.pending.iter().filter(has_moved).copied().collect();
-        for ticket in ended {
+        for ticket in self.moving_where(|moving| leader == Some(moving.target)) {
             self.end_cluster_call(ticket, Ok(moved()));
         }
     }
@@ -52,7 +49,7 @@ impl EtcdFront {
         Ok(())
     }
 
-    /// Answers a call about the members under the lock. The right to it was asked for.
+    /// Answers a call about the members under the lock. The caller has checked the permission.
     pub(super) fn run_cluster_call(&mut self, ticket: Ticket, machine: &Machine) {
         let Some(Call::Ready(Read::Cluster(call), _)) = self.calls.get(&ticket) else { return };
         let site = Site {
@@ -63,10 +60,10 @@ impl EtcdFront {
             replica: &self.cluster.replica,
         };
         match call.answer(&site, machine) {
-            Ok(Answered::Response(response)) => {
+            Ok(ClusterAnswer::Response(response)) => {
                 self.end_cluster_call(ticket, Ok(response));
             }
-            Ok(Answered::HandOver(target)) => {
+            Ok(ClusterAnswer::HandOver(target)) => {
                 let until_ms = self.now.monotonic_ms + ETCD_TRANSFER_MS_MAX;
                 self.calls.insert(ticket, Call::Moving(Moving { target, until_ms }));
                 self.output.hand_overs.push((ticket, MemberId(target)));
@@ -83,21 +80,29 @@ impl EtcdFront {
         }
     }
 
-    /// A call is gone that may be one about members.
+    /// Forgets a call that has ended, if it was one about members.
     pub(super) fn forget_cluster_call(&mut self, ticket: Ticket) {
         self.cluster.pending.remove(&ticket);
     }
 
     /// Ends calls that have waited for another leader for too long.
     pub(super) fn tick_cluster_calls(&mut self) {
-        let (calls, now_ms) = (&self.calls, self.now.monotonic_ms);
-        let is_late = |ticket: &&Ticket| matches!(calls.get(*ticket), Some(Call::Moving(it)) if it.until_ms <= now_ms);
-        let late: Vec<Ticket> = self.cluster.pending.iter().filter(is_late).copied().collect();
-        for ticket in late {
+        let now_ms = self.now.monotonic_ms;
+        for ticket in self.moving_where(|moving| moving.until_ms <= now_ms) {
             self.end_cluster_call(ticket, Err(CallRefused::Unknown(TRANSFER_TOO_LONG)));
         }
     }
 
+    /// The calls that wait for another leader, where that holds.
+    fn moving_where(&self, holds: impl Fn(&Moving) -> bool) -> Vec<Ticket> {
+        let is_it = |ticket: &&Ticket| match self.calls.get(*ticket) {
+            Some(Call::Moving(moving)) => holds(moving),
+            _ => false,
+        };
+        self.cluster.pending.iter().filter(is_it).copied().collect()
+    }
+
+    /// Gives a call its result, and forgets it.
     pub(super) fn end_cluster_call(
         &mut self,
         ticket: Ticket,

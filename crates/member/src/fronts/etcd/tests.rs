@@ -767,7 +767,7 @@ impl Rig {
         ticket
     }
 
-    /// Raises the level of the state. No Front is told.
+    /// Raises the level of the state. The Front does not learn of it.
     fn raise(&mut self, level: Level) {
         let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: CONNECTION, identities: &[] };
         let raise = Command::Control(ControlCommand::Raise(level.into()));

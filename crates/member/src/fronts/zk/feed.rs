@@ -31,7 +31,7 @@ pub(super) struct Incoming {
     answers: std::vec::IntoIter<Answer>,
 }
 
-/// What is next in a delivery.
+/// The next item of a delivery.
 pub(super) enum Next {
     /// The change that [`Incoming::take_change`] takes.
     Change,
@@ -47,7 +47,7 @@ impl Incoming {
         Incoming { changes, taken: 0, replaced, answers: answers.into_iter() }
     }
 
-    /// What is next by ordinal: a change comes before the answers that follow it.
+    /// Returns the next item by ordinal. A change comes before the answers that show it.
     pub fn next(&mut self) -> Next {
         let answer_at = self.answers.as_slice().first().map(Answer::ordinal);
         let change_at = self.changes.zk.get(self.taken).map(|(made, _)| made.mark.ordinal);

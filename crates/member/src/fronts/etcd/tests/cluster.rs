@@ -8,7 +8,7 @@ use crate::limits::ETCD_TRANSFER_MS_MAX;
 const OWN: u64 = 6;
 const OTHER: u64 = 7;
 
-/// The replica of a member of two, the first of which is this one.
+/// A replica with two voters, [`OWN`] and [`OTHER`]; this member is [`OWN`].
 fn replica(leader: Option<u64>) -> ReplicaView {
     ReplicaView {
         leader,
