@@ -8,438 +8,92 @@
 
 mod clock;
 mod contact;
-mod fetching;
+mod counts;
+mod disk;
 pub(crate) mod forward;
-mod fullness;
-mod giving_up;
 pub(crate) mod hearing;
-mod leases;
-mod lend;
-mod levels;
+mod intake;
+mod members;
 mod memberships;
-mod packing;
+mod output;
 mod peers;
 pub(crate) mod persisting;
+mod progress;
+mod questions;
+mod reads;
 mod records;
+mod refused;
+mod role;
 mod room;
-mod timing;
+mod transfers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeSet;
 
-use machine::entry::{self, BatchBuilder, UnstampedBatch};
 use machine::{
-    Command, ConnectionId, ControlCommand, Level, LogIndex, Mark, MemberId, Origin, Owner,
-    PreparedImage, ServerList, StatedLevel,
+    Command, ConnectionId, ControlCommand, LogIndex, MemberId, Origin, Owner, PreparedImage,
 };
 use replica::{
-    Config, EntryKind, PeerStatus, PersistId, ReadId, Replica, ReplicaError, Role, RoleChange,
-    SnapshotMeta, Status,
+    Config, Outgoing, PeerStatus, Refused, Replica, ReplicaError, RoleChange, SnapshotMeta, Status,
 };
-use thiserror::Error;
 
 use crate::leader::Leading;
-use crate::leader::digests::{Difference, OwnDigests};
-use crate::limits::{FULL_INTERVAL_MS, HEARTBEAT_TICKS, REPLACED_SILENCE_MS, SNAPSHOT_RETRY_MS};
-use crate::membership::joining::{JoinStep, JoinView};
+use crate::leader::digests::OwnDigests;
+use crate::limits::{
+    CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, EXPIRY_MARGIN_MS, HEARTBEAT_TICKS, LOOK_MS_MAX,
+    PERSISTING_BYTES_MAX,
+};
 use crate::membership::levels::Levels;
 use crate::membership::servers::Servers;
 use crate::message::{
-    Caller, DiskJob, FromApply, FromSnapshot, FrontId, LoopInput, SnapshotJob, Start, ToApply,
-    ToLoop, Unavailable, UnknownEntry, UnreadableEntry, Waiter,
+    FromApply, FromSnapshot, FrontId, GivenUp, GivenUpAt, LoopInput, SnapshotJob, Start, Ticket,
+    ToApply, ToLoop, Unavailable,
 };
-use crate::order::forward::Forwarder;
 use crate::order::hearing::Hearing;
 use crate::order::persisting::Persisting;
-use crate::peer::{ForwardedBatch, Offer, PeerError, PeerFrame, PeerMessage, SnapshotAt};
+use crate::peer::{Offer, PeerMessage};
 use crate::snapshot::fetch::CatchUp;
 use crate::snapshot::schedule::Snapshots;
+use crate::spaces::Spaces;
 use crate::spaces::look::Look;
-use crate::spaces::{self, Spaces};
-use crate::summary::Latency;
 
+use clock::{Clock, Passed};
 use contact::Contact;
+use intake::Intake;
+use members::Members;
 use memberships::Memberships;
-use records::{to_log_entry, to_replica};
+use progress::Progress;
+use reads::Reads;
+use records::to_replica;
+use role::OwnRole;
 use room::Room;
-use timing::Timing;
 
+pub use counts::{LoopCounts, LoopHeld};
+pub use output::{BadPeer, Fetching, Leadership, LoopOutput};
 pub use records::{to_restored, to_storage};
+pub use refused::{Condemned, InstallRefused};
 
 /// The first of a member's step functions.
 pub struct Loop {
     origin: Origin,
+    clock: Clock,
     replica: Replica,
-    /// The leader that this member follows, where it knows one. None while it leads.
-    leader: Option<MemberId>,
-    /// The leader and term that were last reported for the log.
-    leadership: Leadership,
-    timing: Timing,
-    /// Loop's clock: the sum of the time that has passed, in ms.
-    now_ms: u64,
-    contact: Contact,
-    /// Set while this member leads.
-    leading: Option<Leading>,
-    applied: LogIndex,
-    /// The commit index that the log held at the start: what is applied up to here is a replay.
-    replayed_to: LogIndex,
-    forwarder: Forwarder,
-    hearing: Hearing,
-    waiting: VecDeque<Waiting>,
-    persisting: Persisting,
-    /// A hard state that changes only the commit index waits here for the next job that syncs.
-    lazy_hard_state: Option<storage::wal::HardState>,
+    role: OwnRole,
     reads: Reads,
+    progress: Progress,
+    contact: Contact,
+    /// A follower's reports to its leader.
+    hearing: Hearing,
+    intake: Intake,
+    persisting: Persisting,
+    room: Room,
     spaces: Spaces,
     snapshots: Snapshots,
-    installing: Option<Installing>,
-    servers: Servers,
+    /// The snapshot of another member that takes the place of this one's log.
     catch_up: CatchUp,
-    memberships: Memberships,
-    /// The list of servers that this member wants; empty: it takes any.
-    servers_wanted: ServerList,
-    levels: Levels,
-    room: Room,
+    members: Members,
     own_digests: OwnDigests,
-    /// Set once this member, as leader, has found that its state is not that of the majority.
-    differs: Option<Differs>,
-    ready: bool,
     counts: LoopCounts,
     output: LoopOutput,
-}
-
-/// The counts of Loop since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoopCounts {
-    /// Commands in entries that were proposed.
-    pub commands_proposed: u64,
-    /// Counts of this member's work for the spaces as leader.
-    pub spaces: spaces::Counts,
-    /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
-    pub differences: u64,
-    /// Bytes of snapshots' files that were sent to other members (`snapshot_bytes_sent`).
-    pub snapshot_bytes_sent: u64,
-    /// Snapshots that this member has fetched whole (`snapshots_fetched`).
-    pub snapshots_fetched: u64,
-    /// How many of the fetched snapshots came from a follower (`snapshots_borrowed`).
-    pub snapshots_borrowed: u64,
-    /// Bytes of the last, the smallest and the largest entry that was proposed; none before the
-    /// first.
-    pub proposal_bytes: Option<[u64; 3]>,
-    /// How often no leader was known any more (`looking_count`).
-    pub looking_count: u64,
-    /// How long this member knew no leader, each time (`election_time`).
-    pub election_time: Latency,
-    looking_since_ms: Option<u64>,
-    /// How long clients could not be served, each time (`unavailable_time`). A leader serves them
-    /// once it has committed an entry of its term; no member serves any before it was ready once.
-    pub unavailable_time: Latency,
-    unavailable_since_ms: Option<u64>,
-    /// How long this member took, as a follower after its start, from knowing a leader to having
-    /// applied what was committed then (`follower_sync_time`).
-    pub follower_sync_time: Latency,
-    following_since_ms: Option<u64>,
-    /// Times that this member, as leader, has given another one a snapshot, because the log did not
-    /// reach it (`snap_count`).
-    pub snapshots_given: u64,
-    /// Since when this member leads; none: it does not.
-    pub leading_since_ms: Option<u64>,
-}
-
-impl LoopCounts {
-    /// At the start no leader is known, and no client is served.
-    fn at_start() -> LoopCounts {
-        LoopCounts {
-            looking_count: 1,
-            looking_since_ms: Some(0),
-            unavailable_since_ms: Some(0),
-            ..LoopCounts::default()
-        }
-    }
-
-    fn on_proposal(&mut self, bytes: u64) {
-        let [_, min, max] = self.proposal_bytes.unwrap_or([bytes; 3]);
-        self.proposal_bytes = Some([bytes, min.min(bytes), max.max(bytes)]);
-    }
-
-    fn on_role(&mut self, is_leader: bool, is_leader_known: bool, now_ms: u64) {
-        self.leading_since_ms = match self.leading_since_ms {
-            _ if !is_leader => None,
-            None => Some(now_ms),
-            since => since,
-        };
-        self.following_since_ms = (is_leader_known && !is_leader).then_some(now_ms);
-        match (is_leader_known, self.looking_since_ms) {
-            (false, None) => {
-                self.looking_count += 1;
-                self.looking_since_ms = Some(now_ms);
-                self.unavailable_since_ms.get_or_insert(now_ms);
-            }
-            (true, Some(since_ms)) => {
-                self.election_time.record(now_ms.saturating_sub(since_ms));
-                self.looking_since_ms = None;
-            }
-            _ => {}
-        }
-    }
-}
-
-impl LoopCounts {
-    /// This member has become ready: if it follows, it has what its leader had.
-    fn on_ready(&mut self, now_ms: u64) {
-        if let Some(since_ms) = self.following_since_ms {
-            self.follower_sync_time.record(now_ms.saturating_sub(since_ms));
-        }
-    }
-
-    /// Clients are served again, if they were not.
-    fn on_available(&mut self, now_ms: u64) {
-        if let Some(since_ms) = self.unavailable_since_ms.take() {
-            self.unavailable_time.record(now_ms.saturating_sub(since_ms));
-        }
-    }
-}
-
-/// How much Loop keeps for work under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoopHeld {
-    /// Batches that were given to no leader yet.
-    pub batches: usize,
-    /// Bytes of own batches that are not applied here.
-    pub unapplied_bytes: usize,
-    /// Syncs that wait for their index, and questions about leases that wait for an answer.
-    pub waiting_reads: usize,
-    /// Sessions, leases and nodes of etcd v2 with a deadline.
-    pub deadlines: usize,
-    /// Places that they take in the order of deadlines: one for each.
-    pub deadline_places: usize,
-}
-
-/// A snapshot on its way into the state. No other may be received until a snapshot of this member
-/// covers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Installing {
-    /// The command that installs it was submitted.
-    Proposed,
-    /// It has become the state. The snapshot with this number will cover it.
-    Installed { snapshot: u64 },
-}
-
-/// Why a member's directory is not to be used any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Condemned {
-    /// The log ends before an entry that this member acknowledged as durable: the directory is an
-    /// old copy. It may have forgotten a vote as well.
-    #[error(
-        "this member acknowledged entry {acknowledged}, but its log ends at {last_index}: the \
-         directory is an old copy, or writes to it were lost"
-    )]
-    Forgot {
-        /// The index of an entry that this member has acknowledged.
-        acknowledged: u64,
-        /// The index of the last entry in its log.
-        last_index: u64,
-    },
-    /// The log has another entry at an index that this member acknowledged: the directory is an old
-    /// copy.
-    #[error(
-        "this member acknowledged entry {acknowledged}, but its log has another entry there, of \
-         term {term}: the directory is an old copy, or writes to it were lost"
-    )]
-    HoldsAnother {
-        /// The index of the acknowledged entry and of the other one.
-        acknowledged: u64,
-        /// The term of the entry that the log has there.
-        term: u64,
-    },
-    /// The log holds a batch of a start that this directory does not know of: a later one, or
-    /// another one with the same number. The directory is an old copy.
-    #[error(
-        "the log holds entries of start {boot} of this member, but the directory counts only \
-         {own} starts: it is an old copy"
-    )]
-    Outlived {
-        /// The number of the start that handed over the batch.
-        boot: u64,
-        /// The number of this start.
-        own: u64,
-    },
-    /// Another member took this one's place, and the state no longer knows which of this member's
-    /// batches it holds.
-    #[error("another member took the place of this one, which was away for too long")]
-    Forgotten,
-    /// The state is not that of the majority.
-    #[error("the state at log index {index} differs from that of the majority of the members")]
-    Differs {
-        /// The last entry that is applied to both states.
-        index: u64,
-    },
-}
-
-/// A leader whose state is not that of the majority.
-#[derive(Clone, Copy)]
-struct Differs {
-    /// The log index at which the digests differ.
-    index: u64,
-    since_ms: u64,
-}
-
-/// Why a snapshot is not installed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum InstallRefused {
-    /// The snapshot that was installed before is not covered yet.
-    #[error("another snapshot is being restored")]
-    UnderWay,
-    /// The log cannot take the command.
-    #[error("the disk is full")]
-    DiskFull,
-    /// This member is not the leader, or not yet.
-    #[error("this member does not take writes now")]
-    NotLeader,
-    /// This server is a member of an ensemble, and the others do not have the snapshot.
-    #[error(
-        "this server is a member of an ensemble: a snapshot is restored by a standalone server"
-    )]
-    Ensemble,
-    /// The snapshot is of a level that this server does not know.
-    #[error("the snapshot has level {level}, and this server knows up to {level_max}")]
-    Level {
-        /// The level of the snapshot.
-        level: Level,
-        /// The highest level that this server knows.
-        level_max: Level,
-    },
-}
-
-/// A batch that no leader has been given yet.
-enum Waiting {
-    /// A batch of this member, with its waiters: a Front's clients, or none for one of Loop's own.
-    Own { front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter> },
-    /// A batch that a follower forwarded to this member as leader.
-    Forwarded(ForwardedBatch),
-}
-
-impl Waiting {
-    /// A batch of one command of Loop's own.
-    fn by_loop(command: &Command<'_>) -> Waiting {
-        let nobody = entry::encode_identities([].into_iter());
-        let mut builder = BatchBuilder::default();
-        let added = builder.push(ConnectionId(0), &nobody, command);
-        assert!(added.is_ok(), "Loop's own commands are bounded far below an entry");
-        Waiting::Own { front: None, batch: builder.finish(), waiters: Vec::new() }
-    }
-
-    /// Commands and bytes.
-    fn size(&self) -> (usize, usize) {
-        match self {
-            Waiting::Own { batch, .. } => (batch.command_count, batch.byte_count()),
-            Waiting::Forwarded(batch) => batch.size(),
-        }
-    }
-}
-
-/// The ReadIndex questions: a read at such an index sees everything that was committed before.
-#[derive(Default)]
-struct Reads {
-    /// Syncs that cannot be asked for yet.
-    syncs_wanted: Vec<Caller>,
-    under_way: BTreeMap<ReadId, ReadFor>,
-    /// Whether the index at which this member becomes ready was asked for.
-    is_ready_asked: bool,
-    ready_from: Option<LogIndex>,
-}
-
-/// The use of the answer to a ReadIndex question.
-#[derive(Clone, Copy)]
-enum ReadFor {
-    Sync(Caller),
-    Ready,
-    /// A proof that a quorum still followed, as of when it was asked for.
-    Contact {
-        asked_ms: u64,
-    },
-    /// A proof for questions about leases that this member leads.
-    Leases,
-    /// An index from which on batches may be handed over again.
-    Proof {
-        number: u64,
-    },
-}
-
-/// Everything that the driver is to pass on, each list in order.
-#[derive(Debug, Default)]
-pub struct LoopOutput {
-    /// Jobs for the disk thread.
-    pub disk: Vec<DiskJob>,
-    /// Messages for Apply.
-    pub apply: Vec<ToApply>,
-    /// Jobs for the snapshot thread.
-    pub snapshot: Vec<SnapshotJob>,
-    /// Frames for other members. The frames to one member arrive in this order or, when a link
-    /// breaks, not at all.
-    pub peers: Vec<(MemberId, PeerFrame)>,
-    /// A durable snapshot covers the log up to this point.
-    pub release: Option<storage::wal::SnapshotPoint>,
-    /// Whether the log must leave the free room to a snapshot; set each time that changes.
-    pub yield_room: Option<bool>,
-    /// Whether writes are refused because the disk is full; set each time that changes, for people.
-    pub disk_is_full: Option<bool>,
-    /// The leader, each time it changes, if there are other members; for people.
-    pub leadership: Vec<Leadership>,
-    /// Set once, when this member begins to serve clients.
-    pub ready: bool,
-    /// The time that another leader stamped into the last entry that goes to the disk; none without
-    /// such an entry.
-    pub proposed_ms: Option<i64>,
-    /// Set if the data directory must not be used any more. The driver marks it and ends the
-    /// process; another start gets the other members' state.
-    pub condemned: Option<Condemned>,
-    /// Set if the log has an entry that this build cannot apply. The driver ends the process; the
-    /// data directory stays as it is.
-    pub unknown: Option<UnknownEntry>,
-    /// Set if the log has an entry that cannot be read. The driver ends the process; the data
-    /// directory stays as it is.
-    pub unreadable: Option<UnreadableEntry>,
-    /// The state's level, each time it rises, for the driver to tell other servers.
-    pub raised: Option<StatedLevel>,
-    /// The revision that the leader compacts etcd's keys to by itself; for people.
-    pub compacting: Option<i64>,
-    /// Differences that a leader found when it compared digests; for people.
-    pub differences: Vec<Difference>,
-    /// Snapshots that this member begins to fetch; for people.
-    pub fetching: Vec<Fetching>,
-    /// The mark of a snapshot that was installed.
-    pub installed: Option<Mark>,
-}
-
-/// A snapshot that this member begins to fetch, since the leader's log does not reach it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetching {
-    /// The index of the last entry that the snapshot holds.
-    pub index: u64,
-    /// The member that sends it.
-    pub holder: MemberId,
-    /// The number of that member's server, where it is known.
-    pub server: Option<u64>,
-}
-
-/// A member that sent what no correct member sends.
-#[derive(Debug)]
-pub struct BadPeer {
-    /// The member that sent it.
-    pub from: MemberId,
-    /// The error in what it sent.
-    pub error: PeerError,
-}
-
-/// The leader of an ensemble, as this member knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leadership {
-    /// This member leads, in this term.
-    Own(u64),
-    /// Another member leads, in this term, with the number of its server where that is known.
-    Other(u64, MemberId, Option<u64>),
-    /// This member knows no leader.
-    Nobody,
 }
 
 impl Loop {
@@ -464,35 +118,26 @@ impl Loop {
             ..Config::new(start.origin.member.0, start.seed, start.origin.boot.0)
         };
         let replica = Replica::new(config, start.restored)?;
+        let own = start.origin.member;
+        let servers = Servers::new((own, start.server), start.servers_restored);
+        let levels = Levels::new(start.known, start.level);
         Ok(Loop {
             origin: start.origin,
-            replayed_to: LogIndex(replica.commit_index()),
+            clock: Clock::new(start.raft_tick_ms),
+            progress: Progress::new(applied, LogIndex(replica.commit_index())),
             replica,
-            leader: None,
-            leadership: Leadership::Nobody,
-            timing: Timing::new(start.raft_tick_ms),
-            now_ms: 0,
-            contact: Contact::new(start.session_timeout_ms_min),
-            leading: None,
-            applied,
-            forwarder: Forwarder::new(start.origin),
-            hearing: Hearing::new(start.origin.boot),
-            waiting: VecDeque::new(),
-            persisting: Persisting::new(start.disk_stall_ms),
-            lazy_hard_state: None,
+            role: OwnRole::new(own),
             reads: Reads::default(),
+            contact: Contact::new(start.session_timeout_ms_min),
+            hearing: Hearing::new(start.origin.boot),
+            intake: Intake::new(start.origin),
+            persisting: Persisting::new(start.disk_stall_ms),
+            room: Room::new(start.image_bytes_max),
             spaces: start.spaces,
             snapshots,
-            installing: None,
-            servers: Servers::new((start.origin.member, start.server), start.servers_restored),
             catch_up: CatchUp::Idle,
-            memberships,
-            servers_wanted: start.servers,
-            levels: Levels::new(start.known, start.level),
-            room: Room::new(start.image_bytes_max),
+            members: Members::new(servers, start.servers, memberships, levels),
             own_digests: OwnDigests::new(applied.0, start.digest),
-            differs: None,
-            ready: false,
             counts: LoopCounts::at_start(),
             output: LoopOutput::default(),
         })
@@ -525,56 +170,77 @@ impl Loop {
     /// Takes a message of a Front.
     fn on_front(&mut self, message: ToLoop) {
         match message {
-            ToLoop::Submit(submission) if self.room.is_full || self.leader_is_full() => {
+            ToLoop::Submit(submission) if self.room.is_full() || self.leader_is_full() => {
                 let (front, waiters) = (submission.front, submission.waiters);
                 let reason = Unavailable::DiskFull;
                 self.output.apply.push(ToApply::Refuse { front, waiters, reason });
             }
-            ToLoop::Submit(submission) => self.waiting.push_back(Waiting::Own {
-                front: Some(submission.front),
-                batch: submission.batch,
-                waiters: submission.waiters,
-            }),
-            ToLoop::Sync(caller) => self.reads.syncs_wanted.push(caller),
+            ToLoop::Submit(submission) => self.intake.submit(submission),
+            ToLoop::Sync(caller) => self.reads.want_sync(caller),
             ToLoop::AskLeases(questions) => {
-                self.spaces.etcd.questions.ask(questions, self.now_ms);
+                self.spaces.etcd.questions.ask(questions, self.clock.now_ms());
             }
-            ToLoop::Heard(owners) if self.leads() => {
+            ToLoop::Heard(owners) if self.role.leads() => {
                 owners.into_iter().for_each(|owner| self.spaces.zk.heard(owner));
             }
             ToLoop::Heard(owners) => self.hearing.heard(owners),
             ToLoop::GiveUp(front, callers) => self.give_up_requests(front, callers),
             ToLoop::Withdraw(front, connections) => self.give_up_connections(front, &connections),
-            ToLoop::Need(level) => self.need_level(level),
+            ToLoop::Need(level) => self.members.need_level(level),
         }
     }
 
-    /// How many batches no leader was given yet.
+    /// The number of batches that no leader was given yet.
     pub fn waiting_count(&self) -> usize {
-        self.waiting.len()
+        self.intake.waiting_count()
     }
 
-    fn condemn(&mut self, why: Condemned) {
-        self.output.condemned.get_or_insert(why);
+    /// Gives up the commands of these requests of a Front, and has each caller told.
+    fn give_up_requests(&mut self, front: FrontId, mut callers: Vec<(ConnectionId, Ticket)>) {
+        callers.sort_unstable();
+        callers.dedup();
+        let mut given_up = self.intake.give_up(front, |connection, ticket| {
+            callers.binary_search(&(connection, ticket)).is_ok()
+        });
+        let found: BTreeSet<_> = given_up.iter().map(|it| (it.connection, it.ticket)).collect();
+        callers.retain(|caller| !found.contains(caller));
+        let at = GivenUpAt::Nowhere;
+        let nowhere = |(connection, ticket)| GivenUp { connection, ticket, at };
+        given_up.extend(callers.into_iter().map(nowhere));
+        if !given_up.is_empty() {
+            self.output.apply.push(ToApply::GiveUp { front, given_up, is_told: true });
+        }
+    }
+
+    /// Gives up all commands of these ended connections of a Front, ascending. A client that comes
+    /// back again and again while there is no leader leaves some each time. A session that a leader
+    /// opens for nobody expires.
+    fn give_up_connections(&mut self, front: FrontId, connections: &[ConnectionId]) {
+        let is_over = |connection, _| connections.binary_search(&connection).is_ok();
+        let mut given_up = self.intake.give_up(front, is_over);
+        given_up.retain(|it| it.at != GivenUpAt::Waiting);
+        if !given_up.is_empty() {
+            self.output.apply.push(ToApply::GiveUp { front, given_up, is_told: false });
+        }
     }
 
     /// Takes a message of Apply.
     fn on_apply(&mut self, message: FromApply) {
         match message {
             FromApply::Applied { index, news, installed, image_bytes_max, own_sequence } => {
-                assert!(index >= self.applied);
-                self.applied = index;
-                self.forwarder.on_applied(own_sequence);
+                self.progress.on_applied(index);
+                self.intake.on_applied(own_sequence);
                 self.room.snapshot.on_applied(index, image_bytes_max);
                 self.replica.on_applied(index.0);
                 if news.zk.settings.is_some() || news.etcd.settings.is_some() {
-                    self.end_configuring();
+                    // Others may have to follow.
+                    let leading = self.role.leading_mut().into_iter();
+                    leading.for_each(|leading| leading.is_configuring = false);
                 }
                 self.spaces.on_applied(news);
                 if installed.is_some() {
                     self.output.installed = installed;
-                    self.installing =
-                        Some(Installing::Installed { snapshot: self.snapshots.want() });
+                    self.snapshots.on_install_applied();
                 }
             }
             FromApply::Digest { index, digest } => self.on_own_digest(index.0, digest),
@@ -586,16 +252,10 @@ impl Loop {
             FromApply::Raised(stated) => self.on_raised(stated),
             FromApply::Unknown(entry) => self.output.unknown = Some(entry),
             FromApply::Unreadable(entry) => self.output.unreadable = Some(entry),
-            FromApply::Servers(servers) => {
-                if let Some(leading) = &mut self.leading {
-                    leading.is_configuring &= *servers.list() == *self.servers.registered.list();
-                    leading.joining.on_registered();
-                }
-                self.servers.registered = servers;
-            }
+            FromApply::Servers(servers) => self.on_registered(servers),
             FromApply::Found(found) => {
                 if let Some(command) = self.spaces.zk.on_found(&found) {
-                    self.submit_own(&command);
+                    self.intake.submit_own(&command);
                 }
             }
             message => {
@@ -611,65 +271,33 @@ impl Loop {
     /// The membership at the snapshot that begins, or the newest.
     fn membership_of(&self, message: &FromApply) -> storage::wal::Membership {
         match message {
-            FromApply::Frozen { index, .. } => self.memberships.at(*index).clone(),
-            _ => self.membership().clone(),
+            FromApply::Frozen { index, .. } => self.members.memberships().at(*index).clone(),
+            _ => self.members.newest().clone(),
         }
     }
 
-    fn membership(&self) -> &storage::wal::Membership {
-        self.memberships.newest()
-    }
-
-    /// Whether this member leads.
-    fn leads(&self) -> bool {
-        self.leading.is_some()
-    }
-
-    fn is_voter(&self) -> bool {
-        self.membership().voters.contains(&self.origin.member.0)
-    }
-
-    /// Takes the news that every disk job up to this one is durable.
-    fn on_persisted(&mut self, id: PersistId) {
-        self.persisting.on_persisted();
-        while let Some(job) = self.persisting.pop(id) {
-            self.replica.on_persisted(job);
-        }
-        self.finish_unsynced_jobs();
-        if let Some(image) = self.catch_up.take_replacing(id) {
-            let is_voter = self.is_voter();
-            self.output.apply.push(ToApply::Replace { image, is_voter });
-        }
+    fn condemn(&mut self, why: Condemned) {
+        self.output.condemned.get_or_insert(why);
     }
 
     /// Takes a message of the snapshot thread.
     fn on_snapshot(&mut self, message: FromSnapshot) {
         if let FromSnapshot::Finished { index, term } = message {
             self.room.snapshot.on_finished();
-            let membership = to_replica(self.memberships.at(LogIndex(index)));
-            self.memberships.forget_before(LogIndex(index));
+            let membership = to_replica(self.members.memberships().at(LogIndex(index)));
+            self.members.forget_before(LogIndex(index));
             self.replica.on_snapshot_taken(SnapshotMeta { index, term, membership });
         }
         if message == FromSnapshot::Failed {
-            self.snapshots.on_failed(self.now_ms);
+            self.snapshots.on_failed(self.clock.now_ms());
         }
         self.output.apply.extend(self.snapshots.on_snapshot(message));
         if matches!(message, FromSnapshot::Finished { .. }) {
-            self.maybe_discard_received();
-            let is_full = self.room.is_full || self.room.log_yields;
-            self.output.release = Some(self.snapshots.release(is_full));
-        }
-    }
-
-    /// Removes the file of an installed snapshot once a newer snapshot covers it: the log that
-    /// names the file is let go of, too.
-    fn maybe_discard_received(&mut self) {
-        if let Some(Installing::Installed { snapshot }) = self.installing
-            && self.snapshots.begun() >= snapshot
-        {
-            self.installing = None;
-            self.snapshots.forget_older();
-            self.output.snapshot.push(SnapshotJob::DiscardReceived);
+            if self.snapshots.take_covered() {
+                self.output.snapshot.push(SnapshotJob::DiscardReceived);
+            }
+            let is_short = self.room.is_short();
+            self.output.release = Some(self.snapshots.release(is_short));
         }
     }
 
@@ -679,10 +307,10 @@ impl Loop {
     /// The reason it could not be installed now.
     pub fn check_install(&self) -> Result<(), InstallRefused> {
         match () {
-            () if !self.is_alone() => Err(InstallRefused::Ensemble),
-            () if !self.leads() || !self.ready => Err(InstallRefused::NotLeader),
-            () if self.room.is_full => Err(InstallRefused::DiskFull),
-            () if self.installing.is_some() => Err(InstallRefused::UnderWay),
+            () if !self.members.is_alone() => Err(InstallRefused::Ensemble),
+            () if !self.role.leads() || !self.progress.is_ready() => Err(InstallRefused::NotLeader),
+            () if self.room.is_full() => Err(InstallRefused::DiskFull),
+            () if self.snapshots.is_installing() => Err(InstallRefused::UnderWay),
             () => Ok(()),
         }
     }
@@ -694,123 +322,119 @@ impl Loop {
     /// The snapshot cannot be installed now. Nothing has happened, and nothing names it.
     pub fn install(&mut self, image: PreparedImage) -> Result<(), InstallRefused> {
         self.check_install()?;
-        let (level, level_max) = (image.machine.control().level().level, self.levels.own_max());
+        let level = image.machine.control().level().level;
+        let level_max = self.members.levels().own_max();
         if level > level_max {
             return Err(InstallRefused::Level { level, level_max });
         }
-        self.installing = Some(Installing::Proposed);
-        self.submit_own(&Command::Control(ControlCommand::InstallImage { hash: image.hash }));
+        self.snapshots.on_install_submitted();
+        let command = ControlCommand::InstallImage { hash: image.hash };
+        self.intake.submit_own(&Command::Control(command));
         self.output.apply.push(ToApply::Prepare(image));
         Ok(())
     }
 
-    /// Does what is due by now. `counted_ms` is the time that counts against others (see
-    /// [`clock`]), `elapsed_ms` what the clock says.
-    fn pursue(&mut self, counted_ms: u64, elapsed_ms: u64) {
-        if !self.leads() && self.forwarder.is_silent_after(counted_ms) {
-            self.forwarder.restart();
+    // Time.
+
+    /// Lets time pass. The driver hands over next what arrived meanwhile, and then calls
+    /// [`Loop::on_time`].
+    ///
+    /// The replica is told the time at once, as far as that starts no election: a heartbeat that
+    /// has arrived begins the wait for the next one, and time before it must not count.
+    pub fn advance(&mut self, elapsed_ms: u64) {
+        self.spaces.advance(elapsed_ms, self.clock.planned_ms());
+        self.clock.advance(elapsed_ms);
+        if let Some(ticks) = self.replica.ticks_until_election() {
+            let ticks = self.clock.take_ticks(ticks.saturating_sub(1));
+            (0..ticks).for_each(|_| self.replica.tick());
+        }
+    }
+
+    /// Acts on the time that has passed.
+    pub fn on_time(&mut self) {
+        let ticks = self.clock.take_ticks(u64::MAX);
+        (0..ticks).for_each(|_| self.replica.tick());
+        let passed = self.clock.take_passed();
+        self.pursue(&passed);
+    }
+
+    /// How long after the last [`Loop::advance`] the next one is due, if nothing arrives before.
+    pub fn due_ms(&mut self) -> u64 {
+        let mut due_ms = if self.is_busy() { CLOCK_INTERVAL_MS } else { LOOK_MS_MAX };
+        if let Some(ticks) = self.replica.ticks_until_election() {
+            due_ms = due_ms.min(self.clock.until_ticks(ticks));
+        }
+        let now_ms = self.clock.now_ms();
+        let compaction_ms = self.spaces.etcd.compaction_due_ms().saturating_sub(now_ms);
+        due_ms = due_ms.min(compaction_ms.max(CLOCK_INTERVAL_MS));
+        if self.role.leads() {
+            due_ms = due_ms.min(self.leading_due_ms());
+        }
+        self.clock.plan(due_ms)
+    }
+
+    /// Lets time pass while nothing arrives.
+    #[cfg(test)]
+    pub(crate) fn pass(&mut self, elapsed_ms: u64) {
+        self.advance(elapsed_ms);
+        self.on_time();
+    }
+
+    /// When a leader's own work is due: heartbeats, deadlines and searches for containers.
+    fn leading_due_ms(&self) -> u64 {
+        let beat_ms = self.contact.beat_in_ms(self.clock.now_ms());
+        let beat_ms = if self.members.is_alone() { u64::MAX } else { beat_ms };
+        let expiry_ms = match self.spaces.deadline_ms() {
+            Some(ms) if ms > EXPIRY_MARGIN_MS => ms - EXPIRY_MARGIN_MS,
+            Some(_) => CLOCK_INTERVAL_MS,
+            None => u64::MAX,
+        };
+        beat_ms.min(expiry_ms.max(CLOCK_INTERVAL_MS)).min(self.spaces.zk.search_due_ms())
+    }
+
+    /// Whether work is under way that a look at the clock moves on. Messages that are lost only
+    /// with a link, or whose loss takes a second to be noticed, can wait for [`LOOK_MS_MAX`].
+    fn is_busy(&self) -> bool {
+        let has_transfers = |it: &Leading| !it.offers.is_empty() || !it.lending.is_empty();
+        !self.progress.is_ready()
+            || (self.members.is_alone() && !self.role.leads())
+            || self.role.leading().is_some_and(has_transfers)
+            || self.catch_up.fetch().is_some()
+            || self.own_digests.wrong().is_some()
+            || self.room.is_full()
+            || self.room.snapshot.is_scarce()
+            || self.room.snapshot.must_wait()
+    }
+
+    /// Does what is due by now.
+    fn pursue(&mut self, passed: &Passed) {
+        if !self.role.leads() {
+            self.intake.pass(passed.counted_ms);
         }
         self.pursue_contact();
         self.pursue_snapshots();
         self.pursue_joining();
         self.pursue_level();
-        let is_leader_known = self.leader.is_some() || self.leads();
-        self.spaces.etcd.questions.on_time(self.now_ms, is_leader_known);
+        let is_leader_known = self.role.is_leader_known();
+        self.spaces.etcd.questions.on_time(self.clock.now_ms(), is_leader_known);
         self.pursue_difference();
-        self.check_stall(counted_ms);
-        if self.leads() && self.room.is_full {
-            // No voter takes it where all disks are full.
-            self.hand_over(None);
-        }
-        self.room.snapshot.advance(elapsed_ms);
-        if self.room.is_full {
-            if self.now_ms >= self.room.say_full_at_ms {
-                self.room.say_full_at_ms = self.now_ms + FULL_INTERVAL_MS;
-                self.send_to_all(&PeerMessage::Full(true));
-            }
-            self.room.full_ms += elapsed_ms;
-            if self.room.full_ms >= SNAPSHOT_RETRY_MS {
-                self.room.full_ms = 0;
-                self.snapshots.make_due();
-            }
-        }
-        self.pursue_spaces(elapsed_ms);
+        self.check_stall(passed.counted_ms);
+        self.pursue_room(passed.elapsed_ms);
+        self.pursue_spaces(passed.elapsed_ms);
     }
 
     /// Submits the commands that are due for the spaces.
     fn pursue_spaces(&mut self, elapsed_ms: u64) {
         let look = Look {
-            now_ms: self.now_ms,
+            now_ms: self.clock.now_ms(),
             elapsed_ms,
-            leads: self.is_caught_up() && self.ready,
-            has_room: !self.room.is_full,
-            level: self.levels.replicated(),
+            leads: self.is_caught_up() && self.progress.is_ready(),
+            has_room: !self.room.is_full(),
+            level: self.level(),
         };
-        let waiting = &mut self.waiting;
-        self.spaces.due(&look, &mut |command| waiting.push_back(Waiting::by_loop(command)));
+        let intake = &mut self.intake;
+        self.spaces.due(&look, &mut |command| intake.submit_own(command));
         self.output.compacting = self.spaces.etcd.take_compacting().or(self.output.compacting);
-    }
-
-    /// Takes the next step for members that come or go.
-    fn pursue_joining(&mut self) {
-        if !self.is_caught_up() || self.is_alone() {
-            return;
-        }
-        let level = self.level_to_join();
-        let Some(leading) = &mut self.leading else { return };
-        let membership = self.replica.membership().clone();
-        let step = leading.joining.step(&JoinView {
-            servers: &self.servers,
-            membership: &membership,
-            peers: &self.replica.peers(),
-            last_index: self.replica.status().last_index,
-            silent_ticks_min: REPLACED_SILENCE_MS / self.timing.raft_tick_ms,
-            level,
-            has_listened: self.now_ms >= leading.since_ms + REPLACED_SILENCE_MS,
-            now_ms: self.now_ms,
-        });
-        match step {
-            Some(JoinStep::Submit(command)) => self.submit_own(&command),
-            Some(JoinStep::Change(change)) => {
-                // A refused change is tried again: another change is under way, or leadership
-                // moves.
-                let _ = self.replica.propose_membership(&change);
-            }
-            None => {}
-        }
-    }
-
-    /// A leader with a stalled disk hands leadership to the voter that is least behind. If it still
-    /// leads once the disk has stalled for long, it resigns.
-    fn check_stall(&mut self, elapsed_ms: u64) {
-        self.persisting.advance(elapsed_ms);
-        if !self.leads() || self.is_alone() || !self.persisting.is_stalled() {
-            return;
-        }
-        if self.persisting.is_stalled_for_long() {
-            self.replica.resign();
-        } else {
-            self.hand_over(None);
-        }
-    }
-
-    /// Hands leadership to a voter that is reachable and has room on its disk: to the given one, or
-    /// to the one that is least behind. False if this member does not lead, or no voter can take
-    /// it.
-    pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
-        let voters = &self.replica.membership().voters;
-        let peers = self.replica.peers();
-        let mut candidates =
-            peers.iter().filter(|peer| voters.contains(&peer.member_id) && self.is_there(peer));
-        let chosen = match to {
-            Some(to) => candidates.find(|peer| peer.member_id == to.0),
-            None => candidates.max_by_key(|peer| peer.matched_index),
-        };
-        let Some(to) = chosen.map(|peer| peer.member_id) else { return false };
-        if self.replica.status().transferring_to == Some(to) {
-            return true;
-        }
-        self.replica.transfer_leader(to).is_ok()
     }
 
     /// Asks for a snapshot of the state as it is now. Returns its number: the request is over once
@@ -866,7 +490,9 @@ impl Loop {
 
     /// The counts since the start.
     pub fn counts(&self) -> LoopCounts {
-        LoopCounts { spaces: self.spaces.counts(), ..self.counts }
+        let mut counts = self.counts;
+        counts.spaces = self.spaces.counts();
+        counts
     }
 
     /// Sessions with the time that they have left, in ms: at most `max` of them, and the number of
@@ -877,14 +503,11 @@ impl Loop {
 
     /// How much Loop keeps, for tests of its bounds. Looks at all places of deadlines.
     pub fn held(&self) -> LoopHeld {
-        let is_sync = |read: &&ReadFor| matches!(read, ReadFor::Sync(..));
         let spaces = self.spaces.held();
         LoopHeld {
-            batches: self.waiting.len(),
-            unapplied_bytes: self.forwarder.unapplied_bytes(),
-            waiting_reads: self.reads.syncs_wanted.len()
-                + self.reads.under_way.values().filter(is_sync).count()
-                + spaces.questions,
+            batches: self.intake.waiting_count(),
+            unapplied_bytes: self.intake.unapplied_bytes(),
+            waiting_reads: self.reads.sync_count() + spaces.questions,
             deadlines: spaces.deadlines,
             deadline_places: spaces.deadline_places,
         }
@@ -925,7 +548,7 @@ impl Loop {
     /// Begins the snapshot that is due, but not during the replay of a start: it would hold only
     /// what is applied so far, and the log that made it due would stay.
     fn maybe_begin_snapshot(&mut self) {
-        if self.applied >= self.replayed_to {
+        if !self.progress.is_replaying() {
             let state_bytes = self.room.snapshot.state_bytes();
             self.output.apply.extend(self.snapshots.maybe_begin(state_bytes));
         }
@@ -933,102 +556,96 @@ impl Loop {
 
     /// A lone voter does not wait for an election timeout.
     fn maybe_campaign(&mut self) {
-        if self.is_alone() && !self.leads() {
+        if self.members.is_alone() && !self.role.leads() {
             // A refused campaign is tried again after every message.
             let _ = self.replica.campaign();
         }
     }
 
-    fn is_alone(&self) -> bool {
-        let membership = self.membership();
-        membership.voters == [self.origin.member.0] && membership.voters_outgoing.is_empty()
-    }
-
     /// Whether this member leads and has applied everything that earlier leaders committed.
     fn is_caught_up(&self) -> bool {
-        self.leading.as_ref().is_some_and(|leading| leading.is_caught_up(self.applied))
+        self.role.is_caught_up(self.progress.applied())
     }
 
     fn report_heard(&mut self) {
-        if let Some(leader) = self.leader
-            && let Some(report) = self.hearing.report(self.now_ms)
+        if let Some(leader) = self.role.leader()
+            && let Some(report) = self.hearing.report(self.clock.now_ms())
         {
             self.send(leader, report);
         }
     }
 
-    /// Submits this leader's settings and servers where the state has others: the leader's
-    /// configuration is the ensemble's.
-    fn maybe_configure(&mut self) {
-        let may = |leading: &Leading| leading.is_caught_up(self.applied) && !leading.is_configuring;
-        if self.leading.as_ref().is_none_or(|leading| !may(leading)) {
-            return;
-        }
-        if let Some(command) = self.configuration() {
-            self.submit_own(&command);
-            self.leading.iter_mut().for_each(|leading| leading.is_configuring = true);
-        }
-    }
-
-    /// The command that makes the replicated state what this member's configuration wants; `None`
-    /// if it is so.
-    fn configuration(&self) -> Option<Command<'static>> {
-        let wanted = self.spaces.wanted(self.levels.replicated());
-        if wanted.is_some() || self.servers_wanted.servers.is_empty() {
-            return wanted;
-        }
-        let wanted = self.servers.with_client_urls(self.servers_wanted.clone());
-        let wants_others = *self.servers.registered.list() != wanted;
-        wants_others.then_some(Command::Control(ControlCommand::SetServers(wanted)))
-    }
-
-    /// Settings that this leader had submitted are in the state; others may have to follow.
-    fn end_configuring(&mut self) {
-        if let Some(leading) = &mut self.leading {
-            leading.is_configuring = false;
-        }
-    }
-
     fn maybe_ready(&mut self) {
-        if self.ready {
+        if self.progress.is_ready() {
             return;
         }
-        let is_ready = match self.leads() {
-            true => self.is_caught_up() && self.configuration().is_none(),
+        let is_ready = if self.role.leads() {
+            self.is_caught_up() && self.configuration().is_none()
+        } else {
             // A learner takes no commands: if it had, and were then given a snapshot in which none
             // of them is applied, it would take itself for a member that was forgotten.
-            false => {
-                self.is_voter() && self.reads.ready_from.is_some_and(|index| self.applied >= index)
-            }
+            self.members.is_voter() && self.progress.has_caught_up()
         };
         if is_ready {
-            self.ready = true;
+            self.progress.set_ready();
             self.output.ready = true;
-            self.counts.on_ready(self.now_ms);
+            self.counts.on_ready(self.clock.now_ms());
             self.spaces.renew_all();
         }
     }
 
-    fn submit_own(&mut self, command: &Command<'_>) {
-        self.waiting.push_back(Waiting::by_loop(command));
+    /// Gives the waiting batches to the leader: packs them into entries if this member leads,
+    /// forwards them otherwise. A learner forwards nothing: it serves no clients yet, except
+    /// read-only ones.
+    fn pack(&mut self, wall_ms: i64) {
+        match self.role.leader() {
+            _ if self.role.leads() => self.pack_entries(wall_ms),
+            Some(leader) if self.members.is_voter() => {
+                let applied = self.progress.applied();
+                let pieces: Vec<_> = self.intake.forward(applied, &mut self.output.apply).collect();
+                pieces.into_iter().for_each(|piece| self.send(leader, piece));
+            }
+            _ => {}
+        }
     }
 
-    fn read_indexes(&mut self) {
-        self.ask_proof();
-        self.confirm_leases();
-        for caller in core::mem::take(&mut self.reads.syncs_wanted) {
-            match self.replica.read_index() {
-                Ok(read) => {
-                    self.reads.under_way.insert(read, ReadFor::Sync(caller));
+    /// Packs waiting batches into entries, while few enough entries are on their way.
+    fn pack_entries(&mut self, wall_ms: i64) {
+        if !self.intake.may_give(self.progress.applied()) {
+            return;
+        }
+        while self.may_pack() {
+            let kept = self.role.leading_mut().and_then(|leading| leading.unproposed.take());
+            let expected = &mut self.output.apply;
+            let entry =
+                kept.or_else(|| self.intake.next_entry(wall_ms, &mut self.counts, expected));
+            let Some(payload) = entry else { return };
+            match self.replica.propose(payload.clone()) {
+                Ok(_) => {}
+                Err(Refused::Overloaded | Refused::Transferring { .. }) => {
+                    let leading = self.role.leading_mut().into_iter();
+                    leading.for_each(|leading| leading.unproposed = Some(payload.clone()));
+                    return;
                 }
-                Err(_) => self.reads.syncs_wanted.push(caller),
+                // The next effects report it. This member's own batches go to the next leader.
+                Err(Refused::NotLeader { .. }) => return,
+                Err(refused) => unreachable!("a leader's own entry is not refused: {refused}"),
             }
+            self.take_effects();
         }
-        let wants_ready = !self.ready && !self.reads.is_ready_asked && self.leader.is_some();
-        if wants_ready && let Ok(read) = self.replica.read_index() {
-            self.reads.is_ready_asked = true;
-            self.reads.under_way.insert(read, ReadFor::Ready);
+    }
+
+    /// Whether there is room for the next snapshot, as far as is known, and few enough entries are
+    /// on their way: to this member's disk, usually the first to be done, or, if it stalls, to a
+    /// quorum of the others.
+    fn may_pack(&self) -> bool {
+        let persisting = &self.persisting;
+        if self.room.snapshot.must_wait() {
+            return false;
         }
+        persisting.awaited_count() < ENTRIES_TO_DISK_MAX
+            || (self.replica.uncommitted_count() < ENTRIES_TO_DISK_MAX as u64
+                && persisting.bytes() < PERSISTING_BYTES_MAX)
     }
 
     fn take_effects(&mut self) {
@@ -1037,7 +654,7 @@ impl Loop {
             self.on_role(change);
         }
         for at in &effects.memberships {
-            self.memberships.push(LogIndex(at.index), to_storage(&at.membership));
+            self.members.on_membership(LogIndex(at.index), to_storage(&at.membership));
         }
         if let Some(persist) = effects.persist {
             let changed = effects.memberships.last().map(|at| to_storage(&at.membership));
@@ -1047,71 +664,59 @@ impl Loop {
             self.output.apply.push(ToApply::Entries(effects.committed));
         }
         for (read, index) in effects.reads {
-            let index = LogIndex(index);
-            match self.reads.under_way.remove(&read).expect("only own reads return") {
-                ReadFor::Sync(caller) => {
-                    self.output.apply.push(ToApply::Sync { index, caller });
-                }
-                ReadFor::Ready => self.reads.ready_from = Some(index),
-                ReadFor::Contact { asked_ms } => self.on_contact(Some(asked_ms)),
-                ReadFor::Leases => self.on_lease_round(read, Some(index)),
-                ReadFor::Proof { number } => self.on_proof(number, Some(index)),
-            }
+            self.on_read(read, Some(LogIndex(index)));
         }
         for read in effects.reads_failed {
-            match self.reads.under_way.remove(&read).expect("only own reads fail") {
-                ReadFor::Sync(caller) => self.reads.syncs_wanted.push(caller),
-                ReadFor::Ready => self.reads.is_ready_asked = false,
-                ReadFor::Contact { .. } => self.on_contact(None),
-                ReadFor::Leases => self.on_lease_round(read, None),
-                ReadFor::Proof { number } => self.on_proof(number, None),
-            }
+            self.on_read(read, None);
         }
         for message in effects.messages {
-            let to = MemberId(message.to);
-            let message = match message.snapshot {
-                Some(meta) => {
-                    let leading = self.leading.as_mut();
-                    let lender =
-                        leading.as_ref().and_then(|it| it.lending.lender_of(to, meta.index));
-                    let holder = lender.unwrap_or(self.origin.member);
-                    let offer = Offer { holder, message: message.bytes };
-                    if let Some(leading) = leading {
-                        leading.offers.offer(to, offer.clone(), &meta, self.now_ms);
-                    }
-                    PeerMessage::Offer(offer)
-                }
-                None => PeerMessage::Raft(message.bytes),
-            };
-            self.send(to, message);
+            self.send_replicas(message);
         }
         for wanted in effects.snapshots_wanted {
             self.on_snapshot_wanted(wanted);
         }
     }
 
+    /// Sends a message of the replica. A message with a snapshot goes as an offer: its member
+    /// fetches the snapshot first, from this member or from the one that lends it.
+    fn send_replicas(&mut self, message: Outgoing) {
+        let to = MemberId(message.to);
+        let Some(meta) = message.snapshot else {
+            return self.send(to, PeerMessage::Raft(message.bytes));
+        };
+        let leading = self.role.leading_mut();
+        let lender = leading.as_ref().and_then(|it| it.lending.lender_of(to, meta.index));
+        let offer = Offer { holder: lender.unwrap_or(self.origin.member), message: message.bytes };
+        if let Some(leading) = leading {
+            leading.offers.offer(to, offer.clone(), &meta, self.clock.now_ms());
+        }
+        self.send(to, PeerMessage::Offer(offer));
+    }
+
     /// Takes a change of role, term or leader. Batches that the leader before was given may be
     /// lost.
     fn on_role(&mut self, change: RoleChange) {
-        self.note_leadership(&change);
-        self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.origin.member);
-        let is_leader = change.role == Role::Leader;
-        self.counts.on_role(is_leader, change.leader.is_some(), self.now_ms);
-        if self.leading.take().is_some() {
+        let leader = change.leader.map(MemberId);
+        let server = leader.and_then(|leader| self.members.servers().server_of(leader));
+        let leadership = self.role.report(&change, server);
+        self.output.leadership.extend(leadership.filter(|_| !self.members.is_alone()));
+        let now_ms = self.clock.now_ms();
+        let last_index = self.replica.status().last_index;
+        let has_led = self.role.on_change(&change, now_ms, last_index);
+        self.counts.on_role(self.role.leads(), leader.is_some(), now_ms);
+        if has_led {
             self.spaces.end_leading();
-            self.give_up_forwarded();
+            self.intake.end_leading();
         }
-        self.forwarder.restart();
+        self.intake.restart();
         self.hearing.restart();
-        self.spaces.etcd.questions.restart(self.now_ms);
-        if change.role == Role::Leader {
-            let from = LogIndex(self.replica.status().last_index);
-            self.leading = Some(Leading::new(self.now_ms, from));
+        self.spaces.etcd.questions.restart(now_ms);
+        if self.role.leads() {
             self.ask_contact();
             self.spaces.begin_leading();
             self.hearing.take();
         }
-        if self.leader.is_some() {
+        if self.role.leader().is_some() {
             self.give_newest_digest();
         }
         if self.leader_is_full() {
@@ -1120,109 +725,16 @@ impl Loop {
     }
 
     fn note_availability(&mut self) {
-        if self.counts.unavailable_since_ms.is_none() {
+        if !self.counts.is_unavailable() {
             return;
         }
-        let takes_part = match self.leads() {
-            true => self.replica.status().has_committed_in_term,
-            false => self.leader.is_some(),
+        let takes_part = if self.role.leads() {
+            self.replica.status().has_committed_in_term
+        } else {
+            self.role.leader().is_some()
         };
-        if takes_part && self.ready {
-            self.counts.on_available(self.now_ms);
-        }
-    }
-
-    fn note_leadership(&mut self, change: &RoleChange) {
-        let own = self.origin.member.0;
-        let leadership = match change.leader {
-            Some(leader) if leader == own => Leadership::Own(change.term),
-            Some(leader) => {
-                let leader = MemberId(leader);
-                Leadership::Other(change.term, leader, self.servers.server_of(leader))
-            }
-            None => Leadership::Nobody,
-        };
-        if leadership != self.leadership && !self.is_alone() {
-            self.output.leadership.push(leadership);
-        }
-        self.leadership = leadership;
-    }
-
-    /// Drops Loop's own batches, which only a leader needs, and those that followers forwarded: the
-    /// followers send theirs again, to the next leader.
-    fn give_up_forwarded(&mut self) {
-        self.forwarder.empty_own_batches();
-        self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
-    }
-
-    fn persist(&mut self, persist: replica::Persist, membership: Option<storage::wal::Membership>) {
-        let install = persist.install.map(|meta| self.install_snapshot(persist.id, meta));
-        // A received snapshot that the log has reached by itself need not be installed. Its file
-        // stays.
-        let commit_index = self.replica.commit_index();
-        self.catch_up.take_whole_if(|whole| whole.at.index <= commit_index);
-        let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
-            term: state.term,
-            vote: state.vote,
-            commit: state.commit,
-        });
-        let is_lazy = !persist.must_sync && persist.entries.is_empty();
-        if is_lazy && membership.is_none() && install.is_none() {
-            self.lazy_hard_state = hard_state.or(self.lazy_hard_state.take());
-            self.persisting.push_unsynced(persist.id);
-            self.finish_unsynced_jobs();
-            return;
-        }
-        let bytes = persist.entries.iter().map(|entry| entry.payload.len()).sum();
-        self.persisting.push(persist.id, bytes);
-        let (point, membership) = match install {
-            Some((point, of_snapshot)) => (Some(point), Some(of_snapshot)),
-            None => (None, membership),
-        };
-        for entry in &persist.entries {
-            let bytes = entry.payload.len();
-            let batch_bytes = bytes.saturating_sub(entry::HEADER_BYTES);
-            self.snapshots.count(batch_bytes, entry::command_count(&entry.payload));
-            self.room.snapshot.on_proposed(LogIndex(entry.index), bytes as u64);
-        }
-        let mut entries = persist.entries.iter();
-        if !self.leads()
-            && let Some(last) = entries.rfind(|entry| entry.kind == EntryKind::Normal)
-            && let Ok(header) = entry::decode_header(&last.payload)
-        {
-            self.output.proposed_ms = Some(header.time_ms);
-        }
-        self.output.disk.push(DiskJob {
-            id: persist.id,
-            entries: persist.entries.into_iter().map(to_log_entry).collect(),
-            hard_state: hard_state.or(self.lazy_hard_state),
-            membership,
-            install: point,
-        });
-        self.lazy_hard_state = None;
-    }
-
-    /// Puts the received snapshot in place of the replica's log.
-    fn install_snapshot(
-        &mut self,
-        job: PersistId,
-        meta: SnapshotMeta,
-    ) -> (storage::wal::SnapshotPoint, storage::wal::Membership) {
-        let at = SnapshotAt { index: meta.index, term: meta.term };
-        let image = self.catch_up.take_whole_if(|image| image.at == at);
-        let image = image.expect("only the message of a snapshot that is there is stepped");
-        self.catch_up = CatchUp::Replacing { job, image };
-        let point = storage::wal::SnapshotPoint { index: meta.index, term: meta.term };
-        self.snapshots.on_installed(point);
-        let membership = to_storage(&meta.membership);
-        self.memberships.push(LogIndex(meta.index), membership.clone());
-        (point, membership)
-    }
-
-    /// Finishes jobs that need no sync once all jobs before them are durable.
-    fn finish_unsynced_jobs(&mut self) {
-        while let Some(job) = self.persisting.pop_unsynced() {
-            self.replica.on_persisted(job);
+        if takes_part && self.progress.is_ready() {
+            self.counts.on_available(self.clock.now_ms());
         }
     }
 }

@@ -32,6 +32,17 @@ pub(crate) struct OwnDigests {
     digests: VecDeque<Digest>,
     /// Entries that are not applied yet, and whose digest another member waits for.
     asked: BTreeSet<u64>,
+    /// Set once this member, as leader, has found that its state is not that of the majority.
+    wrong: Option<Wrong>,
+}
+
+/// The moment at which a leader found that its state is not that of the majority.
+#[derive(Clone, Copy)]
+pub(crate) struct Wrong {
+    /// The log index at which the digests differ.
+    pub index: u64,
+    /// When the leader found it, by Loop's clock.
+    pub since_ms: u64,
 }
 
 #[derive(Default)]
@@ -65,7 +76,7 @@ impl OwnDigests {
     /// Begins with the digest of the state that a start restores.
     pub fn new(index: u64, digest: Digest) -> OwnDigests {
         let digests = VecDeque::from([digest]);
-        OwnDigests { first_index: index, digests, asked: BTreeSet::new() }
+        OwnDigests { first_index: index, digests, asked: BTreeSet::new(), wrong: None }
     }
 
     /// Adds the newest digest. An installed snapshot leaves a gap: digests before it are forgotten.
@@ -117,6 +128,16 @@ impl OwnDigests {
     /// The first entry after which the digest is known.
     pub fn first_index(&self) -> u64 {
         self.first_index
+    }
+
+    /// This leader has found that its state is not that of the majority.
+    pub fn on_wrong(&mut self, index: u64, now_ms: u64) {
+        self.wrong = Some(Wrong { index, since_ms: now_ms });
+    }
+
+    /// The moment at which this leader found that its state is not that of the majority, if it did.
+    pub fn wrong(&self) -> Option<Wrong> {
+        self.wrong
     }
 }
 

@@ -1,6 +1,6 @@
 //! A member's view of levels: the highest that its build knows, the level of the state, and the
 //! level that its clients need. A leader raises the level once every member knows it
-//! (`order/levels.rs`).
+//! (`order/members.rs`).
 
 use machine::{Level, MemberId};
 use thiserror::Error;

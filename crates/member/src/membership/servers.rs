@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::{Level, MemberId, ServerList};
+use replica::Membership;
 
+use crate::membership::bootstrap::absent_server;
 use crate::membership::hello::Hello;
+use crate::membership::levels::RaiseRefused;
 
 /// The servers that a member knows.
 pub(crate) struct Servers {
@@ -83,6 +86,44 @@ impl Servers {
     pub fn server_of(&self, member: MemberId) -> Option<u64> {
         let linked = || self.linked.get(&member).map(|linked| linked.number);
         self.registered.number_of(member).or_else(linked)
+    }
+
+    /// The voters and learners but this member and the placeholders of a birth.
+    fn others(&self, membership: &Membership) -> impl Iterator<Item = MemberId> {
+        let members = membership.voters.iter().chain(&membership.learners);
+        let own = self.own.0.0;
+        let others = members.filter(move |id| **id != own && absent_server(**id).is_none());
+        others.map(|id| MemberId(*id))
+    }
+
+    /// The highest level that every member says it knows, this one up to `own_max`. `None` if one
+    /// of them is not linked.
+    pub fn known_to_all(&self, own_max: Level, membership: &Membership) -> Option<Level> {
+        let linked = |id| self.linked.get(&id).map(|linked| linked.level_max);
+        self.others(membership).map(linked).chain([Some(own_max)]).min()?
+    }
+
+    /// Checks that every other member says that it knows the level.
+    ///
+    /// # Errors
+    /// The first member that is not linked, or does not know the level.
+    pub fn check_all_know(
+        &self,
+        level: Level,
+        membership: &Membership,
+    ) -> Result<(), RaiseRefused> {
+        for member in self.others(membership) {
+            let Some(linked) = self.linked.get(&member) else {
+                let server = self.server_of(member);
+                return Err(RaiseRefused::Absent { level, server, member });
+            };
+            if linked.level_max < level {
+                let (server, level_max) = (linked.number, linked.level_max);
+                let program = linked.program.clone();
+                return Err(RaiseRefused::UnknownThere { level, server, program, level_max });
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use machine::{Digest, MemberId, entry};
-use replica::{MessageError, PeerStatus};
+use replica::MessageError;
 
-use super::{Condemned, Differs, Loop, Waiting};
-use crate::leader::digests::Difference;
-use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX, REPLACED_SILENCE_MS};
+use super::Loop;
+use super::refused::Condemned;
+use crate::leader::digests::{Difference, Wrong};
+use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX};
 use crate::membership::servers::LinkedServer;
 use crate::message::SnapshotJob;
 use crate::peer::{Forward, ForwardedBatch, PeerError, PeerFrame, PeerMessage};
@@ -35,7 +36,7 @@ impl Loop {
             PeerMessage::Lend { to, index } => self.on_lend(from, to, index)?,
             PeerMessage::Lent { to, snapshot } => self.on_lent(from, to, snapshot)?,
             PeerMessage::Digest { index, digest } => self.on_digest(from, (index, digest)),
-            PeerMessage::Differs { index } if self.leader == Some(from) => {
+            PeerMessage::Differs { index } if self.role.is_led_by(from) => {
                 self.condemn(Condemned::Differs { index });
             }
             PeerMessage::Differs { .. } => {}
@@ -53,26 +54,26 @@ impl Loop {
             // If this member does not lead, the sender soon learns who does.
             PeerMessage::Forward(forward) => self.on_forward(from, forward),
             PeerMessage::Heard(heard) => {
-                if let Some(leading) = &mut self.leading {
+                if let Some(leading) = self.role.leading_mut() {
                     heard.owners.into_iter().for_each(|owner| self.spaces.zk.heard(owner));
                     leading.heeded.insert(from, (heard.boot, heard.number));
                 }
             }
             PeerMessage::Restart { boot, stream } => {
-                if self.leader == Some(from) {
-                    self.forwarder.on_restart(boot, stream);
+                if self.role.is_led_by(from) {
+                    self.intake.on_restart(boot, stream);
                 }
             }
             PeerMessage::Heeded { boot, number, contact_ms } => {
                 if let Some(sent_ms) = self.hearing.on_heeded(boot, number) {
-                    self.note_contact(sent_ms.checked_sub(contact_ms));
+                    self.contact.note(sent_ms.checked_sub(contact_ms));
                 }
             }
             // A sender outside the membership has no clients.
             PeerMessage::AskLeases(asked) => self.on_ask_leases(from, asked),
             PeerMessage::LeaseTimes(times) => self.on_lease_times(times),
             PeerMessage::Full(is_full) => self.on_full(from, is_full),
-            PeerMessage::NeedLevel(level) => self.need_level(level),
+            PeerMessage::NeedLevel(level) => self.members.need_level(level),
         }
         Ok(())
     }
@@ -80,7 +81,7 @@ impl Loop {
     /// Checks that this member can apply the entries of a message, or that they are of a later
     /// version, at which Apply ends.
     fn check_entries(&self, bytes: &[u8]) -> Result<(), PeerError> {
-        let level_max = self.levels.own_max();
+        let level_max = self.members.levels().own_max();
         replica::each_payload(bytes, |index, payload| {
             let refused = |cause| PeerError::Entry { index, cause };
             let header = entry::decode_header(payload).map_err(refused)?;
@@ -92,12 +93,12 @@ impl Loop {
     }
 
     fn on_forward(&mut self, from: MemberId, forward: Forward) {
-        let Some(leading) = &mut self.leading else { return };
+        let Some(leading) = self.role.leading_mut() else { return };
         match leading.followed.take(from, forward) {
             Ok(batches) => {
                 // A batch that is left out is handed over again, and no version makes one.
                 let fitting = batches.into_iter().filter_map(ForwardedBatch::refuse_oversize);
-                self.waiting.extend(fitting.map(Waiting::Forwarded));
+                self.intake.take_forwarded(fitting);
             }
             Err(Some(answer)) => self.send(from, answer),
             Err(None) => {}
@@ -122,15 +123,15 @@ impl Loop {
 
     /// Takes the digest of this member's own state, and gives it if it is due.
     pub(super) fn on_own_digest(&mut self, index: u64, digest: Digest) {
-        if !self.is_alone() && self.own_digests.push(index, digest) {
+        if !self.members.is_alone() && self.own_digests.push(index, digest) {
             self.give_digest(index, digest);
         }
     }
 
     /// Sends a digest of this member's state to the leader, or compares it if this member leads.
     fn give_digest(&mut self, index: u64, digest: Digest) {
-        match self.leader {
-            _ if self.leads() => self.compare_and_ask(self.origin.member, (index, digest)),
+        match self.role.leader() {
+            _ if self.role.leads() => self.compare_and_ask(self.origin.member, (index, digest)),
             Some(leader) => self.send(leader, PeerMessage::Digest { index, digest }),
             None => {}
         }
@@ -140,22 +141,22 @@ impl Loop {
     /// may have started with a wrong state since.
     pub(super) fn give_newest_digest(&mut self) {
         let (index, digest) = self.own_digests.newest();
-        if !self.is_alone() && index == self.applied.0 {
+        if !self.members.is_alone() && index == self.progress.applied().0 {
             self.give_digest(index, digest);
         }
     }
 
     /// Takes the digest of another member. The leader's is a question.
     fn on_digest(&mut self, from: MemberId, (index, digest): (u64, Digest)) {
-        if !self.leads() {
-            if self.leader == Some(from)
+        if !self.role.leads() {
+            if self.role.is_led_by(from)
                 && let Some(digest) = self.own_digests.at_or_due(index)
             {
                 self.send(from, PeerMessage::Digest { index, digest });
             }
             return;
         }
-        let is_past = self.leading.as_ref().is_some_and(|it| it.digests.is_past(index));
+        let is_past = self.role.leading().is_some_and(|it| it.digests.is_past(index));
         if is_past || index < self.own_digests.first_index() {
             // The member comes to an entry at which both can be compared.
             return self.ask_digest(from, self.own_digests.newest());
@@ -175,7 +176,7 @@ impl Loop {
     pub(super) fn compare_and_ask(&mut self, member: MemberId, (index, digest): (u64, Digest)) {
         self.compare(member, (index, digest));
         let Some(digest) = self.own_digests.at(index) else { return };
-        if self.leading.as_mut().is_some_and(|it| it.digests.take_question(index)) {
+        if self.role.leading_mut().is_some_and(|it| it.digests.take_question(index)) {
             self.send_to_all(&PeerMessage::Digest { index, digest });
             let newest = self.own_digests.newest();
             if newest.0 != index {
@@ -186,7 +187,7 @@ impl Loop {
 
     /// Asks a member again for the digests that it may not have been asked for: its link is new.
     fn ask_open_digests(&mut self, of: MemberId) {
-        let Some(leading) = &self.leading else { return };
+        let Some(leading) = self.role.leading() else { return };
         let own = |index| Some((index, self.own_digests.at(index)?));
         let open: Vec<(u64, Digest)> = leading.digests.open().filter_map(own).collect();
         open.into_iter().for_each(|own| self.ask_digest(of, own));
@@ -194,11 +195,11 @@ impl Loop {
 
     /// Compares a member's digest, or this member's own, if this member leads.
     pub(super) fn compare(&mut self, member: MemberId, given: (u64, Digest)) {
-        let Some(leading) = &mut self.leading else { return };
+        let Some(leading) = self.role.leading_mut() else { return };
         for difference in leading.digests.on_digest(member, given, self.replica.membership()) {
             if let Difference::Outside { member, index } = difference {
                 if member == self.origin.member {
-                    self.differs = Some(Differs { index, since_ms: self.now_ms });
+                    self.own_digests.on_wrong(index, self.clock.now_ms());
                 } else {
                     self.send(member, PeerMessage::Differs { index });
                 }
@@ -211,10 +212,10 @@ impl Loop {
     /// Removes a leader whose state is not that of the majority: it hands leadership over or
     /// resigns, and is condemned once it follows.
     pub(super) fn pursue_difference(&mut self) {
-        let Some(Differs { index, since_ms }) = self.differs else { return };
-        if !self.leads() {
+        let Some(Wrong { index, since_ms }) = self.own_digests.wrong() else { return };
+        if !self.role.leads() {
             self.condemn(Condemned::Differs { index });
-        } else if self.now_ms >= since_ms + DIFFERS_HAND_OVER_MS || !self.hand_over(None) {
+        } else if self.clock.now_ms() >= since_ms + DIFFERS_HAND_OVER_MS || !self.hand_over(None) {
             self.replica.resign();
         }
     }
@@ -222,11 +223,7 @@ impl Loop {
     /// Notes whether a member's disk is full. A leader says so before its followers know that it
     /// leads.
     fn on_full(&mut self, from: MemberId, is_full: bool) {
-        if is_full {
-            self.room.full_members.insert(from, self.now_ms);
-        } else {
-            self.room.full_members.remove(&from);
-        }
+        self.room.on_member(from, is_full, self.clock.now_ms());
         if self.leader_is_full() {
             self.refuse_waiting();
         }
@@ -234,11 +231,11 @@ impl Loop {
 
     /// Whether another member leads and its disk is full, so that it takes no writes.
     pub(super) fn leader_is_full(&self) -> bool {
-        self.leader.is_some_and(|leader| self.is_full(leader))
+        self.role.leader().is_some_and(|leader| self.is_full(leader))
     }
 
-    fn is_full(&self, member: MemberId) -> bool {
-        self.room.is_member_full(member, self.now_ms)
+    pub(super) fn is_full(&self, member: MemberId) -> bool {
+        self.room.is_member_full(member, self.clock.now_ms())
     }
 
     /// A link from another member was made, with this description of its server, or the link ended.
@@ -246,54 +243,47 @@ impl Loop {
         if server.is_none() {
             self.replica.miss_leader(member.0);
         }
-        if let Some(leading) = self.leading.as_mut().filter(|_| server.is_some()) {
+        if let Some(leading) = self.role.leading_mut().filter(|_| server.is_some()) {
             leading.digests.forget_unsettled(member);
         }
         // The member reports a full disk again on its new link.
-        self.room.full_members.remove(&member);
-        self.servers.on_link(member, server);
+        self.room.on_member(member, false, self.clock.now_ms());
+        self.members.on_linked(member, server);
     }
 
     /// A link to another member was made, or broke: messages sent on it may be lost.
     pub(super) fn on_link(&mut self, member: MemberId, is_up: bool) {
         if !is_up {
-            let leading = self.leading.as_mut();
+            let leading = self.role.leading_mut();
             if leading.is_some_and(|leading| leading.offers.withdraw(member)) {
                 self.replica.report_snapshot(member.0, false);
             }
             self.replica.report_unreachable(member.0);
             return;
         }
-        if self.leader == Some(member) {
-            self.forwarder.restart();
+        if self.role.is_led_by(member) {
+            self.intake.restart();
             self.hearing.restart();
-            self.spaces.etcd.questions.restart(self.now_ms);
+            self.spaces.etcd.questions.restart(self.clock.now_ms());
             self.give_newest_digest();
         }
         self.ask_open_digests(member);
-        if self.room.is_full {
+        if self.room.is_full() {
             self.send(member, PeerMessage::Full(true));
         }
-    }
-
-    /// Whether a member is linked and heard, and its disk is not full.
-    pub(super) fn is_there(&self, peer: &PeerStatus) -> bool {
-        let member = MemberId(peer.member_id);
-        let silent_ticks_max = REPLACED_SILENCE_MS / self.timing.raft_tick_ms;
-        let is_heard = peer.silent_ticks.is_some_and(|ticks| ticks < silent_ticks_max);
-        is_heard && self.servers.is_linked(member) && !self.is_full(member)
     }
 
     /// Answers followers' reports together with other messages to them; a heartbeat is sent soon at
     /// the latest.
     pub(super) fn answer_reports(&mut self) {
-        if self.leading.as_ref().is_none_or(|leading| leading.heeded.is_empty()) {
+        if self.role.leading().is_none_or(|leading| leading.heeded.is_empty()) {
             return;
         }
-        let contact_ms = if self.is_alone() { 0 } else { self.contact_age_ms() };
+        let age_ms = self.contact.age_ms(self.clock.now_ms());
+        let contact_ms = if self.members.is_alone() { 0 } else { age_ms };
         let sent_to: BTreeSet<MemberId> = self.output.peers.iter().map(|(to, _)| *to).collect();
         for to in sent_to {
-            let leading = self.leading.as_mut();
+            let leading = self.role.leading_mut();
             if let Some((boot, number)) = leading.and_then(|it| it.heeded.remove(&to)) {
                 self.send(to, PeerMessage::Heeded { boot, number, contact_ms });
             }

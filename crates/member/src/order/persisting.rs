@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use replica::PersistId;
+use storage::wal::HardState;
 
 use crate::limits::{DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS, STALL_MINUTES_MIN};
 
@@ -25,6 +26,8 @@ pub(crate) struct Persisting {
     minute_worst_ms: Option<u64>,
     /// The longest wait of each of the last minutes in which any ended.
     worst_ms: VecDeque<u64>,
+    /// A hard state that changes only the commit index waits here for the next job that syncs.
+    lazy_hard_state: Option<HardState>,
 }
 
 struct Job {
@@ -42,16 +45,25 @@ impl Persisting {
         Persisting { stall_ms, ..Persisting::default() }
     }
 
-    /// Adds a job for the disk, with `bytes` bytes of entries.
-    pub fn push(&mut self, id: PersistId, bytes: usize) {
+    /// Adds a job for the disk, with `bytes` bytes of entries. Returns the hard state to write with
+    /// it: the job's, or else the newest that waits.
+    pub fn push(
+        &mut self,
+        id: PersistId,
+        bytes: usize,
+        hard_state: Option<HardState>,
+    ) -> Option<HardState> {
         self.jobs.push_back(Job { id, is_awaited: true, bytes });
         self.awaited_count += 1;
         self.bytes += bytes;
+        hard_state.or(self.lazy_hard_state.take())
     }
 
-    /// Adds a job that needs no sync: it is done once all jobs before it are.
-    pub fn push_unsynced(&mut self, id: PersistId) {
+    /// Adds a job that needs no sync: it is done once all jobs before it are. Its hard state waits
+    /// for the next job that syncs.
+    pub fn push_unsynced(&mut self, id: PersistId, hard_state: Option<HardState>) {
         self.jobs.push_back(Job { id, is_awaited: false, bytes: 0 });
+        self.lazy_hard_state = hard_state.or(self.lazy_hard_state.take());
     }
 
     /// The disk has made jobs durable. The caller calls [`Persisting::pop`] until it returns none.

@@ -4,27 +4,44 @@ use std::collections::BTreeMap;
 
 use machine::MemberId;
 
-use crate::limits::FULL_LASTS_MS;
+use crate::limits::{FULL_INTERVAL_MS, FULL_LASTS_MS, SNAPSHOT_RETRY_MS};
+use crate::message::RoomKept;
 use crate::snapshot::room::SnapshotRoom;
 
 /// The room on this member's disk, and the members with full disks.
 pub(super) struct Room {
     /// The room set aside for the next snapshot.
     pub snapshot: SnapshotRoom,
-    /// Whether the log has no room to grow, as the disk thread says.
-    pub log_is_full: bool,
+    /// Whether the log has no room to grow, according to the disk thread.
+    log_is_full: bool,
     /// Whether the log was told to leave the free room to a snapshot.
-    pub log_yields: bool,
+    log_yields: bool,
     /// Whether writes are refused.
-    pub is_full: bool,
+    is_full: bool,
     /// Members with a full disk, as they said on their present links. A leader among them refuses
     /// writes; leadership is handed to none of them. Each comes with the time when it last said so:
     /// a message that it has room again may be lost.
-    pub full_members: BTreeMap<MemberId, u64>,
+    full_members: BTreeMap<MemberId, u64>,
     /// When this member says again that its disk is full.
-    pub say_full_at_ms: u64,
+    say_full_at_ms: u64,
     /// Time since a snapshot was last asked to make room.
-    pub full_ms: u64,
+    full_ms: u64,
+}
+
+/// The changes of this member's room since the last look.
+pub(super) struct RoomChange {
+    /// Whether the log is to leave the free room to a snapshot; `None` if that is as before.
+    pub yields: Option<bool>,
+    /// Whether writes are refused; `None` if that is as before.
+    pub is_full: Option<bool>,
+}
+
+/// The work that is due while the disk is full.
+pub(super) struct FullWork {
+    /// The other members are told again.
+    pub is_told: bool,
+    /// A snapshot is due, which may make room.
+    pub wants_snapshot: bool,
 }
 
 impl Room {
@@ -38,6 +55,72 @@ impl Room {
             full_members: BTreeMap::new(),
             say_full_at_ms: 0,
             full_ms: 0,
+        }
+    }
+
+    /// Whether writes are refused.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether the disk is full, or the log leaves the free room to a snapshot.
+    pub fn is_short(&self) -> bool {
+        self.is_full || self.log_yields
+    }
+
+    /// Takes the disk thread's news whether the log has no room to grow.
+    pub fn on_log(&mut self, is_full: bool) {
+        self.log_is_full = is_full;
+    }
+
+    /// Takes the room that the snapshot thread has set aside. Returns whether it is enough now and
+    /// was not before.
+    pub fn on_kept(&mut self, kept: RoomKept) -> bool {
+        let had_room = self.snapshot.has_room();
+        self.snapshot.on_kept(kept);
+        !had_room && self.snapshot.has_room()
+    }
+
+    /// Judges whether there is room for more log. A snapshot under way has its own room; while the
+    /// one after it has none, the log gets no new segment.
+    pub fn look(&mut self, is_snapshot_running: bool) -> RoomChange {
+        if !is_snapshot_running {
+            self.snapshot.on_idle();
+        }
+        let yields = self.snapshot.is_missing();
+        let yields_changed = core::mem::replace(&mut self.log_yields, yields) != yields;
+        let is_full = self.log_is_full || self.snapshot.is_used_up();
+        let fullness_changed = core::mem::replace(&mut self.is_full, is_full) != is_full;
+        if fullness_changed {
+            self.full_ms = 0;
+        }
+        RoomChange {
+            yields: yields_changed.then_some(yields),
+            is_full: fullness_changed.then_some(is_full),
+        }
+    }
+
+    /// Lets time pass. Returns the work that is due while the disk is full.
+    pub fn advance(&mut self, now_ms: u64, elapsed_ms: u64) -> FullWork {
+        self.snapshot.advance(elapsed_ms);
+        let is_told = self.is_full && now_ms >= self.say_full_at_ms;
+        if is_told {
+            self.say_full_at_ms = now_ms + FULL_INTERVAL_MS;
+        }
+        self.full_ms += if self.is_full { elapsed_ms } else { 0 };
+        let wants_snapshot = self.is_full && self.full_ms >= SNAPSHOT_RETRY_MS;
+        if wants_snapshot {
+            self.full_ms = 0;
+        }
+        FullWork { is_told, wants_snapshot }
+    }
+
+    /// Takes another member's word whether its disk is full.
+    pub fn on_member(&mut self, member: MemberId, is_full: bool, now_ms: u64) {
+        if is_full {
+            self.full_members.insert(member, now_ms);
+        } else {
+            self.full_members.remove(&member);
         }
     }
 

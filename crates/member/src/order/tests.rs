@@ -1,18 +1,22 @@
 //! Loop with a pretend disk: what it packs, and what it waits for.
 
+use machine::entry::{self, BatchBuilder};
 use machine::etcd::command::Command as EtcdCommand;
-use machine::{Changes, Machine, Ordinal, SessionChange, SessionId, Settings, Stamp, ZkCommand};
+use machine::{
+    Changes, Level, Machine, Ordinal, SessionChange, SessionId, Settings, Stamp, ZkCommand,
+};
 
 use super::*;
 use crate::fronts::zk::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, start};
 use crate::limits::{
-    CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS,
+    CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, SNAPSHOT_RETRY_MS, SNAPSHOT_ROOM_ANSWER_MS_MAX,
+    SNAPSHOT_ROOM_RETRY_MS,
 };
 use crate::membership::hello::Known;
-use crate::message::{LoopInput, Submission, Ticket};
+use crate::message::{Caller, LoopInput, Submission, Ticket, Waiter};
 use crate::snapshot::log_rule::SnapshotLog;
 use crate::spaces::etcd::auto_compaction::AutoCompaction;
-use crate::spaces::{Found, News, Search, etcd, zk};
+use crate::spaces::{self, Found, News, Search, etcd, zk};
 
 /// A Loop that leads, with its first entry persisted and applied.
 fn leading(start: Start) -> Real {
@@ -709,7 +713,7 @@ fn an_expiry_names_the_attach_it_judged_and_is_given_once() {
 #[test]
 fn a_session_that_is_heard_from_lives_and_one_that_is_closed_is_forgotten() {
     let mut real = leading(start_with(vec![attached(1, 5, 2_000), attached(2, 6, 2_000)]));
-    let index = real.member.applied;
+    let index = real.member.progress.applied();
     let sessions = vec![SessionChange::Ended(SessionId(2))];
     real.member.handle(LoopInput::Apply(applied_with(index.0, news_of(sessions)))).unwrap();
     for _ in 0..20 {
@@ -1065,12 +1069,7 @@ fn a_snapshot_that_is_wanted_is_taken_whatever_was_written() {
 
 #[test]
 fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
-    let mut counts = LoopCounts {
-        looking_count: 1,
-        looking_since_ms: Some(0),
-        unavailable_since_ms: Some(0),
-        ..LoopCounts::default()
-    };
+    let mut counts = LoopCounts::at_start();
     let elections = |counts: &LoopCounts| (counts.looking_count, counts.election_time.count);
     counts.on_role(false, false, 10);
     assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 0), None));
@@ -1101,7 +1100,7 @@ fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
 
     assert_eq!(counts.proposal_bytes, None);
     for bytes in [7, 9, 3] {
-        counts.on_proposal(bytes);
+        counts.on_proposal(1, bytes);
     }
     assert_eq!(counts.proposal_bytes, Some([3, 3, 9]));
 }

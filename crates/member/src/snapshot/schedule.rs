@@ -33,6 +33,17 @@ pub struct Snapshots {
     state: State,
     /// When a snapshot last failed to be written.
     failed_ms: Option<u64>,
+    installing: Option<Installing>,
+}
+
+/// A received snapshot on its way into the state. No other may be received until a snapshot of this
+/// member covers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Installing {
+    /// The command that installs it was submitted.
+    Proposed,
+    /// It has become the state. The snapshot with this number will cover it.
+    Installed { snapshot: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +80,39 @@ impl Snapshots {
             before: restored,
             state: State::Idle,
             failed_ms: None,
+            installing: None,
         }
+    }
+
+    /// Whether a received snapshot is on its way into the state, or is not covered by a snapshot of
+    /// this member yet.
+    pub fn is_installing(&self) -> bool {
+        self.installing.is_some()
+    }
+
+    /// The command that installs a received snapshot was submitted.
+    pub fn on_install_submitted(&mut self) {
+        self.installing = Some(Installing::Proposed);
+    }
+
+    /// A received snapshot has become the state. A snapshot that covers it is due.
+    pub fn on_install_applied(&mut self) {
+        self.installing = Some(Installing::Installed { snapshot: self.want() });
+    }
+
+    /// Whether a snapshot of this member has come to cover the received one since the last call.
+    /// The received file is to be removed, and the log that names it is let go of, too.
+    pub fn take_covered(&mut self) -> bool {
+        let is_covered = matches!(
+            self.installing,
+            Some(Installing::Installed { snapshot }) if self.begun >= snapshot
+        );
+        if is_covered {
+            self.installing = None;
+            // The log behind an older snapshot cannot be applied any more.
+            self.before = self.newest;
+        }
+        is_covered
     }
 
     /// A snapshot could not be written just now.
@@ -100,16 +143,6 @@ impl Snapshots {
     pub fn want(&mut self) -> u64 {
         self.is_hurried = true;
         self.begun + 1
-    }
-
-    /// How many snapshots were begun.
-    pub fn begun(&self) -> u64 {
-        self.begun
-    }
-
-    /// Stops keeping the log behind the snapshot before the newest: it cannot be applied any more.
-    pub fn forget_older(&mut self) {
-        self.before = self.newest;
     }
 
     /// The point up to which the log may be let go of: the snapshot before the newest, in case the

@@ -9,7 +9,9 @@ use replica::{Membership, Role};
 
 use super::super::tests::{applied_up_to, applied_with, news_of};
 use super::*;
+use crate::Loop;
 use crate::fronts::zk::tests::rig::{own_batch, plenty_of_room, start};
+use crate::limits::PROOF_SILENCE_MS;
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::membership::hello::Known;
 use crate::membership::servers::LinkedServer;
@@ -365,10 +367,13 @@ fn a_learner_hands_over_nothing_and_is_not_ready() {
     assert_eq!(world.members[learner].status().leader, Some(id(leader).0));
     world.submit(learner);
     (0..50).for_each(|_| world.pass(TICK_MS));
-    assert_eq!((world.forwarded.len(), world.members[learner].ready), (0, false));
+    assert_eq!((world.forwarded.len(), world.members[learner].progress.is_ready()), (0, false));
     let follower = 1 - leader;
     world.submit(follower);
-    assert_eq!((world.forwarded, world.members[follower].ready), (vec![follower], true));
+    assert_eq!(
+        (world.forwarded, world.members[follower].progress.is_ready()),
+        (vec![follower], true)
+    );
 }
 
 /// A new leader says that its disk is full before its followers have heard that it leads.

@@ -32,7 +32,7 @@ fn usually(worst_ms: &[u64]) -> Persisting {
     let mut persisting = Persisting::new(DISK_STALL_MS);
     let ids = ids(worst_ms.len());
     for (id, ms) in ids.into_iter().zip(worst_ms) {
-        persisting.push(id, 0);
+        persisting.push(id, 0, None);
         persisting.advance(*ms);
         persisting.on_persisted();
         assert_eq!(persisting.pop(id), Some(id));
@@ -65,7 +65,7 @@ fn a_disk_stalls_after_a_second_unless_it_is_often_that_slow() {
 fn a_disk_stalls_as_soon_as_is_configured() {
     for stall_ms in [1, 300, DISK_STALL_MS_MAX] {
         let mut persisting = Persisting::new(stall_ms);
-        persisting.push(ids(1)[0], 0);
+        persisting.push(ids(1)[0], 0, None);
         persisting.advance(stall_ms - 1);
         assert!(!persisting.is_stalled());
         persisting.advance(1);
@@ -81,11 +81,11 @@ fn a_disk_stalls_as_soon_as_is_configured() {
 fn only_a_disk_that_has_something_to_do_stalls() {
     let ids = ids(3);
     let mut persisting = Persisting::new(DISK_STALL_MS);
-    persisting.push_unsynced(ids[0]);
+    persisting.push_unsynced(ids[0], None);
     persisting.advance(DISK_STALL_MS);
     assert!(!persisting.is_stalled());
-    persisting.push(ids[1], 10);
-    persisting.push_unsynced(ids[2]);
+    persisting.push(ids[1], 10, None);
+    persisting.push_unsynced(ids[2], None);
     persisting.advance(DISK_STALL_MS - 1);
     assert!(!persisting.is_stalled());
     persisting.advance(1);

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use machine::codec::Write;
-use machine::limits::BATCH_BYTES_MAX;
 use machine::{BootId, Command, Digest, Level, Machine, Mark, Origin, SessionId, ZkCommand, entry};
 use replica::LogMemory;
 
@@ -17,7 +16,7 @@ use crate::membership::servers::LinkedServer;
 use crate::message::{
     FromApply, FromSnapshot, FromTransfer, LoopInput, SnapshotJob, Start, ToApply,
 };
-use crate::order::{Condemned, LoopOutput, Waiting};
+use crate::order::{Condemned, LoopOutput};
 use crate::peer::{Offer, Piece, Want};
 use crate::snapshot::fetch::WholeSnapshot;
 
@@ -223,7 +222,7 @@ impl World {
         world.link_all();
         world.nodes[0].member.replica.campaign().unwrap();
         world.run(1_000);
-        assert!(world.nodes[0].member.leads());
+        assert!(world.nodes[0].member.role.leads());
         world.leave_behind(count - 1);
         world
     }
@@ -286,10 +285,7 @@ impl World {
     /// The leader writes an entry.
     fn write(&mut self) {
         let nothing = Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() });
-        let batch = own_batch(0, &nothing);
-        assert!(batch.byte_count() < BATCH_BYTES_MAX);
-        let waiting = Waiting::Own { front: None, batch, waiters: Vec::new() };
-        self.nodes[0].member.waiting.push_back(waiting);
+        self.nodes[0].member.intake.submit_own(&nothing);
         self.run(100);
     }
 
@@ -613,7 +609,7 @@ fn a_new_leader_sees_to_it_as_well() {
     world.go(0);
     world.cut.clear();
     world.run(20_000);
-    let leader = (1..4).find(|at| world.nodes[*at].member.leads()).unwrap();
+    let leader = (1..4).find(|at| world.nodes[*at].member.role.leads()).unwrap();
     assert_eq!(world.commit(4), world.commit(leader));
     assert_eq!(world.nodes[0].pieces_sent, 0);
 }
@@ -626,9 +622,7 @@ fn a_new_leader_waits_for_no_snapshot_that_it_cannot_apply_without_its_borrower(
     world.leave_behind(3);
     let before = world.commit(0);
     let nothing = Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() });
-    let batch = own_batch(0, &nothing);
-    let waiting = Waiting::Own { front: None, batch, waiters: Vec::new() };
-    world.nodes[0].member.waiting.push_back(waiting);
+    world.nodes[0].member.intake.submit_own(&nothing);
     while world.commit(0) == before {
         world.step();
     }
@@ -642,7 +636,7 @@ fn a_new_leader_waits_for_no_snapshot_that_it_cannot_apply_without_its_borrower(
     world.come(4);
     world.nodes[2].member.replica.campaign().unwrap();
     world.run(5_000);
-    assert!(world.nodes[2].member.leads());
+    assert!(world.nodes[2].member.role.leads());
     assert!(world.commit(2) > before + 1);
     assert_eq!((world.commit(3), world.commit(4)), (world.commit(2), world.commit(2)));
 }
@@ -655,7 +649,7 @@ fn who_leads_no_longer_takes_no_snapshot_for_anybody() {
     follower.on_snapshot_wanted(wanted);
     let output = follower.finish(0);
     assert!(output.apply.is_empty() && output.peers.is_empty(), "{output:?}");
-    assert!(follower.leading.is_none());
+    assert!(!follower.role.leads());
 }
 
 #[test]

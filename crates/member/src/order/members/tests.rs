@@ -120,7 +120,7 @@ fn the_first_need_raises_as_far_as_all_know_and_later_ones_as_far_as_needed() {
     let known = [Level::TOKENS; 3];
     let (mut world, leader, _) = led(known);
     let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
-    world.members[leader].submit_own(&raise);
+    world.members[leader].intake.submit_own(&raise);
     world.turn(leader);
     run(&mut world);
     assert_eq!(levels(&world), [Level::ETCD; 3]);
@@ -144,7 +144,7 @@ fn learners_count_and_placeholders_do_not() {
     let mut servers = Servers::new(own, machine::Servers::default());
     let voters = [1, 2, absent_voter(3).unwrap()];
     let membership = Membership { learners: vec![4], ..Membership::of_voters(voters) };
-    let check = |servers: &Servers| check_all_know(NEW, &membership, servers);
+    let check = |servers: &Servers| servers.check_all_know(NEW, &membership);
     servers.on_link(id(1), Some(linked(1, NEW)));
     let absent = RaiseRefused::Absent { level: NEW, server: None, member: id(3) };
     assert_eq!(check(&servers), Err(absent));

@@ -41,7 +41,7 @@ fn tell_one(world: &mut World, at: usize, changes: &[LeaseChange]) {
 }
 
 fn tell_news(world: &mut World, at: usize, news: News) {
-    let message = applied_with(world.members[at].applied.0, news);
+    let message = applied_with(world.members[at].progress.applied().0, news);
     world.members[at].handle(LoopInput::Apply(message)).unwrap();
     world.turn(at);
 }
@@ -165,7 +165,7 @@ fn questions_of_one_turn_go_in_one_message_and_are_answered_in_one() {
 fn an_answer_about_the_time_left_waits_for_what_the_leader_has_applied() {
     let (mut world, leader, others) = led();
     tell(&mut world, &[granted(LEASE, 5, 10)]);
-    let applied = world.members[leader].applied;
+    let applied = world.members[leader].progress.applied();
     ask(&mut world, others[0], 1, LEASE, false);
     ask(&mut world, others[0], 2, LEASE, true);
     world.settle();

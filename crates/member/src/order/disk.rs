@@ -1,0 +1,176 @@
+//! Loop's work with this member's own disk: the jobs of the log, a disk that stalls, and a disk
+//! that is getting full.
+
+use machine::{LogIndex, entry};
+use replica::{EntryKind, PersistId, SnapshotMeta};
+
+use super::Loop;
+use super::records::{to_log_entry, to_storage};
+use crate::message::{DiskJob, RoomKept, ToApply};
+use crate::peer::{PeerMessage, SnapshotAt};
+use crate::snapshot::fetch::CatchUp;
+
+impl Loop {
+    /// Takes the news that every disk job up to this one is durable.
+    pub(super) fn on_persisted(&mut self, id: PersistId) {
+        self.persisting.on_persisted();
+        while let Some(job) = self.persisting.pop(id) {
+            self.replica.on_persisted(job);
+        }
+        self.finish_unsynced_jobs();
+        if let Some(image) = self.catch_up.take_replacing(id) {
+            let is_voter = self.members.is_voter();
+            self.output.apply.push(ToApply::Replace { image, is_voter });
+        }
+    }
+
+    /// Finishes jobs that need no sync once all jobs before them are durable.
+    fn finish_unsynced_jobs(&mut self) {
+        while let Some(job) = self.persisting.pop_unsynced() {
+            self.replica.on_persisted(job);
+        }
+    }
+
+    /// Gives the disk what the replica wants to be persisted.
+    pub(super) fn persist(
+        &mut self,
+        persist: replica::Persist,
+        membership: Option<storage::wal::Membership>,
+    ) {
+        let install = persist.install.map(|meta| self.install_snapshot(persist.id, meta));
+        // A received snapshot that the log has reached by itself need not be installed. Its file
+        // stays.
+        let commit_index = self.replica.commit_index();
+        self.catch_up.take_whole_if(|whole| whole.at.index <= commit_index);
+        let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
+            term: state.term,
+            vote: state.vote,
+            commit: state.commit,
+        });
+        let is_lazy = !persist.must_sync && persist.entries.is_empty();
+        if is_lazy && membership.is_none() && install.is_none() {
+            self.persisting.push_unsynced(persist.id, hard_state);
+            self.finish_unsynced_jobs();
+            return;
+        }
+        let bytes = persist.entries.iter().map(|entry| entry.payload.len()).sum();
+        let hard_state = self.persisting.push(persist.id, bytes, hard_state);
+        let (point, membership) = match install {
+            Some((point, of_snapshot)) => (Some(point), Some(of_snapshot)),
+            None => (None, membership),
+        };
+        for entry in &persist.entries {
+            let bytes = entry.payload.len();
+            let batch_bytes = bytes.saturating_sub(entry::HEADER_BYTES);
+            self.snapshots.count(batch_bytes, entry::command_count(&entry.payload));
+            self.room.snapshot.on_proposed(LogIndex(entry.index), bytes as u64);
+        }
+        let mut entries = persist.entries.iter();
+        if !self.role.leads()
+            && let Some(last) = entries.rfind(|entry| entry.kind == EntryKind::Normal)
+            && let Ok(header) = entry::decode_header(&last.payload)
+        {
+            self.output.proposed_ms = Some(header.time_ms);
+        }
+        self.output.disk.push(DiskJob {
+            id: persist.id,
+            entries: persist.entries.into_iter().map(to_log_entry).collect(),
+            hard_state,
+            membership,
+            install: point,
+        });
+    }
+
+    /// Puts the received snapshot in place of the replica's log.
+    fn install_snapshot(
+        &mut self,
+        job: PersistId,
+        meta: SnapshotMeta,
+    ) -> (storage::wal::SnapshotPoint, storage::wal::Membership) {
+        let at = SnapshotAt { index: meta.index, term: meta.term };
+        let image = self.catch_up.take_whole_if(|image| image.at == at);
+        let image = image.expect("only the message of a snapshot that is there is stepped");
+        self.catch_up = CatchUp::Replacing { job, image };
+        let point = storage::wal::SnapshotPoint { index: meta.index, term: meta.term };
+        self.snapshots.on_installed(point);
+        let membership = to_storage(&meta.membership);
+        self.members.on_membership(LogIndex(meta.index), membership.clone());
+        (point, membership)
+    }
+
+    /// A leader with a stalled disk hands leadership to the voter that is least behind. If it still
+    /// leads once the disk has stalled for long, it resigns.
+    pub(super) fn check_stall(&mut self, elapsed_ms: u64) {
+        self.persisting.advance(elapsed_ms);
+        if !self.role.leads() || self.members.is_alone() || !self.persisting.is_stalled() {
+            return;
+        }
+        if self.persisting.is_stalled_for_long() {
+            self.replica.resign();
+        } else {
+            self.hand_over(None);
+        }
+    }
+
+    /// Takes the disk thread's news whether the log has no room to grow.
+    pub(super) fn on_disk_room(&mut self, is_full: bool) {
+        self.room.on_log(is_full);
+        self.check_room();
+    }
+
+    /// Takes the snapshot thread's report of the room set aside for the next snapshot, as an answer
+    /// or as news. It comes before that thread's message about the same snapshot.
+    pub(super) fn on_snapshot_room(&mut self, kept: RoomKept) {
+        let is_enough_now = self.room.on_kept(kept);
+        self.check_room();
+        if self.room.is_full() && is_enough_now {
+            // A snapshot that failed for lack of room can succeed now.
+            self.snapshots.make_due();
+        }
+    }
+
+    /// Judges whether there is room for more log.
+    pub(super) fn check_room(&mut self) {
+        let change = self.room.look(self.snapshots.is_running());
+        self.output.yield_room = change.yields.or(self.output.yield_room);
+        if let Some(is_full) = change.is_full {
+            self.on_fullness(is_full);
+        }
+    }
+
+    fn on_fullness(&mut self, is_full: bool) {
+        self.output.disk_is_full = Some(is_full);
+        // A snapshot lets go of the log that it covers, which may be all the room there is to gain.
+        // When there is room again, a snapshot that failed for lack of it can succeed.
+        self.snapshots.make_due();
+        if is_full {
+            self.refuse_waiting();
+            self.output.release = Some(self.snapshots.release(is_full));
+        } else {
+            // Clients could not attach again after their connections broke meanwhile.
+            self.spaces.renew_all();
+        }
+        // All members are told, since any of them may lead next, or follow this member.
+        self.send_to_all(&PeerMessage::Full(is_full));
+    }
+
+    /// Refuses clients' batches that are in no entry yet, before any later one is refused.
+    pub(super) fn refuse_waiting(&mut self) {
+        self.output.apply.extend(self.intake.refuse_clients());
+    }
+
+    /// Does what is due while the disk is full.
+    pub(super) fn pursue_room(&mut self, elapsed_ms: u64) {
+        if self.role.leads() && self.room.is_full() {
+            // No voter takes it where all disks are full.
+            self.hand_over(None);
+        }
+        let due = self.room.advance(self.clock.now_ms(), elapsed_ms);
+        if due.is_told {
+            self.send_to_all(&PeerMessage::Full(true));
+        }
+        if due.wants_snapshot {
+            self.snapshots.make_due();
+        }
+    }
+}
