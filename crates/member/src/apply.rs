@@ -10,85 +10,100 @@
 
 mod amid;
 mod giving_up;
+mod hold;
+mod own;
+mod waits;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use machine::change::SharedChanges;
 use machine::codec::{DecodeError, Reader};
 use machine::entry::{self, EntryHeader, Framed};
 use machine::image::FreezeStep;
 use machine::{
-    ApplyStep, BootId, Changes, Command, ControlChange, ControlCommand, Level, LogIndex, Machine,
-    Mark, Origin, PreparedImage, Replacement, Reply, Stamp,
+    ApplyStep, BootId, Command, ControlCommand, Level, LogIndex, Machine, Mark, Origin,
+    PreparedImage, Reply, Stamp,
 };
 use replica::{Entry, EntryKind};
 
-use crate::limits::{APPLY_HOLD_ANSWER_BYTES_MAX, SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
+use crate::limits::{SNAPSHOT_PIECE_BYTES, SNAPSHOT_STEP_SLOTS_MAX};
 use crate::local_read::{LocalRead, ReadAnswer};
 use crate::message::{
-    Answer, Answered, Caller, Delivery, FromApply, FrontCounts, FrontId, LeaseAnswered, Ticket,
-    ToApply, Unavailable, UnknownEntry, Unreadable, UnreadableEntry, Waiter,
+    Answer, Answered, FromApply, FrontId, Ticket, ToApply, UnknownEntry, Unreadable,
+    UnreadableEntry, Waiter,
 };
 use crate::reply_room::ReplyRoom;
 use crate::snapshot::fetch::WholeSnapshot;
-use crate::spaces::{CommandCounts, News, Search};
+use crate::spaces::{CommandCounts, Search};
 use crate::watch_interest::WatchInterest;
 use amid::Amid;
 use giving_up::GiveUp;
+use hold::Hold;
+use own::{Expecting, OwnBatches, Refusal};
+use waits::Waits;
+
+pub use hold::ApplyOutput;
 
 /// The third of a member's step functions.
 pub struct Apply {
-    origin: Origin,
-    /// Committed entries that are not applied yet. Bounded by the credits of the Fronts and by what
-    /// the replica hands out.
-    entries: VecDeque<Entry>,
-    at: Option<Position>,
-    /// The command that is done in part.
-    amid: Option<Amid>,
-    /// Own batches under way, in the order of their sequences.
-    expected: VecDeque<Expected>,
+    own: OwnBatches,
+    log: Committed,
+    asked: Asked,
+    waits: Waits,
     /// Commands that were given up since the last step.
     give_ups: Vec<GiveUp>,
-    /// Syncs by index, ascending.
-    syncs: VecDeque<(LogIndex, Caller)>,
-    /// Answers about leases by the index that they wait for, ascending.
-    lease_times: VecDeque<(LogIndex, Vec<(Caller, LeaseAnswered)>)>,
-    freeze_wanted: bool,
-    freeze_step_wanted: bool,
-    thaw_wanted: bool,
-    search_wanted: Option<Search>,
-    /// Whether the machine has memory to free that no read needs any more.
-    has_garbage: bool,
-    prepared: Option<PreparedImage>,
-    /// A snapshot that is to replace the state, and whether this member may be forgotten in it.
-    replacement: Option<(WholeSnapshot, bool)>,
-    /// Index and term of the last whole entry.
-    last_index: LogIndex,
-    last_term: u64,
-    /// The sequence of the last own batch that was applied.
-    own_sequence: u64,
-    /// The sequence of the last own batch that Loop announced.
-    announced: u64,
+    /// A command whose travelling reads are not all run yet; `None` between two commands.
+    pending: Option<Pending>,
+    hold: Hold,
+    shared: Shared,
     /// The highest level that this build knows.
     level_max: Level,
     /// Whether the directory must not be used any more, or not by this build. Loop was told, and
     /// nothing more is applied.
     is_ended: bool,
-    /// The applied index that Loop was last told.
-    reported_index: LogIndex,
-    /// The most bytes that an image of the machine can have after the last step.
-    image_bytes_max: u64,
-    output: ApplyOutput,
-    changes: Changes,
-    answers: Vec<(FrontId, Vec<Answer>)>,
-    /// A command whose travelling reads are not all run yet; none between two commands.
-    pending: Option<Pending>,
-    /// Bytes of answers to travelling reads since the last call of [`Apply::take_output`].
-    answer_bytes: u64,
-    /// The room for replies, shared with the Fronts.
+    /// Whether the machine has memory to free that no read needs any more.
+    has_garbage: bool,
+}
+
+/// The committed entries, and how far they are applied.
+struct Committed {
+    /// Entries that are not applied yet. Bounded by the credits of the Fronts and by what the
+    /// replica hands out.
+    entries: VecDeque<Entry>,
+    /// The position in the first of them, once it is begun.
+    at: Option<Position>,
+    /// The command that is done in part.
+    amid: Option<Amid>,
+    /// Index and term of the last whole entry.
+    last_index: LogIndex,
+    last_term: u64,
+}
+
+/// The work that Loop has asked for, beside applying entries. The next step does it.
+#[derive(Default)]
+struct Asked {
+    /// Begins an image. It waits for the end of the entry.
+    freeze: bool,
+    freeze_step: bool,
+    thaw: bool,
+    search: Option<Search>,
+    prepared: Option<PreparedImage>,
+    /// A snapshot that is to replace the state, and whether this member may be forgotten in it.
+    replacement: Option<(WholeSnapshot, bool)>,
+}
+
+impl Asked {
+    /// Whether the next step has work of it, or a later one.
+    fn is_any(&self) -> bool {
+        let Asked { freeze, freeze_step, thaw, search, prepared: _, replacement } = self;
+        *freeze || *freeze_step || *thaw || search.is_some() || replacement.is_some()
+    }
+}
+
+/// The parts that the Fronts share with Apply.
+#[derive(Default)]
+struct Shared {
     replies: Arc<ReplyRoom>,
-    /// Which Fronts watch etcd's keys.
     watch_interest: Arc<WatchInterest>,
     command_counts: Arc<CommandCounts>,
 }
@@ -114,9 +129,6 @@ impl Pending {
     }
 }
 
-/// The command that takes the place of one that was given up.
-const NOTHING: Command<'static> = Command::Control(ControlCommand::Nothing);
-
 /// The position of the next command in the first entry.
 struct Position {
     header: EntryHeader,
@@ -132,221 +144,97 @@ struct BatchPosition {
     expected: Option<Expecting>,
 }
 
-/// The waiters of the batch being applied that were not answered yet.
-struct Expecting {
-    /// The sequence of the batch.
-    sequence: u64,
-    /// The number of waiters when the batch was begun.
-    count: usize,
-    front: Option<FrontId>,
-    waiters: std::vec::IntoIter<Waiter>,
-}
-
-impl Expecting {
-    /// Whether somebody takes the outcome of the next command.
-    fn takes_next(&self) -> bool {
-        self.waiters.as_slice().first().is_some_and(|waiter| !waiter.is_given_up)
-    }
-
-    /// Whether the next command of the batch is the one that its waiter handed over. Apply is told
-    /// before a command is replaced.
-    fn is_for_next(&self, framed: &Framed<'_>) -> bool {
-        self.waiters.as_slice().first().is_none_or(|waiter| {
-            waiter.connection == framed.connection
-                && (waiter.is_given_up || framed.command != NOTHING)
-        })
-    }
-
-    /// Takes the waiter of the next command of the batch, and its Front. None: there is no waiter,
-    /// or it gave the command up.
-    fn next(&mut self) -> Option<(FrontId, Waiter)> {
-        let waiter = self.waiters.next()?;
-        (!waiter.is_given_up).then_some((self.front?, waiter))
-    }
-}
-
-enum Expected {
-    Batch { sequence: u64, front: Option<FrontId>, waiters: Vec<Waiter> },
-    Refused { front: FrontId, waiters: VecDeque<Waiter>, reason: Unavailable },
-}
-
-/// The output of one hold of the lock, to be passed on before the lock is released.
-#[derive(Debug, Default)]
-pub struct ApplyOutput {
-    /// Answers by Front. A Front without any still gets the changes.
-    pub answers: Vec<(FrontId, Vec<Answer>)>,
-    /// Changes for every Front, unless empty.
-    pub changes: SharedChanges,
-    /// Messages for Loop.
-    pub to_loop: Vec<FromApply>,
-    /// The state that was replaced. It is large, so the driver drops it where nobody waits for
-    /// that.
-    pub replaced: Option<Box<Machine>>,
-    /// The leader's stamp of the last entry from which a command was applied, in ms since 1970.
-    pub stamped_ms: Option<i64>,
-}
-
-impl ApplyOutput {
-    /// Splits the output into a delivery for each Front that gets any. Fronts of etcd's clients get
-    /// the changes only if one concerns them.
-    pub fn deliveries(
-        &mut self,
-        fronts: FrontCounts,
-        interest: &WatchInterest,
-    ) -> Vec<(FrontId, Delivery)> {
-        let mut deliveries = Vec::new();
-        let none = SharedChanges::default();
-        let Changes { control, zk, etcd, etcd_v2 } = &*self.changes;
-        let is_watched = !etcd.keys().is_empty() || !etcd_v2.is_empty();
-        let concerns_etcd = !control.is_empty() || etcd.concerns_all();
-        let concerns_zk = !control.is_empty() || !zk.is_empty();
-        let for_zk = if concerns_zk { &self.changes } else { &none };
-        let zk = fronts.zk_fronts().map(|front| (front, for_zk));
-        let etcd = fronts.etcd_fronts().map(|front| {
-            let concerns = concerns_etcd || (is_watched && interest.has(front));
-            (front, if concerns { &self.changes } else { &none })
-        });
-        for (front, changes) in zk.chain(etcd) {
-            let at = self.answers.iter().position(|(for_front, _)| *for_front == front);
-            let answers = at.map(|at| self.answers.swap_remove(at).1).unwrap_or_default();
-            if !answers.is_empty() || !changes.is_empty() {
-                deliveries.push((front, Delivery { changes: changes.clone(), answers }));
-            }
-        }
-        assert!(self.answers.is_empty(), "every answer is for a Front that exists");
-        deliveries
-    }
-}
-
 impl Apply {
     /// Starts after the entry at `index`, which the restored machine holds. `level_max` is the
     /// highest level that this build knows.
     pub fn new(origin: Origin, index: LogIndex, term: u64, level_max: Level) -> Apply {
+        let (entries, at, amid) = (VecDeque::new(), None, None);
         Apply {
-            origin,
-            entries: VecDeque::new(),
-            at: None,
-            amid: None,
-            expected: VecDeque::new(),
+            own: OwnBatches::new(origin),
+            log: Committed { entries, at, amid, last_index: index, last_term: term },
+            asked: Asked::default(),
+            waits: Waits::default(),
             give_ups: Vec::new(),
-            syncs: VecDeque::new(),
-            lease_times: VecDeque::new(),
-            freeze_wanted: false,
-            freeze_step_wanted: false,
-            thaw_wanted: false,
-            search_wanted: None,
-            has_garbage: false,
-            prepared: None,
-            replacement: None,
-            last_index: index,
-            last_term: term,
-            own_sequence: 0,
-            announced: 0,
+            pending: None,
+            hold: Hold::new(index),
+            shared: Shared::default(),
             level_max,
             is_ended: false,
-            reported_index: index,
-            image_bytes_max: 0,
-            output: ApplyOutput::default(),
-            changes: Changes::default(),
-            answers: Vec::new(),
-            pending: None,
-            answer_bytes: 0,
-            replies: Arc::default(),
-            watch_interest: Arc::default(),
-            command_counts: Arc::default(),
+            has_garbage: false,
         }
     }
 
-    /// What the Fronts of this member say about watchers.
+    /// The Fronts of this member that watch keys of etcd.
     pub fn watch_interest(&self) -> &Arc<WatchInterest> {
-        &self.watch_interest
+        &self.shared.watch_interest
     }
 
     /// The counts of commands, which it shares with the Fronts.
     pub fn command_counts(&self) -> &Arc<CommandCounts> {
-        &self.command_counts
+        &self.shared.command_counts
     }
 
     /// The room for replies, which the Fronts of this member share.
     pub fn replies(&self) -> Arc<ReplyRoom> {
-        self.replies.clone()
+        self.shared.replies.clone()
     }
 
     /// Bytes of answers to travelling reads that [`Apply::take_output`] has not given yet.
     pub fn held_bytes(&self) -> u64 {
-        self.answer_bytes
+        self.hold.answer_bytes()
     }
 
     /// Takes a message of Loop. The machine does not change yet.
     pub fn receive(&mut self, input: ToApply) {
         match input {
             ToApply::Expect { sequence, front, waiters } => {
-                self.announced = sequence;
-                self.expected.push_back(Expected::Batch { sequence, front, waiters });
+                self.own.announce(sequence, front, waiters);
             }
             ToApply::Refuse { front, waiters, reason } => {
-                let waiters = waiters.into();
-                self.expected.push_back(Expected::Refused { front, waiters, reason });
+                self.own.refuse(front, waiters, reason);
             }
             ToApply::GiveUp { front, given_up, is_told } => {
                 self.give_ups.push(GiveUp { front, given_up, is_told });
             }
-            ToApply::Entries(entries) => self.entries.extend(entries),
-            ToApply::Sync { index, caller } => {
-                // A leader's answers may come in another order than they were asked for.
-                let at = self.syncs.partition_point(|(other, ..)| *other <= index);
-                self.syncs.insert(at, (index, caller));
-            }
-            ToApply::LeaseTimes { index, answers } => {
-                let at = self.lease_times.partition_point(|(other, ..)| *other <= index);
-                self.lease_times.insert(at, (index, answers));
-            }
-            ToApply::Freeze => self.freeze_wanted = true,
-            ToApply::FreezeStep => self.freeze_step_wanted = true,
-            ToApply::Thaw => self.thaw_wanted = true,
-            ToApply::Search(search) => self.search_wanted = Some(search),
-            ToApply::Prepare(image) => self.prepared = Some(image),
+            ToApply::Entries(entries) => self.log.entries.extend(entries),
+            ToApply::Sync { index, caller } => self.waits.sync(index, caller),
+            ToApply::LeaseTimes { index, answers } => self.waits.tell_leases(index, answers),
+            ToApply::Freeze => self.asked.freeze = true,
+            ToApply::FreezeStep => self.asked.freeze_step = true,
+            ToApply::Thaw => self.asked.thaw = true,
+            ToApply::Search(search) => self.asked.search = Some(search),
+            ToApply::Prepare(image) => self.asked.prepared = Some(image),
             ToApply::Replace { image, is_voter } => {
                 // The snapshot holds these entries; later ones follow.
-                self.entries.clear();
-                self.at = None;
-                self.amid = None;
+                self.log.entries.clear();
+                self.log.at = None;
+                self.log.amid = None;
                 // A member becomes a voter before it hands any batch over. A batch handed over
                 // after this message comes from a membership that is newer than the snapshot.
-                let may_be_forgotten = !is_voter && self.expects_own();
-                self.replacement = Some((image, may_be_forgotten));
+                let may_be_forgotten = !is_voter && self.own.has_clients();
+                self.asked.replacement = Some((image, may_be_forgotten));
             }
         }
     }
 
     /// Whether [`Apply::step`] has work to do. False while its answers must be taken first.
     pub fn has_work(&self) -> bool {
-        !self.is_output_full() && self.has_work_waiting()
-    }
-
-    /// Whether this hold has built as many answers to travelling reads as it may.
-    fn is_output_full(&self) -> bool {
-        self.answer_bytes >= APPLY_HOLD_ANSWER_BYTES_MAX
+        !self.hold.is_full() && self.has_work_waiting()
     }
 
     /// Whether another command may be applied in this hold.
     fn may_go_on(&self) -> bool {
-        self.pending.is_none() && !self.is_output_full()
+        self.pending.is_none() && !self.hold.is_full()
     }
 
     fn has_work_waiting(&self) -> bool {
         self.pending.is_some()
             || !self.give_ups.is_empty()
             || self.has_entries()
-            || self.freeze_wanted
-            || self.freeze_step_wanted
-            || self.thaw_wanted
-            || self.search_wanted.is_some()
-            || self.replacement.is_some()
+            || self.asked.is_any()
             || self.has_garbage
-            || matches!(self.expected.front(), Some(Expected::Refused { .. }))
-            || self.syncs.front().is_some_and(|(index, ..)| *index <= self.last_index)
-            || self.lease_times.front().is_some_and(|(index, ..)| *index <= self.last_index)
+            || self.own.has_refusal()
+            || self.waits.are_due(self.log.last_index)
     }
 
     /// Whether nothing more is applied: the directory must not be used any more, or not by this
@@ -356,102 +244,75 @@ impl Apply {
     }
 
     fn has_entries(&self) -> bool {
-        !self.entries.is_empty() && !self.is_ended
+        !self.log.entries.is_empty() && !self.is_ended
     }
 
     /// Applies up to `commands_max` commands and returns how many it did. Each key that one of etcd
     /// looks at counts as a command; one that is not done with them goes on in the next step.
     pub fn step(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let mut count = 0;
-        self.changes.etcd.set_wants_keys(self.watch_interest.is_any());
-        if core::mem::take(&mut self.thaw_wanted) {
+        self.hold.changes().etcd.set_wants_keys(self.shared.watch_interest.is_any());
+        if core::mem::take(&mut self.asked.thaw) {
             machine.thaw();
         }
         // Waiters go before anything is applied: `Nothing` may stand in the place of their
         // commands.
         self.give_up(machine.mark());
-        if let Some(image) = self.prepared.take() {
+        if let Some(image) = self.asked.prepared.take() {
             machine.prepare_image(image);
         }
-        if let Some((image, may_be_forgotten)) = self.replacement.take() {
+        if let Some((image, may_be_forgotten)) = self.asked.replacement.take() {
             self.replace(machine, image, may_be_forgotten);
         }
         self.run_pending(machine);
         // Inside a batch, the batch's own waiters come first.
-        if self.at.as_ref().is_none_or(|at| at.batch.is_none()) {
+        if self.log.at.as_ref().is_none_or(|at| at.batch.is_none()) {
             self.answer_refused(machine);
         }
         while count < commands_max && self.has_entries() && self.may_go_on() {
             count += self.apply_entry(machine, commands_max - count);
-            if self.at.is_none() && self.freeze_wanted {
+            if self.log.at.is_none() && self.asked.freeze {
                 break;
             }
         }
-        if self.at.is_none() && self.freeze_wanted {
-            self.freeze_wanted = false;
+        if self.log.at.is_none() && self.asked.freeze {
+            self.asked.freeze = false;
             let index = machine.freeze();
-            assert!(index == self.last_index);
-            let (term, mark) = (self.last_term, machine.mark());
+            assert!(index == self.log.last_index);
+            let (term, mark) = (self.log.last_term, machine.mark());
             let image_bytes_max = machine.image_bytes_max();
-            self.output.to_loop.push(FromApply::Frozen { index, term, mark, image_bytes_max });
+            self.hold.tell(FromApply::Frozen { index, term, mark, image_bytes_max });
         }
-        if core::mem::take(&mut self.freeze_step_wanted) {
+        if core::mem::take(&mut self.asked.freeze_step) {
             self.freeze_step(machine);
         }
-        if let Some(search) = self.search_wanted.take() {
-            self.output.to_loop.push(FromApply::Found(search.run(machine)));
+        if let Some(search) = self.asked.search.take() {
+            self.hold.tell(FromApply::Found(search.run(machine)));
         }
-        self.answer_syncs(machine);
-        self.answer_lease_times(machine);
+        self.waits.answer(self.log.last_index, machine.mark(), &mut self.hold);
         machine.prune();
         self.has_garbage = machine.has_garbage();
-        self.output.replaced = machine.take_replaced().or(self.output.replaced.take());
-        self.image_bytes_max = machine.image_bytes_max();
+        self.hold.replaced(machine.take_replaced());
+        self.hold.set_image_bytes_max(machine.image_bytes_max());
         count
     }
 
     /// Takes the output of the steps since the last call.
     pub fn take_output(&mut self) -> ApplyOutput {
-        let mut output = core::mem::take(&mut self.output);
-        output.answers = core::mem::take(&mut self.answers);
-        self.answer_bytes = 0;
-        output.changes = core::mem::take(&mut self.changes).into();
-        let mut installed = None;
-        for change in output.changes.control.iter() {
-            match change {
-                ControlChange::Servers(servers) => {
-                    output.to_loop.push(FromApply::Servers(servers.clone()));
-                }
-                ControlChange::Raised(level) => {
-                    output.to_loop.push(FromApply::Raised(level.clone()));
-                }
-                ControlChange::Replaced { mark, by: Replacement::Image } => installed = Some(*mark),
-                ControlChange::Replaced { by: Replacement::Snapshot, .. } => {}
-            }
-        }
-        let news = News::from_changes(&output.changes);
-        if self.last_index != self.reported_index || !news.is_empty() {
-            self.reported_index = self.last_index;
-            let (index, image_bytes_max) = (self.last_index, self.image_bytes_max);
-            let own_sequence = self.own_sequence;
-            let applied =
-                FromApply::Applied { index, news, installed, image_bytes_max, own_sequence };
-            output.to_loop.insert(0, applied);
-        }
-        output
+        self.hold.take(self.log.last_index, self.own.applied())
     }
 
     /// Replaces the state by that of a snapshot. All clients are disconnected: the events between
     /// the two states are not known, nor the outcomes of this member's commands that the snapshot
     /// contains. The sessions live on.
     fn replace(&mut self, machine: &mut Machine, image: WholeSnapshot, may_be_forgotten: bool) {
-        if let Some((boot, sequence)) = image.machine.control().last_batch(self.origin.member)
-            && self.is_of_unknown_start(boot, sequence)
+        if let Some((boot, sequence)) = image.machine.control().last_batch(self.own.origin().member)
+            && self.own.is_of_unknown_start(boot, sequence)
         {
             self.on_outlived(boot);
             return;
         }
-        if !self.is_known(&image.machine) && (self.is_known(machine) || may_be_forgotten) {
+        if !self.own.is_known(&image.machine) && (self.own.is_known(machine) || may_be_forgotten) {
             self.on_forgotten();
             return;
         }
@@ -459,45 +320,35 @@ impl Apply {
         self.pending = None;
         let replaced = core::mem::replace(machine, *image.machine);
         if replaced.is_freezing() {
-            self.output.to_loop.push(FromApply::FreezeAborted);
+            self.hold.tell(FromApply::FreezeAborted);
         }
-        self.output.replaced = Some(Box::new(replaced));
-        (self.last_index, self.last_term) = (LogIndex(image.at.index), image.at.term);
-        if let Some((boot, sequence)) = machine.control().last_batch(self.origin.member)
-            && boot == self.origin.boot
+        self.hold.replaced(Some(Box::new(replaced)));
+        (self.log.last_index, self.log.last_term) = (LogIndex(image.at.index), image.at.term);
+        if let Some((boot, sequence)) = machine.control().last_batch(self.own.origin().member)
+            && boot == self.own.origin().boot
         {
-            self.forget_expected(sequence);
-            self.own_sequence = sequence;
+            self.own.forget_up_to(sequence);
         }
-        self.changes.on_snapshot(machine);
-        let (index, digest) = (self.last_index, machine.digest());
-        self.output.to_loop.push(FromApply::Digest { index, digest });
-    }
-
-    /// Forgets the waiters of own batches up to this one, which are in the snapshot: their outcomes
-    /// are not known.
-    fn forget_expected(&mut self, sequence: u64) {
-        let last = self.expected.iter().rposition(|expected| {
-            matches!(expected, Expected::Batch { sequence: own, .. } if *own <= sequence)
-        });
-        self.expected.drain(..last.map_or(0, |last| last + 1));
+        self.hold.changes().on_snapshot(machine);
+        let (index, digest) = (self.log.last_index, machine.digest());
+        self.hold.tell(FromApply::Digest { index, digest });
     }
 
     /// Applies the rest of the first entry, at most `commands_max` commands.
     fn apply_entry(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
-        let entry = self.entries.front().expect("the caller checked that it exists").clone();
+        let entry = self.log.entries.front().expect("the caller checked that it exists").clone();
         if entry.kind == EntryKind::Membership || entry.payload.is_empty() {
             self.finish_entry(machine);
             return 0;
         }
-        let mut position = match self.at.take() {
+        let mut position = match self.log.at.take() {
             Some(position) => position,
             None => {
                 if let Err(unknown) =
                     UnknownEntry::check(entry.index, &entry.payload, self.level_max)
                 {
                     self.is_ended = true;
-                    self.output.to_loop.push(FromApply::Unknown(unknown));
+                    self.hold.tell(FromApply::Unknown(unknown));
                     return 0;
                 }
                 let header = entry::decode_header(&entry.payload);
@@ -519,7 +370,7 @@ impl Apply {
                 self.finish_entry(machine);
             }
         } else {
-            self.at = Some(position);
+            self.log.at = Some(position);
         }
         count
     }
@@ -533,13 +384,13 @@ impl Apply {
         expected: Option<&Expecting>,
         framed: &Framed<'_>,
     ) -> bool {
-        let own = self.origin.member;
+        let own = self.own.origin().member;
         match framed.command {
             _ if let Some(of) = expected.filter(|expected| !expected.is_for_next(framed)) => {
-                self.end_at(entry, Unreadable::NotOwn { sequence: of.sequence });
+                self.end_at(entry, Unreadable::NotOwn { sequence: of.sequence() });
             }
             Command::Control(ControlCommand::Forget { member })
-                if member == own && self.is_known(machine) =>
+                if member == own && self.own.is_known(machine) =>
             {
                 self.on_forgotten();
             }
@@ -554,7 +405,7 @@ impl Apply {
     fn end_at(&mut self, entry: &Entry, cause: Unreadable) {
         self.is_ended = true;
         let unreadable = UnreadableEntry { index: entry.index, cause };
-        self.output.to_loop.push(FromApply::Unreadable(unreadable));
+        self.hold.tell(FromApply::Unreadable(unreadable));
     }
 
     /// What was read of an entry. If it cannot be read, this member ends: an entry was checked when
@@ -571,12 +422,12 @@ impl Apply {
     }
 
     fn finish_entry(&mut self, machine: &mut Machine) {
-        let entry = self.entries.pop_front().expect("the entry being applied is the first");
+        let entry = self.log.entries.pop_front().expect("the entry being applied is the first");
         machine.finish_entry(LogIndex(entry.index));
-        self.last_index = LogIndex(entry.index);
-        self.last_term = entry.term;
-        let (index, digest) = (self.last_index, machine.digest());
-        self.output.to_loop.push(FromApply::Digest { index, digest });
+        self.log.last_index = LogIndex(entry.index);
+        self.log.last_term = entry.term;
+        let (index, digest) = (self.log.last_index, machine.digest());
+        self.hold.tell(FromApply::Digest { index, digest });
     }
 
     /// Begins a batch. None if this member ends because of it.
@@ -588,13 +439,13 @@ impl Apply {
         sequence: u64,
     ) -> Option<BatchPosition> {
         let Origin { member, boot } = origin;
-        if member == self.origin.member && self.is_of_unknown_start(boot, sequence) {
+        if member == self.own.origin().member && self.own.is_of_unknown_start(boot, sequence) {
             self.on_outlived(boot);
             return None;
         }
         let skipped = !machine.begin_batch(origin, sequence);
-        let own = origin == self.origin && !skipped;
-        let expected = if own { Some(self.expect(entry, sequence)?) } else { None };
+        let is_own = origin == self.own.origin() && !skipped;
+        let expected = if is_own { Some(self.expect(entry, sequence)?) } else { None };
         Some(BatchPosition { skipped, command_offset: 0, expected })
     }
 
@@ -606,7 +457,7 @@ impl Apply {
         position: &mut Position,
         commands_max: usize,
     ) -> usize {
-        if let Some(amid) = self.amid.take() {
+        if let Some(amid) = self.log.amid.take() {
             return self.go_on(machine, amid, position, commands_max);
         }
         let batch = entry::decode_batch(&entry.payload, position.batch_offset);
@@ -617,7 +468,7 @@ impl Apply {
         let Some(at) = &mut position.batch else { return 0 };
         let mut count = 0;
         let mut done = at.skipped;
-        self.output.stamped_ms = Some(position.header.time_ms);
+        self.hold.stamp(position.header.time_ms);
         let ahead_max = if at.skipped { 0 } else { commands_max };
         let ahead = batch.commands(at.command_offset, ahead_max);
         let Some(ahead) = self.readable(entry, ahead) else { return 0 };
@@ -642,24 +493,24 @@ impl Apply {
             let keys_max = (commands_max - count + 1) as u64;
             let is_taken = at.expected.as_ref().is_some_and(Expecting::takes_next);
             let step = ApplyStep { keys_max, is_taken };
-            let reply = machine.apply_step(&stamp, &framed.command, step, &mut self.changes);
+            let reply = machine.apply_step(&stamp, &framed.command, step, self.hold.changes());
             let Some(reply) = reply else {
                 let (time_ms, offset) = (position.header.time_ms, position.batch_offset);
-                self.amid = Some(Amid::new(entry, time_ms, offset, at.command_offset));
+                self.log.amid = Some(Amid::new(entry, time_ms, offset, at.command_offset));
                 // A command that is not done uses up the step.
                 return commands_max;
             };
-            let pending = on_applied(&self.command_counts, at, &framed, reply);
+            let pending = on_applied(&self.shared.command_counts, at, &framed, reply);
             self.pending = pending;
             self.run_pending(machine);
         }
         if done {
-            if at.expected.take().is_some_and(|mut expected| expected.waiters.next().is_some()) {
+            if at.expected.take().is_some_and(|expected| !expected.is_complete()) {
                 self.end_at(entry, Unreadable::NotOwn { sequence: batch.sequence });
                 return count;
             }
-            if batch.origin == self.origin && !at.skipped {
-                self.own_sequence = batch.sequence;
+            if batch.origin == self.own.origin() && !at.skipped {
+                self.own.on_applied(batch.sequence);
             }
             position.batch = None;
             position.batches_left -= 1;
@@ -680,40 +531,18 @@ impl Apply {
         let at = position.batch.as_mut().expect("the command's batch was begun");
         let is_taken = at.expected.as_ref().is_some_and(Expecting::takes_next);
         let step = ApplyStep { keys_max: commands_max as u64, is_taken };
-        let Some(reply) = amid.step(machine, step, &mut self.changes) else {
-            self.amid = Some(amid);
+        let Some(reply) = amid.step(machine, step, self.hold.changes()) else {
+            self.log.amid = Some(amid);
             return commands_max;
         };
-        self.pending = on_applied(&self.command_counts, at, amid.framed(), reply);
+        self.pending = on_applied(&self.shared.command_counts, at, amid.framed(), reply);
         self.run_pending(machine);
         1
     }
 
-    /// Whether an own batch was handed over by a start of this member that this one does not know
-    /// of: a later start, or another one with the same number. The directory is then an old copy.
-    fn is_of_unknown_start(&self, boot: BootId, sequence: u64) -> bool {
-        (boot, sequence) > (self.origin.boot, self.announced)
-    }
-
-    /// Whether the state holds a batch of this member. A member that came and went before any of
-    /// its batches was applied is forgotten, too, which does no harm: it may have come back since,
-    /// and may have a vote before its state has come to the entry that forgets it. The batches that
-    /// it has handed over are all behind that entry.
-    fn is_known(&self, machine: &Machine) -> bool {
-        machine.control().last_batch(self.origin.member).is_some()
-    }
-
-    /// Whether commands of clients were handed over, or are about to be, and are not applied.
-    /// Loop's own commands do no harm if they are handed over again.
-    fn expects_own(&self) -> bool {
-        let of_clients =
-            |it: &Expected| matches!(it, Expected::Batch { front, .. } if front.is_some());
-        self.expected.iter().any(of_clients)
-    }
-
     fn on_outlived(&mut self, boot: BootId) {
         self.is_ended = true;
-        self.output.to_loop.push(FromApply::Outlived { boot });
+        self.hold.tell(FromApply::Outlived { boot });
     }
 
     /// Ends, since another member took this one's place and the state has forgotten which of this
@@ -721,38 +550,23 @@ impl Apply {
     /// never.
     fn on_forgotten(&mut self) {
         self.is_ended = true;
-        self.output.to_loop.push(FromApply::Forgotten);
+        self.hold.tell(FromApply::Forgotten);
     }
 
-    /// Takes the waiters of an own batch, which was announced before its entry was proposed. None
-    /// if it was not: this member ends. A batch of an earlier boot is never expected: it has no
-    /// waiters left, and its origin differs.
-    fn expect(&mut self, entry: &Entry, wanted: u64) -> Option<Expecting> {
-        match self.expected.pop_front() {
-            Some(Expected::Batch { sequence, front, waiters }) if sequence == wanted => {
-                let count = waiters.len();
-                Some(Expecting { sequence, count, front, waiters: waiters.into_iter() })
-            }
-            _ => {
-                self.end_at(entry, Unreadable::NotOwn { sequence: wanted });
-                None
-            }
+    /// Takes the waiters of an own batch. `None` if it was not announced: this member ends.
+    fn expect(&mut self, entry: &Entry, sequence: u64) -> Option<Expecting> {
+        let expecting = self.own.begin(sequence);
+        if expecting.is_none() {
+            self.end_at(entry, Unreadable::NotOwn { sequence });
         }
+        expecting
     }
 
     /// Answers refused commands once everything handed over before them is answered.
     fn answer_refused(&mut self, machine: &Machine) {
         while self.may_go_on()
-            && let Some(Expected::Refused { front, waiters, reason }) = self.expected.front_mut()
+            && let Some(Refusal { front, waiter, reason }) = self.own.next_refusal()
         {
-            let (front, reason) = (*front, *reason);
-            let Some(waiter) = waiters.pop_front() else {
-                self.expected.pop_front();
-                continue;
-            };
-            if waiter.is_given_up {
-                continue;
-            }
             self.pending = Some(Pending::new(front, waiter, machine.mark(), Err(reason)));
             self.run_pending(machine);
         }
@@ -764,46 +578,21 @@ impl Apply {
     fn run_pending(&mut self, machine: &Machine) {
         let Some(mut pending) = self.pending.take() else { return };
         while !pending.reads.as_slice().is_empty() {
-            if self.is_output_full() {
+            if self.hold.is_full() {
                 self.pending = Some(pending);
                 return;
             }
             let travelling = pending.reads.next().expect("the loop checked that it exists");
             let answer = match pending.done.last() {
                 Some(ReadAnswer::HandedBack) => ReadAnswer::HandedBack,
-                _ => travelling.run(machine, &self.replies),
+                _ => travelling.run(machine, &self.shared.replies),
             };
-            self.answer_bytes += answer.byte_count();
+            self.hold.count_answer(answer.byte_count());
             pending.done.push(answer);
         }
         let Pending { front, connection, ticket, mark, answered, done, .. } = pending;
         let answer = Answer::Command { connection, ticket, mark, answered, reads: done };
-        push_answer(&mut self.answers, front, answer);
-    }
-
-    fn answer_syncs(&mut self, machine: &Machine) {
-        while let Some(&(index, caller)) = self.syncs.front() {
-            if index > self.last_index {
-                break;
-            }
-            self.syncs.pop_front();
-            let Caller { front, connection, ticket } = caller;
-            let answer = Answer::Synced { connection, ticket, mark: machine.mark() };
-            push_answer(&mut self.answers, front, answer);
-        }
-    }
-
-    fn answer_lease_times(&mut self, machine: &Machine) {
-        while let Some((index, _)) = self.lease_times.front()
-            && *index <= self.last_index
-        {
-            let told = self.lease_times.pop_front();
-            for (caller, answered) in told.into_iter().flat_map(|(_, told)| told) {
-                let Caller { front, connection, ticket } = caller;
-                let answer = Answer::Lease { connection, ticket, mark: machine.mark(), answered };
-                push_answer(&mut self.answers, front, answer);
-            }
-        }
+        self.hold.answer(front, answer);
     }
 
     fn freeze_step(&mut self, machine: &mut Machine) {
@@ -815,7 +604,7 @@ impl Apply {
             FreezeStep::Last(bytes) => FromApply::Piece { bytes, last: true },
             FreezeStep::Aborted => FromApply::FreezeAborted,
         };
-        self.output.to_loop.push(message);
+        self.hold.tell(message);
     }
 }
 
@@ -840,13 +629,6 @@ impl Position {
             batch_offset: entry::HEADER_BYTES,
             batch: None,
         }
-    }
-}
-
-fn push_answer(answers: &mut Vec<(FrontId, Vec<Answer>)>, front: FrontId, answer: Answer) {
-    match answers.iter_mut().find(|(other, _)| *other == front) {
-        Some((_, list)) => list.push(answer),
-        None => answers.push((front, vec![answer])),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Apply's part in giving up commands: nobody waits for them any more, whatever is applied at their
 //! places.
 
-use machine::{ConnectionId, Mark};
+use machine::Mark;
 
-use super::{Apply, Expected, push_answer};
-use crate::message::{Answer, Fate, FrontId, GivenUp, GivenUpAt, Ticket, Unavailable, Waiter};
+use super::Apply;
+use crate::message::{Answer, Fate, FrontId, GivenUp, GivenUpAt, Unavailable, Waiter};
 
 /// Commands of a Front that were given up, as Loop reports them.
 pub(super) struct GiveUp {
@@ -26,48 +26,26 @@ impl Apply {
                         let was_waiting = self.waiter(sequence, position).is_some_and(stop_waiting);
                         was_waiting.then_some(Unavailable::GivenUp(fate))
                     }
-                    GivenUpAt::Nowhere => self.give_up_refused(front, connection, ticket),
+                    GivenUpAt::Nowhere => {
+                        let refused = self.own.refused(front, connection, ticket);
+                        refused.and_then(|(waiter, reason)| stop_waiting(waiter).then_some(reason))
+                    }
                 };
                 let Some(reason) = reason.filter(|_| is_told) else { continue };
                 let (answered, reads) = (Err(reason), Vec::new());
                 let answer = Answer::Command { connection, ticket, mark, answered, reads };
-                push_answer(&mut self.answers, front, answer);
+                self.hold.answer(front, answer);
             }
         }
     }
 
-    /// The waiter of a command of an own batch; none: the command is applied.
+    /// The waiter of a command of an own batch; `None` if the command is applied.
     fn waiter(&mut self, wanted: u64, position: usize) -> Option<&mut Waiter> {
-        let at = self.at.as_mut().and_then(|at| at.batch.as_mut()?.expected.as_mut());
-        if let Some(expecting) = at.filter(|expecting| expecting.sequence == wanted) {
-            let waiters = expecting.waiters.as_mut_slice();
-            let done = expecting.count - waiters.len();
-            return waiters.get_mut(position.checked_sub(done)?);
+        let at = self.log.at.as_mut().and_then(|at| at.batch.as_mut()?.expected.as_mut());
+        match at.filter(|expecting| expecting.sequence() == wanted) {
+            Some(expecting) => expecting.waiter(position),
+            None => self.own.waiter(wanted, position),
         }
-        self.expected.iter_mut().find_map(|expected| match expected {
-            Expected::Batch { sequence, waiters, .. } if *sequence == wanted => {
-                waiters.get_mut(position)
-            }
-            _ => None,
-        })
-    }
-
-    /// Gives up a refused command. Its caller was not told of the refusal yet, since commands
-    /// before it are still waited for. Returns the reason of the refusal.
-    fn give_up_refused(
-        &mut self,
-        of_front: FrontId,
-        connection: ConnectionId,
-        ticket: Ticket,
-    ) -> Option<Unavailable> {
-        let is_wanted = |it: &&mut Waiter| (it.connection, it.ticket) == (connection, ticket);
-        self.expected.iter_mut().find_map(|expected| match expected {
-            Expected::Refused { front, waiters, reason } if *front == of_front => {
-                let waiter = waiters.iter_mut().find(is_wanted)?;
-                stop_waiting(waiter).then_some(*reason)
-            }
-            _ => None,
-        })
     }
 }
 

@@ -13,9 +13,12 @@ use machine::{
 };
 use zk::request::ReadKind;
 
+use super::own::NOTHING;
 use super::*;
 use crate::fronts::zk::tests::rig::{ORIGIN, Random, entry_of, own_batch};
+use crate::limits::APPLY_HOLD_ANSWER_BYTES_MAX;
 use crate::local_read::OwnedRead;
+use crate::message::{Caller, FrontCounts, Unavailable};
 use crate::message::{Fate, GivenUp, GivenUpAt};
 use crate::peer::SnapshotAt;
 use crate::spaces::Found;
@@ -167,7 +170,7 @@ fn what_a_life_that_it_does_not_know_of_handed_over_is_never_applied() {
         assert_eq!(told, expected);
         let is_whole = machine.index() == LogIndex(3);
         assert_eq!(is_whole, expected.is_none());
-        assert_eq!(apply.last_index, machine.index());
+        assert_eq!(apply.log.last_index, machine.index());
         assert!(expected.is_none() || !apply.has_work());
     };
     let (own, later) = (ORIGIN.boot.0, ORIGIN.boot.0 + 1);
@@ -635,7 +638,7 @@ fn an_image_is_started_between_entries_only() {
             let (index_now, mark) = (player.machine.index(), player.machine.mark());
             for message in player.apply.take_output().to_loop {
                 if let FromApply::Frozen { index, term, mark: of_image, .. } = message {
-                    assert!(player.apply.at.is_none());
+                    assert!(player.apply.log.at.is_none());
                     assert_eq!((index, term, of_image), (index_now, 1, mark));
                     frozen = Some(player.machine.digest());
                 }

@@ -1,0 +1,212 @@
+//! This member's own batches: the waiters of those under way, and their sequences.
+
+use std::collections::VecDeque;
+
+use machine::entry::Framed;
+use machine::{BootId, Command, ConnectionId, ControlCommand, Machine, Origin};
+
+use crate::message::{FrontId, Ticket, Unavailable, Waiter};
+
+/// The command that takes the place of one that was given up.
+pub(super) const NOTHING: Command<'static> = Command::Control(ControlCommand::Nothing);
+
+/// This member's own batches.
+pub(super) struct OwnBatches {
+    origin: Origin,
+    /// Batches under way, in the order of their sequences, and refused ones between them.
+    expected: VecDeque<Expected>,
+    /// The sequence of the last own batch that was applied.
+    applied: u64,
+    /// The sequence of the last own batch that Loop announced.
+    announced: u64,
+}
+
+enum Expected {
+    Batch { sequence: u64, front: Option<FrontId>, waiters: Vec<Waiter> },
+    Refused { front: FrontId, waiters: VecDeque<Waiter>, reason: Unavailable },
+}
+
+/// A refused command whose caller is not told yet.
+pub(super) struct Refusal {
+    /// The Front of the caller.
+    pub front: FrontId,
+    /// The caller.
+    pub waiter: Waiter,
+    /// The reason of the refusal.
+    pub reason: Unavailable,
+}
+
+/// The waiters of the batch being applied that were not answered yet.
+pub(super) struct Expecting {
+    sequence: u64,
+    /// The number of waiters when the batch was begun.
+    count: usize,
+    front: Option<FrontId>,
+    waiters: std::vec::IntoIter<Waiter>,
+}
+
+impl Expecting {
+    /// The sequence of the batch.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether somebody takes the outcome of the next command.
+    pub fn takes_next(&self) -> bool {
+        self.waiters.as_slice().first().is_some_and(|waiter| !waiter.is_given_up)
+    }
+
+    /// Whether the next command of the batch is the one that its waiter handed over. Apply is told
+    /// before a command is replaced.
+    pub fn is_for_next(&self, framed: &Framed<'_>) -> bool {
+        self.waiters.as_slice().first().is_none_or(|waiter| {
+            waiter.connection == framed.connection
+                && (waiter.is_given_up || framed.command != NOTHING)
+        })
+    }
+
+    /// Takes the waiter of the next command of the batch, and its Front; `None` if there is no
+    /// waiter, or it gave the command up.
+    pub fn next(&mut self) -> Option<(FrontId, Waiter)> {
+        let waiter = self.waiters.next()?;
+        (!waiter.is_given_up).then_some((self.front?, waiter))
+    }
+
+    /// Whether every command of the batch was applied. The batch is over.
+    pub fn is_complete(mut self) -> bool {
+        self.waiters.next().is_none()
+    }
+
+    /// The waiter of a command of the batch, by its position; `None` if the command is applied.
+    pub fn waiter(&mut self, position: usize) -> Option<&mut Waiter> {
+        let waiters = self.waiters.as_mut_slice();
+        let done = self.count - waiters.len();
+        waiters.get_mut(position.checked_sub(done)?)
+    }
+}
+
+impl OwnBatches {
+    /// No batches of this start.
+    pub fn new(origin: Origin) -> OwnBatches {
+        OwnBatches { origin, expected: VecDeque::new(), applied: 0, announced: 0 }
+    }
+
+    /// This member and its start.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The sequence of the last own batch that was applied.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The own batch with this sequence is applied.
+    pub fn on_applied(&mut self, sequence: u64) {
+        self.applied = sequence;
+    }
+
+    /// Takes the waiters of a batch that Loop is about to give to the leader.
+    pub fn announce(&mut self, sequence: u64, front: Option<FrontId>, waiters: Vec<Waiter>) {
+        self.announced = sequence;
+        self.expected.push_back(Expected::Batch { sequence, front, waiters });
+    }
+
+    /// Takes the waiters of a refused batch: they are told after everything handed over before.
+    pub fn refuse(&mut self, front: FrontId, waiters: Vec<Waiter>, reason: Unavailable) {
+        let waiters = waiters.into();
+        self.expected.push_back(Expected::Refused { front, waiters, reason });
+    }
+
+    /// Takes the waiters of an own batch, which was announced before its entry was proposed; `None`
+    /// if it was not. A batch of an earlier boot is never expected: it has no waiters left, and its
+    /// origin differs.
+    pub fn begin(&mut self, wanted: u64) -> Option<Expecting> {
+        match self.expected.pop_front() {
+            Some(Expected::Batch { sequence, front, waiters }) if sequence == wanted => {
+                let count = waiters.len();
+                Some(Expecting { sequence, count, front, waiters: waiters.into_iter() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the next to be answered were refused.
+    pub fn has_refusal(&self) -> bool {
+        matches!(self.expected.front(), Some(Expected::Refused { .. }))
+    }
+
+    /// Takes the next refused command, once everything handed over before it is answered.
+    pub fn next_refusal(&mut self) -> Option<Refusal> {
+        while let Some(Expected::Refused { front, waiters, reason }) = self.expected.front_mut() {
+            let (front, reason) = (*front, *reason);
+            match waiters.pop_front() {
+                Some(waiter) if !waiter.is_given_up => {
+                    return Some(Refusal { front, waiter, reason });
+                }
+                Some(_) => {}
+                None => _ = self.expected.pop_front(),
+            }
+        }
+        None
+    }
+
+    /// Forgets the waiters of own batches up to this one, which are in a snapshot: their outcomes
+    /// are not known.
+    pub fn forget_up_to(&mut self, sequence: u64) {
+        let last = self.expected.iter().rposition(|expected| {
+            matches!(expected, Expected::Batch { sequence: own, .. } if *own <= sequence)
+        });
+        self.expected.drain(..last.map_or(0, |last| last + 1));
+        self.applied = sequence;
+    }
+
+    /// Whether commands of clients were handed over, or are about to be, and are not applied.
+    /// Loop's own commands do no harm if they are handed over again.
+    pub fn has_clients(&self) -> bool {
+        let of_clients =
+            |it: &Expected| matches!(it, Expected::Batch { front, .. } if front.is_some());
+        self.expected.iter().any(of_clients)
+    }
+
+    /// Whether an own batch was handed over by a start of this member that this one does not know
+    /// of: a later start, or another one with the same number. The directory is then an old copy.
+    pub fn is_of_unknown_start(&self, boot: BootId, sequence: u64) -> bool {
+        (boot, sequence) > (self.origin.boot, self.announced)
+    }
+
+    /// Whether the state holds a batch of this member. A member that came and went before any of
+    /// its batches was applied is forgotten, too, which does no harm: it may have come back since,
+    /// and may have a vote before its state has come to the entry that forgets it. The batches that
+    /// it has handed over are all behind that entry.
+    pub fn is_known(&self, machine: &Machine) -> bool {
+        machine.control().last_batch(self.origin.member).is_some()
+    }
+
+    /// The waiter of a command of a batch that is not begun; `None` if there is no such batch.
+    pub fn waiter(&mut self, wanted: u64, position: usize) -> Option<&mut Waiter> {
+        self.expected.iter_mut().find_map(|expected| match expected {
+            Expected::Batch { sequence, waiters, .. } if *sequence == wanted => {
+                waiters.get_mut(position)
+            }
+            _ => None,
+        })
+    }
+
+    /// The waiter of a refused command, and the reason of the refusal. Its caller was not told of
+    /// the refusal yet, since commands before it are still waited for.
+    pub fn refused(
+        &mut self,
+        of_front: FrontId,
+        connection: ConnectionId,
+        ticket: Ticket,
+    ) -> Option<(&mut Waiter, Unavailable)> {
+        let is_wanted = |it: &&mut Waiter| (it.connection, it.ticket) == (connection, ticket);
+        self.expected.iter_mut().find_map(|expected| match expected {
+            Expected::Refused { front, waiters, reason } if *front == of_front => {
+                Some((waiters.iter_mut().find(is_wanted)?, *reason))
+            }
+            _ => None,
+        })
+    }
+}
