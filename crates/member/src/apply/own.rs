@@ -73,8 +73,8 @@ impl Expecting {
     }
 
     /// Whether every command of the batch was applied. The batch is over.
-    pub fn is_complete(mut self) -> bool {
-        self.waiters.next().is_none()
+    pub fn is_complete(&self) -> bool {
+        self.waiters.as_slice().is_empty()
     }
 
     /// The waiter of a command of the batch, by its position; `None` if the command is applied.

@@ -10,6 +10,7 @@ mod code;
 mod commits;
 mod lengths;
 mod rooms;
+mod shapes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
