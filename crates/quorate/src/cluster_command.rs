@@ -73,7 +73,9 @@ async fn status(addresses: &[String]) -> anyhow::Result<ExitCode> {
     let other = other.or(answers.iter().find(|answer| answer.view.is_ok()));
     let view = leading.or(other);
     let Some(Ok(view)) = view.map(|answer| &answer.view) else {
-        bail!("no server has answered; name admin servers with --admin HOST:PORT,...");
+        bail!(
+            "no server of an ensemble has answered; name admin servers with --admin HOST:PORT,..."
+        );
     };
     for answer in answers.iter().filter_map(|answer| answer.view.as_ref().ok()) {
         if answer["state"] == "waiting" {

@@ -200,18 +200,7 @@ pub struct EtcdFront {
     commands: Commands,
     /// Questions about leases that the output of this turn hands over.
     lease_questions: Vec<(Caller, LeaseQuestion)>,
-    /// Calls that wait for the lock.
-    runnable: VecDeque<Ticket>,
-    /// Reads that wait until there is room for what they may find.
-    roomless: Vec<Ticket>,
-    /// Ranges that were read, and are not put in order yet.
-    read: VecDeque<(Ticket, Range)>,
-    /// Writes that wait until the level of the state allows them.
-    held: Vec<Ticket>,
-    /// Compactions that wait until the memory is freed.
-    pruning: Vec<Ticket>,
-    /// When each call must be done, in ms, oldest first. Calls that are done stand here until then.
-    due: VecDeque<(u64, Ticket)>,
+    turns: Turns,
     /// Commands that the output of this turn gives up.
     given_up: Vec<(ConnectionId, Ticket)>,
     watches: Watches,
@@ -225,6 +214,23 @@ pub struct EtcdFront {
     output: EtcdOutput,
 }
 
+/// Calls that wait for something, each by its ticket.
+#[derive(Default)]
+struct Turns {
+    /// Calls that wait for the lock.
+    runnable: VecDeque<Ticket>,
+    /// Reads that wait until there is room for what they may find.
+    roomless: Vec<Ticket>,
+    /// Ranges that were read, and are not put in order yet.
+    read: VecDeque<(Ticket, Range)>,
+    /// Writes that wait until the level of the state allows them.
+    held: Vec<Ticket>,
+    /// Compactions that wait until the memory is freed.
+    pruning: Vec<Ticket>,
+    /// When each call must be done, in ms, oldest first. Calls that are done stay until then.
+    due: VecDeque<(u64, Ticket)>,
+}
+
 impl EtcdFront {
     /// A Front without calls.
     pub fn new(config: EtcdFrontConfig) -> EtcdFront {
@@ -235,12 +241,7 @@ impl EtcdFront {
             next_ticket: Ticket(0),
             commands: Commands::default(),
             lease_questions: Vec::new(),
-            runnable: VecDeque::new(),
-            roomless: Vec::new(),
-            read: VecDeque::new(),
-            held: Vec::new(),
-            pruning: Vec::new(),
-            due: VecDeque::new(),
+            turns: Turns::default(),
             given_up: Vec::new(),
             checks_tokens: false,
             watches: Watches::new(
@@ -290,7 +291,7 @@ impl EtcdFront {
     /// As [`EtcdFront::admit`], of a call that must be done in time.
     fn admit_for_time(&mut self) -> Result<Ticket, Ticket> {
         let ticket = self.admit()?;
-        self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
+        self.turns.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
         Ok(ticket)
     }
 
@@ -340,7 +341,7 @@ impl EtcdFront {
         self.watches.open(ticket, requires_leader, waits);
         if waits {
             // This member may lag behind the one that has made the token.
-            self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
+            self.turns.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
             self.ask_for_sync(ticket);
         }
     }
@@ -388,7 +389,7 @@ impl EtcdFront {
             && let Call::Sent(stream, asker) = call
         {
             *call = Call::Ready(Read::Stream(core::mem::take(stream)), asker.take());
-            self.runnable.push_back(ticket);
+            self.turns.runnable.push_back(ticket);
             return true;
         }
         self.watches.taken(ticket) || self.v2_waits.taken(ticket)
@@ -396,7 +397,7 @@ impl EtcdFront {
 
     /// Whether a call waits for the state's lock.
     pub fn is_runnable(&self) -> bool {
-        !self.runnable.is_empty()
+        !self.turns.runnable.is_empty()
             || self.watches.is_runnable()
             || self.v2_waits.is_runnable()
             || self.checks_tokens
@@ -406,7 +407,7 @@ impl EtcdFront {
     /// [`EtcdFront::take_output`] left new events for its next call.
     pub fn has_more(&self) -> bool {
         self.is_runnable()
-            || !self.read.is_empty()
+            || !self.turns.read.is_empty()
             || self.watches.has_unmatched()
             || self.v2_waits.has_unmatched()
     }
@@ -414,7 +415,7 @@ impl EtcdFront {
     /// Whether a call waits for something that no message tells of: memory that is freed, room for
     /// its response, or another leader. The driver must call [`EtcdFront::on_tick`] soon.
     pub fn waits_for_tick(&self) -> bool {
-        !(self.pruning.is_empty() && self.roomless.is_empty())
+        !(self.turns.pruning.is_empty() && self.turns.roomless.is_empty())
             || self.locks.has_unremoved()
             || self.wants_replica()
     }
@@ -436,7 +437,7 @@ impl EtcdFront {
             if keys_left == 0 {
                 return;
             }
-            let Some(ticket) = self.runnable.pop_front() else { return };
+            let Some(ticket) = self.turns.runnable.pop_front() else { return };
             self.run_call(ticket, machine, &mut keys_left);
         }
     }
@@ -470,7 +471,7 @@ impl EtcdFront {
                 let counted = cost.step(store, keys_left);
                 self.on_counted(ticket, counted);
             }
-            Some(Call::Pruning { .. }) if !store.is_pruned() => self.pruning.push(ticket),
+            Some(Call::Pruning { .. }) if !store.is_pruned() => self.turns.pruning.push(ticket),
             Some(Call::Pruning { .. }) => {
                 if let Some(Call::Pruning { reply }) = self.calls.remove(&ticket) {
                     self.output.results.push((ticket, Ok(reply)));
@@ -498,11 +499,11 @@ impl EtcdFront {
     /// Takes what a turn of a read came to.
     fn on_ran(&mut self, ticket: Ticket, ran: Result<Ran, CallRefused>) {
         match ran {
-            Ok(Ran::More) => self.runnable.push_back(ticket),
-            Ok(Ran::NoRoom) => self.roomless.push(ticket),
+            Ok(Ran::More) => self.turns.runnable.push_back(ticket),
+            Ok(Ran::NoRoom) => self.turns.roomless.push(ticket),
             Ok(Ran::Range) => {
                 if let Some(Call::Ready(Read::Range(range), _)) = self.calls.remove(&ticket) {
-                    self.read.push_back((ticket, range));
+                    self.turns.read.push_back((ticket, range));
                 }
             }
             Ok(Ran::Found(found)) => self.on_found(ticket, found),
@@ -569,15 +570,15 @@ impl EtcdFront {
 
     /// Looks at the clock: ends the calls that have taken too long.
     pub fn on_tick(&mut self) {
-        while let Some((due_ms, ticket)) = self.due.front().copied()
+        while let Some((due_ms, ticket)) = self.turns.due.front().copied()
             && due_ms <= self.now.monotonic_ms
         {
-            self.due.pop_front();
+            self.turns.due.pop_front();
             self.end_late(ticket);
         }
         self.tick_cluster_calls();
-        self.runnable.extend(self.pruning.drain(..));
-        self.runnable.extend(self.roomless.drain(..));
+        self.turns.runnable.extend(self.turns.pruning.drain(..));
+        self.turns.runnable.extend(self.turns.roomless.drain(..));
         self.remove_again();
         self.watches.on_tick(self.now.monotonic_ms);
         if !self.now.has_leader() {
@@ -612,13 +613,13 @@ impl EtcdFront {
     fn sort_ranges(&mut self) {
         let mut count_left = self.config.hold_keys_max;
         while count_left > 0
-            && let Some((ticket, range)) = self.read.front_mut()
+            && let Some((ticket, range)) = self.turns.read.front_mut()
         {
             let ticket = *ticket;
             if !range.sort_step(&mut count_left) {
                 return;
             }
-            let Some((_, range)) = self.read.pop_front() else { return };
+            let Some((_, range)) = self.turns.read.pop_front() else { return };
             let (found, held) = range.finish();
             let reply = Reply::of_range(self.header(), found, held);
             self.output.results.push((ticket, Ok(reply)));
@@ -799,7 +800,7 @@ impl EtcdFront {
     fn begin_read(&mut self, ticket: Ticket, read: Read, is_local: bool, asker: Asker) {
         if is_local || self.config.is_alone {
             self.calls.insert(ticket, Call::Ready(read, asker));
-            self.runnable.push_back(ticket);
+            self.turns.runnable.push_back(ticket);
         } else {
             self.calls.insert(ticket, Call::Confirming(read, asker));
             self.ask_for_sync(ticket);
@@ -837,7 +838,7 @@ impl EtcdFront {
             if !cost.is_small() {
                 let (_, request) = kept;
                 self.calls.insert(ticket, Call::Counting { request, asker, cost });
-                self.runnable.push_back(ticket);
+                self.turns.runnable.push_back(ticket);
                 return Ok(());
             }
         }
@@ -866,7 +867,7 @@ impl EtcdFront {
     /// Takes a step of the count of what a transaction with writes costs.
     fn on_counted(&mut self, ticket: Ticket, counted: Counted) {
         if counted == Counted::More {
-            return self.runnable.push_back(ticket);
+            return self.turns.runnable.push_back(ticket);
         }
         let Some(Call::Counting { request, asker, .. }) = self.calls.remove(&ticket) else {
             return;
@@ -925,7 +926,7 @@ impl EtcdFront {
         self.output.to_loop.push(ToLoop::Need(level));
         let (method, request) = kept;
         self.calls.insert(ticket, Call::Held { method, request, asker });
-        self.held.push(ticket);
+        self.turns.held.push(ticket);
     }
 
     /// Ends the batch and passes it on.
@@ -966,7 +967,7 @@ impl EtcdFront {
         match (result, then) {
             (Ok(reply), Then::Prune) => {
                 self.calls.insert(ticket, Call::Pruning { reply });
-                self.runnable.push_back(ticket);
+                self.turns.runnable.push_back(ticket);
             }
             (result, _) => self.output.results.push((ticket, result)),
         }
@@ -979,11 +980,11 @@ impl EtcdFront {
         let call = match call {
             Call::Confirming(read, mut asker) => {
                 asker.iter_mut().for_each(|client| client.on_synced());
-                self.runnable.push_back(ticket);
+                self.turns.runnable.push_back(ticket);
                 Call::Ready(read, asker)
             }
             call @ Call::Finding { .. } => {
-                self.runnable.push_back(ticket);
+                self.turns.runnable.push_back(ticket);
                 call
             }
             other => other,
@@ -993,7 +994,7 @@ impl EtcdFront {
 
     fn on_level(&mut self, level: Level) {
         self.level = self.level.max(level);
-        for ticket in core::mem::take(&mut self.held) {
+        for ticket in core::mem::take(&mut self.turns.held) {
             let begun = match self.calls.remove(&ticket) {
                 Some(Call::Held { method, request, asker }) => {
                     self.begin(ticket, method, request, asker)
@@ -1079,7 +1080,7 @@ impl EtcdFront {
         };
         self.calls.remove(&ticket);
         self.forget_cluster_call(ticket);
-        self.held.retain(|held| *held != ticket);
+        self.turns.held.retain(|held| *held != ticket);
         self.output.results.push((ticket, Err(error.into())));
     }
 

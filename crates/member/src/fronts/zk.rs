@@ -32,12 +32,15 @@ mod feed;
 mod handshake;
 mod heard;
 mod held;
+mod identity;
 mod journal;
 mod long_reads;
 pub mod namespaces;
+mod output;
 mod pending;
 mod read_steps;
 mod reads;
+mod replies;
 mod reports;
 mod requests;
 mod room;
@@ -50,13 +53,11 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use machine::entry::{NotAdded, encode_identities};
+use machine::entry::NotAdded;
 use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
 use zk::four_letter::Word;
-use zk::sasl::Exchange;
 
 use crate::commands::Commands;
-use crate::identities::{OwnedIdentity, borrow};
 use crate::limits::{
     CLOCK_INTERVAL_MS, CLOSED_PIECE_WATCHES, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX,
     CONNECT_HOLD_PART, CONTACT_MS_USUAL, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX,
@@ -68,7 +69,7 @@ use crate::summary::Latency;
 use crate::throttle::Throttle;
 use admission::Admission;
 use auth::AuthConfig;
-use connection::{Connection, ReadOnly, Slot, SlotKind, Spare, State, Stats};
+use connection::{Connection, ReadOnly, Slot, Spare, State, Stats};
 use departed::Departed;
 use feed::Feed;
 use heard::Heard;
@@ -178,17 +179,12 @@ pub struct ZkFront {
     sessions: HashMap<SessionId, ConnectionId, FixedState>,
     watches: Watches,
     feed: Feed,
-    /// Whether a hold of the lock found the tree amid a change. Apply delivers something when that
-    /// is over.
-    waits_for_tree: bool,
     commands: Commands,
     turns: Turns,
     admission: Admission,
     departed: Departed,
     held: HeldReplies,
     heard: Heard,
-    /// Closing connections, by the time they began to close.
-    closing: VecDeque<(u64, ConnectionId)>,
     /// Whether some connections may be read-only.
     has_read_only: bool,
     spare: Spare,
@@ -196,8 +192,6 @@ pub struct ZkFront {
     last_zxid: i64,
     now: Now,
     traffic: Traffic,
-    /// Bytes that the request being decoded counts as a large one, until it is in its window.
-    large_bytes: u32,
     metrics: FrontMetrics,
     slow: SlowRequests,
     output: FrontOutput,
@@ -210,6 +204,8 @@ struct Turns {
     runnable: VecDeque<ConnectionId>,
     /// Connections whose input may go on being decoded.
     resumable: Vec<ConnectionId>,
+    /// Closing connections, by the time they began to close.
+    closing: VecDeque<(u64, ConnectionId)>,
 }
 
 /// The counts that four-letter words show.
@@ -249,20 +245,17 @@ impl ZkFront {
             sessions: HashMap::with_hasher(FixedState::default()),
             watches: Watches::default(),
             feed: Feed::default(),
-            waits_for_tree: false,
             commands: Commands::default(),
             turns: Turns::default(),
             admission: Admission::default(),
             departed: Departed::default(),
             held: HeldReplies::default(),
             heard: Heard::default(),
-            closing: VecDeque::new(),
             has_read_only: false,
             spare: Spare::default(),
             last_zxid: 0,
             now: Now::default(),
             traffic: Traffic::default(),
-            large_bytes: 0,
             metrics: FrontMetrics::default(),
             slow: SlowRequests::default(),
             output: FrontOutput::default(),
@@ -279,39 +272,7 @@ impl ZkFront {
     /// Adds the connection of a client. `ip` is its address as `ip` identities have it, `peer` its
     /// `host:port`.
     pub fn on_accept(&mut self, id: ConnectionId, ip: &str, peer: String) {
-        let identity = OwnedIdentity { scheme: "ip".into(), id: ip.into() };
-        let mut connection = Connection {
-            peer,
-            state: State::New,
-            input: BytesMut::new(),
-            output: Vec::new(),
-            output_start: 0,
-            output_counted: 0,
-            taken_bytes: 0,
-            taken_before: None,
-            parked: false,
-            wants_room_since_ms: None,
-            small_replies_wanted: 0,
-            window: Default::default(),
-            window_bytes: 0,
-            local_reads: 0,
-            travelling_reads: 0,
-            open_syncs: 0,
-            next_ticket: Ticket(0),
-            session: None,
-            timeout_ms: 0,
-            sasl: Exchange::New,
-            identities: Arc::new([]),
-            identity_bytes: Vec::new(),
-            read_only: ReadOnly::No,
-            listed: false,
-            dirty: false,
-            starved_since_ms: None,
-            throttled_bytes: 0,
-            stats: Stats { established_ms: self.now.wall_ms, last_xid: -1, ..Stats::default() },
-        };
-        connection.stats.last_operation = "NA";
-        set_identities(&mut connection, vec![identity]);
+        let connection = Connection::new(ip, peer, self.now.wall_ms);
         self.admission.accepted.push_back((self.now.monotonic_ms, id));
         let previous = self.connections.insert(id, connection);
         assert!(previous.is_none());
@@ -356,7 +317,7 @@ impl ZkFront {
     /// Whether any connection waits for the state's lock, and may have it: all deliveries are
     /// taken, and the tree is not known to be amid a change.
     pub fn is_runnable(&self) -> bool {
-        !self.turns.runnable.is_empty() && self.feed.is_empty() && !self.waits_for_tree
+        !self.turns.runnable.is_empty() && self.feed.is_empty() && !self.feed.waits_for_tree
     }
 
     /// Whether [`ZkFront::resume`] or [`ZkFront::run_reads`] has work to do.
@@ -379,7 +340,7 @@ impl ZkFront {
             return;
         }
         if machine.zk().is_amid_change() {
-            self.waits_for_tree = true;
+            self.feed.waits_for_tree = true;
             return;
         }
         let mut requests = 0;
@@ -408,7 +369,7 @@ impl ZkFront {
     }
 
     fn output_bytes(&self, id: ConnectionId) -> usize {
-        self.connections.get(&id).map_or(0, Connection::output_bytes)
+        self.connections.get(&id).map_or(0, |connection| connection.output.bytes())
     }
 
     /// Goes on decoding connections that were held back. Called after [`ZkFront::run_reads`] and
@@ -421,12 +382,8 @@ impl ZkFront {
         if self.has_credit() {
             for id in core::mem::take(&mut self.commands.starved) {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    let since_ms = connection.starved_since_ms.take();
-                    let waited_ms = since_ms.map_or(0, |ms| self.now.monotonic_ms - ms);
-                    let wait_ms_max = self.config.throttled_op_wait_ms;
-                    if wait_ms_max > 0 && waited_ms > wait_ms_max {
-                        connection.throttled_bytes = connection.input.len();
-                    }
+                    let (now_ms, bytes) = (self.now.monotonic_ms, connection.input.len());
+                    connection.credit.end_wait(now_ms, self.config.throttled_op_wait_ms, bytes);
                     self.turns.resumable.push(id);
                 }
             }
@@ -441,10 +398,10 @@ impl ZkFront {
     /// The socket took the first `count` bytes of a connection's output.
     pub fn on_written(&mut self, id: ConnectionId, count: usize) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let was_full = connection.output_is_full();
-        connection.take_output(count);
+        let was_full = connection.output.is_full();
+        connection.output.take(count);
         connection.rest(&mut self.spare);
-        let goes_on = was_full && !connection.output_is_full();
+        let goes_on = was_full && !connection.output.is_full();
         self.count_output(id);
         if goes_on {
             self.enqueue_if_runnable(id);
@@ -456,14 +413,14 @@ impl ZkFront {
     /// The bytes to write to a connection's socket, and whether to close it after that.
     pub fn pending_output(&mut self, id: ConnectionId) -> Option<(&[u8], bool)> {
         let connection = self.connections.get_mut(&id)?;
-        connection.dirty = false;
+        connection.output.delist();
         let closing = matches!(connection.state, State::Closing);
-        Some((connection.pending_output(), closing))
+        Some((connection.output.pending(), closing))
     }
 
     /// Removes a connection: its socket is gone, or the driver closed it.
     pub fn on_closed(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.remove(&id) else { return };
+        let Some(mut connection) = self.connections.remove(&id) else { return };
         if !matches!(connection.state, State::Closing) {
             self.metrics.connection_drop_count += 1;
         }
@@ -476,11 +433,9 @@ impl ZkFront {
         if self.config.audit {
             self.output.audits.extend(journal::unanswered(&connection));
         }
-        for slot in &connection.window {
-            self.give_back(slot);
-        }
-        self.note_departed(id, connection.session, &connection.window);
-        self.held.output -= connection.output_counted;
+        let (session, counted) = (connection.session, connection.output.counted());
+        self.end_window(id, session, connection.window.take_all());
+        self.held.output -= counted;
         self.held.tell(&self.config.replies, self.connections.is_empty());
         if let State::Connecting { .. } = connection.state {
             self.commands.give_back(0);
@@ -516,7 +471,7 @@ impl ZkFront {
             || !self.commands.starved.is_empty()
             || self.admission.is_busy()
             || self.held.is_busy()
-            || !self.closing.is_empty()
+            || !self.turns.closing.is_empty()
             || !self.heard.sessions.is_empty();
         if is_busy {
             return CLOCK_INTERVAL_MS;
@@ -585,7 +540,7 @@ impl ZkFront {
     fn hear_held_back_clients(&mut self) {
         let attached = |found: &&Connection| matches!(found.state, State::Attached);
         let held_back = self.connections.values().filter(attached);
-        let held_back = held_back.filter(|found| !found.output_is_full() && found.input_is_full());
+        let held_back = held_back.filter(|found| !found.output.is_full() && found.input_is_full());
         self.heard.sessions.extend(held_back.filter_map(|found| found.session));
     }
 
@@ -636,12 +591,12 @@ impl ZkFront {
     /// Ends closing connections whose clients do not read their last bytes.
     fn end_closing(&mut self) {
         let now_ms = self.now.monotonic_ms;
-        while let Some(&(since_ms, id)) = self.closing.front()
+        while let Some(&(since_ms, id)) = self.turns.closing.front()
             && since_ms + CLOSING_MS_MAX <= now_ms
         {
-            self.closing.pop_front();
+            self.turns.closing.pop_front();
             if let Some(connection) = self.connections.get_mut(&id) {
-                connection.drop_output();
+                connection.output.forget();
                 self.mark_dirty(id);
             }
         }
@@ -655,7 +610,7 @@ impl ZkFront {
     /// Sends the answer to a four-letter word, and then closes the connection.
     pub fn answer_four_letter_word(&mut self, id: ConnectionId, text: &str) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.output.extend_from_slice(text.as_bytes());
+        connection.output.append(|out| out.extend_from_slice(text.as_bytes()));
         // `NIOServerCnxn.sendBufferSync` counts what it writes of a word's answer.
         connection.stats.sent += 1;
         self.traffic.sent += 1;
@@ -699,15 +654,13 @@ impl ZkFront {
         }
     }
 
-    // The window.
-
     // Handing over.
 
     /// Puts the command of a request into the batch. False: no entry of the log can hold it.
     #[must_use]
-    fn submit(&mut self, id: ConnectionId, command: &Command<'_>) -> bool {
+    fn submit(&mut self, (id, ticket): (ConnectionId, Ticket), command: &Command<'_>) -> bool {
         let connection = self.connections.get(&id).expect("the caller checked that it exists");
-        let (identities, ticket) = (&connection.identity_bytes, connection.next_ticket);
+        let identities = connection.identity.encoded();
         let mut added = self.commands.batch.push(id, identities, command);
         if added == Err(NotAdded::Full) {
             let submission = self.commands.finish(self.config.id);
@@ -721,8 +674,8 @@ impl ZkFront {
     }
 
     /// Puts a command into the batch that is a few bytes long.
-    fn submit_small(&mut self, id: ConnectionId, command: &Command<'_>) {
-        let is_added = self.submit(id, command);
+    fn submit_small(&mut self, caller: (ConnectionId, Ticket), command: &Command<'_>) {
+        let is_added = self.submit(caller, command);
         assert!(is_added, "an entry holds a small command, and the identities of a connection");
     }
 
@@ -772,23 +725,16 @@ impl ZkFront {
         if matches!(connection.state, State::Closing) {
             return;
         }
-        self.closing.push_back((now_ms, id));
+        self.turns.closing.push_back((now_ms, id));
         self.audit_closing(id);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let was_connecting = matches!(connection.state, State::Connecting { .. });
         let session = connection.session;
         connection.state = State::Closing;
         connection.input = BytesMut::new();
-        connection.window_bytes = 0;
-        connection.local_reads = 0;
-        connection.travelling_reads = 0;
-        connection.open_syncs = 0;
-        connection.parked = false;
-        let window = core::mem::take(&mut connection.window);
-        for slot in &window {
-            self.give_back(slot);
-        }
-        self.note_departed(id, session, &window);
+        connection.room.unpark();
+        let window = connection.window.take_all();
+        self.end_window(id, session, window);
         if was_connecting {
             self.commands.give_back(0);
             self.admission.withdrawn.push(id);
@@ -797,13 +743,12 @@ impl ZkFront {
         self.mark_dirty(id);
     }
 
-    /// Remembers a connection that ended with this window, if commands of it are not answered.
-    fn note_departed(
-        &mut self,
-        id: ConnectionId,
-        session: Option<SessionId>,
-        window: &VecDeque<Slot>,
-    ) {
+    /// Returns the credit of the requests of a connection that has ended, and remembers it if
+    /// commands of it are not answered.
+    fn end_window(&mut self, id: ConnectionId, session: Option<SessionId>, window: VecDeque<Slot>) {
+        for slot in &window {
+            self.give_back(slot);
+        }
         let last = window.iter().rfind(|slot| slot.kind.is_command());
         if let Some((session, last)) = session.zip(last) {
             self.departed.insert(id, session, last.ticket);
@@ -825,8 +770,7 @@ impl ZkFront {
     fn mark_dirty(&mut self, id: ConnectionId) {
         self.count_output(id);
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if !connection.dirty {
-            connection.dirty = true;
+        if connection.output.enlist() {
             self.output.dirty.push(id);
         }
     }
@@ -854,11 +798,6 @@ fn take_frame(input: &mut BytesMut, length: u32) -> Option<Bytes> {
     let mut frame = input.split_to(end).freeze();
     frame.advance(4);
     Some(frame)
-}
-
-fn set_identities(connection: &mut Connection, identities: Vec<OwnedIdentity>) {
-    connection.identity_bytes = encode_identities(borrow(&identities).into_iter());
-    connection.identities = identities.into();
 }
 
 const _: () = assert!(

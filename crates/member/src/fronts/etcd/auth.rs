@@ -93,7 +93,7 @@ impl EtcdFront {
         client: Box<Client>,
     ) {
         self.calls.insert(ticket, Call::Finding { method, request, client });
-        self.runnable.push_back(ticket);
+        self.turns.runnable.push_back(ticket);
     }
 
     /// Finds the user of a write, and begins it anew.
@@ -353,7 +353,7 @@ impl EtcdFront {
 
     /// Users or roles have changed while a password was compared: it is compared again.
     pub(super) fn authenticate_again(&mut self, ticket: Ticket, request: pb::AuthenticateRequest) {
-        self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
+        self.turns.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
         self.begin_read(ticket, Read::Authenticate(request), true, None);
     }
 }

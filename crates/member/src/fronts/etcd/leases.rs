@@ -36,7 +36,7 @@ impl EtcdFront {
         } else {
             self.calls
                 .insert(ticket, Call::Ready(Read::AskLease(call, LeaseRead::default()), asker));
-            self.runnable.push_back(ticket);
+            self.turns.runnable.push_back(ticket);
         }
         Ok(())
     }
@@ -83,7 +83,7 @@ impl EtcdFront {
                 let read = LeaseRead::default();
                 let read = Read::TimeToLive { lease, with_keys, time, read };
                 self.calls.insert(ticket, Call::Ready(read, asker));
-                self.runnable.push_back(ticket);
+                self.turns.runnable.push_back(ticket);
             }
         }
     }

@@ -59,7 +59,7 @@ impl EtcdFront {
     /// Begins a part that is a call. It counts as the call that it is a part of.
     fn begin_part(&mut self, method: Method, request: Bytes, credentials: Credentials) -> Ticket {
         let part = self.new_ticket();
-        self.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, part));
+        self.turns.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, part));
         let asker = credentials::asker(credentials, self.config.is_alone);
         if let Err(refused) = self.begin(part, method, request, asker) {
             self.output.results.push((part, Err(refused)));

@@ -110,7 +110,7 @@ impl EtcdFront {
         if command.level() > self.level {
             self.output.to_loop.push(ToLoop::Need(command.level()));
             self.calls.insert(ticket, Call::HeldV2(Box::new(request)));
-            self.held.push(ticket);
+            self.turns.held.push(ticket);
             return Ok(());
         }
         let identity = request.user.as_deref().map(|id| Identity { scheme: ETCD_V2_SCHEME, id });

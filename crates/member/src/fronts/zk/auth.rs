@@ -7,16 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ConnectionId;
-use machine::entry::encode_identities;
 use zk::ErrorCode;
 use zk::auth::digest_identities;
 use zk::request::opcode;
 use zk::sasl::{NONCE_BYTES, SaslError, Step};
 
-use super::connection::SlotKind;
-use super::{ZkFront, set_identities};
-use crate::identities::{OwnedIdentity, borrow};
-use crate::limits::{CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX};
+use super::ZkFront;
+use super::connection::{Asked, SlotKind};
 
 /// How clients may prove their identity on this member's connections, and whether they must.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,13 +64,8 @@ pub(super) enum Ensemble {
 }
 
 impl ZkFront {
-    pub(super) fn on_auth(
-        &mut self,
-        id: ConnectionId,
-        xid: i32,
-        scheme: &str,
-        credentials: Option<&[u8]>,
-    ) {
+    pub(super) fn on_auth(&mut self, asked: Asked, scheme: &str, credentials: Option<&[u8]>) {
+        let id = asked.id;
         let accepted = match scheme {
             // `DigestAuthenticationProvider` fails on null; others do not look, or take it for
             // empty.
@@ -88,10 +80,10 @@ impl ZkFront {
             _ => false,
         };
         if accepted {
-            self.push_slot(id, xid, SlotKind::AuthAccepted);
+            self.push_slot(asked, SlotKind::AuthAccepted);
         } else {
             self.metrics.auth_failed_count += 1;
-            self.fail(id, xid, ErrorCode::AUTH_FAILED, Some(0), true);
+            self.fail(asked, ErrorCode::AUTH_FAILED, Some(0), true);
         }
     }
 
@@ -99,7 +91,7 @@ impl ZkFront {
     /// certificate of the connection.
     fn has_certificate(&self, id: ConnectionId) -> bool {
         let connection = self.connections.get(&id).expect("its frame was just decoded");
-        connection.identities.iter().any(|identity| &*identity.scheme == "x509")
+        connection.identity.has_scheme(|scheme| scheme == "x509")
     }
 
     fn add_digest(&mut self, id: ConnectionId, credentials: &[u8]) -> bool {
@@ -116,7 +108,7 @@ impl ZkFront {
             return false;
         }
         let connection = self.connections.get(&id).expect("its frame was just decoded");
-        !connection.identities.iter().any(|identity| enforced.contains(&*identity.scheme))
+        !connection.identity.has_scheme(|scheme| enforced.contains(scheme))
     }
 
     /// Checks an auth packet of the scheme `ensemble`, which proves nothing about the client.
@@ -135,16 +127,18 @@ impl ZkFront {
     /// Takes a token of a SASL exchange (`ZooKeeperServer.processSasl`). If no mechanism is
     /// offered, the answer has no token and no error: the client then gives up, or goes on without
     /// SASL.
-    pub(super) fn on_sasl(&mut self, id: ConnectionId, xid: i32, token: &[u8]) {
+    pub(super) fn on_sasl(&mut self, asked: Asked, token: &[u8]) {
+        let id = asked.id;
         let config = self.config.auth.clone();
         let Some(users) = &config.sasl_users else {
             let kind = SlotKind::Sasl { token: None, error: ErrorCode::OK, close: false };
-            self.push_slot(id, xid, kind);
+            self.push_slot(asked, kind);
             return;
         };
         let nonce = self.draw_nonce();
         let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
-        let step = connection.sasl.step(token, &nonce, |user| users.get(user).map(String::as_str));
+        let password = |user: &str| users.get(user).map(String::as_str);
+        let step = connection.identity.step_sasl(token, &nonce, password);
         let token = match step {
             Ok(Step::Challenge(token)) => token,
             Ok(Step::Authenticated { user, token }) => {
@@ -157,17 +151,18 @@ impl ZkFront {
                 token
             }
             Err(error) => {
-                self.fail_sasl(id, xid, &error);
+                self.fail_sasl(asked, &error);
                 return;
             }
         };
         let token = Some(token.into());
-        self.push_slot(id, xid, SlotKind::Sasl { token, error: ErrorCode::OK, close: false });
+        self.push_slot(asked, SlotKind::Sasl { token, error: ErrorCode::OK, close: false });
     }
 
     /// Answers a failure, which ends the connection unless failures are allowed and SASL is not
     /// required.
-    fn fail_sasl(&mut self, id: ConnectionId, xid: i32, failure: &SaslError) {
+    fn fail_sasl(&mut self, asked: Asked, failure: &SaslError) {
+        let id = asked.id;
         self.metrics.auth_failed_count += 1;
         let required = self.config.auth.enforced_schemes.contains("sasl");
         let close = required || !self.config.auth.sasl_failed_allowed;
@@ -180,7 +175,7 @@ impl ZkFront {
         if close || !matches!(failure, SaslError::Over | SaslError::TokenTooLong { .. }) {
             self.notice(id, &format!("SASL: {failure}"));
         }
-        self.push_slot(id, xid, SlotKind::Sasl { token: None, error, close });
+        self.push_slot(asked, SlotKind::Sasl { token: None, error, close });
         if close {
             self.forget_input(id);
         }
@@ -189,19 +184,7 @@ impl ZkFront {
     /// Adds identities that a connection has just proved. False if they are too many.
     pub(super) fn add_identities(&mut self, id: ConnectionId, proved: &[(&str, &str)]) -> bool {
         let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
-        let mut identities = connection.identities.to_vec();
-        for (scheme, id) in proved {
-            let identity = OwnedIdentity { scheme: (*scheme).into(), id: (*id).into() };
-            if !identities.contains(&identity) {
-                identities.push(identity);
-            }
-        }
-        let bytes = encode_identities(borrow(&identities).into_iter()).len();
-        if identities.len() > CONNECTION_IDENTITIES_MAX || bytes > CONNECTION_IDENTITY_BYTES_MAX {
-            return false;
-        }
-        set_identities(connection, identities);
-        true
+        connection.identity.add(proved)
     }
 
     /// A nonce that nobody can guess.

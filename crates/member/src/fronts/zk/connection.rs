@@ -1,34 +1,31 @@
-//! One client connection: its bytes in and out, its session, and the window of requests that are
-//! not yet answered.
-//!
-//! The window keeps the order of a session exact. Requests enter at its back as they are decoded
-//! and leave at its front as they are answered. A request that is done behind an unanswered one
-//! waits in the window.
+//! One client connection: its session, and its unanswered requests.
 
-use crate::message::Ticket;
-use crate::summary::Latency;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use machine::zk::tree::ZnodeId;
-use machine::{DescendantCount, SessionId};
+use machine::{ConnectionId, DescendantCount, SessionId};
 use zk::request::{
     AddWatchMode, ConnectRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
 };
 use zk::response::WriteForm;
-use zk::sasl::Exchange;
 
+use super::identity::Identity;
 use super::long_reads::{List, SeveralReads};
 use super::namespaces::Written;
+use super::output::Output;
 use super::pending::Pending;
+use super::window::Window;
 use crate::identities::Identities;
 use crate::limits::{
-    INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, ROOM_WAIT_MS_MAX,
-    SMALL_REPLIES_TO_TRAVEL, SMALL_REPLY_BYTES, SPARE_INPUT_BYTES_MIN, WINDOW_KEPT_REQUESTS,
+    INPUT_BYTES_MAX, ROOM_WAIT_MS_MAX, SMALL_REPLIES_TO_TRAVEL, SMALL_REPLY_BYTES,
+    SPARE_INPUT_BYTES_MIN,
 };
 use crate::local_read::OwnedRead;
+use crate::message::Ticket;
 use crate::reply_room::HeldReply;
+use crate::summary::Latency;
 
 /// The state of a connection.
 pub(super) enum State {
@@ -63,6 +60,18 @@ pub(super) enum ReadOnly {
     Local,
     /// Read-only, with a session of the ensemble.
     Global,
+}
+
+/// A request that is being decoded, before it has a place in the window.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    /// The connection.
+    pub id: ConnectionId,
+    pub xid: i32,
+    /// The ticket of the request, which answers name.
+    pub ticket: Ticket,
+    /// Bytes that it counts as a large request.
+    pub large_bytes: u32,
 }
 
 /// A request that was decoded and not yet answered.
@@ -239,54 +248,118 @@ pub(super) struct Stats {
     pub established_ms: i64,
 }
 
+/// A connection's wait for room for its replies.
+#[derive(Default)]
+pub(super) struct RoomWait {
+    /// Whether the Front's list of connections that wait for room for replies holds this one.
+    is_parked: bool,
+    /// When the request at the front of the window began to wait for room; `None` unless it waits.
+    since_ms: Option<u64>,
+    /// Small replies to reads that must come before reads travel again; set by a large reply.
+    small_replies_wanted: u32,
+}
+
+impl RoomWait {
+    /// Whether the connection waits for room.
+    pub fn is_parked(&self) -> bool {
+        self.is_parked
+    }
+
+    /// Puts the connection on the Front's list of those that wait. False if it is there already.
+    pub fn park(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_parked, true)
+    }
+
+    /// The connection goes on.
+    pub fn unpark(&mut self) {
+        self.is_parked = false;
+    }
+
+    /// The request at the front of the window waits for room.
+    pub fn begin(&mut self, now_ms: u64) {
+        self.since_ms.get_or_insert(now_ms);
+    }
+
+    /// The request at the front of the window is done.
+    pub fn end(&mut self) {
+        self.since_ms = None;
+    }
+
+    /// Notes the size of the reply to a read. Reads travel behind writes only while replies are
+    /// small, since nobody knows how large a reply will be when the read is handed over.
+    pub fn note_reply(&mut self, bytes: usize) {
+        if bytes > SMALL_REPLY_BYTES {
+            self.note_large_reply();
+        } else {
+            self.small_replies_wanted = self.small_replies_wanted.saturating_sub(1);
+        }
+    }
+
+    /// A reply was, or would have been, large.
+    pub fn note_large_reply(&mut self) {
+        self.small_replies_wanted = SMALL_REPLIES_TO_TRAVEL;
+    }
+
+    /// Whether the next reply to a read is likely to be small.
+    pub fn expects_small(&self) -> bool {
+        self.small_replies_wanted == 0
+    }
+}
+
+/// A connection's wait for the credit that the commands of a Front share.
+#[derive(Default)]
+pub(super) struct Credit {
+    /// Since when the Front's list of connections that wait for credit holds this one; `None`
+    /// unless it does.
+    waits_since_ms: Option<u64>,
+    /// Bytes of input whose requests waited too long, and are refused.
+    throttled_bytes: usize,
+}
+
+impl Credit {
+    /// Whether the next request is refused, since it waited too long: it needs no credit.
+    pub fn is_throttled(&self) -> bool {
+        self.throttled_bytes > 0
+    }
+
+    /// Begins to wait. False if it waits already.
+    pub fn wait(&mut self, now_ms: u64) -> bool {
+        let begins = self.waits_since_ms.is_none();
+        self.waits_since_ms.get_or_insert(now_ms);
+        begins
+    }
+
+    /// Ends the wait. If it took longer than `wait_ms_max`, unless that is 0, the requests in these
+    /// bytes of input are refused.
+    pub fn end_wait(&mut self, now_ms: u64, wait_ms_max: u64, input_bytes: usize) {
+        let waited_ms = self.waits_since_ms.take().map_or(0, |since_ms| now_ms - since_ms);
+        if wait_ms_max > 0 && waited_ms > wait_ms_max {
+            self.throttled_bytes = input_bytes;
+        }
+    }
+
+    /// Whether the frame of `frame_bytes` bytes that was just taken from the input waited too long.
+    pub fn takes_throttled(&mut self, frame_bytes: usize) -> bool {
+        let throttled = self.throttled_bytes > 0;
+        self.throttled_bytes = self.throttled_bytes.saturating_sub(frame_bytes);
+        throttled
+    }
+}
+
 pub(super) struct Connection {
     pub peer: String,
     pub state: State,
     pub input: BytesMut,
-    pub output: Vec<u8>,
-    /// Bytes of `output` that the socket has taken.
-    pub output_start: usize,
-    /// Bytes of `output` as they count in the Front's sum; updated with each change of it.
-    pub output_counted: usize,
-    /// Bytes that the socket has taken since the connection was accepted.
-    pub taken_bytes: u64,
-    /// The value of `taken_bytes` when slow clients were last looked for; none if it had no large
-    /// replies unread then.
-    pub taken_before: Option<u64>,
-    /// Whether the Front's list of connections that wait for room for replies holds this one.
-    pub parked: bool,
-    /// When the request at the front of the window began to wait for room; none: it does not wait.
-    pub wants_room_since_ms: Option<u64>,
-    /// Small replies to reads that must come before reads travel again; set by a large reply.
-    pub small_replies_wanted: u32,
-    pub window: VecDeque<Slot>,
-    /// Bytes of commands in the window.
-    pub window_bytes: usize,
-    /// Reads in the window that run here.
-    pub local_reads: usize,
-    /// Reads in the window that travel with a write.
-    pub travelling_reads: usize,
-    /// Syncs in the window that are not answered.
-    pub open_syncs: usize,
-    /// The ticket of the next request.
-    pub next_ticket: Ticket,
+    pub output: Output,
+    pub window: Window,
+    pub room: RoomWait,
+    pub credit: Credit,
+    pub identity: Identity,
     pub session: Option<SessionId>,
     pub timeout_ms: u32,
-    /// The state of the client's SASL exchange.
-    pub sasl: Exchange,
-    pub identities: Identities,
-    /// The identities, encoded as a batch holds them.
-    pub identity_bytes: Vec<u8>,
     pub read_only: ReadOnly,
     /// Whether the Front's list of runnable connections holds this one.
     pub listed: bool,
-    /// Whether the Front's list of connections with output holds this one.
-    pub dirty: bool,
-    /// Since when the Front's list of connections that wait for credit holds this one; none: it
-    /// does not.
-    pub starved_since_ms: Option<u64>,
-    /// Bytes of input whose requests waited too long for credit, and are refused.
-    pub throttled_bytes: usize,
     pub stats: Stats,
 }
 
@@ -298,19 +371,31 @@ pub(super) struct Spare {
 }
 
 impl Connection {
-    /// Whether the frame of `frame_bytes` bytes that was just taken from the input waited too long
-    /// for credit.
-    pub fn takes_throttled(&mut self, frame_bytes: usize) -> bool {
-        let throttled = self.throttled_bytes > 0;
-        self.throttled_bytes = self.throttled_bytes.saturating_sub(frame_bytes);
-        throttled
+    /// The connection of a client at `ip`, as `ip` identities have it; `peer` is its `host:port`.
+    pub fn new(ip: &str, peer: String, established_ms: i64) -> Connection {
+        let last_operation = "NA";
+        Connection {
+            peer,
+            state: State::New,
+            input: BytesMut::new(),
+            output: Output::default(),
+            window: Window::default(),
+            room: RoomWait::default(),
+            credit: Credit::default(),
+            identity: Identity::new(ip),
+            session: None,
+            timeout_ms: 0,
+            read_only: ReadOnly::No,
+            listed: false,
+            stats: Stats { established_ms, last_xid: -1, last_operation, ..Stats::default() },
+        }
     }
 
     /// Whether more bytes may be read from the socket: always to complete a frame, and a little
     /// beyond a frame that is held back.
     pub fn wants_input(&self) -> bool {
         let reading = matches!(self.state, State::New | State::Attached);
-        let stopped = self.is_refused() || self.output_is_full() || self.input_is_full();
+        let stopped = self.is_refused() || self.output.is_full() || self.input_is_full();
         reading && !stopped
     }
 
@@ -326,88 +411,42 @@ impl Connection {
     /// Whether the answer to the last request will end the connection, so that nothing behind it is
     /// read.
     pub fn is_refused(&self) -> bool {
-        let last = self.window.back().map(|slot| &slot.kind);
         let ends = |kind: &SlotKind| {
             matches!(
                 kind,
                 SlotKind::Failed { close: true, .. } | SlotKind::Sasl { close: true, .. }
             )
         };
-        last.is_some_and(ends)
+        self.window.back().is_some_and(ends)
     }
 
-    /// Output that the socket has not taken.
-    pub fn pending_output(&self) -> &[u8] {
-        &self.output[self.output_start..]
-    }
-
-    /// Bytes of output that the socket has not taken.
-    pub fn output_bytes(&self) -> usize {
-        self.output.len() - self.output_start
-    }
-
-    /// The socket took `count` bytes more.
-    pub fn take_output(&mut self, count: usize) {
-        self.output_start += count;
-        self.taken_bytes += count as u64;
-        if self.output_start == self.output.len() {
-            self.drop_output();
-        } else if self.output_start >= OUTPUT_KEPT_BYTES.max(self.output_bytes()) {
-            // A client may stay behind for ever, so the memory of what it took is freed meanwhile.
-            self.output.drain(..self.output_start);
-            self.output.shrink_to(OUTPUT_KEPT_BYTES);
-            self.output_start = 0;
+    /// Removes the request at the front of the window.
+    pub fn pop_slot(&mut self) -> Option<Slot> {
+        let slot = self.window.pop()?;
+        if slot.kind.runs_here() {
+            self.room.end();
         }
+        Some(slot)
     }
 
     /// Takes the spare buffers if many requests came at once, which would make its own buffers grow
     /// step by step.
     pub fn take_spare(&mut self, spare: &mut Spare) {
-        if self.input.len() < SPARE_INPUT_BYTES_MIN {
-            return;
-        }
-        if self.window.is_empty() && self.window.capacity() <= WINDOW_KEPT_REQUESTS {
-            self.window = core::mem::take(&mut spare.window);
-        }
-        if self.output.is_empty() && self.output.capacity() <= OUTPUT_KEPT_IDLE_BYTES {
-            self.output = core::mem::take(&mut spare.output);
+        if self.input.len() >= SPARE_INPUT_BYTES_MIN {
+            self.window.take_spare(&mut spare.window);
+            self.output.take_spare(&mut spare.output);
         }
     }
 
     /// Gives back the buffers that only a busy connection needs, if nothing is under way: most
     /// connections are idle most of the time.
     pub fn rest(&mut self, spare: &mut Spare) {
-        if !self.window.is_empty() || !self.input.is_empty() || !self.output.is_empty() {
+        if !self.window.is_empty() || !self.input.is_empty() || self.output.held_bytes() > 0 {
             return;
         }
         self.input = BytesMut::new();
-        if self.window.capacity() > WINDOW_KEPT_REQUESTS {
-            spare.window = core::mem::take(&mut self.window);
-        }
-        if self.output.capacity() > OUTPUT_KEPT_IDLE_BYTES {
-            spare.output = core::mem::take(&mut self.output);
-        }
-    }
-
-    /// Forgets all output, keeping a buffer of ordinary size.
-    pub fn drop_output(&mut self) {
-        self.output_start = 0;
-        if self.output.capacity() > OUTPUT_KEPT_BYTES {
-            self.output = Vec::new();
-        } else {
-            self.output.clear();
-        }
-    }
-
-    /// Whether the client has so many bytes unread that no reply is to be added.
-    pub fn output_is_full(&self) -> bool {
-        self.output_bytes() >= OUTPUT_BYTES_MAX
-    }
-
-    /// Whether the client has so many bytes unread that it is not served while the room for replies
-    /// is full.
-    pub fn is_slow_reader(&self) -> bool {
-        self.output_bytes() >= SMALL_REPLY_BYTES
+        self.window.give_spare(&mut spare.window);
+        self.output.give_spare(&mut spare.output);
     }
 
     /// Whether the request at the front of the window has waited for room for as long as it may.
@@ -415,17 +454,7 @@ impl Connection {
     pub fn has_waited_for_room(&self, now_ms: u64) -> bool {
         let wait_ms = ROOM_WAIT_MS_MAX.min(u64::from(self.timeout_ms) / 6);
         let has_waited = |since_ms| now_ms >= since_ms + wait_ms;
-        !self.is_slow_reader() && self.wants_room_since_ms.is_some_and(has_waited)
-    }
-
-    /// Notes the size of the reply to a read. Reads travel behind writes only while replies are
-    /// small, since nobody knows how large a reply will be when the read is handed over.
-    pub fn note_reply(&mut self, bytes: usize) {
-        if bytes > SMALL_REPLY_BYTES {
-            self.small_replies_wanted = SMALL_REPLIES_TO_TRAVEL;
-        } else {
-            self.small_replies_wanted = self.small_replies_wanted.saturating_sub(1);
-        }
+        !self.output.is_slow() && self.room.since_ms.is_some_and(has_waited)
     }
 
     /// Whether a request of this connection waits for the state's lock.
@@ -433,17 +462,14 @@ impl Connection {
         if matches!(self.state, State::Greeting(_)) {
             return true;
         }
-        if self.parked {
-            return false;
-        }
-        let first = self.window.front();
-        first.is_some_and(|slot| slot.kind.runs_here()) && !self.output_is_full()
+        let runs_here = self.window.front().is_some_and(SlotKind::runs_here);
+        runs_here && !self.room.is_parked() && !self.output.is_full()
     }
 
     /// Whether the request at the front of the window has its place in the room for replies. Then
     /// it must not wait for room: it may be what fills it.
     pub fn holds_room(&self) -> bool {
-        match self.window.front().map(|slot| &slot.kind) {
+        match self.window.front() {
             Some(SlotKind::List(_)) => true,
             Some(SlotKind::MultiRead(several)) => several.is_held(),
             // All sessions together have no more paths than the tree.

@@ -18,7 +18,7 @@ impl ZkFront {
     /// taken by later calls, and by [`ZkFront::resume`].
     pub fn on_delivery(&mut self, delivery: Delivery) {
         let Delivery { changes, answers } = delivery;
-        self.waits_for_tree &= changes.zk.open_transaction().is_some();
+        self.feed.waits_for_tree &= changes.zk.open_transaction().is_some();
         self.feed.deliveries.push_back(Incoming::new(changes, answers));
         self.take_feed();
     }

@@ -93,7 +93,7 @@ impl ZkFront {
     ) {
         let Some(connection) = self.connections.get(&id) else { return };
         let permitted = acl.as_ref().is_none_or(|acl| {
-            let identities = borrow(&connection.identities);
+            let identities = borrow(connection.identity.proved());
             acl::allows(&self.settings, acl, perms::READ, &identities)
         });
         if permitted {
@@ -106,18 +106,17 @@ impl ZkFront {
         if matches!(connection.state, State::Closing) {
             return;
         }
-        let bytes_before = connection.output.len();
-        encode_event(zxid, event, path, &mut connection.output);
-        self.metrics.watch_bytes += (connection.output.len() - bytes_before - LENGTH_BYTES) as u64;
+        let bytes = connection.output.append(|out| encode_event(zxid, event, path, out));
+        self.metrics.watch_bytes += (bytes - LENGTH_BYTES) as u64;
         connection.stats.sent += 1;
         self.traffic.sent += 1;
         let bytes_max = match self.config.replies.is_full() {
             true => OUTPUT_BYTES_MAX,
             false => OUTPUT_BYTES_LIMIT,
         };
-        if connection.output_bytes() > bytes_max {
-            let what = format!("it leaves {} bytes unread", connection.output_bytes());
-            connection.drop_output();
+        if connection.output.bytes() > bytes_max {
+            let what = format!("it leaves {} bytes unread", connection.output.bytes());
+            connection.output.forget();
             self.disconnect(id, &what);
             return;
         }

@@ -19,6 +19,9 @@ pub(super) struct Feed {
     /// The highest zxid of the changes that were taken. Replies show it once all changes with it
     /// were taken.
     pub zxid: i64,
+    /// Whether a hold of the lock found the tree amid a change. Apply delivers something when that
+    /// is over.
+    pub waits_for_tree: bool,
 }
 
 /// The delivery that is being taken.

@@ -188,7 +188,9 @@ impl ZkFront {
         // The command gets a batch of its own, so that Loop can drop it if the client does not
         // wait.
         self.hand_over();
-        self.submit_small(id, &command);
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        let ticket = connection.window.draw_ticket();
+        self.submit_small((id, ticket), &command);
         self.commands.take(0);
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         connection.state = State::Connecting { connect, session, password, timeout_ms, since_ms };
@@ -241,7 +243,7 @@ impl ZkFront {
             password,
             read_only: connect.read_only.map(|_| is_read_only),
         };
-        response.encode(&mut connection.output);
+        connection.output.append(|out| response.encode(out));
         connection.state = State::Attached;
         connection.session = Some(session);
         connection.timeout_ms = timeout_ms;
@@ -255,7 +257,7 @@ impl ZkFront {
 
     fn refuse_session(&mut self, id: ConnectionId, read_only: Option<bool>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        ConnectResponse::refused(read_only).encode(&mut connection.output);
+        connection.output.append(|out| ConnectResponse::refused(read_only).encode(out));
         self.close_after_output(id);
     }
 }

@@ -13,9 +13,9 @@ use machine::{ConnectionId, SessionId, ZkChange, ZkOutcome, Zxid};
 use zk::request::{ReadKind, Request};
 
 use super::answered::ZkAnswered;
-use super::connection::Connection;
+use super::connection::{Connection, SlotKind};
 use super::pending::Pending;
-use super::{Slot, SlotKind, ZkFront};
+use super::{Slot, ZkFront};
 use crate::identities::OwnedIdentity;
 use crate::limits::SLOW_REQUEST_INTERVAL_MS;
 
@@ -116,8 +116,8 @@ impl ZkFront {
     /// Keeps the details of a write that was just put into the window.
     pub(super) fn keep_pending(&mut self, id: ConnectionId, request: &Request<'_>) {
         let keeps_journal = self.keeps_journal();
-        let window = self.connections.get_mut(&id).map(|connection| &mut connection.window);
-        if let Some(slot) = window.and_then(|window| window.back_mut()) {
+        let connection = self.connections.get_mut(&id);
+        if let Some(slot) = connection.and_then(|connection| connection.window.back_mut()) {
             slot.written = self.metrics.namespaces.written(request);
             if keeps_journal {
                 slot.pending = Pending::of_request(request);
@@ -243,7 +243,7 @@ fn event(
     let ip = connection.peer.rsplit_once(':').map_or(&*connection.peer, |(ip, _)| ip);
     AuditEvent {
         session: connection.session.map_or(0, |session| session.0),
-        user: users(&connection.identities),
+        user: users(connection.identity.proved()),
         ip: ip.to_string(),
         operation: pending.operation,
         znode: (!path.is_empty()).then(|| path.to_string()),

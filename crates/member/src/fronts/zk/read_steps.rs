@@ -7,7 +7,7 @@ use zk::response::{
 };
 
 use super::ZkFront;
-use super::connection::{Slot, SlotKind};
+use super::connection::SlotKind;
 use super::long_reads::{Bounds, Ended, List};
 use super::reads::reserve;
 use crate::identities::borrow;
@@ -20,11 +20,11 @@ impl ZkFront {
     pub(super) fn begin_list(&mut self, id: ConnectionId, bytes: u64) {
         let held = HeldReply::new(&self.config.replies, bytes as usize);
         let bounds = Bounds::new(self.config.list_step_names);
-        let first = self.connections.get_mut(&id).and_then(|it| it.window.front_mut());
-        let Some(Slot { kind, .. }) = first else { return };
-        if let SlotKind::Read(read) = kind {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if let Some(SlotKind::Read(read)) = connection.window.front() {
             let (read, place, names) = (read.clone(), ListPlace::default(), ChildNames::default());
-            *kind = SlotKind::List(Box::new(List { read, place, names, bounds, held }));
+            let list = Box::new(List { read, place, names, bounds, held });
+            connection.window.replace_front(SlotKind::List(list));
         }
     }
 
@@ -33,9 +33,8 @@ impl ZkFront {
         let mark = machine.mark();
         let bytes_max = self.result_bytes_max();
         let connection = self.connections.get_mut(&id)?;
-        let identities = borrow(&connection.identities);
-        let Some(SlotKind::List(list)) = connection.window.front_mut().map(|slot| &mut slot.kind)
-        else {
+        let identities = borrow(connection.identity.proved());
+        let Some(SlotKind::List(list)) = connection.window.front_mut() else {
             unreachable!("the caller checked that it exists");
         };
         let List { read, place, names, bounds, held } = &mut **list;
@@ -81,10 +80,8 @@ impl ZkFront {
         let zxid = machine.mark().zxid.0;
         let bytes_max = self.result_bytes_max().min(MULTI_READ_BYTES_MAX);
         let connection = self.connections.get_mut(&id)?;
-        let identities = borrow(&connection.identities);
-        let Some(SlotKind::MultiRead(several)) =
-            connection.window.front_mut().map(|slot| &mut slot.kind)
-        else {
+        let identities = borrow(connection.identity.proved());
+        let Some(SlotKind::MultiRead(several)) = connection.window.front_mut() else {
             unreachable!("the caller checked that it exists");
         };
         let ended = several.step(machine, &identities, bytes_max, &self.config.replies);

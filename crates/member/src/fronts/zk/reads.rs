@@ -37,7 +37,7 @@ impl ZkFront {
             self.greet(id, machine);
             return None;
         }
-        let first = connection.window.front().map(|slot| &slot.kind);
+        let first = connection.window.front();
         if let Some(SlotKind::Count { .. }) = first {
             self.run_count(id, machine);
             return Some(1);
@@ -47,7 +47,7 @@ impl ZkFront {
         {
             return self.wait_for_room(id, bytes, mark.zxid.0).then_some(1);
         }
-        let first = self.connections.get(&id)?.window.front().map(|slot| &slot.kind);
+        let first = self.connections.get(&id)?.window.front();
         match first {
             Some(SlotKind::SetWatches { .. }) => return self.run_set_watches(id, machine),
             Some(SlotKind::Ephemerals(_)) => return self.run_ephemerals(id, machine),
@@ -92,10 +92,10 @@ impl ZkFront {
             return None;
         }
         let bytes_of = |read: &OwnedRead| {
-            let identities = borrow(&connection.identities);
+            let identities = borrow(connection.identity.proved());
             result_bytes(&machine.zk().query(&ops::query(&read.borrow()), &identities))
         };
-        let bytes = match connection.window.front().map(|slot| &slot.kind) {
+        let bytes = match connection.window.front() {
             Some(SlotKind::Read(read)) => bytes_of(read),
             Some(SlotKind::MultiRead(several)) => several.wants_room(),
             // The size is not known before the paths are found.
@@ -103,7 +103,7 @@ impl ZkFront {
             _ => 0,
         };
         // A client that does not read its replies gets no small ones either.
-        let bytes = match connection.is_slow_reader() {
+        let bytes = match connection.output.is_slow() {
             true => bytes.max(OUTPUT_BYTES_MAX as u64),
             false => bytes,
         };
@@ -114,10 +114,10 @@ impl ZkFront {
     fn run_read(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let mark = machine.mark();
         let connection = self.connections.get(&id)?;
-        let Some(SlotKind::Read(read)) = connection.window.front().map(|slot| &slot.kind) else {
+        let Some(SlotKind::Read(read)) = connection.window.front() else {
             unreachable!("the caller checked that it exists");
         };
-        let identities = borrow(&connection.identities);
+        let identities = borrow(connection.identity.proved());
         let result = machine.zk().query(&ops::query(&read.borrow()), &identities);
         let bytes = result_bytes(&result);
         if self.has_many_names(&result) && !self.is_too_large_a_reply(bytes) {
@@ -155,9 +155,7 @@ impl ZkFront {
         let zxid = machine.mark().zxid.0;
         let connection = self.connections.get_mut(&id)?;
         let session = connection.session.expect("an attached connection has a session");
-        let Some(SlotKind::Ephemerals(asked)) =
-            connection.window.front_mut().map(|slot| &mut slot.kind)
-        else {
+        let Some(SlotKind::Ephemerals(asked)) = connection.window.front_mut() else {
             unreachable!("the caller checked that it exists");
         };
         let (is_whole, count) = look_for_ephemerals(asked, session, machine);
@@ -180,22 +178,18 @@ impl ZkFront {
     /// reply.
     fn end_search(&mut self, id: ConnectionId, zxid: i64) {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
-        let first = connection.window.front_mut().expect("the caller checked that it exists");
-        if let SlotKind::Ephemerals(asked) = &mut first.kind {
+        if let Some(SlotKind::Ephemerals(asked)) = connection.window.front_mut() {
             let paths = core::mem::take(&mut asked.found).into_iter().collect();
-            first.kind = SlotKind::EphemeralsFound { paths, zxid };
-            connection.local_reads -= 1;
-            connection.wants_room_since_ms = None;
+            connection.window.replace_front(SlotKind::EphemeralsFound { paths, zxid });
+            connection.room.end();
         }
     }
 
     /// Runs one step of the count at the front of the window, and answers it if that was the last.
     fn run_count(&mut self, id: ConnectionId, machine: &Machine) {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
-        let identities = borrow(&connection.identities);
-        let Some(SlotKind::Count { path, so_far }) =
-            connection.window.front_mut().map(|slot| &mut slot.kind)
-        else {
+        let identities = borrow(connection.identity.proved());
+        let Some(SlotKind::Count { path, so_far }) = connection.window.front_mut() else {
             unreachable!("the caller checked that it exists");
         };
         let step = machine.zk().count_descendants(path, &identities, COUNT_STEP_SLOTS_MAX, so_far);
@@ -252,7 +246,7 @@ impl ZkFront {
     fn run_set_watches(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let mark = machine.mark();
         let connection = self.connections.get_mut(&id)?;
-        let first = connection.window.front_mut().map(|slot| &mut slot.kind);
+        let first = connection.window.front_mut();
         let Some(SlotKind::SetWatches { asked, done }) = first else {
             unreachable!("the caller checked that it exists");
         };

@@ -11,13 +11,10 @@ use zk::response::WriteForm;
 use zk::{ErrorCode, ops};
 
 use super::acls::empty_expanded_acls;
-use super::connection::{AskedEphemerals, Connection, OwnedSetWatches, ReadOnly, SlotKind};
+use super::connection::{Asked, AskedEphemerals, OwnedSetWatches, ReadOnly, SlotKind};
 use super::long_reads::SeveralReads;
 use super::{Halt, ZkFront, take_frame};
-use crate::limits::{
-    FRONT_TRAVELLING_READS_MAX, OUTPUT_BYTES_MAX, TRAVELLED_WRITE_BYTES_MAX, TRAVELLING_READS_MAX,
-    WINDOW_BYTES_MAX, WINDOW_REQUESTS_MAX,
-};
+use crate::limits::{FRONT_TRAVELLING_READS_MAX, OUTPUT_BYTES_MAX};
 use crate::local_read::{LocalRead, OwnedRead};
 use crate::message::{Caller, ToLoop};
 
@@ -37,21 +34,18 @@ impl ZkFront {
             let what = format!("a frame of {} bytes, {frame_bytes_max} allowed", length as i32);
             return Err(self.disconnect(id, &what));
         }
-        let window_is_full = connection.window.len() >= WINDOW_REQUESTS_MAX
-            || connection.window_bytes >= WINDOW_BYTES_MAX;
-        if window_is_full || connection.output_is_full() {
+        if connection.window.is_full() || connection.output.is_full() {
             return Err(Halt::HeldBack);
         }
-        if self.config.replies.is_full() && connection.is_slow_reader() {
+        if self.config.replies.is_full() && connection.output.is_slow() {
             // One that holds room goes on, and is looked at again behind its next step.
             if !connection.holds_room() {
                 self.park(id, OUTPUT_BYTES_MAX as u64);
             }
             return Err(Halt::HeldBack);
         }
-        if !has_credit && connection.throttled_bytes == 0 {
-            if connection.starved_since_ms.is_none() {
-                connection.starved_since_ms = Some(self.now.monotonic_ms);
+        if !has_credit && !connection.credit.is_throttled() {
+            if connection.credit.wait(self.now.monotonic_ms) {
                 self.commands.starved.push(id);
             }
             return Err(Halt::HeldBack);
@@ -63,7 +57,8 @@ impl ZkFront {
             return Err(Halt::NeedsBytes);
         };
         let opcode = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
-        if opcode.is_some_and(|opcode| is_held_back(connection, i32::from_be_bytes(*opcode))) {
+        let window = &connection.window;
+        if opcode.is_some_and(|opcode| window.holds_back(i32::from_be_bytes(*opcode))) {
             return Err(Halt::HeldBack);
         }
         take_frame(&mut connection.input, length).ok_or(Halt::NeedsBytes)
@@ -82,29 +77,31 @@ impl ZkFront {
             Err(error) => return Err(self.disconnect(id, &format!("a request: {error}"))),
         };
         let session = connection.session.expect("an attached connection has a session");
-        let throttled = connection.takes_throttled(4 + frame.len());
+        let throttled = connection.credit.takes_throttled(4 + frame.len());
+        let ticket = connection.window.draw_ticket();
+        let mut asked = Asked { id, xid: header.xid, ticket, large_bytes: 0 };
         if self.lacks_auth(id, header.opcode) {
             self.notice(id, "it asks for something before it has proved who it is");
-            self.fail(id, header.xid, ErrorCode::AUTH_REQUIRED, Some(0), true);
+            self.fail(asked, ErrorCode::AUTH_REQUIRED, Some(0), true);
             return Ok(());
         }
         if !matches!(header.opcode, op::AUTH | op::SASL) {
             let bytes = reader.remaining() as u32;
             match self.config.throttle.begin_request(bytes) {
-                Some(counted) => self.large_bytes = counted,
+                Some(counted) => asked.large_bytes = counted,
                 None => return Err(self.reject_large(id, bytes)),
             }
         }
         if throttled && is_throttlable(header.opcode) {
             self.metrics.throttled_ops += 1;
-            self.fail(id, header.xid, ErrorCode::THROTTLED_OP, None, false);
+            self.fail(asked, ErrorCode::THROTTLED_OP, None, false);
             return Ok(());
         }
-        if self.lacks_leader(id, header) {
+        if self.lacks_leader(asked, header.opcode) {
             return Ok(());
         }
         match Request::decode(header.opcode, &mut reader) {
-            Ok(request) => self.on_request(id, header, &request, frame.len()),
+            Ok(request) => self.on_request(asked, &request, frame.len()),
             // `ZooKeeperServer.processPacket` decodes these before all others, and does not catch
             // errors.
             Err(error) if header.opcode == op::AUTH => {
@@ -117,10 +114,10 @@ impl ZkFront {
                 match refused_with_a_zxid(header.opcode, &error) {
                     Some(error) => {
                         let (bytes, form) = (frame.len(), WriteForm::Refused(error));
-                        self.submit_small(id, &ops::refused_command(session));
-                        self.push_slot(id, header.xid, SlotKind::Write { form, bytes });
+                        self.submit_small((id, ticket), &ops::refused_command(session));
+                        self.push_slot(asked, SlotKind::Write { form, bytes });
                     }
-                    None => self.fail(id, header.xid, ErrorCode::MARSHALLING_ERROR, None, false),
+                    None => self.fail(asked, ErrorCode::MARSHALLING_ERROR, None, false),
                 }
                 Ok(())
             }
@@ -130,14 +127,14 @@ impl ZkFront {
     /// Refuses requests of a read-only connection that need a leader. A close of a session that
     /// only this member knows ends it. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`. True if the
     /// request is done with.
-    fn lacks_leader(&mut self, id: ConnectionId, header: RequestHeader) -> bool {
-        let connection = self.connections.get(&id).expect("the caller checked that it exists");
+    fn lacks_leader(&mut self, asked: Asked, opcode: i32) -> bool {
+        let connection =
+            self.connections.get(&asked.id).expect("the caller checked that it exists");
         let read_only = connection.read_only;
-        let RequestHeader { xid, opcode } = header;
         match opcode {
             _ if read_only == ReadOnly::No => false,
             op::CLOSE_SESSION if read_only == ReadOnly::Local => {
-                self.fail(id, xid, ErrorCode::OK, None, true);
+                self.fail(asked, ErrorCode::OK, None, true);
                 true
             }
             op::CLOSE_SESSION
@@ -152,7 +149,7 @@ impl ZkFront {
             | op::SET_ACL
             | op::MULTI
             | op::CHECK => {
-                self.fail(id, xid, ErrorCode::NOT_READ_ONLY, None, false);
+                self.fail(asked, ErrorCode::NOT_READ_ONLY, None, false);
                 true
             }
             _ => false,
@@ -169,12 +166,11 @@ impl ZkFront {
 
     fn on_request(
         &mut self,
-        id: ConnectionId,
-        header: RequestHeader,
+        asked: Asked,
         request: &Request<'_>,
         bytes: usize,
     ) -> Result<(), Halt> {
-        let xid = header.xid;
+        let Asked { id, xid, ticket, .. } = asked;
         let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
         connection.stats.last_operation = operation_name(request);
         if xid >= 0 {
@@ -184,43 +180,42 @@ impl ZkFront {
             Request::Write(_)
             | Request::Multi(_)
             | Request::CloseSession
-            | Request::Reconfig { .. } => self.on_write(id, xid, request, bytes),
+            | Request::Reconfig { .. } => self.on_write(asked, request, bytes),
             Request::SetWatches(_)
             | Request::SetWatches2(_)
             | Request::AddWatch { .. }
             | Request::CheckWatches { .. }
-            | Request::RemoveWatches { .. } => self.on_watches(id, xid, request),
-            Request::Read(read) => self.on_read(id, xid, OwnedRead::of(read)),
+            | Request::RemoveWatches { .. } => self.on_watches(asked, request),
+            Request::Read(read) => self.on_read(asked, OwnedRead::of(read)),
             Request::MultiRead(reads) => {
                 let reads = reads.iter().map(OwnedRead::of).collect();
                 let several = SeveralReads::new(reads, self.config.list_step_names);
-                self.push_slot(id, xid, SlotKind::MultiRead(Box::new(several)));
+                self.push_slot(asked, SlotKind::MultiRead(Box::new(several)));
             }
             Request::Sync { path } => {
                 let path = path.map(Into::into);
                 self.hand_over();
-                let ticket = self.connections[&id].next_ticket;
                 let caller = Caller { front: self.config.id, connection: id, ticket };
                 self.output.to_loop.push(ToLoop::Sync(caller));
-                self.push_slot(id, xid, SlotKind::Sync { path, done: false });
+                self.push_slot(asked, SlotKind::Sync { path, done: false });
             }
-            Request::Ping => self.push_slot(id, xid, SlotKind::Ping),
+            Request::Ping => self.push_slot(asked, SlotKind::Ping),
             Request::GetAllChildrenNumber { path } => {
                 let (path, so_far) = ((*path).into(), DescendantCount::default());
-                self.push_slot(id, xid, SlotKind::Count { path, so_far });
+                self.push_slot(asked, SlotKind::Count { path, so_far });
             }
             Request::GetEphemerals { prefix } => {
-                let asked = AskedEphemerals::new(ops::ephemerals_prefix(*prefix));
-                self.push_slot(id, xid, SlotKind::Ephemerals(Box::new(asked)));
+                let search = AskedEphemerals::new(ops::ephemerals_prefix(*prefix));
+                self.push_slot(asked, SlotKind::Ephemerals(Box::new(search)));
             }
             Request::WhoAmI => {
-                let identities = connection.identities.clone();
-                self.push_slot(id, xid, SlotKind::WhoAmI(identities));
+                let identities = connection.identity.proved().clone();
+                self.push_slot(asked, SlotKind::WhoAmI(identities));
             }
-            Request::Auth { scheme, credentials } => self.on_auth(id, xid, scheme, *credentials),
-            Request::Sasl { token } => self.on_sasl(id, xid, token),
+            Request::Auth { scheme, credentials } => self.on_auth(asked, scheme, *credentials),
+            Request::Sasl { token } => self.on_sasl(asked, token),
             // UnimplementedRequestProcessor: answered with zxid -1, then closed.
-            Request::Unknown => self.fail(id, xid, ErrorCode::UNIMPLEMENTED, Some(-1), true),
+            Request::Unknown => self.fail(asked, ErrorCode::UNIMPLEMENTED, Some(-1), true),
         }
         self.settle(id);
         Ok(())
@@ -228,51 +223,46 @@ impl ZkFront {
 
     /// Takes a read. It travels with the own write right before it if that write was not handed
     /// over yet and the reply is likely to be small; otherwise it runs here.
-    fn on_read(&mut self, id: ConnectionId, xid: i32, read: OwnedRead) {
+    fn on_read(&mut self, asked: Asked, read: OwnedRead) {
+        let Asked { id, xid, .. } = asked;
         let connection = self.connections.get(&id).expect("its frame was just decoded");
-        let identities = connection.identities.clone();
+        let identities = connection.identity.proved().clone();
         let is_list = matches!(read.kind, ReadKind::GetChildren | ReadKind::GetChildren2);
-        let behind_write = connection.local_reads == 0
-            && connection.window.back().is_some_and(|slot| match slot.kind {
-                SlotKind::Write { bytes, .. } => bytes <= TRAVELLED_WRITE_BYTES_MAX,
-                SlotKind::TravellingRead(_) => true,
-                _ => false,
-            });
         let may_travel = !is_list
-            && behind_write
-            && connection.small_replies_wanted == 0
-            && connection.travelling_reads < TRAVELLING_READS_MAX
+            && connection.window.lets_travel()
+            && connection.room.expects_small()
             && self.held.travelling_reads < FRONT_TRAVELLING_READS_MAX;
         let waiter = self.commands.waiters.last_mut().filter(|waiter| waiter.connection == id);
         match waiter {
             Some(waiter) if may_travel => {
                 waiter.reads.push(LocalRead::Zk { xid, read: read.clone(), identities });
-                self.push_slot(id, xid, SlotKind::TravellingRead(read));
+                self.push_slot(asked, SlotKind::TravellingRead(read));
             }
-            _ => self.push_slot(id, xid, SlotKind::Read(read)),
+            _ => self.push_slot(asked, SlotKind::Read(read)),
         }
     }
 
     /// Takes a request that is replicated.
-    fn on_write(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>, bytes: usize) {
+    fn on_write(&mut self, asked: Asked, request: &Request<'_>, bytes: usize) {
+        let Asked { id, ticket, .. } = asked;
         let session = self.connections[&id].session.expect("an attached connection has a session");
         match request {
             Request::Write(write) => {
                 let command = ops::write_command(session, write);
-                let form = self.submit_or_refuse(id, session, command, WriteForm::of(write));
-                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                let form = self.submit_or_refuse(asked, session, command, WriteForm::of(write));
+                self.push_slot(asked, SlotKind::Write { form, bytes });
                 self.keep_pending(id, request);
             }
             Request::Multi(writes) => {
                 let command = ops::multi_command(session, writes);
                 let form = WriteForm::of_multi(writes);
-                let form = self.submit_or_refuse(id, session, command, form);
-                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                let form = self.submit_or_refuse(asked, session, command, form);
+                self.push_slot(asked, SlotKind::Write { form, bytes });
                 self.keep_pending(id, request);
             }
             Request::CloseSession => {
-                self.submit_small(id, &Command::Zk(ZkCommand::CloseSession { session }));
-                self.push_slot(id, xid, SlotKind::Close { bytes });
+                self.submit_small((id, ticket), &Command::Zk(ZkCommand::CloseSession { session }));
+                self.push_slot(asked, SlotKind::Close { bytes });
             }
             // PrepRequestProcessor: a standalone server's answer, allowed or not.
             Request::Reconfig { .. } => {
@@ -280,8 +270,8 @@ impl ZkFront {
                     true => ErrorCode::UNIMPLEMENTED,
                     false => ErrorCode::RECONFIG_DISABLED,
                 });
-                self.submit_small(id, &ops::refused_command(session));
-                self.push_slot(id, xid, SlotKind::Write { form, bytes });
+                self.submit_small((id, ticket), &ops::refused_command(session));
+                self.push_slot(asked, SlotKind::Write { form, bytes });
             }
             _ => unreachable!("the caller checked that it exists"),
         }
@@ -291,66 +281,44 @@ impl ZkFront {
     /// is refused itself if no entry of the log can hold it. Returns the form of the answer.
     fn submit_or_refuse(
         &mut self,
-        id: ConnectionId,
+        Asked { id, ticket, .. }: Asked,
         session: SessionId,
         mut command: Command<'_>,
         form: WriteForm,
     ) -> WriteForm {
-        empty_expanded_acls(&mut command, &self.connections[&id].identities);
-        if self.submit(id, &command) {
+        empty_expanded_acls(&mut command, self.connections[&id].identity.proved());
+        if self.submit((id, ticket), &command) {
             return form;
         }
-        self.submit_small(id, &ops::refused_command(session));
+        self.submit_small((id, ticket), &ops::refused_command(session));
         WriteForm::Refused(ErrorCode::MARSHALLING_ERROR)
     }
 
     /// Takes a request about the connection's own watches.
-    fn on_watches(&mut self, id: ConnectionId, xid: i32, request: &Request<'_>) {
+    fn on_watches(&mut self, asked: Asked, request: &Request<'_>) {
         match request {
             Request::SetWatches(watches) => {
-                let asked = Arc::new(OwnedSetWatches::of(watches));
-                self.push_slot(id, xid, SlotKind::SetWatches { asked, done: 0 });
+                let watches = Arc::new(OwnedSetWatches::of(watches));
+                self.push_slot(asked, SlotKind::SetWatches { asked: watches, done: 0 });
             }
             Request::SetWatches2(watches) => {
-                let asked = Arc::new(OwnedSetWatches::of_all(watches));
-                self.push_slot(id, xid, SlotKind::SetWatches { asked, done: 0 });
+                let watches = Arc::new(OwnedSetWatches::of_all(watches));
+                self.push_slot(asked, SlotKind::SetWatches { asked: watches, done: 0 });
             }
             Request::AddWatch { path, mode } => {
                 let (path, mode) = ((*path).into(), *mode);
-                self.push_slot(id, xid, SlotKind::AddWatch { path, mode });
+                self.push_slot(asked, SlotKind::AddWatch { path, mode });
             }
             Request::CheckWatches { path, watcher_type } => {
                 let (path, watcher_type) = ((*path).into(), *watcher_type);
-                self.push_slot(id, xid, SlotKind::CheckWatches { path, watcher_type });
+                self.push_slot(asked, SlotKind::CheckWatches { path, watcher_type });
             }
             Request::RemoveWatches { path, watcher_type } => {
                 let (path, watcher_type) = ((*path).into(), *watcher_type);
-                self.push_slot(id, xid, SlotKind::RemoveWatches { path, watcher_type });
+                self.push_slot(asked, SlotKind::RemoveWatches { path, watcher_type });
             }
             _ => unreachable!("the caller checked that it exists"),
         }
-    }
-}
-
-/// Whether a request with this opcode must wait before it is decoded. A read that waits for its
-/// turn holds back all later commands and syncs, and also auth and SASL, with which it would see
-/// more than it may. A sync holds back commands: it does not pass the log, and later commands could
-/// be answered first.
-fn is_held_back(connection: &Connection, opcode: i32) -> bool {
-    let behind_read = connection.local_reads > 0;
-    match opcode {
-        op::SYNC | op::AUTH | op::SASL => behind_read,
-        op::CREATE
-        | op::CREATE2
-        | op::CREATE_CONTAINER
-        | op::CREATE_TTL
-        | op::DELETE
-        | op::SET_DATA
-        | op::SET_ACL
-        | op::MULTI
-        | op::RECONFIG
-        | op::CLOSE_SESSION => behind_read || connection.open_syncs > 0,
-        _ => false,
     }
 }
 

@@ -14,7 +14,7 @@ use zk::response::{ReplyHeader, encode_empty};
 
 use super::ZkFront;
 use super::connection::{Slot, SlotKind, State};
-use crate::limits::{OUTPUT_STALL_MS, OUTPUT_TAKEN_BYTES_MIN, PARKED_RESUMED_MAX};
+use crate::limits::{OUTPUT_STALL_MS, PARKED_RESUMED_MAX};
 
 /// Bytes and reads that a Front holds for its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl ZkFront {
     /// The bytes and reads that this Front holds, counted anew, for tests of its bounds.
     pub fn held_bytes(&self) -> HeldBytes {
         let connections = || self.connections.values();
-        let output = connections().map(|connection| connection.output.len()).sum();
-        let counted: usize = connections().map(|connection| connection.output_counted).sum();
+        let output = connections().map(|connection| connection.output.held_bytes()).sum();
+        let counted: usize = connections().map(|connection| connection.output.counted()).sum();
         assert!(counted == self.held.output);
         HeldBytes {
             output,
@@ -59,9 +59,7 @@ impl ZkFront {
     /// Counts the output of a connection anew.
     pub(super) fn count_output(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let now = connection.output.len();
-        self.held.output = self.held.output - connection.output_counted + now;
-        connection.output_counted = now;
+        connection.output.count_in(&mut self.held.output);
         self.held.tell(&self.config.replies, self.connections.is_empty());
     }
 
@@ -71,7 +69,7 @@ impl ZkFront {
     pub(super) fn wait_for_room(&mut self, id: ConnectionId, bytes: u64, zxid: i64) -> bool {
         let now_ms = self.now.monotonic_ms;
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
-        connection.wants_room_since_ms.get_or_insert(now_ms);
+        connection.room.begin(now_ms);
         if !connection.has_waited_for_room(now_ms) {
             self.park(id, bytes);
             return false;
@@ -87,8 +85,7 @@ impl ZkFront {
     /// Lets a connection wait for room for its next reply, of `bytes` bytes.
     pub(super) fn park(&mut self, id: ConnectionId, bytes: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if !connection.parked {
-            connection.parked = true;
+        if connection.room.park() {
             self.held.parked.push_back((id, bytes));
         }
     }
@@ -100,14 +97,14 @@ impl ZkFront {
         for _ in 0..PARKED_RESUMED_MAX.min(self.held.parked.len()) {
             let Some((id, bytes)) = self.held.parked.pop_front() else { return };
             let Some(connection) = self.connections.get_mut(&id) else { continue };
-            if !connection.parked {
+            if !connection.room.is_parked() {
                 continue;
             }
             if !self.config.replies.takes(bytes) && !connection.has_waited_for_room(now_ms) {
                 self.held.parked.push_back((id, bytes));
                 continue;
             }
-            connection.parked = false;
+            connection.room.unpark();
             self.enqueue_if_runnable(id);
             self.turns.resumable.push(id);
         }
@@ -129,22 +126,18 @@ impl ZkFront {
         self.held.tight_since_ms = Some(now_ms);
         let mut slow = Vec::new();
         for (id, connection) in &mut self.connections {
-            let taken = |before: u64| connection.taken_bytes - before;
-            let is_slow = |before| taken(before) < OUTPUT_TAKEN_BYTES_MIN;
-            if is_due && connection.taken_before.is_some_and(is_slow) {
+            if connection.output.look_for_slow() && is_due {
                 slow.push(*id);
             }
-            let leaves_some = connection.is_slow_reader();
-            connection.taken_before = leaves_some.then_some(connection.taken_bytes);
         }
         slow.sort_unstable();
         for id in slow {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
-            if !connection.is_slow_reader() || matches!(connection.state, State::Closing) {
+            if !connection.output.is_slow() || matches!(connection.state, State::Closing) {
                 continue;
             }
-            let bytes = connection.output_bytes();
-            connection.drop_output();
+            let bytes = connection.output.bytes();
+            connection.output.forget();
             self.metrics.slow_takers_ended += 1;
             self.disconnect(id, &format!("it leaves {bytes} bytes unread that others need"));
         }
@@ -195,7 +188,7 @@ impl ZkFront {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let is_own_command =
             |slot: &Slot| matches!(slot.kind, SlotKind::Write { .. } | SlotKind::Close { .. });
-        connection.small_replies_wanted = crate::limits::SMALL_REPLIES_TO_TRAVEL;
+        connection.room.note_large_reply();
         if connection.window.iter().any(is_own_command) {
             for _ in 0..count {
                 let slot = self.pop_slot(id);
@@ -206,15 +199,7 @@ impl ZkFront {
             }
             return;
         }
-        for slot in connection.window.iter_mut().take(count) {
-            let kind = core::mem::replace(&mut slot.kind, SlotKind::Ping);
-            let SlotKind::TravellingRead(read) = kind else {
-                unreachable!("reads that travelled stand behind their write");
-            };
-            slot.kind = SlotKind::Read(read);
-        }
-        connection.travelling_reads -= count;
-        connection.local_reads += count;
+        connection.window.take_back(count);
         self.held.travelling_reads -= count;
     }
 }

@@ -1,359 +1,226 @@
-//! The window of a connection: its unanswered requests in order, the credit they take, and their
-//! replies.
+//! The window of a connection: its unanswered requests in order.
+//!
+//! The window keeps the order of a session exact. Requests enter at its back as they are decoded
+//! and leave at its front as they are answered. A request that is done behind an unanswered one
+//! waits in the window.
 
-use machine::{ConnectionId, Mark, Refusal};
-use zk::ErrorCode;
-use zk::request::XID_PING;
-use zk::response::{
-    ReplyHeader, encode_empty, encode_ephemerals, encode_sasl, encode_sync, encode_unavailable,
-    encode_who_am_i, encode_write,
+use std::collections::VecDeque;
+
+use zk::request::opcode as op;
+
+use super::connection::{Slot, SlotKind};
+use crate::limits::{
+    TRAVELLED_WRITE_BYTES_MAX, TRAVELLING_READS_MAX, WINDOW_BYTES_MAX, WINDOW_KEPT_REQUESTS,
+    WINDOW_REQUESTS_MAX,
 };
+use crate::message::Ticket;
 
-use super::answered::of_zk;
-use super::connection::{Slot, SlotKind, State};
-use super::namespaces::Written;
-use super::{LENGTH_BYTES, ZkFront};
-use crate::identities::borrow;
-use crate::limits::SMALL_REPLY_BYTES;
-use crate::local_read::{ReadAnswer, ReadOutcome};
-use crate::message::{Answered, Ticket, Unavailable};
+/// The unanswered requests of a connection, the oldest first.
+#[derive(Default)]
+pub(super) struct Window {
+    slots: VecDeque<Slot>,
+    /// Bytes of commands in the window.
+    bytes: usize,
+    /// Reads in the window that run here.
+    local_reads: usize,
+    /// Reads in the window that travel with a write.
+    travelling_reads: usize,
+    /// Syncs in the window that are not answered.
+    open_syncs: usize,
+    next_ticket: u64,
+}
 
-impl ZkFront {
-    pub(super) fn push_slot(&mut self, id: ConnectionId, xid: i32, kind: SlotKind) {
-        let received_ms = self.now.monotonic_ms;
-        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
-        match &kind {
-            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
-                connection.window_bytes += bytes;
-                self.commands.take(*bytes);
-            }
-            SlotKind::Sync { .. } => {
-                connection.open_syncs += 1;
-                self.commands.take(0);
-            }
-            kind if kind.runs_here() => connection.local_reads += 1,
-            SlotKind::TravellingRead(_) => {
-                connection.travelling_reads += 1;
-                self.held.travelling_reads += 1;
-            }
+impl Window {
+    /// A ticket for the next request. No two requests of a connection have the same.
+    pub fn draw_ticket(&mut self) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        ticket
+    }
+
+    /// The number of requests.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether every request is answered.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether no further request may enter.
+    pub fn is_full(&self) -> bool {
+        self.slots.len() >= WINDOW_REQUESTS_MAX || self.bytes >= WINDOW_BYTES_MAX
+    }
+
+    /// The requests, the oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Slot> {
+        self.slots.iter()
+    }
+
+    /// The oldest request.
+    pub fn front(&self) -> Option<&SlotKind> {
+        self.slots.front().map(|slot| &slot.kind)
+    }
+
+    /// The oldest request, to be run in steps. Its kind stays as it is.
+    pub fn front_mut(&mut self) -> Option<&mut SlotKind> {
+        self.slots.front_mut().map(|slot| &mut slot.kind)
+    }
+
+    /// The newest request.
+    pub fn back(&self) -> Option<&SlotKind> {
+        self.slots.back().map(|slot| &slot.kind)
+    }
+
+    /// The newest request, to note more about it.
+    pub fn back_mut(&mut self) -> Option<&mut Slot> {
+        self.slots.back_mut()
+    }
+
+    /// Adds a request.
+    pub fn push(&mut self, slot: Slot) {
+        self.count(&slot.kind);
+        self.slots.push_back(slot);
+    }
+
+    /// Removes the oldest request.
+    pub fn pop(&mut self) -> Option<Slot> {
+        let slot = self.slots.pop_front()?;
+        self.discount(&slot.kind);
+        Some(slot)
+    }
+
+    /// Removes all requests: the connection is over.
+    pub fn take_all(&mut self) -> VecDeque<Slot> {
+        (self.bytes, self.local_reads, self.travelling_reads, self.open_syncs) = (0, 0, 0, 0);
+        core::mem::take(&mut self.slots)
+    }
+
+    /// Makes another kind of the oldest request.
+    pub fn replace_front(&mut self, kind: SlotKind) {
+        self.replace(0, |_| kind);
+    }
+
+    /// Makes reads that run here of the oldest `count` requests, which travelled with a write and
+    /// were handed back.
+    pub fn take_back(&mut self, count: usize) {
+        for at in 0..count {
+            self.replace(at, |kind| match kind {
+                SlotKind::TravellingRead(read) => SlotKind::Read(read),
+                _ => unreachable!("reads that travelled stand behind their write"),
+            });
+        }
+    }
+
+    fn replace(&mut self, at: usize, change: impl FnOnce(SlotKind) -> SlotKind) {
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        let old = core::mem::replace(&mut slot.kind, SlotKind::Ping);
+        self.discount(&old);
+        let new = change(old);
+        self.count(&new);
+        self.slots[at].kind = new;
+    }
+
+    fn count(&mut self, kind: &SlotKind) {
+        match kind {
+            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => self.bytes += bytes,
+            SlotKind::Sync { done: false, .. } => self.open_syncs += 1,
+            SlotKind::TravellingRead(_) => self.travelling_reads += 1,
+            kind if kind.runs_here() => self.local_reads += 1,
             _ => {}
         }
-        let large_bytes = core::mem::take(&mut self.large_bytes);
-        let (pending, written) = (None, Written::Nothing);
-        let ticket = connection.next_ticket;
-        connection.next_ticket = Ticket(ticket.0 + 1);
-        let slot = Slot { xid, ticket, received_ms, kind, large_bytes, pending, written };
-        connection.window.push_back(slot);
-        self.traffic.outstanding += 1;
     }
 
-    /// Returns the credit of a slot that is answered, or whose connection is gone.
-    pub(super) fn give_back(&mut self, slot: &Slot) {
-        self.traffic.outstanding -= 1;
-        self.config.throttle.end_request(slot.large_bytes);
-        match &slot.kind {
-            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
-                self.commands.give_back(*bytes);
-            }
-            SlotKind::Sync { .. } => self.commands.give_back(0),
-            SlotKind::TravellingRead(_) => self.held.travelling_reads -= 1,
+    fn discount(&mut self, kind: &SlotKind) {
+        match kind {
+            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => self.bytes -= bytes,
+            SlotKind::Sync { done: false, .. } => self.open_syncs -= 1,
+            SlotKind::TravellingRead(_) => self.travelling_reads -= 1,
+            kind if kind.runs_here() => self.local_reads -= 1,
             _ => {}
         }
     }
 
-    pub(super) fn has_credit(&self) -> bool {
-        self.commands.has_credit(self.config.commands_max)
-    }
-
-    /// Removes the first slot of the window, which must not be empty.
-    pub(super) fn pop_slot(&mut self, id: ConnectionId) -> Slot {
-        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
-        let slot = connection.window.pop_front().expect("the caller checked that it exists");
-        match &slot.kind {
-            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
-                connection.window_bytes -= bytes;
-            }
-            kind if kind.runs_here() => {
-                connection.local_reads -= 1;
-                connection.wants_room_since_ms = None;
-            }
-            SlotKind::TravellingRead(_) => connection.travelling_reads -= 1,
-            _ => {}
-        }
-        self.give_back(&slot);
-        slot
-    }
-
-    /// Answers the requests at the front of the window that need nothing more, and lists the
-    /// connection if the next one needs the lock.
-    pub(super) fn settle(&mut self, id: ConnectionId) {
-        loop {
-            let Some(connection) = self.connections.get(&id) else { return };
-            let Some(slot) = connection.window.front() else { break };
-            let ready = match &slot.kind {
-                SlotKind::Ping
-                | SlotKind::WhoAmI(_)
-                | SlotKind::AuthAccepted
-                | SlotKind::Sasl { .. }
-                | SlotKind::EphemeralsFound { .. }
-                | SlotKind::Failed { .. } => true,
-                SlotKind::Sync { done, .. } => *done,
-                _ => false,
-            };
-            if !ready {
-                break;
-            }
-            let slot = self.pop_slot(id);
-            self.answer_ready(id, slot);
-        }
-        self.enqueue_if_runnable(id);
-    }
-
-    fn answer_ready(&mut self, id: ConnectionId, slot: Slot) {
-        let last_zxid = self.last_zxid;
-        let xid = slot.xid;
-        let header = |zxid, error| ReplyHeader { xid, zxid, error };
-        match &slot.kind {
-            SlotKind::Ping => {
-                let header = ReplyHeader { xid: XID_PING, zxid: last_zxid, error: ErrorCode::OK };
-                self.reply(id, &slot, last_zxid, |out| encode_empty(header, out));
-            }
-            SlotKind::WhoAmI(identities) => {
-                let identities = borrow(identities);
-                self.reply(id, &slot, last_zxid, |out| {
-                    encode_who_am_i(xid, last_zxid, &identities, out);
-                });
-            }
-            SlotKind::AuthAccepted => {
-                let header = header(0, ErrorCode::OK);
-                self.reply(id, &slot, 0, |out| encode_empty(header, out));
-            }
-            SlotKind::Sasl { token, error, close } => {
-                let header = header(0, *error);
-                self.reply(id, &slot, 0, |out| encode_sasl(header, token.as_deref(), out));
-                if *close {
-                    self.close_after_output(id);
-                }
-            }
-            SlotKind::Failed { error, zxid, close } => {
-                let header = header(zxid.unwrap_or(last_zxid), *error);
-                self.reply(id, &slot, header.zxid, |out| encode_empty(header, out));
-                if *close {
-                    self.close_after_output(id);
-                }
-            }
-            SlotKind::EphemeralsFound { paths, zxid } => {
-                let bytes = paths.iter().map(|path| 4 + path.len()).sum();
-                self.reply(id, &slot, *zxid, |out| encode_ephemerals(xid, *zxid, paths, out));
-                self.note_reply(id, bytes);
-            }
-            SlotKind::Sync { path, .. } => {
-                self.reply(id, &slot, last_zxid, |out| {
-                    encode_sync(xid, last_zxid, path.as_deref(), out)
-                });
-            }
-            _ => unreachable!("settle answers only what is ready"),
-        }
-    }
-
-    /// Appends a reply to the output and counts it.
-    pub(super) fn reply(
-        &mut self,
-        id: ConnectionId,
-        slot: &Slot,
-        zxid: i64,
-        encode: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let now = self.now;
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let bytes_before = connection.output.len();
-        encode(&mut connection.output);
-        let bytes = (connection.output.len() - bytes_before - LENGTH_BYTES) as u64;
-        let elapsed_ms = now.monotonic_ms.saturating_sub(slot.received_ms);
-        let stats = &mut connection.stats;
-        stats.sent += 1;
-        stats.latency.record(elapsed_ms);
-        stats.last_zxid = stats.last_zxid.max(zxid);
-        stats.last_response_ms = now.wall_ms;
-        self.traffic.sent += 1;
-        self.traffic.latency.record(elapsed_ms);
-        self.metrics.response_bytes += bytes;
-        self.metrics.response_size.record(bytes, now.monotonic_ms);
-        match &slot.kind {
-            SlotKind::Write { .. } | SlotKind::Close { .. } => {
-                self.metrics.update_latency.record(elapsed_ms, now.monotonic_ms);
-            }
-            SlotKind::AuthAccepted => {}
-            _ => self.metrics.read_latency.record(elapsed_ms, now.monotonic_ms),
-        }
-        let read = match &slot.kind {
-            SlotKind::Read(read) | SlotKind::TravellingRead(read) => Some(read),
-            SlotKind::List(list) => Some(&list.read),
-            _ => None,
-        };
-        if let Some(read) = read {
-            self.metrics.namespaces.on_read(read.kind, &read.path, bytes);
-        }
-        self.note_slow(id, slot, elapsed_ms);
-        self.mark_dirty(id);
-    }
-
-    pub(super) fn fail(
-        &mut self,
-        id: ConnectionId,
-        xid: i32,
-        error: ErrorCode,
-        zxid: Option<i64>,
-        close: bool,
-    ) {
-        self.push_slot(id, xid, SlotKind::Failed { error, zxid, close });
-        if close {
-            self.forget_input(id);
-        }
-        self.settle(id);
-    }
-
-    /// Drops the input behind the last request, which closes the connection.
-    pub(super) fn forget_input(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.input.clear();
-        }
-    }
-
-    pub(super) fn on_command(
-        &mut self,
-        (id, ticket): (ConnectionId, Ticket),
-        mark: Mark,
-        answered: Answered,
-        reads: Vec<ReadAnswer>,
-    ) {
-        match self.connections.get(&id).map(|connection| &connection.state) {
-            Some(State::Connecting { .. }) => {
-                assert!(reads.is_empty());
-                self.on_session(id, &of_zk(answered));
-                return;
-            }
-            Some(State::Attached) => {}
-            _ => {
-                self.departed.on_answer(id, ticket);
-                return;
-            }
-        }
-        let answered = &of_zk(answered);
-        let slot = self.pop_slot(id);
-        assert!(slot.ticket == ticket, "a session's commands are applied in its order");
-        let (xid, zxid) = (slot.xid, mark.zxid.0);
-        self.audit(id, &slot, answered);
-        self.metrics.namespaces.on_written(&slot.written, answered);
-        match (&slot.kind, answered) {
-            // FinalRequestProcessor closes a connection whose session moved.
-            (_, Ok(Err(Refusal::SessionMoved))) => {
-                self.disconnect(id, "its session moved to another connection");
-                return;
-            }
-            (SlotKind::Write { form, .. }, Ok(outcome)) => {
-                self.reply(id, &slot, zxid, |out| encode_write(xid, zxid, form, outcome, out));
-            }
-            (SlotKind::Close { .. }, Ok(outcome)) => {
-                let error = outcome.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
-                let header = ReplyHeader { xid, zxid, error };
-                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
-                self.end_session(id);
-                return;
-            }
-            (SlotKind::Write { form, .. }, Err(reason)) => {
-                let error = unavailable_code(*reason);
-                self.reply(id, &slot, zxid, |out| encode_unavailable(xid, zxid, form, error, out));
-            }
-            (SlotKind::Close { .. }, Err(reason)) => {
-                let header = ReplyHeader { xid, zxid, error: unavailable_code(*reason) };
-                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
-            }
-            _ => unreachable!("answers come in the order of the window"),
-        }
-        if self.answer_travelled(id, reads, mark) {
-            self.settle(id);
-            self.turns.resumable.push(id);
-        }
-    }
-
-    /// Closes the connection of a client that was told that its session has ended. Later requests
-    /// get no answer.
-    fn end_session(&mut self, id: ConnectionId) {
-        let session = self.connections.get(&id).and_then(|connection| connection.session);
-        self.close_after_output(id);
-        if let Some(session) = session {
-            self.withdraw_departed(session);
-        }
-    }
-
-    /// Answers the reads that travelled with a command. False if the connection has ended.
-    fn answer_travelled(&mut self, id: ConnectionId, reads: Vec<ReadAnswer>, mark: Mark) -> bool {
-        let zxid = mark.zxid.0;
-        let mut reads = reads.into_iter();
-        while let Some(answer) = reads.next() {
-            let ReadAnswer::Answered { frame, outcome: ReadOutcome::Zk(error), held } = answer
-            else {
-                self.take_back(id, 1 + reads.len(), zxid);
-                break;
-            };
-            let slot = self.pop_slot(id);
-            let SlotKind::TravellingRead(read) = &slot.kind else {
-                unreachable!("reads that travelled stand behind their write");
-            };
-            let bytes = frame.len();
-            if self.is_too_large_a_reply(bytes as u64) {
-                self.refuse_reply(id, &slot, zxid, &read.path, bytes as u64);
-                continue;
-            }
-            self.reply(id, &slot, zxid, |out| append(&frame, out));
-            drop(held);
-            self.note_reply(id, bytes);
-            self.watch(id, read, error, mark.ordinal);
-            if !self.is_attached(id) {
-                // The watch exceeded the bound, and the client was disconnected.
-                return false;
-            }
-        }
-        true
-    }
-
-    pub(super) fn note_reply(&mut self, id: ConnectionId, bytes: usize) {
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.note_reply(bytes);
-        }
-    }
-
-    pub(super) fn on_synced(&mut self, id: ConnectionId, ticket: Ticket) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let mut window = connection.window.iter_mut();
-        let pending = window.find_map(|slot| match &mut slot.kind {
+    /// The sync with this ticket is answered.
+    pub fn on_synced(&mut self, ticket: Ticket) {
+        let sync = self.slots.iter_mut().find_map(|slot| match &mut slot.kind {
             SlotKind::Sync { done, .. } if slot.ticket == ticket => Some(done),
             _ => None,
         });
-        if let Some(done) = pending {
+        if let Some(done) = sync {
             *done = true;
-            connection.open_syncs -= 1;
+            self.open_syncs -= 1;
         }
-        self.settle(id);
-        self.turns.resumable.push(id);
+    }
+
+    /// Whether a request with this opcode must wait before it is decoded. A read that waits for its
+    /// turn holds back all later commands and syncs, and also auth and SASL, with which it would
+    /// see more than it may. A sync holds back commands: it does not pass the log, and later
+    /// commands could be answered first.
+    pub fn holds_back(&self, opcode: i32) -> bool {
+        let behind_read = self.local_reads > 0;
+        match opcode {
+            op::SYNC | op::AUTH | op::SASL => behind_read,
+            op::CREATE
+            | op::CREATE2
+            | op::CREATE_CONTAINER
+            | op::CREATE_TTL
+            | op::DELETE
+            | op::SET_DATA
+            | op::SET_ACL
+            | op::MULTI
+            | op::RECONFIG
+            | op::CLOSE_SESSION => behind_read || self.open_syncs > 0,
+            _ => false,
+        }
+    }
+
+    /// Whether another read may travel with the newest request: a small write, or a read that
+    /// travels with one.
+    pub fn lets_travel(&self) -> bool {
+        let behind_write = match self.back() {
+            Some(SlotKind::Write { bytes, .. }) => *bytes <= TRAVELLED_WRITE_BYTES_MAX,
+            Some(SlotKind::TravellingRead(_)) => true,
+            _ => false,
+        };
+        behind_write && self.local_reads == 0 && self.travelling_reads < TRAVELLING_READS_MAX
+    }
+
+    /// Takes the spare buffer, if its own is small and empty.
+    pub fn take_spare(&mut self, spare: &mut VecDeque<Slot>) {
+        if self.slots.is_empty() && self.slots.capacity() <= WINDOW_KEPT_REQUESTS {
+            self.slots = core::mem::take(spare);
+        }
+    }
+
+    /// Gives back a large buffer, which is empty.
+    pub fn give_spare(&mut self, spare: &mut VecDeque<Slot>) {
+        if self.slots.capacity() > WINDOW_KEPT_REQUESTS {
+            *spare = core::mem::take(&mut self.slots);
+        }
     }
 }
 
-/// Appends a frame. For a large one the buffer grows by what it needs, and does not double.
-fn append(frame: &[u8], out: &mut Vec<u8>) {
-    if frame.len() > SMALL_REPLY_BYTES {
-        out.reserve_exact(frame.len());
-    }
-    out.extend_from_slice(frame);
+/// The counts of a window, for tests of its bounds.
+#[cfg(test)]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct WindowCounts {
+    pub bytes: usize,
+    pub local_reads: usize,
+    pub travelling_reads: usize,
+    pub open_syncs: usize,
 }
 
-/// The error code of a command without an outcome. ZooKeeper has no code for a server that cannot
-/// take a write for now; its clients hand a system error to the caller without closing the
-/// connection.
-fn unavailable_code(reason: Unavailable) -> ErrorCode {
-    match reason {
-        Unavailable::DiskFull => ErrorCode::SYSTEM_ERROR,
-        Unavailable::NotLeader | Unavailable::GivenUp(_) => ErrorCode::OPERATION_TIMEOUT,
+#[cfg(test)]
+impl Window {
+    pub fn counts(&self) -> WindowCounts {
+        let Window { bytes, local_reads, travelling_reads, open_syncs, .. } = *self;
+        WindowCounts { bytes, local_reads, travelling_reads, open_syncs }
+    }
+
+    /// Requests for which memory is reserved.
+    pub fn capacity(&self) -> usize {
+        self.slots.capacity()
     }
 }

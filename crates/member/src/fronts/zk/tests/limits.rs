@@ -68,7 +68,7 @@ fn bytes_of_writes_under_way_are_bounded_per_connection() {
     let mut rig = begun(1);
     let each = 100_000;
     rig.play(&format!("c1~ {}", vec![format!("set /a big:{each}"); 30].join(" | ")));
-    let bytes = connection(&rig, 1).window_bytes;
+    let bytes = connection(&rig, 1).window.counts().bytes;
     assert!((WINDOW_BYTES_MAX..WINDOW_BYTES_MAX + each + 22).contains(&bytes), "{bytes}");
     rig.run();
     assert_eq!(rig.client(1).reply_count, 1 + 30);
@@ -92,13 +92,13 @@ fn a_client_that_never_reads_stops_being_served() {
     let mut rig = begun(bytes);
     rig.play("stall c1");
     rig.play(&format!("c1: {}", ["get /a"; 500].join(" | ")));
-    let output = connection(&rig, 1).output_bytes();
+    let output = connection(&rig, 1).output.bytes();
     assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + bytes + 200).contains(&output), "{output}");
     let id = rig.clients[&1].id;
     assert!(rig.fronts[0].input(id).is_none());
     // Requests under way are answered; no more are read.
     rig.play("c2: connect\nc2: set /a x");
-    assert_eq!(connection(&rig, 1).output_bytes(), output);
+    assert_eq!(connection(&rig, 1).output.bytes(), output);
     rig.unstall(1);
     rig.run();
     assert_eq!(rig.client(1).reply_count, 1 + 500);
@@ -113,7 +113,7 @@ fn what_a_slow_client_has_taken_is_given_back() {
     for _ in 0..2_000 {
         rig.play("c1: get /a");
         // All but one byte, so that the output is never empty.
-        let count = connection(&rig, 1).output_bytes() - 1;
+        let count = connection(&rig, 1).output.bytes() - 1;
         rig.fronts[0].on_written(id, count);
         capacity = capacity.max(connection(&rig, 1).output.capacity());
     }
@@ -126,7 +126,7 @@ fn an_idle_connection_keeps_no_large_buffers() {
     for round in ["set /a x", "get /a", "get /a | set /a big:5000 | get /a", "exists /a w"] {
         rig.play(&format!("c1: {}", [round; 200].join(" | ")));
         let idle = connection(&rig, 1);
-        assert_eq!((idle.input.len(), idle.window.len(), idle.output_bytes()), (0, 0, 0));
+        assert_eq!((idle.input.len(), idle.window.len(), idle.output.bytes()), (0, 0, 0));
         assert_eq!(idle.input.capacity(), 0);
         assert!(idle.window.capacity() <= WINDOW_KEPT_REQUESTS);
         assert!(idle.output.capacity() <= OUTPUT_KEPT_IDLE_BYTES);
@@ -147,7 +147,7 @@ fn a_client_that_leaves_its_events_lying_is_disconnected() {
     assert_eq!(rig.fronts[0].watches.len(), count);
     rig.play("stall c1");
     for at in 0..count {
-        assert!(connection(&rig, 1).output_bytes() <= OUTPUT_BYTES_LIMIT);
+        assert!(connection(&rig, 1).output.bytes() <= OUTPUT_BYTES_LIMIT);
         rig.play(&format!("c2: create {} x", path(at)));
         if rig.client(1).closed {
             assert!((at + 1) * name_bytes > OUTPUT_BYTES_LIMIT - 1_000_000);
@@ -173,7 +173,7 @@ fn watches_set_again_wait_for_a_client_that_does_not_read() {
     let bytes = rig.encode(1, &request);
     rig.send(1, &bytes);
     rig.run();
-    let output = connection(&rig, 1).output_bytes();
+    let output = connection(&rig, 1).output.bytes();
     assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + 4096).contains(&output), "{output}");
     assert_eq!(rig.fronts[0].watches.len(), 0);
     rig.unstall(1);
@@ -187,9 +187,9 @@ fn reads_that_travel_are_bounded_per_connection() {
     let mut rig = begun(1);
     let count = TRAVELLING_READS_MAX + 1;
     rig.play(&format!("c1~ {}", vec!["set /a v | get /a"; count].join(" | ")));
-    assert_eq!(connection(&rig, 1).travelling_reads, TRAVELLING_READS_MAX);
+    assert_eq!(connection(&rig, 1).window.counts().travelling_reads, TRAVELLING_READS_MAX);
     rig.run();
-    assert_eq!(connection(&rig, 1).travelling_reads, 0);
+    assert_eq!(connection(&rig, 1).window.counts().travelling_reads, 0);
     assert_eq!(rig.client(1).reply_count, 1 + 2 * count);
 }
 
@@ -428,7 +428,7 @@ fn one_hold_of_the_lock_writes_a_bounded_number_of_bytes() {
     let mut rig = begun(bytes);
     rig.play(&format!("stall c1\nc1~ {}", ["get /a"; 16].join(" | ")));
     rig.fronts[0].run_reads(&rig.machine);
-    let written = connection(&rig, 1).output_bytes();
+    let written = connection(&rig, 1).output.bytes();
     assert!(written < READ_HOLD_BYTES_MAX + bytes + 200, "{written}");
     rig.unstall(1);
     rig.run();
@@ -495,7 +495,7 @@ fn nothing_more_is_decoded_for_a_client_that_leaves_its_replies_lying() {
     assert!(connection(&rig, 1).window.len() < WINDOW_REQUESTS_MAX);
     // The socket takes some: the driver is told that it may go on.
     assert!(!rig.fronts[0].may_go_on());
-    let (id, half) = (rig.client(1).id, connection(&rig, 1).output_bytes() / 2);
+    let (id, half) = (rig.client(1).id, connection(&rig, 1).output.bytes() / 2);
     rig.fronts[0].on_written(id, half);
     assert!(rig.fronts[0].may_go_on());
 }

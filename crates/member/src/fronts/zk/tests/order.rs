@@ -89,7 +89,7 @@ fn pipelined_requests_are_answered_alike_in_random_packets_and_steps() {
 fn a_read_goes_with_its_write_in_one_hand_over() {
     let mut rig = begun();
     rig.play("c1~ set /a v1 | get /a | exists /a | getacl /a | ls /a | get /a");
-    assert_eq!(rig.fronts[0].connections.values().next().unwrap().local_reads, 2);
+    assert_eq!(rig.fronts[0].connections.values().next().unwrap().window.counts().local_reads, 2);
     let Some(ToLoop::Submit(submission)) = rig.to_loop.front() else { panic!("it was sent") };
     let reads: Vec<usize> = submission.waiters.iter().map(|waiter| waiter.reads.len()).collect();
     assert_eq!(reads, [3]);
@@ -100,7 +100,7 @@ fn as_many_reads_travel_as_the_limit_says() {
     let mut rig = begun();
     let gets = " | get /a".repeat(TRAVELLING_READS_MAX - 24);
     rig.play(&format!("c1~ set /a v1{gets} | set /a v2{gets} | set /a v3 | get /a"));
-    let held = rig.fronts[0].connections.values().next().unwrap();
+    let held = rig.fronts[0].connections.values().next().unwrap().window.counts();
     assert_eq!(held.travelling_reads, TRAVELLING_READS_MAX);
     // The others wait here, and hold back the last write.
     assert_eq!(held.local_reads, TRAVELLING_READS_MAX - 48);

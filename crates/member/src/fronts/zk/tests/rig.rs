@@ -27,6 +27,8 @@ pub(crate) use engine::{Engine, ORIGIN, Real, copy, entry_of, own_batch, plenty_
 
 use super::super::auth::EnsembleNames;
 use super::super::*;
+use crate::fronts::zk::connection::SlotKind;
+use crate::fronts::zk::window::WindowCounts;
 use crate::limits::WINDOW_REQUESTS_MAX;
 use crate::message::{Delivery, FrontCounts, LoopInput, Start, ToApply};
 use crate::{Apply, WatchInterest};
@@ -466,24 +468,23 @@ impl Rig {
         for front in &self.fronts {
             let of_all = |of: fn(&Connection) -> usize| front.connections.values().map(of).sum();
             let held = front.held_bytes();
-            assert_eq!(held.output, of_all(|connection| connection.output.len()));
-            assert_eq!(held.travelling_reads, of_all(|connection| connection.travelling_reads));
+            assert_eq!(held.output, of_all(|connection| connection.output.held_bytes()));
+            assert_eq!(held.travelling_reads, of_all(|it| it.window.counts().travelling_reads));
             let (mut commands, mut bytes_all) = (0, 0);
             for connection in front.connections.values() {
-                let (mut window_bytes, mut local_reads, mut travelling_reads) = (0, 0, 0);
-                let mut open_syncs = 0;
+                let mut counts = WindowCounts::default();
                 commands += usize::from(matches!(connection.state, State::Connecting { .. }));
-                for slot in &connection.window {
+                for slot in connection.window.iter() {
                     match &slot.kind {
                         SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
-                            window_bytes += bytes;
+                            counts.bytes += bytes;
                             commands += 1;
                         }
                         SlotKind::Sync { done, .. } => {
                             commands += 1;
-                            open_syncs += usize::from(!done);
+                            counts.open_syncs += usize::from(!done);
                         }
-                        SlotKind::TravellingRead(_) => travelling_reads += 1,
+                        SlotKind::TravellingRead(_) => counts.travelling_reads += 1,
                         SlotKind::Read(_)
                         | SlotKind::List(_)
                         | SlotKind::MultiRead(_)
@@ -491,16 +492,13 @@ impl Rig {
                         | SlotKind::AddWatch { .. }
                         | SlotKind::CheckWatches { .. }
                         | SlotKind::RemoveWatches { .. } => {
-                            local_reads += 1;
+                            counts.local_reads += 1;
                         }
                         _ => {}
                     }
                 }
-                bytes_all += window_bytes;
-                assert_eq!(connection.window_bytes, window_bytes);
-                assert_eq!(connection.local_reads, local_reads);
-                assert_eq!(connection.travelling_reads, travelling_reads);
-                assert_eq!(connection.open_syncs, open_syncs);
+                bytes_all += counts.bytes;
+                assert_eq!(connection.window.counts(), counts);
                 assert!(connection.window.len() <= WINDOW_REQUESTS_MAX);
             }
             assert_eq!((front.commands.count, front.commands.bytes), (commands, bytes_all));

@@ -64,7 +64,7 @@ fn a_read_does_not_travel_behind_a_large_write() {
         let mut rig = begun();
         rig.read_bytes = LARGE;
         rig.play(&format!("c1~ set /s big:{bytes} | get /s | set /s v2"));
-        let waiting = connection(&rig, 1);
+        let waiting = connection(&rig, 1).window.counts();
         assert_eq!((waiting.travelling_reads, waiting.local_reads), (travels, 1 - travels));
         assert_eq!(rig.fronts[0].commands_in_flight(), 1 + travels);
         assert_eq!(rig.fronts[0].held_bytes().travelling_reads, travels);
@@ -78,7 +78,7 @@ fn after_a_large_reply_reads_do_not_travel_for_a_while() {
     let mut rig = begun();
     let travels = |rig: &mut Rig| {
         rig.play("c1~ set /s v | get /s");
-        let travelling = connection(rig, 1).travelling_reads;
+        let travelling = connection(rig, 1).window.counts().travelling_reads;
         rig.play("run");
         travelling == 1
     };

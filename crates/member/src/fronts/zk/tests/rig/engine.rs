@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use machine::entry::encode_identities;
 use machine::image::FreezeStep;
 use machine::image::restore::Restore;
 use machine::{BootId, MemberId};

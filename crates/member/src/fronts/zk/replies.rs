@@ -1,0 +1,320 @@
+//! The replies to the requests of a connection's window, and the credit that these take.
+
+use machine::{ConnectionId, Mark, Refusal};
+use zk::ErrorCode;
+use zk::request::XID_PING;
+use zk::response::{
+    ReplyHeader, encode_empty, encode_ephemerals, encode_sasl, encode_sync, encode_unavailable,
+    encode_who_am_i, encode_write,
+};
+
+use super::answered::of_zk;
+use super::connection::{Asked, Slot, SlotKind, State};
+use super::namespaces::Written;
+use super::{LENGTH_BYTES, ZkFront};
+use crate::identities::borrow;
+use crate::limits::SMALL_REPLY_BYTES;
+use crate::local_read::{ReadAnswer, ReadOutcome};
+use crate::message::{Answered, Ticket, Unavailable};
+
+impl ZkFront {
+    /// Gives a request its place in the window of its connection.
+    pub(super) fn push_slot(&mut self, asked: Asked, kind: SlotKind) {
+        let Asked { id, xid, ticket, large_bytes } = asked;
+        match &kind {
+            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => self.commands.take(*bytes),
+            SlotKind::Sync { .. } => self.commands.take(0),
+            SlotKind::TravellingRead(_) => self.held.travelling_reads += 1,
+            _ => {}
+        }
+        let received_ms = self.now.monotonic_ms;
+        let (pending, written) = (None, Written::Nothing);
+        let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
+        let slot = Slot { xid, ticket, received_ms, kind, large_bytes, pending, written };
+        connection.window.push(slot);
+        self.traffic.outstanding += 1;
+    }
+
+    /// Returns the credit of a slot that is answered, or whose connection is gone.
+    pub(super) fn give_back(&mut self, slot: &Slot) {
+        self.traffic.outstanding -= 1;
+        self.config.throttle.end_request(slot.large_bytes);
+        match &slot.kind {
+            SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => {
+                self.commands.give_back(*bytes);
+            }
+            SlotKind::Sync { .. } => self.commands.give_back(0),
+            SlotKind::TravellingRead(_) => self.held.travelling_reads -= 1,
+            _ => {}
+        }
+    }
+
+    pub(super) fn has_credit(&self) -> bool {
+        self.commands.has_credit(self.config.commands_max)
+    }
+
+    /// Removes the first slot of the window, which must not be empty.
+    pub(super) fn pop_slot(&mut self, id: ConnectionId) -> Slot {
+        let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
+        let slot = connection.pop_slot().expect("the caller checked that it exists");
+        self.give_back(&slot);
+        slot
+    }
+
+    /// Answers the requests at the front of the window that need nothing more, and lists the
+    /// connection if the next one needs the lock.
+    pub(super) fn settle(&mut self, id: ConnectionId) {
+        loop {
+            let Some(connection) = self.connections.get(&id) else { return };
+            let Some(first) = connection.window.front() else { break };
+            let ready = match first {
+                SlotKind::Ping
+                | SlotKind::WhoAmI(_)
+                | SlotKind::AuthAccepted
+                | SlotKind::Sasl { .. }
+                | SlotKind::EphemeralsFound { .. }
+                | SlotKind::Failed { .. } => true,
+                SlotKind::Sync { done, .. } => *done,
+                _ => false,
+            };
+            if !ready {
+                break;
+            }
+            let slot = self.pop_slot(id);
+            self.answer_ready(id, slot);
+        }
+        self.enqueue_if_runnable(id);
+    }
+
+    fn answer_ready(&mut self, id: ConnectionId, slot: Slot) {
+        let last_zxid = self.last_zxid;
+        let xid = slot.xid;
+        let header = |zxid, error| ReplyHeader { xid, zxid, error };
+        match &slot.kind {
+            SlotKind::Ping => {
+                let header = ReplyHeader { xid: XID_PING, zxid: last_zxid, error: ErrorCode::OK };
+                self.reply(id, &slot, last_zxid, |out| encode_empty(header, out));
+            }
+            SlotKind::WhoAmI(identities) => {
+                let identities = borrow(identities);
+                self.reply(id, &slot, last_zxid, |out| {
+                    encode_who_am_i(xid, last_zxid, &identities, out);
+                });
+            }
+            SlotKind::AuthAccepted => {
+                let header = header(0, ErrorCode::OK);
+                self.reply(id, &slot, 0, |out| encode_empty(header, out));
+            }
+            SlotKind::Sasl { token, error, close } => {
+                let header = header(0, *error);
+                self.reply(id, &slot, 0, |out| encode_sasl(header, token.as_deref(), out));
+                if *close {
+                    self.close_after_output(id);
+                }
+            }
+            SlotKind::Failed { error, zxid, close } => {
+                let header = header(zxid.unwrap_or(last_zxid), *error);
+                self.reply(id, &slot, header.zxid, |out| encode_empty(header, out));
+                if *close {
+                    self.close_after_output(id);
+                }
+            }
+            SlotKind::EphemeralsFound { paths, zxid } => {
+                let bytes = paths.iter().map(|path| 4 + path.len()).sum();
+                self.reply(id, &slot, *zxid, |out| encode_ephemerals(xid, *zxid, paths, out));
+                self.note_reply(id, bytes);
+            }
+            SlotKind::Sync { path, .. } => {
+                self.reply(id, &slot, last_zxid, |out| {
+                    encode_sync(xid, last_zxid, path.as_deref(), out)
+                });
+            }
+            _ => unreachable!("settle answers only what is ready"),
+        }
+    }
+
+    /// Appends a reply to the output and counts it.
+    pub(super) fn reply(
+        &mut self,
+        id: ConnectionId,
+        slot: &Slot,
+        zxid: i64,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let bytes = (connection.output.append(encode) - LENGTH_BYTES) as u64;
+        let elapsed_ms = now.monotonic_ms.saturating_sub(slot.received_ms);
+        let stats = &mut connection.stats;
+        stats.sent += 1;
+        stats.latency.record(elapsed_ms);
+        stats.last_zxid = stats.last_zxid.max(zxid);
+        stats.last_response_ms = now.wall_ms;
+        self.traffic.sent += 1;
+        self.traffic.latency.record(elapsed_ms);
+        self.metrics.response_bytes += bytes;
+        self.metrics.response_size.record(bytes, now.monotonic_ms);
+        match &slot.kind {
+            SlotKind::Write { .. } | SlotKind::Close { .. } => {
+                self.metrics.update_latency.record(elapsed_ms, now.monotonic_ms);
+            }
+            SlotKind::AuthAccepted => {}
+            _ => self.metrics.read_latency.record(elapsed_ms, now.monotonic_ms),
+        }
+        let read = match &slot.kind {
+            SlotKind::Read(read) | SlotKind::TravellingRead(read) => Some(read),
+            SlotKind::List(list) => Some(&list.read),
+            _ => None,
+        };
+        if let Some(read) = read {
+            self.metrics.namespaces.on_read(read.kind, &read.path, bytes);
+        }
+        self.note_slow(id, slot, elapsed_ms);
+        self.mark_dirty(id);
+    }
+
+    /// Refuses a request.
+    pub(super) fn fail(&mut self, asked: Asked, error: ErrorCode, zxid: Option<i64>, close: bool) {
+        self.push_slot(asked, SlotKind::Failed { error, zxid, close });
+        if close {
+            self.forget_input(asked.id);
+        }
+        self.settle(asked.id);
+    }
+
+    /// Drops the input behind the last request, which closes the connection.
+    pub(super) fn forget_input(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.input.clear();
+        }
+    }
+
+    pub(super) fn on_command(
+        &mut self,
+        (id, ticket): (ConnectionId, Ticket),
+        mark: Mark,
+        answered: Answered,
+        reads: Vec<ReadAnswer>,
+    ) {
+        match self.connections.get(&id).map(|connection| &connection.state) {
+            Some(State::Connecting { .. }) => {
+                assert!(reads.is_empty());
+                self.on_session(id, &of_zk(answered));
+                return;
+            }
+            Some(State::Attached) => {}
+            _ => {
+                self.departed.on_answer(id, ticket);
+                return;
+            }
+        }
+        let answered = &of_zk(answered);
+        let slot = self.pop_slot(id);
+        assert!(slot.ticket == ticket, "a session's commands are applied in its order");
+        let (xid, zxid) = (slot.xid, mark.zxid.0);
+        self.audit(id, &slot, answered);
+        self.metrics.namespaces.on_written(&slot.written, answered);
+        match (&slot.kind, answered) {
+            // FinalRequestProcessor closes a connection whose session moved.
+            (_, Ok(Err(Refusal::SessionMoved))) => {
+                self.disconnect(id, "its session moved to another connection");
+                return;
+            }
+            (SlotKind::Write { form, .. }, Ok(outcome)) => {
+                self.reply(id, &slot, zxid, |out| encode_write(xid, zxid, form, outcome, out));
+            }
+            (SlotKind::Close { .. }, Ok(outcome)) => {
+                let error = outcome.as_ref().err().map_or(ErrorCode::OK, ErrorCode::of);
+                let header = ReplyHeader { xid, zxid, error };
+                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+                self.end_session(id);
+                return;
+            }
+            (SlotKind::Write { form, .. }, Err(reason)) => {
+                let error = unavailable_code(*reason);
+                self.reply(id, &slot, zxid, |out| encode_unavailable(xid, zxid, form, error, out));
+            }
+            (SlotKind::Close { .. }, Err(reason)) => {
+                let header = ReplyHeader { xid, zxid, error: unavailable_code(*reason) };
+                self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+            }
+            _ => unreachable!("answers come in the order of the window"),
+        }
+        if self.answer_travelled(id, reads, mark) {
+            self.settle(id);
+            self.turns.resumable.push(id);
+        }
+    }
+
+    /// Closes the connection of a client that was told that its session has ended. Later requests
+    /// get no answer.
+    fn end_session(&mut self, id: ConnectionId) {
+        let session = self.connections.get(&id).and_then(|connection| connection.session);
+        self.close_after_output(id);
+        if let Some(session) = session {
+            self.withdraw_departed(session);
+        }
+    }
+
+    /// Answers the reads that travelled with a command. False if the connection has ended.
+    fn answer_travelled(&mut self, id: ConnectionId, reads: Vec<ReadAnswer>, mark: Mark) -> bool {
+        let zxid = mark.zxid.0;
+        let mut reads = reads.into_iter();
+        while let Some(answer) = reads.next() {
+            let ReadAnswer::Answered { frame, outcome: ReadOutcome::Zk(error), held } = answer
+            else {
+                self.take_back(id, 1 + reads.len(), zxid);
+                break;
+            };
+            let slot = self.pop_slot(id);
+            let SlotKind::TravellingRead(read) = &slot.kind else {
+                unreachable!("reads that travelled stand behind their write");
+            };
+            let bytes = frame.len();
+            if self.is_too_large_a_reply(bytes as u64) {
+                self.refuse_reply(id, &slot, zxid, &read.path, bytes as u64);
+                continue;
+            }
+            self.reply(id, &slot, zxid, |out| append(&frame, out));
+            drop(held);
+            self.note_reply(id, bytes);
+            self.watch(id, read, error, mark.ordinal);
+            if !self.is_attached(id) {
+                // The watch exceeded the bound, and the client was disconnected.
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(super) fn note_reply(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.room.note_reply(bytes);
+        }
+    }
+
+    pub(super) fn on_synced(&mut self, id: ConnectionId, ticket: Ticket) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.window.on_synced(ticket);
+        self.settle(id);
+        self.turns.resumable.push(id);
+    }
+}
+
+/// Appends a frame. For a large one the buffer grows by what it needs, and does not double.
+fn append(frame: &[u8], out: &mut Vec<u8>) {
+    if frame.len() > SMALL_REPLY_BYTES {
+        out.reserve_exact(frame.len());
+    }
+    out.extend_from_slice(frame);
+}
+
+/// The error code of a command without an outcome. ZooKeeper has no code for a server that cannot
+/// take a write for now; its clients hand a system error to the caller without closing the
+/// connection.
+fn unavailable_code(reason: Unavailable) -> ErrorCode {
+    match reason {
+        Unavailable::DiskFull => ErrorCode::SYSTEM_ERROR,
+        Unavailable::NotLeader | Unavailable::GivenUp(_) => ErrorCode::OPERATION_TIMEOUT,
+    }
+}
