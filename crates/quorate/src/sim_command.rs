@@ -48,9 +48,9 @@ fn run_many(first: u64, count: u64, members: Option<usize>) -> ExitCode {
         let (seed, member_count) = nth(first.saturating_add(n - 1), members);
         match sim::run_ensemble(seed, member_count) {
             Ok(summary) => {
-                writes += summary.write_count;
-                reads += summary.read_count;
-                starts += summary.start_count;
+                writes += summary.zk.writes;
+                reads += summary.zk.reads;
+                starts += summary.members.starts;
                 led += summary.led_count;
             }
             Err(failure) => {

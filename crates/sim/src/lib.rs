@@ -27,7 +27,10 @@ pub mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use simulation::Simulation;
-pub use simulation::{EtcdCounts, LaterOps, LevelCounts, Options, Summary, WatchCounts};
+pub use simulation::{
+    EtcdCounts, EtcdFailureCounts, EtcdReadCounts, EtcdWriteCounts, FaultCounts, LaterOps,
+    LevelCounts, MemberCounts, Options, Summary, WatchCounts, ZkCounts, ZkWatchCounts,
+};
 use thiserror::Error;
 
 /// A run that went wrong.

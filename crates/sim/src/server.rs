@@ -43,8 +43,8 @@ use member::recovery::{
 use member::snapshot::received::{self, ImageReceiver};
 use member::throttle::{Throttle, ThrottleConfig};
 use member::{
-    Apply, Condemned, Difference, Fetching, Hello, LogWriter, Loop, LoopCounts, LoopHeld,
-    SnapshotWriter, TokenTimes, WatchInterest,
+    Apply, Condemned, Difference, Fetching, Hello, LogWriter, Loop, LoopHeld, SnapshotWriter,
+    TokenTimes, WatchInterest,
 };
 use storage::StorageError;
 use storage::datadir::{Birth, DataDir};
@@ -540,15 +540,43 @@ struct Judged {
     raising: Option<(Level, u64)>,
 }
 
+/// Snapshots that members took, and those that they have from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotCounts {
+    /// Snapshots taken.
+    pub taken: u64,
+    /// Snapshots of other members that took the place of the state.
+    pub fetched: u64,
+    /// Snapshots that came whole from a member other than the leader.
+    pub borrowed: u64,
+}
+
+/// What one life of a process counts, or several together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LifeCounts {
+    /// Snapshots taken and fetched.
+    pub snapshots: SnapshotCounts,
+    /// Connections that a throttle closed.
+    pub turned_away_count: usize,
+}
+
+impl LifeCounts {
+    /// Adds the counts of another life.
+    pub fn add(&mut self, other: LifeCounts) {
+        let snapshots = &mut self.snapshots;
+        snapshots.taken += other.snapshots.taken;
+        snapshots.fetched += other.snapshots.fetched;
+        snapshots.borrowed += other.snapshots.borrowed;
+        self.turned_away_count += other.turned_away_count;
+    }
+}
+
 /// Counts and findings that the simulation reads.
 struct Seen {
-    snapshot_count: u64,
-    /// Snapshots of other members that took the place of the state.
-    fetched_count: u64,
+    /// The counts of this life, without those of Loop.
+    counts: LifeCounts,
     /// Snapshots that were to be fetched, in order.
     fetching: Vec<Fetching>,
-    /// Connections that a throttle closed in this life.
-    turned_away_count: usize,
     /// Members whose links to this one are to end, since they sent what has no meaning.
     refused: Vec<MemberId>,
     /// Differences that it found when it compared digests.
@@ -601,10 +629,8 @@ impl Seen {
     /// The counts of a process that has done nothing yet.
     fn new(status: replica::Status) -> Seen {
         Seen {
-            snapshot_count: 0,
-            fetched_count: 0,
+            counts: LifeCounts::default(),
             fetching: Vec::new(),
-            turned_away_count: 0,
             refused: Vec::new(),
             differences: Vec::new(),
             raised: None,
@@ -802,14 +828,11 @@ impl Server {
         &self.machine
     }
 
-    /// Snapshots finished in this life.
-    pub fn snapshot_count(&self) -> u64 {
-        self.seen.snapshot_count
-    }
-
-    /// Connections that a throttle closed in this life.
-    pub fn turned_away_count(&self) -> usize {
-        self.seen.turned_away_count
+    /// What this life has counted.
+    pub fn life_counts(&self) -> LifeCounts {
+        let mut counts = self.seen.counts;
+        counts.snapshots.borrowed = self.member.counts().snapshots_borrowed;
+        counts
     }
 
     /// Checks that a connection runtime has no more commands under way than it may. A connect
@@ -826,17 +849,12 @@ impl Server {
 
     /// Snapshots of other members that took the place of the state in this life.
     pub fn fetched_count(&self) -> u64 {
-        self.seen.fetched_count
+        self.seen.counts.snapshots.fetched
     }
 
     /// Snapshots that were to be fetched in this life, in order.
     pub fn fetching(&self) -> &[Fetching] {
         &self.seen.fetching
-    }
-
-    /// What Loop counted in this life.
-    pub fn counts(&self) -> LoopCounts {
-        self.member.counts()
     }
 
     /// The member that it fetches a snapshot from now; none if it fetches none.
@@ -1386,7 +1404,7 @@ impl Server {
         let output = self.image.handle(job, || ());
         let report = output.report;
         if let Some(FromSnapshot::Finished { index, .. }) = report {
-            self.seen.snapshot_count += 1;
+            self.seen.counts.snapshots.taken += 1;
             self.check_snapshot(index, witness)?;
         }
         let done_us = self.done_us(self.conditions.paces.snapshots, world, ops_before);

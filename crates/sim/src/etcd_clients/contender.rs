@@ -233,6 +233,20 @@ pub struct ContenderCounts {
     pub pauses: usize,
 }
 
+impl ContenderCounts {
+    /// Adds what happened to another one.
+    pub fn add(&mut self, other: &ContenderCounts) {
+        self.waits += other.waits;
+        self.served += other.served;
+        self.given_up += other.given_up;
+        self.repeated += other.repeated;
+        self.waits_compacted += other.waits_compacted;
+        self.sessions_over += other.sessions_over;
+        self.deaths += other.deaths;
+        self.pauses += other.pauses;
+    }
+}
+
 /// One contender.
 #[derive(Debug)]
 pub struct Contender {

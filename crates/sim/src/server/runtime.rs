@@ -362,7 +362,7 @@ impl Server {
         }
         for notice in &output.notices {
             let is_throttled = THROTTLED.iter().any(|why| notice.what.contains(why));
-            self.seen.turned_away_count += usize::from(is_throttled);
+            self.seen.counts.turned_away_count += usize::from(is_throttled);
             world.note_text(notice);
         }
         for (id, _) in output.words {

@@ -390,7 +390,7 @@ impl Server {
                     let found = (image.machine.index(), image.machine.mark().ordinal);
                     let replaced = witness.on_replaced(self.number, image.at.index, found);
                     replaced.map_err(Death::Bug)?;
-                    self.seen.fetched_count += 1;
+                    self.seen.counts.snapshots.fetched += 1;
                 }
                 _ => {}
             }

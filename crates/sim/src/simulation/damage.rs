@@ -6,18 +6,17 @@
 //! (`storage::wal`). A member with such a torn log has lost in silence what it had acknowledged:
 //! that is tried apart from this (`super::deceit`).
 
-use machine::MemberId;
-use member::membership::bootstrap::Attendance;
+use storage::inspect::inspect;
 use storage::snapshot::SNAPSHOT_DIR;
-use storage::wal::WAL_DIR;
+use storage::wal::{WAL_DIR, log_path};
 use workload::generate::Random;
 
-use super::Simulation;
+use super::cluster::Cluster;
 use super::directory::{Found, found};
+use super::host::{Deceives, Host};
 use crate::disk::Lost;
 use crate::fault::Disks;
 use crate::limits::{ROT_TRIES_MAX, SET_ASIDE_MAX};
-use crate::server::Server;
 
 /// What happens to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +25,17 @@ pub(super) enum Damage {
     Loss,
 }
 
-impl Simulation {
+impl Cluster {
     /// Ends the process of a member, and damages what it has on its disk.
-    pub(super) fn damage(&mut self, member: usize, damage: Damage) {
-        if !self.may_lose(member) {
+    pub fn damage(&mut self, member: usize, damage: Damage) {
+        if !self.hosts.may_lose(member, &self.witness) {
             return;
         }
         // A member without a process is left alone: its member id is not known.
-        let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
+        let Some(id) = self.hosts[member].member() else { return };
         let power_is_cut = self.world.random.one_in(2);
         self.end_process(member, power_is_cut);
-        self.tidy_up(member);
+        self.hosts[member].tidy_up();
         let is_damaged = match damage {
             Damage::Rot => self.rot(member),
             Damage::Loss => {
@@ -47,116 +46,31 @@ impl Simulation {
         };
         let host = &mut self.hosts[member];
         if is_damaged {
-            host.lost = Some(id);
-            host.config.lost_count += 1;
+            host.note_lost(Some(id));
         }
-        self.hinder_start(member);
+        host.hinder_start(&mut self.world.random);
     }
 
     /// Flips bits of a file that the process of a member uses, if the next start will notice it.
-    pub(super) fn rot_running(&mut self, member: usize, disks: Disks) {
-        let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
-        if self.hosts[member].lost.is_some() || !self.may_lose(member) {
-            return;
+    /// Returns whether they are left flipped.
+    pub fn rot_running(&mut self, member: usize, disks: Disks) -> bool {
+        let Some(id) = self.hosts[member].member() else { return false };
+        if self.hosts[member].lost.is_some() || !self.hosts.may_lose(member, &self.witness) {
+            return false;
         }
         let is_of_disks = |path: &str| match disks {
             Disks::Both => true,
             Disks::Log => path.starts_with(WAL_DIR),
             Disks::Snapshots => path.starts_with(SNAPSHOT_DIR),
         };
-        if self.flip_some(member, is_of_disks, |found, _| found == Found::Corrupt) {
+        let is_rotten = self.flip_some(member, is_of_disks, |found, _| found == Found::Corrupt);
+        if is_rotten {
             let host = &mut self.hosts[member];
-            host.lost = Some(id);
-            host.config.lost_count += 1;
+            host.note_lost(Some(id));
             // A process that reads the bits ends itself.
             host.is_excused = true;
-            self.running_rot_count += 1;
         }
-    }
-
-    /// Lets the next start stop after a few disk operations, now and then.
-    pub(super) fn hinder_start(&mut self, member: usize) {
-        let host = &mut self.hosts[member];
-        if self.world.random.one_in(3) {
-            let (ops, power_is_cut) =
-                (self.world.random.magnitude(1, 60), self.world.random.one_in(2));
-            let op = host.disk.ops() + ops;
-            host.stop_at(op, power_is_cut);
-        }
-    }
-
-    /// Whether a majority has lost nothing if this member loses its directory. An ensemble of one
-    /// never loses its directory.
-    pub(super) fn may_lose(&mut self, member: usize) -> bool {
-        let host_count = self.hosts.len();
-        self.note_replaced();
-        // Where a majority may begin an ensemble, a member that has no place yet could begin
-        // another one.
-        let may_begin = self.options.member.attendance != Attendance::All;
-        let is_missing = |at: &usize| {
-            let is_lost = self.hosts[*at].lost.is_some();
-            *at != member && (is_lost || (may_begin && !self.has_its_place(*at, member)))
-        };
-        (0..host_count).filter(is_missing).count() < host_count.div_ceil(2) - 1
-    }
-
-    pub(super) fn note_replaced(&mut self) {
-        for at in 0..self.hosts.len() {
-            if self.is_replaced(at) {
-                self.hosts[at].lost = None;
-            }
-        }
-    }
-
-    /// Whether what was lost is replaced: the member has another directory, which is one of as many
-    /// voters as there were, and all members know that. Then it has what was committed before,
-    /// since the change was committed behind that. No member waits for the vote of the one that is
-    /// gone, and no log holds a change under way that could make a member wait for it.
-    pub(super) fn is_replaced(&self, member: usize) -> bool {
-        let host = &self.hosts[member];
-        let id = host.hello().map(|hello| hello.member);
-        let Some(id) = id.filter(|id| host.lost != Some(*id)) else { return false };
-        // A learner may be about to be a voter: then no member could do without its vote.
-        let is_out = |it: &Server| host.lost.is_none_or(|lost| !it.learners().contains(&lost.0));
-        let knows = |server: &Server| {
-            self.has_vote(id, server)
-                && is_out(server)
-                && !self.witness.may_change_membership(server.status())
-        };
-        self.hosts.iter().all(|host| host.server.as_ref().is_some_and(knows))
-    }
-
-    /// Whether a member runs and is one of as many voters as there are servers, as far as a member
-    /// other than `lost` knows: what only `lost` knows is lost with it.
-    fn has_its_place(&self, member: usize, lost: usize) -> bool {
-        let Some(server) = &self.hosts[member].server else { return false };
-        let id = server.hello().member;
-        let others = self.hosts.iter().enumerate().filter(|(at, _)| *at != lost);
-        let mut others = others.filter_map(|(_, host)| host.server.as_ref());
-        others.any(|server| self.has_vote(id, server))
-    }
-
-    /// Whether a member votes, and as many do as there are servers, as far as one of them knows.
-    fn has_vote(&self, id: MemberId, known_to: &Server) -> bool {
-        let voters = known_to.voters();
-        voters.len() == self.hosts.len() && voters.contains(&id.0)
-    }
-
-    /// Removes directories that were set aside, once there are too many: someone has looked at
-    /// them.
-    pub(super) fn tidy_up(&mut self, member: usize) {
-        let disk = &self.hosts[member].disk;
-        let paths = disk.paths();
-        let mut set_aside: Vec<&str> = paths
-            .iter()
-            .filter_map(|path| path.split_once('/'))
-            .map(|(dir, _)| dir)
-            .filter(|dir| dir.starts_with(storage::datadir::SET_ASIDE_PREFIX))
-            .collect();
-        set_aside.dedup();
-        if set_aside.len() >= SET_ASIDE_MAX {
-            set_aside.into_iter().for_each(|dir| disk.lose(Lost::Tree(dir)));
-        }
+        is_rotten
     }
 
     /// Flips bits of a file in use. Returns whether they are left flipped.
@@ -170,36 +84,133 @@ impl Simulation {
         })
     }
 
-    /// Flips bits of a byte of a file that `is_candidate` takes, and puts them back, until
-    /// `is_kept` takes what the next start makes of it. Returns false if no bits are left flipped.
     fn flip_some(
         &mut self,
         member: usize,
         is_candidate: impl Fn(&str) -> bool,
         is_kept: impl Fn(Found, &mut Random) -> bool,
     ) -> bool {
+        let random = &mut self.world.random;
+        let flipped = self.hosts[member].flip_some(random, is_candidate, is_kept);
+        if let Some(flipped) = &flipped {
+            self.say(Some(member), || flipped.clone());
+        }
+        flipped.is_some()
+    }
+
+    /// Ends the process of a member. Returns the last entry that it has acknowledged: others may
+    /// count on all up to it.
+    fn stop(&mut self, member: usize) -> Option<u64> {
+        let last_index = self.hosts[member].server.as_ref()?.status().last_index;
+        let power_is_cut = self.world.random.one_in(2);
+        self.end_process(member, power_is_cut);
+        Some(last_index)
+    }
+
+    /// Ends the process, and puts back what somebody copied from its disk earlier.
+    pub fn put_back(&mut self, member: usize) -> Option<Deceives> {
+        let (_, copy) = self.hosts[member].copy.take()?;
+        let index = self.stop(member)?;
+        self.hosts[member].disk.put_back(&copy);
+        self.witness.on_lost(member);
+        Some(Deceives::Forgot { index })
+    }
+
+    /// Ends the process, and damages a part of the log that no mark says to be durable, if it has
+    /// one.
+    pub fn tear(&mut self, member: usize) -> Option<Deceives> {
+        let index = self.stop(member)?;
+        self.hosts[member].tidy_up();
+        let is_torn = self.hosts[member].tear(&mut self.world.random);
+        is_torn.then(|| {
+            self.witness.on_lost(member);
+            Deceives::Forgot { index }
+        })
+    }
+
+    /// Makes the state of a member differ from those of the others.
+    pub fn make_wrong(&mut self, member: usize) -> Option<Deceives> {
+        self.hosts[member].server.as_mut()?.make_wrong();
+        Some(Deceives::Differs)
+    }
+}
+
+impl Host {
+    /// Lets the next start stop after a few disk operations, now and then.
+    pub fn hinder_start(&mut self, random: &mut Random) {
+        if random.one_in(3) {
+            let (ops, power_is_cut) = (random.magnitude(1, 60), random.one_in(2));
+            let op = self.disk.ops() + ops;
+            self.stop_at(op, power_is_cut);
+        }
+    }
+
+    /// Removes directories that were set aside, once there are too many: someone has looked at
+    /// them.
+    fn tidy_up(&self) {
+        let disk = &self.disk;
+        let paths = disk.paths();
+        let mut set_aside: Vec<&str> = paths
+            .iter()
+            .filter_map(|path| path.split_once('/'))
+            .map(|(dir, _)| dir)
+            .filter(|dir| dir.starts_with(storage::datadir::SET_ASIDE_PREFIX))
+            .collect();
+        set_aside.dedup();
+        if set_aside.len() >= SET_ASIDE_MAX {
+            set_aside.into_iter().for_each(|dir| disk.lose(Lost::Tree(dir)));
+        }
+    }
+
+    /// Flips bits of a byte of a file that `is_candidate` takes, and puts them back, until
+    /// `is_kept` takes what the next start makes of it. Returns what was done, as text for people;
+    /// none if no bits are left flipped.
+    fn flip_some(
+        &self,
+        random: &mut Random,
+        is_candidate: impl Fn(&str) -> bool,
+        is_kept: impl Fn(Found, &mut Random) -> bool,
+    ) -> Option<String> {
         for _ in 0..ROT_TRIES_MAX {
-            let random = &mut self.world.random;
-            let host = &self.hosts[member];
-            let mut paths = host.disk.paths();
+            let mut paths = self.disk.paths();
             paths.retain(|path| is_candidate(path));
             if paths.is_empty() {
-                return false;
+                return None;
             }
             let path = random.pick(&paths).clone();
-            let written = host.disk.written(&path);
+            let written = self.disk.written(&path);
             if written.is_empty() {
                 continue;
             }
             let (offset, bits) = (*random.pick(&written), random.between(1, 255) as u8);
-            let before = host.disk.copy();
-            host.disk.flip(&path, offset, bits);
-            let found = found(&host.config, &before, &host.disk);
+            let before = self.disk.copy();
+            self.disk.flip(&path, offset, bits);
+            let found = found(&self.config, &before, &self.disk);
             if is_kept(found, random) {
-                self.say(Some(member), || format!("bits flip in {path} at {offset}: {found:?}"));
+                return Some(format!("bits flip in {path} at {offset}: {found:?}"));
+            }
+            self.disk.flip(&path, offset, bits);
+        }
+        None
+    }
+
+    /// Flips bits of the log's end, so that it passes for a torn write. Returns whether they are
+    /// left flipped.
+    fn tear(&self, random: &mut Random) -> bool {
+        let before = self.disk.copy();
+        let Some(last) = inspect(&before, &mut |_| Ok(())).segments.pop() else { return false };
+        if last.mark >= last.end {
+            return false;
+        }
+        let path = log_path(last.sequence);
+        for _ in 0..ROT_TRIES_MAX {
+            let offset = random.between(last.mark, last.end - 1) as usize;
+            let bits = random.between(1, 255) as u8;
+            self.disk.flip(&path, offset, bits);
+            if found(&self.config, &before, &self.disk) == Found::Torn {
                 return true;
             }
-            host.disk.flip(&path, offset, bits);
+            self.disk.flip(&path, offset, bits);
         }
         false
     }

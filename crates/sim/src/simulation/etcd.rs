@@ -1,65 +1,40 @@
 //! The clients of etcd in a run: events, the end of the run, and the judge.
 
+use std::fmt;
+
 use workload::etcd::leases::LeaseCounts;
 use workload::etcd::locks::LockCounts;
 use workload::etcd::op::{Error, Op};
 use workload::etcd::order::Verdict;
 use workload::etcd::watch::{OpenWatch, Step, StreamRecord, WatchVerdict};
 
-use super::{Phase, Simulation};
-use crate::check::{EtcdVerdict, V2Counts, check_etcd, check_etcd_v2, has_shown_all};
+use super::hosts::Hosts;
+use crate::check::{EtcdVerdict, Evidence, V2Counts, check_etcd, check_etcd_v2, has_shown_all};
 use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
 use crate::etcd_clients::client::EtcdClient;
-use crate::etcd_clients::contender::ContenderCounts;
+use crate::etcd_clients::contender::{Contender, ContenderCounts};
 use crate::etcd_clients::operator::OperatorCounts;
 use crate::etcd_clients::users::UsersCounts;
-use crate::limits::{
-    ETCD_ANSWER_US_MAX, ETCD_PROGRESS_US_MAX, LEASE_JUMP_US_MAX, LEASE_SLACK_US, LEASES_END_US_MAX,
-};
+use crate::limits::{ETCD_ANSWER_US_MAX, ETCD_PROGRESS_US_MAX, LEASES_END_US_MAX};
 use crate::server::Server;
-use crate::world::Event;
+use crate::witness::Witness;
+use crate::world::{Event, World};
+use workload::generate::Random;
 
 /// What etcd's clients did in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct EtcdCounts {
     /// Clients.
     pub clients: usize,
     /// Connections.
     pub connections: usize,
-    /// Writes that were answered with success.
-    pub writes: usize,
-    /// Transactions among them.
-    pub txns: usize,
-    /// Compactions among them.
-    pub compactions: usize,
-    /// Compactions that leaders began by themselves.
-    pub own_compactions: usize,
-    /// Writes that the store refused.
-    pub refused: usize,
-    /// Calls that were refused before the log.
-    pub never_logged: usize,
-    /// Reads that were answered with a value.
-    pub reads: usize,
-    /// Reads that the store refused.
-    pub reads_refused: usize,
-    /// Writes of unknown fate that took effect.
-    pub unknown_done: usize,
-    /// Writes of unknown fate that did not.
-    pub unknown_not_done: usize,
-    /// Calls with this error: a definite failure, one of unknown fate, a level that is too low, a
-    /// full disk.
-    pub no_leader: usize,
-    /// See [`EtcdCounts::no_leader`].
-    pub timed_out: usize,
-    /// See [`EtcdCounts::no_leader`].
-    pub not_capable: usize,
-    /// See [`EtcdCounts::no_leader`].
-    pub no_space: usize,
-    /// Streamed reads that were answered in several pieces.
-    pub streamed: usize,
-    /// Streamed reads that ended as compacted behind a piece.
-    pub streams_cut: usize,
+    /// Calls that write.
+    pub writes: EtcdWriteCounts,
+    /// Calls that read.
+    pub reads: EtcdReadCounts,
+    /// Calls that failed.
+    pub failures: EtcdFailureCounts,
     /// Counts of the judge of leases.
     pub leases: LeaseCounts,
     /// Counts of the judge of locks.
@@ -74,6 +49,88 @@ pub struct EtcdCounts {
     pub watches: WatchCounts,
     /// What clients of etcd v2 did.
     pub v2: V2Counts,
+}
+
+/// The writes of etcd's clients in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtcdWriteCounts {
+    /// Writes that were answered with success.
+    pub done: usize,
+    /// Transactions among them.
+    pub txns: usize,
+    /// Compactions among them.
+    pub compactions: usize,
+    /// Compactions that leaders began by themselves.
+    pub own_compactions: usize,
+    /// Writes that the store refused.
+    pub refused: usize,
+    /// Calls that were refused before the log.
+    pub never_logged: usize,
+    /// Writes of unknown fate that took effect.
+    pub unknown_done: usize,
+    /// Writes of unknown fate that did not.
+    pub unknown_not_done: usize,
+}
+
+/// The reads of etcd's clients in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtcdReadCounts {
+    /// Reads that were answered with a value.
+    pub done: usize,
+    /// Reads that the store refused.
+    pub refused: usize,
+    /// Streamed reads that were answered in several pieces.
+    pub streamed: usize,
+    /// Streamed reads that ended as compacted behind a piece.
+    pub streams_cut: usize,
+}
+
+/// The calls of etcd's clients that failed in a run, by their error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtcdFailureCounts {
+    /// Definite failures.
+    pub no_leader: usize,
+    /// Failures of unknown fate.
+    pub timed_out: usize,
+    /// Calls that a level does not have yet.
+    pub not_capable: usize,
+    /// Calls at a full disk.
+    pub no_space: usize,
+}
+
+/// Prints all counts in one list, as [`super::Summary`] does.
+impl fmt::Debug for EtcdCounts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EtcdCounts { writes, reads, failures, .. } = self;
+        formatter
+            .debug_struct("EtcdCounts")
+            .field("clients", &self.clients)
+            .field("connections", &self.connections)
+            .field("writes", &writes.done)
+            .field("txns", &writes.txns)
+            .field("compactions", &writes.compactions)
+            .field("own_compactions", &writes.own_compactions)
+            .field("refused", &writes.refused)
+            .field("never_logged", &writes.never_logged)
+            .field("reads", &reads.done)
+            .field("reads_refused", &reads.refused)
+            .field("unknown_done", &writes.unknown_done)
+            .field("unknown_not_done", &writes.unknown_not_done)
+            .field("no_leader", &failures.no_leader)
+            .field("timed_out", &failures.timed_out)
+            .field("not_capable", &failures.not_capable)
+            .field("no_space", &failures.no_space)
+            .field("streamed", &reads.streamed)
+            .field("streams_cut", &reads.streams_cut)
+            .field("leases", &self.leases)
+            .field("locks", &self.locks)
+            .field("contenders", &self.contenders)
+            .field("users", &self.users)
+            .field("operator", &self.operator)
+            .field("watches", &self.watches)
+            .field("v2", &self.v2)
+            .finish()
+    }
 }
 
 /// What watches did in a run.
@@ -109,208 +166,222 @@ pub struct WatchCounts {
     pub leaderless: usize,
 }
 
-impl Simulation {
+impl EtcdClients {
     // Events.
 
-    pub(super) fn on_etcd_event(&mut self, event: Event) -> Result<(), String> {
-        match event {
-            Event::EtcdArrive { connection, parcel } => {
-                match self.etcd.network.arrive(&mut self.world, connection, parcel) {
-                    Some(true) => self.tell_etcd_server(connection),
-                    Some(false) => self.let_etcd_client_read(connection)?,
-                    None => {}
-                }
-            }
-            Event::EtcdClient { client, token } if self.etcd.clients[client].token == token => {
-                self.end_etcd_pause(client)?;
-                let EtcdClients { clients, network, history } = &mut self.etcd;
-                let wish = clients[client].on_time(&mut self.world, network, history);
-                if wish == Wish::Connect {
-                    self.connect_etcd(client);
-                }
-                self.wake_etcd_client(client);
-                self.note_front(client);
-            }
-            Event::EtcdClient { .. } => {}
-            _ => unreachable!("the caller checked whose event it is"),
+    /// Something arrives at an end of a connection.
+    ///
+    /// # Errors
+    /// No client of etcd could understand it.
+    pub(super) fn on_arrival(
+        &mut self,
+        (number, parcel): (usize, u64),
+        world: &mut World,
+        hosts: &mut Hosts,
+    ) -> Result<(), String> {
+        match self.network.arrive(world, number, parcel) {
+            Some(true) => self.tell_server(number, world, hosts),
+            Some(false) => self.let_read(number, world)?,
+            None => {}
         }
         Ok(())
     }
 
+    /// A client looks at its clock. It finds no server if `is_last`.
+    ///
+    /// # Errors
+    /// It cannot understand what has come while it paused.
+    pub(super) fn on_time(
+        &mut self,
+        client: usize,
+        world: &mut World,
+        hosts: &mut Hosts,
+        is_last: bool,
+    ) -> Result<(), String> {
+        self.end_pause(client, world)?;
+        let EtcdClients { clients, network, history } = self;
+        let wish = clients[client].on_time(world, network, history);
+        if wish == Wish::Connect {
+            self.connect(client, world, hosts, is_last);
+        }
+        self.wake(client, world);
+        Ok(())
+    }
+
     /// Something new has come for the process that a connection leads to, if it still runs.
-    fn tell_etcd_server(&mut self, number: usize) {
-        let connection = &self.etcd.network.connections[number];
-        if let Some(server) = &mut self.hosts[connection.member].server
+    fn tell_server(&self, number: usize, world: &mut World, hosts: &mut Hosts) {
+        let connection = &self.network.connections[number];
+        if let Some(server) = &mut hosts[connection.member].server
             && server.life() == connection.life
         {
-            server.on_etcd(number, &mut self.world, &self.etcd.network);
+            server.on_etcd(number, world, &self.network);
         }
     }
 
-    fn let_etcd_client_read(&mut self, number: usize) -> Result<(), String> {
-        let EtcdClients { clients, network, history } = &mut self.etcd;
+    fn let_read(&mut self, number: usize, world: &mut World) -> Result<(), String> {
+        let EtcdClients { clients, network, history } = self;
         let connection = &network.connections[number];
         let (client, by) = (connection.client, connection.served);
         if clients[client].connection() == Some(number) {
-            clients[client].on_arrival(by, &mut self.world, network, history)?;
-            self.wake_etcd_client(client);
+            clients[client].on_arrival(by, world, network, history)?;
+            self.wake(client, world);
         }
         Ok(())
     }
 
     /// Lets a client that has paused take what has come meanwhile.
-    fn end_etcd_pause(&mut self, client: usize) -> Result<(), String> {
-        let EtcdClients { clients, network, history } = &mut self.etcd;
-        match clients[client].end_pause(&mut self.world, network, history) {
-            Some(number) => self.let_etcd_client_read(number),
+    fn end_pause(&mut self, client: usize, world: &mut World) -> Result<(), String> {
+        let EtcdClients { clients, network, history } = self;
+        match clients[client].end_pause(world, network, history) {
+            Some(number) => self.let_read(number, world),
             None => Ok(()),
         }
     }
 
-    fn connect_etcd(&mut self, client: usize) {
-        let member = self.etcd.clients[client].next_member(self.hosts.len());
-        let is_last = self.phase == Phase::LastStart;
-        let server = self.hosts[member].server.as_mut();
-        let EtcdClients { clients, network, history } = &mut self.etcd;
+    fn connect(&mut self, client: usize, world: &World, hosts: &mut Hosts, is_last: bool) {
+        let member = self.clients[client].next_member(hosts.len());
+        let server = hosts[member].server.as_mut();
+        let EtcdClients { clients, network, history } = self;
         let Some(server) = server.filter(|server| server.is_open() && !is_last) else {
-            return clients[client].on_refused(self.world.now_us);
+            return clients[client].on_refused(world.now_us);
         };
         let number = network.connect(client, member, (server.life(), server.served()));
         assert!(history.connect(client as u32, member as u32) == number);
         server.accept_etcd(number, network);
-        clients[client].on_connected(number, self.world.now_us);
+        clients[client].on_connected(number, world.now_us);
     }
 
-    pub(super) fn wake_etcd_client(&mut self, client: usize) {
-        let token = self.world.token();
-        self.etcd.clients[client].token = token;
-        let at_us = self.etcd.clients[client].wakes_us(self.world.now_us);
-        self.world.schedule(at_us, Event::EtcdClient { client, token });
+    /// Schedules the next look of a client at its clock.
+    pub(super) fn wake(&mut self, client: usize, world: &mut World) {
+        let token = world.token();
+        self.clients[client].token = token;
+        let at_us = self.clients[client].wakes_us(world.now_us);
+        world.schedule(at_us, Event::EtcdClient { client, token });
     }
 
     // Faults.
 
     /// The connections of this life of a process.
-    pub(super) fn etcd_connections_of(&self, life: u64) -> Vec<usize> {
-        let connections = self.etcd.network.connections.iter().enumerate();
+    pub(super) fn connections_of(&self, life: u64) -> Vec<usize> {
+        let connections = self.network.connections.iter().enumerate();
         connections.filter(|(_, it)| it.life == life).map(|(number, _)| number).collect()
     }
 
-    /// Some of the connections that clients have.
-    pub(super) fn some_etcd_connections(&mut self, one_in: u64) -> Vec<usize> {
-        let connections = self.etcd.clients.iter().filter_map(|client| client.connection());
-        let connections: Vec<usize> = connections.collect();
-        connections.into_iter().filter(|_| self.world.random.one_in(one_in)).collect()
+    /// Draws some of the connections that clients have.
+    pub(super) fn some_connections(&self, one_in: u64, random: &mut Random) -> Vec<usize> {
+        let connections = self.clients.iter().filter_map(EtcdClient::connection);
+        connections.filter(|_| random.one_in(one_in)).collect()
     }
 
     // The end.
 
-    pub(super) fn calm_etcd(&mut self) {
-        self.etcd.network.end_stalls(&mut self.world);
-        for client in 0..self.etcd.clients.len() {
-            self.etcd.clients[client].calm_down();
-            self.wake_etcd_client(client);
+    /// Ends the mischief of all clients.
+    pub(super) fn calm_down(&mut self, world: &mut World) {
+        self.network.end_stalls(world);
+        for client in 0..self.clients.len() {
+            self.clients[client].calm_down();
+            self.wake(client, world);
         }
     }
 
-    pub(super) fn is_etcd_idle(&self) -> bool {
-        self.etcd.clients.iter().all(|client| client.is_idle())
+    /// Whether all clients have done what they had to.
+    pub(super) fn are_idle(&self) -> bool {
+        self.clients.iter().all(EtcdClient::is_idle)
     }
 
     /// Checks that each call is answered soon when nothing goes wrong any more, since `calm_us`.
-    pub(super) fn check_etcd_in_time(&self, calm_us: u64) -> Result<(), String> {
-        for client in &self.etcd.clients {
+    ///
+    /// # Errors
+    /// A client has waited for too long.
+    pub(super) fn check_in_time(
+        &self,
+        hosts: &Hosts,
+        calm_us: u64,
+        now_us: u64,
+    ) -> Result<(), String> {
+        for client in &self.clients {
             let since_us = client.waits_since_us().map(|at_us| at_us.max(calm_us));
-            if since_us.is_some_and(|at_us| at_us + ETCD_ANSWER_US_MAX < self.world.now_us) {
-                let states: Vec<String> = self.hosts.iter().map(|it| it.describe()).collect();
-                let states = states.join("; ");
-                return Err(format!("a call is not answered: {}; {states}", client.describe()));
+            if since_us.is_some_and(|at_us| at_us + ETCD_ANSWER_US_MAX < now_us) {
+                let (client, states) = (client.describe(), hosts.describe());
+                return Err(format!("a call is not answered: {client}; {states}"));
             }
             let since_us = client.waits_for_progress_since_us().map(|at_us| at_us.max(calm_us));
-            if since_us.is_some_and(|at_us| at_us + ETCD_PROGRESS_US_MAX < self.world.now_us) {
+            if since_us.is_some_and(|at_us| at_us + ETCD_PROGRESS_US_MAX < now_us) {
                 return Err(format!("a promise of progress does not come: {}", client.describe()));
             }
-        }
-        // A member whose sync still hangs may apply the end of a lease late.
-        let held_us = self.hosts.iter().map(|host| host.held_until_us).max().unwrap_or(0);
-        self.check_locks_in_time(calm_us, held_us)?;
-        let is_late = calm_us.max(held_us) + LEASES_END_US_MAX < self.world.now_us;
-        if self.phase == Phase::LastWords && is_late && !self.are_leases_over() {
-            let states: Vec<String> = self.hosts.iter().map(|it| it.describe()).collect();
-            return Err(format!("a lease does not end in time: {}", states.join("; ")));
         }
         Ok(())
     }
 
-    /// Whether no member has a lease, nor a time to live of etcd v2.
-    fn are_leases_over(&self) -> bool {
-        let has_none = |server: &Server| {
-            let machine = server.machine();
-            machine.etcd().leases().is_empty() && machine.etcd_v2().deadlines().is_empty()
-        };
-        self.servers().all(has_none)
-    }
-
-    /// Sends the clients of etcd to members, each of which must let them read everything, for the
+    /// Sends the clients to members, each of which must let them read everything, for the
     /// `round`-th time.
-    pub(super) fn visit_with_etcd(&mut self, round: usize) {
+    pub(super) fn visit(&mut self, round: usize, world: &mut World, hosts: &Hosts) {
         // Nobody changes keys any more.
-        let revisions = self.servers().map(|server| server.machine().etcd().revision());
+        let revisions = hosts.servers().map(|server| server.machine().etcd().revision());
         let revision = revisions.max().unwrap_or(0);
-        for client in 0..self.etcd.clients.len() {
-            let member = (client + round) % self.hosts.len();
-            let EtcdClients { clients, network, history } = &mut self.etcd;
-            clients[client].visit((member, revision), &mut self.world, network, history);
-            self.wake_etcd_client(client);
+        for client in 0..self.clients.len() {
+            let member = (client + round) % hosts.len();
+            let EtcdClients { clients, network, history } = self;
+            clients[client].visit((member, revision), world, network, history);
+            self.wake(client, world);
         }
     }
 
-    /// Whether the clients of etcd have read everything, and nothing of theirs is under way.
-    pub(super) fn has_etcd_settled(&self) -> bool {
-        self.etcd.clients.iter().all(|client| client.has_read_last())
-            && self.etcd.network.is_quiet()
-            && self.servers().all(Server::is_etcd_quiet)
-            && self.are_leases_over()
-            && self.have_waits_shown_all()
+    /// Whether the clients have read everything, and nothing of theirs is under way.
+    pub(super) fn has_settled(&self, hosts: &Hosts) -> bool {
+        self.clients.iter().all(EtcdClient::has_read_last)
+            && self.network.is_quiet()
+            && hosts.servers().all(Server::is_etcd_quiet)
+            && are_leases_over(hosts)
+            && self.have_waits_shown_all(hosts)
     }
 
     /// Whether clients of etcd v2 have seen all that they wait for.
-    fn have_waits_shown_all(&self) -> bool {
-        let newest = self.servers().map(Server::machine).max_by_key(|machine| machine.index());
-        let mut v2 = self.etcd.clients.iter().filter_map(EtcdClient::v2);
+    fn have_waits_shown_all(&self, hosts: &Hosts) -> bool {
+        let newest = hosts.servers().map(Server::machine).max_by_key(|machine| machine.index());
+        let mut v2 = self.clients.iter().filter_map(EtcdClient::v2);
         newest.is_none_or(|machine| v2.all(|v2| has_shown_all(&v2.line, machine)))
     }
 
-    /// Judges the calls of etcd's clients, and the states of members if they are given.
-    pub(super) fn judge_etcd(&self, machines: &[&machine::Machine]) -> Result<EtcdCounts, String> {
-        let history = &self.etcd.history;
-        let slack_us = LEASE_SLACK_US + self.clock_jumps * LEASE_JUMP_US_MAX;
-        let found = check_etcd(history, &self.evidence(), machines, slack_us)?;
-        if self.phase != Phase::LastStart {
+    /// Judges the calls of the clients, and the states of members if they are given. Leases may
+    /// last for longer by `slack_us`. At the end of the last start streams may not have shown all.
+    ///
+    /// # Errors
+    /// What no correct server would have done.
+    pub(super) fn judge(
+        &self,
+        evidence: &Evidence<'_>,
+        machines: &[&machine::Machine],
+        slack_us: u64,
+        is_last: bool,
+    ) -> Result<EtcdCounts, String> {
+        let found = check_etcd(&self.history, evidence, machines, slack_us)?;
+        if !is_last {
             let of = |open: &OpenWatch| open.missing.as_ref().map(|it| (open.stream, it.clone()));
             if let Some((stream, missing)) = found.watches.open.iter().find_map(of) {
                 return Err(format!("etcd: stream {stream} has not shown all: {missing}"));
             }
         }
-        let watches = self.watch_counts(&found.watches);
-        let operators = self.etcd.clients.iter().filter_map(EtcdClient::operator);
+        let witness = evidence.witness;
+        let watches = self.watch_counts(&found.watches, witness);
+        let operators = self.clients.iter().filter_map(EtcdClient::operator);
         // A member that is alone leads always.
-        let operators = operators.filter(|_| self.is_ensemble());
+        let operators = operators.filter(|_| evidence.waking.len() > 1);
         let mut moves = operators.flat_map(|operator| operator.moves());
-        moves.try_for_each(|moved| self.witness.check_moved(moved))?;
+        moves.try_for_each(|moved| witness.check_moved(moved))?;
         let EtcdVerdict { leases, locks, .. } = found;
-        let clients = self.etcd.clients.iter().filter_map(EtcdClient::v2);
+        let clients = self.clients.iter().filter_map(EtcdClient::v2);
         let v2 = check_etcd_v2(clients, machines, slack_us)?;
-        Ok(EtcdCounts { leases, locks, watches, v2, ..self.etcd_counts(&found.order) })
+        Ok(EtcdCounts { leases, locks, watches, v2, ..self.counts(&found.order) })
     }
 
-    fn watch_counts(&self, watches: &WatchVerdict) -> WatchCounts {
-        let history = &self.etcd.history;
+    fn watch_counts(&self, watches: &WatchVerdict, witness: &Witness) -> WatchCounts {
+        let history = &self.history;
         let outlives = |(stream, step, _): &&(usize, usize, i64)| {
             let record = &history.watches[*stream];
             let member = history.connections[record.connection].member as usize;
             let (from_us, until_us) = (record.opened.at_us, record.steps[*step].0.at_us);
-            self.witness.etcd.has_installed(member, from_us, until_us)
+            witness.etcd.has_installed(member, from_us, until_us)
         };
         let leaderless = |stream: &&StreamRecord| {
             matches!(stream.ended(), Some((_, Step::Ended(Error::NoLeader))))
@@ -333,8 +404,8 @@ impl Simulation {
         }
     }
 
-    fn etcd_counts(&self, verdict: &Verdict) -> EtcdCounts {
-        let EtcdClients { clients, history, .. } = &self.etcd;
+    fn counts(&self, verdict: &Verdict) -> EtcdCounts {
+        let EtcdClients { clients, history, .. } = self;
         let calls = |is_it: fn(&Op) -> bool| {
             let done = history.calls.iter().filter(|it| matches!(it.answer(), Some(Ok(_))));
             done.filter(|it| is_it(&it.op)).count()
@@ -349,29 +420,66 @@ impl Simulation {
         EtcdCounts {
             clients: clients.len(),
             connections: history.connections.len(),
-            writes: verdict.acknowledged_count,
-            txns: calls(|op| matches!(op, Op::Txn(_)) && !op.is_read()),
-            compactions: calls(|op| matches!(op, Op::Compact(_))),
-            own_compactions: verdict.own_compaction_count,
-            refused: verdict.refused_count,
-            never_logged: verdict.never_logged_count,
-            reads: verdict.read_count,
-            reads_refused: verdict.read_refused_count,
-            unknown_done: verdict.unknown_done_count,
-            unknown_not_done: verdict.unknown_count,
-            no_leader: errors(Error::NoLeader),
-            timed_out: errors(Error::TimedOut),
-            not_capable: errors(Error::NotCapable),
-            no_space: errors(Error::NoSpace),
-            streamed: clients.iter().map(EtcdClient::streamed_count).sum(),
-            streams_cut: errors(Error::CompactedMeanwhile),
-            leases: LeaseCounts::default(),
-            locks: LockCounts::default(),
+            writes: EtcdWriteCounts {
+                done: verdict.acknowledged_count,
+                txns: calls(|op| matches!(op, Op::Txn(_)) && !op.is_read()),
+                compactions: calls(|op| matches!(op, Op::Compact(_))),
+                own_compactions: verdict.own_compaction_count,
+                refused: verdict.refused_count,
+                never_logged: verdict.never_logged_count,
+                unknown_done: verdict.unknown_done_count,
+                unknown_not_done: verdict.unknown_count,
+            },
+            reads: EtcdReadCounts {
+                done: verdict.read_count,
+                refused: verdict.read_refused_count,
+                streamed: clients.iter().map(EtcdClient::streamed_count).sum(),
+                streams_cut: errors(Error::CompactedMeanwhile),
+            },
+            failures: EtcdFailureCounts {
+                no_leader: errors(Error::NoLeader),
+                timed_out: errors(Error::TimedOut),
+                not_capable: errors(Error::NotCapable),
+                no_space: errors(Error::NoSpace),
+            },
             contenders: self.contender_counts(),
             users,
             operator,
-            watches: WatchCounts::default(),
-            v2: V2Counts::default(),
+            ..EtcdCounts::default()
         }
     }
+
+    /// What happened to all clients that want locks.
+    fn contender_counts(&self) -> ContenderCounts {
+        let mut all = ContenderCounts::default();
+        self.contenders().for_each(|contender| all.add(&contender.counts));
+        all
+    }
+
+    /// All that want a lock or an election.
+    pub(super) fn contenders(&self) -> impl Iterator<Item = &Contender> {
+        self.clients.iter().filter_map(EtcdClient::contender)
+    }
+}
+
+/// Checks that leases end soon when nothing goes wrong any more, since `calm_us`.
+///
+/// # Errors
+/// One lasts for too long.
+pub(super) fn check_leases_end(hosts: &Hosts, calm_us: u64, now_us: u64) -> Result<(), String> {
+    // A member whose sync still hangs may apply the end of a lease late.
+    let is_late = calm_us.max(hosts.held_until_us()) + LEASES_END_US_MAX < now_us;
+    match is_late && !are_leases_over(hosts) {
+        true => Err(format!("a lease does not end in time: {}", hosts.describe())),
+        false => Ok(()),
+    }
+}
+
+/// Whether no member has a lease, nor a time to live of etcd v2.
+fn are_leases_over(hosts: &Hosts) -> bool {
+    let has_none = |server: &Server| {
+        let machine = server.machine();
+        machine.etcd().leases().is_empty() && machine.etcd_v2().deadlines().is_empty()
+    };
+    hosts.servers().all(has_none)
 }

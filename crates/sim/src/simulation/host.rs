@@ -124,6 +124,62 @@ impl Host {
         self.pace(disks, |pace| pace.hangs_until_us = at_us);
     }
 
+    /// When the last sync that its disks held back has returned, at the latest: a sync that is
+    /// under way when the faults stop still takes that long.
+    pub fn held_until_us(&self) -> u64 {
+        self.held_until_us
+    }
+
+    /// Lets Apply be given the CPU up to `lag_us` late from now on; 0 is as usual.
+    pub fn starve_apply(&mut self, lag_us: u64) {
+        self.apply_lag_us = lag_us;
+        if let Some(server) = &mut self.server {
+            server.starve_apply(lag_us);
+        }
+    }
+
+    /// Moves the wall clock ahead.
+    pub fn move_wall_clock(&mut self, by_ms: i64) {
+        self.clock.wall_offset_ms += by_ms;
+        if let Some(server) = &mut self.server {
+            server.set_clock(self.clock);
+        }
+    }
+
+    /// Ends all that its disk is about to do wrong.
+    pub fn spare_disk(&self) {
+        self.disk.change_plan(|plan| {
+            plan.stop_at = None;
+            plan.fail.clear();
+        });
+    }
+
+    /// Whether its disk works at its usual pace and is about to do nothing wrong, and Apply is
+    /// given the CPU in time.
+    pub fn is_treated_well(&self, now_us: u64) -> bool {
+        let is_sound = !self.disk.is_stopping() && !self.disk.is_limited();
+        is_sound && !self.paces.are_slow(now_us) && self.apply_lag_us == 0
+    }
+
+    /// Notes whether others hear of its clients, whether it is cut off from the others, and whether
+    /// it may be late to apply what was committed: its leader is far, its disk slow or its Apply
+    /// late.
+    pub fn note_trouble(&mut self, (is_well, is_far): (bool, bool), is_cut_off: bool, now_us: u64) {
+        self.trouble.note(!is_well, now_us);
+        let runs = self.server.as_ref().is_some_and(Server::is_open) && self.is_awake(now_us);
+        self.cut_off.note(runs && is_cut_off, now_us);
+        let is_held = now_us < self.held_until_us;
+        let is_slow = is_held || self.paces.are_slow(now_us) || self.apply_lag_us > 0;
+        self.lag.note(is_far || is_slow || self.disk.is_limited(), now_us);
+    }
+
+    /// Notes that the member that has this directory is lost, or may be found to be. The next
+    /// directory draws other ids.
+    pub fn note_lost(&mut self, member: Option<MemberId>) {
+        self.lost = member;
+        self.config.lost_count += 1;
+    }
+
     /// The process, if there is one that runs, is not given the CPU for so long.
     pub fn pause(&mut self, now_us: u64, for_us: u64) -> bool {
         let is_pausing = self.is_awake(now_us);
@@ -183,14 +239,19 @@ impl Host {
 
     /// Somebody copies the directory that it uses.
     pub fn make_copy(&mut self) {
-        let id = self.hello().map(|hello| hello.member);
+        let id = self.member();
         self.copy = id.map(|id| (id, self.disk.copy()));
     }
 
     /// Whether there is a copy of the directory that it uses.
     pub fn is_copied(&self) -> bool {
-        let id = self.hello().map(|hello| hello.member);
+        let id = self.member();
         self.copy.as_ref().is_some_and(|(of, _)| Some(*of) == id)
+    }
+
+    /// The member id of the directory that the process uses; none if no process runs.
+    pub fn member(&self) -> Option<MemberId> {
+        self.hello().map(|hello| hello.member)
     }
 
     /// The hello with which the process introduces itself to others; none if no process runs.

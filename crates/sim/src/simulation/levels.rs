@@ -8,21 +8,22 @@
 
 use std::collections::BTreeSet;
 
-use machine::{Level, MemberId};
+use machine::Level;
 use member::RaiseRefused;
 use storage::datadir::{Identity, SET_ASIDE_PREFIX};
 use storage::fault_disk::FaultDisk;
 use storage::inspect::inspect;
 use workload::generate::Random;
 
+use super::Simulation;
+use super::cluster::Cluster;
 use super::host::Host;
-use super::{Phase, Simulation};
+use super::hosts::Hosts;
 use crate::build::{Ask, Build, Builds};
 use crate::fault::{Fault, Whom};
 use crate::limits::{
     NO_RAISE_US, RAISE_US_MAX, STRIKE_US_MAX, TOO_OLD_CALM_US_MAX, TOO_OLD_US_MAX,
 };
-use crate::server::{Death, Server, Started};
 use crate::world::Event;
 
 /// What happened about builds and levels in a run.
@@ -71,6 +72,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
+    /// The builds of a run, of which none was started yet.
     pub fn new(builds: Option<Builds>) -> Levels {
         let seed = builds.as_ref().map_or(0, |builds| builds.seed);
         let are_builds_mixed = builds.is_some();
@@ -83,28 +85,34 @@ impl Levels {
         }
     }
 
+    /// Whether servers may run different builds.
+    pub fn are_builds_mixed(&self) -> bool {
+        self.counts.are_builds_mixed
+    }
+
+    /// What happened. `raised_us` says when the level rose.
+    pub fn counts(&self, raised_us: Option<u64>) -> LevelCounts {
+        LevelCounts { raised_us, ..self.counts.clone() }
+    }
+
     /// The highest level that new builds know.
     fn new_level(&self) -> Level {
         self.builds.as_ref().map_or(Level::NEWEST, |builds| builds.new)
-    }
-}
-
-impl Simulation {
-    pub(super) fn level_counts(&self) -> LevelCounts {
-        let raised_us = self.witness.levels.raised_us();
-        LevelCounts { raised_us, ..self.levels.counts.clone() }
     }
 
     // Builds.
 
     /// Chooses the build for a start of a member. Returns a copy of the disk if the build is an old
     /// one: a newer build may have run on it.
-    pub(super) fn choose_build(&mut self, member: usize) -> Option<FaultDisk> {
-        let (level, is_calm) = (self.witness.levels.level(), self.phase != Phase::Faults);
-        let may_change = !is_calm && !self.is_any_deceiving();
-        let Levels { builds, random, counts, started, .. } = &mut self.levels;
+    pub fn choose_build(
+        &mut self,
+        (member, host): (usize, &mut Host),
+        level: Level,
+        is_calm: bool,
+        may_change: bool,
+    ) -> Option<FaultDisk> {
+        let Levels { builds, random, counts, started, .. } = self;
         let builds = builds.as_ref()?;
-        let host = &mut self.hosts[member];
         let is_first = started.insert(member);
         let before = match host.level_max() {
             _ if is_first => builds.first[member],
@@ -137,48 +145,33 @@ impl Simulation {
         (build == Build::Old).then(|| host.disk.copy())
     }
 
-    /// A process was started, or tried to.
-    pub(super) fn note_life(&mut self, member: usize, started: &Result<Started, Death>) {
-        let id = match started {
-            Ok(Started::Running(server)) => server.hello().member,
-            Ok(Started::Unborn(unborn)) => unborn.hello().member,
-            Err(_) => return,
-        };
-        let level_max = self.hosts[member].level_max();
-        self.witness.levels.on_life(id, level_max);
-        if self.levels.builds.is_some() {
-            self.say(Some(member), || format!("its build knows levels up to {level_max}"));
-        }
+    /// The members whose builds are to be replaced by new ones at the end of the run, so that their
+    /// processes end first.
+    pub fn ending(&self, hosts: &Hosts) -> Vec<usize> {
+        let Some(Builds { new, end_new: true, .. }) = self.builds else { return Vec::new() };
+        let is_old = |at: &usize| hosts[*at].is_there() && hosts[*at].level_max() < new;
+        (0..hosts.len()).filter(is_old).collect()
     }
 
-    /// The faults stop: servers with an old build are stopped, to be started with a new one, if
-    /// this is how the run ends.
-    pub(super) fn end_old_builds(&mut self) {
-        let Some(Builds { new, end_new: true, .. }) = self.levels.builds else { return };
-        for member in 0..self.hosts.len() {
-            if self.hosts[member].is_there() && self.hosts[member].level_max() < new {
-                self.end_process(member, false);
-            }
+    /// The members on which somebody installs a new build now, having seen after a while that they
+    /// do not know this level of the ensemble.
+    pub fn upgraded(
+        &mut self,
+        hosts: &mut Hosts,
+        level: Level,
+        now_us: u64,
+        is_calm: bool,
+    ) -> Vec<usize> {
+        if self.builds.is_none() || level == Level::FIRST || hosts.is_any_deceiving() {
+            return Vec::new();
         }
-    }
-
-    /// Somebody sees after a while that a server does not know the level, and installs a new build.
-    pub(super) fn pursue_builds(&mut self) {
-        let level = self.witness.levels.level();
-        if self.levels.builds.is_none() || level == Level::FIRST || self.is_any_deceiving() {
-            return;
-        }
-        let now_us = self.world.now_us;
-        let wait_us_max = match self.phase {
-            Phase::Faults => TOO_OLD_US_MAX,
-            _ => TOO_OLD_CALM_US_MAX,
-        };
-        for member in 0..self.hosts.len() {
-            let host = &mut self.hosts[member];
+        let wait_us_max = if is_calm { TOO_OLD_CALM_US_MAX } else { TOO_OLD_US_MAX };
+        let mut upgraded = Vec::new();
+        for (member, host) in hosts.iter_mut().enumerate() {
             if !host.is_there() || host.level_max() >= level {
                 continue;
             }
-            let random = &mut self.levels.random;
+            let random = &mut self.random;
             let mut at_us = || now_us + random.magnitude(10_000, wait_us_max);
             let at_us = *host.upgrade_at_us.get_or_insert_with(&mut at_us);
             // A time that was drawn while faults came may be later than bearable.
@@ -186,228 +179,65 @@ impl Simulation {
             host.upgrade_at_us = Some(at_us);
             if at_us <= now_us {
                 host.wants_new_build = true;
-                self.end_process(member, false);
+                upgraded.push(member);
             }
         }
+        upgraded
     }
 
-    /// A process that runs has met a level that it does not know.
-    pub(super) fn on_too_old(&mut self, member: usize, what: &str) -> Result<(), String> {
-        self.levels.counts.too_old += 1;
-        let id = self.hosts[member].hello().map(|hello| hello.member);
-        self.end_too_old(member, id, what)
+    // Counts.
+
+    /// Counts a process that has met a level that it does not know.
+    pub fn count_too_old(&mut self) {
+        self.counts.too_old += 1;
     }
 
-    /// A start has met a level that it does not know, on a disk that was like this `before`.
-    pub(super) fn on_too_old_start(
-        &mut self,
-        member: usize,
-        before: Option<FaultDisk>,
-        what: &str,
-    ) -> Result<(), String> {
-        let before = before.ok_or_else(|| format!("a newest build is too old: {what}"))?;
-        let after = self.hosts[member].disk.copy();
-        let is_set_aside = |path: &&String| path.starts_with(SET_ASIDE_PREFIX);
-        let set_aside = |disk: &FaultDisk| disk.paths().iter().filter(is_set_aside).count();
-        if set_aside(&after) > set_aside(&before) {
-            return Err("a start that is too old has set its directory aside".to_string());
-        }
-        let (kept, found) = (kept_on(&before), kept_on(&after));
-        if kept != found {
-            return Err(format!("a start that is too old has made {found:?} of {kept:?}"));
-        }
-        self.levels.counts.too_old_starts += 1;
-        let identity = inspect(&before, &mut |_| Ok(())).identity;
-        self.end_too_old(member, identity.map(|it| MemberId(it.member_id)), what)
+    /// Counts a start that has met a level that it does not know.
+    pub fn count_too_old_start(&mut self) {
+        self.counts.too_old_starts += 1;
     }
 
-    /// The process of a member ends at a level that it does not know: a newer build ran on its
-    /// directory before.
-    fn end_too_old(
-        &mut self,
-        member: usize,
-        id: Option<MemberId>,
-        what: &str,
-    ) -> Result<(), String> {
-        let level_max = self.hosts[member].level_max();
-        if !id.is_some_and(|id| self.witness.levels.ran_above(id, level_max)) {
-            return Err(format!(
-                "no newer build ever ran on the directory of {member}, but: {what}"
-            ));
-        }
-        self.say(Some(member), || format!("the process is too old: {what}"));
-        self.hosts[member].wants_new_build = true;
-        self.end_process(member, false);
-        Ok(())
-    }
-
-    /// Notes what came of a step of a process. `was_ready` and `fetched_count` are from before the
-    /// step.
-    pub(super) fn note_progress(
-        &mut self,
-        member: usize,
-        was_ready: bool,
-        fetched_count: u64,
-    ) -> Result<(), String> {
-        let Some(server) = &self.hosts[member].server else { return Ok(()) };
-        let becomes_ready = server.is_ready() && !was_ready;
-        if server.fetched_count() > fetched_count {
-            self.note_fetched(member);
-        }
-        match becomes_ready {
-            true => self.check_ready_build(member),
-            false => Ok(()),
-        }
-    }
-
-    /// Checks that a server which was started below the level of the ensemble does not get ready.
-    fn check_ready_build(&self, member: usize) -> Result<(), String> {
-        let host = &self.hosts[member];
-        let Some(server) = &host.server else { return Ok(()) };
-        let raised_us = self.witness.levels.raised_us();
-        let is_late = raised_us.is_some_and(|raised_us| server.started_us() > raised_us);
-        match is_late && host.level_max() < self.witness.levels.level() {
-            true => Err(format!("member {member} is ready, and its build is below the level")),
-            false => Ok(()),
-        }
-    }
-
-    /// Counts links that were refused for their levels.
-    pub(super) fn note_refused_links(&mut self) {
-        for pair in self.links.take_refused_by_level() {
-            let level = self.witness.levels.level();
-            let is_below = |host: &Host| host.unborn.is_some() && host.level_max() < level;
-            let counts = &mut self.levels.counts;
-            counts.links_refused += 1;
-            let ends = [&self.hosts[pair.from], &self.hosts[pair.to]];
-            counts.joiners_refused += u64::from(ends.into_iter().any(is_below));
-        }
+    /// Counts a link that was refused for the levels of its ends.
+    pub fn count_refused_link(&mut self, ends: [&Host; 2], level: Level) {
+        let is_below = |host: &Host| host.unborn.is_some() && host.level_max() < level;
+        self.counts.links_refused += 1;
+        self.counts.joiners_refused += u64::from(ends.into_iter().any(is_below));
     }
 
     /// A member has taken the snapshot of another one. Counts snapshots that passed between two
     /// builds.
-    fn note_fetched(&mut self, member: usize) {
-        let host = &self.hosts[member];
+    pub fn count_fetched(&mut self, hosts: &Hosts, member: usize) {
+        let host = &hosts[member];
         let Some(holder) = host.server.as_ref().and_then(|it| it.fetching().last()) else { return };
-        let is_it = |host: &&Host| host.hello().is_some_and(|it| it.member == holder.holder);
-        let Some(holder) = self.hosts.iter().find(is_it) else { return };
-        let counts = &mut self.levels.counts;
+        let Some(holder) = hosts.position(holder.holder) else { return };
+        let holder = &hosts[holder];
+        let counts = &mut self.counts;
         counts.snapshots_to_old += u64::from(holder.level_max() > host.level_max());
         counts.snapshots_to_new += u64::from(holder.level_max() < host.level_max());
     }
 
     // Raising.
 
-    /// Schedules the questions for a higher level that are planned, and the first by chance.
-    pub(super) fn begin_asking(&mut self) {
-        let Some(builds) = &self.levels.builds else { return };
-        for (number, (at_us, _)) in builds.asks.iter().enumerate() {
-            self.world.schedule(*at_us, Event::Ask { planned: Some(number) });
-        }
-        self.ask_later();
+    /// Draws when somebody asks for a higher level next by chance, if anybody does.
+    fn draw_interval_us(&mut self) -> Option<u64> {
+        let interval_us = self.builds.as_ref().and_then(|builds| builds.ask_interval_us);
+        interval_us.map(|interval_us| self.random.between(1, 2 * interval_us))
     }
 
-    fn ask_later(&mut self) {
-        let Levels { builds, random, .. } = &mut self.levels;
-        let interval_us = builds.as_ref().and_then(|builds| builds.ask_interval_us);
-        if let Some(interval_us) = interval_us {
-            let at_us = self.world.now_us + random.between(1, 2 * interval_us);
-            self.world.schedule(at_us, Event::Ask { planned: None });
-        }
-    }
-
-    /// Somebody asks for a higher level, or stops a server to install another build.
-    pub(super) fn on_ask(&mut self, planned: Option<usize>) {
-        if let Some(number) = planned {
-            let asks = self.levels.builds.as_ref().map(|builds| &builds.asks);
-            let ask = asks.and_then(|asks| asks.get(number)).map(|(_, ask)| *ask);
-            ask.into_iter().for_each(|ask| _ = self.ask(ask));
-            return;
-        }
-        if self.phase != Phase::Faults {
-            return;
-        }
-        self.ask_later();
-        if self.is_any_deceiving() {
-            return;
-        }
-        let new = self.levels.new_level();
-        let random = &mut self.levels.random;
-        let member = random.below(self.hosts.len() as u64) as usize;
-        if random.one_in(3) {
-            // The restart is mostly a step of a rolling upgrade.
-            let is_old = |at: &usize| self.hosts[*at].level_max() < new;
-            let old = (0..self.hosts.len()).find(is_old).filter(|_| !random.one_in(4));
-            old.into_iter().for_each(|old| self.hosts[old].wants_new_build = true);
-            self.begin_fault(Whom::one(old.unwrap_or(member)), Fault::Stop);
-            return;
-        }
-        let ask = if random.one_in(2) { Ask::Client(member) } else { Ask::Operator };
-        let (is_struck, is_first) = (random.one_in(3), random.one_in(2));
-        let apart_us = random.magnitude(10, STRIKE_US_MAX);
-        if is_struck && is_first {
-            self.strike(false);
-        }
-        let is_raising = self.ask(ask);
-        if is_raising || (is_struck && !is_first) {
-            let at_us = self.world.now_us + apart_us;
-            self.world.schedule(at_us, Event::Strike { is_raising });
-        }
-    }
-
-    /// Asks for a higher level. Returns whether an operator has just made the leader raise the
-    /// level.
-    fn ask(&mut self, ask: Ask) -> bool {
-        match ask {
-            Ask::OldBuild(member) => {
-                self.hosts[member].wants_old_build = true;
-                false
-            }
-            Ask::Client(member) => {
-                let Some(server) = &mut self.hosts[member].server else { return false };
-                if server.is_open() {
-                    self.levels.counts.asked += 1;
-                    server.need(self.levels.new_level(), &mut self.world);
-                    self.say(Some(member), || "a client needs a higher level".to_string());
-                }
-                false
-            }
-            Ask::Operator => {
-                let Some(leader) = self.leaders().last().copied() else { return false };
-                let Some(server) = &mut self.hosts[leader].server else { return false };
-                let raised = server.upgrade(&mut self.world);
-                let counts = &mut self.levels.counts;
-                counts.asked += 1;
-                match raised {
-                    Err(RaiseRefused::Absent { .. }) => counts.refused_absent += 1,
-                    Err(RaiseRefused::UnknownThere { .. }) => counts.refused_unknown += 1,
-                    Err(RaiseRefused::Changing) => counts.refused_changing += 1,
-                    Err(RaiseRefused::NotLeader | RaiseRefused::UnknownHere { .. }) | Ok(_) => {}
-                }
-                self.say(Some(leader), || format!("an operator asks for a raise: {raised:?}"));
-                raised.is_ok_and(|level| level > self.witness.levels.level())
-            }
-        }
-    }
-
-    /// Begins a fault close to a question for a higher level, mostly one of the leader. In the
+    /// Draws a fault close to a question for a higher level, mostly one of the leader. In the
     /// middle of a raise often all processes end, so that the raise is in logs and no member knows
     /// whether it is committed.
-    pub(super) fn strike(&mut self, is_raising: bool) {
-        let has_faults = self.options.faults.is_any();
-        if self.phase != Phase::Faults || self.is_any_deceiving() || !has_faults {
-            return;
-        }
-        let random = &mut self.levels.random;
-        let one = Whom::one(random.below(self.hosts.len() as u64) as usize);
+    fn draw_strike(&mut self, is_raising: bool, hosts: &mut Hosts) -> (Whom, Fault) {
+        let random = &mut self.random;
+        let one = Whom::one(random.below(hosts.len() as u64) as usize);
         let all = Whom::Members(u32::MAX);
         if random.one_in(2) {
             // The old build runs from the next start on.
-            let back = random.below(self.hosts.len() as u64) as usize;
-            self.hosts[back].wants_old_build = true;
+            let back = random.below(hosts.len() as u64) as usize;
+            hosts[back].wants_old_build = true;
         }
         let for_us = random.magnitude(10_000, 20_000_000);
-        let (whom, fault) = match if is_raising { random.below(18) } else { random.below(9) } {
+        match if is_raising { random.below(18) } else { random.below(9) } {
             0 => (Whom::Leader, Fault::Kill),
             1 => (Whom::Leader, Fault::PowerLoss),
             2 => (Whom::Leader, Fault::Pause { for_us }),
@@ -419,7 +249,114 @@ impl Simulation {
             8 => (one, Fault::BreakLinks { one_in: random.between(1, 4) }),
             9..14 => (all, Fault::Kill),
             _ => (all, Fault::PowerLoss),
-        };
+        }
+    }
+}
+
+impl Simulation {
+    /// Schedules the questions for a higher level that are planned, and the first by chance.
+    pub(super) fn begin_asking(&mut self) {
+        let Cluster { levels, world, .. } = &mut self.cluster;
+        let Some(builds) = &levels.builds else { return };
+        for (number, (at_us, _)) in builds.asks.iter().enumerate() {
+            world.schedule(*at_us, Event::Ask { planned: Some(number) });
+        }
+        self.ask_later();
+    }
+
+    fn ask_later(&mut self) {
+        let Cluster { levels, world, .. } = &mut self.cluster;
+        if let Some(wait_us) = levels.draw_interval_us() {
+            world.schedule(world.now_us + wait_us, Event::Ask { planned: None });
+        }
+    }
+
+    /// Somebody asks for a higher level, or stops a server to install another build.
+    pub(super) fn on_ask(&mut self, planned: Option<usize>) {
+        if let Some(number) = planned {
+            let asks = self.cluster.levels.builds.as_ref().map(|builds| &builds.asks);
+            let ask = asks.and_then(|asks| asks.get(number)).map(|(_, ask)| *ask);
+            ask.into_iter().for_each(|ask| _ = self.ask(ask));
+            return;
+        }
+        if self.course.is_calm() {
+            return;
+        }
+        self.ask_later();
+        let Cluster { levels, hosts, .. } = &mut self.cluster;
+        if hosts.is_any_deceiving() {
+            return;
+        }
+        let new = levels.new_level();
+        let random = &mut levels.random;
+        let member = random.below(hosts.len() as u64) as usize;
+        if random.one_in(3) {
+            // The restart is mostly a step of a rolling upgrade.
+            let is_old = |at: &usize| hosts[*at].level_max() < new;
+            let old = (0..hosts.len()).find(is_old).filter(|_| !random.one_in(4));
+            old.into_iter().for_each(|old| hosts[old].wants_new_build = true);
+            self.begin_fault(Whom::one(old.unwrap_or(member)), Fault::Stop);
+            return;
+        }
+        let ask = if random.one_in(2) { Ask::Client(member) } else { Ask::Operator };
+        let (is_struck, is_first) = (random.one_in(3), random.one_in(2));
+        let apart_us = random.magnitude(10, STRIKE_US_MAX);
+        if is_struck && is_first {
+            self.strike(false);
+        }
+        let is_raising = self.ask(ask);
+        if is_raising || (is_struck && !is_first) {
+            let world = &mut self.cluster.world;
+            world.schedule(world.now_us + apart_us, Event::Strike { is_raising });
+        }
+    }
+
+    /// Asks for a higher level. Returns whether an operator has just made the leader raise the
+    /// level.
+    fn ask(&mut self, ask: Ask) -> bool {
+        let cluster = &mut self.cluster;
+        match ask {
+            Ask::OldBuild(member) => {
+                cluster.hosts[member].wants_old_build = true;
+                false
+            }
+            Ask::Client(member) => {
+                let Some(server) = &mut cluster.hosts[member].server else { return false };
+                if server.is_open() {
+                    cluster.levels.counts.asked += 1;
+                    server.need(cluster.levels.new_level(), &mut cluster.world);
+                    cluster.say(Some(member), || "a client needs a higher level".to_string());
+                }
+                false
+            }
+            Ask::Operator => {
+                let Some(leader) = cluster.hosts.leaders().last().copied() else { return false };
+                let Some(server) = &mut cluster.hosts[leader].server else { return false };
+                let raised = server.upgrade(&mut cluster.world);
+                let counts = &mut cluster.levels.counts;
+                counts.asked += 1;
+                match raised {
+                    Err(RaiseRefused::Absent { .. }) => counts.refused_absent += 1,
+                    Err(RaiseRefused::UnknownThere { .. }) => counts.refused_unknown += 1,
+                    Err(RaiseRefused::Changing) => counts.refused_changing += 1,
+                    Err(RaiseRefused::NotLeader | RaiseRefused::UnknownHere { .. }) | Ok(_) => {}
+                }
+                cluster.say(Some(leader), || format!("an operator asks for a raise: {raised:?}"));
+                raised.is_ok_and(|level| level > cluster.witness.levels.level())
+            }
+        }
+    }
+
+    /// Begins a fault close to a question for a higher level, mostly one of the leader. In the
+    /// middle of a raise often all processes end, so that the raise is in logs and no member knows
+    /// whether it is committed.
+    pub(super) fn strike(&mut self, is_raising: bool) {
+        let cluster = &mut self.cluster;
+        let has_faults = cluster.options.faults.is_any();
+        if self.course.is_calm() || cluster.hosts.is_any_deceiving() || !has_faults {
+            return;
+        }
+        let (whom, fault) = cluster.levels.draw_strike(is_raising, &mut cluster.hosts);
         self.begin_fault(whom, fault);
     }
 
@@ -428,52 +365,60 @@ impl Simulation {
     /// Asks for a raise once all is well again. The raise must come about soon where every member
     /// knows the level, and must not where one does not. Returns whether that is still open.
     pub(super) fn ask_at_last(&mut self) -> Result<bool, String> {
-        let Some(builds) = &self.levels.builds else { return Ok(false) };
+        let cluster = &mut self.cluster;
+        let Some(builds) = &cluster.levels.builds else { return Ok(false) };
         let (seed, new) = (builds.seed, builds.new);
-        if self.witness.levels.level() >= new {
-            self.check_levels()?;
+        if cluster.witness.levels.level() >= new {
+            cluster.check_levels()?;
             return Ok(false);
         }
-        let now_us = self.world.now_us;
-        let are_new = self.hosts.iter().all(|host| host.level_max() >= new);
-        let members = self.hosts.len() as u64;
-        let (since_us, next_us) = *self.levels.asked_at_last.get_or_insert((now_us, now_us));
+        let now_us = cluster.world.now_us;
+        let are_new = cluster.hosts.iter().all(|host| host.level_max() >= new);
+        let members = cluster.hosts.len() as u64;
+        let (since_us, next_us) = *cluster.levels.asked_at_last.get_or_insert((now_us, now_us));
         if now_us >= next_us {
             // A client's question is kept until it is answered; an operator asks again.
             let (ask, again_us) = match seed % 2 {
                 0 => (Ask::Client((seed / 2 % members) as usize), 2 * RAISE_US_MAX),
                 _ => (Ask::Operator, member::limits::RAISES_INTERVAL_MS * 1_000),
             };
-            self.levels.asked_at_last = Some((since_us, now_us + again_us));
+            cluster.levels.asked_at_last = Some((since_us, now_us + again_us));
             self.ask(ask);
         }
         let waited_us = now_us - since_us;
         match are_new {
             true if waited_us > RAISE_US_MAX => {
-                let leader = self.leaders().last().copied();
-                let server = leader.and_then(|leader| self.hosts[leader].server.as_mut());
-                let answer = server.map(|server| server.upgrade(&mut self.world));
-                let states: Vec<String> = self.hosts.iter().map(Host::describe).collect();
+                let cluster = &mut self.cluster;
+                let leader = cluster.hosts.leaders().last().copied();
+                let server = leader.and_then(|leader| cluster.hosts[leader].server.as_mut());
+                let answer = server.map(|server| server.upgrade(&mut cluster.world));
+                let states = cluster.hosts.describe();
                 Err(format!(
-                    "the level that was asked for is not raised, the leader says {answer:?}: {}",
-                    states.join("; ")
+                    "the level that was asked for is not raised, the leader says {answer:?}: \
+                     {states}"
                 ))
             }
             true => Ok(true),
             false => Ok(waited_us <= NO_RAISE_US),
         }
     }
+}
 
-    /// Checks that the level only rose, as entries say, and that all servers have the level at its
-    /// end.
-    pub(super) fn check_levels(&self) -> Result<(), String> {
-        let level = self.witness.check_levels()?;
-        let levels: Vec<(Level, Level)> = self.servers().map(Server::levels).collect();
-        match levels.iter().all(|of_one| *of_one == (level, level)) {
-            true => Ok(()),
-            false => Err(format!("the level is {level}, and servers have {levels:?}")),
-        }
+/// Checks that a start that is too old has left the directory as it was.
+///
+/// # Errors
+/// The start has changed it.
+pub(super) fn check_left_alone(before: &FaultDisk, after: &FaultDisk) -> Result<(), String> {
+    let is_set_aside = |path: &&String| path.starts_with(SET_ASIDE_PREFIX);
+    let set_aside = |disk: &FaultDisk| disk.paths().iter().filter(is_set_aside).count();
+    if set_aside(after) > set_aside(before) {
+        return Err("a start that is too old has set its directory aside".to_string());
     }
+    let (kept, found) = (kept_on(before), kept_on(after));
+    if kept != found {
+        return Err(format!("a start that is too old has made {found:?} of {kept:?}"));
+    }
+    Ok(())
 }
 
 /// The part of a directory that a start that is too old must leave as it is: the directory's

@@ -1,16 +1,17 @@
 //! Whether locks and elections are passed on when nothing goes wrong any more.
 
+use std::collections::BTreeMap;
+
 use machine::etcd::command::{KeyRange, RangeOp};
 
-use super::{Phase, Simulation};
-use crate::etcd_clients::contender::{Contender, ContenderCounts};
-use crate::etcd_clients::recipe;
+use super::hosts::Hosts;
+use crate::etcd_clients::{EtcdClients, recipe};
 use crate::limits::{KEY_OUTLIVES_US_MAX, LOCK_PASSED_US_MAX};
 use crate::server::Server;
 
 /// The key that comes first of those who want what a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Front {
+enum Front {
     /// The client's own one, in the states of all members. The client must come to hold.
     Own(i64),
     /// One of a session that no client keeps alive. It must go.
@@ -29,78 +30,70 @@ struct First {
     lease: i64,
 }
 
-impl Simulation {
+/// What each client of etcd that wants a lock waits for, and since when, by client.
+#[derive(Default)]
+pub(super) struct Turns {
+    fronts: BTreeMap<usize, (Front, u64)>,
+}
+
+impl Turns {
     /// Looks at what a client waits for, and notes since when that is so.
-    pub(super) fn note_front(&mut self, client: usize) {
-        if self.phase != Phase::Calm {
-            return;
-        }
-        let Some(front) = self.front(client) else {
+    pub fn note(&mut self, client: usize, etcd: &EtcdClients, hosts: &Hosts, now_us: u64) {
+        let Some(front) = front(client, etcd, hosts, now_us) else {
             self.fronts.remove(&client);
             return;
         };
-        let (known, since_us) = self.fronts.entry(client).or_insert((front, self.world.now_us));
+        let (known, since_us) = self.fronts.entry(client).or_insert((front, now_us));
         if *known != front {
-            (*known, *since_us) = (front, self.world.now_us);
+            (*known, *since_us) = (front, now_us);
         }
-    }
-
-    /// What a client waits for; none if it does not wait.
-    fn front(&self, client: usize) -> Option<Front> {
-        let contender = self.etcd.clients[client].contender()?;
-        let lease = contender.waits()?;
-        let now_us = self.world.now_us;
-        let firsts: Vec<First> =
-            self.servers().map(|server| first_of(server, contender.name())).collect();
-        let is_first = firsts.iter().all(|first| first.lease == lease);
-        let First { token, lease: first, .. } = firsts.into_iter().max()?;
-        if contender.live_lease(now_us) == Some(lease) && is_first {
-            return Some(Front::Own(token));
-        }
-        let mut live = self.contenders().filter_map(|contender| contender.live_lease(now_us));
-        let is_orphan = token > 0 && !live.any(|live| live == first);
-        Some(if is_orphan { Front::Orphan(token) } else { Front::Other })
     }
 
     /// Checks that clients come to hold when their turn has come, and that the keys of sessions
-    /// that are over go. Nothing goes wrong since `calm_us`, beside syncs that hang until
-    /// `held_us`.
-    pub(super) fn check_locks_in_time(&self, calm_us: u64, held_us: u64) -> Result<(), String> {
-        for (client, (front, since_us)) in &self.fronts {
-            let (bound_us, what) = match front {
+    /// that are over go. Nothing goes wrong since `calm_us`, beside syncs that hang until those of
+    /// the members end.
+    ///
+    /// # Errors
+    /// A client has waited for too long.
+    pub fn check_in_time(
+        &self,
+        etcd: &EtcdClients,
+        hosts: &Hosts,
+        calm_us: u64,
+        now_us: u64,
+    ) -> Result<(), String> {
+        for (client, (known, since_us)) in &self.fronts {
+            let (bound_us, what) = match known {
                 Front::Own(_) => (LOCK_PASSED_US_MAX, "a lock is not passed on"),
                 Front::Orphan(_) => (KEY_OUTLIVES_US_MAX, "a key outlives its session"),
                 Front::Other => continue,
             };
-            let since_us = *since_us.max(&calm_us).max(&held_us);
-            let is_late = since_us + bound_us < self.world.now_us;
-            if is_late && self.front(*client) == Some(*front) {
-                let client = self.etcd.clients[*client].describe();
-                return Err(format!("{what}: {front:?} since {since_us} us, {client}"));
+            // A member whose sync still hangs may apply the end of a lease late.
+            let since_us = *since_us.max(&calm_us).max(&hosts.held_until_us());
+            let is_late = since_us + bound_us < now_us;
+            if is_late && front(*client, etcd, hosts, now_us) == Some(*known) {
+                let client = etcd.clients[*client].describe();
+                return Err(format!("{what}: {known:?} since {since_us} us, {client}"));
             }
         }
         Ok(())
     }
+}
 
-    /// What happened to all clients that want locks.
-    pub(super) fn contender_counts(&self) -> ContenderCounts {
-        let mut all = ContenderCounts::default();
-        for one in self.contenders().map(|contender| contender.counts) {
-            all.waits += one.waits;
-            all.served += one.served;
-            all.given_up += one.given_up;
-            all.repeated += one.repeated;
-            all.waits_compacted += one.waits_compacted;
-            all.sessions_over += one.sessions_over;
-            all.deaths += one.deaths;
-            all.pauses += one.pauses;
-        }
-        all
+/// The front of what a client waits for; none if it does not wait.
+fn front(client: usize, etcd: &EtcdClients, hosts: &Hosts, now_us: u64) -> Option<Front> {
+    let contender = etcd.clients[client].contender()?;
+    let lease = contender.waits()?;
+    let firsts: Vec<First> =
+        hosts.servers().map(|server| first_of(server, contender.name())).collect();
+    let is_first = firsts.iter().all(|first| first.lease == lease);
+    let First { token, lease: first, .. } = firsts.into_iter().max()?;
+    if contender.live_lease(now_us) == Some(lease) && is_first {
+        return Some(Front::Own(token));
     }
-
-    fn contenders(&self) -> impl Iterator<Item = &Contender> {
-        self.etcd.clients.iter().filter_map(|client| client.contender())
-    }
+    let mut live = etcd.contenders().filter_map(|contender| contender.live_lease(now_us));
+    let is_orphan = token > 0 && !live.any(|live| live == first);
+    Some(if is_orphan { Front::Orphan(token) } else { Front::Other })
 }
 
 fn first_of(server: &Server, name: &[u8]) -> First {

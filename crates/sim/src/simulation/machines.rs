@@ -11,23 +11,23 @@ use crate::disk::SimDisk;
 use crate::server::Server;
 use crate::world::Event;
 
-use super::Simulation;
+use super::cluster::Cluster;
 use super::host::OtherMachine;
 
-impl Simulation {
+impl Cluster {
     /// Gives the place of a server to its other machine, if a majority of the servers has what it
     /// had.
-    pub(super) fn change_machine(&mut self, member: usize) {
-        self.note_replaced();
-        let Some(id) = self.hosts[member].hello().map(|hello| hello.member) else { return };
+    pub fn change_machine(&mut self, member: usize) {
+        self.hosts.note_replaced(&self.witness);
+        let Some(id) = self.hosts[member].member() else { return };
         let lost = self.hosts[member].lost;
         let other = self.hosts[member].other.as_ref();
         // The other machine must bring back what was lost, unless nothing was.
         let is_found = lost.is_some() && other.is_some_and(|other| other.id == lost);
-        if !is_found && (lost.is_some() || !self.may_lose(member)) {
+        if !is_found && (lost.is_some() || !self.hosts.may_lose(member, &self.witness)) {
             return;
         }
-        self.machine_change_count += 1;
+        self.hosts.counts.machine_changes += 1;
         self.say(Some(member), || "another machine takes its place".to_string());
         let other = self.hosts[member].other.take();
         let is_new = other.is_none();
@@ -39,8 +39,7 @@ impl Simulation {
         }
         let host = &mut self.hosts[member];
         host.other = Some(last);
-        host.lost = Some(id);
-        host.config.lost_count += 1;
+        host.note_lost(Some(id));
         self.take_place(member, next);
     }
 
@@ -77,12 +76,10 @@ impl Simulation {
         };
         host.end_pause(now_us);
         host.unborn = None;
-        for number in 0..self.network.connections.len() {
-            if self.network.connections[number].life == life {
-                self.network.cut_off(&mut self.world, number);
-            }
+        for number in self.zk.connections_of(life) {
+            self.zk.network.cut_off(&mut self.world, number);
         }
-        for number in self.etcd_connections_of(life) {
+        for number in self.etcd.connections_of(life) {
             self.etcd.network.cut_off(&mut self.world, number);
         }
         let host = &mut self.hosts[member];
@@ -113,8 +110,7 @@ impl Simulation {
         let is_ready = next.server.as_ref().is_some_and(Server::is_ready);
         self.witness.on_machine(member, host.disk.clone(), is_ready, now_us);
         let Some(mut server) = next.server else {
-            self.lives += 1;
-            host.life = self.lives;
+            self.hosts.begin_life(member);
             self.world.schedule(now_us, Event::Start { member });
             return;
         };
@@ -126,12 +122,10 @@ impl Simulation {
         for event in next.events {
             self.world.schedule(now_us, event);
         }
-        for number in 0..self.network.connections.len() {
-            if self.network.connections[number].life == next.life {
-                server.on_socket(number, &mut self.world, &self.network);
-            }
+        for number in self.zk.connections_of(next.life) {
+            server.on_socket(number, &mut self.world, &self.zk.network);
         }
-        for number in self.etcd_connections_of(next.life) {
+        for number in self.etcd.connections_of(next.life) {
             server.on_etcd(number, &mut self.world, &self.etcd.network);
         }
         self.hosts[member].server = Some(server);
@@ -139,7 +133,7 @@ impl Simulation {
     }
 
     /// Keeps an event that is due in a process that stands still on a machine without its place.
-    pub(super) fn keep_for_later(&mut self, life: u64, event: Event) {
+    pub fn keep_for_later(&mut self, life: u64, event: Event) {
         let mut others = self.hosts.iter_mut().filter_map(|host| host.other.as_mut());
         let is_it = |other: &&mut OtherMachine| other.life == life && other.server.is_some();
         if let Some(other) = others.find(is_it) {

@@ -32,7 +32,8 @@ use workload::op::{Answer, CreateRequest, Op, flag, perms};
 
 use crate::client::{Client, ClientConfig};
 use crate::fault::{Disks, Fault, FaultMix, Whom};
-use crate::simulation::host::Host;
+use crate::simulation::cluster::Cluster;
+use crate::simulation::zk::ZkClients;
 use crate::simulation::{LaterOps, Options, Simulation};
 
 /// The folder of the scripts, each a file `NAME.txt`.
@@ -92,8 +93,8 @@ impl Play {
         };
         options.clients = vec![client; 3];
         let mut simulation = Simulation::new(options);
-        simulation.clients.iter_mut().for_each(Client::obey);
-        (0..3).for_each(|client| simulation.wake_client(client));
+        let Cluster { zk, world, .. } = &mut simulation.cluster;
+        zk.change_all(world, Client::obey);
         let connected = vec![None; 3];
         Play {
             simulation,
@@ -111,18 +112,18 @@ impl Play {
         match words[..] {
             ["run", span] => self.run(us(span)),
             ["settle"] => self.settle(),
-            ["lend"] => {
-                self.run_until("a lender is chosen", |it| !it.simulation.lenders().is_empty())
-            }
+            ["lend"] => self.run_until("a lender is chosen", |it| {
+                !it.simulation.cluster.hosts.lenders().is_empty()
+            }),
             ["kill", who] => {
                 let member = self.member(who);
-                self.simulation.hosts[member].is_left_down = true;
+                self.simulation.cluster.hosts[member].is_left_down = true;
                 self.simulation.begin_fault(Whom::one(member), Fault::Kill);
             }
             ["start", who] => {
                 let member = self.member(who);
-                self.simulation.hosts[member].is_left_down = false;
-                self.simulation.start(member).unwrap();
+                self.simulation.cluster.hosts[member].is_left_down = false;
+                self.simulation.cluster.start(member, false).unwrap();
             }
             ["cut", who] => {
                 let member = self.member(who);
@@ -141,8 +142,8 @@ impl Play {
                     .begin_fault(whom, Fault::HangingDisk { disks: Disks::Both, for_us });
             }
             ["heal"] => {
-                let numbers: Vec<u32> = self.simulation.reliefs.keys().copied().collect();
-                numbers.into_iter().for_each(|number| self.simulation.relieve(number));
+                let Simulation { faults, cluster, .. } = &mut self.simulation;
+                faults.relieve_all(cluster);
             }
             ["fill", who] => {
                 let full = Fault::DiskFull { bytes: 0, for_us: u64::MAX / 2 };
@@ -164,12 +165,14 @@ impl Play {
 
     /// Finds a member by its number, or by its role at this moment.
     fn member(&self, who: &str) -> usize {
-        let leader = self.simulation.leaders().last().copied();
+        let leader = self.simulation.cluster.hosts.leaders().last().copied();
         match who {
             "leader" => leader.expect("a leader is known"),
-            "last" => self.simulation.hosts.len() - 1,
-            "lender" => *self.simulation.lenders().first().expect("a lender is chosen"),
-            "follower" => (0..self.simulation.hosts.len())
+            "last" => self.simulation.cluster.hosts.len() - 1,
+            "lender" => {
+                *self.simulation.cluster.hosts.lenders().first().expect("a lender is chosen")
+            }
+            "follower" => (0..self.simulation.cluster.hosts.len())
                 .find(|member| Some(*member) != leader)
                 .expect("there are several"),
             number => number.parse().expect("a number is valid here"),
@@ -177,32 +180,35 @@ impl Play {
     }
 
     fn client(&mut self, client: usize, what: &str) {
-        let Simulation { clients, world, network, history, .. } = &mut self.simulation;
+        let Cluster { zk, world, .. } = &mut self.simulation.cluster;
+        let ZkClients { clients, network, history } = zk;
         if what == "leave" {
             clients[client].dial(0, world, network);
             clients[client].obey();
         } else if let Some(who) = what.strip_prefix("connect ") {
             let member = self.member(who);
-            let Simulation { clients, world, network, .. } = &mut self.simulation;
-            clients[client].dial(member, world, network);
+            let Cluster { zk, world, .. } = &mut self.simulation.cluster;
+            zk.clients[client].dial(member, world, &mut zk.network);
         } else {
             for text in what.split(" | ") {
                 clients[client].do_op(op(text), world, network, history);
             }
         }
-        self.simulation.wake_client(client);
+        let Cluster { zk, world, .. } = &mut self.simulation.cluster;
+        zk.wake(client, world);
     }
 
     fn run(&mut self, for_us: u64) {
-        let until_us = self.simulation.world.now_us + for_us;
-        while self.simulation.world.next_us().is_some_and(|at_us| at_us <= until_us) {
+        let until_us = self.simulation.cluster.world.now_us + for_us;
+        while self.simulation.cluster.world.next_us().is_some_and(|at_us| at_us <= until_us) {
             self.step();
         }
-        self.simulation.world.now_us = until_us;
+        self.simulation.cluster.world.now_us = until_us;
     }
 
     fn step(&mut self) {
-        let event = self.simulation.world.next_event().expect("a list of choices is never empty");
+        let event =
+            self.simulation.cluster.world.next_event().expect("a list of choices is never empty");
         self.simulation.on_event(event).unwrap();
         self.simulation.note_trouble();
         self.tell();
@@ -213,29 +219,31 @@ impl Play {
     }
 
     fn run_until(&mut self, what: &str, is_so: fn(&Play) -> bool) {
-        let until_us = self.simulation.world.now_us + SETTLE_US_MAX;
+        let until_us = self.simulation.cluster.world.now_us + SETTLE_US_MAX;
         while !is_so(self) {
-            let is_late = self.simulation.world.now_us >= until_us;
+            let is_late = self.simulation.cluster.world.now_us >= until_us;
             assert!(!is_late, "it takes too long until {what}: {:?}", self.out);
             self.step();
         }
     }
 
     fn has_settled(&self) -> bool {
-        let clients = &self.simulation.clients;
+        let clients = &self.simulation.cluster.zk.clients;
         let is_quiet = clients.iter().all(Client::is_waiting_for_nothing);
-        is_quiet && self.simulation.leaders().len() == 1 && self.simulation.do_agree()
+        is_quiet
+            && self.simulation.cluster.hosts.leaders().len() == 1
+            && self.simulation.cluster.hosts.do_agree()
     }
 
     /// Puts down what happened since the last time.
     fn tell(&mut self) {
-        let led = self.simulation.witness.leaders();
+        let led = self.simulation.cluster.witness.leaders();
         for (term, member) in led.skip(self.terms_told) {
             self.terms_told += 1;
             self.out.push(format!("member {member} leads in term {term}"));
         }
         self.tell_fetching();
-        let history = &self.simulation.history;
+        let history = &self.simulation.cluster.zk.history;
         for (number, connection) in history.connections.iter().enumerate() {
             let told = self.received_told.entry(number).or_default();
             for received in &connection.received[*told..] {
@@ -272,7 +280,7 @@ impl Play {
             }
         }
         for (client, connected) in self.connected.iter_mut().enumerate() {
-            let now = self.simulation.clients[client].connection();
+            let now = self.simulation.cluster.zk.clients[client].connection();
             if connected.is_some() && now.is_none() {
                 self.out.push(format!("c{}: disconnected", client + 1));
             }
@@ -284,17 +292,15 @@ impl Play {
 impl Play {
     /// Puts down which members begin to fetch a snapshot, and from which member.
     fn tell_fetching(&mut self) {
-        let hosts = &self.simulation.hosts;
-        let leaders = self.simulation.leaders();
+        let hosts = &self.simulation.cluster.hosts;
+        let leaders = self.simulation.cluster.hosts.leaders();
         let servers = hosts.iter().map(|host| host.server.as_ref());
         for (member, server) in servers.enumerate() {
             let Some(server) = server else { continue };
             let told = self.fetching_told.entry(server.life()).or_default();
             for fetching in &server.fetching()[*told..] {
                 *told += 1;
-                let is_it =
-                    |host: &Host| host.hello().is_some_and(|hello| hello.member == fetching.holder);
-                let holder = hosts.iter().position(is_it);
+                let holder = hosts.position(fetching.holder);
                 let who = match holder.filter(|holder| leaders.contains(holder)) {
                     Some(_) => "the leader, member",
                     None => "member",

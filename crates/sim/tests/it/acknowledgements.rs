@@ -19,7 +19,7 @@ fn an_acknowledgement_follows_a_sync_of_its_write() {
             client.pipeline_max = 40;
         }
         match sim::run(options) {
-            Ok(summary) => write_count += summary.write_count,
+            Ok(summary) => write_count += summary.zk.writes,
             Err(failure) => panic!("{failure}"),
         }
     }

@@ -8,8 +8,8 @@ const SEED: u64 = 1;
 /// Operations of the disk in the script when nothing goes wrong.
 fn op_count() -> u64 {
     let summary = sim::run(script(SEED)).expect("nothing goes wrong in it");
-    assert!(summary.snapshot_count > 0);
-    assert!(summary.write_count > 10);
+    assert!(summary.snapshots.taken > 0);
+    assert!(summary.zk.writes > 10);
     assert!(summary.disk_ops < sim::limits::SCRIPT_OPS_MAX);
     summary.disk_ops
 }

@@ -27,7 +27,7 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     let three = SEEDS_OF_THREE.map(|seed| (seed, 3));
     let summaries = check(three.chain(SEEDS_OF_FIVE.map(|seed| (seed, 5))));
     let faults: std::collections::BTreeSet<&str> =
-        summaries.iter().flat_map(|it| it.faults.keys().map(String::as_str)).collect();
+        summaries.iter().flat_map(|it| it.faults.by_name.keys().map(String::as_str)).collect();
     for fault in [
         "BitRot",
         "BreakLinks",
@@ -67,34 +67,34 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     let count = |of: fn(&Summary) -> usize| summaries.iter().map(of).sum::<usize>();
     for (what, count) in [
         ("elections", count(|it| it.led_count - 1)),
-        ("snapshots fetched", count(|it| it.fetched_count as usize)),
-        ("snapshots of followers", count(|it| it.borrowed_count as usize)),
-        ("members that found each other", count(|it| it.founded_count as usize)),
-        ("members that joined", count(|it| it.joined_count as usize)),
-        ("directories set aside", count(|it| it.set_aside_count as usize)),
-        ("members that deceive", count(|it| it.deceit_count as usize)),
-        ("machines that took a place", count(|it| it.machine_change_count as usize)),
-        ("files that rot in use", count(|it| it.running_rot_count as usize)),
-        ("members found out", count(|it| it.condemned_count as usize)),
-        ("unknown writes", count(|it| it.unknown_done_count)),
-        ("missed events", count(|it| it.missed_count)),
-        ("expired sessions", count(|it| it.expired_count)),
-        ("connections that end behind a bad frame", count(|it| it.ended_count)),
-        ("writes of znodes with owners", count(|it| it.owned_count)),
-        ("writes that only an owner may do", count(|it| it.denied_count)),
+        ("snapshots fetched", count(|it| it.snapshots.fetched as usize)),
+        ("snapshots of followers", count(|it| it.snapshots.borrowed as usize)),
+        ("members that found each other", count(|it| it.members.founded as usize)),
+        ("members that joined", count(|it| it.members.joined as usize)),
+        ("directories set aside", count(|it| it.members.set_aside as usize)),
+        ("members that deceive", count(|it| it.faults.deceits as usize)),
+        ("machines that took a place", count(|it| it.members.machine_changes as usize)),
+        ("files that rot in use", count(|it| it.faults.running_rots as usize)),
+        ("members found out", count(|it| it.members.condemned as usize)),
+        ("unknown writes", count(|it| it.zk.unknown_done)),
+        ("missed events", count(|it| it.zk.watches.missed)),
+        ("expired sessions", count(|it| it.zk.expired)),
+        ("connections that end behind a bad frame", count(|it| it.zk.ended)),
+        ("writes of znodes with owners", count(|it| it.zk.owned)),
+        ("writes that only an owner may do", count(|it| it.zk.denied)),
         ("connections that a throttle closed", count(|it| it.turned_away_count)),
-        ("batches given up before a leader had them", count(|it| it.withdrawn_count)),
-        ("commands replaced by nothing", count(|it| it.given_up_count)),
-        ("commands given up that took effect", count(|it| it.given_up_done_count)),
-        ("events of watches that stay", count(|it| it.lasting_event_count)),
-        ("watches that stay and are set again", count(|it| it.lasting_again_count)),
-        ("reads without a leader", count(|it| it.read_only_count)),
-        ("requests that need a leader and have none", count(|it| it.not_read_only_count)),
+        ("batches given up before a leader had them", count(|it| it.given_up.gone)),
+        ("commands replaced by nothing", count(|it| it.given_up.replaced)),
+        ("commands given up that took effect", count(|it| it.given_up.done)),
+        ("events of watches that stay", count(|it| it.zk.watches.lasting)),
+        ("watches that stay and are set again", count(|it| it.zk.watches.set_again)),
+        ("reads without a leader", count(|it| it.zk.read_only)),
+        ("requests that need a leader and have none", count(|it| it.zk.not_read_only)),
     ] {
         assert!(count > 0, "no {what}");
     }
     // The other members would not have what a restore brings.
-    assert_eq!(count(|it| it.restored_count), 0);
+    assert_eq!(count(|it| it.zk.restored), 0);
 }
 
 #[test]

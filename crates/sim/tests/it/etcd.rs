@@ -35,20 +35,20 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
         |of: fn(&EtcdCounts) -> usize| summaries.iter().map(|it| of(&it.etcd) as u64).sum::<u64>();
     for (what, count) in [
         ("elections", of_all(|it| it.led_count as u64)),
-        ("snapshots installed", of_all(|it| it.fetched_count)),
+        ("snapshots installed", of_all(|it| it.snapshots.fetched)),
         ("levels raised", of_all(|it| it.levels.raised_us.is_some().into())),
-        ("writes", count(|it| it.writes)),
-        ("transactions", count(|it| it.txns)),
-        ("compactions", count(|it| it.compactions)),
-        ("writes that the store refused", count(|it| it.refused)),
-        ("calls refused before the log", count(|it| it.never_logged)),
-        ("reads", count(|it| it.reads)),
-        ("reads that the store refused", count(|it| it.reads_refused)),
-        ("writes of unknown fate that took effect", count(|it| it.unknown_done)),
-        ("writes of unknown fate that did not", count(|it| it.unknown_not_done)),
-        ("calls that a low level refuses", count(|it| it.not_capable)),
-        ("reads in several pieces", count(|it| it.streamed)),
-        ("reads that a compaction ended between two pieces", count(|it| it.streams_cut)),
+        ("writes", count(|it| it.writes.done)),
+        ("transactions", count(|it| it.writes.txns)),
+        ("compactions", count(|it| it.writes.compactions)),
+        ("writes that the store refused", count(|it| it.writes.refused)),
+        ("calls refused before the log", count(|it| it.writes.never_logged)),
+        ("reads", count(|it| it.reads.done)),
+        ("reads that the store refused", count(|it| it.reads.refused)),
+        ("writes of unknown fate that took effect", count(|it| it.writes.unknown_done)),
+        ("writes of unknown fate that did not", count(|it| it.writes.unknown_not_done)),
+        ("calls that a low level refuses", count(|it| it.failures.not_capable)),
+        ("reads in several pieces", count(|it| it.reads.streamed)),
+        ("reads that a compaction ended between two pieces", count(|it| it.reads.streams_cut)),
         ("leases", count(|it| it.leases.granted)),
         ("leases that ended by time", count(|it| it.leases.expired)),
         ("keep-alives with a time", count(|it| it.leases.kept)),
@@ -151,8 +151,8 @@ fn writes_are_refused_while_the_disks_are_full() {
     let faults = || (0..3).map(|at| (6_000_000 * u64::from(at == 0) + 1, Whom::one(at), full));
     let counts = (1..=5).map(|seed| calling(seed, faults().collect()));
     let counts: Vec<EtcdCounts> = counts.collect();
-    assert!(counts.iter().any(|counts| counts.no_space > 0));
-    assert!(counts.iter().all(|counts| counts.writes > 0));
+    assert!(counts.iter().any(|counts| counts.failures.no_space > 0));
+    assert!(counts.iter().all(|counts| counts.writes.done > 0));
 }
 
 /// While no member hears another one, a call ends after 7 s. A write that no leader was given is a
@@ -163,9 +163,9 @@ fn calls_without_a_quorum_are_given_up_with_their_fates() {
     let (one, other) = ((6_000_000, Whom::one(0), cut), (1, Whom::one(1), cut));
     let counts: Vec<EtcdCounts> = (1..=5).map(|seed| calling(seed, vec![one, other])).collect();
     let count = |of: fn(&EtcdCounts) -> usize| counts.iter().map(of).sum::<usize>();
-    assert!(count(|it| it.no_leader) > 0);
-    assert!(count(|it| it.timed_out) > 0);
-    assert!(count(|it| it.writes) > 0);
+    assert!(count(|it| it.failures.no_leader) > 0);
+    assert!(count(|it| it.failures.timed_out) > 0);
+    assert!(count(|it| it.writes.done) > 0);
 }
 
 /// Streams that require a leader end at a member that hears no other one, and not elsewhere.
@@ -184,9 +184,9 @@ fn calls_go_on_under_the_next_leader() {
     let pause = Fault::Pause { for_us: 30_000_000 };
     for seed in 1..=5 {
         let counts = calling(seed, vec![(6_000_000, Whom::Leader, pause)]);
-        assert!(counts.writes > 100, "seed {seed}: {counts:?}");
+        assert!(counts.writes.done > 100, "seed {seed}: {counts:?}");
         // The clients compact as well, and more often.
-        assert!(counts.own_compactions > 0, "seed {seed}: {counts:?}");
+        assert!(counts.writes.own_compactions > 0, "seed {seed}: {counts:?}");
     }
 }
 
@@ -203,7 +203,7 @@ fn a_call_that_a_link_holds_may_take_effect_when_the_link_carries_again() {
             client.is_erratic = true;
         }
         let counts = sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd;
-        assert!(counts.unknown_done > 0, "seed {seed}: {counts:?}");
+        assert!(counts.writes.unknown_done > 0, "seed {seed}: {counts:?}");
     }
 }
 

@@ -76,7 +76,7 @@ fn a_member_that_no_log_reaches_fetches_a_snapshot() {
             (4_000_000, others, Fault::PowerLoss),
         ]);
         match sim::run(options) {
-            Ok(summary) => fetched_count += summary.fetched_count,
+            Ok(summary) => fetched_count += summary.snapshots.fetched,
             Err(failure) => panic!("{failure}"),
         }
     }

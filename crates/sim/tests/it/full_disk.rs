@@ -49,7 +49,7 @@ fn clients_are_answered_while_the_disk_is_full() {
     let mut refused_count = 0;
     for seed in 1..=5 {
         let summary = run(full(seed, Vec::new(), FULL_FOR_US));
-        refused_count += summary.refused_count;
+        refused_count += summary.zk.refused;
         let virtual_us = summary.virtual_us;
         assert!(virtual_us < FULL_FOR_US / 2, "seed {seed}: waits for room, {virtual_us} us");
     }
@@ -67,8 +67,8 @@ fn sessions_outlive_a_full_disk_during_which_their_connections_break() {
             client.think_us_max = 400_000;
         }
         let summary = run(options);
-        assert!(summary.refused_count > 0, "seed {seed}");
-        assert_eq!(summary.expired_count, 0, "seed {seed}");
+        assert!(summary.zk.refused > 0, "seed {seed}");
+        assert_eq!(summary.zk.expired, 0, "seed {seed}");
     }
 }
 
@@ -106,8 +106,8 @@ fn a_disk_full_of_log_gets_room_by_itself() {
     for seed in 1..=10 {
         let summary = run(full_of_log(seed, seed % 4));
         assert!(summary.virtual_us < FULL_FOR_US, "seed {seed}: there was room before the end");
-        assert!(summary.snapshot_count > 0, "seed {seed}: the disk was never full");
-        let (written, refused) = (summary.write_count, summary.refused_count);
+        assert!(summary.snapshots.taken > 0, "seed {seed}: the disk was never full");
+        let (written, refused) = (summary.zk.writes, summary.zk.refused);
         assert!(refused < written / 2, "seed {seed}: {written} writes, {refused} refused");
     }
 }

@@ -31,9 +31,9 @@ fn whoever_lost_its_directory_has_its_state_from_followers() {
         let summary = run(forgetful(seed, 3, (0..3).map(lost).collect()));
         // A leader may learn late that a link leads to a directory that is lost. Then the next
         // server cannot lose its own yet.
-        assert!(summary.fetched_count >= 1, "seed {seed}");
-        fetched += summary.fetched_count;
-        borrowed += summary.borrowed_count;
+        assert!(summary.snapshots.fetched >= 1, "seed {seed}");
+        fetched += summary.snapshots.fetched;
+        borrowed += summary.snapshots.borrowed;
     }
     // A leader that knows no other member yet sends its own snapshot.
     assert!(fetched >= 30, "{fetched}");
@@ -45,9 +45,9 @@ fn a_lender_that_dies_is_replaced() {
     let mut death_count = 0;
     for seed in 1..=10 {
         let summary = run(forgetful(seed, 5, while_lending(Fault::Kill)));
-        assert!(summary.fetched_count > 0, "seed {seed}");
+        assert!(summary.snapshots.fetched > 0, "seed {seed}");
         // Each member is started once more at the end, and one lost its directory.
-        death_count += summary.start_count - 2 * 5 - 1;
+        death_count += summary.members.starts - 2 * 5 - 1;
     }
     assert!(death_count >= 10, "{death_count}");
 }
@@ -63,7 +63,7 @@ fn a_lender_whose_disk_hangs_or_is_full_or_that_is_cut_off_keeps_nobody_waiting(
     ] {
         for seed in 1..=4 {
             let summary = run(forgetful(seed, 5, while_lending(fault)));
-            assert!(summary.fetched_count > 0, "seed {seed}, {fault:?}");
+            assert!(summary.snapshots.fetched > 0, "seed {seed}, {fault:?}");
         }
     }
 }
@@ -74,7 +74,7 @@ fn a_lender_whose_snapshot_rots_misleads_nobody() {
     for disks in [Disks::Snapshots, Disks::Log] {
         for seed in 1..=4 {
             let summary = run(forgetful(seed, 5, while_lending(Fault::RunningRot { disks })));
-            assert!(summary.fetched_count > 0, "seed {seed}, {disks:?}");
+            assert!(summary.snapshots.fetched > 0, "seed {seed}, {disks:?}");
         }
     }
 }

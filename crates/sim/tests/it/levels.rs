@@ -65,7 +65,7 @@ fn a_placeholder_of_an_absent_server_does_not_hinder_a_raise() {
         let summary = run(options);
         let raised_us = summary.levels.raised_us;
         assert!(raised_us.is_some_and(|at_us| at_us < 18_000_000), "seed {seed}: {raised_us:?}");
-        assert_eq!((summary.founded_count, summary.joined_count), (2, 1), "seed {seed}");
+        assert_eq!((summary.members.founded, summary.members.joined), (2, 1), "seed {seed}");
         // Somebody may install a new build before the partition is over.
         let refused = summary.levels.joiners_refused;
         assert!(refused == 0 || third == Old, "seed {seed}: {refused} times");
@@ -108,7 +108,7 @@ fn a_server_that_goes_back_behind_a_raise_ends_and_keeps_its_directory() {
         let asks = vec![(5_000_000, Ask::OldBuild(2)), (5_000_000, Ask::Operator)];
         options.builds = Some(Builds::planned(vec![New; 3], asks));
         let summary = run(options);
-        assert_eq!((summary.joined_count, summary.set_aside_count), (0, 0), "seed {seed}");
+        assert_eq!((summary.members.joined, summary.members.set_aside), (0, 0), "seed {seed}");
         assert_eq!(summary.levels.downgrades, 1, "seed {seed}");
         assert!(summary.levels.raised_us.is_some(), "seed {seed}");
         too_old += summary.levels.too_old;

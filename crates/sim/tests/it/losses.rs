@@ -14,7 +14,7 @@ fn every_member_in_turn_loses_its_directory_and_comes_back() {
     let mut joined = 0;
     for seed in 1..=10 {
         let lost = |member| (8_000_000, Whom::one(member), Fault::EmptiedDisk);
-        joined += run(steady(seed, 3, (0..3).map(lost).collect())).joined_count;
+        joined += run(steady(seed, 3, (0..3).map(lost).collect())).members.joined;
     }
     assert!((27..=30).contains(&joined), "{joined} of 30");
 }
@@ -24,7 +24,7 @@ fn two_of_five_lose_their_directories_at_once_and_come_back() {
     for seed in 1..=5 {
         let two = Whom::Members(0b1010);
         let summary = run(steady(seed, 5, vec![(5_000_000, two, Fault::EmptiedDisk)]));
-        assert_eq!(summary.joined_count, 2, "seed {seed}");
+        assert_eq!(summary.members.joined, 2, "seed {seed}");
     }
 }
 
@@ -36,7 +36,7 @@ fn a_directory_that_is_corrupt_is_set_aside_and_its_server_comes_back() {
         let summary = run(steady(seed, 3, vec![rots]));
         // A process that ends right behind it is not counted as one that set its directory aside,
         // nor one that ends right behind its birth as one that joined.
-        let (joined, lost) = (summary.joined_count, summary.set_aside_count);
+        let (joined, lost) = (summary.members.joined, summary.members.set_aside);
         assert!(joined.abs_diff(lost) <= 1, "seed {seed}: {joined} of {lost}");
         set_aside += lost;
     }
@@ -65,15 +65,15 @@ fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
 /// Checks that a member that is found out joins under another member id, and that no other member
 /// does.
 fn check_found_out(summaries: &[Summary], deceit_min: u64, condemned_min: u64) {
-    let deceits = sum(summaries, |it| it.deceit_count);
-    let condemned = sum(summaries, |it| it.condemned_count);
+    let deceits = sum(summaries, |it| it.faults.deceits);
+    let condemned = sum(summaries, |it| it.members.condemned);
     assert!(deceits >= deceit_min, "{deceits} deceits");
     assert!(condemned >= condemned_min, "{condemned} found out");
     for summary in summaries {
-        assert!(summary.joined_count <= summary.deceit_count, "seed {}", summary.seed);
+        assert!(summary.members.joined <= summary.faults.deceits, "seed {}", summary.seed);
     }
     // A member whose process ends right after the birth is not counted.
-    let joined = sum(summaries, |it| it.joined_count);
+    let joined = sum(summaries, |it| it.members.joined);
     assert!(joined >= condemned * 8 / 10, "{joined} of {condemned}");
 }
 
@@ -90,7 +90,7 @@ fn a_member_whose_last_write_is_damaged_is_found_out_and_comes_back() {
 #[test]
 fn a_member_whose_state_differs_is_found_out_and_comes_back() {
     let summaries = deceived(1..=8, Fault::WrongState);
-    let deceits = sum(&summaries, |it| it.deceit_count);
+    let deceits = sum(&summaries, |it| it.faults.deceits);
     check_found_out(&summaries, 6, deceits);
 }
 
@@ -99,7 +99,7 @@ fn a_majority_never_loses_what_it_has() {
     // The second member is left alone: the first one is not replaced yet.
     let lost = |member| (1_000, Whom::one(member), Fault::EmptiedDisk);
     let summary = run(steady(1, 3, (0..3).map(lost).collect()));
-    assert_eq!(summary.joined_count, 1);
+    assert_eq!(summary.members.joined, 1);
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn a_majority_begins_and_the_others_come_later() {
         options.begins_unborn = true;
         options.member.attendance = Attendance::Majority;
         let summary = run(options);
-        assert_eq!(summary.founded_count + summary.joined_count, 3, "seed {seed}");
-        founded += summary.founded_count;
-        joined += summary.joined_count;
+        assert_eq!(summary.members.founded + summary.members.joined, 3, "seed {seed}");
+        founded += summary.members.founded;
+        joined += summary.members.joined;
     }
     assert!(joined > 0 && founded >= 40, "{founded}, {joined}");
 }
@@ -134,10 +134,10 @@ fn any_majority_begins_and_the_others_come_later() {
         options.begins_unborn = true;
         options.member.attendance = Attendance::AnyMajority;
         let summary = run(options);
-        let born = summary.founded_count + summary.joined_count;
+        let born = summary.members.founded + summary.members.joined;
         assert_eq!(born, member_count as u64, "seed {seed}");
-        founded += summary.founded_count;
-        joined += summary.joined_count;
+        founded += summary.members.founded;
+        joined += summary.members.joined;
     }
     assert!(joined > 0 && founded >= 100, "{founded}, {joined}");
 }
@@ -151,7 +151,11 @@ fn an_agreement_goes_on_wherever_a_process_ends() {
         options.member.attendance = Attendance::AnyMajority;
         options.stop_at = Some((op, seed % 2 == 0));
         let summary = run(options);
-        assert_eq!(summary.founded_count + summary.joined_count, 3, "seed {seed}, operation {op}");
+        assert_eq!(
+            summary.members.founded + summary.members.joined,
+            3,
+            "seed {seed}, operation {op}"
+        );
     }
 }
 
@@ -162,8 +166,8 @@ fn members_that_never_met_find_each_other() {
             let mut options = steady(seed, member_count, Vec::new());
             options.begins_unborn = true;
             let summary = run(options);
-            assert_eq!(summary.founded_count, member_count as u64, "seed {seed}");
-            assert_eq!(summary.joined_count, 0, "seed {seed}");
+            assert_eq!(summary.members.founded, member_count as u64, "seed {seed}");
+            assert_eq!(summary.members.joined, 0, "seed {seed}");
         }
     }
 }

@@ -22,7 +22,7 @@ fn a_machine_that_was_replaced_comes_back_and_its_clients_are_answered() {
     for seed in 1..=20 {
         let other = |wait_us| (wait_us, Whom::one(seed as usize % 3), Fault::OtherMachine);
         let summary = run(steady(seed, 3, vec![other(5_000_000), other(30_000_000)]));
-        changes += summary.machine_change_count;
+        changes += summary.members.machine_changes;
     }
     assert!(changes >= 30, "{changes} of 40");
 }
@@ -34,7 +34,11 @@ fn two_machines_have_the_place_of_one_server_in_turn() {
         let other = |wait_us| (wait_us, Whom::one(seed as usize % 3), Fault::OtherMachine);
         let changes = std::iter::once(other(5_000_000)).chain(vec![other(25_000_000); 5]);
         let summary = run(steady(seed, 3, changes.collect()));
-        assert!(summary.machine_change_count >= 4, "seed {seed}: {}", summary.machine_change_count);
+        assert!(
+            summary.members.machine_changes >= 4,
+            "seed {seed}: {}",
+            summary.members.machine_changes
+        );
     }
 }
 
@@ -56,7 +60,7 @@ fn a_leader_that_is_cut_off_and_stutters_answers_nobody_for_long() {
             client.think_us_max = 90_000_000;
             client.timeout_ms = 10 * options.member.options.spaces.zk.tick_ms as u32;
         }
-        expired += run(options).expired_count;
+        expired += run(options).zk.expired;
     }
     assert!(expired > 0);
 }

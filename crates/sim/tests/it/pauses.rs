@@ -20,7 +20,7 @@ fn sessions_outlive_a_pause_of_the_process() {
         match sim::run(options) {
             Ok(summary) => {
                 assert!(summary.virtual_us > 40_000_000, "seed {seed}: over before the pause");
-                assert_eq!(summary.expired_count, 0, "seed {seed}");
+                assert_eq!(summary.zk.expired, 0, "seed {seed}");
             }
             Err(failure) => panic!("{failure}"),
         }

@@ -20,8 +20,8 @@ fn what_a_snapshot_brings_back_is_what_was_there() {
     for seed in SEEDS {
         match run(seed) {
             Ok(summary) => {
-                restored += summary.restored_count;
-                expired += summary.expired_count;
+                restored += summary.zk.restored;
+                expired += summary.zk.expired;
             }
             Err(failure) => failures.push(format!("seed {seed}: {failure}")),
         }
@@ -40,7 +40,7 @@ fn a_crash_at_every_disk_operation_of_a_restore_leaves_one_state_or_the_other() 
         options
     };
     let whole = sim::run(restoring()).expect("nothing goes wrong in it");
-    assert!(whole.restored_count > 0, "{whole:?}");
+    assert!(whole.zk.restored > 0, "{whole:?}");
     for power_is_cut in [true, false] {
         for op in 0..whole.disk_ops {
             let mut options = restoring();

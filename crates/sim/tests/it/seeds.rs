@@ -44,23 +44,23 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
     let (mut throttled, mut turned_away, mut private, mut hidden) = (0, 0, 0, 0);
     let (mut lasting, mut lasting_again, mut owned, mut denied) = (0, 0, 0, 0);
     for summary in (1..=150).map(|seed| sim::run_seed(seed).unwrap()) {
-        faults.extend(summary.faults.into_keys());
-        unknown += summary.unknown_done_count;
-        missed += summary.missed_count;
-        refused += summary.refused_count;
-        expired += summary.expired_count;
-        snapshots += summary.snapshot_count;
-        gone += summary.gone_count;
-        over_quota += summary.over_quota_count;
-        ended += summary.ended_count;
-        throttled += summary.throttled_count;
+        faults.extend(summary.faults.by_name.into_keys());
+        unknown += summary.zk.unknown_done;
+        missed += summary.zk.watches.missed;
+        refused += summary.zk.refused;
+        expired += summary.zk.expired;
+        snapshots += summary.snapshots.taken;
+        gone += summary.zk.gone;
+        over_quota += summary.zk.over_quota;
+        ended += summary.zk.ended;
+        throttled += summary.zk.throttled;
         turned_away += summary.turned_away_count;
-        owned += summary.owned_count;
-        denied += summary.denied_count;
-        lasting += summary.lasting_event_count;
-        lasting_again += summary.lasting_again_count;
-        private += summary.private_event_count;
-        hidden += summary.hidden_event_count;
+        owned += summary.zk.owned;
+        denied += summary.zk.denied;
+        lasting += summary.zk.watches.lasting;
+        lasting_again += summary.zk.watches.set_again;
+        private += summary.zk.watches.private;
+        hidden += summary.zk.watches.hidden;
     }
     let all = [
         "ClockJump",

@@ -61,9 +61,9 @@ fn run(options: Options) -> Summary {
 
 /// The longest waits of the clients of the member that was struck first, and of the others.
 fn waits_us(summary: &Summary) -> (u64, u64) {
-    let struck = *summary.struck.first().expect("a fault was for somebody");
+    let struck = *summary.faults.struck.first().expect("a fault was for somebody");
     let others = (0..3).filter(|member| *member != struck);
-    let of = |member: usize| summary.write_wait_us_max[member];
+    let of = |member: usize| summary.zk.write_wait_us_max[member];
     (of(struck), others.map(of).max().unwrap_or(0))
 }
 

@@ -1,0 +1,399 @@
+//! All members' machines, and what can be asked about the members together: who leads, whether they
+//! agree, and which of them may lose what they have.
+
+use std::ops::{Deref, DerefMut};
+
+use machine::{Level, MemberId};
+use member::Difference;
+use member::membership::bootstrap::Attendance;
+use replica::Role;
+use workload::generate::Random;
+
+use super::host::{Deceives, Host};
+use crate::fault::Whom;
+use crate::limits::{HARM_LASTS_US, HONEST_US_MIN, USUAL_SYNC_US_MAX};
+use crate::links::{Links, Pair};
+use crate::server::{LifeCounts, Server};
+use crate::witness::Witness;
+
+/// What became of the members' processes and directories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberCounts {
+    /// Starts of processes, those that failed included.
+    pub starts: u64,
+    /// Directories that were born with a vote, once the members had found each other.
+    pub founded: u64,
+    /// Directories that were born to an ensemble that already existed.
+    pub joined: u64,
+    /// Directories that were corrupt or condemned, and were set aside.
+    pub set_aside: u64,
+    /// Members that were found out, and condemned their directories.
+    pub condemned: u64,
+    /// Times that another machine took a server's place.
+    pub machine_changes: u64,
+}
+
+/// The machines of all members, by number.
+pub(super) struct Hosts {
+    machines: Vec<Host>,
+    /// Counts the lives of all processes, and the times without one.
+    lives: u64,
+    /// What the lives that are over have counted.
+    ended: LifeCounts,
+    /// Whether a process has refused writes because its disk was full.
+    has_refused: bool,
+    /// Draws changes of the configuration, if there is more to configure.
+    more: Option<Random>,
+    /// What became of processes and directories.
+    pub counts: MemberCounts,
+}
+
+impl Deref for Hosts {
+    type Target = [Host];
+
+    fn deref(&self) -> &[Host] {
+        &self.machines
+    }
+}
+
+impl DerefMut for Hosts {
+    fn deref_mut(&mut self) -> &mut [Host] {
+        &mut self.machines
+    }
+}
+
+impl Hosts {
+    /// Machines on which nothing runs. `more` draws changes of the configuration, if there is more
+    /// to configure.
+    pub fn new(machines: Vec<Host>, more: Option<Random>) -> Hosts {
+        Hosts {
+            machines,
+            lives: 0,
+            ended: LifeCounts::default(),
+            has_refused: false,
+            more,
+            counts: MemberCounts::default(),
+        }
+    }
+
+    /// Whether there are several members.
+    pub fn is_ensemble(&self) -> bool {
+        self.len() > 1
+    }
+
+    // Lives.
+
+    /// Begins another life of a member's process, or another time without one.
+    pub fn begin_life(&mut self, member: usize) {
+        self.lives += 1;
+        self.machines[member].life = self.lives;
+    }
+
+    /// Changes settings before a process is started.
+    pub fn change_settings(&mut self, member: usize, random: &mut Random) {
+        let settings = &mut self.machines[member].config.options.spaces.zk.settings;
+        // Someone changes a setting that no client here notices.
+        if random.one_in(4) {
+            settings.reconfig_enabled ^= true;
+        }
+        // Someone also changes settings that clients do notice.
+        if let Some(more) = &mut self.more {
+            settings.extended_types ^= more.one_in(6);
+            settings.enforce_quota ^= more.one_in(6);
+        }
+    }
+
+    /// Adds what a process has counted that is at its end.
+    pub fn on_end(&mut self, server: &Server) {
+        self.ended.add(server.life_counts());
+    }
+
+    /// Notes whether a process has refused writes because its disk was full.
+    pub fn note_refusal(&mut self, has_refused: bool) {
+        self.has_refused |= has_refused;
+    }
+
+    /// Whether a process has refused writes because its disk was full.
+    pub fn has_refused(&self) -> bool {
+        self.has_refused
+    }
+
+    /// What all lives of all processes have counted.
+    pub fn life_counts(&self) -> LifeCounts {
+        let mut counts = self.ended;
+        self.servers().for_each(|server| counts.add(server.life_counts()));
+        counts
+    }
+
+    // Who is there.
+
+    /// The processes that run on a directory that is born.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.iter().filter_map(|host| host.server.as_ref())
+    }
+
+    /// Whether all members are ready.
+    pub fn are_ready(&self) -> bool {
+        self.iter().all(|host| host.server.as_ref().is_some_and(Server::is_ready))
+    }
+
+    /// The states of all members, as text for people.
+    pub fn describe(&self) -> String {
+        let states: Vec<String> = self.iter().map(Host::describe).collect();
+        states.join("; ")
+    }
+
+    /// The member whose process introduces itself with this id.
+    pub fn position(&self, id: MemberId) -> Option<usize> {
+        self.iter().position(|host| host.member() == Some(id))
+    }
+
+    /// The members that a fault is for.
+    pub fn resolve(&self, whom: Whom) -> Vec<usize> {
+        let all = 0..self.len();
+        match whom {
+            Whom::Members(mask) => all.filter(|member| mask >> member & 1 == 1).collect(),
+            Whom::Leader => self.leaders(),
+            Whom::Follower => {
+                let leaders = self.leaders();
+                all.filter(|member| !leaders.contains(member)).take(1).collect()
+            }
+            Whom::Lender => self.lenders(),
+        }
+    }
+
+    /// The members that snapshots are fetched from, except those that lead.
+    pub fn lenders(&self) -> Vec<usize> {
+        let leaders = self.leaders();
+        let lends = |member: &usize| {
+            let server = self[*member].server.as_ref();
+            let lender = server.map(|server| server.hello().member);
+            let is_asked = self.servers().any(|other| other.fetches_from() == lender);
+            lender.is_some() && is_asked && !leaders.contains(member)
+        };
+        (0..self.len()).filter(lends).collect()
+    }
+
+    /// The members that lead, or think so; the one of the newest term is the last.
+    pub fn leaders(&self) -> Vec<usize> {
+        let term = |member: usize| {
+            let status = self[member].server.as_ref()?.status();
+            (status.role == Role::Leader).then_some((status.term, member))
+        };
+        let mut leaders: Vec<(u64, usize)> = (0..self.len()).filter_map(term).collect();
+        leaders.sort_unstable();
+        leaders.into_iter().map(|(_, member)| member).collect()
+    }
+
+    /// The leader, if all members that run follow it in one term.
+    pub fn leader_of_all(&self) -> Option<usize> {
+        let leader = *self.leaders().last()?;
+        let at = |server: &Server| (server.status().term, server.status().leader);
+        let led = at(self[leader].server.as_ref()?);
+        self.servers().all(|server| at(server) == led).then_some(leader)
+    }
+
+    // Whether they are well.
+
+    /// Whether every server runs and has a vote, and no other member has one.
+    pub fn do_all_vote(&self) -> bool {
+        let mut ids: Vec<u64> = self.servers().map(|server| server.hello().member.0).collect();
+        ids.sort_unstable();
+        ids.len() == self.len() && self.servers().all(|server| server.voters() == ids)
+    }
+
+    /// Whether all members that run have the same leader and the same state.
+    pub fn do_agree(&self) -> bool {
+        let mut views = self.servers().map(|server| {
+            let (status, machine) = (server.status(), server.machine());
+            let state = (machine.index(), machine.mark(), machine.digest());
+            (server.is_ready(), status.term, status.leader, state)
+        });
+        let first = views.next();
+        first.is_some_and(|(is_ready, _, leader, ..)| is_ready && leader.is_some())
+            && views.all(|view| Some(view) == first)
+    }
+
+    /// Whether nothing is wrong with any member, disk or link.
+    pub fn are_all_well(&self, links: &Links, now_us: u64) -> bool {
+        let is_well = |host: &Host| {
+            let is_there = host.is_awake(now_us)
+                && host.server.as_ref().is_some_and(|server| {
+                    // A sync from when the disk was slow may last for seconds yet.
+                    server.is_disk_done(now_us + USUAL_SYNC_US_MAX)
+                        && server.is_ready()
+                        && server.status().transferring_to.is_none()
+                });
+            host.is_treated_well(now_us) && is_there && host.lost.is_none()
+        };
+        let hosts = 0..self.len();
+        let pairs = hosts.clone().flat_map(|from| hosts.clone().map(move |to| Pair { from, to }));
+        self.iter().all(is_well)
+            && pairs.filter(|pair| pair.from != pair.to).all(|pair| links.is_good(pair))
+            && self.do_all_vote()
+    }
+
+    /// Until when the disks of so many servers hang that the others are no quorum. A sync that hung
+    /// before the calm ends as late as it would have.
+    pub fn quorum_held_us(&self) -> u64 {
+        let serves = |host: &&Host| host.server.as_ref().is_some_and(Server::is_ready);
+        let serving = self.iter().filter(serves);
+        let mut held_us: Vec<u64> = serving.map(Host::held_until_us).collect();
+        held_us.sort_unstable();
+        held_us.get(self.len() / 2).or(held_us.last()).copied().unwrap_or(0)
+    }
+
+    /// Until when a disk hangs.
+    pub fn held_until_us(&self) -> u64 {
+        self.iter().map(Host::held_until_us).max().unwrap_or(0)
+    }
+
+    /// Notes which members may not hear, or not pass on, what clients say to them now.
+    pub fn note_trouble(&mut self, links: &Links, now_us: u64) {
+        let leads = |id: u64| {
+            self.iter().position(|host| {
+                let status = host.server.as_ref().map(Server::status);
+                status.is_some_and(|it| it.role == Role::Leader && it.leader == Some(id))
+            })
+        };
+        let since_us = now_us.saturating_sub(HARM_LASTS_US);
+        // Looks whether the leader hears what clients say to a member, and whether a slow link may
+        // keep the leader's news from that member.
+        let look = |member: usize| {
+            let host = &self[member];
+            let Some(server) = host.server.as_ref() else { return (false, false) };
+            let Some(leader) = server.status().leader.and_then(leads) else {
+                return (false, false);
+            };
+            let is_led = leader != member;
+            let was_good = |other: usize| links.were_good(member, other, since_us);
+            let is_near = match is_led {
+                true => was_good(leader),
+                // A leader asks a quorum whether it still leads.
+                false => {
+                    let others = (0..self.len()).filter(|other| *other != member);
+                    others.filter(|other| was_good(*other)).count() >= self.len() / 2
+                }
+            };
+            let is_well = server.is_ready() && host.is_awake(now_us) && is_near;
+            (is_well, is_led && links.were_slow(member, leader, since_us))
+        };
+        let looks: Vec<(bool, bool)> = (0..self.len()).map(look).collect();
+        for (number, (host, (is_well, is_far))) in self.iter_mut().zip(looks).enumerate() {
+            host.note_trouble((is_well, is_far), links.is_cut_off(number), now_us);
+        }
+    }
+
+    // What they may lose.
+
+    /// Whether a majority has lost nothing if this member loses its directory. An ensemble of one
+    /// never loses its directory.
+    pub fn may_lose(&mut self, member: usize, witness: &Witness) -> bool {
+        self.note_replaced(witness);
+        // Where a majority may begin an ensemble, a member that has no place yet could begin
+        // another one.
+        let may_begin = self[member].config.attendance != Attendance::All;
+        let is_missing = |at: &usize| {
+            let is_lost = self[*at].lost.is_some();
+            *at != member && (is_lost || (may_begin && !self.has_its_place(*at, member)))
+        };
+        (0..self.len()).filter(is_missing).count() < self.len().div_ceil(2) - 1
+    }
+
+    /// Notes which members have replaced what they lost.
+    pub fn note_replaced(&mut self, witness: &Witness) {
+        for at in 0..self.len() {
+            if self.is_replaced(at, witness) {
+                self[at].lost = None;
+            }
+        }
+    }
+
+    /// Whether what was lost is replaced: the member has another directory, which is one of as many
+    /// voters as there were, and all members know that. Then it has what was committed before,
+    /// since the change was committed behind that. No member waits for the vote of the one that is
+    /// gone, and no log holds a change under way that could make a member wait for it.
+    fn is_replaced(&self, member: usize, witness: &Witness) -> bool {
+        let host = &self[member];
+        let id = host.member().filter(|id| host.lost != Some(*id));
+        let Some(id) = id else { return false };
+        // A learner may be about to be a voter: then no member could do without its vote.
+        let is_out = |it: &Server| host.lost.is_none_or(|lost| !it.learners().contains(&lost.0));
+        let knows = |server: &Server| {
+            self.has_vote(id, server)
+                && is_out(server)
+                && !witness.may_change_membership(server.status())
+        };
+        self.iter().all(|host| host.server.as_ref().is_some_and(knows))
+    }
+
+    /// Whether a member runs and is one of as many voters as there are servers, as far as a member
+    /// other than `lost` knows: what only `lost` knows is lost with it.
+    fn has_its_place(&self, member: usize, lost: usize) -> bool {
+        let Some(server) = &self[member].server else { return false };
+        let id = server.hello().member;
+        let others = self.iter().enumerate().filter(|(at, _)| *at != lost);
+        let mut others = others.filter_map(|(_, host)| host.server.as_ref());
+        others.any(|server| self.has_vote(id, server))
+    }
+
+    /// Whether a member votes, and as many do as there are servers, as far as one of them knows.
+    fn has_vote(&self, id: MemberId, known_to: &Server) -> bool {
+        let voters = known_to.voters();
+        voters.len() == self.len() && voters.contains(&id.0)
+    }
+
+    // Whether they deceive.
+
+    /// Whether a member is not what the others take it for.
+    pub fn is_any_deceiving(&self) -> bool {
+        self.iter().any(|host| host.deceives.is_some())
+    }
+
+    /// Whether a state that runs was made wrong.
+    pub fn is_any_wrong(&self) -> bool {
+        self.servers().any(Server::is_wrong)
+    }
+
+    /// Whether a member that deceived was replaced, or is what the others take it for after all: it
+    /// has again what it forgot, and the others have told it so in the term of a leader that led
+    /// before.
+    pub fn is_honest(&self, member: usize, witness: &Witness, now_us: u64) -> bool {
+        let host = &self[member];
+        match (&host.server, host.deceives) {
+            (Some(server), Some(deceives)) if Some(server.hello().member) == host.lost => {
+                match deceives {
+                    Deceives::Differs => !server.is_wrong(),
+                    Deceives::Forgot { index } => {
+                        server.is_ready()
+                            && server.machine().index().0 >= index
+                            && now_us >= server.started_us() + HONEST_US_MIN
+                    }
+                }
+            }
+            _ => self.is_replaced(member, witness),
+        }
+    }
+
+    /// Checks that there is a reason for what a leader found when it compared digests.
+    pub fn check_difference(&self, difference: Difference) -> Result<(), String> {
+        let is_wrong = |id: MemberId| {
+            let is_it =
+                |host: &Host| host.lost == Some(id) && host.deceives == Some(Deceives::Differs);
+            self.iter().any(is_it)
+        };
+        match difference {
+            Difference::Outside { member, .. } if is_wrong(member) => Ok(()),
+            _ => Err(format!("states differ: {difference:?}")),
+        }
+    }
+
+    /// Checks that all servers have this level at the end.
+    pub fn check_levels(&self, level: Level) -> Result<(), String> {
+        let levels: Vec<(Level, Level)> = self.servers().map(Server::levels).collect();
+        match levels.iter().all(|of_one| *of_one == (level, level)) {
+            true => Ok(()),
+            false => Err(format!("the level is {level}, and servers have {levels:?}")),
+        }
+    }
+}
