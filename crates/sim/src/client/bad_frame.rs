@@ -9,11 +9,50 @@ use zk::request::{XID_AUTH, opcode};
 
 use crate::limits::FRAME_BYTES_MAX;
 
+/// A client that sends such frames does so behind one in so many requests.
+const BAD_FRAME_ONE_IN: u64 = 25;
+
+/// Such a client sends something else than a connect request on one in so many connections.
+const BAD_CONNECT_ONE_IN: u64 = 8;
+
 /// No operation of ZooKeeper's has this code.
 const UNKNOWN_OPCODE: i32 = 99;
 
+/// Draws the frames that no server takes, which a client sends now and then.
+pub(super) struct BadFrames {
+    /// None if the client sends no such frames.
+    random: Option<Random>,
+}
+
+impl BadFrames {
+    /// No such frames.
+    pub fn none() -> BadFrames {
+        BadFrames { random: None }
+    }
+
+    /// Has the client send such frames.
+    pub fn begin(&mut self, random: Random) {
+        self.random = Some(random);
+    }
+
+    /// What the client sends instead of a connect request, if it is to.
+    pub fn instead_of_connect(&mut self) -> Option<Op> {
+        let random = self.random.as_mut()?;
+        random.one_in(BAD_CONNECT_ONE_IN).then(|| instead_of_connect(random))
+    }
+
+    /// What the client sends between two requests, if it is to.
+    pub fn behind_request(&mut self, xid: i32) -> Option<Op> {
+        let random = self.random.as_mut()?;
+        random.one_in(BAD_FRAME_ONE_IN).then(|| match random.one_in(2) {
+            true => that_does_not_decode(xid, random),
+            false => that_closes(xid, random),
+        })
+    }
+}
+
 /// A first frame that is no connect request.
-pub(super) fn instead_of_connect(random: &mut Random) -> Op {
+fn instead_of_connect(random: &mut Random) -> Op {
     let bytes = match random.below(4) {
         0 => length_and_some(CONNECT_BYTES_MAX + 1, random),
         1 => length_and_some(random.between(1 << 31, u64::from(u32::MAX)) as u32, random),
@@ -24,7 +63,7 @@ pub(super) fn instead_of_connect(random: &mut Random) -> Op {
 }
 
 /// A request after which the server closes the connection.
-pub(super) fn that_closes(xid: i32, random: &mut Random) -> Op {
+fn that_closes(xid: i32, random: &mut Random) -> Op {
     let kind = BadFrame::Request;
     let bytes = match random.below(6) {
         0 | 1 => {
@@ -44,7 +83,7 @@ pub(super) fn that_closes(xid: i32, random: &mut Random) -> Op {
 }
 
 /// A request that is answered with an error: the connection stays.
-pub(super) fn that_does_not_decode(xid: i32, random: &mut Random) -> Op {
+fn that_does_not_decode(xid: i32, random: &mut Random) -> Op {
     let is_write = random.one_in(2);
     // A multi takes a zxid before it is decoded, a read of nothing takes none.
     let code = if is_write { opcode::MULTI } else { opcode::GET_DATA };

@@ -1,0 +1,168 @@
+//! The session of a client, and what the client keeps with it over its connections: the newest zxid
+//! that it has seen, the users that it has proved to be, and its watches.
+
+use std::collections::BTreeSet;
+
+use workload::op::{EventKind, Op, Watching, error};
+
+/// The list of `setWatches` or `setWatches2` that a watch stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Table {
+    Data,
+    Exist,
+    Child,
+    Persistent,
+    Recursive,
+}
+
+/// A session, or none yet.
+pub(super) struct Session {
+    /// The session that it asks for on its next connection; 0: a new one.
+    id: i64,
+    password: [u8; 16],
+    /// The timeout that a server gave last.
+    timeout_ms: u32,
+    last_zxid: i64,
+    /// Users that it has proved to be, in order. It proves them again on each connection.
+    users: Vec<usize>,
+    watches: BTreeSet<(Table, String)>,
+}
+
+impl Session {
+    /// No session.
+    pub fn new() -> Session {
+        Session {
+            id: 0,
+            password: [0; 16],
+            timeout_ms: 0,
+            last_zxid: 0,
+            users: Vec::new(),
+            watches: BTreeSet::new(),
+        }
+    }
+
+    /// The session that it asks for; 0: a new one.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// The password of the session.
+    pub fn password(&self) -> [u8; 16] {
+        self.password
+    }
+
+    /// The timeout that a server gave last; 0: none did.
+    pub fn timeout_ms(&self) -> u32 {
+        self.timeout_ms
+    }
+
+    /// The timeout by which the client acts, in us.
+    pub fn timeout_us(&self) -> u64 {
+        u64::from(self.timeout_ms.max(1_000)) * 1000
+    }
+
+    /// The newest zxid that it has seen.
+    pub fn last_zxid(&self) -> i64 {
+        self.last_zxid
+    }
+
+    /// Asks for this session from now on.
+    pub fn keep(&mut self, id: i64, password: [u8; 16]) {
+        (self.id, self.password) = (id, password);
+    }
+
+    /// Takes the timeout that a server gave.
+    pub fn set_timeout(&mut self, timeout_ms: u32) {
+        self.timeout_ms = timeout_ms;
+    }
+
+    /// Forgets the session, which is over, and all that belongs to it.
+    pub fn forget(&mut self) {
+        self.id = 0;
+        self.password = [0; 16];
+        self.last_zxid = 0;
+        self.users.clear();
+        self.watches.clear();
+    }
+
+    /// Learns what an answer says.
+    pub fn on_answer(&mut self, op: &Op, code: i32, zxid: i64) {
+        self.last_zxid = self.last_zxid.max(zxid);
+        self.learn_watches(op, code);
+        if let Op::Auth { user } = op
+            && !self.users.contains(user)
+        {
+            self.users.push(*user);
+        }
+    }
+
+    /// Forgets the watches that an event ends.
+    pub fn on_event(&mut self, kind: EventKind, path: &str) {
+        let gone: &[Table] = match kind {
+            EventKind::Created | EventKind::DataChanged => &[Table::Data, Table::Exist],
+            EventKind::Deleted => &[Table::Data, Table::Exist, Table::Child],
+            EventKind::ChildrenChanged => &[Table::Child],
+        };
+        for table in gone {
+            self.watches.remove(&(*table, path.to_string()));
+        }
+    }
+
+    /// Proofs to be the users that it has proved to be before.
+    pub fn proofs(&self) -> Vec<Op> {
+        self.users.iter().map(|user| Op::Auth { user: *user }).collect()
+    }
+
+    /// The request that sets its watches again; none if it has none.
+    pub fn watches_again(&self) -> Option<Op> {
+        if self.watches.is_empty() {
+            return None;
+        }
+        let of = |table: Table| {
+            let wanted = self.watches.iter().filter(|(of, _)| *of == table);
+            wanted.map(|(_, path)| path.clone()).collect::<Vec<_>>()
+        };
+        let relative_zxid = self.last_zxid;
+        let (data, exist, child) = (of(Table::Data), of(Table::Exist), of(Table::Child));
+        let (persistent, recursive) = (of(Table::Persistent), of(Table::Recursive));
+        // `ClientCnxn.SendThread.primeConnection`
+        Some(match persistent.is_empty() && recursive.is_empty() {
+            true => Op::SetWatches { relative_zxid, data, exist, child },
+            false => Op::SetWatches2 { relative_zxid, data, exist, child, persistent, recursive },
+        })
+    }
+
+    /// Notes which watches the client has now. ZooKeeper's clients keep their watches, to set them
+    /// again.
+    fn learn_watches(&mut self, op: &Op, code: i32) {
+        if let (Op::FindWatch { path, which, removes: true }, error::OK) = (op, code) {
+            for table in tables_of(*which) {
+                self.watches.remove(&(*table, path.clone()));
+            }
+        }
+        let mut add = |table: Table, path: &String| {
+            self.watches.insert((table, path.clone()));
+        };
+        match (op, code) {
+            (Op::Exists { path, watch: true }, error::OK)
+            | (Op::GetData { path, watch: true }, error::OK) => add(Table::Data, path),
+            (Op::Exists { path, watch: true }, error::NO_NODE) => add(Table::Exist, path),
+            (Op::GetChildren { path, watch: true, .. }, error::OK) => add(Table::Child, path),
+            (Op::AddWatch { path, is_recursive: false }, error::OK) => add(Table::Persistent, path),
+            (Op::AddWatch { path, is_recursive: true }, error::OK) => add(Table::Recursive, path),
+            _ => {}
+        }
+    }
+}
+
+fn tables_of(which: Watching) -> &'static [Table] {
+    match which {
+        Watching::Children => &[Table::Child],
+        Watching::Data => &[Table::Data, Table::Exist],
+        Watching::Persistent => &[Table::Persistent],
+        Watching::Recursive => &[Table::Recursive],
+        Watching::Any => {
+            &[Table::Data, Table::Exist, Table::Child, Table::Persistent, Table::Recursive]
+        }
+    }
+}
