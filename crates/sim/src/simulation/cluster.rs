@@ -8,10 +8,11 @@ use machine::MemberId;
 use member::Condemned;
 use storage::inspect::inspect;
 
-use super::Options;
-use super::host::{Deceives, Host, Stutter};
+use super::cpu::Stutter;
+use super::host::{Deceives, Host};
 use super::hosts::Hosts;
 use super::levels::{Levels, check_left_alone};
+use super::options::Options;
 use super::zk::ZkClients;
 use crate::check::Evidence;
 use crate::etcd_clients::EtcdClients;
@@ -53,10 +54,10 @@ impl Cluster {
             history: &self.zk.history,
             witness: &self.witness,
             network: &self.zk.network,
-            waking: self.hosts.iter().map(|host| &host.waking).collect(),
-            trouble: self.hosts.iter().map(|host| &host.trouble).collect(),
-            lag: self.hosts.iter().map(|host| &host.lag).collect(),
-            cut_off: self.hosts.iter().map(|host| &host.cut_off).collect(),
+            waking: self.hosts.iter().map(|host| host.cpu.waking()).collect(),
+            trouble: self.hosts.iter().map(|host| &host.spells.trouble).collect(),
+            lag: self.hosts.iter().map(|host| &host.spells.lag).collect(),
+            cut_off: self.hosts.iter().map(|host| &host.spells.cut_off).collect(),
             now_us: self.world.now_us,
             may_refuse: self.hosts.has_refused(),
             may_throttle: member.throttles.op_wait_ms > 0,
@@ -140,7 +141,7 @@ impl Cluster {
             self.keep_for_later(life, event);
             return Ok(());
         };
-        let paused_until_us = self.hosts[member].paused_until_us;
+        let paused_until_us = self.hosts[member].cpu.paused_until_us();
         if self.world.now_us < paused_until_us {
             self.world.schedule(paused_until_us, event);
             return Ok(());
@@ -169,7 +170,7 @@ impl Cluster {
         let at = (server.status().role, server.status().term);
         let has_refused = server.has_refused();
         if server.is_ready() && !was_ready {
-            server.starve_apply(host.apply_lag_us);
+            server.starve_apply(host.slowness.apply_lag_us);
         }
         for (to, frame) in server.take_outbox() {
             // A frame for which there is no link is lost.
@@ -282,7 +283,7 @@ impl Cluster {
             ));
         }
         self.say(Some(member), || format!("the process is too old: {what}"));
-        self.hosts[member].wants_new_build = true;
+        self.hosts[member].build.wants_new = true;
         self.end_process(member, false);
         Ok(())
     }
@@ -346,7 +347,7 @@ impl Cluster {
         let started = Server::start(
             &host.config,
             &host.disk,
-            host.clock,
+            host.cpu.clock(),
             host.life,
             &mut self.world,
             &mut self.witness,
@@ -402,8 +403,8 @@ impl Cluster {
 
     fn run_server(&mut self, member: usize, mut server: Server, lag_us: u64, is_first: bool) {
         let host = &mut self.hosts[member];
-        server.set_paces(host.paces);
-        server.starve_apply(host.apply_lag_us.max(lag_us));
+        server.set_paces(host.slowness.paces);
+        server.starve_apply(host.slowness.apply_lag_us.max(lag_us));
         host.server = Some(server);
         match is_first {
             true => self.links.on_start(&mut self.world, member),
@@ -437,8 +438,8 @@ impl Cluster {
         let is_it = |host: &Host| host.unborn.as_ref().is_some_and(|it| it.life() == life);
         let Some(member) = self.hosts.iter().position(is_it) else { return Ok(()) };
         let host = &mut self.hosts[member];
-        if self.world.now_us < host.paused_until_us {
-            self.world.schedule(host.paused_until_us, Event::Decide { life });
+        if host.cpu.is_paused(self.world.now_us) {
+            self.world.schedule(host.cpu.paused_until_us(), Event::Decide { life });
             return Ok(());
         }
         let Some(mut unborn) = host.unborn.take() else { return Ok(()) };
@@ -466,7 +467,7 @@ impl Cluster {
             &birth,
             &host.config,
             &host.disk,
-            host.clock,
+            host.cpu.clock(),
             &mut self.world,
             &mut self.witness,
         );
@@ -543,8 +544,8 @@ impl Cluster {
         let host = &mut self.hosts[member];
         let now_us = self.world.now_us;
         let Some(server) = &mut host.server else { return };
-        if host.paused_until_us > now_us {
-            self.world.schedule(host.paused_until_us, Event::Leave { life, until_us });
+        if host.cpu.is_paused(now_us) {
+            self.world.schedule(host.cpu.paused_until_us(), Event::Leave { life, until_us });
         } else if server.hand_over(None, &mut self.world) && now_us < until_us {
             self.world.schedule(now_us + LEAVE_LOOK_US, Event::Leave { life, until_us });
         } else {
@@ -596,7 +597,7 @@ impl Cluster {
     pub fn stand_still(&mut self, member: usize) {
         let now_us = self.world.now_us;
         let host = &mut self.hosts[member];
-        let Some(Stutter { run_us, period_us }) = host.stutter else { return };
+        let Some(Stutter { run_us, period_us }) = host.cpu.stutter() else { return };
         host.pause(now_us, period_us - run_us);
         self.world.schedule(now_us + period_us, Event::Stutter { member });
     }

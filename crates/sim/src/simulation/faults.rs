@@ -11,8 +11,9 @@ use crate::links::{Links, Pair, Roughness};
 use crate::world::Event;
 
 use super::cluster::Cluster;
+use super::cpu::Stutter;
 use super::damage::Damage;
-use super::host::{Deceit, Host, Stutter};
+use super::host::{Deceit, Host};
 
 /// The faults that came in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -205,24 +206,19 @@ impl Faults {
             }
             Fault::HangingDisk { disks, for_us } => host.hang_until(disks, now_us + for_us),
             Fault::SlowApply { lag_us, .. } => host.starve_apply(lag_us),
-            Fault::Pause { for_us } => {
-                host.pause(now_us, for_us);
-            }
+            Fault::Pause { for_us } => host.pause(now_us, for_us),
             Fault::Stutter { run_us, period_us, .. } => {
-                let is_stuttering = host.stutter.is_some();
-                host.stutter = Some(Stutter { run_us, period_us });
-                if !is_stuttering {
+                if !host.cpu.set_stutter(Some(Stutter { run_us, period_us })) {
                     cluster.stand_still(member);
                 }
             }
             Fault::Suspend { for_us } => host.suspend(now_us, for_us),
-            Fault::ClockJump { by_us } if host.paused_until_us <= now_us => {
-                host.move_clock(by_us as i64);
-                self.clock_jumps += 1;
-                cluster.etcd.clients.iter_mut().for_each(|client| client.on_clock_jump(now_us));
-                host.waking.jump(now_us, by_us);
+            Fault::ClockJump { by_us } => {
+                if host.jump_clock(now_us, by_us) {
+                    self.clock_jumps += 1;
+                    cluster.etcd.clients.iter_mut().for_each(|client| client.on_clock_jump(now_us));
+                }
             }
-            Fault::ClockJump { .. } => {}
             Fault::WallJump { by_ms } => host.move_wall_clock(by_ms),
             Fault::Copy => host.make_copy(),
             Fault::BitRot => cluster.damage(member, Damage::Rot),
@@ -292,7 +288,7 @@ impl Host {
         match fault {
             Fault::DiskFull { .. } => self.disk.change_plan(|plan| plan.bytes_max = None),
             Fault::SlowDisk { disks, .. } => self.pace(disks, |pace| pace.slowness = 1),
-            Fault::Stutter { .. } => self.stutter = None,
+            Fault::Stutter { .. } => _ = self.cpu.set_stutter(None),
             Fault::SlowApply { .. } => self.starve_apply(0),
             _ => {}
         }

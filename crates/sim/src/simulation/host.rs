@@ -7,44 +7,70 @@ use member::Hello;
 use member::membership::hello::Known;
 use storage::fault_disk::FaultDisk;
 
-use crate::check::{Trouble, WakingTime};
+use super::cpu::Cpu;
+use crate::check::Trouble;
 use crate::disk::SimDisk;
 use crate::fault::Disks;
 use crate::server::{MemberConfig, Pace, Paces, Server, Unborn};
 use crate::world::{Clock, Event};
 
-/// How a process that stutters is given the CPU.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stutter {
-    /// How long it runs in each period.
-    pub run_us: u64,
-    pub period_us: u64,
+/// What somebody wants of the build of the next start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NextBuild {
+    /// Whether it is to be a new one, since the one that ran does not know the level.
+    pub wants_new: bool,
+    /// Whether it is to be an old one, since somebody has installed it.
+    pub wants_old: bool,
+    /// When somebody installs a newer build, once the one that runs is below the level.
+    pub upgrade_at_us: Option<u64>,
 }
 
-/// A member's machine: its disk, its clocks, and the process if it runs.
-pub(super) struct Host {
-    pub config: MemberConfig,
-    pub disk: SimDisk,
-    pub clock: Clock,
-    pub server: Option<Server>,
-    /// The process, while its directory is not born; none when it is born or no process runs.
-    pub unborn: Option<Unborn>,
-    /// The number of the process that runs, or of the time without one. No two in a run have the
-    /// same number.
-    pub life: u64,
-    pub waking: WakingTime,
+/// How slow a machine is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slowness {
+    /// How the syncs of its disks go.
+    pub paces: Paces,
+    /// How late Apply is given the CPU at most; 0: as usual.
+    pub apply_lag_us: u64,
+    /// When the last sync that its disks held back has returned, at the latest: a sync that is
+    /// under way when the faults stop still takes that long.
+    held_until_us: u64,
+}
+
+impl Slowness {
+    /// Whether syncs are slow or hang, or Apply is late.
+    fn is_any(&self, now_us: u64) -> bool {
+        self.paces.are_slow(now_us) || self.apply_lag_us > 0
+    }
+}
+
+/// When the clients of a member could expect less of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spells {
     /// When others may not have heard of its clients.
     pub trouble: Trouble,
     /// When it ran and could hear no other member.
     pub cut_off: Trouble,
     /// When it may have been late to apply what was committed, though it heard of the leader.
     pub lag: Trouble,
-    pub paused_until_us: u64,
-    /// When the last sync that its disks held back has returned, at the latest: a sync that is
-    /// under way when the faults stop still takes that long.
-    pub held_until_us: u64,
-    /// Whether the clock stands still in the last pause, too.
-    pub is_suspended: bool,
+}
+
+/// A member's machine: its disk, its clocks, and the process if it runs.
+pub(super) struct Host {
+    pub config: MemberConfig,
+    pub disk: SimDisk,
+    /// The clocks of the machine, and when a process is given the CPU.
+    pub cpu: Cpu,
+    /// How slow the machine is.
+    pub slowness: Slowness,
+    pub server: Option<Server>,
+    /// The process, while its directory is not born; none when it is born or no process runs.
+    pub unborn: Option<Unborn>,
+    /// The number of the process that runs, or of the time without one. No two in a run have the
+    /// same number.
+    pub life: u64,
+    /// When its clients could expect less of it.
+    pub spells: Spells,
     /// Whether the process stays down until a script starts it.
     pub is_left_down: bool,
     /// Whether the disk has failed in a way that excuses the end of the process.
@@ -52,11 +78,6 @@ pub(super) struct Host {
     /// The bytes of a snapshot that someone keeps elsewhere; none before the first restore.
     pub put_aside: Option<Vec<u8>>,
     pub stop_cuts_power: bool,
-    pub paces: Paces,
-    pub apply_lag_us: u64,
-    /// The rhythm of a process that runs for a while of each period only; none if it does not
-    /// stutter.
-    pub stutter: Option<Stutter>,
     /// The member whose directory is lost, or may be found to be; none once another directory has
     /// its vote.
     pub lost: Option<MemberId>,
@@ -67,13 +88,8 @@ pub(super) struct Host {
     pub other: Option<OtherMachine>,
     /// What the disk held when somebody copied it, and the member whose directory that is.
     pub copy: Option<(MemberId, FaultDisk)>,
-    /// Whether the next start is to have a new build, since the one that ran does not know the
-    /// level.
-    pub wants_new_build: bool,
-    /// Whether the next start is to have an old build, since somebody has installed it.
-    pub wants_old_build: bool,
-    /// When somebody installs a newer build, once the one that runs is below the level.
-    pub upgrade_at_us: Option<u64>,
+    /// The build that the next start is to have.
+    pub build: NextBuild,
 }
 
 impl Host {
@@ -82,68 +98,51 @@ impl Host {
         Host {
             config,
             disk,
-            clock,
+            cpu: Cpu::new(clock),
+            slowness: Slowness::default(),
             server: None,
             unborn: None,
             life: 0,
-            waking: WakingTime::default(),
-            trouble: Trouble::default(),
-            cut_off: Trouble::default(),
-            lag: Trouble::default(),
-            paused_until_us: 0,
-            held_until_us: 0,
-            is_suspended: false,
+            spells: Spells::default(),
             is_left_down: false,
             is_excused: false,
             put_aside: None,
             stop_cuts_power: false,
-            paces: Paces::default(),
-            apply_lag_us: 0,
-            stutter: None,
             lost: None,
             deceives: None,
             other: None,
             copy: None,
-            wants_new_build: false,
-            wants_old_build: false,
-            upgrade_at_us: None,
+            build: NextBuild::default(),
         }
     }
 
+    // Slowness.
+
     /// Changes how the syncs of these disks go, also for the process that runs.
     pub fn pace(&mut self, disks: Disks, change: impl Fn(&mut Pace)) {
-        self.paces.change(disks, change);
+        self.slowness.paces.change(disks, change);
         if let Some(server) = &mut self.server {
-            server.set_paces(self.paces);
+            server.set_paces(self.slowness.paces);
         }
     }
 
     /// Lets no sync of these disks return before `at_us`.
     pub fn hang_until(&mut self, disks: Disks, at_us: u64) {
-        self.held_until_us = self.held_until_us.max(at_us);
+        self.slowness.held_until_us = self.slowness.held_until_us.max(at_us);
         self.pace(disks, |pace| pace.hangs_until_us = at_us);
-    }
-
-    /// When the last sync that its disks held back has returned, at the latest: a sync that is
-    /// under way when the faults stop still takes that long.
-    pub fn held_until_us(&self) -> u64 {
-        self.held_until_us
     }
 
     /// Lets Apply be given the CPU up to `lag_us` late from now on; 0 is as usual.
     pub fn starve_apply(&mut self, lag_us: u64) {
-        self.apply_lag_us = lag_us;
+        self.slowness.apply_lag_us = lag_us;
         if let Some(server) = &mut self.server {
             server.starve_apply(lag_us);
         }
     }
 
-    /// Moves the wall clock ahead.
-    pub fn move_wall_clock(&mut self, by_ms: i64) {
-        self.clock.wall_offset_ms += by_ms;
-        if let Some(server) = &mut self.server {
-            server.set_clock(self.clock);
-        }
+    /// When the last sync that its disks held back has returned, at the latest.
+    pub fn held_until_us(&self) -> u64 {
+        self.slowness.held_until_us
     }
 
     /// Ends all that its disk is about to do wrong.
@@ -158,19 +157,19 @@ impl Host {
     /// given the CPU in time.
     pub fn is_treated_well(&self, now_us: u64) -> bool {
         let is_sound = !self.disk.is_stopping() && !self.disk.is_limited();
-        is_sound && !self.paces.are_slow(now_us) && self.apply_lag_us == 0
+        is_sound && !self.slowness.is_any(now_us)
     }
 
     /// Notes whether others hear of its clients, whether it is cut off from the others, and whether
     /// it may be late to apply what was committed: its leader is far, its disk slow or its Apply
     /// late.
     pub fn note_trouble(&mut self, (is_well, is_far): (bool, bool), is_cut_off: bool, now_us: u64) {
-        self.trouble.note(!is_well, now_us);
         let runs = self.server.as_ref().is_some_and(Server::is_open) && self.is_awake(now_us);
-        self.cut_off.note(runs && is_cut_off, now_us);
-        let is_held = now_us < self.held_until_us;
-        let is_slow = is_held || self.paces.are_slow(now_us) || self.apply_lag_us > 0;
-        self.lag.note(is_far || is_slow || self.disk.is_limited(), now_us);
+        let is_held = now_us < self.slowness.held_until_us;
+        let is_slow = is_held || self.slowness.is_any(now_us) || self.disk.is_limited();
+        self.spells.trouble.note(!is_well, now_us);
+        self.spells.cut_off.note(runs && is_cut_off, now_us);
+        self.spells.lag.note(is_far || is_slow, now_us);
     }
 
     /// Notes that the member that has this directory is lost, or may be found to be. The next
@@ -180,44 +179,49 @@ impl Host {
         self.config.lost_count += 1;
     }
 
+    // The CPU and the clocks.
+
     /// The process, if there is one that runs, is not given the CPU for so long.
-    pub fn pause(&mut self, now_us: u64, for_us: u64) -> bool {
-        let is_pausing = self.is_awake(now_us);
-        if is_pausing {
-            self.is_suspended = false;
-            self.paused_until_us = now_us + for_us;
-            self.waking.pause(now_us, now_us + for_us);
+    pub fn pause(&mut self, now_us: u64, for_us: u64) {
+        if self.is_awake(now_us) {
+            self.cpu.pause(now_us, for_us);
         }
-        is_pausing
     }
 
     /// The process, if there is one that runs, is not given the CPU for so long, and the machine's
     /// monotonic clock stands still.
     pub fn suspend(&mut self, now_us: u64, for_us: u64) {
-        if self.pause(now_us, for_us) {
-            self.is_suspended = true;
-            let lost_us = self.clock.elapsed_us(now_us + for_us) - self.clock.elapsed_us(now_us);
-            self.move_clock(-(lost_us as i64));
+        if self.is_awake(now_us) {
+            self.cpu.suspend(now_us, for_us);
+            self.tell_clock();
         }
     }
 
     /// Ends the pause of a process that is gone.
     pub fn end_pause(&mut self, now_us: u64) {
-        if core::mem::take(&mut self.is_suspended) {
-            // The clock has stood still only until now.
-            let end_us = self.paused_until_us.max(now_us);
-            let left_us = self.clock.elapsed_us(end_us) - self.clock.elapsed_us(now_us);
-            self.move_clock(left_us as i64);
-        }
-        self.paused_until_us = 0;
-        self.waking.cut_short(now_us);
+        self.cpu.end_pause(now_us);
+        self.tell_clock();
     }
 
-    /// Moves the monotonic clock ahead, or back if it has stayed behind.
-    pub fn move_clock(&mut self, by_us: i64) {
-        self.clock.monotonic_offset_us += by_us;
+    /// The monotonic clock jumps ahead. Returns false if the process is paused: then it does not.
+    pub fn jump_clock(&mut self, now_us: u64, by_us: u64) -> bool {
+        let is_running = !self.cpu.is_paused(now_us);
+        if is_running {
+            self.cpu.jump(now_us, by_us);
+            self.tell_clock();
+        }
+        is_running
+    }
+
+    /// Moves the wall clock ahead.
+    pub fn move_wall_clock(&mut self, by_ms: i64) {
+        self.cpu.move_wall_clock(by_ms);
+        self.tell_clock();
+    }
+
+    fn tell_clock(&mut self) {
         if let Some(server) = &mut self.server {
-            server.set_clock(self.clock);
+            server.set_clock(self.cpu.clock());
         }
     }
 
@@ -229,7 +233,7 @@ impl Host {
 
     /// Whether a process runs, and is given the CPU.
     pub fn is_awake(&self, now_us: u64) -> bool {
-        self.is_there() && self.paused_until_us <= now_us
+        self.is_there() && !self.cpu.is_paused(now_us)
     }
 
     /// Whether there is a process.

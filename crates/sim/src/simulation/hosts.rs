@@ -3,18 +3,23 @@
 
 use std::ops::{Deref, DerefMut};
 
-use machine::{Level, MemberId};
+use machine::{Level, MemberId, ServerList, ServerRecord, ServerRole};
 use member::Difference;
 use member::membership::bootstrap::Attendance;
+use member::recovery::draw_ids;
 use replica::Role;
+use storage::datadir::Birth;
 use workload::generate::Random;
 
 use super::host::{Deceives, Host};
+use super::options::Options;
+use crate::disk::SimDisk;
 use crate::fault::Whom;
-use crate::limits::{HARM_LASTS_US, HONEST_US_MIN, USUAL_SYNC_US_MAX};
+use crate::limits::{CLOCK_PPM_MAX, HARM_LASTS_US, HONEST_US_MIN, USUAL_SYNC_US_MAX};
 use crate::links::{Links, Pair};
-use crate::server::{LifeCounts, Server};
+use crate::server::{LifeCounts, MemberConfig, Server};
 use crate::witness::Witness;
+use crate::world::Clock;
 
 /// What became of the members' processes and directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -396,4 +401,52 @@ impl Hosts {
             false => Err(format!("the level is {level}, and servers have {levels:?}")),
         }
     }
+}
+
+/// The records of the servers. They have no addresses for ZooKeeper: no judge knows the znode that
+/// would show them.
+fn server_list(count: u64) -> ServerList {
+    let server = |number: u64| ServerRecord {
+        name: format!("server {number}"),
+        role: ServerRole::Voter,
+        peer_urls: vec![format!("http://server{number}:2888")],
+        client_urls: Vec::new(),
+        zk: None,
+    };
+    ServerList { version: 0, servers: (1..=count).map(|number| (number, server(number))).collect() }
+}
+
+/// The machines of all members. The first one has this disk.
+pub(super) fn machines(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
+    if options.member_count == 1 {
+        return vec![Host::new(options.member.clone(), disk, Clock::default())];
+    }
+    let mut secret = || {
+        let mut secret = [0; 32];
+        secret.fill_with(|| random.bits() as u8);
+        secret
+    };
+    let mut secrets: Vec<[u8; 32]> = (0..options.member_count).map(|_| secret()).collect();
+    secrets.sort_unstable_by_key(|secret| draw_ids(secret).1);
+    let ensemble: Vec<u64> = secrets.iter().map(|secret| draw_ids(secret).1.0).collect();
+    let mut disks = vec![disk];
+    disks.resize_with(options.member_count, || SimDisk::new(random.bits(), options.syncs_lie));
+    let birth = Birth { cluster_id: 1, voters: ensemble };
+    let mut machines = Vec::new();
+    for (number, disk) in disks.into_iter().enumerate() {
+        let clock = Clock {
+            fast_ppm: random.below(2 * CLOCK_PPM_MAX + 1) as i64 - CLOCK_PPM_MAX as i64,
+            wall_offset_ms: random.magnitude(1, 10_000) as i64 - 100,
+            monotonic_offset_us: 0,
+        };
+        let secret = secrets[number];
+        let servers = (1..=options.member_count as u64).collect();
+        let birth = (!options.begins_unborn).then(|| birth.clone());
+        let config = MemberConfig { number, servers, birth, secret, ..options.member.clone() };
+        let mut host = Host::new(config, disk, clock);
+        host.config.options.server = number as u64 + 1;
+        host.config.options.servers = server_list(options.member_count as u64);
+        machines.push(host);
+    }
+    machines
 }

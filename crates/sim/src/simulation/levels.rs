@@ -1,5 +1,5 @@
-//! Builds of the servers, and the level of the ensemble: which build a start has, who asks for a
-//! higher level and when, and what must come of it.
+//! Builds of the servers, and the level of the ensemble: which build a start has, and when somebody
+//! asks for a higher level.
 //!
 //! A server may go back to a build that does not know what the ensemble uses. Its process then
 //! ends, or the others refuse its links, and somebody installs a newer build again after a while. A
@@ -15,16 +15,11 @@ use storage::fault_disk::FaultDisk;
 use storage::inspect::inspect;
 use workload::generate::Random;
 
-use super::Simulation;
-use super::cluster::Cluster;
 use super::host::Host;
 use super::hosts::Hosts;
 use crate::build::{Ask, Build, Builds};
 use crate::fault::{Fault, Whom};
-use crate::limits::{
-    NO_RAISE_US, RAISE_US_MAX, STRIKE_US_MAX, TOO_OLD_CALM_US_MAX, TOO_OLD_US_MAX,
-};
-use crate::world::Event;
+use crate::limits::{RAISE_US_MAX, STRIKE_US_MAX, TOO_OLD_CALM_US_MAX, TOO_OLD_US_MAX};
 
 /// What happened about builds and levels in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +53,15 @@ pub struct LevelCounts {
     pub snapshots_to_old: u64,
     /// Snapshots that a member of a new build has from one of an old build.
     pub snapshots_to_new: u64,
+}
+
+/// What somebody does by chance about levels.
+pub(super) enum Question {
+    /// Restarts this server, maybe to install another build.
+    Restart(usize),
+    /// Asks for a higher level, maybe close to a fault: one before the question, or one that comes
+    /// `apart_us` after it.
+    Raise { ask: Ask, is_struck_before: bool, is_struck_after: bool, apart_us: u64 },
 }
 
 /// The builds of a run, and its questions for a higher level.
@@ -95,9 +99,13 @@ impl Levels {
         LevelCounts { raised_us, ..self.counts.clone() }
     }
 
-    /// The highest level that new builds know.
+    /// The highest level that new builds know; none if all builds are alike.
+    pub fn level_of_new_builds(&self) -> Option<Level> {
+        self.builds.as_ref().map(|builds| builds.new)
+    }
+
     fn new_level(&self) -> Level {
-        self.builds.as_ref().map_or(Level::NEWEST, |builds| builds.new)
+        self.level_of_new_builds().unwrap_or(Level::NEWEST)
     }
 
     // Builds.
@@ -122,9 +130,9 @@ impl Levels {
         let is_new = match before {
             build if is_first => build == Build::New,
             _ if is_calm && (builds.end_new || level > builds.old) => true,
-            _ if is_calm || !may_change => before == Build::New || host.wants_new_build,
-            Build::Old if host.wants_new_build => !random.one_in(3),
-            Build::New if may_change && host.wants_old_build => false,
+            _ if is_calm || !may_change => before == Build::New || host.build.wants_new,
+            Build::Old if host.build.wants_new => !random.one_in(3),
+            Build::New if may_change && host.build.wants_old => false,
             Build::Old if builds.may_change => random.one_in(3),
             // A new machine for a lost server may get the program that the old one had at first.
             Build::New if builds.may_change && host.lost.is_some() => !random.one_in(3),
@@ -132,9 +140,9 @@ impl Levels {
             build => build == Build::New,
         };
         let build = if is_new { Build::New } else { Build::Old };
-        host.wants_new_build &= !is_new;
-        host.wants_old_build = false;
-        host.upgrade_at_us = None;
+        host.build.wants_new &= !is_new;
+        host.build.wants_old = false;
+        host.build.upgrade_at_us = None;
         if build != before {
             match build {
                 Build::New => counts.upgrades += 1,
@@ -173,12 +181,12 @@ impl Levels {
             }
             let random = &mut self.random;
             let mut at_us = || now_us + random.magnitude(10_000, wait_us_max);
-            let at_us = *host.upgrade_at_us.get_or_insert_with(&mut at_us);
+            let at_us = *host.build.upgrade_at_us.get_or_insert_with(&mut at_us);
             // A time that was drawn while faults came may be later than bearable.
             let at_us = at_us.min(now_us + wait_us_max);
-            host.upgrade_at_us = Some(at_us);
+            host.build.upgrade_at_us = Some(at_us);
             if at_us <= now_us {
-                host.wants_new_build = true;
+                host.build.wants_new = true;
                 upgraded.push(member);
             }
         }
@@ -218,23 +226,83 @@ impl Levels {
 
     // Raising.
 
-    /// Draws when somebody asks for a higher level next by chance, if anybody does.
-    fn draw_interval_us(&mut self) -> Option<u64> {
+    /// The questions that are planned, and when they come.
+    pub fn planned(&self) -> &[(u64, Ask)] {
+        self.builds.as_ref().map_or(&[], |builds| &builds.asks)
+    }
+
+    /// Draws how long it takes until somebody asks for a higher level next by chance, if anybody
+    /// does.
+    pub fn draw_interval_us(&mut self) -> Option<u64> {
         let interval_us = self.builds.as_ref().and_then(|builds| builds.ask_interval_us);
         interval_us.map(|interval_us| self.random.between(1, 2 * interval_us))
+    }
+
+    /// Draws what somebody does: restarts a server, or asks for a higher level.
+    pub fn draw_question(&mut self, hosts: &mut Hosts) -> Question {
+        let new = self.new_level();
+        let random = &mut self.random;
+        let member = random.below(hosts.len() as u64) as usize;
+        if random.one_in(3) {
+            // The restart is mostly a step of a rolling upgrade.
+            let is_old = |at: &usize| hosts[*at].level_max() < new;
+            let old = (0..hosts.len()).find(is_old).filter(|_| !random.one_in(4));
+            old.into_iter().for_each(|old| hosts[old].build.wants_new = true);
+            return Question::Restart(old.unwrap_or(member));
+        }
+        let ask = if random.one_in(2) { Ask::Client(member) } else { Ask::Operator };
+        let (is_struck, is_first) = (random.one_in(3), random.one_in(2));
+        let apart_us = random.magnitude(10, STRIKE_US_MAX);
+        let (is_struck_before, is_struck_after) = (is_struck && is_first, is_struck && !is_first);
+        Question::Raise { ask, is_struck_before, is_struck_after, apart_us }
+    }
+
+    /// Counts the question of a client. Returns the level that it needs.
+    pub fn ask_as_client(&mut self) -> Level {
+        self.counts.asked += 1;
+        self.new_level()
+    }
+
+    /// Counts the answer to an operator.
+    pub fn count_answer(&mut self, raised: &Result<Level, RaiseRefused>) {
+        let counts = &mut self.counts;
+        counts.asked += 1;
+        match raised {
+            Err(RaiseRefused::Absent { .. }) => counts.refused_absent += 1,
+            Err(RaiseRefused::UnknownThere { .. }) => counts.refused_unknown += 1,
+            Err(RaiseRefused::Changing) => counts.refused_changing += 1,
+            Err(RaiseRefused::NotLeader | RaiseRefused::UnknownHere { .. }) | Ok(_) => {}
+        }
+    }
+
+    /// How long ago somebody asked for a raise at the end of the run first, and the question that
+    /// is due now, if one is.
+    pub fn ask_at_last(&mut self, member_count: usize, now_us: u64) -> (u64, Option<Ask>) {
+        let (since_us, next_us) = *self.asked_at_last.get_or_insert((now_us, now_us));
+        let waited_us = now_us - since_us;
+        let Some(Builds { seed, .. }) = self.builds.as_ref().filter(|_| now_us >= next_us) else {
+            return (waited_us, None);
+        };
+        // A client's question is kept until it is answered; an operator asks again.
+        let (ask, again_us) = match seed % 2 {
+            0 => (Ask::Client((seed / 2 % member_count as u64) as usize), 2 * RAISE_US_MAX),
+            _ => (Ask::Operator, member::limits::RAISES_INTERVAL_MS * 1_000),
+        };
+        self.asked_at_last = Some((since_us, now_us + again_us));
+        (waited_us, Some(ask))
     }
 
     /// Draws a fault close to a question for a higher level, mostly one of the leader. In the
     /// middle of a raise often all processes end, so that the raise is in logs and no member knows
     /// whether it is committed.
-    fn draw_strike(&mut self, is_raising: bool, hosts: &mut Hosts) -> (Whom, Fault) {
+    pub fn draw_strike(&mut self, is_raising: bool, hosts: &mut Hosts) -> (Whom, Fault) {
         let random = &mut self.random;
         let one = Whom::one(random.below(hosts.len() as u64) as usize);
         let all = Whom::Members(u32::MAX);
         if random.one_in(2) {
             // The old build runs from the next start on.
             let back = random.below(hosts.len() as u64) as usize;
-            hosts[back].wants_old_build = true;
+            hosts[back].build.wants_old = true;
         }
         let for_us = random.magnitude(10_000, 20_000_000);
         match if is_raising { random.below(18) } else { random.below(9) } {
@@ -249,157 +317,6 @@ impl Levels {
             8 => (one, Fault::BreakLinks { one_in: random.between(1, 4) }),
             9..14 => (all, Fault::Kill),
             _ => (all, Fault::PowerLoss),
-        }
-    }
-}
-
-impl Simulation {
-    /// Schedules the questions for a higher level that are planned, and the first by chance.
-    pub(super) fn begin_asking(&mut self) {
-        let Cluster { levels, world, .. } = &mut self.cluster;
-        let Some(builds) = &levels.builds else { return };
-        for (number, (at_us, _)) in builds.asks.iter().enumerate() {
-            world.schedule(*at_us, Event::Ask { planned: Some(number) });
-        }
-        self.ask_later();
-    }
-
-    fn ask_later(&mut self) {
-        let Cluster { levels, world, .. } = &mut self.cluster;
-        if let Some(wait_us) = levels.draw_interval_us() {
-            world.schedule(world.now_us + wait_us, Event::Ask { planned: None });
-        }
-    }
-
-    /// Somebody asks for a higher level, or stops a server to install another build.
-    pub(super) fn on_ask(&mut self, planned: Option<usize>) {
-        if let Some(number) = planned {
-            let asks = self.cluster.levels.builds.as_ref().map(|builds| &builds.asks);
-            let ask = asks.and_then(|asks| asks.get(number)).map(|(_, ask)| *ask);
-            ask.into_iter().for_each(|ask| _ = self.ask(ask));
-            return;
-        }
-        if self.course.is_calm() {
-            return;
-        }
-        self.ask_later();
-        let Cluster { levels, hosts, .. } = &mut self.cluster;
-        if hosts.is_any_deceiving() {
-            return;
-        }
-        let new = levels.new_level();
-        let random = &mut levels.random;
-        let member = random.below(hosts.len() as u64) as usize;
-        if random.one_in(3) {
-            // The restart is mostly a step of a rolling upgrade.
-            let is_old = |at: &usize| hosts[*at].level_max() < new;
-            let old = (0..hosts.len()).find(is_old).filter(|_| !random.one_in(4));
-            old.into_iter().for_each(|old| hosts[old].wants_new_build = true);
-            self.begin_fault(Whom::one(old.unwrap_or(member)), Fault::Stop);
-            return;
-        }
-        let ask = if random.one_in(2) { Ask::Client(member) } else { Ask::Operator };
-        let (is_struck, is_first) = (random.one_in(3), random.one_in(2));
-        let apart_us = random.magnitude(10, STRIKE_US_MAX);
-        if is_struck && is_first {
-            self.strike(false);
-        }
-        let is_raising = self.ask(ask);
-        if is_raising || (is_struck && !is_first) {
-            let world = &mut self.cluster.world;
-            world.schedule(world.now_us + apart_us, Event::Strike { is_raising });
-        }
-    }
-
-    /// Asks for a higher level. Returns whether an operator has just made the leader raise the
-    /// level.
-    fn ask(&mut self, ask: Ask) -> bool {
-        let cluster = &mut self.cluster;
-        match ask {
-            Ask::OldBuild(member) => {
-                cluster.hosts[member].wants_old_build = true;
-                false
-            }
-            Ask::Client(member) => {
-                let Some(server) = &mut cluster.hosts[member].server else { return false };
-                if server.is_open() {
-                    cluster.levels.counts.asked += 1;
-                    server.need(cluster.levels.new_level(), &mut cluster.world);
-                    cluster.say(Some(member), || "a client needs a higher level".to_string());
-                }
-                false
-            }
-            Ask::Operator => {
-                let Some(leader) = cluster.hosts.leaders().last().copied() else { return false };
-                let Some(server) = &mut cluster.hosts[leader].server else { return false };
-                let raised = server.upgrade(&mut cluster.world);
-                let counts = &mut cluster.levels.counts;
-                counts.asked += 1;
-                match raised {
-                    Err(RaiseRefused::Absent { .. }) => counts.refused_absent += 1,
-                    Err(RaiseRefused::UnknownThere { .. }) => counts.refused_unknown += 1,
-                    Err(RaiseRefused::Changing) => counts.refused_changing += 1,
-                    Err(RaiseRefused::NotLeader | RaiseRefused::UnknownHere { .. }) | Ok(_) => {}
-                }
-                cluster.say(Some(leader), || format!("an operator asks for a raise: {raised:?}"));
-                raised.is_ok_and(|level| level > cluster.witness.levels.level())
-            }
-        }
-    }
-
-    /// Begins a fault close to a question for a higher level, mostly one of the leader. In the
-    /// middle of a raise often all processes end, so that the raise is in logs and no member knows
-    /// whether it is committed.
-    pub(super) fn strike(&mut self, is_raising: bool) {
-        let cluster = &mut self.cluster;
-        let has_faults = cluster.options.faults.is_any();
-        if self.course.is_calm() || cluster.hosts.is_any_deceiving() || !has_faults {
-            return;
-        }
-        let (whom, fault) = cluster.levels.draw_strike(is_raising, &mut cluster.hosts);
-        self.begin_fault(whom, fault);
-    }
-
-    // The end.
-
-    /// Asks for a raise once all is well again. The raise must come about soon where every member
-    /// knows the level, and must not where one does not. Returns whether that is still open.
-    pub(super) fn ask_at_last(&mut self) -> Result<bool, String> {
-        let cluster = &mut self.cluster;
-        let Some(builds) = &cluster.levels.builds else { return Ok(false) };
-        let (seed, new) = (builds.seed, builds.new);
-        if cluster.witness.levels.level() >= new {
-            cluster.check_levels()?;
-            return Ok(false);
-        }
-        let now_us = cluster.world.now_us;
-        let are_new = cluster.hosts.iter().all(|host| host.level_max() >= new);
-        let members = cluster.hosts.len() as u64;
-        let (since_us, next_us) = *cluster.levels.asked_at_last.get_or_insert((now_us, now_us));
-        if now_us >= next_us {
-            // A client's question is kept until it is answered; an operator asks again.
-            let (ask, again_us) = match seed % 2 {
-                0 => (Ask::Client((seed / 2 % members) as usize), 2 * RAISE_US_MAX),
-                _ => (Ask::Operator, member::limits::RAISES_INTERVAL_MS * 1_000),
-            };
-            cluster.levels.asked_at_last = Some((since_us, now_us + again_us));
-            self.ask(ask);
-        }
-        let waited_us = now_us - since_us;
-        match are_new {
-            true if waited_us > RAISE_US_MAX => {
-                let cluster = &mut self.cluster;
-                let leader = cluster.hosts.leaders().last().copied();
-                let server = leader.and_then(|leader| cluster.hosts[leader].server.as_mut());
-                let answer = server.map(|server| server.upgrade(&mut cluster.world));
-                let states = cluster.hosts.describe();
-                Err(format!(
-                    "the level that was asked for is not raised, the leader says {answer:?}: \
-                     {states}"
-                ))
-            }
-            true => Ok(true),
-            false => Ok(waited_us <= NO_RAISE_US),
         }
     }
 }

@@ -49,7 +49,7 @@ impl Cluster {
             id: None,
             known: self.hosts[member].config.options.known.clone(),
             disk: SimDisk::new(self.world.random.bits(), self.options.syncs_lie),
-            clock: self.hosts[member].clock,
+            clock: self.hosts[member].cpu.clock(),
             server: None,
             life: 0,
             events: Vec::new(),
@@ -70,8 +70,8 @@ impl Cluster {
         let host = &mut self.hosts[member];
         let life = host.life;
         // What a pause has put off goes on when the machine is back.
-        let events = match host.paused_until_us > now_us {
-            true => self.world.take_due_at(host.paused_until_us, life),
+        let events = match host.cpu.is_paused(now_us) {
+            true => self.world.take_due_at(host.cpu.paused_until_us(), life),
             false => Vec::new(),
         };
         host.end_pause(now_us);
@@ -91,7 +91,7 @@ impl Cluster {
             id: Some(id),
             known: host.config.options.known.clone(),
             disk: host.disk.clone(),
-            clock: host.clock,
+            clock: host.cpu.clock(),
             server,
             life,
             events,
@@ -104,7 +104,8 @@ impl Cluster {
     fn take_place(&mut self, member: usize, next: OtherMachine) {
         let now_us = self.world.now_us;
         let host = &mut self.hosts[member];
-        (host.disk, host.clock) = (next.disk, next.clock);
+        host.disk = next.disk;
+        host.cpu.set_clock(next.clock);
         host.config.options.known = next.known;
         (host.is_excused, host.stop_cuts_power) = (next.is_excused, next.stop_cuts_power);
         let is_ready = next.server.as_ref().is_some_and(Server::is_ready);
@@ -114,10 +115,9 @@ impl Cluster {
             self.world.schedule(now_us, Event::Start { member });
             return;
         };
-        // The leases take this for the end of a pause.
-        host.waking.pause(now_us, now_us);
-        server.set_paces(host.paces);
-        server.starve_apply(host.apply_lag_us);
+        host.cpu.note_change(now_us);
+        server.set_paces(host.slowness.paces);
+        server.starve_apply(host.slowness.apply_lag_us);
         host.life = next.life;
         for event in next.events {
             self.world.schedule(now_us, event);

@@ -6,7 +6,7 @@ use workload::op::{Op, error};
 use workload::order::Verdict;
 
 use super::hosts::Hosts;
-use super::{LaterOps, Options};
+use super::options::{LaterOps, Options};
 use crate::client::{Client, Wish};
 use crate::network::Network;
 use crate::world::{Event, World};
