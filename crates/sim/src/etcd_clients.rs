@@ -5,6 +5,7 @@
 //! bytes of a request, and gets the bytes of a response, or an error. Calls of one connection are
 //! independent of each other.
 
+mod calls;
 pub mod client;
 pub mod contender;
 pub mod network;
@@ -12,6 +13,7 @@ mod observer;
 pub mod operator;
 pub mod recipe;
 mod rights;
+mod roles;
 pub mod users;
 pub mod v2;
 pub mod watch_wire;

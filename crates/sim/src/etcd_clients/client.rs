@@ -1,8 +1,6 @@
 //! A client of etcd: several calls at once on one connection, each with a time after which the
 //! client cancels it, and another connection, often to another member, when one breaks.
 
-use std::collections::BTreeMap;
-
 use member::fronts::etcd::{Credentials, Method};
 use workload::etcd::generate::{Generator, Options};
 use workload::etcd::history::{CallId, History};
@@ -10,11 +8,13 @@ use workload::etcd::op::{Answer, Error, Op, Range};
 use workload::generate::Random;
 
 use super::LEASES;
+use super::calls::{Calls, Streams};
 use super::contender::{self, Act, Contender, ContenderConfig, Service};
 use super::network::{
     EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToV2, ToWatcher,
 };
 use super::operator::{Operator, OperatorAct, OperatorConfig};
+use super::roles::Roles;
 use super::users::{self, Users, UsersAct, UsersConfig};
 use super::v2::{V2Act, V2Client, V2Config};
 use super::watcher::{Around, Watcher};
@@ -95,9 +95,6 @@ impl Uses {
     }
 }
 
-/// How long a client lets a piece of a streamed read lie at most, before it takes it.
-const TAKEN_LATE_US_MAX: u64 = 3_000_000;
-
 /// A read of everything at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastRead {
@@ -112,39 +109,22 @@ pub struct EtcdClient {
     number: u32,
     config: EtcdClientConfig,
     random: Random,
-    /// Decides which reads are streamed.
-    stream_random: Random,
     generator: Generator,
     /// The number of its connection in the network and in the history, while it has one.
     connection: Option<usize>,
-    /// The calls without a result: when each was made, and when its patience ends.
-    open: BTreeMap<CallId, (u64, u64)>,
-    /// The open calls of services that wait for their turn, each with its method.
-    served: BTreeMap<CallId, Method>,
-    /// The pieces of each open call that is a streamed read.
-    pieces: BTreeMap<CallId, Vec<u8>>,
+    calls: Calls,
+    streams: Streams,
     watcher: Watcher,
-    /// Wants a lock or an election.
-    contender: Option<Contender>,
-    /// Changes users and roles.
-    users: Option<Users>,
-    /// Speaks etcd v2.
-    v2: Option<V2Client>,
-    /// Asks about members.
-    operator: Option<Operator>,
+    roles: Roles,
     /// What it says of itself, unless a call says otherwise.
     credentials: Credentials,
     /// The call of its users that is under way, with the watch stream if it is one.
     users_call: Option<(CallId, Option<usize>)>,
-    /// The number of its calls that are in no history.
-    apart_count: u32,
     /// Until when it does nothing and takes nothing, if it pauses.
     paused_until_us: Option<u64>,
     /// When it came to the member that it visits, or was answered there, if it still waits for
     /// progress.
     waits_us: u64,
-    /// Streamed reads that were answered in several pieces.
-    streamed_count: usize,
     ops_left: u64,
     /// When the next burst or the next attempt to connect is due.
     next_us: u64,
@@ -176,26 +156,24 @@ impl EtcdClient {
         EtcdClient {
             number,
             ops_left: config.ops,
-            contender: config.contends.clone().map(|it| Contender::new(number, it)),
-            users: config.users.clone().map(|it| Users::new(number, it)),
-            v2: config.v2.clone().map(|it| V2Client::new(number, it)),
-            operator: config.operates.clone().map(Operator::new),
+            roles: Roles {
+                contender: config.contends.clone().map(|it| Contender::new(number, it)),
+                users: config.users.clone().map(|it| Users::new(number, it)),
+                v2: config.v2.clone().map(|it| V2Client::new(number, it)),
+                operator: config.operates.clone().map(Operator::new),
+            },
             credentials: uses.credentials(),
             users_call: None,
-            apart_count: 0,
             paused_until_us: None,
             config,
             next_us: random.magnitude(1, 200_000),
-            stream_random: Random::new(random.clone().bits()),
+            calls: Calls::new(number),
+            streams: Streams::new(Random::new(random.clone().bits())),
             random,
             generator,
             connection: None,
-            open: BTreeMap::new(),
-            served: BTreeMap::new(),
-            pieces: BTreeMap::new(),
             watcher,
             waits_us: 0,
-            streamed_count: 0,
             member: 0,
             is_calm: false,
             last_read: LastRead::NotYet,
@@ -210,54 +188,37 @@ impl EtcdClient {
 
     /// Streamed reads that were answered in several pieces.
     pub fn streamed_count(&self) -> usize {
-        self.streamed_count
+        self.streams.done_count()
     }
 
     /// What wants a lock or an election, if something does.
     pub fn contender(&self) -> Option<&Contender> {
-        self.contender.as_ref()
+        self.roles.contender.as_ref()
     }
 
     /// What changes users and roles, if something does.
     pub fn users(&self) -> Option<&Users> {
-        self.users.as_ref()
+        self.roles.users.as_ref()
     }
 
     /// What speaks etcd v2, if something does.
     pub fn v2(&self) -> Option<&V2Client> {
-        self.v2.as_ref()
+        self.roles.v2.as_ref()
     }
 
     /// The operator, if the client has one.
     pub fn operator(&self) -> Option<&Operator> {
-        self.operator.as_ref()
+        self.roles.operator.as_ref()
     }
 
     /// A clock of a machine jumps.
     pub fn on_clock_jump(&mut self, now_us: u64) {
-        self.users.iter_mut().for_each(|users| users.on_clock_jump(now_us));
+        self.roles.users.iter_mut().for_each(|users| users.on_clock_jump(now_us));
     }
 
     /// Whether it has made all its calls, and waits for no result and no lock.
     pub fn is_idle(&self) -> bool {
-        let is_quiet = self.ops_left == 0 && self.open.is_empty();
-        is_quiet && !self.contends() && !self.has_users() && !self.has_v2() && !self.operates()
-    }
-
-    fn has_v2(&self) -> bool {
-        self.v2.as_ref().is_some_and(|v2| !v2.is_done())
-    }
-
-    fn operates(&self) -> bool {
-        self.operator.as_ref().is_some_and(|operator| !operator.is_done())
-    }
-
-    fn has_users(&self) -> bool {
-        self.users.as_ref().is_some_and(|users| !users.is_done())
-    }
-
-    fn contends(&self) -> bool {
-        self.contender.as_ref().is_some_and(|contender| !contender.is_done())
+        self.ops_left == 0 && self.calls.are_over() && self.roles.are_done()
     }
 
     /// Whether it has read everything for the last time, and its watches are as far.
@@ -268,10 +229,7 @@ impl EtcdClient {
     /// Ends its mischief.
     pub fn calm_down(&mut self) {
         self.is_calm = true;
-        self.contender.iter_mut().for_each(Contender::calm_down);
-        self.users.iter_mut().for_each(Users::calm_down);
-        self.v2.iter_mut().for_each(V2Client::calm_down);
-        self.operator.iter_mut().for_each(Operator::calm_down);
+        self.roles.calm_down();
         self.paused_until_us = self.paused_until_us.map(|_| 0);
     }
 
@@ -304,27 +262,22 @@ impl EtcdClient {
 
     /// When the oldest call without a result was made.
     pub fn waits_since_us(&self) -> Option<u64> {
-        // A service waits for its turn, for as long as others hold.
-        let others = self.open.iter().filter(|(id, _)| !self.served.contains_key(id));
-        others.map(|(_, (asked_us, _))| *asked_us).min()
+        self.calls.since_us()
     }
 
     /// What it does, as text for people.
     pub fn describe(&self) -> String {
         format!(
-            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {:?}, watches {}, \
-             {}{}{}{}",
+            "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {}, watches {}, \
+             {}",
             self.number,
             self.member,
             self.connection,
             self.ops_left,
             self.last_read,
-            self.open,
+            self.calls.describe(),
             self.watcher.describe(),
-            self.contender.as_ref().map(Contender::describe).unwrap_or_default(),
-            self.users.as_ref().map(Users::describe).unwrap_or_default(),
-            self.v2.as_ref().map(V2Client::describe).unwrap_or_default(),
-            self.operator.as_ref().map(Operator::describe).unwrap_or_default()
+            self.roles.describe()
         )
     }
 
@@ -376,7 +329,7 @@ impl EtcdClient {
         if now_us < self.next_us || self.connection.is_none() {
             return Wish::Nothing;
         }
-        if self.last_read == LastRead::Wanted && self.open.is_empty() {
+        if self.last_read == LastRead::Wanted && self.calls.are_over() {
             let all = Range { key: vec![0], range_end: vec![0], ..Range::default() };
             let id = self.call(Op::Range(all), number, world, network, history);
             self.last_read = LastRead::Sent(id);
@@ -384,7 +337,7 @@ impl EtcdClient {
         }
         self.burst(number, world, network, history);
         if self.config.is_erratic && !self.is_calm && self.random.one_in(ODD_ONE_IN) {
-            match self.open.keys().next_back().copied().filter(|_| self.random.one_in(2)) {
+            match self.calls.newest().filter(|_| self.random.one_in(2)) {
                 Some(newest) => self.cancel(newest, number, world, network, history),
                 None => self.leave(world, network, history),
             }
@@ -401,17 +354,12 @@ impl EtcdClient {
         let at_us = match self.connection {
             None => next_us,
             Some(_) => {
-                let late_us = self.open.values().map(|(_, until_us)| *until_us).min();
-                let is_full = self.open.len() as u64 >= self.config.calls_max;
+                let late_us = self.calls.patient_until_us();
+                let is_full = self.calls.count() >= self.config.calls_max;
                 let next_us = if is_full { u64::MAX } else { next_us };
                 let late_us = late_us.filter(|_| !self.is_calm).unwrap_or(u64::MAX);
-                let of_contender = self.contender.as_ref().map_or(u64::MAX, Contender::wakes_us);
                 let of_watcher = self.watcher.wakes_us().min(self.watcher.places_us());
-                let of_users = self.users.as_ref().map_or(u64::MAX, Users::wakes_us);
-                let of_v2 = self.v2.as_ref().map_or(u64::MAX, V2Client::wakes_us);
-                let of_operator = self.operator.as_ref().map_or(u64::MAX, Operator::wakes_us);
-                let of_others = of_contender.min(of_users).min(of_v2).min(of_operator);
-                late_us.min(next_us).min(of_watcher).min(of_others)
+                late_us.min(next_us).min(of_watcher).min(self.roles.wakes_us())
             }
         };
         at_us.max(now_us + 1)
@@ -421,23 +369,20 @@ impl EtcdClient {
         self.ops_left > 0
             || self.last_read == LastRead::Wanted
             || self.watcher.has_unplaced()
-            || self.contends()
-            || self.has_users()
-            || self.v2.is_some()
-            || self.operates()
+            || self.roles.want_connection()
     }
 
     /// Makes the call that its operator wants, on its connection.
     fn operate(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(number) = self.connection else { return };
-        let act = self.operator.as_mut().and_then(|operator| operator.poll(world.now_us));
+        let act = self.roles.operator.as_mut().and_then(|operator| operator.poll(world.now_us));
         let (method, request) = match act {
             Some(OperatorAct::Call(method, request)) => (method, request),
             Some(OperatorAct::Leave) => return self.leave(world, network, history),
             None => return,
         };
         let id = self.apart(world.now_us);
-        let operator = self.operator.as_mut().expect("it was just asked");
+        let operator = self.roles.operator.as_mut().expect("it was just asked");
         operator.on_sent(id, (method, &request), world.now_us);
         let credentials = self.credentials.clone();
         network.send_up(world, number, FromClient::Call { id, method, request, credentials });
@@ -446,20 +391,20 @@ impl EtcdClient {
     /// Does what its client of etcd v2 wants, on its connection.
     fn use_v2(&mut self, world: &mut World, network: &mut EtcdNetwork) {
         while let Some(number) = self.connection
-            && let Some(act) = self.v2.as_mut().and_then(|v2| v2.poll(world.now_us))
+            && let Some(act) = self.roles.v2.as_mut().and_then(|v2| v2.poll(world.now_us))
         {
             match act {
                 V2Act::Call(request) => {
                     let id = self.apart(world.now_us);
                     network.send_up(world, number, FromClient::V2(id, request));
-                    self.v2.iter_mut().for_each(|v2| v2.on_call_sent(id));
+                    self.roles.v2.iter_mut().for_each(|v2| v2.on_call_sent(id));
                 }
                 V2Act::Wait(request) => {
                     let id = self.apart(world.now_us);
                     // It has no end by time.
-                    self.open.remove(&id);
+                    self.calls.close(id);
                     network.send_up(world, number, FromClient::V2Wait(id, request));
-                    self.v2.iter_mut().for_each(|v2| v2.on_wait_sent(id));
+                    self.roles.v2.iter_mut().for_each(|v2| v2.on_wait_sent(id));
                 }
             }
         }
@@ -473,21 +418,17 @@ impl EtcdClient {
         network: &mut EtcdNetwork,
     ) -> Result<(), String> {
         let arrived = core::mem::take(&mut network.connections[number].v2_at_client);
-        let Some(v2) = &mut self.v2 else { return Ok(()) };
+        let Some(v2) = &mut self.roles.v2 else { return Ok(()) };
         for (id, message) in arrived {
             match message {
                 ToV2::Result(result) => {
                     if v2.on_result(id, &result, world.now_us) {
-                        self.open.remove(&id);
+                        self.calls.close(id);
                     }
                 }
                 ToV2::Waited(waited) => {
                     if v2.on_waited(id, waited, world.now_us)? {
-                        let is_late = !self.is_calm && self.stream_random.one_in(4);
-                        let late_us = match is_late {
-                            true => self.stream_random.magnitude(1, TAKEN_LATE_US_MAX),
-                            false => 0,
-                        };
+                        let late_us = self.streams.late_us(self.is_calm);
                         network.send_up_late(world, number, FromClient::Taken(id), late_us);
                     }
                 }
@@ -500,7 +441,7 @@ impl EtcdClient {
     fn use_users(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(number) = self.connection.filter(|_| self.users_call.is_none()) else { return };
         let member = network.connections[number].member;
-        let users = self.users.as_mut();
+        let users = self.roles.users.as_mut();
         let Some(act) = users.and_then(|users| users.poll(world.now_us, member)) else { return };
         let mut stream = None;
         let id = match act {
@@ -521,7 +462,7 @@ impl EtcdClient {
             UsersAct::Watch(credentials, request) => {
                 let id = self.apart(world.now_us);
                 // No history has it.
-                let apart = usize::MAX - self.apart_count as usize;
+                let apart = self.calls.stream_apart();
                 stream = Some(apart);
                 let open = FromWatcher::Open { requires_leader: false, credentials };
                 network.send_up(world, number, FromClient::Watch(apart, open));
@@ -535,10 +476,7 @@ impl EtcdClient {
 
     /// A call that is in no history.
     fn apart(&mut self, now_us: u64) -> CallId {
-        self.apart_count += 1;
-        let id = CallId { client: self.number, number: u32::MAX - self.apart_count };
-        self.open.insert(id, (now_us, now_us + self.config.patience_us_max));
-        id
+        self.calls.open_apart(now_us, self.config.patience_us_max)
     }
 
     /// The call of its users is over.
@@ -549,12 +487,12 @@ impl EtcdClient {
         network: &mut EtcdNetwork,
     ) -> Result<(), String> {
         let Some((id, stream)) = self.users_call.take() else { return Ok(()) };
-        self.open.remove(&id);
+        self.calls.close(id);
         if let Some((number, stream)) = self.connection.zip(stream) {
             network.send_up(world, number, FromClient::Watch(stream, FromWatcher::Close));
         }
         let not_capable = matches!(came, users::Came::Refused(etcd::Error::NotCapable));
-        let Some(users) = &mut self.users else { return Ok(()) };
+        let Some(users) = &mut self.roles.users else { return Ok(()) };
         users.on_came(came, world.now_us)?;
         // Not every server knows what the calls need, and that stays so.
         if self.is_calm && not_capable {
@@ -581,7 +519,7 @@ impl EtcdClient {
 
     /// Does what its contender wants, on its connection.
     fn contend(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
-        let Some(mut contender) = self.contender.take() else { return };
+        let Some(mut contender) = self.roles.contender.take() else { return };
         while let Some(number) = self.connection.filter(|_| self.paused_until_us.is_none())
             && let Some(act) = contender.poll(world.now_us, history)
         {
@@ -595,8 +533,8 @@ impl EtcdClient {
                     contender.on_serving(role, id);
                 }
                 Act::Cancel(id) => {
-                    self.open.remove(&id);
-                    self.served.remove(&id);
+                    self.calls.close(id);
+                    self.calls.end_service(id);
                     network.send_up(world, number, FromClient::Cancel(id));
                 }
                 Act::Watch(watching, wanted) => {
@@ -614,7 +552,7 @@ impl EtcdClient {
                 Act::Pause(for_us) => self.paused_until_us = Some(world.now_us + for_us),
             }
         }
-        self.contender = Some(contender);
+        self.roles.contender = Some(contender);
         if let Some(connection) = self.connection {
             let is_calm = self.is_calm;
             self.watcher.place_followed(Around { connection, world, network, history, is_calm });
@@ -630,10 +568,8 @@ impl EtcdClient {
         world: &mut World,
         network: &mut EtcdNetwork,
     ) -> CallId {
-        let id = self.apart(world.now_us);
-        self.open.insert(id, (world.now_us, world.now_us + patience_us));
         let (method, request) = wire::encode_service(service);
-        self.served.insert(id, method);
+        let id = self.calls.open_served(method, world.now_us, patience_us);
         let credentials = self.credentials.clone();
         network.send_up(world, number, FromClient::Call { id, method, request, credentials });
         id
@@ -647,9 +583,9 @@ impl EtcdClient {
         now_us: u64,
         history: &mut History,
     ) -> Result<(), String> {
-        let Some(method) = self.served.remove(&id) else { return Ok(()) };
+        let Some(method) = self.calls.end_service(id) else { return Ok(()) };
         let served = wire::decode_service(method, result)?;
-        if let Some(contender) = &mut self.contender {
+        if let Some(contender) = &mut self.roles.contender {
             contender.on_served(id, served, now_us, history);
         }
         Ok(())
@@ -665,12 +601,12 @@ impl EtcdClient {
     ) -> Option<usize> {
         self.paused_until_us.take_if(|until_us| *until_us <= world.now_us)?;
         let number = self.connection?;
-        let mut contender = self.contender.take()?;
+        let mut contender = self.roles.contender.take()?;
         if let Some(Act::Call(role, op)) = contender.act_blindly() {
             let id = self.send((op, false), number, world, network, history);
             contender.on_called(role, id, history);
         }
-        self.contender = Some(contender);
+        self.roles.contender = Some(contender);
         Some(number)
     }
 
@@ -681,7 +617,7 @@ impl EtcdClient {
         network: &mut EtcdNetwork,
         history: &mut History,
     ) {
-        let room = self.config.calls_max.saturating_sub(self.open.len() as u64);
+        let room = self.config.calls_max.saturating_sub(self.calls.count());
         let wanted = room.min(self.ops_left);
         if wanted > 0 {
             for _ in 0..self.random.between(1, wanted) {
@@ -703,14 +639,7 @@ impl EtcdClient {
         network: &mut EtcdNetwork,
         history: &mut History,
     ) -> CallId {
-        let is_streamed = wire::can_stream(&op) && self.stream_random.one_in(2);
-        if let Op::Range(range) = &mut op
-            && is_streamed
-            && !range.key.is_empty()
-            && self.stream_random.one_in(2)
-        {
-            (range.key, range.range_end, range.limit) = (vec![0], vec![0], 0);
-        }
+        let is_streamed = self.streams.choose(&mut op);
         self.send((op, is_streamed), number, world, network, history)
     }
 
@@ -729,10 +658,10 @@ impl EtcdClient {
             true => self.random.magnitude(10_000, self.config.patience_us_max),
             false => self.config.patience_us_max,
         };
-        self.open.insert(id, (world.now_us, world.now_us + patience_us));
+        self.calls.open(id, world.now_us, patience_us);
         if is_streamed {
             method = Method::RangeStream;
-            self.pieces.insert(id, Vec::new());
+            self.streams.open(id);
         }
         let credentials = self.credentials.clone();
         network.send_up(world, number, FromClient::Call { id, method, request, credentials });
@@ -747,9 +676,7 @@ impl EtcdClient {
         network: &mut EtcdNetwork,
         history: &mut History,
     ) {
-        let is_late = |until_us: u64| until_us <= world.now_us && !self.is_calm;
-        let late: Vec<CallId> =
-            self.open.iter().filter(|(_, (_, until))| is_late(*until)).map(|(id, _)| *id).collect();
+        let late = if self.is_calm { Vec::new() } else { self.calls.late(world.now_us) };
         if !late.is_empty() && self.random.one_in(4) {
             return self.leave(world, network, history);
         }
@@ -764,15 +691,15 @@ impl EtcdClient {
         network: &mut EtcdNetwork,
         history: &mut History,
     ) {
-        self.open.remove(&id);
-        self.pieces.remove(&id);
+        self.calls.close(id);
+        self.streams.close(id, false);
         if self.users_call.is_some_and(|(of, _)| of == id) {
             self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
         }
-        self.v2.iter_mut().for_each(|v2| v2.on_given_up(id, world.now_us));
-        self.operator.iter_mut().for_each(|it| it.on_lost(Some(id), world.now_us));
-        if self.served.remove(&id).is_some()
-            && let Some(contender) = &mut self.contender
+        self.roles.v2.iter_mut().for_each(|v2| v2.on_given_up(id, world.now_us));
+        self.roles.operator.iter_mut().for_each(|it| it.on_lost(Some(id), world.now_us));
+        if self.calls.end_service(id).is_some()
+            && let Some(contender) = &mut self.roles.contender
         {
             contender.on_served(id, contender::Served::GivenUp, world.now_us, history);
         }
@@ -780,7 +707,7 @@ impl EtcdClient {
             return network.send_up(world, number, FromClient::Cancel(id));
         }
         history.answer(id, Err(Error::Canceled), world.now_us);
-        if let Some(contender) = &mut self.contender {
+        if let Some(contender) = &mut self.roles.contender {
             contender.on_answer(id, None, world.now_us, history);
         }
         network.send_up(world, number, FromClient::Cancel(id));
@@ -791,18 +718,17 @@ impl EtcdClient {
         // A member that starts again must answer once more before it can promise anything.
         let is_waiting = self.last_read == LastRead::Answered && !self.watcher.is_done();
         self.watcher.on_left(history, world.now_us);
-        if let Some(contender) = &mut self.contender {
+        if let Some(contender) = &mut self.roles.contender {
             contender.on_left(world.now_us, history);
         }
         if let Some(number) = self.connection.take() {
             network.close_by_client(world, number);
         }
         self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
-        self.v2.iter_mut().for_each(|v2| v2.on_left(world.now_us));
-        self.operator.iter_mut().for_each(|it| it.on_lost(None, world.now_us));
-        self.open.clear();
-        self.served.clear();
-        self.pieces.clear();
+        self.roles.v2.iter_mut().for_each(|v2| v2.on_left(world.now_us));
+        self.roles.operator.iter_mut().for_each(|it| it.on_lost(None, world.now_us));
+        self.calls.clear();
+        self.streams.clear();
         if matches!(self.last_read, LastRead::Sent(_)) || is_waiting {
             self.last_read = LastRead::Wanted;
         }
@@ -829,37 +755,26 @@ impl EtcdClient {
         for message in core::mem::take(&mut connection.at_client) {
             // The result of a call that was cancelled may have been on its way.
             let FromServer { id, mut result, has_more } = message;
-            if let (Some(v2), Err(refused)) = (&mut self.v2, &result)
+            if let (Some(v2), Err(refused)) = (&mut self.roles.v2, &result)
                 && v2.on_refused(id, *refused, world.now_us)
             {
-                self.open.remove(&id);
+                self.calls.close(id);
                 continue;
             }
-            if !self.open.contains_key(&id) {
+            if !self.calls.is_open(id) {
                 continue;
             }
-            let mut had_pieces = false;
-            if let Some(pieces) = self.pieces.get_mut(&id) {
-                had_pieces = !pieces.is_empty();
-                if let Ok(piece) = &mut result {
-                    wire::add_piece(pieces, piece)?;
-                    piece.clone_from(pieces);
-                }
-            }
+            let had_pieces = self.streams.add(id, &mut result)?;
             if has_more {
-                let late_us = match !self.is_calm && self.stream_random.one_in(4) {
-                    true => self.stream_random.magnitude(1, TAKEN_LATE_US_MAX),
-                    false => 0,
-                };
+                let late_us = self.streams.late_us(self.is_calm);
                 network.send_up_late(world, number, FromClient::Taken(id), late_us);
                 continue;
             }
-            self.streamed_count += usize::from(had_pieces && result.is_ok());
-            self.open.remove(&id);
-            self.pieces.remove(&id);
+            self.calls.close(id);
+            self.streams.close(id, had_pieces && result.is_ok());
             self.take_users_result(id, &result, world, network)?;
             self.take_served(id, &result, world.now_us, history)?;
-            if let Some(operator) = &mut self.operator {
+            if let Some(operator) = &mut self.roles.operator {
                 operator.on_result(id, &result, by, world.now_us)?;
             }
             let Some(position) = history.position(id) else { continue };
@@ -869,7 +784,7 @@ impl EtcdClient {
             };
             self.on_answer(id, &answer, world.now_us);
             history.answer(id, answer.clone(), world.now_us);
-            if let Some(contender) = &mut self.contender {
+            if let Some(contender) = &mut self.roles.contender {
                 contender.on_answer(id, Some(&answer), world.now_us, history);
             }
         }
@@ -914,7 +829,7 @@ impl EtcdClient {
             }
         }
         for (line, response) in self.watcher.take_news() {
-            if let Some(contender) = &mut self.contender {
+            if let Some(contender) = &mut self.roles.contender {
                 contender.on_response(line, &response, world.now_us, history);
             }
         }

@@ -247,6 +247,70 @@ impl ContenderCounts {
     }
 }
 
+/// The watches and calls that a contender wants no longer, and its client is to end.
+#[derive(Debug, Default)]
+struct Unwanted {
+    /// Lines of watches.
+    lines: Vec<usize>,
+    calls: Vec<CallId>,
+}
+
+impl Unwanted {
+    fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.calls.is_empty()
+    }
+
+    /// What is to be ended next.
+    fn next(&mut self) -> Option<Act> {
+        let line = self.lines.pop().map(Act::Forget);
+        line.or_else(|| self.calls.pop().map(Act::Cancel))
+    }
+}
+
+/// The observer of an election, and when it may read again.
+#[derive(Debug, Default)]
+struct Observing {
+    /// None for a lock, and when all turns are taken.
+    observer: Option<Observer>,
+    read_us: u64,
+}
+
+impl Observing {
+    /// The line of the observer's watch, if it has one.
+    fn line(&self) -> Option<usize> {
+        self.observer.as_ref().and_then(Observer::line)
+    }
+
+    /// When the observer wants something next. It does not read while a read is under way.
+    fn wakes_us(&self, is_reading: bool) -> u64 {
+        let Some(observer) = &self.observer else { return u64::MAX };
+        match observer.watch() {
+            Some(_) => 0,
+            None if observer.read().is_some() && !is_reading => self.read_us,
+            None => u64::MAX,
+        }
+    }
+
+    /// What the observer wants now.
+    fn poll(&self, is_reading: bool, now_us: u64) -> Option<Act> {
+        let observer = self.observer.as_ref()?;
+        if let Some(wanted) = observer.watch() {
+            return Some(Act::Watch(Watching::Leader, wanted));
+        }
+        let can_read = self.read_us <= now_us && !is_reading;
+        let read = observer.read().filter(|_| can_read)?;
+        Some(Act::Call(Role::Observe, read))
+    }
+
+    /// A read is answered, or its answer is lost. The observer reads again at `again_us`.
+    fn on_read(&mut self, answer: Option<&Answer>, again_us: u64, history: &mut History) {
+        self.read_us = again_us;
+        if let Some(observer) = &mut self.observer {
+            observer.on_read(answer, history);
+        }
+    }
+}
+
 /// One contender.
 #[derive(Debug)]
 pub struct Contender {
@@ -271,13 +335,8 @@ pub struct Contender {
     /// session.
     may_unlock_late: bool,
     calls: BTreeMap<CallId, Role>,
-    observer: Option<Observer>,
-    /// When the observer may read again.
-    observe_us: u64,
-    /// Lines of watches that it wants no longer.
-    unwanted: Vec<usize>,
-    /// Calls that it wants no longer.
-    unwanted_calls: Vec<CallId>,
+    observing: Observing,
+    unwanted: Unwanted,
     /// When its next accident comes, if it has any.
     accident_us: Option<u64>,
     is_calm: bool,
@@ -307,10 +366,8 @@ impl Contender {
             value_count: 0,
             may_unlock_late: false,
             calls: BTreeMap::new(),
-            observer: None,
-            observe_us: next_us,
-            unwanted: Vec::new(),
-            unwanted_calls: Vec::new(),
+            observing: Observing { observer: None, read_us: next_us },
+            unwanted: Unwanted::default(),
             accident_us,
             is_calm: false,
             counts: ContenderCounts::default(),
@@ -321,7 +378,7 @@ impl Contender {
 
     fn observe(&mut self) {
         let is_election = self.config.prize == Prize::Election;
-        self.observer = is_election.then(|| Observer::new(self.client, self.name()));
+        self.observing.observer = is_election.then(|| Observer::new(self.client, self.name()));
     }
 
     /// The lock or the election.
@@ -334,8 +391,7 @@ impl Contender {
 
     /// Whether it has taken all its turns, and wants no watch.
     pub fn is_done(&self) -> bool {
-        let unwanted = self.unwanted.len() + self.unwanted_calls.len();
-        self.stage == Stage::Done && unwanted == 0
+        self.stage == Stage::Done && self.unwanted.is_empty()
     }
 
     /// The lease of the key with which it waits, if it does.
@@ -359,7 +415,7 @@ impl Contender {
         format!(
             "{stage:?} with token {token} from {next_us} us, {session:?}, behind {before:?}, \
              {turns_left} turns left, calls {calls:?}, {:?}",
-            self.observer
+            self.observing.observer
         )
     }
 
@@ -373,8 +429,7 @@ impl Contender {
 
     /// When it wants to be asked again.
     pub fn wakes_us(&self) -> u64 {
-        let unwanted = self.unwanted.len() + self.unwanted_calls.len();
-        if unwanted > 0 || self.last_write.is_some() {
+        if !self.unwanted.is_empty() || self.last_write.is_some() {
             return 0;
         }
         if self.stage == Stage::Done {
@@ -382,14 +437,7 @@ impl Contender {
         }
         let session = self.session.filter(|session| !session.is_over);
         let keeps = session.filter(|_| self.stage != Stage::Closing);
-        let of_observer = self.observer.as_ref().map_or(u64::MAX, |observer| {
-            let can_read = observer.read().is_some() && !self.is_under_way(Role::Observe);
-            match observer.watch() {
-                Some(_) => 0,
-                None if can_read => self.observe_us,
-                None => u64::MAX,
-            }
-        });
+        let of_observer = self.observing.wakes_us(self.is_under_way(Role::Observe));
         let is_held = self.is_stage_under_way() || self.before.line.is_some();
         let of_stage = if is_held { u64::MAX } else { self.next_us };
         let of_session = session.map_or(u64::MAX, |session| session.ends_us);
@@ -410,11 +458,8 @@ impl Contender {
     /// What its client is to do next, if it is to do something. Its client is connected, and asks
     /// until it is to do nothing more.
     pub fn poll(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
-        if let Some(line) = self.unwanted.pop() {
-            return Some(Act::Forget(line));
-        }
-        if let Some(call) = self.unwanted_calls.pop() {
-            return Some(Act::Cancel(call));
+        if let Some(act) = self.unwanted.next() {
+            return Some(act);
         }
         let is_over = |session: &Session| !session.is_over && session.ends_us <= now_us;
         if self.session.as_ref().is_some_and(is_over) {
@@ -448,8 +493,7 @@ impl Contender {
                 self.end_hold(now_us, history);
                 self.session = None;
                 self.calls.clear();
-                let of_observer = self.observer.as_ref().and_then(Observer::line);
-                self.unwanted.extend(of_observer);
+                self.unwanted.lines.extend(self.observing.line());
                 self.observe();
                 self.rest(now_us);
                 Act::Leave
@@ -463,13 +507,9 @@ impl Contender {
     }
 
     fn poll_observer(&mut self, now_us: u64) -> Option<Act> {
-        let observer = self.observer.as_ref().filter(|_| self.stage != Stage::Done)?;
-        if let Some(wanted) = observer.watch() {
-            return Some(Act::Watch(Watching::Leader, wanted));
-        }
-        let can_read = self.observe_us <= now_us && !self.is_under_way(Role::Observe);
-        let read = observer.read().filter(|_| can_read)?;
-        Some(Act::Call(Role::Observe, read))
+        let is_reading = self.is_under_way(Role::Observe);
+        let act = self.observing.poll(is_reading, now_us);
+        act.filter(|_| self.stage != Stage::Done)
     }
 
     /// Goes on with its turn.
@@ -532,8 +572,8 @@ impl Contender {
         };
         self.turns_left = self.turns_left.saturating_sub(1);
         if self.stage == Stage::Done {
-            let of_observer = self.observer.take().and_then(|observer| observer.line());
-            self.unwanted.extend(of_observer);
+            self.unwanted.lines.extend(self.observing.line());
+            self.observing.observer = None;
         }
     }
 
@@ -602,16 +642,16 @@ impl Contender {
 
     /// It has a watch as it wanted, which is this line.
     pub fn on_watch(&mut self, watching: Watching, line: usize) {
-        match (watching, &mut self.observer) {
+        match (watching, &mut self.observing.observer) {
             (Watching::Before, _) => self.before.line = Some(line),
             (Watching::Leader, Some(observer)) => observer.on_watch(line),
-            (Watching::Leader, None) => self.unwanted.push(line),
+            (Watching::Leader, None) => self.unwanted.lines.push(line),
         }
     }
 
     /// The connection is gone, and with it the answers to all calls.
     pub fn on_left(&mut self, now_us: u64, history: &mut History) {
-        self.unwanted_calls.clear();
+        self.unwanted.calls.clear();
         for (id, role) in self.calls.clone() {
             match role {
                 Role::Acquire | Role::Repeat => {
@@ -638,11 +678,8 @@ impl Contender {
             return self.rest(now_us);
         }
         if role == Role::Observe {
-            self.observe_us = now_us + self.again_us();
-            if let Some(observer) = &mut self.observer {
-                observer.on_read(answer, history);
-            }
-            return;
+            let again_us = now_us + self.again_us();
+            return self.observing.on_read(answer, again_us, history);
         }
         let asked_us = history.position(id).map_or(0, |at| history.calls[at].asked.at_us);
         match (role, answer) {
@@ -791,8 +828,9 @@ impl Contender {
         now_us: u64,
         history: &mut History,
     ) {
-        if let Some(observer) = self.observer.as_mut().filter(|it| it.line() == Some(line)) {
-            self.unwanted.extend(observer.on_response(response, history));
+        let observer = self.observing.observer.as_mut();
+        if let Some(observer) = observer.filter(|it| it.line() == Some(line)) {
+            self.unwanted.lines.extend(observer.on_response(response, history));
             return;
         }
         if self.before.line != Some(line) {
@@ -811,7 +849,7 @@ impl Contender {
     }
 
     fn forget_before(&mut self) {
-        self.unwanted.extend(self.before.line.take());
+        self.unwanted.lines.extend(self.before.line.take());
     }
 
     /// It holds, if its session lasts.
@@ -858,7 +896,7 @@ impl Contender {
     fn rest(&mut self, now_us: u64) {
         self.forget_before();
         let served = self.calls.iter().filter(|(_, role)| **role == Role::Acquire);
-        self.unwanted_calls.extend(served.map(|(id, _)| *id));
+        self.unwanted.calls.extend(served.map(|(id, _)| *id));
         self.calls.retain(|_, role| !role.is_of_stage());
         self.stage = Stage::Resting;
         self.next_us = now_us + self.random.magnitude(1_000, self.config.rest_us_max);
